@@ -1,0 +1,48 @@
+# Every task a person runs. Thin: it only calls the tools.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+BIN := .venv/bin
+export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
+
+.PHONY: help setup setup-lint demo test test-rust test-python lint fmt lock lab-clean clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## system packages, Python environment, Rust binaries (repeats safely)
+	@tools/setup
+
+setup-lint:
+	@tools/setup --lint
+
+demo: ## the closed loop on four emulated PoPs; needs root; leaves out/demo/report.html
+	@tools/need-root "make demo" "it makes network namespaces and TUN devices"
+	@tools/setup
+	@$(BIN)/python -m lab demo --out out/demo
+
+test: ## every test; needs root for the network namespaces
+	@tools/need-root "make test" "its end-to-end tests make network namespaces and TUN devices"
+	@start=$$SECONDS; tools/setup && $(MAKE) --no-print-directory test-rust test-python \
+	    && printf '== make test: green in %d s\n' $$((SECONDS - start))
+
+test-rust:
+	@cargo test --workspace --locked --quiet
+
+test-python:
+	@$(BIN)/python -m pytest -q
+
+lint: setup-lint ## every linter and formatter, changing nothing
+	@tools/lint
+
+fmt: ## format Rust and Python
+	cargo fmt
+	$(BIN)/ruff check --fix -q . && $(BIN)/ruff format -q .
+
+lock: ## write requirements.lock anew from pyproject.toml
+	$(BIN)/uv pip compile -q --universal --generate-hashes --all-extras --no-emit-index-url pyproject.toml -o requirements.lock
+
+lab-clean: ## remove every namespace and process that a lab left behind
+	@$(BIN)/python -m lab clean
+
+clean: lab-clean ## lab-clean, and everything that was built
+	rm -rf target out .venv node_modules
