@@ -1,0 +1,125 @@
+"""The demo's report: one HTML page without outside references, with a CDF for each RTT group and object size."""
+
+from __future__ import annotations
+
+import html
+import io
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import matplotlib as mpl
+
+mpl.use("svg")
+
+from matplotlib.figure import Figure
+
+from lab.demo.summary import Group, Phase
+
+_HEAD = (
+    *("RTT ms", "object", "p50 before", "p50 after", "p90 before", "p90 after", "p95 before", "p95 after"),
+    *("RTTs saved", "retransmitted before", "after"),
+)
+BEFORE, AFTER = "#8a8f98", "#0b7fab"
+
+_STYLE = """
+:root { color-scheme: light dark; --line: #8884; --soft: #777; --good: #0b7fab; }
+body { font: 15px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { margin-top: 2.2rem; font-size: 1.15rem; }
+p.lead { color: var(--soft); margin-top: 0; }
+table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
+th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid var(--line); }
+th { font-weight: 600; color: var(--soft); } td.text, th.text { text-align: left; }
+td.good { color: var(--good); font-weight: 600; }
+figure { margin: 0; background: #fff; border-radius: 6px; padding: .5rem; overflow-x: auto; }
+figure svg { width: 100%; height: auto; }
+.scroll { overflow-x: auto; }
+"""
+
+
+def kilobytes(size_bytes: int) -> str:
+    """10000 -> '10 KB'."""
+    return f"{size_bytes / 1000:g} KB"
+
+
+def figure(before: Phase, after: Phase) -> str:
+    """CDFs of transfer time as inline SVG: a row an RTT, a column a size (the paper's Figures 12 to 14)."""
+    rtts = sorted({transfer.rtt_ms for transfer in before.transfers})
+    sizes = sorted({transfer.size_bytes for transfer in before.transfers})
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "springtide", "font.family": "sans-serif"}):
+        picture = Figure(figsize=(3.4 * len(sizes), 2.1 * len(rtts)), layout="constrained")
+        axes = picture.subplots(len(rtts), len(sizes), squeeze=False, sharey=True)
+        for row, rtt_ms in enumerate(rtts):
+            for column, size_bytes in enumerate(sizes):
+                panel = axes[row][column]
+                for phase, colour, label in ((before, BEFORE, "before"), (after, AFTER, "after")):
+                    times = sorted(
+                        transfer.transfer_ms
+                        for transfer in phase.transfers
+                        if transfer.rtt_ms == rtt_ms and transfer.size_bytes == size_bytes
+                    )
+                    if times:
+                        panel.ecdf(times, color=colour, label=label, linewidth=1.6)
+                panel.set_title(f"RTT {rtt_ms:g} ms, {kilobytes(size_bytes)}", fontsize=9)
+                panel.set_xlim(left=0)
+                panel.tick_params(labelsize=8)
+                panel.grid(alpha=0.25)
+                if row == len(rtts) - 1:
+                    panel.set_xlabel("request to last byte, ms", fontsize=8)
+                if column == 0:
+                    panel.set_ylabel("share of probes", fontsize=8)
+        axes[0][0].legend(fontsize=8, loc="lower right")
+        out = io.StringIO()
+        picture.savefig(out, format="svg", metadata={"Date": None})
+    return out.getvalue().partition("<svg")[1] + out.getvalue().partition("<svg")[2]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]], text_columns: frozenset[int] = frozenset()) -> str:
+    def cell(tag: str, column: int, value: str) -> str:
+        kind = ' class="text"' if column in text_columns else ""
+        return f"<{tag}{kind}>{html.escape(value)}</{tag}>"
+
+    lines = ["<tr>" + "".join(cell("th", at, name) for at, name in enumerate(head)) + "</tr>"]
+    lines += ["<tr>" + "".join(cell("td", at, value) for at, value in enumerate(row)) + "</tr>" for row in rows]
+    return '<div class="scroll"><table>' + "".join(lines) + "</table></div>"
+
+
+def page(
+    before: Phase,
+    after: Phase,
+    groups: Sequence[Group],
+    decisions: Sequence[Mapping[str, Any]],
+    summary: Mapping[str, Any],
+) -> str:
+    """The whole page as text."""
+    retransmit = summary["retransmit_ratio"]
+    results = _table(
+        _HEAD,
+        [
+            [f"{group.rtt_ms:g}", kilobytes(group.size_bytes)]
+            + [f"{phase[name]:.0f}" for name in ("p50", "p90", "p95") for phase in (group.before, group.after)]
+            + [f"{group.rtts_saved_p50:.2f}"]
+            + [f"{share:.2%}" for share in (group.retransmitted_before, group.retransmitted_after)]
+            for group in groups
+        ],
+    )
+    windows = _table(
+        ["from", "to", "initcwnd", "connections that earned it", "reason"],
+        [
+            [row["src_pop"], row["dst_pop"], str(row["value"] or "default"), str(row["evidence"]), row["reason"]]
+            for row in decisions
+        ],
+        frozenset({0, 1, 4}),
+    )
+    end = "every edge is as it was before" if summary["restored"] else "an edge was NOT restored"
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width"><title>Springtide demo</title>'
+        f"<style>{_STYLE}</style></head><body>"
+        "<h1>New connections start where the old ones proved it is safe</h1>"
+        f'<p class="lead">{summary["samples"]:,} samples, {summary["elapsed_s"]:g} s. Retransmitted segments of the '
+        f"probes: {retransmit['before']:.2%} before, {retransmit['after']:.2%} after. At the end: {end}.</p>"
+        f"<h2>Transfer time of fresh connections</h2><figure>{figure(before, after)}</figure>"
+        f"<h2>By RTT and object size (times in ms)</h2>{results}"
+        f"<h2>What was decided, and why</h2>{windows}"
+        "</body></html>\n"
+    )

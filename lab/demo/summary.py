@@ -1,0 +1,176 @@
+"""What the demo measured, reduced to the numbers that people compare: pure functions over probes and decisions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import quantiles
+from typing import Any, TypeVar
+
+K = TypeVar("K")
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """One probe over a fresh connection.
+
+    `src` is the PoP that served the object (its initial window is what changes), `dst` the PoP that asked for it.
+    `transfer_ms` runs from the request to the last byte.
+    """
+
+    src: str
+    dst: str
+    rtt_ms: float
+    size_bytes: int
+    transfer_ms: float
+
+
+@dataclass(frozen=True)
+class Closed:
+    """What the sender's kernel counted for one closed probe connection, in segments."""
+
+    src: str
+    dst: str
+    rtt_ms: float
+    size_bytes: int
+    segments: int
+    retransmitted: int
+
+
+@dataclass(frozen=True)
+class Phase:
+    """All probes of one phase, before or after the routes were applied."""
+
+    transfers: Sequence[Transfer]
+    closed: Sequence[Closed]
+
+
+@dataclass(frozen=True)
+class Group:
+    """One line of the closing table: an RTT group and an object size, before against after."""
+
+    rtt_ms: float
+    size_bytes: int
+    before: Mapping[str, float]
+    after: Mapping[str, float]
+    rtts_saved_p50: float
+    retransmitted_before: float
+    retransmitted_after: float
+
+
+def spread(times_ms: Sequence[float]) -> dict[str, float]:
+    """Median, 90th and 95th percentile (inclusive, linear between ranks) and the number of measurements.
+
+    Raises ValueError when there is none: a phase without probes has no summary.
+    """
+    if not times_ms:
+        raise ValueError("no probe came back: nothing to summarise")
+    if len(times_ms) == 1:
+        only = round(times_ms[0], 2)
+        return {"p50": only, "p90": only, "p95": only, "n": 1}
+    cuts = quantiles(times_ms, n=100, method="inclusive")
+    return {
+        "p50": round(cuts[49], 2),
+        "p90": round(cuts[89], 2),
+        "p95": round(cuts[94], 2),
+        "n": len(times_ms),
+    }
+
+
+def ratio(closed: Iterable[Closed]) -> float:
+    """Retransmitted data segments as a share of the data segments sent, 0 when nothing was sent."""
+    rows = list(closed)
+    sent = sum(row.segments for row in rows)
+    return sum(row.retransmitted for row in rows) / sent if sent else 0.0
+
+
+def rtts_saved(before: Mapping[str, float], after: Mapping[str, float], rtt_ms: float) -> float:
+    """Round trips by which the median transfer became shorter."""
+    return round((before["p50"] - after["p50"]) / rtt_ms, 2)
+
+
+def _grouped(transfers: Iterable[Transfer], key: Callable[[Transfer], K]) -> dict[K, list[float]]:
+    groups: defaultdict[K, list[float]] = defaultdict(list)
+    for transfer in transfers:
+        groups[key(transfer)].append(transfer.transfer_ms)
+    return dict(groups)
+
+
+def by_pair(before: Phase, after: Phase) -> list[dict[str, Any]]:
+    """The `probes` of summary.json: one entry for each ordered pair of PoPs and object size probed in both phases."""
+
+    def key(transfer: Transfer) -> tuple[str, str, float, int]:
+        return (transfer.src, transfer.dst, transfer.rtt_ms, transfer.size_bytes)
+
+    first, second = _grouped(before.transfers, key), _grouped(after.transfers, key)
+    rows = []
+    for group in sorted(first.keys() & second.keys(), key=lambda found: (found[2], found[0], found[1], found[3])):
+        src, dst, rtt_ms, size_bytes = group
+        was, now = spread(first[group]), spread(second[group])
+        rows.append(
+            {
+                "src": src,
+                "dst": dst,
+                "rtt_ms": rtt_ms,
+                "size_bytes": size_bytes,
+                "before_ms": was,
+                "after_ms": now,
+                "rtts_saved_p50": rtts_saved(was, now, rtt_ms),
+            }
+        )
+    return rows
+
+
+def by_group(before: Phase, after: Phase) -> list[Group]:
+    """The closing table: pairs with the same RTT taken together."""
+
+    def key(transfer: Transfer) -> tuple[float, int]:
+        return (transfer.rtt_ms, transfer.size_bytes)
+
+    first, second = _grouped(before.transfers, key), _grouped(after.transfers, key)
+    groups = []
+    for group in sorted(first.keys() & second.keys()):
+        rtt_ms, size_bytes = group
+        was, now = spread(first[group]), spread(second[group])
+        groups.append(
+            Group(
+                rtt_ms,
+                size_bytes,
+                was,
+                now,
+                rtts_saved(was, now, rtt_ms),
+                ratio(row for row in before.closed if (row.rtt_ms, row.size_bytes) == group),
+                ratio(row for row in after.closed if (row.rtt_ms, row.size_bytes) == group),
+            )
+        )
+    return groups
+
+
+def summary(
+    before: Phase,
+    after: Phase,
+    decisions: Iterable[Mapping[str, Any]],
+    *,
+    restored: bool,
+    samples: int,
+    elapsed_s: float,
+) -> dict[str, Any]:
+    """The whole of summary.json. `decisions` have src_pop, dst_pop, value, evidence and reason."""
+    return {
+        "probes": by_pair(before, after),
+        "initcwnd": [
+            {
+                "src": row["src_pop"],
+                "dst": row["dst_pop"],
+                "value": row["value"],
+                "evidence": row["evidence"],
+                "reason": row["reason"],
+            }
+            for row in decisions
+        ],
+        "retransmit_ratio": {"before": round(ratio(before.closed), 5), "after": round(ratio(after.closed), 5)},
+        "restored": restored,
+        "samples": samples,
+        "elapsed_s": round(elapsed_s, 1),
+    }

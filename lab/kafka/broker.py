@@ -1,0 +1,206 @@
+"""Format, start, stop, kill and restart one KRaft node whose jars come from Maven Central."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+_POM = Path(__file__).with_name("pom.xml")
+_CLUSTER = "c3ByaW5ndGlkZS1sYWItMQ"  # 22 characters of base64: the form of a KRaft cluster id
+_READY_S = 60.0
+
+
+class BrokerError(RuntimeError):
+    """The broker could not be fetched, formatted or started; the message says which and where its log is."""
+
+
+def jars() -> Path:
+    """The directory with the broker's jars, fetched once and kept under ~/.cache/springtide.
+
+    Raises BrokerError when Maven or Java is missing, or the jars cannot be fetched.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "springtide"
+    kept = cache / f"kafka-{_POM.stat().st_size}-{hash_of(_POM)}"
+    if kept.is_dir():
+        return kept
+    for command in ("mvn", "java"):
+        if shutil.which(command) is None:
+            raise BrokerError(f"{command} is missing: apt-get install maven default-jre-headless")
+    cache.mkdir(parents=True, exist_ok=True)
+    fresh = cache / f".{kept.name}.{os.getpid()}"
+    fetched = subprocess.run(
+        ["mvn", "-q", "-B", "-f", str(_POM), "dependency:copy-dependencies", f"-DoutputDirectory={fresh}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if fetched.returncode != 0:
+        shutil.rmtree(fresh, ignore_errors=True)
+        raise BrokerError(f"cannot fetch the broker's jars with mvn: {fetched.stdout.strip()[-300:]}")
+    try:
+        fresh.rename(kept)
+    except OSError:  # another process was first
+        shutil.rmtree(fresh, ignore_errors=True)
+    return kept
+
+
+def hash_of(path: Path) -> str:
+    """First twelve hex digits of the file's SHA-256."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+
+
+def _free_ports(count: int) -> list[int]:
+    holders = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [holder.getsockname()[1] for holder in holders]
+    for holder in holders:
+        holder.close()
+    return ports
+
+
+class Broker:
+    """One broker with its data in `directory`; a context manager.
+
+    The address stays the same over `kill` and `start`, so that clients can be watched as they come back.
+    """
+
+    def __init__(self, directory: Path, heap: str = "512m", settings: dict[str, str] | None = None) -> None:
+        self.directory = directory
+        self.heap = heap
+        self.settings = settings or {}
+        self.port, self._controller_port = _free_ports(2)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._mark = 0  # where in the log this start begins
+
+    @property
+    def bootstrap(self) -> str:
+        """host:port for `bootstrap.servers`."""
+        return f"127.0.0.1:{self.port}"
+
+    @property
+    def log(self) -> Path:
+        """What the broker itself printed."""
+        return self.directory / "broker.log"
+
+    @property
+    def pid(self) -> int | None:
+        """Process id while it runs."""
+        return self._process.pid if self._process else None
+
+    def _java(self, main: str, *arguments: str) -> list[str]:
+        return [
+            *("java", f"-Xmx{self.heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{jars()}/*"),
+            *(main, *arguments),
+        ]
+
+    def _format(self) -> Path:
+        properties = self.directory / "server.properties"
+        if properties.exists():
+            return properties
+        self.directory.mkdir(parents=True, exist_ok=True)
+        lines = {
+            "process.roles": "broker,controller",
+            "node.id": "1",
+            "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": str(self.directory / "data"),
+            "offsets.topic.replication.factor": "1",
+            "offsets.topic.num.partitions": "1",
+            "transaction.state.log.replication.factor": "1",
+            "transaction.state.log.min.isr": "1",
+            "group.initial.rebalance.delay.ms": "0",
+            # After SIGKILL the node may come back only when its old session has ended: 9 s by default.
+            "broker.session.timeout.ms": "2000",
+            "broker.heartbeat.interval.ms": "500",
+            "auto.create.topics.enable": "false",
+            **self.settings,
+        }
+        properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
+        formatted = subprocess.run(
+            self._java("kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(properties)),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if formatted.returncode != 0:
+            properties.unlink()
+            raise BrokerError(f"cannot format {self.directory}/data: {formatted.stderr.strip()[-300:]}")
+        return properties
+
+    def start(self) -> Self:
+        """Start it and wait until it accepts connections.
+
+        Raises BrokerError when it ends early or is not ready within a minute.
+        """
+        properties = self._format()
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(self._java("kafka.Kafka", str(properties)), stdout=log, stderr=log)
+        deadline = time.monotonic() + _READY_S
+        while time.monotonic() < deadline:
+            if self._process.poll() is not None:
+                raise BrokerError(f"the broker ended with exit code {self._process.returncode}: see {self.log}")
+            if b"Kafka Server started" in self.log.read_bytes()[self._mark :]:
+                return self
+            time.sleep(0.1)
+        self.kill()
+        raise BrokerError(f"the broker was not ready within {_READY_S:g} s: see {self.log}")
+
+    def _end(self, how: signal.Signals) -> None:
+        if self._process is None:
+            return
+        self._process.send_signal(how)
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process = None
+        self._mark = self.log.stat().st_size
+
+    def stop(self) -> None:
+        """Ask it to shut down, and wait; after 30 s it is killed."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL: what a power cut looks like."""
+        self._end(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """SIGSTOP: accepts connections and answers nothing."""
+        if self._process:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT after `pause`."""
+        if self._process:
+            self._process.send_signal(signal.SIGCONT)
+
+    def topic(self, name: str, partitions: int = 2) -> None:
+        """Create a topic; one that exists is an error of the broker's own words."""
+        admin = AdminClient({"bootstrap.servers": self.bootstrap})
+        try:
+            admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+        except KafkaException as error:
+            raise BrokerError(f"cannot create topic {name}: {error}") from error
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.resume()
+        self.stop()

@@ -1,0 +1,83 @@
+"""The demo's numbers are what its definitions say."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab.demo import closes, report, summary
+from lab.demo.summary import Closed, Phase, Transfer
+
+times = st.lists(st.floats(0.1, 10_000), min_size=1, max_size=60)
+
+
+def phase(times_ms: list[float], retransmitted: int = 0) -> Phase:
+    return Phase(
+        [Transfer("ams", "nyc", 80.0, 100_000, time_ms) for time_ms in times_ms],
+        [Closed("ams", "nyc", 80.0, 100_000, 70, retransmitted) for _ in times_ms],
+    )
+
+
+@given(times)
+def test_spread_is_ordered_and_stays_within_what_was_measured(times_ms: list[float]) -> None:
+    found = summary.spread(times_ms)
+    assert found["n"] == len(times_ms)
+    assert min(times_ms) - 0.01 <= found["p50"] <= found["p90"] <= found["p95"] <= max(times_ms) + 0.01
+
+
+def test_spread_of_nothing_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no probe came back"):
+        summary.spread([])
+
+
+def test_saved_round_trips_are_medians_apart_in_units_of_the_rtt() -> None:
+    (row,) = summary.by_pair(phase([320, 330, 340]), phase([160, 170, 180]))
+    assert row["rtts_saved_p50"] == 2.0
+    assert row["before_ms"]["p50"] == 330
+    assert row["after_ms"]["n"] == 3
+
+
+def test_a_pair_probed_in_one_phase_only_is_left_out() -> None:
+    other = Phase([Transfer("nyc", "ams", 80.0, 100_000, 1.0)], [])
+    assert summary.by_pair(phase([1.0]), other) == []
+
+
+def test_retransmit_ratio_is_of_segments_and_not_of_connections() -> None:
+    group = summary.by_group(phase([1, 1], retransmitted=7), phase([1, 1]))[0]
+    assert group.retransmitted_before == pytest.approx(0.1)
+    assert group.retransmitted_after == 0
+
+
+def test_summary_has_the_documented_shape() -> None:
+    decision = {"src_pop": "ams", "dst_pop": "nyc", "value": 88, "evidence": 6, "reason": "learnt", "more": 1}
+    found = summary.summary(phase([2, 2]), phase([1, 1]), [decision], restored=True, samples=12, elapsed_s=1.26)
+    assert set(found) == {"probes", "initcwnd", "retransmit_ratio", "restored", "samples", "elapsed_s"}
+    assert found["initcwnd"] == [{"src": "ams", "dst": "nyc", "value": 88, "evidence": 6, "reason": "learnt"}]
+    assert found["elapsed_s"] == 1.3
+
+
+def test_closed_connections_are_read_from_ss_events() -> None:
+    lines = [
+        "UNCONN 1 0 10.77.1.1:80 10.77.2.1:55622 wscale:10,10 rto:204 rtt:20.0/0.04 mss:1448 cwnd:14 "
+        "bytes_sent:103000 bytes_retrans:2896 bytes_acked:100104 data_segs_out:72 retrans:0/2 dsack_dups:1\n",
+        "UNCONN 0 0 [fd77:1::1]:80 [fd77:2::1]:40000 mss:1428 bytes_acked:10104 segs_out:9 data_segs_out:8\n",
+        "UNCONN 0 0 127.0.0.1:42505 0.0.0.0:* rto:1000 mss:536 cwnd:10\n",
+        "\n",
+    ]
+    assert list(closes.parse(lines)) == [
+        closes.Close(80, "10.77.2.1", 100104, 72, 2),
+        closes.Close(80, "fd77:2::1", 10104, 8, 0),
+    ]
+
+
+def test_report_is_one_page_without_outside_references() -> None:
+    before, after = phase([320, 330]), phase([160, 170])
+    decision = {"src_pop": "ams", "dst_pop": "nyc", "value": None, "evidence": 0, "reason": "<none>"}
+    facts = summary.summary(before, after, [decision], restored=False, samples=1, elapsed_s=2)
+    page = report.page(before, after, summary.by_group(before, after), [decision], facts)
+    assert page.count("<svg") == 1
+    assert "&lt;none&gt;" in page
+    assert "was NOT restored" in page
+    for outside in ("<script", "<link", "<img", "@import"):
+        assert outside not in page
