@@ -1,2 +1,255 @@
-//! Placeholder.
-fn main() {}
+//! The command line: thin, all work is in the library.
+
+#![forbid(unsafe_code)]
+
+use std::fmt::Display;
+use std::fs::{self, File};
+use std::io::{self, BufReader, IsTerminal, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use springtide_collector::config::{
+    Cat, Cli, Command, Decode, Format, Once, Run, Source, parse_host,
+};
+use springtide_collector::kernel::dump::DumpError;
+use springtide_collector::kernel::host;
+use springtide_collector::poller::Poller;
+use springtide_collector::replay::{ReplayError, replay};
+use springtide_collector::run::{RunError, Shutdown, run};
+use springtide_collector::sample::encode::{AccEcn, Identity};
+use springtide_collector::sequence::{self, Sequence, SequenceError};
+use springtide_collector::sink::file::RecordSink;
+use springtide_collector::sink::json::JsonSink;
+use springtide_collector::sink::table::TableSink;
+use springtide_collector::sink::{Sink, SinkError, stdout};
+use springtide_collector::spool::reader::{Item, SpoolReader};
+use springtide_collector::spool::recover::recover;
+use springtide_collector::spool::writer::{Rotation, SpoolWriter};
+use springtide_collector::stats::Stats;
+
+/// How a command ends other than well.
+enum Failure {
+    /// Bad input or usage: exit code 2.
+    Input(String),
+    /// A failure while running: exit code 1.
+    Runtime(String),
+    /// Already told on standard error.
+    Told(u8),
+    /// The reader of our output has gone: nobody is left to tell, and nothing is wrong.
+    Unread,
+}
+
+type Outcome = Result<(), Failure>;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let mut stats = Stats::default();
+    let (outcome, report) = match &cli.command {
+        Command::Once(options) => (once(options, &mut stats), &options.report),
+        Command::Run(options) => (run_until_told(options, &mut stats), &options.report),
+        Command::Decode(options) => (decode(options, &mut stats), &options.report),
+        Command::Cat(options) => (cat(options, &mut stats), &options.report),
+    };
+    let code = match outcome {
+        Ok(()) | Err(Failure::Unread) => 0,
+        Err(Failure::Input(what)) => {
+            complain(&what);
+            2
+        }
+        Err(Failure::Runtime(what)) => {
+            complain(&what);
+            1
+        }
+        Err(Failure::Told(code)) => code,
+    };
+    if report.stats {
+        // Standard error may be closed; the exit code still tells.
+        let _ = writeln!(io::stderr(), "{}", stats.to_json());
+    }
+    code.into()
+}
+
+fn complain(what: &dyn Display) {
+    let _ = writeln!(io::stderr(), "springtide-collector: {what}");
+}
+
+fn once(options: &Once, stats: &mut Stats) -> Outcome {
+    let mut poller = poller(&options.source)?;
+    let terminal = io::stdout().is_terminal();
+    let mut sink: Box<dyn Sink> = match options.format {
+        Format::Table => {
+            let colours =
+                terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+            Box::new(TableSink::new(stdout(), colours))
+        }
+        Format::Json => Box::new(JsonSink::new(stdout())),
+        Format::Spool if terminal => {
+            let what =
+                "--format spool writes bytes that are not for a terminal: redirect them to a file";
+            return Err(Failure::Input(what.to_owned()));
+        }
+        Format::Spool => Box::new(RecordSink::new(stdout()).map_err(runtime)?),
+    };
+    poller
+        .poll(sequence::of_single_poll(), &mut *sink, stats)
+        .map_err(|error| match error {
+            DumpError::Consumer(error) => sink_failure(error),
+            error => runtime(error),
+        })?;
+    sink.finish(stats).map_err(sink_failure)
+}
+
+fn run_until_told(options: &Run, stats: &mut Stats) -> Outcome {
+    let mut shutdown = Shutdown::listen()
+        .map_err(|error| runtime(format!("cannot listen for signals: {error}")))?;
+    let identity = identity(&options.source)?;
+    let host = identity.host.clone();
+    let directory = &options.spool_dir;
+    fs::create_dir_all(directory)
+        .map_err(|error| unusable(directory, "use it as the spool", &error))?;
+    let mut sequence =
+        Sequence::open(directory, &host, &identity.boot_id).map_err(|error| match error {
+            SequenceError::Locked(_) => Failure::Input(error.to_string()),
+            SequenceError::Io { .. } => runtime(error),
+        })?;
+    recover(directory, &host, stats).map_err(runtime)?;
+    let rotation = Rotation {
+        bytes: options.rotate_bytes,
+        interval: options.rotate_interval,
+    };
+    let mut sink = SpoolWriter::new(directory, &host, rotation).map_err(runtime)?;
+    let mut poller = Poller::new(
+        identity,
+        AccEcn::of_release(&host::kernel_release()),
+        options.source.states.0,
+    );
+    let schedule = (options.interval, options.polls);
+    run(
+        &mut poller,
+        &mut sequence,
+        &mut sink,
+        schedule,
+        &mut shutdown,
+        stats,
+        |error| complain(error),
+    )
+    .map_err(|error: RunError| runtime(error))
+}
+
+fn decode(options: &Decode, stats: &mut Stats) -> Outcome {
+    let path = &options.file;
+    let file = File::open(path).map_err(|error| unusable(path, "open it", &error))?;
+    let identity = Identity {
+        host: options.host.clone(),
+        pop: options.pop.clone(),
+        ..Identity::default()
+    };
+    let accecn = options
+        .kernel
+        .as_deref()
+        .map_or(AccEcn::Unknown, AccEcn::of_release);
+    let mut sink = JsonSink::new(stdout());
+    let tell =
+        |offset: u64, what: &str| complain(&format!("{}: offset {offset}: {what}", path.display()));
+    match replay(
+        BufReader::new(file),
+        &identity,
+        accecn,
+        &mut sink,
+        stats,
+        tell,
+    ) {
+        Ok(0) => Ok(()),
+        Ok(_) => Err(Failure::Told(2)),
+        Err(ReplayError::Sink(error)) => Err(sink_failure(error)),
+        Err(ReplayError::Pcap(error)) => {
+            Err(Failure::Input(format!("{}: {error}", path.display())))
+        }
+    }
+}
+
+fn cat(options: &Cat, stats: &mut Stats) -> Outcome {
+    let mut sink = JsonSink::new(stdout());
+    let output = |error: io::Error| sink_failure(SinkError::Output(error));
+    let mut corrupt = false;
+    for path in &options.files {
+        let mut reader =
+            SpoolReader::open(path).map_err(|error| Failure::Input(error.to_string()))?;
+        while let Some(item) = reader.next_item().map_err(runtime)? {
+            match item {
+                Item::Record { envelope, .. } => {
+                    for sample in &envelope.row {
+                        sink.sample(sample).map_err(output)?;
+                        stats.rows += 1;
+                    }
+                }
+                Item::Corrupt {
+                    offset,
+                    bytes,
+                    reason,
+                } => {
+                    corrupt = true;
+                    stats.spool_stretches_corrupt += 1;
+                    stats.spool_bytes_corrupt += bytes;
+                    let path = path.display();
+                    complain(&format!(
+                        "{path}: offset {offset}: {bytes} bytes are no valid record: {reason}"
+                    ));
+                }
+            }
+        }
+    }
+    sink.flush().map_err(output)?;
+    if corrupt {
+        Err(Failure::Told(1))
+    } else {
+        Ok(())
+    }
+}
+
+fn poller(source: &Source) -> Result<Poller, Failure> {
+    Ok(Poller::new(
+        identity(source)?,
+        AccEcn::of_release(&host::kernel_release()),
+        source.states.0,
+    ))
+}
+
+fn identity(source: &Source) -> Result<Identity, Failure> {
+    let host = match &source.host {
+        Some(host) => host.clone(),
+        None => parse_host(&host::hostname()).map_err(|error| {
+            Failure::Input(format!(
+                "this host's name cannot be used: {error}: give one with --host"
+            ))
+        })?,
+    };
+    let boot_id =
+        host::boot_id().map_err(|error| runtime(format!("cannot read the boot id: {error}")))?;
+    let netns = host::netns()
+        .map_err(|error| runtime(format!("cannot tell the network namespace: {error}")))?;
+    Ok(Identity {
+        host,
+        pop: source.pop.clone(),
+        boot_id,
+        netns,
+    })
+}
+
+fn unusable(path: &Path, what: &str, error: &io::Error) -> Failure {
+    Failure::Input(format!("{}: cannot {what}: {error}", path.display()))
+}
+
+fn runtime(error: impl Display) -> Failure {
+    Failure::Runtime(error.to_string())
+}
+
+fn sink_failure(error: SinkError) -> Failure {
+    if error.is_closed_pipe() {
+        Failure::Unread
+    } else {
+        runtime(error)
+    }
+}

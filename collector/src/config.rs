@@ -1,0 +1,360 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::sample::fields::{HOST_LIMIT, POP_LIMIT};
+use crate::sample::proto::TcpState;
+
+/// Reads tcp_info of every TCP socket of this network namespace from the kernel, without any privilege.
+#[derive(Debug, Parser)]
+#[command(version, about, max_term_width = 110, after_help = EXAMPLES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  springtide-collector once                                       every connection, as a table
+  springtide-collector once --format json | jq .rtt               the same for programs
+  springtide-collector run --spool-dir /var/spool/springtide --pop ams
+  springtide-collector decode capture.pcap                        a capture of netlink (nlmon) as JSON lines
+  springtide-collector cat /var/spool/springtide/*.spool | jq .   what has been spooled
+
+Exit codes: 0 done; 1 failed while running, or `cat` met a corrupt record; 2 bad input or usage.";
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Poll once and print every socket
+    #[command(after_help = "\
+Examples:
+  springtide-collector once
+  springtide-collector once --states all --format json
+  springtide-collector once --format spool > now.spool")]
+    Once(Once),
+    /// Poll again and again into a spool directory, until SIGINT or SIGTERM
+    #[command(after_help = "\
+Examples:
+  springtide-collector run --spool-dir /var/spool/springtide
+  springtide-collector run --spool-dir /var/spool/springtide --interval 250ms --host ams-1 --pop ams
+  springtide-collector run --spool-dir /tmp/spool --rotate-interval 5s --rotate-bytes 1MiB --stats")]
+    Run(Run),
+    /// Decode a pcap file of netlink messages and print one JSON object a socket
+    #[command(after_help = "\
+Examples:
+  springtide-collector decode capture.pcap
+  springtide-collector decode capture.pcap --kernel 6.18 --stats > sockets.json")]
+    Decode(Decode),
+    /// Print the samples of spool files as JSON lines
+    #[command(after_help = "\
+Examples:
+  springtide-collector cat ams-1-1767322800000000-812-1.spool
+  springtide-collector cat /var/spool/springtide/*.spool --stats | jq -r .dst_ip")]
+    Cat(Cat),
+}
+
+/// How `once` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Aligned columns for people
+    Table,
+    /// One JSON object a line
+    Json,
+    /// Records as in a spool file
+    Spool,
+}
+
+/// Options of `once`.
+#[derive(Debug, Args)]
+pub struct Once {
+    /// How to print
+    #[arg(long, value_enum, default_value = "table")]
+    pub format: Format,
+    #[command(flatten)]
+    #[allow(
+        missing_docs,
+        reason = "a doc comment here would replace the subcommand's help"
+    )]
+    pub source: Source,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "as above")]
+    pub report: Report,
+}
+
+/// Options of `run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Directory of the spool; made if it is missing
+    #[arg(long, value_name = "DIR")]
+    pub spool_dir: PathBuf,
+    /// Time from one poll's start to the next one's: 250ms, 1s, 5m
+    #[arg(long, default_value = "1s", value_parser = parse_duration)]
+    pub interval: Duration,
+    /// Complete a spool file before it grows longer than this: bytes, or with KiB, MiB, GiB
+    #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = parse_bytes)]
+    pub rotate_bytes: u64,
+    /// Complete a spool file after this time
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
+    pub rotate_interval: Duration,
+    /// End after this many polls
+    #[arg(long, value_name = "N")]
+    pub polls: Option<u64>,
+    #[command(flatten)]
+    #[allow(
+        missing_docs,
+        reason = "a doc comment here would replace the subcommand's help"
+    )]
+    pub source: Source,
+    #[command(flatten)]
+    #[allow(missing_docs, reason = "as above")]
+    pub report: Report,
+}
+
+/// Options of `decode`.
+#[derive(Debug, Args)]
+pub struct Decode {
+    /// The capture: pcap with link type 253 (LINKTYPE_NETLINK)
+    pub file: PathBuf,
+    /// Release of the kernel that was captured (uname -r): 6.18 has two fields whose place later kernels use otherwise,
+    /// so that they are left out when this is not told
+    #[arg(long, value_name = "RELEASE")]
+    pub kernel: Option<String>,
+    /// The samples' host
+    #[arg(long, default_value = "", hide_default_value = true, value_parser = parse_any_host)]
+    pub host: String,
+    /// The samples' PoP
+    #[arg(long, default_value = "", hide_default_value = true, value_parser = parse_pop)]
+    pub pop: String,
+    #[command(flatten)]
+    #[allow(
+        missing_docs,
+        reason = "a doc comment here would replace the subcommand's help"
+    )]
+    pub report: Report,
+}
+
+/// Options of `cat`.
+#[derive(Debug, Args)]
+pub struct Cat {
+    /// Spool files
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    #[command(flatten)]
+    #[allow(
+        missing_docs,
+        reason = "a doc comment here would replace the subcommand's help"
+    )]
+    pub report: Report,
+}
+
+/// What is read, and under which name.
+#[derive(Debug, Args)]
+pub struct Source {
+    /// Name of this host in the samples: the edge's name in fleet.yaml [default: the host's name]
+    #[arg(long, value_parser = parse_host)]
+    pub host: Option<String>,
+    /// Name of this host's PoP
+    #[arg(long, default_value = "", hide_default_value = true, value_parser = parse_pop)]
+    pub pop: String,
+    /// States to read: a list such as established,close-wait; `default` is every state in which a socket has a tcp_info
+    /// and a history; `all` adds time-wait, new-syn-recv and bound-inactive
+    #[arg(long, default_value = "default", value_parser = parse_states)]
+    pub states: States,
+}
+
+/// What is told at the end.
+#[derive(Debug, Args)]
+pub struct Report {
+    /// Print all counters at the end, as one line of JSON on standard error
+    #[arg(long)]
+    pub stats: bool,
+}
+
+/// A set of states: bit N is state N.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct States(pub u32);
+
+const WITHOUT_TCP_INFO: [TcpState; 3] = [
+    TcpState::TimeWait,
+    TcpState::NewSynRecv,
+    TcpState::BoundInactive,
+];
+
+impl States {
+    /// Every state that the kernel can dump.
+    pub fn all() -> Self {
+        Self(known_states().map(|state| 1 << state as i32).sum())
+    }
+
+    /// Every state in which a socket has a tcp_info that tells something.
+    pub fn default_set() -> Self {
+        Self(
+            Self::all().0
+                & !WITHOUT_TCP_INFO
+                    .iter()
+                    .map(|&state| 1 << state as i32)
+                    .sum::<u32>(),
+        )
+    }
+}
+
+fn known_states() -> impl Iterator<Item = TcpState> {
+    (1..32).filter_map(|number| TcpState::try_from(number).ok())
+}
+
+/// A state's name on the command line.
+fn option_name(state: TcpState) -> String {
+    state
+        .as_str_name()
+        .trim_start_matches("TCP_STATE_")
+        .to_ascii_lowercase()
+        .replace('_', "-")
+}
+
+fn parse_states(text: &str) -> Result<States, String> {
+    let mut set = 0;
+    for word in text.split(',') {
+        set |= match word {
+            "default" => States::default_set().0,
+            "all" => States::all().0,
+            _ => match known_states().find(|&state| option_name(state) == word) {
+                Some(state) => 1 << state as i32,
+                None => {
+                    let names: Vec<_> = known_states().map(option_name).collect();
+                    return Err(format!(
+                        "'{word}' is no state: use default, all, {}",
+                        names.join(", ")
+                    ));
+                }
+            },
+        };
+    }
+    Ok(States(set))
+}
+
+/// A host's name, as it can stand in a file's name.
+pub fn parse_host(text: &str) -> Result<String, String> {
+    if text.is_empty() {
+        return Err("the host needs a name".to_owned());
+    }
+    parse_any_host(text)
+}
+
+fn parse_any_host(text: &str) -> Result<String, String> {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+    if text.len() > HOST_LIMIT || !text.bytes().all(fits) || text.starts_with('.') {
+        return Err(format!(
+            "a host's name has at most {HOST_LIMIT} letters, digits, '-', '_' and '.'"
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+fn parse_pop(text: &str) -> Result<String, String> {
+    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    if text.len() > POP_LIMIT || !text.bytes().all(fits) || text.starts_with('-') {
+        return Err(format!(
+            "a PoP's name has at most {POP_LIMIT} lower-case letters, digits and '-'"
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wrong =
+        || format!("'{text}' is no time: use a whole number with ms, s, m or h, from 1ms to 24h");
+    let split = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let number: u64 = text[..split].parse().map_err(|_| wrong())?;
+    let unit = match &text[split..] {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        _ => return Err(wrong()),
+    };
+    match number.checked_mul(unit) {
+        Some(ms @ 1..=86_400_000) => Ok(Duration::from_millis(ms)),
+        _ => Err(wrong()),
+    }
+}
+
+fn parse_bytes(text: &str) -> Result<u64, String> {
+    let wrong = || {
+        format!("'{text}' is no size: use a whole number, or one with KiB, MiB or GiB, at least 1")
+    };
+    let split = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let number: u64 = text[..split].parse().map_err(|_| wrong())?;
+    let unit = match &text[split..] {
+        "" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return Err(wrong()),
+    };
+    number
+        .checked_mul(unit)
+        .filter(|&bytes| bytes > 0)
+        .ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_default_states_are_those_with_a_tcp_info() {
+        assert_eq!(parse_states("default").unwrap().0, 0b1111_1011_1110);
+        assert_eq!(parse_states("all").unwrap().0, 0b11_1111_1111_1110);
+        assert_eq!(parse_states("established,time-wait").unwrap().0, 0b100_0010);
+        assert!(parse_states("estab").unwrap_err().contains("established"));
+        assert!(parse_states("").is_err());
+    }
+
+    #[test]
+    fn durations_and_sizes() {
+        assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
+        assert_eq!(parse_duration("5m"), Ok(Duration::from_secs(300)));
+        for wrong in [
+            "",
+            "5",
+            "s",
+            "0s",
+            "-1s",
+            "1.5s",
+            "25h",
+            "99999999999999999999s",
+            "1 s",
+            "1µs",
+        ] {
+            assert!(parse_duration(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(parse_bytes("64MiB"), Ok(64 << 20));
+        assert_eq!(parse_bytes("1"), Ok(1));
+        for wrong in ["", "0", "MiB", "1MB", "99999999999GiB", "-1"] {
+            assert!(parse_bytes(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_are_safe_in_a_path() {
+        for wrong in ["", "a/b", "..", ".hidden", "a b", "ü"] {
+            assert!(parse_host(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(parse_host("ams-1.example"), Ok("ams-1.example".to_owned()));
+        assert!(parse_pop("AMS").is_err());
+        assert_eq!(parse_pop(""), Ok(String::new()));
+    }
+}

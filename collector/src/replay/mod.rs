@@ -1,0 +1,161 @@
+//! Replays a netlink capture as if the kernel were saying it now.
+
+pub mod pcap;
+
+use std::io::{self, Read};
+
+use crate::batch::Batch;
+use crate::kernel::inet_diag::SocketView;
+use crate::kernel::netlink::{self, Body, HEADER};
+use crate::poller::pass_on;
+use crate::sample::encode::{AccEcn, Encoder, Identity};
+use crate::sample::proto::SampleKind;
+use crate::sink::{Sink, SinkError};
+use crate::stats::Stats;
+use pcap::{COOKED_HEADER, PcapError, PcapReader};
+
+/// Why a replay ended early. Samples before it have been passed on.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplayError {
+    /// The file is no capture of netlink.
+    #[error(transparent)]
+    Pcap(#[from] PcapError),
+    /// Whoever takes the rows failed.
+    #[error(transparent)]
+    Sink(#[from] SinkError),
+}
+
+/// The netlink family of SOCK_DIAG; other families of a capture (rtnetlink) are not ours.
+const NETLINK_SOCK_DIAG: u16 = 4;
+
+const IPPROTO_TCP: u8 = 6;
+
+/// Passes a sample of every TCP socket in the capture to `sink`. A dump's number within the file, from 1, is its samples'
+/// poll sequence. `problem` is told of each part that cannot be read: its offset in the file and what is wrong; the
+/// rest is replayed. Returns how many there were.
+pub fn replay(
+    capture: impl Read,
+    identity: &Identity,
+    accecn: AccEcn,
+    sink: &mut dyn Sink,
+    stats: &mut Stats,
+    mut problem: impl FnMut(u64, &str),
+) -> Result<u64, ReplayError> {
+    let mut state = Replay {
+        identity,
+        accecn,
+        batch: Batch::default(),
+        dump: 1,
+        foreign: None,
+        problems: 0,
+    };
+    let result = (|| {
+        let mut reader = PcapReader::new(capture)?;
+        while let Some(packet) = reader.next_packet()? {
+            state.packet(&packet, sink, stats, &mut problem)?;
+        }
+        Ok(())
+    })();
+    if !matches!(result, Err(ReplayError::Sink(_))) {
+        pass_on(&mut state.batch, sink, stats).and_then(|()| sink.finish(stats))?;
+    }
+    result.map(|()| state.problems)
+}
+
+struct Replay<'a> {
+    identity: &'a Identity,
+    accecn: AccEcn,
+    batch: Batch,
+    dump: u64,
+    /// The sequence number of the last request, when that asked for something else than TCP.
+    foreign: Option<u32>,
+    problems: u64,
+}
+
+impl Replay<'_> {
+    fn packet(
+        &mut self,
+        packet: &pcap::Packet<'_>,
+        sink: &mut dyn Sink,
+        stats: &mut Stats,
+        problem: &mut impl FnMut(u64, &str),
+    ) -> Result<(), SinkError> {
+        let mut report = |offset, what: &str| {
+            self.problems += 1;
+            problem(offset, what);
+        };
+        let Some((cooked, datagram)) = packet.bytes.split_first_chunk::<COOKED_HEADER>() else {
+            report(
+                packet.offset,
+                "the packet is shorter than its netlink header",
+            );
+            return Ok(());
+        };
+        if u16::from_be_bytes([cooked[14], cooked[15]]) != NETLINK_SOCK_DIAG {
+            stats.messages_other += 1;
+            return Ok(());
+        }
+        stats.datagrams += 1;
+        stats.bytes_read += datagram.len() as u64;
+        if packet.truncated {
+            stats.datagrams_truncated += 1;
+            report(
+                packet.offset,
+                "the packet was cut when it was captured: its last sockets are missing",
+            );
+        }
+        let start = packet.offset + (pcap::PACKET_HEADER + COOKED_HEADER) as u64;
+        let mut encoder = Encoder::new(self.identity, self.dump, SampleKind::Poll, self.accecn);
+        encoder.stamp(packet.time_unix_us);
+        for message in netlink::messages(datagram) {
+            let message = match message {
+                Ok(message) => message,
+                Err(malformed) => {
+                    stats.messages_malformed += 1;
+                    report(
+                        start + malformed.offset as u64,
+                        "the netlink message's length does not fit its packet",
+                    );
+                    continue;
+                }
+            };
+            stats.dump_messages_interrupted += u64::from(message.interrupted);
+            match message.body {
+                // struct inet_diag_req_v2: family, protocol.
+                Body::Request(request) => {
+                    let tcp = request.get(1) == Some(&IPPROTO_TCP);
+                    self.foreign = (!tcp).then_some(message.sequence);
+                }
+                Body::Socket(payload) if self.foreign != Some(message.sequence) => {
+                    if let Some(view) = SocketView::parse(payload) {
+                        self.batch.push(|slot| encoder.encode(&view, slot, stats));
+                        stats.rows += 1;
+                        if self.batch.is_full() {
+                            pass_on(&mut self.batch, sink, stats)?;
+                        }
+                    } else {
+                        stats.messages_malformed += 1;
+                        let at = payload.as_ptr() as usize - datagram.as_ptr() as usize - HEADER;
+                        report(
+                            start + at as u64,
+                            "the message describes no IPv4 or IPv6 socket",
+                        );
+                    }
+                }
+                Body::Done(_) => {
+                    self.dump += 1;
+                    encoder = Encoder::new(self.identity, self.dump, SampleKind::Poll, self.accecn);
+                    encoder.stamp(packet.time_unix_us);
+                }
+                Body::Socket(_) | Body::Error(_) | Body::Other => stats.messages_other += 1,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl From<io::Error> for ReplayError {
+    fn from(source: io::Error) -> Self {
+        Self::Sink(SinkError::Output(source))
+    }
+}

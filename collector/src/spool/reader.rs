@@ -1,0 +1,154 @@
+//! Reads a spool file record by record; what is no valid record is told and stepped over.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use super::record::{self, HEADER, Header, MARKER};
+use super::{SpoolError, failed};
+use crate::sample::proto::Envelope;
+
+/// What stands at one place of the file.
+#[derive(Debug, PartialEq)]
+pub enum Item {
+    /// A valid record.
+    Record {
+        /// The offset behind it.
+        end: u64,
+        /// Its rows.
+        envelope: Envelope,
+    },
+    /// Bytes up to the next valid record or the file's end that are none.
+    Corrupt {
+        /// Where they begin.
+        offset: u64,
+        /// How many they are.
+        bytes: u64,
+        /// What is wrong with the first of them.
+        reason: String,
+    },
+}
+
+/// Reads one file, in memory that the limits of a record bound.
+pub struct SpoolReader {
+    file: File,
+    path: PathBuf,
+    length: u64,
+    at: u64,
+    waiting: Option<Item>,
+}
+
+impl SpoolReader {
+    /// Opens the file. It is read as far as it reaches now.
+    pub fn open(path: &Path) -> Result<Self, SpoolError> {
+        let file = File::open(path).map_err(failed("open it", path))?;
+        let metadata = file.metadata().map_err(failed("open it", path))?;
+        if !metadata.is_file() {
+            let source = io::Error::new(io::ErrorKind::InvalidInput, "it is not a file");
+            return Err(SpoolError {
+                what: "read it",
+                path: path.to_owned(),
+                source,
+            });
+        }
+        Ok(Self {
+            file,
+            path: path.to_owned(),
+            length: metadata.len(),
+            at: 0,
+            waiting: None,
+        })
+    }
+
+    /// The next record or the next stretch of corrupt bytes; None at the file's end.
+    pub fn next_item(&mut self) -> Result<Option<Item>, SpoolError> {
+        if let Some(item) = self.waiting.take() {
+            return Ok(Some(item));
+        }
+        self.read().map_err(failed("read it", &self.path))
+    }
+
+    fn read(&mut self) -> io::Result<Option<Item>> {
+        let mut corrupt = None;
+        while self.at < self.length {
+            match self.record()? {
+                Ok((end, envelope)) => {
+                    let start = std::mem::replace(&mut self.at, end);
+                    let item = Item::Record { end, envelope };
+                    let Some((offset, reason)) = corrupt else {
+                        return Ok(Some(item));
+                    };
+                    self.waiting = Some(item);
+                    return Ok(Some(Item::Corrupt {
+                        offset,
+                        bytes: start - offset,
+                        reason,
+                    }));
+                }
+                Err(reason) => {
+                    corrupt.get_or_insert((self.at, reason));
+                    self.at = self.next_marker(self.at + 1)?;
+                }
+            }
+        }
+        Ok(corrupt.map(|(offset, reason)| Item::Corrupt {
+            offset,
+            bytes: self.length - offset,
+            reason,
+        }))
+    }
+
+    /// The record at the current offset, and the offset behind it; or what is wrong there.
+    fn record(&self) -> io::Result<Result<(u64, Envelope), String>> {
+        let rest = self.length - self.at;
+        let mut bytes = [0; HEADER];
+        if rest < HEADER as u64 {
+            return Ok(Err(format!(
+                "only {rest} bytes are left, a record's header has {HEADER}"
+            )));
+        }
+        self.file.read_exact_at(&mut bytes, self.at)?;
+        let Some(header) = Header::parse(&bytes) else {
+            return Ok(Err("there is no record's header".to_owned()));
+        };
+        if rest < (HEADER + header.payload) as u64 {
+            let left = rest - HEADER as u64;
+            return Ok(Err(format!(
+                "the record is cut: {left} of its payload's {} bytes are left",
+                header.payload
+            )));
+        }
+        let mut payload = vec![0; header.payload];
+        self.file
+            .read_exact_at(&mut payload, self.at + HEADER as u64)?;
+        if !header.matches(&bytes, &payload) {
+            return Ok(Err("the record's checksum is wrong".to_owned()));
+        }
+        let end = self.at + (HEADER + header.payload) as u64;
+        Ok(record::envelope(&header, &payload)
+            .map(|envelope| (end, envelope))
+            .map_err(|error| error.to_string()))
+    }
+
+    /// The offset of the first marker at or behind `from`, or the file's end.
+    fn next_marker(&self, from: u64) -> io::Result<u64> {
+        let mut window = [0; 64 * 1024];
+        let mut at = from;
+        while at < self.length {
+            let want = window.len().min((self.length - at) as usize);
+            self.file.read_exact_at(&mut window[..want], at)?;
+            if let Some(found) = window[..want]
+                .windows(MARKER.len())
+                .position(|bytes| bytes == MARKER)
+            {
+                return Ok(at + found as u64);
+            }
+            if at + want as u64 == self.length {
+                break;
+            }
+            at += (want - (MARKER.len() - 1)) as u64;
+        }
+        Ok(self.length)
+    }
+}
