@@ -1,0 +1,39 @@
+"""What can go wrong, in the words that the operator sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+class SpringtideError(Exception):
+    """A failure at run time: one line that says what failed, on what, and what to do. Exit code 1."""
+
+    exit_code = 1
+
+
+class StoreError(SpringtideError):
+    """The store could not be opened, or refused a statement."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One fault of an input: `where` is a file, with its line where it has lines; `field` a dotted path in it."""
+
+    where: str
+    field: str
+    message: str
+    fix: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.field}: {self.message}; {self.fix}"
+
+
+class InputError(SpringtideError):
+    """Bad input or usage; nothing was changed. Carries every problem that was found. Exit code 2."""
+
+    exit_code = 2
+
+    def __init__(self, problems: Iterable[Problem | str]) -> None:
+        self.problems = list(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))

@@ -1,0 +1,140 @@
+"""fleet.yaml: the PoPs, their prefixes and their edges."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
+
+from springtide.document import Document, load, validate
+from springtide.errors import InputError, Problem
+
+Prefix = IPv4Network | IPv6Network
+
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+# An IPv4 address travels and is stored as ::ffff:a.b.c.d: an IPv6 prefix over that range would claim it.
+MAPPED_IPV4 = IPv6Network("::ffff:0:0/96")
+
+
+def _fault(what: str, fix: str) -> PydanticCustomError:
+    return PydanticCustomError("springtide", "{what}; {fix}", {"what": what, "fix": fix})
+
+
+def _name(value: object) -> str:
+    if not isinstance(value, str) or not NAME.fullmatch(value):
+        fix = "use 1 to 63 lower-case letters, digits and hyphens, not beginning with a hyphen"
+        raise _fault(f"{value!r} is not a name", fix)
+    return value
+
+
+def _address(value: object) -> str:
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z.:_-]{0,252}", value):
+        raise _fault(f"{value!r} is not an address", "give the IP address or host name that ssh reaches it by")
+    return value
+
+
+def _prefix(value: object) -> Prefix:
+    if isinstance(value, IPv4Network | IPv6Network):
+        return value
+    if not isinstance(value, str):
+        raise _fault(f"{value!r} is not a prefix", "write it as text, for instance '10.77.1.0/24'")
+    try:
+        network = ip_network(value, strict=False)
+    except ValueError:
+        raise _fault(f"{value!r} is not an IPv4 or IPv6 prefix", "write it as 10.77.1.0/24 or fd77:1::/48") from None
+    if network.prefixlen == 0:
+        raise _fault(f"{value} is a default route", "name the PoP's own prefixes")
+    if isinstance(network, IPv6Network) and network.overlaps(MAPPED_IPV4):
+        raise _fault(f"{value} covers IPv4-mapped addresses ({MAPPED_IPV4})", "write the IPv4 prefix itself")
+    try:
+        return ip_network(value)
+    except ValueError:
+        raise _fault(f"{value} has bits set after its length", f"write {network}") from None
+
+
+Name = Annotated[str, BeforeValidator(_name)]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Edge(_Frozen):
+    """One host that sends: its name in the fleet is what its collector calls `host`."""
+
+    address: Annotated[str, BeforeValidator(_address)]
+
+
+class Pop(_Frozen):
+    region: str = "default"
+    prefixes: Annotated[list[Annotated[Prefix, BeforeValidator(_prefix)]], Field(min_length=1)]
+    edges: dict[Name, Edge] = {}
+
+
+class Fleet(_Frozen):
+    version: Literal[1]
+    pops: Annotated[dict[Name, Pop], Field(min_length=1)]
+
+    def prefixes(self) -> Iterator[tuple[Prefix, str]]:
+        """Every prefix with its PoP, in the order of network addresses, IPv4 first."""
+        pairs = [(prefix, name) for name, pop in self.pops.items() for prefix in pop.prefixes]
+        yield from sorted(pairs, key=lambda pair: prefix_order(pair[0]))
+
+    def edges(self) -> Mapping[str, str]:
+        """Each edge's PoP."""
+        return {edge: name for name, pop in self.pops.items() for edge in pop.edges}
+
+
+def prefix_order(prefix: Prefix) -> tuple[int, int, int]:
+    """Sorting key: IP version, network address, length."""
+    return prefix.version, int(prefix.network_address), prefix.prefixlen
+
+
+def load_fleet(path: Path) -> Fleet:
+    """Raises InputError with every problem of the file."""
+    document = load(path)
+    fleet = validate(document, Fleet)
+    problems = [*_overlaps(document, fleet), *_shared_edges(document, fleet)]
+    if problems:
+        raise InputError(problems)
+    return fleet
+
+
+def _overlaps(document: Document, fleet: Fleet) -> Iterator[Problem]:
+    """Prefixes nest or are apart: in address order, whatever encloses a prefix is the last that is still open."""
+    entries = [
+        (prefix, name, ("pops", name, "prefixes", index))
+        for name, pop in fleet.pops.items()
+        for index, prefix in enumerate(pop.prefixes)
+    ]
+    open_entries: list[tuple[Prefix, str, tuple[str | int, ...]]] = []
+    for prefix, name, keys in sorted(entries, key=lambda entry: prefix_order(entry[0])):
+        while open_entries and not _covers(open_entries[-1][0], prefix):
+            open_entries.pop()
+        if open_entries:
+            wider, owner, wider_keys = open_entries[-1]
+            owned = f"of pop {owner} (line {document.line(wider_keys)})"
+            yield document.problem(
+                keys, f"{prefix} overlaps {wider} {owned}", "give each address to one prefix of one PoP"
+            )
+        open_entries.append((prefix, name, keys))
+
+
+def _covers(wider: Prefix, narrower: Prefix) -> bool:
+    return wider.version == narrower.version and wider.overlaps(narrower)
+
+
+def _shared_edges(document: Document, fleet: Fleet) -> Iterator[Problem]:
+    seen: dict[str, str] = {}
+    for name, pop in fleet.pops.items():
+        for edge in pop.edges:
+            keys = ("pops", name, "edges", edge)
+            if edge in seen:
+                line = document.line(("pops", seen[edge], "edges", edge))
+                yield document.problem(keys, f"is also an edge of pop {seen[edge]} (line {line})", "rename one of them")
+            seen[edge] = name
