@@ -1,0 +1,36 @@
+-- The initial congestion window of each ordered pair of PoPs and IP version, round by round, with its inputs.
+-- A row is a pure function of the history before its round and the policy: it holds no wall-clock time of its own.
+create table if not exists initcwnd_decisions (
+    round DateTime('UTC') codec (Delta, ZSTD(1)),
+    src_pop LowCardinality(String),
+    dst_pop LowCardinality(String),
+    ip_version UInt8,
+
+    -- set: new connections start with `initcwnd`. withdraw: a value died in this round. none: nothing to say yet.
+    action Enum8('none' = 0, 'set' = 1, 'withdraw' = 2),
+    -- Segments; null unless the action is set.
+    initcwnd Nullable(UInt32),
+    reason LowCardinality(String),
+
+    -- Live connections seen, and those of them that had a window of data acknowledged within the round.
+    connections_seen UInt64 codec (ZSTD(1)),
+    connections_earned UInt64 codec (ZSTD(1)),
+    -- Over the earned windows, segments.
+    observed_cwnd Nullable(Float64) codec (ZSTD(1)),
+    min_cwnd Nullable(UInt32) codec (ZSTD(1)),
+    max_cwnd Nullable(UInt32) codec (ZSTD(1)),
+    -- Bytes retransmitted per byte sent within the round, over the connections seen.
+    retransmit_ratio Nullable(Float64) codec (ZSTD(1)),
+
+    -- The last decision's smoothed value, and this one's; neither is clamped.
+    previous_cwnd Nullable(Float64) codec (ZSTD(1)),
+    smoothed_cwnd Nullable(Float64) codec (ZSTD(1)),
+
+    -- The round that last had sufficient evidence, and when the value dies without new evidence.
+    last_evidence Nullable(DateTime('UTC')),
+    expires_at Nullable(DateTime('UTC')),
+    policy_version LowCardinality(String)
+)
+engine = ReplacingMergeTree
+partition by toYYYYMM(round)
+order by (round, src_pop, dst_pop, ip_version);
