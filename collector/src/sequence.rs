@@ -115,7 +115,7 @@ mod tests {
         drop(first);
         let c = Sequence::open(dir.path(), "h", "boot")
             .unwrap()
-            .next()
+            .advance()
             .unwrap();
         assert_eq!((b, c), (a + 1, a + 2));
     }
@@ -135,7 +135,7 @@ mod tests {
             assert!(
                 Sequence::open(dir.path(), "h", "boot")
                     .unwrap()
-                    .next()
+                    .advance()
                     .unwrap()
                     > uptime,
                 "{damage:?}"
