@@ -1,0 +1,1317 @@
+#!/usr/bin/env python3
+"""Springtide on an edge: the routes of a bundle into the kernel, and out again.
+
+The whole edge side in one file that needs only the standard library of Python 3.8 and `ip` (iproute2): it is a command
+and, imported, the core of an Ansible module. From outside to inside: command line, operations (apply, withdraw, expire,
+status), the state directory, the rim to the kernel, and the pure part that decides (bundle, routes, plan, difference).
+
+What it owns: routes with `proto 201` in `table 201`, and per address family the rule `pref 1000 lookup 201 protocol
+201`. Everything else is read, never written.
+
+How it stays whole: a run that changes the kernel first writes an intent (what stood before), then changes, reads back,
+and commits by renaming state.json. A failure restores what stood before; after a kill or a crash the next run does it,
+whichever command it is (`status` only says so). In doubt, the routes go: the kernel's default is always safe.
+"""
+
+from __future__ import annotations
+
+import argparse
+import bisect
+import contextlib
+import datetime
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterable, Iterator, NamedTuple, Sequence, Tuple, TypeVar
+
+SCHEMA_VERSION = 1
+TABLE = "201"
+PROTO = "201"
+RULE_PREF = 1000
+RULE = f"pref {RULE_PREF} lookup {TABLE} protocol {PROTO}"
+MAIN_TABLE, LOCAL_TABLE = "254", "255"  # linux/rtnetlink.h: RT_TABLE_MAIN, RT_TABLE_LOCAL
+
+# The edge's own bounds stand behind the controller's policy: they hold when a well-formed bundle is still wrong.
+MAX_INITCWND = 1000  # 1.4 MB in the first round trip; ten times the largest default of the policy, a slip above it
+MAX_ROUTES = 50_000  # five times the size at which this is measured
+MAX_BUNDLE_BYTES = 8 * 1024 * 1024  # 50,000 IPv6 routes are 3.5 MB
+MIN_LENGTH = {4: 8, 6: 16}  # a shorter prefix is most of the Internet: a default route by another name
+CLOCK_TOLERANCE_S = 300  # an edge whose clock is further off must not judge expiry
+MAX_ROUND_AHEAD_S = 3600  # older rounds are refused, so a round far ahead would lock every later one out
+MAX_LIFETIME_S = 7 * 86400  # the expiry is the dead man's switch: a week without it is too long
+
+LOCK_WAIT_S = 30.0
+IP_TIMEOUT_S = 120.0
+CAP_NET_ADMIN = 12  # linux/capability.h
+
+DONE, FAILED, REFUSED, PARTIAL = 0, 1, 2, 3
+DEFAULT_STATE_DIR = "/var/lib/springtide"
+DEFAULT_EDGE_FILE = "/etc/springtide/edge"
+
+Document = Dict[str, Any]
+Parsed = TypeVar("Parsed")
+Prefix = Tuple[int, int, int]  # IP version, network address as a number, length; sorts as bundles are sorted
+
+
+class RefusedError(Exception):
+    """Input or host not fit; nothing was changed. One line: what, where, what to do."""
+
+    exit_code = REFUSED
+
+
+class FailedError(Exception):
+    """Something broke while working; the message says what state the host is in."""
+
+    exit_code = FAILED
+
+
+# --- bundle ----------------------------------------------------------------------------------------------------------
+
+
+class Bundle(NamedTuple):
+    """A bundle that passed every check. Times in seconds since the epoch."""
+
+    edge: str
+    pop: str
+    round: int
+    policy_version: str
+    created_at: int
+    expires_at: int
+    digest: str
+    routes: tuple[tuple[str, int], ...]  # (prefix, initcwnd in segments)
+    raw: bytes
+
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+_POLICY_VERSION = re.compile(r"[0-9a-f]{12}")
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_INSTANT = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)Z", re.ASCII)
+_LENGTH = re.compile(r"0|[1-9][0-9]{0,2}", re.ASCII)
+_FIELDS = (
+    "schema_version",
+    "edge",
+    "pop",
+    "round",
+    "policy_version",
+    "created_at",
+    "expires_at",
+    "routes",
+    "digest",
+)
+_RENDER = "render it again with `springtide bundle`"
+
+
+def canonical_digest(document: Document) -> str:
+    """sha256 over the canonical JSON (UTF-8, sorted keys, no spaces) of `document` without its `digest`."""
+    body = {key: value for key, value in document.items() if key != "digest"}
+    text = json.dumps(body, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return "sha256:" + hashlib.sha256(text.encode("utf-8")).hexdigest()
+
+
+def parse_prefix(text: str) -> Prefix:
+    """`10.0.0.0/8`, `fd00::/48`, or a bare host address as the kernel prints it.
+
+    Raises ValueError with the problem as text: not an address, not in its shortest form, bits set beyond the length.
+    """
+    address, slash, length_text = text.partition("/")
+    version, family, bits = (6, socket.AF_INET6, 128) if ":" in address else (4, socket.AF_INET, 32)
+    try:
+        packed = socket.inet_pton(family, address)
+    except (OSError, ValueError):
+        raise ValueError(f"{text!r} is not an IP prefix") from None
+    if socket.inet_ntop(family, packed) != address:
+        raise ValueError(f"{text!r} is not in canonical form ({socket.inet_ntop(family, packed)}/...)")
+    length = bits
+    if slash:
+        if not _LENGTH.fullmatch(length_text) or int(length_text) > bits:
+            raise ValueError(f"{text!r} has no valid prefix length")
+        length = int(length_text)
+    network = int.from_bytes(packed, "big")
+    if network & ((1 << (bits - length)) - 1):
+        raise ValueError(f"{text!r} has bits set beyond its length")
+    return version, network, length
+
+
+def parse_instant(text: object) -> int:
+    """Seconds since the epoch of `2026-01-02T03:05:00Z`. Raises ValueError."""
+    match = _INSTANT.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
+        raise ValueError(f"{text!r} is not an instant like 2026-01-02T03:05:00Z")
+    year, month, day, hour, minute, second = map(int, match.groups())
+    return int(datetime.datetime(year, month, day, hour, minute, second, tzinfo=datetime.timezone.utc).timestamp())
+
+
+def format_instant(seconds: float) -> str:
+    moment = datetime.datetime.fromtimestamp(int(seconds), tz=datetime.timezone.utc)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def destination_problem(prefix: Prefix) -> str | None:
+    """Why no bundle may name this destination, or None."""
+    version, network, length = prefix
+    if length < MIN_LENGTH[version]:
+        return f"/{length} is wider than /{MIN_LENGTH[version]}, the widest that an edge takes (no default routes)"
+    if version == 4:
+        first = network >> 24
+        special = first in (0, 127) or first >= 224 or network >> 16 == 0xA9FE
+    else:
+        special = network >> 112 == 0 or network >> 120 == 0xFF or network >> 118 == 0xFE80 >> 6
+    return "it is loopback, link-local, multicast or reserved space" if special else None
+
+
+def parse_bundle(raw: bytes, source: str, edge: str, now: float) -> Bundle:
+    """Check everything that can be known without the kernel. `now` in seconds since the epoch.
+
+    Raises RefusedError with `SOURCE: FIELD: PROBLEM; WHAT TO DO`.
+    """
+
+    def bad(field: str, problem: str, fix: str = _RENDER) -> RefusedError:
+        return RefusedError(f"{source}: {field}: {problem}; {fix}")
+
+    document = _load_json(raw, bad)
+    for field in _FIELDS:
+        if field not in document:
+            raise bad(field, "is missing")
+    for field in document:
+        if field not in _FIELDS:
+            raise bad(_printable(field), "is not a field of a bundle", "remove it, or update this edge's Springtide")
+    if type(document["schema_version"]) is not int or document["schema_version"] != SCHEMA_VERSION:
+        found = _printable(document["schema_version"])
+        raise bad("schema_version", f"is {found}, this edge reads {SCHEMA_VERSION}", "update this edge's Springtide")
+    for field, pattern in (("edge", _NAME), ("pop", _NAME), ("policy_version", _POLICY_VERSION), ("digest", _DIGEST)):
+        if not isinstance(document[field], str) or not pattern.fullmatch(document[field]):
+            raise bad(field, f"{_printable(document[field])} does not look like a {field.replace('_', ' ')}")
+    instants = {}
+    for field in ("round", "created_at", "expires_at"):
+        try:
+            instants[field] = parse_instant(document[field])
+        except ValueError as error:
+            raise bad(field, _printable(str(error), quote=False)) from error
+    routes = _check_routes(document["routes"], bad)
+    if canonical_digest(document) != document["digest"]:
+        raise bad("digest", "does not match the content", "fetch the bundle again: it was cut or altered on its way")
+    if document["edge"] != edge:
+        raise bad("edge", f"is for {document['edge']}, this is {edge}", f"push {edge}.json to this edge")
+    _check_times(instants, now, bad)
+    return Bundle(
+        edge=document["edge"],
+        pop=document["pop"],
+        policy_version=document["policy_version"],
+        digest=document["digest"],
+        routes=routes,
+        raw=raw,
+        **instants,
+    )
+
+
+def _printable(value: object, quote: bool = True) -> str:
+    """Any value from a hostile file on one short line of ASCII."""
+    text = ascii(value) if quote else str(value).encode("ascii", "backslashreplace").decode()
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def _load_json(raw: bytes, bad: Callable[..., RefusedError]) -> Document:
+    if len(raw) > MAX_BUNDLE_BYTES:
+        raise bad("size", f"is over {MAX_BUNDLE_BYTES} bytes", "lower bundle.max_routes in policy.yaml")
+
+    def no_duplicates(pairs: list[tuple[str, Any]]) -> Document:
+        found = dict(pairs)
+        if len(found) != len(pairs):
+            raise ValueError("a key occurs twice in one object")
+        return found
+
+    def no_constants(name: str) -> None:
+        raise ValueError(f"{name} is not JSON")
+
+    try:
+        document = json.loads(raw.decode("utf-8"), object_pairs_hook=no_duplicates, parse_constant=no_constants)
+    except (ValueError, RecursionError) as error:
+        problem = _printable(str(error), quote=False)
+        raise bad("JSON", problem, "fetch the bundle again: it was cut or altered on its way") from error
+    if not isinstance(document, dict):
+        raise bad("JSON", "is not an object")
+    return document
+
+
+def _check_routes(routes: object, bad: Callable[..., RefusedError]) -> tuple[tuple[str, int], ...]:
+    if not isinstance(routes, list):
+        raise bad("routes", "is not a list")
+    if len(routes) > MAX_ROUTES:
+        fix = "lower bundle.max_routes in policy.yaml"
+        raise bad("routes", f"{len(routes)} are more than the {MAX_ROUTES} that an edge takes", fix)
+    checked: list[tuple[str, int]] = []
+    previous: Prefix = (0, 0, 0)
+    for number, route in enumerate(routes):
+        field = f"routes[{number}]"
+        if not isinstance(route, dict) or set(route) != {"prefix", "initcwnd"}:
+            raise bad(field, "must have exactly the fields prefix and initcwnd")
+        text, initcwnd = route["prefix"], route["initcwnd"]
+        if not isinstance(text, str) or "/" not in text:
+            raise bad(f"{field}.prefix", f"{_printable(text)} is not a prefix like 10.77.2.0/24")
+        try:
+            prefix = parse_prefix(text)
+        except ValueError as error:
+            raise bad(f"{field}.prefix", _printable(str(error), quote=False)) from error
+        problem = destination_problem(prefix)
+        if problem:
+            raise bad(f"{field}.prefix", f"{text}: {problem}", "narrow the PoP's prefix in fleet.yaml")
+        if prefix <= previous:
+            order = "occurs twice" if prefix == previous else "is out of order (IP version, network, length)"
+            raise bad(f"{field}.prefix", f"{text} {order}")
+        if type(initcwnd) is not int or not 1 <= initcwnd <= MAX_INITCWND:
+            problem = f"{_printable(initcwnd)} is not a whole number in 1..{MAX_INITCWND}"
+            raise bad(f"{field}.initcwnd", problem, "set initcwnd.cmax in policy.yaml")
+        previous = prefix
+        checked.append((text, initcwnd))
+    return tuple(checked)
+
+
+def _check_times(instants: dict[str, int], now: float, bad: Callable[..., RefusedError]) -> None:
+    created, expires = instants["created_at"], instants["expires_at"]
+    clock = "set this edge's clock, or render the bundle again"
+    if expires <= created:
+        raise bad("expires_at", "is not after created_at")
+    if expires - created > MAX_LIFETIME_S:
+        raise bad(
+            "expires_at", f"is more than {MAX_LIFETIME_S} s after created_at", "lower bundle.ttl_s in policy.yaml"
+        )
+    if created > now + CLOCK_TOLERANCE_S:
+        raise bad("created_at", f"is {int(created - now)} s in the future of this edge's clock", clock)
+    if instants["round"] > created + MAX_ROUND_AHEAD_S:
+        raise bad("round", f"is more than {MAX_ROUND_AHEAD_S} s after created_at")
+    if expires <= now:
+        raise bad("expires_at", f"it expired {int(now - expires)} s ago", "render a newer round and push that")
+
+
+# --- what the kernel prints ------------------------------------------------------------------------------------------
+
+
+class KernelRoute(NamedTuple):
+    """One line of `ip -N -o route show`, taken apart so that it can be written again with another initcwnd.
+
+    `head`, `initcwnd N` and `hops` in this order are the arguments of `ip route add`. `obstacle` says why they would
+    not be faithful ("" when they are). `narrow` marks a route for some packets only (by TOS or source).
+    """
+
+    prefix: Prefix
+    text: str
+    kind: str
+    proto: str
+    metric: int
+    narrow: bool
+    dead: bool
+    head: str
+    initcwnd: int
+    hops: str
+    obstacle: str
+
+    def arguments(self, initcwnd: int) -> str:
+        return f"{self.head} initcwnd {initcwnd}{self.hops}"
+
+
+# linux/rtnetlink.h, rtm_type; `ip -N` prints the number, an iproute2 without -N for types prints the name.
+_KINDS = {
+    "1": "unicast",
+    "2": "local",
+    "3": "broadcast",
+    "4": "anycast",
+    "5": "multicast",
+    "6": "blackhole",
+    "7": "unreachable",
+    "8": "prohibit",
+    "9": "throw",
+    "10": "nat",
+}
+_KIND_NAMES = frozenset(_KINDS.values())
+# ip-route(8). `ip` can set a lock on the first group only; rto_min it always locks.
+_LOCKABLE = frozenset(
+    ("mtu", "window", "rtt", "rttvar", "ssthresh", "cwnd", "advmss", "reordering", "hoplimit", "congctl", "initcwnd")
+)
+_METRICS = _LOCKABLE | {"rto_min", "initrwnd", "quickack", "fastopen_no_cookie"}
+# Set by the kernel or a driver as things are at the moment, not by whoever wrote the route.
+_MOMENTARY = frozenset(
+    ("linkdown", "pervasive", "offload", "trap", "notify", "rt_offload", "rt_trap", "rt_offload_failed")
+)
+_SKIPPED_WITH_VALUE = frozenset(("pref", "expires", "table"))
+
+
+def parse_route(line: str, version: int) -> KernelRoute:
+    """Read one line. Text and not JSON, because `ip -j` leaves out which metrics are locked.
+
+    Raises ValueError when the destination is not readable; anything else unknown becomes an `obstacle`.
+    """
+    words = iter(line.replace("\\", " ").split())
+    text = next(words, "")
+    kind = _KINDS.get(text, text)
+    if kind in _KIND_NAMES:
+        text = next(words, "")
+    else:
+        kind = "unicast"
+    prefix = (version, 0, 0) if text == "default" else parse_prefix(text)
+
+    proto, scope, metric, initcwnd = "3", "0", 0, 0  # what `ip` leaves out: RTPROT_BOOT, RT_SCOPE_UNIVERSE
+    narrow = dead = False
+    nexthop_id = obstacle = ""
+    path: list[str] = []
+    attributes: list[str] = []
+    hops: list[str] = []
+    target = path
+    try:
+        for word in words:
+            if word == "via":
+                gateway = next(words)
+                target.append(f"via {gateway} {next(words)}" if gateway in ("inet", "inet6") else f"via {gateway}")
+            elif word in ("dev", "weight"):
+                target.append(f"{word} {next(words)}")
+            elif word == "onlink":
+                target.append(word)
+            elif word == "proto":
+                proto = next(words)
+            elif word == "scope":
+                scope = next(words)
+            elif word == "src":
+                attributes.append(f"src {next(words)}")
+            elif word == "metric":
+                metric = int(next(words))
+            elif word in _METRICS:
+                value = next(words)
+                locked = value == "lock"
+                if locked:
+                    value = next(words)
+                if word == "initcwnd":
+                    initcwnd = int(value)
+                elif word == "rto_min":
+                    attributes.append(f"rto_min {value}")
+                    obstacle = obstacle if locked else "rto_min without a lock, which ip cannot write"
+                elif locked and word not in _LOCKABLE:
+                    obstacle = f"a lock on {word}, which ip cannot write"
+                else:
+                    attributes.append(f"{word} lock {value}" if locked else f"{word} {value}")
+            elif word == "features":
+                value = next(words)
+                attributes.append(f"features {value}")
+                obstacle = obstacle if value == "ecn" else f"features {value}"
+            elif word == "nexthop":
+                target = hops
+                hops.append(word)
+            elif word == "nhid":
+                nexthop_id = next(words)
+            elif word in ("tos", "from"):
+                narrow = True
+                next(words)
+            elif word == "dead":
+                dead = dead or target is path  # of a multipath route only some hops may be dead
+            elif word in _SKIPPED_WITH_VALUE:
+                next(words)
+            elif word not in _MOMENTARY:
+                obstacle = f"{_printable(word)}, which is not copied"
+                break
+    except (StopIteration, ValueError):
+        obstacle = f"an end that is not understood: {_printable(line[-60:])}"
+    if nexthop_id:
+        path, hops = [f"nhid {nexthop_id}"], []
+    if version == 4:
+        # Without it `ip` guesses the scope from the gateway, and guesses wrong for nexthop ids.
+        path.append(f"scope {scope}")
+    return KernelRoute(
+        prefix=prefix,
+        text=text,
+        kind=kind,
+        proto=proto,
+        metric=metric,
+        narrow=narrow,
+        dead=dead,
+        head=" ".join(path + attributes),
+        initcwnd=initcwnd,
+        hops="".join(f" {hop}" for hop in hops),
+        obstacle=obstacle,
+    )
+
+
+def parse_routes(output: str, version: int) -> list[KernelRoute]:
+    """Every route of `ip -N -o route show`. Raises ValueError."""
+    return [parse_route(line, version) for line in output.splitlines() if line and not line[0].isspace()]
+
+
+def own_metric(version: int) -> int:
+    """The priority of our routes; IPv6 has no zero (linux/ipv6_route.h, IP6_RT_PRIO_USER)."""
+    return 0 if version == 4 else 1024
+
+
+class OwnTable(NamedTuple):
+    """Table 201 of one address family: our routes as prefix -> arguments, and the lines that are not ours."""
+
+    routes: dict[str, str]
+    foreign: list[str]
+
+
+def sort_own_table(output: str, version: int) -> OwnTable:
+    """Ours is what this program would have written; everything else in the table is foreign."""
+    table = OwnTable({}, [])
+    bits = 32 if version == 4 else 128
+    for line in output.splitlines():
+        if not line or line[0].isspace():
+            continue
+        route = parse_route(line, version)
+        ours = (
+            route.proto == PROTO
+            and route.kind == "unicast"
+            and route.metric == own_metric(version)
+            and not route.narrow
+            and not route.obstacle
+            and route.initcwnd > 0
+        )
+        name = route.text if "/" in route.text or route.text == "default" else f"{route.text}/{bits}"
+        if ours and name not in table.routes:
+            table.routes[name] = route.arguments(route.initcwnd)
+        else:
+            table.foreign.append(line.strip())
+    return table
+
+
+# --- plan ------------------------------------------------------------------------------------------------------------
+
+
+class Index:
+    """Routes of one address family, for longest match and for what lies inside a prefix."""
+
+    def __init__(self, routes: Iterable[KernelRoute]) -> None:
+        self._by_length: dict[int, dict[int, list[KernelRoute]]] = {}
+        ordered = sorted(routes, key=lambda route: route.prefix)
+        for route in ordered:
+            _, network, length = route.prefix
+            self._by_length.setdefault(length, {}).setdefault(network, []).append(route)
+        self._lengths = sorted(self._by_length, reverse=True)
+        self._ordered = ordered
+        self._networks = [route.prefix[1] for route in ordered]
+
+    def covering(self, prefix: Prefix) -> Iterator[list[KernelRoute]]:
+        """Routes that contain the whole prefix, longest first, those of one length together."""
+        version, network, length = prefix
+        bits = 32 if version == 4 else 128
+        for candidate in self._lengths:
+            if candidate <= length:
+                shift = bits - candidate
+                routes = self._by_length[candidate].get(network >> shift << shift)
+                if routes:
+                    yield routes
+
+    def first_inside(self, prefix: Prefix, shortest: int) -> KernelRoute | None:
+        """A route at least `shortest` long that lies inside the prefix, or None."""
+        version, network, length = prefix
+        last = network | ((1 << ((32 if version == 4 else 128) - length)) - 1)
+        for position in range(bisect.bisect_left(self._networks, network), len(self._ordered)):
+            route = self._ordered[position]
+            if route.prefix[1] > last:
+                return None
+            if route.prefix[2] >= shortest:
+                return route
+        return None
+
+
+class Plan(NamedTuple):
+    """What table 201 shall hold (prefix -> arguments), and what cannot be served (prefix -> reason)."""
+
+    routes: dict[str, str]
+    refused: dict[str, str]
+
+
+def find_next_hop(prefix: Prefix, main: Index, local: Index) -> KernelRoute:
+    """The edge's own route to a destination, safe to copy. Raises ValueError with the reason when there is none.
+
+    Longest match as the kernel does it, not `ip route get`: that would see our own table first.
+    """
+    inside = local.first_inside(prefix, prefix[2])
+    if inside is not None:
+        raise ValueError(f"the edge's own address {inside.text} lies inside it")
+    if any(route.kind == "local" for routes in local.covering(prefix) for route in routes):
+        raise ValueError("it is the edge's own (its local table has a route over all of it)")
+    inside = main.first_inside(prefix, prefix[2] + 1)
+    if inside is not None:
+        raise ValueError(f"the edge's more specific route {inside.text} lies inside it and our rule would hide it")
+    for routes in main.covering(prefix):
+        alive = [route for route in routes if not route.dead]
+        if any(route.narrow for route in alive):
+            raise ValueError(f"the edge routes {routes[0].text} by TOS or source, which our rule would bypass")
+        if not alive:
+            continue
+        metric = min(route.metric for route in alive)
+        best = [route for route in alive if route.metric == metric]
+        if best[0].kind != "unicast":
+            raise ValueError(f"the edge's own route to it, {best[0].text}, is {best[0].kind}")
+        if len(best) > 1:
+            raise ValueError(f"the edge has several routes {best[0].text} of one metric: which one counts is not clear")
+        if best[0].obstacle:
+            raise ValueError(f"the edge's own route to it, {best[0].text}, carries {best[0].obstacle}")
+        return best[0]
+    raise ValueError("no route of the edge's own covers it")
+
+
+def plan_routes(routes: Iterable[tuple[str, int]], main: dict[int, Index], local: dict[int, Index]) -> Plan:
+    """Copy the next hop of every destination. `main` and `local`: IP version -> that table."""
+    plan = Plan({}, {})
+    for text, initcwnd in routes:
+        prefix = parse_prefix(text)
+        if prefix[0] not in main:
+            plan.refused[text] = f"this host has no IPv{prefix[0]}"
+            continue
+        try:
+            plan.routes[text] = find_next_hop(prefix, main[prefix[0]], local[prefix[0]]).arguments(initcwnd)
+        except ValueError as reason:
+            plan.refused[text] = str(reason)
+    return plan
+
+
+class Change(NamedTuple):
+    """One step from one table to another: verb is `add`, `replace` or `del`."""
+
+    verb: str
+    prefix: str
+    arguments: str
+
+
+def difference(actual: dict[str, str], wanted: dict[str, str]) -> list[Change]:
+    """The steps that turn `actual` into `wanted`, each prefix once, removals first."""
+    steps = [Change("del", prefix, "") for prefix in actual if prefix not in wanted]
+    for prefix, arguments in wanted.items():
+        if prefix not in actual:
+            steps.append(Change("add", prefix, arguments))
+        elif actual[prefix] != arguments:
+            steps.append(Change("replace", prefix, arguments))
+    return steps
+
+
+def version_of(prefix: str) -> int:
+    return 6 if ":" in prefix else 4
+
+
+class Snapshot(NamedTuple):
+    """What is ours in the kernel: routes (prefix -> arguments) and the IP versions that have our rule."""
+
+    routes: dict[str, str]
+    rules: tuple[int, ...]
+
+
+def with_rules(routes: dict[str, str]) -> Snapshot:
+    """A rule for each IP version that has a route, and none for one that has not."""
+    return Snapshot(routes, tuple(sorted({version_of(prefix) for prefix in routes})))
+
+
+def batch_lines(actual: Snapshot, wanted: Snapshot, version: int) -> list[str]:
+    """The input of `ip -VERSION -batch -`: our rule is gone before the last route, and comes after the first one."""
+    lines = []
+    if version in actual.rules and version not in wanted.rules:
+        lines.append(f"rule del {RULE}")
+    metric = f" metric {own_metric(version)}" if own_metric(version) else ""
+    for change in difference(_of_version(actual.routes, version), _of_version(wanted.routes, version)):
+        lines.append(f"route {change.verb} {change.prefix} table {TABLE} proto {PROTO}{metric} {change.arguments}")
+    if version in wanted.rules and version not in actual.rules:
+        lines.append(f"rule add {RULE}")
+    return lines
+
+
+def _of_version(routes: dict[str, str], version: int) -> dict[str, str]:
+    return {prefix: arguments for prefix, arguments in routes.items() if version_of(prefix) == version}
+
+
+# --- rules -----------------------------------------------------------------------------------------------------------
+
+_OUR_RULE = {"priority": RULE_PREF, "src": "all", "table": TABLE, "protocol": PROTO}
+
+
+def rule_problem(rules: Sequence[Document], version: int) -> str | None:
+    """Why our rule must not stand among these (`ip -N -j rule show`), or None.
+
+    Ours is asked before every rule behind it, so up to the lookup of main there must be none that chooses by
+    anything else: a source, a mark or a VRF would be bypassed.
+    """
+    for rule in sorted(rules, key=lambda rule: int(rule["priority"])):
+        if rule == _OUR_RULE or rule["priority"] < RULE_PREF:
+            continue
+        shown = " ".join(f"{key} {value}" if value is not None else key for key, value in rule.items())
+        where = f"`ip -{version} rule`: `{shown}`"
+        if rule["priority"] == RULE_PREF:
+            return f"{where} stands where Springtide's rule belongs; give it another preference"
+        if {"priority": rule["priority"], "src": "all", "table": MAIN_TABLE} == {
+            key: value for key, value in rule.items() if key != "protocol"
+        }:
+            return None
+        return f"{where} would be bypassed by Springtide's rule; move it before {RULE_PREF} or leave this edge out"
+    return f"`ip -{version} rule`: none after {RULE_PREF} looks up main; leave this edge out"
+
+
+# --- the rim to the kernel -------------------------------------------------------------------------------------------
+
+
+class Kernel:
+    """Runs `ip`. `lock_fd` is handed to every child: when this process is killed while `ip` still works through a
+    batch, the lock stays taken until that child is gone too.
+    """
+
+    def __init__(self, lock_fd: int | None = None) -> None:
+        program = shutil.which("ip", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+        if program is None:
+            raise RefusedError("ip: not found; install iproute2")
+        self._program = program
+        self._pass_fds = () if lock_fd is None else (lock_fd,)
+        self.versions = (4, 6) if Path("/proc/net/if_inet6").exists() else (4,)
+
+    def run(self, arguments: Sequence[str], given: str = "") -> tuple[int, str, str]:
+        """Exit code, output, errors. Raises FailedError when `ip` cannot run or hangs."""
+        try:
+            done = subprocess.run(
+                [self._program, *arguments],
+                input=given.encode(),
+                capture_output=True,
+                pass_fds=self._pass_fds,
+                timeout=IP_TIMEOUT_S,
+                env={"LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise FailedError(f"ip {' '.join(arguments)}: {error}; run it by hand to see why") from error
+        return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
+
+    def table(self, version: int, table: str) -> str:
+        """The lines of one routing table; a table that does not exist is empty."""
+        arguments = [f"-{version}", "-N", "-o", "route", "show", "table", table]
+        code, output, errors = self.run(arguments)
+        if code and "FIB table does not exist" not in errors:
+            raise FailedError(f"ip {' '.join(arguments)}: {_one_line(errors)}; run it by hand to see why")
+        return output
+
+    def own_table(self, version: int) -> OwnTable:
+        return self._read(version, TABLE, sort_own_table)
+
+    def index(self, version: int, table: str) -> Index:
+        return Index(self._read(version, table, parse_routes))
+
+    def _read(self, version: int, table: str, parse: Callable[[str, int], Parsed]) -> Parsed:
+        try:
+            return parse(self.table(version, table), version)
+        except ValueError as error:
+            raise FailedError(f"ip -{version} route show table {table}: {error}; is iproute2 5.5 or newer?") from error
+
+    def rules(self, version: int) -> list[Document]:
+        arguments = [f"-{version}", "-N", "-j", "rule", "show"]
+        code, output, errors = self.run(arguments)
+        try:
+            rules = json.loads(output) if code == 0 else None
+        except ValueError:
+            rules = None
+        if not isinstance(rules, list):
+            raise FailedError(f"ip {' '.join(arguments)}: {_one_line(errors)}; run it by hand to see why")
+        return rules
+
+    def snapshot(self) -> Snapshot:
+        routes: dict[str, str] = {}
+        rules = []
+        for version in self.versions:
+            routes.update(self.own_table(version).routes)
+            if _OUR_RULE in self.rules(version):
+                rules.append(version)
+        return Snapshot(routes, tuple(rules))
+
+    def move(self, actual: Snapshot, wanted: Snapshot) -> None:
+        """From one to the other, then read back. Raises FailedError, with the kernel somewhere in between."""
+        for version in self.versions:
+            lines = batch_lines(actual, wanted, version)
+            if not lines:
+                continue
+            code, _, errors = self.run([f"-{version}", "-batch", "-"], "\n".join(lines) + "\n")
+            if code:
+                failed = re.search(r"Command failed -:(\d+)", errors)
+                line = lines[int(failed.group(1)) - 1] if failed else f"{len(lines)} lines"
+                reason = _one_line(errors.split("Command failed")[0]) or f"exit code {code}"
+                raise FailedError(f"ip -{version} -batch: {line}: {reason}")
+        found = self.snapshot()
+        if found != wanted:
+            steps = difference(found.routes, wanted.routes)
+            sample = f"{steps[0].verb} {steps[0].prefix} {steps[0].arguments}" if steps else f"rules {found.rules}"
+            raise FailedError(f"read back: table {TABLE} is {len(steps)} steps from what was written ({sample})")
+
+    def withdraw(self) -> tuple[int, int]:
+        """Rules first, so that the host is back at its default with the first step. Returns (routes, rules) removed.
+
+        By protocol number and not by what we remember: it works with no state at all, and on any shape of route.
+        """
+        routes = rules = 0
+        trouble = []
+        for version in self.versions:
+            if _OUR_RULE in self.rules(version):
+                code, _, errors = self.run([f"-{version}", "rule", "del", *RULE.split()])
+                rules += code == 0
+                trouble += [errors] if code else []
+            count = sum(1 for route in self._read(version, TABLE, parse_routes) if route.proto == PROTO)
+            if count:
+                code, _, errors = self.run([f"-{version}", "route", "flush", "table", TABLE, "proto", PROTO])
+                routes += count
+                trouble += [errors] if code else []
+            if _OUR_RULE in self.rules(version) or self.own_table(version).routes:
+                trouble.append(f"something of ours is left in IPv{version}")
+        if trouble:
+            raise FailedError(f"withdraw: {_one_line(' '.join(trouble))}; run it again, then `ip rule del {RULE}`")
+        return routes, rules
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())[:300]
+
+
+@contextlib.contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Ctrl-C and a polite kill wait until the kernel is whole again; the children inherit this."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class Clock(NamedTuple):
+    """Wall clock and time since boot in seconds, and which boot."""
+
+    wall: float
+    boottime: float
+    boot_id: str
+
+    @staticmethod
+    def read() -> Clock:
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return Clock(time.time(), time.clock_gettime(time.CLOCK_BOOTTIME), boot_id)
+
+
+def expired(state: Document, clock: Clock) -> bool:
+    """By the wall clock, or by the time since boot: a clock that was set back does not keep routes alive."""
+    if clock.wall >= state["expires_at"]:
+        return True
+    return bool(clock.boot_id == state["boot_id"] and clock.boottime >= state["boottime_expires"])
+
+
+# --- the state directory ---------------------------------------------------------------------------------------------
+
+
+class DamagedError(Exception):
+    """A file of the state directory is not what this program wrote."""
+
+
+class Store:
+    """`lock`, `state.json` (what is applied), `intent.json` (while changing), `bundle-<digest>.json` (last good)."""
+
+    def __init__(self, directory: str) -> None:
+        self.directory = Path(directory)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[int]:
+        """Yields the descriptor of the lock. Raises RefusedError (unusable directory) or FailedError (still busy)."""
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.directory.chmod(0o700)
+            lock = os.open(str(self.directory / "lock"), os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise RefusedError(f"{self.directory}: {error.strerror}; name another with --state-dir") from error
+        try:
+            give_up = time.monotonic() + LOCK_WAIT_S
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > give_up:
+                        problem = f"taken by another run for {LOCK_WAIT_S:.0f} s; wait for it, or see `fuser` on it"
+                        raise FailedError(f"{self.directory}/lock: {problem}") from None
+                    time.sleep(0.02)
+            yield lock
+        finally:
+            os.close(lock)
+
+    def write(self, name: str, content: bytes) -> None:
+        """All or nothing, on the disk when it returns. Raises OSError."""
+        temporary = self.directory / f".{name}.new"
+        try:
+            handle = os.open(str(temporary), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(handle, "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self.directory / name)
+        except OSError:
+            with contextlib.suppress(OSError):
+                temporary.unlink()
+            raise
+        self._sync()
+
+    def _sync(self) -> None:
+        handle = os.open(str(self.directory), os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+    def save(self, name: str, document: Document) -> None:
+        """With a digest of its own, so that damage is seen. Raises OSError."""
+        sealed = dict(document, digest=canonical_digest(document))
+        self.write(name, json.dumps(sealed, sort_keys=True).encode())
+
+    def load(self, name: str) -> Document | None:
+        """None when there is none. Raises DamagedError."""
+        try:
+            document = json.loads((self.directory / name).read_bytes().decode("utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, RecursionError) as error:
+            raise DamagedError(f"{self.directory / name}: {_one_line(str(error))}") from error
+        if not isinstance(document, dict) or document.pop("digest", None) != canonical_digest(document):
+            raise DamagedError(f"{self.directory / name}: its digest does not match its content")
+        if document.get("schema_version") != SCHEMA_VERSION:
+            raise DamagedError(f"{self.directory / name}: written by another version of this program")
+        return document
+
+    def remove(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            (self.directory / name).unlink()
+            self._sync()
+
+    def set_aside(self, name: str) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            (self.directory / name).replace(self.directory / f"{name}.damaged")
+
+    def keep_only(self, bundle: str) -> None:
+        for path in self.directory.glob("bundle-*.json"):
+            if path.name != bundle:
+                path.unlink()
+
+
+# --- operations ------------------------------------------------------------------------------------------------------
+
+
+def load_state(store: Store, notes: list[str]) -> Document | None:
+    """The state, or None when there is none or it was damaged (then it is set aside and noted)."""
+    try:
+        return store.load("state.json")
+    except DamagedError as damage:
+        notes.append(f"{damage}; set aside as state.json.damaged")
+        store.set_aside("state.json")
+        return None
+
+
+def repair(store: Store, kernel: Kernel, clock: Clock, notes: list[str]) -> None:
+    """Finish what a killed run left: back to what stood before an apply, on to the end of a withdrawal."""
+    try:
+        intent = store.load("intent.json")
+    except DamagedError as damage:
+        kernel.withdraw()
+        store.set_aside("intent.json")
+        notes.append(f"{damage}; withdrew every route, set it aside")
+        return
+    if intent is None:
+        return
+    try:
+        state = store.load("state.json")
+    except DamagedError:
+        state = None
+    if intent["operation"] == "withdraw":
+        kernel.withdraw()
+        if state is not None:
+            store.save("state.json", withdrawn(state, clock, intent["reason"]))
+        notes.append("finished a withdrawal that was interrupted")
+    elif state is not None and state["transaction"] == intent["transaction"]:
+        pass  # it was committed; only the clearing up was cut off
+    elif intent["boot_id"] == clock.boot_id:
+        before = Snapshot(intent["before"]["routes"], tuple(intent["before"]["rules"]))
+        notes.append("found an interrupted apply: " + restore(kernel, before))
+    store.remove("intent.json")
+
+
+def restore(kernel: Kernel, before: Snapshot) -> str:
+    """Back to `before`, verified; when the kernel does not allow it, to nothing. Returns what was done, as text.
+
+    Raises FailedError when not even withdrawing works.
+    """
+    try:
+        kernel.move(kernel.snapshot(), before)
+    except FailedError as error:
+        kernel.withdraw()
+        return f"the state before could not be restored ({error}), so every route was withdrawn"
+    return f"the state before ({len(before.routes)} routes) is restored and verified"
+
+
+def withdrawn(state: Document, clock: Clock, reason: str) -> Document:
+    """Keeps round and creation time: what was refused as too old stays refused."""
+    return dict(state, routes={}, refused={}, withdrawn={"at": format_instant(clock.wall), "reason": reason})
+
+
+def check_newer(bundle: Bundle, state: Document | None, source: str) -> None:
+    """Raises RefusedError for a bundle older than the last one applied: a replay, or a late straggler."""
+    if state is not None and (bundle.round, bundle.created_at) < (state["round"], state["created_at"]):
+        field = "round" if bundle.round < state["round"] else "created_at"
+        raise RefusedError(
+            f"{source}: {field}: {format_instant(getattr(bundle, field))} is older than the applied"
+            f" {format_instant(state[field])}; push the newest round"
+        )
+
+
+def read_bundle_file(path: str) -> bytes:
+    """Raises RefusedError."""
+    try:
+        with Path(path).open("rb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise RefusedError(f"{path}: file: is not a regular file; name a bundle")
+            return file.read(MAX_BUNDLE_BYTES + 1)
+    except OSError as error:
+        raise RefusedError(f"{path}: file: {error.strerror}; name a bundle that this user can read") from error
+
+
+def apply(path: str, edge: str, state_dir: str) -> Document:
+    """Make table 201 hold the bundle's routes. Returns the report that `--json` prints.
+
+    Raises RefusedError (nothing was changed) and FailedError (the message says what state the host is in).
+    """
+    clock = Clock.read()
+    bundle = parse_bundle(read_bundle_file(path), path, edge, clock.wall)
+    store = Store(state_dir)
+    with store.locked() as lock:
+        kernel = Kernel(lock)
+        notes: list[str] = []
+        with uninterrupted():
+            repair(store, kernel, clock, notes)
+            state = load_state(store, notes)
+            check_newer(bundle, state, path)
+            plan, before = survey(kernel, bundle)
+            changed = commit(store, kernel, clock, bundle, plan, before, state)
+    steps = [step.verb for step in difference(before.routes, plan.routes)]
+    return {
+        "command": "apply",
+        "changed": changed,
+        "edge": bundle.edge,
+        "round": format_instant(bundle.round),
+        "digest": bundle.digest,
+        "expires_at": format_instant(bundle.expires_at),
+        "routes": len(plan.routes),
+        "added": steps.count("add"),
+        "replaced": steps.count("replace"),
+        "removed": steps.count("del"),
+        "refused": [{"prefix": prefix, "reason": reason} for prefix, reason in plan.refused.items()],
+        "notes": notes,
+    }
+
+
+def survey(kernel: Kernel, bundle: Bundle) -> tuple[Plan, Snapshot]:
+    """What the bundle means on this host, and what is ours now. Raises RefusedError when the host is not fit."""
+    needed = {version_of(prefix) for prefix, _ in bundle.routes}
+    own: dict[str, str] = {}
+    with_rule: list[int] = []
+    main: dict[int, Index] = {}
+    local: dict[int, Index] = {}
+    for version in kernel.versions:
+        table, rules = kernel.own_table(version), kernel.rules(version)
+        own.update(table.routes)
+        if _OUR_RULE in rules:
+            with_rule.append(version)
+        if version not in needed:
+            continue
+        if table.foreign:
+            problem = f"`{_one_line(table.foreign[0])}` is not Springtide's"
+            raise RefusedError(f"`ip -{version} route show table {TABLE}`: {problem}; move it to another table")
+        unfit = rule_problem(rules, version)
+        if unfit:
+            raise RefusedError(unfit)
+        main[version], local[version] = kernel.index(version, MAIN_TABLE), kernel.index(version, LOCAL_TABLE)
+    return plan_routes(bundle.routes, main, local), Snapshot(own, tuple(with_rule))
+
+
+def commit(
+    store: Store,
+    kernel: Kernel,
+    clock: Clock,
+    bundle: Bundle,
+    plan: Plan,
+    before: Snapshot,
+    state: Document | None,
+) -> bool:
+    """Intent, kernel, state: in this order, undone as a whole. Returns whether anything changed."""
+    wanted = with_rules(plan.routes)
+    name = f"bundle-{bundle.digest[7:23]}.json"
+    transaction = os.urandom(8).hex()
+    new_state = {
+        "schema_version": SCHEMA_VERSION,
+        "transaction": transaction,
+        "edge": bundle.edge,
+        "pop": bundle.pop,
+        "round": bundle.round,
+        "created_at": bundle.created_at,
+        "expires_at": bundle.expires_at,
+        "policy_version": bundle.policy_version,
+        "bundle": name,
+        "bundle_digest": bundle.digest,
+        "applied_at": int(clock.wall),
+        "boot_id": clock.boot_id,
+        "boottime_expires": clock.boottime + (bundle.expires_at - clock.wall),
+        "routes": plan.routes,
+        "refused": plan.refused,
+        "withdrawn": None,
+    }
+    same = ("bundle_digest", "routes", "refused", "withdrawn")
+    if before == wanted and state is not None and all(state[key] == new_state[key] for key in same):
+        return False
+    intent = {
+        "schema_version": SCHEMA_VERSION,
+        "operation": "apply",
+        "transaction": transaction,
+        "boot_id": clock.boot_id,
+        "before": {"routes": before.routes, "rules": list(before.rules)},
+    }
+    try:
+        store.write(name, bundle.raw)
+        store.save("intent.json", intent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            store.remove("intent.json")
+        raise FailedError(f"{store.directory}: {error.strerror}; nothing was changed: make room, then again") from error
+    try:
+        kernel.move(before, wanted)
+        store.save("state.json", new_state)
+    except (FailedError, OSError) as error:
+        done = restore(kernel, before)
+        with contextlib.suppress(OSError):
+            store.remove("intent.json")
+        problem = error.strerror if isinstance(error, OSError) else str(error)
+        raise FailedError(f"apply: {problem}; {done}; mend the cause and apply again") from error
+    # Committed. What fails from here on is clearing up, which the next run does.
+    with contextlib.suppress(OSError):
+        store.remove("intent.json")
+        store.keep_only(name)
+    return True
+
+
+def withdraw(state_dir: str, reason: str = "withdrawn by command") -> Document:
+    """Every route and rule of ours out of the kernel. The red button: works without state, disk or lock directory.
+
+    Raises FailedError when the kernel refuses, or when only the record of it could not be written.
+    """
+    clock = Clock.read()
+    store = Store(state_dir)
+    notes: list[str] = []
+    with contextlib.ExitStack() as stack:
+        try:
+            lock: int | None = stack.enter_context(store.locked())
+        except RefusedError as error:
+            notes.append(f"went on without the lock: {error}")
+            lock = None
+        with uninterrupted():
+            return _withdraw(store, Kernel(lock), clock, reason, notes, "withdraw")
+
+
+def _withdraw(store: Store, kernel: Kernel, clock: Clock, reason: str, notes: list[str], command: str) -> Document:
+    intent = {"schema_version": SCHEMA_VERSION, "operation": "withdraw", "reason": reason}
+    with contextlib.suppress(OSError):  # without a disk the routes still go
+        store.save("intent.json", intent)
+    routes, rules = kernel.withdraw()
+    changed = bool(routes or rules)
+    try:
+        state = load_state(store, notes)
+        if state is not None and state["withdrawn"] is None:
+            store.save("state.json", withdrawn(state, clock, reason))
+            changed = True
+        store.remove("intent.json")
+    except OSError as error:
+        if not store.directory.is_dir():
+            notes.append("no state directory, nothing to record")
+        else:
+            problem = f"{routes} routes and {rules} rules are withdrawn, but the record is not written"
+            raise FailedError(f"{store.directory}: {error.strerror}; {problem}: make room, then again") from error
+    return {"command": command, "changed": changed, "removed": routes, "reason": reason, "notes": notes}
+
+
+def expire(state_dir: str) -> Document:
+    """Withdraw when the applied bundle has expired, or when it can't be known whether it has; else change nothing.
+
+    Raises RefusedError and FailedError.
+    """
+    clock = Clock.read()
+    store = Store(state_dir)
+    notes: list[str] = []
+    with store.locked() as lock, uninterrupted():
+        kernel = Kernel(lock)
+        repair(store, kernel, clock, notes)
+        state = load_state(store, notes)
+        if state is None or state["withdrawn"] is not None:
+            reason = "no state says until when these routes hold" if state is None else "left over from a withdrawal"
+            if kernel.snapshot() != Snapshot({}, ()):
+                return _withdraw(store, kernel, clock, reason, notes, "expire")
+        elif expired(state, clock):
+            reason = f"expired at {format_instant(state['expires_at'])}"
+            return _withdraw(store, kernel, clock, reason, notes, "expire")
+    return {"command": "expire", "changed": bool(notes), "removed": 0, "reason": None, "notes": notes}
+
+
+def status(state_dir: str) -> Document:
+    """What is applied and how the kernel differs from it. Changes nothing. Raises RefusedError and FailedError."""
+    clock = Clock.read()
+    store = Store(state_dir)
+    notes: list[str] = []
+    with store.locked() as lock:
+        kernel = Kernel(lock)
+        actual = kernel.snapshot()
+        try:
+            state = store.load("state.json")
+        except DamagedError as damage:
+            notes.append(f"{damage}; `expire` or `withdraw` clears it")
+            state = None
+        if (store.directory / "intent.json").exists():
+            notes.append("a run was interrupted; `expire` or the next `apply` repairs it")
+    report: Document = {"command": "status", "applied": False}
+    wanted = Snapshot({}, ())
+    if state is not None:
+        wanted = with_rules(state["routes"])
+        report = {
+            "command": "status",
+            "applied": state["withdrawn"] is None,
+            "edge": state["edge"],
+            "pop": state["pop"],
+            "round": format_instant(state["round"]),
+            "policy_version": state["policy_version"],
+            "digest": state["bundle_digest"],
+            "applied_at": format_instant(state["applied_at"]),
+            "expires_at": format_instant(state["expires_at"]),
+            "expired": expired(state, clock),
+            "withdrawn": state["withdrawn"],
+            "refused": [{"prefix": prefix, "reason": reason} for prefix, reason in state["refused"].items()],
+        }
+    drift = [
+        {"prefix": step.prefix, "wanted": wanted.routes.get(step.prefix), "found": actual.routes.get(step.prefix)}
+        for step in difference(actual.routes, wanted.routes)
+    ]
+    for version in sorted(set(actual.rules) ^ set(wanted.rules)):
+        found, missing = (RULE, None) if version in actual.rules else (None, RULE)
+        drift.append({"prefix": f"IPv{version} rule", "wanted": missing, "found": found})
+    overdue = bool(report.get("expired")) and bool(report["applied"])
+    report.update(routes=len(actual.routes), drift=drift, notes=notes, in_sync=not (drift or notes or overdue))
+    return report
+
+
+# --- command line ----------------------------------------------------------------------------------------------------
+
+_EPILOG = """examples:
+  springtide_routes.py apply /etc/springtide/ams-1.json    routes of the bundle into table 201
+  springtide_routes.py status                              what is applied, until when, and drift
+  springtide_routes.py expire                              from a timer: withdraw once the bundle has expired
+  springtide_routes.py withdraw                            every route out, the host as it was
+
+exit codes: 0 done (or nothing to do); 1 failed, and the message says what state the host is in; 2 refused, nothing was
+changed (bad bundle, wrong usage, a host that is not fit, no CAP_NET_ADMIN); 3 not whole: apply refused some
+destinations and serves the others, or status found drift, damage or an overdue expiry.
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    common = argparse.ArgumentParser(add_help=False)
+    common.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    common.add_argument("--state-dir", default=DEFAULT_STATE_DIR, metavar="DIR", help=f"default {DEFAULT_STATE_DIR}")
+    common.add_argument("--edge", metavar="NAME", help=f"this edge's name; default: the content of {DEFAULT_EDGE_FILE}")
+    top = argparse.ArgumentParser(
+        prog="springtide_routes.py",
+        description="Springtide's routes on this edge: table 201, proto 201, rule pref 1000. Nothing else is touched.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    apply_command = commands.add_parser("apply", parents=[common], help="routes of a bundle into the kernel")
+    apply_command.add_argument("bundle", metavar="BUNDLE", help="the bundle's file")
+    commands.add_parser("status", parents=[common], help="what is applied, until when, and drift")
+    commands.add_parser("withdraw", parents=[common], help="every route and rule of Springtide out of the kernel")
+    commands.add_parser("expire", parents=[common], help="withdraw if the applied bundle has expired")
+    return top
+
+
+def edge_name(given: str | None) -> str:
+    """Raises RefusedError."""
+    name, source = given, "--edge"
+    if name is None:
+        source = DEFAULT_EDGE_FILE
+        try:
+            name = Path(DEFAULT_EDGE_FILE).read_text(encoding="utf-8").strip()
+        except (OSError, ValueError) as error:
+            problem = error.strerror if isinstance(error, OSError) else "is not text"
+            raise RefusedError(f"{source}: edge: {problem}; write this edge's name there, or use --edge") from error
+    if not _NAME.fullmatch(name):
+        raise RefusedError(f"{source}: edge: {_printable(name)} is not a name of an edge; use the one in fleet.yaml")
+    return name
+
+
+def require_net_admin() -> None:
+    """Raises RefusedError."""
+    match = re.search(r"^CapEff:\s*([0-9a-f]+)", Path("/proc/self/status").read_text(encoding="ascii"), re.MULTILINE)
+    if match is None or not int(match.group(1), 16) >> CAP_NET_ADMIN & 1:
+        raise RefusedError("springtide_routes.py: changing routes takes CAP_NET_ADMIN; run it as root")
+
+
+def exit_code(report: Document) -> int:
+    if report["command"] == "status":
+        return DONE if report["in_sync"] else PARTIAL
+    return PARTIAL if report.get("refused") else DONE
+
+
+def render(report: Document) -> str:
+    """The report as people read it."""
+    lines = []
+    if report["command"] == "apply":
+        counts = ", ".join(f"{report[key]} {key}" for key in ("added", "replaced", "removed"))
+        verb = "applied" if report["changed"] else "unchanged"
+        lines.append(f"{verb}: {report['edge']}, round {report['round']}, until {report['expires_at']}")
+        lines.append(f"routes: {report['routes']} ({counts})")
+    elif report["command"] == "status":
+        if report["applied"]:
+            until = "EXPIRED" if report["expired"] else "until"
+            lines.append(f"applied: {report['edge']}, round {report['round']}, {until} {report['expires_at']}")
+        elif report.get("withdrawn"):
+            lines.append(f"withdrawn at {report['withdrawn']['at']}: {report['withdrawn']['reason']}")
+        else:
+            lines.append("nothing applied")
+        lines.append(f"routes: {report['routes']} in the kernel, {'in sync' if report['in_sync'] else 'NOT in sync'}")
+        lines += [f"drift: {d['prefix']}: wanted {d['wanted']}, found {d['found']}" for d in report["drift"]]
+    else:
+        why = f" ({report['reason']})" if report["reason"] else ""
+        lines.append(f"{report['command']}: {report['removed']} routes removed{why}")
+    lines += [f"refused: {refused['prefix']}: {refused['reason']}" for refused in report.get("refused", [])]
+    lines += [f"note: {note}" for note in report["notes"]]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parser().parse_args(arguments)
+    try:
+        require_net_admin()
+        if options.command == "apply":
+            report = apply(options.bundle, edge_name(options.edge), options.state_dir)
+        elif options.command == "status":
+            report = status(options.state_dir)
+        elif options.command == "withdraw":
+            report = withdraw(options.state_dir)
+        else:
+            report = expire(options.state_dir)
+    except (RefusedError, FailedError) as error:
+        print(error, file=sys.stderr)
+        if options.json:
+            print(json.dumps({"command": options.command, "error": str(error), "exit_code": error.exit_code}))
+        return error.exit_code
+    except OSError as error:
+        print(f"{error.filename or options.state_dir}: {error.strerror}; run `status`, then again", file=sys.stderr)
+        return FAILED
+    code = exit_code(report)
+    print(json.dumps(dict(report, exit_code=code)) if options.json else render(report))
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
