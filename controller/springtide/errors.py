@@ -13,7 +13,11 @@ class SpringtideError(Exception):
 
 
 class StoreError(SpringtideError):
-    """The store could not be opened, or refused a statement."""
+    """The store could not be opened, or refused a statement; `code` is ClickHouse's own, 0 when it has none."""
+
+    def __init__(self, message: str, code: int = 0) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 @dataclass(frozen=True)

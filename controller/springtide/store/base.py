@@ -1,0 +1,65 @@
+"""What every store can do, and how values become ClickHouse's own {name:Type} parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Protocol
+
+Param = str | int | float | bool | None | Sequence[str] | Sequence[int]
+Row = dict[str, Any]
+
+
+class Store(Protocol):
+    """A ClickHouse, wherever it runs. Every method raises StoreError when the engine refuses."""
+
+    @property
+    def url(self) -> str: ...
+
+    def query(self, sql: str, params: Mapping[str, Param] | None = None) -> list[Row]:
+        """Rows by column name; 64-bit integers are exact, NaN is None."""
+        ...
+
+    def execute(self, sql: str, params: Mapping[str, Param] | None = None) -> None: ...
+
+    def insert(self, table: str, rows: Iterable[Row]) -> None:
+        """Insert rows that all have the same columns; doubles arrive bit for bit."""
+        ...
+
+    def insert_messages(self, table: str, select: str, structure: str, messages: Sequence[bytes]) -> None:
+        """Insert what `select` makes of the TcpSamples in `messages`, each a serialized Envelope without its length.
+
+        `structure` names the columns that are parsed, with the engine's types. The engine parses; a message that it
+        cannot parse fails the whole call, after which part of it may be there.
+        """
+        ...
+
+    def parse_messages(self, select: str, structure: str, messages: Sequence[bytes]) -> None:
+        """As insert_messages, without inserting: whether the engine can make rows of these."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def encode(value: Param) -> str:
+    """A parameter in the text form that the engine parses: escaped as in TabSeparated, arrays as literals."""
+    if value is None:
+        return "\\N"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, float):
+        return repr(value)
+    if isinstance(value, str):
+        return _escape(value)
+    if isinstance(value, Sequence):
+        return "[" + ",".join(f"'{_quote(item)}'" if isinstance(item, str) else str(item) for item in value) + "]"
+    return str(value)
+
+
+def _escape(text: str) -> str:
+    for raw, escaped in (("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"), ("\0", "\\0")):
+        text = text.replace(raw, escaped)
+    return text
+
+
+def _quote(text: str) -> str:
+    return _escape(text).replace("'", "\\'")

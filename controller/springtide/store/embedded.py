@@ -1,0 +1,118 @@
+"""chDB: ClickHouse inside this process, in a directory."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from springtide.errors import StoreError
+from springtide.store.base import Param, Row, encode
+from springtide.store.files import proto_file
+from springtide.store.lock import DirectoryLock
+
+DATABASE = "springtide"
+
+
+class EmbeddedStore:
+    """chDB opens a directory for one process at a time: this waits for its turn, up to `wait_s` seconds."""
+
+    def __init__(self, directory: Path, wait_s: float, on_wait: Callable[[str], None]) -> None:
+        self._directory = directory
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        self._lock = DirectoryLock(directory.parent / f"{directory.name}.lock")
+        self._lock.acquire(wait_s, on_wait)
+        try:
+            # The import maps a 300 MB library: commands that need no store do not pay for it.
+            self._session: Any = importlib.import_module("chdb.session").Session(str(directory))
+        except Exception as error:
+            self._lock.release()
+            raise StoreError(
+                f"store {self.url}: cannot be opened: {_reason(error)}; is it a chDB directory?"
+            ) from error
+        self.execute(f"create database if not exists {DATABASE}")
+        self.execute(f"use {DATABASE}")
+
+    @property
+    def url(self) -> str:
+        return f"chdb://{self._directory}"
+
+    def query(self, sql: str, params: Mapping[str, Param] | None = None) -> list[Row]:
+        text = self._run(sql, params, "JSONEachRow").decode("utf-8", errors="replace")
+        return [json.loads(line) for line in text.split("\n") if line]
+
+    def execute(self, sql: str, params: Mapping[str, Param] | None = None) -> None:
+        self._run(sql, params, "Null")
+
+    def insert(self, table: str, rows: Iterable[Row]) -> None:
+        lines = [json.dumps(row) for row in rows]
+        if not lines:
+            return
+        columns = ", ".join(json.loads(lines[0]))
+        try:
+            # The default parser of doubles may be off in the last bit: a decision read back must be the one written.
+            statement = f"insert into {table} ({columns}) settings precise_float_parsing = 1"
+            with self._session.send_insert(statement, "JSONEachRow") as inserter:
+                inserter.append("\n".join(lines) + "\n")
+                inserter.finish()
+        except Exception as error:
+            raise _refusal(f"store {self.url}: insert into {table}", error) from error
+
+    def insert_messages(self, table: str, select: str, structure: str, messages: Sequence[bytes]) -> None:
+        # A host whose clock is wrong spreads a batch over many days: odd rows are better than none.
+        settings = "max_partitions_per_insert_block = 0"
+        self._from_messages(f"insert into {table} {select}", structure, messages, settings)
+
+    def parse_messages(self, select: str, structure: str, messages: Sequence[bytes]) -> None:
+        self._from_messages(select, structure, messages, "max_threads = 1")
+
+    def _from_messages(self, statement: str, structure: str, messages: Sequence[bytes], settings: str) -> None:
+        # One Envelope made of many: in protobuf, the concatenation of messages is their merge. The engine's file reader
+        # stops after the first of several. A file in memory leaves nothing behind, whatever becomes of this process.
+        fd = os.memfd_create("springtide-batch", os.MFD_CLOEXEC)
+        try:
+            with os.fdopen(os.dup(fd), "wb") as file:
+                file.write(varint(sum(map(len, messages))))
+                file.writelines(messages)
+            quoted = structure.replace("\\", "\\\\").replace("'", "\\'")
+            self.execute(
+                f"{statement} from file('/proc/self/fd/{fd}', 'ProtobufList', '{quoted}') "
+                f"settings format_schema = '{proto_file()}:TcpSample', {settings}"
+            )
+        finally:
+            os.close(fd)
+
+    def close(self) -> None:
+        self._session.close()
+        self._lock.release()
+
+    def _run(self, sql: str, params: Mapping[str, Param] | None, form: str) -> bytes:
+        encoded = {name: encode(value) for name, value in (params or {}).items()}
+        try:
+            return bytes(self._session.query(sql, form, params=encoded).bytes())
+        except Exception as error:
+            raise _refusal(f"store {self.url}", error) from error
+
+
+def varint(number: int) -> bytes:
+    """A base-128 varint, as protobuf writes lengths."""
+    out = bytearray()
+    while number > 0x7F:
+        out.append(number & 0x7F | 0x80)
+        number >>= 7
+    out.append(number)
+    return bytes(out)
+
+
+def _refusal(what: str, error: Exception) -> StoreError:
+    code = re.search(r"Code: (\d+)", str(error))
+    return StoreError(f"{what}: {_reason(error)}", int(code[1]) if code else 0)
+
+
+def _reason(error: Exception) -> str:
+    """The engine's message on one line, without its stack of prefixes."""
+    return re.sub(r"\s+", " ", str(error)).strip().removeprefix("Code: ")[:500]

@@ -1,0 +1,27 @@
+"""Where SQL and the protobuf contract lie: beside the package in a checkout, inside it in a wheel."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent.parent
+
+
+def _folder(packaged: str, in_checkout: str) -> Path:
+    wheel = PACKAGE / packaged
+    return wheel if wheel.is_dir() else PACKAGE.parent.parent / in_checkout
+
+
+def migrations_folder() -> Path:
+    return _folder("_sql", "sql") / "migrations"
+
+
+def proto_file() -> Path:
+    return _folder("_proto", "proto") / "springtide" / "v1" / "tcp_sample.proto"
+
+
+@cache
+def sql(name: str) -> str:
+    """The text of sql/NAME.sql, for instance `sql("rounds/initcwnd_observations")`."""
+    return (_folder("_sql", "sql") / f"{name}.sql").read_text()

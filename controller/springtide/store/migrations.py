@@ -1,0 +1,127 @@
+"""Numbered schema: what is applied, what is not, and what differs."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from springtide.errors import InputError, Problem
+from springtide.store.base import Store
+from springtide.store.files import migrations_folder
+
+TABLE = """
+create table if not exists schema_migrations (
+    number UInt32,
+    name String,
+    checksum FixedString(64),
+    applied_at DateTime('UTC') default now()
+)
+engine = ReplacingMergeTree
+order by number
+"""
+
+
+@dataclass(frozen=True)
+class Migration:
+    number: int
+    path: Path
+    sql: str
+
+    @property
+    def checksum(self) -> str:
+        return hashlib.sha256(self.sql.encode()).hexdigest()
+
+    @property
+    def statements(self) -> list[str]:
+        """A statement ends with a semicolon at the end of a line; comments may stand anywhere."""
+        code = re.sub(r"--[^\n]*", "", self.sql)
+        return [statement.strip() for statement in re.split(r";[ \t]*(?:\n|$)", code) if statement.strip()]
+
+
+@dataclass(frozen=True)
+class State:
+    number: int
+    name: str
+    state: Literal["applied", "pending", "changed", "unknown"]
+    applied_at: str | None
+
+
+def read_migrations(folder: Path | None = None) -> list[Migration]:
+    """Every NNNN_name.sql, in order; raises InputError when a number is missing or given twice."""
+    paths = sorted((folder or migrations_folder()).glob("*.sql"))
+    migrations = [Migration(int(path.name.split("_")[0]), path, path.read_text()) for path in paths]
+    for expected, migration in enumerate(migrations, start=1):
+        if migration.number != expected:
+            message = f"is number {migration.number} where {expected} is next"
+            raise InputError([Problem(str(migration.path), "number", message, "number the files without gaps")])
+    return migrations
+
+
+def status(store: Store, migrations: Sequence[Migration]) -> list[State]:
+    """Each migration against what the store says was applied."""
+    applied = _applied(store)
+    states = []
+    for migration in migrations:
+        checksum, applied_at = applied.pop(migration.number, (None, None))
+        state: Literal["applied", "pending", "changed"]
+        state = "pending" if checksum is None else "applied" if checksum == migration.checksum else "changed"
+        states.append(State(migration.number, migration.path.name, state, applied_at))
+    states += [State(number, "(no such file)", "unknown", applied_at) for number, (_, applied_at) in applied.items()]
+    return states
+
+
+def refuse_differences(store: Store, states: Sequence[State]) -> None:
+    """Raises InputError when what is applied is not what the files say."""
+    problems = []
+    for state in states:
+        if state.state == "changed":
+            where = str(migrations_folder() / state.name)
+            message = f"differs from what was applied to {store.url} at {state.applied_at}"
+            problems.append(Problem(where, "checksum", message, "restore the file; changes go into a new migration"))
+        elif state.state == "unknown":
+            message = f"has migration {state.number}, which this version of springtide does not know"
+            problems.append(Problem(store.url, "schema", message, "use the version that applied it, or a newer one"))
+    if problems:
+        raise InputError(problems)
+
+
+def migrate(store: Store, migrations: Sequence[Migration]) -> list[Migration]:
+    """Apply what is pending, in order; give back what was applied. Raises InputError before changing anything when an
+    applied file differs. Statements are idempotent: a run that was cut short is simply run again."""
+    states = status(store, migrations)
+    refuse_differences(store, states)
+    pending_numbers = {state.number for state in states if state.state == "pending"}
+    pending = [migration for migration in migrations if migration.number in pending_numbers]
+    if pending:
+        store.execute(TABLE)
+    for migration in pending:
+        for statement in migration.statements:
+            store.execute(statement)
+        row = {"number": migration.number, "name": migration.path.name, "checksum": migration.checksum}
+        store.insert("schema_migrations", [row])
+    return pending
+
+
+def require_current(store: Store) -> None:
+    """Raises InputError unless the store's schema is the one that this version reads and writes."""
+    states = status(store, read_migrations())
+    refuse_differences(store, states)
+    pending = [state.name for state in states if state.state == "pending"]
+    if pending:
+        message = f"lacks {len(pending)} migrations, {pending[0]} first"
+        raise InputError([Problem(store.url, "schema", message, "run `springtide migrate`")])
+
+
+def _applied(store: Store) -> dict[int, tuple[str, str]]:
+    known = store.query(
+        "select 1 as known from system.tables where database = currentDatabase() and name = {t:String}",
+        {"t": "schema_migrations"},
+    )
+    if not known:
+        return {}
+    rows = store.query("select number, checksum, applied_at from schema_migrations final order by number")
+    return {row["number"]: (row["checksum"], row["applied_at"]) for row in rows}
