@@ -1,1 +1,7 @@
-"""Springtide."""
+"""The controller: fleet, policy and observations become decisions, and decisions become bundles.
+
+The floors, each importing only what stands above it in this list: `errors`, `document`, `instants`, `fleet`, `policy`
+and `store` are the ground; then `observe`, `decide`, `publish`, `learn`; `cli` is the door.
+"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,88 @@
+"""One installation of the controller in a folder, and its command line as a user has it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner, Result
+from springtide.cli import cli
+from springtide.store import Store, open_store
+
+FLEET = """\
+version: 1
+pops:
+  ams:
+    region: europe
+    prefixes: [10.77.1.0/24, "fd77:1::/48"]
+    edges:
+      ams-1: {address: 10.77.1.1}
+      ams-2: {address: 10.77.1.2}
+  fra:
+    prefixes: [10.77.2.0/24, "fd77:2::/48"]
+    edges:
+      fra-1: {address: 10.77.2.1}
+  nyc:
+    prefixes: [10.77.3.0/24]
+    edges:
+      nyc-1: {address: 10.77.3.1}
+"""
+
+
+@dataclass
+class Home:
+    """One installation: its files, and `run` to use it."""
+
+    path: Path
+
+    @property
+    def store_url(self) -> str:
+        return f"chdb://{self.path / 'store'}"
+
+    @property
+    def fleet(self) -> Path:
+        return self.path / "fleet.yaml"
+
+    @property
+    def policy(self) -> Path:
+        return self.path / "policy.yaml"
+
+    @property
+    def spool(self) -> Path:
+        return self.path / "spool"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "SPRINGTIDE_STORE": self.store_url,
+            "SPRINGTIDE_FLEET": str(self.fleet),
+            "SPRINGTIDE_POLICY": str(self.policy),
+        }
+
+    def run(self, *arguments: object, code: int = 0) -> Result:
+        """Run `springtide ARGUMENTS` and expect its exit code."""
+        result = CliRunner().invoke(cli, [str(argument) for argument in arguments], env=self.environment)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        if result.exit_code != code:
+            raise AssertionError(f"exit code {result.exit_code} where {code} was expected:\n{result.output}")
+        return result
+
+    def json(self, *arguments: object, code: int = 0) -> Any:  # noqa: ANN401 (JSON is whatever it is)
+        return json.loads(self.run(*arguments, "--json", code=code).stdout)
+
+    def refused(self, *arguments: object) -> list[str]:
+        """Run a command that ends with exit code 2; give back its one-line errors."""
+        return self.run(*arguments, code=2).stderr.splitlines()
+
+    def open(self) -> Store:
+        return open_store(self.store_url, create=False, wait_s=10, on_wait=print)
+
+    def query(self, sql: str) -> list[dict[str, Any]]:
+        store = self.open()
+        try:
+            return store.query(sql)
+        finally:
+            store.close()

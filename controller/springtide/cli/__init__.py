@@ -1,0 +1,48 @@
+"""The command line: one file a command group; the groups are the four verbs of the loop."""
+
+from __future__ import annotations
+
+import click
+
+from springtide import __version__
+from springtide.cli.ingest import ingest
+from springtide.cli.migrate import migrate
+from springtide.errors import SpringtideError
+
+COMMANDS = (migrate, ingest)
+
+
+class _Group(click.Group):
+    """Exit codes: 0 done, 1 a failure at run time, 2 bad input or usage. An error is one line for each problem."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except SpringtideError as error:
+            for line in str(error).split("\n"):
+                click.echo(f"springtide: {line}", err=True)
+            ctx.exit(error.exit_code)
+
+
+@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.version_option(__version__, prog_name="springtide")
+def cli() -> None:
+    """Let new connections start at the speed that the path has already proved.
+
+    \b
+    A first round, from samples to bundles:
+      springtide check                          # fleet.yaml and policy.yaml
+      springtide migrate                        # make the store
+      springtide ingest /var/spool/springtide
+      springtide decide initcwnd
+      springtide explain ams nyc
+      springtide bundle --out /var/lib/springtide/bundles
+    """
+
+
+for command in COMMANDS:
+    cli.add_command(command)
+
+
+def main() -> None:
+    cli.main(prog_name="springtide")

@@ -1,0 +1,55 @@
+"""springtide ingest"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
+
+from springtide.cli.options import StoreOptions, fleet_option, is_terminal, json_option, read_fleet, store_options
+from springtide.cli.output import print_json
+from springtide.errors import InputError
+from springtide.observe.ingest import ingest as run
+
+
+@click.command()
+@click.argument("spool_dir", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--delete", is_flag=True, help="Remove files that are wholly loaded.")
+@json_option
+@fleet_option
+@store_options
+def ingest(spool_dir: Path, store: StoreOptions, fleet_path: Path, delete: bool, as_json: bool) -> None:
+    """Load the sealed spool files of SPOOL_DIR, each record exactly once.
+
+    Files stay where they are unless --delete is given; a second run adds nothing. Bytes that are not good records are
+    copied to SPOOL_DIR/rejected and named; then the exit code is 2, though everything good has been loaded.
+
+    \b
+    Examples:
+      springtide ingest /var/spool/springtide
+      springtide ingest /var/spool/springtide --delete --json
+    """
+    fleet = read_fleet(fleet_path)
+    total = sum(path.stat().st_size for path in spool_dir.glob("*.spool"))
+    columns = (TextColumn("ingest"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    progress = Progress(*columns, console=Console(stderr=True), disable=not is_terminal())
+    with store.open() as opened, progress:
+        task = progress.add_task("ingest", total=total)
+        summary = run(opened, fleet, spool_dir, delete=delete, on_progress=lambda size: progress.advance(task, size))
+    if as_json:
+        print_json(summary.as_json())
+    else:
+        known = f", {summary.already_loaded} records known from before" if summary.already_loaded else ""
+        bad = (
+            f", {summary.rejected_records} rejected ({summary.rejected_bytes} bytes)"
+            if summary.rejected_records
+            else ""
+        )
+        removed = f", {summary.deleted_files} files removed" if delete else ""
+        click.echo(
+            f"{summary.files} files: {summary.rows} rows in {summary.records} records loaded{known}{bad}{removed}"
+        )
+    if summary.problems:
+        raise InputError(summary.problems)

@@ -1,0 +1,119 @@
+"""Options that commands share, and what they open."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from springtide.fleet import Fleet, load_fleet
+from springtide.policy import Policy, load_policy
+from springtide.store import Store, open_store
+from springtide.store.migrations import require_current
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+STORE = "chdb:///var/lib/springtide/store"
+FLEET = "/etc/springtide/fleet.yaml"
+POLICY = "/etc/springtide/policy.yaml"
+
+
+@dataclass(frozen=True)
+class StoreOptions:
+    url: str
+    wait_s: float
+
+    @contextmanager
+    def open(self, *, create: bool = False, check: bool = True) -> Iterator[Store]:
+        """The store; with `check`, an InputError unless it has the schema that this version needs."""
+
+        def tell(holder: str) -> None:
+            click.echo(f"waiting up to {self.wait_s:g} s for {self.url}, held by {holder}", err=True)
+
+        store = open_store(self.url, create=create, wait_s=self.wait_s, on_wait=tell)
+        try:
+            if check:
+                require_current(store)
+            yield store
+        finally:
+            store.close()
+
+
+def store_options(command: F) -> F:
+    """--store and --store-wait, handed over as one `store: StoreOptions`."""
+
+    def join(context: click.Context, _: click.Parameter, value: float) -> StoreOptions:
+        return StoreOptions(context.params.pop("store_url"), value)
+
+    wait = click.option(
+        "--store-wait",
+        "store",
+        type=click.FloatRange(0, 86_400),
+        default=60.0,
+        envvar="SPRINGTIDE_STORE_WAIT",
+        show_default=True,
+        callback=join,
+        metavar="SECONDS",
+        help="How long to wait for a store that another process has open.",
+    )
+    url = click.option(
+        "--store",
+        "store_url",
+        default=STORE,
+        envvar="SPRINGTIDE_STORE",
+        show_default=True,
+        is_eager=True,
+        metavar="URL",
+        help="Where the rows live.",
+    )
+    return url(wait(command))
+
+
+def fleet_option(command: F) -> F:
+    return click.option(
+        "--fleet",
+        "fleet_path",
+        type=click.Path(path_type=Path),
+        default=FLEET,
+        envvar="SPRINGTIDE_FLEET",
+        show_default=True,
+        metavar="FILE",
+        help="PoPs, prefixes and edges.",
+    )(command)
+
+
+def policy_option(command: F) -> F:
+    return click.option(
+        "--policy",
+        "policy_path",
+        type=click.Path(path_type=Path),
+        default=POLICY,
+        envvar="SPRINGTIDE_POLICY",
+        show_default=True,
+        metavar="FILE",
+        help="Tunables; the default file need not exist.",
+    )(command)
+
+
+def json_option(command: F) -> F:
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")(command)
+
+
+def read_fleet(path: Path) -> Fleet:
+    return load_fleet(path)
+
+
+def read_policy(path: Path) -> Policy:
+    """Every key is optional, and so is the file where nobody named one."""
+    if str(path) == POLICY and not path.exists():
+        return Policy()
+    return load_policy(path)
+
+
+def is_terminal() -> bool:
+    return sys.stderr.isatty()

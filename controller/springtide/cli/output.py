@@ -1,0 +1,28 @@
+"""What commands print."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+
+def print_json(value: object) -> None:
+    click.echo(json.dumps(value, indent=2))
+
+
+def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
+    """A table as wide as the terminal, or as wide as it needs to be where there is none. Numbers stand to the right."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=200)
+    table = Table(title=title, title_justify="left", header_style="bold")
+    for index, column in enumerate(columns):
+        numeric = all(isinstance(row[index], int | float) or row[index] is None for row in rows)
+        table.add_column(column, justify="right" if rows and numeric else "left")
+    for row in rows:
+        table.add_row(*("-" if cell is None else str(cell) for cell in row))
+    console.print(table)

@@ -1,0 +1,215 @@
+"""Spool files into tcp_samples, each record exactly once.
+
+Rows go in first, the ledger second. A process that dies between the two leaves rows that the next run inserts again;
+they carry the same sorting key, so readers (`final`) and merges see them once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from springtide.errors import Problem, SpringtideError, StoreError
+from springtide.fleet import Fleet
+from springtide.observe import ledger
+from springtide.observe.enrich import ENRICHED, publish_fleet
+from springtide.observe.spool import BadRecordError, Damage, Record, read_spool
+from springtide.store import Store
+
+# An insert is one sorted part: large ones merge less. 64 MiB of messages are about 200,000 rows and become about
+# 200 MB of columns inside the engine.
+BATCH_BYTES = 64 << 20
+# Records that are looked up in the ledger together.
+LOOKUP_RECORDS = 512
+LOOKUP_BYTES = 32 << 20
+
+# The engine was short of something, whatever the data: MEMORY_LIMIT_EXCEEDED, NOT_ENOUGH_SPACE, QUERY_WAS_CANCELLED.
+ENVIRONMENT_CODES = (241, 243, 394)
+
+
+@dataclass
+class Summary:
+    """What one run did. `rejected_*` are this run's; what earlier runs had rejected is `already_rejected`."""
+
+    files: int = 0
+    records: int = 0
+    rows: int = 0
+    rejected_records: int = 0
+    rejected_bytes: int = 0
+    already_loaded: int = 0
+    already_rejected: int = 0
+    deleted_files: int = 0
+    problems: list[Problem] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, object]:
+        return {**asdict(self), "problems": [str(problem) for problem in self.problems]}
+
+
+def ingest(
+    store: Store,
+    fleet: Fleet,
+    folder: Path,
+    *,
+    delete: bool = False,
+    on_progress: Callable[[int], None] = lambda _: None,
+) -> Summary:
+    """Load every sealed file of `folder`. `on_progress` is told of bytes as they are dealt with.
+
+    Bad bytes are copied to `folder`/rejected and reported in the summary; nothing beside them is lost. With `delete`,
+    files that are wholly loaded are removed. Raises StoreError or SpringtideError when the machine is at fault.
+    """
+    publish_fleet(store, fleet)
+    run = _Run(store, folder, *_select(store))
+    batch: list[Record | Damage] = []
+    size = 0
+    for path in sorted(folder.glob("*.spool")):
+        for item in run.open(path):
+            batch.append(item)
+            size += _size(item)
+            if len(batch) >= LOOKUP_RECORDS or size >= LOOKUP_BYTES:
+                run.take(batch)
+                on_progress(size)
+                batch, size = [], 0
+    run.take(batch)
+    run.flush()
+    on_progress(size)
+    if delete:
+        run.delete_loaded()
+    return run.summary
+
+
+class _Run:
+    """One ingest: what is waiting to be inserted, and what has happened so far."""
+
+    def __init__(self, store: Store, folder: Path, table: str, select: str, structure: str) -> None:
+        self.summary = Summary()
+        self._store = store
+        self._folder = folder
+        self._table = table
+        self._select = select
+        self._structure = structure
+        self._pending: dict[str, tuple[Record, bytes]] = {}
+        self._pending_bytes = 0
+        self._clean: set[str] = set()
+
+    def open(self, path: Path) -> Iterator[Record | Damage]:
+        try:
+            yield from read_spool(path)
+        except OSError as error:
+            fix = "make it readable; the other files are loaded"
+            self.summary.problems.append(Problem(str(path), "file", f"cannot be read: {error.strerror}", fix))
+        else:
+            self.summary.files += 1
+            self._clean.add(path.name)
+
+    def take(self, items: Sequence[Record | Damage]) -> None:
+        """Deal with what is new among `items`."""
+        known = ledger.known(self._store, [item.digest for item in items])
+        for item in items:
+            outcome = known.get(item.digest)
+            if outcome == "loaded" or item.digest in self._pending:
+                self.summary.already_loaded += 1
+            elif outcome == "rejected":
+                self.summary.already_rejected += 1
+                self._clean.discard(item.file)
+            elif isinstance(item, Damage):
+                self._reject(item, item.data, item.reason)
+            else:
+                self._add(item)
+
+    def flush(self) -> None:
+        """Insert what is waiting, then say so in the ledger."""
+        waiting = list(self._pending.values())
+        self._pending, self._pending_bytes = {}, 0
+        if waiting:
+            self._insert(waiting)
+
+    def delete_loaded(self) -> None:
+        for name in sorted(self._clean):
+            (self._folder / name).unlink()
+            self.summary.deleted_files += 1
+
+    def _add(self, record: Record) -> None:
+        try:
+            envelope = record.envelope()
+        except BadRecordError as error:
+            self._reject(record, record.raw(), str(error))
+            return
+        if self._pending_bytes + len(envelope) > BATCH_BYTES:
+            self.flush()
+        self._pending[record.digest] = (record, envelope)
+        self._pending_bytes += len(envelope)
+
+    def _insert(self, waiting: Sequence[tuple[Record, bytes]]) -> None:
+        """Insert all, or halve until the record that the engine cannot parse stands alone."""
+        messages = [envelope for _, envelope in waiting]
+        try:
+            self._store.insert_messages(self._table, self._select, self._structure, messages)
+        except StoreError as error:
+            if len(waiting) > 1:
+                middle = len(waiting) // 2
+                self._insert(waiting[:middle])
+                self._insert(waiting[middle:])
+                return
+            record = waiting[0][0]
+            reason = self._poison(messages)
+            if reason is None:
+                raise
+            self._reject(record, record.raw(), f"the engine cannot parse it: {reason}", error)
+            return
+        records = [record for record, _ in waiting]
+        ledger.record_loaded(self._store, records)
+        self.summary.records += len(records)
+        self.summary.rows += sum(record.rows for record in records)
+
+    def _poison(self, messages: Sequence[bytes]) -> str | None:
+        """Why the engine cannot parse these; None when it can, so that the fault is the machine's."""
+        try:
+            self._store.parse_messages(self._select, self._structure, messages)
+        except StoreError as error:
+            if error.code in ENVIRONMENT_CODES:
+                return None
+            return str(error).partition("DB::Exception: ")[2].partition(": (in file")[0] or str(error)
+        return None
+
+    def _reject(self, item: Record | Damage, data: bytes, reason: str, cause: Exception | None = None) -> None:
+        """Keep the bytes aside, then remember them: they are counted once, and a kill in between keeps them twice."""
+        kept = self._folder / "rejected" / f"{item.file}.{item.position}.bad"
+        try:
+            kept.parent.mkdir(exist_ok=True)
+            with kept.open("wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            text = f"{kept}: cannot keep rejected bytes: {error.strerror}; make {self._folder} writable, then run again"
+            raise SpringtideError(text) from (cause or error)
+        ledger.record_rejected(self._store, item, reason)
+        self._clean.discard(item.file)
+        self.summary.rejected_records += 1
+        self.summary.rejected_bytes += len(data)
+        where = str(self._folder / item.file)
+        fix = f"its {len(data)} bytes are kept in {kept}"
+        self.summary.problems.append(Problem(where, f"byte {item.position}", reason, fix))
+
+
+def _size(item: Record | Damage) -> int:
+    return item.size if isinstance(item, Record) else len(item.data)
+
+
+def _select(store: Store) -> tuple[str, str, str]:
+    """Table with its columns, the select that enriches, and the structure that is parsed."""
+    rows = store.query(
+        "select name, type from system.columns "
+        "where database = currentDatabase() and table = 'tcp_samples' and default_kind = '' order by position"
+    )
+    parsed = {row["name"]: row["type"] for row in rows if row["name"] not in ENRICHED}
+    # Enums are read as their numbers: the contract's names carry prefixes that the table's do not.
+    enums = {name: kind for name, kind in parsed.items() if kind.startswith("Enum8")}
+    structure = ", ".join(f"{name} {'Int8' if name in enums else kind}" for name, kind in parsed.items())
+    casts = {name: f"cast({name} as {kind})" for name, kind in enums.items()}
+    columns = {**{name: casts.get(name, name) for name in parsed}, **ENRICHED}
+    select = ", ".join(f"{expression} as {name}" for name, expression in columns.items())
+    return f"tcp_samples ({', '.join(columns)})", f"select {select}", structure

@@ -1,0 +1,43 @@
+"""A fresh store, fleet, policy and spool for each test."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from samplekit.home import FLEET, Home
+from springtide.store import Store
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated store, made once by the command that users run."""
+    home = Home(tmp_path_factory.mktemp("template"))
+    home.run("migrate")
+    return home.path / "store"
+
+
+@pytest.fixture
+def bare_home(tmp_path: Path) -> Home:
+    """Fleet, default policy and empty spool; no store yet."""
+    home = Home(tmp_path)
+    home.fleet.write_text(FLEET)
+    home.policy.write_text("{}\n")
+    home.spool.mkdir()
+    return home
+
+
+@pytest.fixture
+def home(bare_home: Home, template: Path) -> Home:
+    """As bare_home, with a migrated store."""
+    shutil.copytree(template, bare_home.path / "store", symlinks=True)
+    return bare_home
+
+
+@pytest.fixture
+def store(home: Home) -> Iterator[Store]:
+    opened = home.open()
+    yield opened
+    opened.close()
