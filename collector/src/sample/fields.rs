@@ -16,6 +16,8 @@ pub struct Field {
     pub name: &'static str,
     /// Its number in the contract.
     pub number: u32,
+    /// Its type in the contract; an enum is written as a uint32 is.
+    pub type_name: &'static str,
     /// Bytes that it can take in a row, tag included.
     pub limit: usize,
 }
@@ -30,6 +32,7 @@ macro_rules! layout {
             pub const FIELDS: &[Field] = &[$($(Field {
                 name: stringify!($name),
                 number: $number,
+                type_name: <<$kind as Kind>::Value as Varint>::TYPE,
                 limit: <<$kind as Kind>::Value as Varint>::LIMIT,
             },)*)*];
 
@@ -61,14 +64,14 @@ macro_rules! layout {
 }
 
 macro_rules! by_hand {
-    ($($name:ident: $number:literal, $limit:expr;)*) => {
+    ($($name:ident: $number:literal, $type:literal, $limit:expr;)*) => {
         /// What has no fixed place in a kernel structure; the encoder writes these itself.
         pub mod by_hand {
             use super::*;
 
             /// The fields.
             pub const FIELDS: &[Field] =
-                &[$(Field { name: stringify!($name), number: $number, limit: $limit },)*];
+                &[$(Field { name: stringify!($name), number: $number, type_name: $type, limit: $limit },)*];
 
             /// Calls `each` with every field that the sample has.
             pub fn visit<'a>(sample: &'a TcpSample, each: &mut dyn FnMut(&'static str, Value<'a>)) {
@@ -90,19 +93,19 @@ pub const BOOT_ID_LIMIT: usize = 36;
 pub const NAME_LIMIT: usize = 16;
 
 by_hand! {
-    time_unix_us: 1, 11;
-    host: 2, 3 + HOST_LIMIT;
-    pop: 3, 3 + POP_LIMIT;
-    boot_id: 4, 3 + BOOT_ID_LIMIT;
-    netns: 5, u64::LIMIT;
-    poll_sequence: 6, u64::LIMIT;
-    kind: 8, u32::LIMIT;
-    src_ip: 10, 18;
-    dst_ip: 12, 18;
-    sample_weight: 16, u32::LIMIT;
-    congestion_algorithm: 26, 3 + NAME_LIMIT;
-    ulp_name: 35, 3 + NAME_LIMIT;
-    tcp_info_length: 50, u32::LIMIT;
+    time_unix_us: 1, "int64", 11;
+    host: 2, "string", 3 + HOST_LIMIT;
+    pop: 3, "string", 3 + POP_LIMIT;
+    boot_id: 4, "string", 3 + BOOT_ID_LIMIT;
+    netns: 5, "uint64", u64::LIMIT;
+    poll_sequence: 6, "uint64", u64::LIMIT;
+    kind: 8, "uint32", u32::LIMIT;
+    src_ip: 10, "bytes", 18;
+    dst_ip: 12, "bytes", 18;
+    sample_weight: 16, "uint32", u32::LIMIT;
+    congestion_algorithm: 26, "string", 3 + NAME_LIMIT;
+    ulp_name: 35, "string", 3 + NAME_LIMIT;
+    tcp_info_length: 50, "uint32", u32::LIMIT;
 }
 
 layout! {

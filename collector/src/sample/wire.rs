@@ -89,12 +89,16 @@ pub trait Varint: Copy {
     /// Bytes that a field of this type can take, tag included.
     const LIMIT: usize;
 
+    /// The contract's name of the type.
+    const TYPE: &'static str;
+
     /// Appends the field `NUMBER` to the row.
     fn write<const NUMBER: u32>(self, row: &mut RowWriter<'_>);
 }
 
 impl Varint for u32 {
     const LIMIT: usize = 2 + 5;
+    const TYPE: &'static str = "uint32";
 
     #[inline(always)]
     fn write<const NUMBER: u32>(self, row: &mut RowWriter<'_>) {
@@ -110,6 +114,7 @@ impl Varint for u32 {
 
 impl Varint for bool {
     const LIMIT: usize = 2 + 1;
+    const TYPE: &'static str = "bool";
 
     #[inline(always)]
     fn write<const NUMBER: u32>(self, row: &mut RowWriter<'_>) {
@@ -120,6 +125,7 @@ impl Varint for bool {
 
 impl Varint for u64 {
     const LIMIT: usize = 2 + 10;
+    const TYPE: &'static str = "uint64";
 
     #[inline(always)]
     fn write<const NUMBER: u32>(self, row: &mut RowWriter<'_>) {
