@@ -216,6 +216,8 @@ def parse_bundle(raw: bytes, source: str, edge: str, now: float) -> Bundle:
 
 def _printable(value: object, quote: bool = True) -> str:
     """Any value from a hostile file on one short line of ASCII."""
+    if isinstance(value, (dict, list)):
+        return "an object" if isinstance(value, dict) else "a list"
     text = ascii(value) if quote else str(value).encode("ascii", "backslashreplace").decode()
     return text if len(text) <= 120 else text[:117] + "..."
 
@@ -1305,6 +1307,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.json:
             print(json.dumps({"command": options.command, "error": str(error), "exit_code": error.exit_code}))
         return error.exit_code
+    except KeyboardInterrupt:
+        print("springtide_routes.py: interrupted, after finishing what it had begun; see `status`", file=sys.stderr)
+        return FAILED
     except OSError as error:
         print(f"{error.filename or options.state_dir}: {error.strerror}; run `status`, then again", file=sys.stderr)
         return FAILED

@@ -1,0 +1,147 @@
+"""An edge host in a namespace of its own, beside a peer, and bundles for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from deploy.ansible.plugins.module_utils import springtide_routes
+
+SCRIPT = Path(springtide_routes.__file__)
+# An older interpreter can be named here to run every test with it.
+PYTHON = os.environ.get("SPRINGTIDE_EDGE_PYTHON", sys.executable)
+NAME = "ams-1"
+
+
+class Outcome(NamedTuple):
+    """What a run of the command gave: exit code, the object of `--json`, standard error."""
+
+    code: int
+    report: dict[str, Any]
+    errors: str
+
+
+def instant(seconds: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))
+
+
+def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """With the digest that belongs to the content."""
+    return dict(document, digest=springtide_routes.canonical_digest(dict(document)))
+
+
+def bundle(
+    routes: Mapping[str, int], *, now: float | None = None, ttl: float = 600, **fields: str | int
+) -> dict[str, Any]:
+    """A valid bundle; `fields` override before the digest is taken."""
+    created = int(time.time() if now is None else now)
+    ordered = sorted(routes, key=springtide_routes.parse_prefix)
+    document: dict[str, Any] = {
+        "schema_version": 1,
+        "edge": NAME,
+        "pop": "ams",
+        "round": instant(created // 300 * 300),
+        "policy_version": "0123456789ab",
+        "created_at": instant(created),
+        "expires_at": instant(created + ttl),
+        "routes": [{"prefix": prefix, "initcwnd": routes[prefix]} for prefix in ordered],
+    }
+    return sealed(document | fields)
+
+
+class Edge:
+    """Two links to one peer (`up0`, `up1`), IPv4 and IPv6; the peer is .2 and ::2 on both."""
+
+    def __init__(self, directory: Path) -> None:
+        unique = f"{os.getpid()}-{secrets.token_hex(3)}"
+        self.name, self.peer = f"sprt-e-{unique}", f"sprt-p-{unique}"
+        self.directory = directory
+        self.state_dir = directory / "state"
+        self._bundles = 0
+
+    @classmethod
+    @contextmanager
+    def made(cls, directory: Path) -> Iterator[Edge]:
+        edge = cls(directory)
+        try:
+            for namespace in (edge.name, edge.peer):
+                subprocess.run(["ip", "netns", "add", namespace], check=True)
+            for number in (0, 1):
+                link = f"up{number}"
+                edge.ip("link", "add", link, "type", "veth", "peer", "name", link, "netns", edge.peer)
+                for namespace, host in ((edge.name, 1), (edge.peer, 2)):
+                    commands = [
+                        f"link set {link} addrgenmode none",
+                        f"addr add 192.168.{number}.{host}/24 dev {link}",
+                        f"addr add fd00:{number}::{host}/64 dev {link} nodad",
+                        f"link set {link} up",
+                        "link set lo up",
+                    ]
+                    edge.batch(commands, namespace=namespace)
+            yield edge
+        finally:
+            for namespace in (edge.name, edge.peer):
+                subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
+
+    def ip(self, *arguments: str, namespace: str | None = None) -> str:
+        command = ["ip", "-n", namespace or self.name, *arguments]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
+        return done.stdout
+
+    def batch(self, lines: Sequence[str], *, namespace: str | None = None) -> None:
+        command = ["ip", "-n", namespace or self.name, "-batch", "-"]
+        subprocess.run(command, input="\n".join(lines) + "\n", check=True, text=True)
+
+    def table(self, version: int = 4, table: str = "201") -> list[str]:
+        """The lines of a table, spaces evened out; a table that does not exist is empty."""
+        command = ["ip", "-n", self.name, "-N", "-o", f"-{version}", "route", "show", "table", table]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        return [" ".join(line.split()) for line in done.stdout.splitlines()]
+
+    def windows(self) -> dict[str, int]:
+        """Destination as printed -> initcwnd, of table 201."""
+        found = {}
+        for version in (4, 6):
+            for line in self.table(version):
+                words = line.split()
+                found[words[0]] = int(words[words.index("initcwnd") + 1])
+        return found
+
+    def picture(self) -> dict[str, str]:
+        """Everything that routes packets, byte for byte as `ip` prints it."""
+        return {
+            f"-{version} {what}": self.ip(f"-{version}", *what.split())
+            for version in (4, 6)
+            for what in ("-d route show table all", "-d rule show")
+        }
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command line that runs the edge's program in the edge's namespace."""
+        inside = ["ip", "netns", "exec", self.name, PYTHON, str(SCRIPT)]
+        return [*inside, *arguments, "--json", "--edge", NAME, "--state-dir", str(self.state_dir)]
+
+    def run(self, *arguments: str) -> Outcome:
+        done = subprocess.run(self.command(*arguments), check=False, capture_output=True, text=True)
+        assert "Traceback" not in done.stderr, done.stderr
+        return Outcome(done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr)
+
+    def write(self, document: Mapping[str, Any]) -> str:
+        self._bundles += 1
+        path = self.directory / f"{self._bundles}.json"
+        path.write_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
+        return str(path)
+
+    def apply(self, routes: Mapping[str, int]) -> Outcome:
+        return self.run("apply", self.write(bundle(routes)))
+
+    def status(self) -> dict[str, Any]:
+        return self.run("status").report

@@ -1,0 +1,467 @@
+"""A bundle in a real kernel's routing tables, and out again."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from deploy.ansible.tests.edge import NAME, PYTHON, SCRIPT, Edge, bundle, instant
+
+pytestmark = pytest.mark.root
+
+OUR_RULE = "1000: from all lookup 201 proto 201"
+
+
+def rules(edge: Edge, version: int) -> list[str]:
+    return [" ".join(line.split()) for line in edge.ip(f"-{version}", "rule", "show").splitlines()]
+
+
+def without_ours(picture: dict[str, str]) -> dict[str, str]:
+    return {
+        key: "\n".join(line for line in text.splitlines() if "table 201" not in line and "lookup 201" not in line)
+        for key, text in picture.items()
+    }
+
+
+# --- the whole way
+
+
+def test_routes_and_rules_come_and_go_and_leave_the_host_byte_for_byte(edge: Edge) -> None:
+    edge.batch(
+        [
+            "route add default via 192.168.0.2",
+            "route add 172.20.0.0/16 via 192.168.1.2 proto bird initcwnd 44",
+            "route add 172.21.0.0/16 via 192.168.1.2 table 202 proto 201",
+            "rule add pref 500 fwmark 0x10 lookup 202",
+            "rule add pref 40000 from 192.168.0.1 lookup 202",
+        ]
+    )
+    edge.ip("-6", "route", "add", "default", "via", "fd00:0::2")
+    before = edge.picture()
+
+    outcome = edge.apply({"10.77.2.0/24": 83, "10.77.3.7/32": 12, "fd77:2::/48": 40})
+    assert (outcome.code, outcome.report["changed"], outcome.report["added"]) == (0, True, 3)
+    assert edge.windows() == {"10.77.2.0/24": 83, "10.77.3.7": 12, "fd77:2::/48": 40}
+    assert edge.table(4)[0] == "10.77.2.0/24 via 192.168.0.2 dev up0 proto 201 initcwnd 83"
+    assert OUR_RULE in rules(edge, 4)
+    assert OUR_RULE in rules(edge, 6)
+    assert without_ours(edge.picture()) == without_ours(before)
+
+    gone = edge.run("withdraw")
+    assert (gone.code, gone.report["changed"], gone.report["removed"]) == (0, True, 3)
+    assert edge.picture() == before
+    again = edge.run("withdraw")
+    assert (again.code, again.report["changed"]) == (0, False)
+
+
+def test_a_second_run_changes_nothing(edge: Edge) -> None:
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    path = edge.write(bundle({"10.77.2.0/24": 83}))
+    assert edge.run("apply", path).report["changed"] is True
+    files = {file.name: file.stat().st_mtime_ns for file in edge.state_dir.iterdir()}
+    picture = edge.picture()
+    second = edge.run("apply", path)
+    assert (second.code, second.report["changed"]) == (0, False)
+    assert edge.picture() == picture
+    assert {file.name: file.stat().st_mtime_ns for file in edge.state_dir.iterdir()} == files
+
+
+def test_the_next_round_is_reached_by_the_difference(edge: Edge) -> None:
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    edge.ip("-6", "route", "add", "default", "via", "fd00:0::2")
+    edge.apply({"10.1.0.0/16": 20, "10.2.0.0/16": 20, "fd77:2::/48": 40})
+    outcome = edge.apply({"10.2.0.0/16": 30, "10.3.0.0/16": 20})
+    assert (outcome.report["added"], outcome.report["replaced"], outcome.report["removed"]) == (1, 1, 2)
+    assert edge.windows() == {"10.2.0.0/16": 30, "10.3.0.0/16": 20}
+    assert OUR_RULE not in rules(edge, 6), "a family without routes has no rule"
+
+
+def test_there_is_no_rule_without_routes_to_serve(edge: Edge) -> None:
+    before = edge.picture()
+    assert edge.apply({}).code == 0
+    outcome = edge.apply({"10.77.2.0/24": 83})
+    assert (outcome.code, len(outcome.report["refused"])) == (3, 1)
+    assert edge.picture() == before
+
+
+# --- next hops
+
+
+def test_only_the_window_differs_from_the_edges_own_route(edge: Edge) -> None:
+    attributes = (
+        "src 192.168.1.1 mtu lock 1400 rtt 120ms advmss 1300 hoplimit 9 features ecn rto_min 300ms initrwnd 30"
+        " quickack 1 congctl lock reno"
+    )
+    edge.ip("route", "add", "10.77.0.0/16", *["via", "192.168.0.2", "initcwnd", "15"], *attributes.split())
+    assert edge.apply({"10.77.2.0/24": 83}).code == 0
+    own = next(line for line in edge.table(table="254") if line.startswith("10.77.0.0/16"))
+    copy = edge.table()[0]
+    wanted = own.replace("10.77.0.0/16", "10.77.2.0/24").replace("initcwnd 15", "initcwnd 83")
+    assert copy.replace("proto 201 ", "") == wanted
+    assert "mtu lock 1400" in copy
+    assert "congctl lock reno" in copy
+
+
+@pytest.mark.parametrize(
+    ("version", "arguments", "copy"),
+    [
+        (4, "dev up1 scope link", "dev up1 proto 201 scope 253 initcwnd 50"),
+        (4, "via 203.0.113.9 dev up1 onlink", "via 203.0.113.9 dev up1 proto 201 onlink initcwnd 50"),
+        (4, "via inet6 fd00:1::2 dev up1", "via inet6 fd00:1::2 dev up1 proto 201 initcwnd 50"),
+        (
+            4,
+            "nexthop via 192.168.0.2 weight 3 nexthop via 192.168.1.2 weight 2",
+            r"proto 201 initcwnd 50 \ nexthop via 192.168.0.2 dev up0 weight 3 "
+            r"\ nexthop via 192.168.1.2 dev up1 weight 2",
+        ),
+        (
+            6,
+            "via fd00:1::2 src fd00:0::1 mtu 1400",
+            "via fd00:1::2 dev up1 proto 201 src fd00::1 metric 1024 mtu 1400 initcwnd 50 pref medium",
+        ),
+        (
+            6,
+            "nexthop via fd00:1::2 weight 2 nexthop via fd00:0::2 weight 3",
+            r"proto 201 metric 1024 initcwnd 50 pref medium\ nexthop via fd00:1::2 dev up1 weight 2 "
+            r"\ nexthop via fd00::2 dev up0 weight 3",
+        ),
+    ],
+)
+def test_every_kind_of_next_hop_is_copied_and_follows_a_change(
+    edge: Edge, version: int, arguments: str, copy: str
+) -> None:
+    cover, destination = ("10.77.0.0/16", "10.77.2.0/24") if version == 4 else ("fd77::/32", "fd77:0:2::/48")
+    edge.ip(f"-{version}", "route", "add", cover, *arguments.split())
+    assert edge.apply({destination: 50}).code == 0
+    assert edge.table(version) == [f"{destination} {copy}"]
+
+    plain = "via 192.168.0.2 dev up0" if version == 4 else "via fd00:0::2 dev up0"
+    for replacement in (plain, arguments):
+        edge.ip(f"-{version}", "route", "replace", cover, *replacement.split())
+        outcome = edge.apply({destination: 50})
+        assert (outcome.code, outcome.report["replaced"]) == (0, 1)
+    assert edge.table(version) == [f"{destination} {copy}"]
+
+
+@pytest.mark.parametrize("version", [4, 6])
+def test_nexthop_ids_and_groups_are_copied_as_ids(edge: Edge, version: int) -> None:
+    gateways = ("192.168.0.2", "192.168.1.2") if version == 4 else ("fd00:0::2", "fd00:1::2")
+    for number, gateway in enumerate(gateways):
+        edge.ip("nexthop", "add", "id", f"{number + 1}", "via", gateway, "dev", f"up{number}")
+    edge.ip("nexthop", "add", "id", "7", "group", "1,3/2,2")
+    covers = ("10.1.0.0/16", "10.2.0.0/16") if version == 4 else ("fd01::/32", "fd02::/32")
+    for cover, identity in zip(covers, ("1", "7")):
+        edge.ip(f"-{version}", "route", "add", cover, "nhid", identity)
+    outcome = edge.apply(dict.fromkeys(covers, 50))
+    assert outcome.code == 0, outcome
+    lines = [line for line in edge.table(version) if "initcwnd" in line]
+    assert [line.split()[1:3] for line in lines] == [["nhid", "1"], ["nhid", "7"]]
+    assert edge.status()["in_sync"] is True
+
+
+def test_longest_match_decides_and_a_default_route_covers_the_rest(edge: Edge) -> None:
+    edge.batch(["route add default via 192.168.0.2", "route add 10.77.0.0/16 via 192.168.1.2"])
+    edge.apply({"10.77.2.0/24": 50, "10.78.2.0/24": 50})
+    assert [line.split()[4] for line in edge.table()] == ["up1", "up0"]
+
+
+def test_our_own_table_is_not_asked_for_the_next_hop(edge: Edge) -> None:
+    edge.ip("route", "add", "10.77.0.0/16", "via", "192.168.0.2")
+    edge.apply({"10.77.2.0/24": 50})
+    edge.ip("route", "replace", "10.77.0.0/16", "via", "192.168.1.2")
+    edge.apply({"10.77.2.0/24": 50})
+    assert "via 192.168.1.2" in edge.table()[0]
+
+
+# --- what is refused
+
+
+def test_a_refused_destination_leaves_the_others_served_and_says_why(edge: Edge) -> None:
+    edge.batch(
+        [
+            "route add 10.0.0.0/8 via 192.168.0.2",
+            "route add 10.2.9.0/24 via 192.168.1.2",
+            "route add blackhole 10.3.0.0/16",
+            "route add 10.4.0.0/16 via 192.168.0.2 tos 0x10",
+            "addr add 10.5.1.1/32 dev lo",
+            "route add local 10.6.0.0/16 dev lo",
+        ]
+    )
+    edge.ip("-6", "route", "add", "unreachable", "fd77::/32")
+    before = without_ours(edge.picture())
+    outcome = edge.apply(
+        {
+            "10.1.0.0/16": 50,
+            "10.2.0.0/16": 50,
+            "10.3.1.0/24": 50,
+            "10.4.1.0/24": 50,
+            "10.5.0.0/16": 50,
+            "10.6.1.0/24": 50,
+            "172.16.0.0/12": 50,
+            "192.168.0.0/24": 50,
+            "fd77:0:2::/48": 50,
+            "fd99::/48": 50,
+        }
+    )
+    assert outcome.code == 3
+    reasons = {entry["prefix"]: entry["reason"] for entry in outcome.report["refused"]}
+    for prefix, part in {
+        "10.2.0.0/16": "more specific route 10.2.9.0/24",
+        "10.3.1.0/24": "is blackhole",
+        "10.4.1.0/24": "by TOS or source",
+        "10.5.0.0/16": "own address 10.5.1.1",
+        "10.6.1.0/24": "is the edge's own",
+        "172.16.0.0/12": "no route of the edge's own covers it",
+        "192.168.0.0/24": "own address 192.168.0.1",
+        "fd77:0:2::/48": "is unreachable",
+        "fd99::/48": "no route of the edge's own covers it",
+    }.items():
+        assert part in reasons.pop(prefix)
+    assert reasons == {}
+    assert edge.windows() == {"10.1.0.0/16": 50}
+    assert without_ours(edge.picture()) == before
+    assert {entry["prefix"] for entry in edge.status()["refused"]} == {e["prefix"] for e in outcome.report["refused"]}
+
+
+def test_a_destination_that_becomes_unfit_loses_its_route(edge: Edge) -> None:
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    edge.apply({"10.1.0.0/16": 50, "10.2.0.0/16": 50})
+    edge.ip("route", "add", "10.2.9.0/24", "via", "192.168.1.2")
+    outcome = edge.apply({"10.1.0.0/16": 50, "10.2.0.0/16": 50})
+    assert (outcome.code, outcome.report["removed"]) == (3, 1)
+    assert edge.windows() == {"10.1.0.0/16": 50}
+
+
+@pytest.mark.parametrize(
+    ("setup", "part"),
+    [
+        ("rule add pref 1000 from 192.168.0.1 lookup 77", "stands where Springtide's rule belongs"),
+        ("rule add pref 1000 lookup 201", "stands where Springtide's rule belongs"),
+        ("rule add pref 3000 fwmark 0x1 lookup 77", "would be bypassed"),
+        ("route add 10.9.0.0/16 via 192.168.1.2 table 201", "is not Springtide's"),
+        ("route add 10.77.2.0/24 via 192.168.1.2 table 201 proto bird initcwnd 20", "is not Springtide's"),
+    ],
+)
+def test_a_host_that_is_not_fit_is_refused_and_not_touched(edge: Edge, setup: str, part: str) -> None:
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    edge.ip(*setup.split())
+    before = edge.picture()
+    outcome = edge.apply({"10.77.2.0/24": 83})
+    assert outcome.code == 2
+    assert part in outcome.errors
+    assert outcome.errors.count("\n") == 1
+    assert edge.picture() == before
+    assert edge.run("withdraw").report["changed"] is False
+    assert edge.picture() == before
+
+
+def test_a_foreign_rule_in_one_family_does_not_matter_to_a_bundle_for_the_other(edge: Edge) -> None:
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    edge.ip("-6", "rule", "add", "pref", "1000", "lookup", "77")
+    assert edge.apply({"10.77.2.0/24": 83}).code == 0
+
+
+def test_withdraw_leaves_foreign_routes_in_our_table(edge: Edge) -> None:
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    edge.apply({"10.77.2.0/24": 83})
+    edge.ip(*["route", "add", "10.9.0.0/16", "via", "192.168.1.2", "table", "201", "proto", "bird"])
+    assert edge.run("withdraw").code == 0
+    assert edge.table() == ["10.9.0.0/16 via 192.168.1.2 dev up1 proto 12"]
+    assert OUR_RULE not in rules(edge, 4)
+
+
+def test_names_that_an_operator_gives_to_our_numbers_change_nothing(edge: Edge) -> None:
+    names = Path("/etc/netns") / edge.name / "iproute2"  # `ip netns exec` mounts it over /etc/iproute2
+    names.mkdir(parents=True)
+    try:
+        (names / "rt_tables").write_text("254 hauptsache\n201 via\n")
+        (names / "rt_protos").write_text("201 dev\n")
+        edge.ip("route", "add", "default", "via", "192.168.0.2")
+        path = edge.write(bundle({"10.77.2.0/24": 83}))
+        assert edge.run("apply", path).report["changed"] is True
+        assert edge.run("apply", path).report["changed"] is False
+        assert edge.run("withdraw").report["removed"] == 1
+    finally:
+        for file in names.iterdir():
+            file.unlink()
+        names.rmdir()
+        names.parent.rmdir()
+
+
+# --- bundles that do not belong here
+
+
+def test_bad_bundles_change_nothing(edge: Edge) -> None:
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    edge.apply({"10.77.2.0/24": 83})
+    picture, files = edge.picture(), sorted(edge.state_dir.iterdir())
+    good = bundle({"10.77.2.0/24": 50, "10.77.3.0/24": 50})
+    now = time.time()
+    cut = edge.directory / "cut.json"
+    cut.write_text(json.dumps(good)[:-40])
+    flipped = edge.directory / "flipped.json"
+    flipped.write_text(json.dumps(good).replace('"initcwnd": 50', '"initcwnd": 51', 1))
+    for path, part in {
+        str(cut): "JSON: ",
+        str(flipped): "digest: does not match",
+        edge.write(bundle({"10.77.2.0/24": 50}, edge="lhr-1")): "edge: is for lhr-1, this is ams-1",
+        edge.write(bundle({"10.77.2.0/24": 50}, now=now - 700)): "expires_at: it expired",
+        edge.write(bundle({"10.77.2.0/24": 50}, now=now + 3600)): "created_at: ",
+        edge.write(bundle({"10.77.2.0/24": 50}, round=instant(now // 300 * 300 - 300))): "round: ",
+        edge.write(bundle({"10.77.2.0/24": 50}, now=now - 60, round=instant(now // 300 * 300))): "created_at: ",
+        str(edge.directory / "none.json"): "file: No such file",
+        str(edge.directory): "file: Is a directory",
+        "/dev/zero": "file: is not a regular file",
+    }.items():
+        outcome = edge.run("apply", path)
+        assert outcome.code == 2, part
+        assert outcome.errors.startswith(f"{path}: {part}")
+        assert outcome.errors.count("\n") == 1
+        assert outcome.report == {"command": "apply", "error": outcome.errors.rstrip("\n"), "exit_code": 2}
+        assert edge.picture() == picture
+        assert sorted(edge.state_dir.iterdir()) == files
+
+
+def test_an_older_round_stays_refused_after_a_withdrawal(edge: Edge) -> None:
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    old = edge.write(bundle({"10.77.2.0/24": 50}, round=instant(time.time() // 300 * 300 - 300)))
+    new = edge.write(bundle({"10.77.2.0/24": 83}))
+    assert edge.run("apply", old).code == 0
+    assert edge.run("apply", new).code == 0
+    edge.run("withdraw")
+    assert edge.run("apply", old).code == 2
+    assert edge.run("apply", new).report["added"] == 1
+
+
+def test_wrong_usage_is_one_message_and_exit_code_2(edge: Edge) -> None:
+    assert edge.run("apply").code == 2
+    assert edge.run("frobnicate").code == 2
+    wrong = subprocess.run(
+        [PYTHON, str(SCRIPT), "apply", "x.json", "--edge", "Not A Name"], check=False, capture_output=True, text=True
+    )
+    assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
+
+
+def test_the_edges_name_comes_from_its_file(edge: Edge) -> None:
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    path = edge.write(bundle({"10.77.2.0/24": 83}))
+    command = [PYTHON, str(SCRIPT), "apply", path, "--state-dir", str(edge.state_dir)]
+    # A mount namespace of its own with an empty /etc: this machine's is not touched.
+    bare = 'mount -t tmpfs none /etc && exec "$@"'
+    named = f'mount -t tmpfs none /etc && mkdir /etc/springtide && echo {NAME} > /etc/springtide/edge && exec "$@"'
+    inside = ["ip", "netns", "exec", edge.name, "unshare", "--mount", "sh", "-c"]
+    missing = subprocess.run([*inside, bare, "sh", *command], check=False, capture_output=True, text=True)
+    assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
+    assert missing.stderr.startswith("/etc/springtide/edge: edge: ")
+    found = subprocess.run([*inside, named, "sh", *command], check=False, capture_output=True, text=True)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "applied: ams-1" in found.stdout
+
+
+def test_without_the_capability_it_is_one_line_and_exit_code_2(edge: Edge) -> None:
+    path = edge.write(bundle({"10.77.2.0/24": 83}))
+    for arguments in (["apply", path, "--edge", NAME], ["status"], ["withdraw"], ["expire"]):
+        done = subprocess.run(
+            ["setpriv", "--inh-caps=-net_admin", "--bounding-set=-net_admin", PYTHON, str(SCRIPT), *arguments],
+            check=False,
+            capture_output=True,
+            text=True,
+        )
+        assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+        assert "run it as root" in done.stderr
+
+
+# --- expiry, status
+
+
+def test_expire_withdraws_once_the_bundle_has_expired_and_not_before(edge: Edge) -> None:
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    edge.ip("-6", "route", "add", "default", "via", "fd00:0::2")
+    before = edge.picture()
+    ends = int(time.time()) + 4
+    document = bundle({"10.77.2.0/24": 83, "fd77:2::/48": 40}, expires_at=instant(ends))
+    assert edge.run("apply", edge.write(document)).code == 0
+    early = edge.run("expire")
+    if time.time() < ends:
+        assert (early.code, early.report["changed"]) == (0, False)
+        assert len(edge.windows()) == 2
+    time.sleep(max(0.0, ends - time.time()) + 0.01)
+    late = edge.run("expire")
+    assert early.report["changed"] or late.report["removed"] == 2
+    assert edge.picture() == before
+    assert edge.run("expire").report["changed"] is False
+    assert edge.status()["withdrawn"]["reason"] == f"expired at {instant(ends)}"
+
+
+def test_status_tells_what_is_applied_and_what_has_drifted(edge: Edge) -> None:
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    empty = edge.run("status")
+    assert (empty.code, empty.report["applied"], empty.report["in_sync"]) == (0, False, True)
+    document = bundle({"10.1.0.0/16": 50, "10.2.0.0/16": 50})
+    path = edge.write(document)
+    edge.run("apply", path)
+    report = edge.status()
+    assert {key: report[key] for key in ("edge", "round", "digest", "expires_at", "policy_version")} == {
+        key: document[key] for key in ("edge", "round", "digest", "expires_at", "policy_version")
+    }
+    assert (report["applied"], report["expired"], report["in_sync"], report["routes"]) == (True, False, True, 2)
+
+    edge.batch(
+        [
+            "route del 10.1.0.0/16 table 201",
+            "route replace 10.2.0.0/16 via 192.168.0.2 table 201 proto 201 initcwnd 9",
+            "route add 10.3.0.0/16 via 192.168.0.2 table 201 proto 201 initcwnd 9",
+            "rule del pref 1000",
+        ]
+    )
+    drifted = edge.run("status")
+    assert (drifted.code, drifted.report["in_sync"]) == (3, False)
+    drift = {entry["prefix"]: (entry["wanted"], entry["found"]) for entry in drifted.report["drift"]}
+    copy = "via 192.168.0.2 dev up0 scope 0 initcwnd"
+    assert drift == {
+        "10.1.0.0/16": (f"{copy} 50", None),
+        "10.2.0.0/16": (f"{copy} 50", f"{copy} 9"),
+        "10.3.0.0/16": (None, f"{copy} 9"),
+        "IPv4 rule": ("pref 1000 lookup 201 protocol 201", None),
+    }
+    assert edge.run("apply", path).report["changed"] is True
+    assert edge.run("status").code == 0
+
+
+def test_a_link_that_flaps_is_drift_that_apply_repairs(edge: Edge) -> None:
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    path = edge.write(bundle({"10.1.0.0/16": 50}))
+    edge.run("apply", path)
+    edge.ip("link", "set", "up0", "down")
+    edge.ip("link", "set", "up0", "up")
+    assert edge.run("status").code == 3
+    assert edge.run("apply", path).code == 3, "the edge's own route is gone too"
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    assert edge.run("apply", path).report["added"] == 1
+    assert edge.run("status").code == 0
+
+
+def test_state_is_for_root_only_and_keeps_the_last_good_bundle(edge: Edge) -> None:
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    edge.state_dir.mkdir(mode=0o755)
+    first, second = edge.write(bundle({"10.1.0.0/16": 50})), edge.write(bundle({"10.1.0.0/16": 60}))
+    for path in (first, second):
+        assert edge.run("apply", path).code == 0
+    assert edge.state_dir.stat().st_mode & 0o777 == 0o700
+    assert all(file.stat().st_mode & 0o077 == 0 for file in edge.state_dir.iterdir())
+    kept = list(edge.state_dir.glob("bundle-*.json"))
+    assert [file.read_bytes() for file in kept] == [Path(second).read_bytes()]
+    assert sorted(file.name for file in edge.state_dir.iterdir()) == sorted([kept[0].name, "lock", "state.json"])
+
+
+def test_people_read_the_same_as_machines(edge: Edge) -> None:
+    edge.ip("route", "add", "10.0.0.0/8", "via", "192.168.0.2")
+    path = edge.write(bundle({"10.1.0.0/16": 50, "172.16.0.0/12": 50}))
+    command = [word for word in edge.command("apply", path) if word != "--json"]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 3
+    assert "routes: 1 (1 added, 0 replaced, 0 removed)" in done.stdout
+    assert "refused: 172.16.0.0/12: no route of the edge's own covers it" in done.stdout
