@@ -1,0 +1,639 @@
+//! The encoder, the field table and the .proto file say the same.
+//!
+//! The expected values come from lists of the kernel's structures in the order of their members, as the headers have
+//! them, without offsets; what was encoded is read back by a protobuf reader that knows the .proto file only.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use prost::Message as _;
+use prost_reflect::{DescriptorPool, DynamicMessage, Kind, MessageDescriptor, Value as Reflected};
+
+use springtide_collector::kernel::inet_diag::{SocketView, attribute};
+use springtide_collector::sample::encode::{AccEcn, Encoder, Identity};
+use springtide_collector::sample::fields::{self, by_hand, message};
+use springtide_collector::sample::json::write_json;
+use springtide_collector::sample::proto::{SampleKind, TcpSample};
+use springtide_collector::sample::value::Value;
+use springtide_collector::sample::wire::SLOT;
+use springtide_collector::stats::Stats;
+
+static SAMPLE: LazyLock<MessageDescriptor> = LazyLock::new(|| {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto");
+    let files = protox::compile([root.join("springtide/v1/tcp_sample.proto")], [&root]).unwrap();
+    let pool = DescriptorPool::from_file_descriptor_set(files).unwrap();
+    pool.get_message_by_name("springtide.v1.TcpSample").unwrap()
+});
+
+#[test]
+fn the_table_has_exactly_the_fields_of_the_proto_file() {
+    let in_proto: BTreeSet<_> = SAMPLE
+        .fields()
+        .map(|field| (field.number(), field.name().to_owned()))
+        .collect();
+    let table = fields::PARTS.iter().copied().flatten();
+    let in_table: BTreeSet<_> = table
+        .clone()
+        .map(|field| (field.number, field.name.to_owned()))
+        .collect();
+    assert_eq!(in_table, in_proto);
+    assert_eq!(
+        table.count(),
+        in_proto.len(),
+        "a field stands in the table once"
+    );
+}
+
+#[test]
+fn the_table_has_the_types_of_the_proto_file() {
+    for part in fields::PARTS {
+        for field in *part {
+            let kind = SAMPLE.get_field(field.number).unwrap().kind();
+            let type_name = match kind {
+                Kind::Uint32 | Kind::Enum(_) => "uint32",
+                Kind::Uint64 => "uint64",
+                Kind::Int64 => "int64",
+                Kind::Bool => "bool",
+                Kind::String => "string",
+                Kind::Bytes => "bytes",
+                other => panic!("{}: the encoder has no {other:?}", field.name),
+            };
+            assert_eq!(field.type_name, type_name, "{}", field.name);
+        }
+    }
+}
+
+#[test]
+fn what_the_kernel_may_not_give_is_optional() {
+    let always: BTreeSet<_> = message::FIELDS
+        .iter()
+        .chain(by_hand::FIELDS)
+        .map(|field| field.number)
+        .collect();
+    let given_by_hand = [
+        "sample_weight",
+        "congestion_algorithm",
+        "ulp_name",
+        "tcp_info_length",
+    ];
+    for field in SAMPLE.fields() {
+        let optional = !always.contains(&field.number()) || given_by_hand.contains(&field.name());
+        assert_eq!(field.supports_presence(), optional, "{}", field.name());
+    }
+}
+
+/// Members of a structure in the header's order: name in the contract, and bits. An empty name is not in the contract.
+type Layout = &'static [(&'static str, u32)];
+
+const INET_DIAG_MSG: Layout = &[
+    ("family", 8),
+    ("state", 8),
+    ("timer", 8),
+    ("timer_retrans", 8),
+    // struct inet_diag_sockid; ports and addresses are in network order and looked at by themselves.
+    ("", 16),
+    ("", 16),
+    ("", 128),
+    ("", 128),
+    ("interface", 32),
+    ("cookie", 64),
+    ("timer_expires_ms", 32),
+    ("rqueue", 32),
+    ("wqueue", 32),
+    ("uid", 32),
+    ("inode", 32),
+];
+
+const TCP_INFO: Layout = &[
+    ("tcp_info_state", 8),
+    ("ca_state", 8),
+    ("retransmits", 8),
+    ("probes", 8),
+    ("backoff", 8),
+    ("options", 8),
+    ("snd_wscale", 4),
+    ("rcv_wscale", 4),
+    ("delivery_rate_app_limited", 1),
+    ("fastopen_client_fail", 2),
+    ("", 5),
+    ("rto", 32),
+    ("ato", 32),
+    ("snd_mss", 32),
+    ("rcv_mss", 32),
+    ("unacked", 32),
+    ("sacked", 32),
+    ("lost", 32),
+    ("retrans", 32),
+    ("fackets", 32),
+    ("last_data_sent", 32),
+    ("last_ack_sent", 32),
+    ("last_data_recv", 32),
+    ("last_ack_recv", 32),
+    ("pmtu", 32),
+    ("rcv_ssthresh", 32),
+    ("rtt", 32),
+    ("rttvar", 32),
+    ("snd_ssthresh", 32),
+    ("snd_cwnd", 32),
+    ("advmss", 32),
+    ("reordering", 32),
+    ("rcv_rtt", 32),
+    ("rcv_space", 32),
+    ("total_retrans", 32),
+    ("pacing_rate", 64),
+    ("max_pacing_rate", 64),
+    ("bytes_acked", 64),
+    ("bytes_received", 64),
+    ("segs_out", 32),
+    ("segs_in", 32),
+    ("notsent_bytes", 32),
+    ("min_rtt", 32),
+    ("data_segs_in", 32),
+    ("data_segs_out", 32),
+    ("delivery_rate", 64),
+    ("busy_time", 64),
+    ("rwnd_limited", 64),
+    ("sndbuf_limited", 64),
+    ("delivered", 32),
+    ("delivered_ce", 32),
+    ("bytes_sent", 64),
+    ("bytes_retrans", 64),
+    ("dsack_dups", 32),
+    ("reord_seen", 32),
+    ("rcv_ooopack", 32),
+    ("snd_wnd", 32),
+    ("rcv_wnd", 32),
+    ("rehash", 32),
+    ("total_rto", 16),
+    ("total_rto_recoveries", 16),
+    ("total_rto_time", 32),
+    ("received_ce", 32),
+    ("delivered_e1_bytes", 32),
+    ("delivered_e0_bytes", 32),
+    ("delivered_ce_bytes", 32),
+    ("received_e1_bytes", 32),
+    ("received_e0_bytes", 32),
+    ("received_ce_bytes", 32),
+    ("accecn_fail_mode", 16),
+    ("accecn_opt_seen", 16),
+];
+
+const SKMEM: Layout = &[
+    ("skmem_rmem_alloc", 32),
+    ("skmem_rcvbuf", 32),
+    ("skmem_wmem_alloc", 32),
+    ("skmem_sndbuf", 32),
+    ("skmem_fwd_alloc", 32),
+    ("skmem_wmem_queued", 32),
+    ("skmem_optmem", 32),
+    ("skmem_backlog", 32),
+    ("skmem_drops", 32),
+];
+
+/// Attributes that hold one structure, by number.
+const ATTRIBUTES: &[(u16, Layout)] = &[
+    (attribute::INFO, TCP_INFO),
+    (attribute::SKMEMINFO, SKMEM),
+    (
+        attribute::VEGASINFO,
+        &[
+            ("vegas_enabled", 32),
+            ("vegas_rttcnt", 32),
+            ("vegas_rtt", 32),
+            ("vegas_minrtt", 32),
+        ],
+    ),
+    (
+        attribute::DCTCPINFO,
+        &[
+            ("dctcp_enabled", 16),
+            ("dctcp_ce_state", 16),
+            ("dctcp_alpha", 32),
+            ("dctcp_ab_ecn", 32),
+            ("dctcp_ab_tot", 32),
+        ],
+    ),
+    (
+        attribute::BBRINFO,
+        &[
+            ("bbr_bw", 64),
+            ("bbr_min_rtt", 32),
+            ("bbr_pacing_gain", 32),
+            ("bbr_cwnd_gain", 32),
+        ],
+    ),
+    (attribute::TOS, &[("tos", 8)]),
+    (attribute::TCLASS, &[("tclass", 8)]),
+    (attribute::SHUTDOWN, &[("shutdown", 8)]),
+    (attribute::PROTOCOL, &[("protocol", 8)]),
+    (attribute::SKV6ONLY, &[("v6only", 8)]),
+    (attribute::MARK, &[("mark", 32)]),
+    (attribute::CLASS_ID, &[("class_id", 32)]),
+    (attribute::CGROUP_ID, &[("cgroup_id", 64)]),
+    (attribute::SOCKOPT, &[("sockopt", 16)]),
+];
+
+type Numbers = BTreeMap<String, u64>;
+
+/// The values of the members that lie within `bytes`.
+fn read(layout: Layout, bytes: &[u8], into: &mut Numbers) {
+    let mut bit = 0;
+    for &(name, bits) in layout {
+        let (start, end) = (bit, bit + bits as usize);
+        bit = end;
+        if name.is_empty() || end.div_ceil(8) > bytes.len() {
+            continue;
+        }
+        let value = (start..end).rev().fold(0, |value, at| {
+            value << 1 | u64::from(bytes[at / 8] >> (at % 8) & 1)
+        });
+        into.insert(
+            name.to_owned(),
+            if name == "v6only" {
+                u64::from(value != 0)
+            } else {
+                value
+            },
+        );
+    }
+}
+
+/// Every number of an encoded row, read with the .proto file alone.
+fn reflected(row: &[u8]) -> (Numbers, DynamicMessage) {
+    let message = DynamicMessage::decode(SAMPLE.clone(), row).unwrap();
+    let mut numbers = Numbers::new();
+    for field in SAMPLE.fields() {
+        if field.supports_presence() && !message.has_field(&field) {
+            continue;
+        }
+        let number = match message.get_field(&field).as_ref() {
+            Reflected::U32(value) => u64::from(*value),
+            Reflected::U64(value) => *value,
+            Reflected::I64(value) => u64::try_from(*value).unwrap(),
+            Reflected::Bool(value) => u64::from(*value),
+            Reflected::EnumNumber(value) => u64::try_from(*value).unwrap(),
+            _ => continue,
+        };
+        numbers.insert(field.name().to_owned(), number);
+    }
+    (numbers, message)
+}
+
+fn identity() -> Identity {
+    Identity {
+        host: "ams-1".to_owned(),
+        pop: "ams".to_owned(),
+        boot_id: "b".repeat(36),
+        netns: 4_026_531_833,
+    }
+}
+
+/// Encodes one message's payload, if it describes a socket.
+fn encoded(payload: &[u8], accecn: AccEcn) -> Option<(Vec<u8>, Stats)> {
+    let mut encoder = Encoder::new(&identity(), 99, SampleKind::Poll, accecn);
+    encoder.stamp(1_795_228_242_955_980);
+    let mut stats = Stats::default();
+    let mut slot = [0xaa; SLOT];
+    let len = encoder.encode(&SocketView::parse(payload)?, &mut slot, &mut stats);
+    Some((slot[..len].to_vec(), stats))
+}
+
+fn attribute_bytes(number: u16, content: &[u8]) -> Vec<u8> {
+    let mut bytes = u16::try_from(4 + content.len())
+        .unwrap()
+        .to_ne_bytes()
+        .to_vec();
+    bytes.extend(number.to_ne_bytes());
+    bytes.extend(content);
+    bytes.resize(bytes.len().next_multiple_of(4), 0);
+    bytes
+}
+
+fn layout_length(layout: Layout) -> usize {
+    layout.iter().map(|(_, bits)| *bits as usize).sum::<usize>() / 8
+}
+
+prop_compose! {
+    /// Bytes as numbers usually are: mostly zero, small or all ones.
+    fn content(longest: usize)(
+        bytes in prop::collection::vec(prop_oneof![4 => Just(0), 2 => any::<u8>(), 1 => Just(0xff)], 0..=longest)
+    ) -> Vec<u8> {
+        bytes
+    }
+}
+
+/// An attribute of every kind or none, of the right length, shorter or longer.
+fn attributes() -> impl Strategy<Value = Vec<(u16, Vec<u8>)>> {
+    let each = |&(number, layout): &(u16, Layout)| {
+        let length = layout_length(layout);
+        let exact = prop::collection::vec(any::<u8>(), length);
+        prop::option::of(prop_oneof![exact, content(length + 20)])
+            .prop_map(move |bytes| bytes.map(|bytes| (number, bytes)))
+    };
+    let all: Vec<_> = ATTRIBUTES.iter().map(each).collect();
+    all.prop_map(|attributes| attributes.into_iter().flatten().collect::<Vec<_>>())
+        .prop_shuffle()
+}
+
+proptest! {
+    #[test]
+    fn every_value_of_the_kernel_arrives(
+        ipv6: bool,
+        mut header in prop::collection::vec(any::<u8>(), 72),
+        attributes in attributes(),
+        algorithm in prop::option::of("[a-z_0-9]{0,15}"),
+        ulp in prop::option::of("[a-z]{1,15}"),
+        two_numbers: bool,
+    ) {
+        header[0] = if ipv6 { 10 } else { 2 };
+        let mut payload = header.clone();
+        for (number, content) in &attributes {
+            payload.extend(attribute_bytes(*number, content));
+        }
+        if let Some(name) = &algorithm {
+            payload.extend(attribute_bytes(attribute::CONG, &[name.as_bytes(), &[0]].concat()));
+        }
+        if let Some(name) = &ulp {
+            let inner = attribute_bytes(attribute::ULP_INFO_NAME, &[name.as_bytes(), &[0]].concat());
+            payload.extend(attribute_bytes(attribute::ULP_INFO, &inner));
+        }
+        let accecn = if two_numbers { AccEcn::TwoNumbers } else { AccEcn::Unknown };
+        let (row, stats) = encoded(&payload, accecn).unwrap();
+
+        let mut expected = Numbers::new();
+        read(INET_DIAG_MSG, &header, &mut expected);
+        expected.insert("src_port".to_owned(), u16::from_be_bytes([header[4], header[5]]).into());
+        expected.insert("dst_port".to_owned(), u16::from_be_bytes([header[6], header[7]]).into());
+        for (name, value) in [
+            ("time_unix_us", 1_795_228_242_955_980), ("netns", 4_026_531_833), ("poll_sequence", 99), ("kind", 1),
+        ] {
+            expected.insert(name.to_owned(), value);
+        }
+        for (number, content) in &attributes {
+            let (_, layout) = ATTRIBUTES.iter().find(|(known, _)| known == number).unwrap();
+            read(layout, content, &mut expected);
+            if *number == attribute::INFO {
+                expected.insert("tcp_info_length".to_owned(), content.len() as u64);
+                if !two_numbers {
+                    expected.remove("accecn_fail_mode");
+                    expected.remove("accecn_opt_seen");
+                }
+            }
+        }
+        let (numbers, reflected) = reflected(&row);
+        prop_assert_eq!(&numbers, &expected);
+
+        let address = |at: usize| {
+            if ipv6 { return header[at..at + 16].to_vec(); }
+            [&[0; 10][..], &[0xff; 2], &header[at..at + 4]].concat()
+        };
+        let sample = TcpSample::decode(&row[..]).unwrap();
+        prop_assert_eq!(&sample.src_ip, &address(8));
+        prop_assert_eq!(&sample.dst_ip, &address(24));
+        prop_assert_eq!(&sample.congestion_algorithm, &algorithm);
+        prop_assert_eq!(&sample.ulp_name, &ulp);
+        prop_assert_eq!((&*sample.host, &*sample.pop, sample.boot_id.len()), ("ams-1", "ams", 36));
+        prop_assert_eq!(stats.attributes_malformed + stats.attributes_skipped, 0);
+        prop_assert!(reflected.unknown_fields().next().is_none());
+
+        // The reader that the program itself uses sees the same numbers, and its JSON has them all.
+        let mut visited = Numbers::new();
+        fields::visit(&sample, &mut |name, value| {
+            let number = match value {
+                Value::Unsigned(number) => number,
+                Value::Signed(number) => u64::try_from(number).unwrap(),
+                Value::Bool(flag) => flag.into(),
+                Value::Text(_) | Value::Bytes(_) => return,
+            };
+            visited.insert(name.to_owned(), number);
+        });
+        prop_assert_eq!(&visited, &expected);
+        let mut json = String::new();
+        write_json(&sample, &mut json);
+        let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+        for (name, value) in &expected {
+            match &json[name] {
+                serde_json::Value::Number(number) => prop_assert_eq!(number.as_u64(), Some(*value), "{}", name),
+                serde_json::Value::Bool(flag) => prop_assert_eq!(u64::from(*flag), *value, "{}", name),
+                other => prop_assert!(matches!(&**name, "state" | "kind") && other.is_string(), "{}: {}", name, other),
+            }
+        }
+    }
+
+    #[test]
+    fn arbitrary_bytes_make_a_readable_sample_or_none(family in prop_oneof![Just(2), Just(10), any::<u8>()], mut payload: Vec<u8>) {
+        if let Some(first) = payload.first_mut() {
+            *first = family;
+        }
+        if let Some((row, _)) = encoded(&payload, AccEcn::TwoNumbers) {
+            TcpSample::decode(&row[..]).unwrap();
+        }
+    }
+
+    #[test]
+    fn arbitrary_attributes_make_a_readable_sample(
+        attributes in prop::collection::vec((0..25_u16, prop::collection::vec(any::<u8>(), 0..300)), 0..40),
+        cut in 0..50_usize,
+    ) {
+        let mut payload = vec![0; 72];
+        payload[0] = 10;
+        for (number, content) in &attributes {
+            payload.extend(attribute_bytes(*number, content));
+        }
+        payload.truncate(payload.len().saturating_sub(cut).max(72));
+        let (row, _) = encoded(&payload, AccEcn::TwoNumbers).unwrap();
+        TcpSample::decode(&row[..]).unwrap();
+    }
+}
+
+fn payload_with(attributes: &[(u16, &[u8])]) -> Vec<u8> {
+    let mut payload = vec![0; 72];
+    payload[0] = 2;
+    for (number, content) in attributes {
+        payload.extend(attribute_bytes(*number, content));
+    }
+    payload
+}
+
+#[test]
+fn an_unknown_attribute_is_skipped_and_counted() {
+    let payload = payload_with(&[
+        (1, &[0; 16]),
+        (attribute::TOS, &[8]),
+        (24, &[1, 2, 3]),
+        (999, &[]),
+    ]);
+    let (row, stats) = encoded(&payload, AccEcn::Unknown).unwrap();
+    assert_eq!(TcpSample::decode(&row[..]).unwrap().tos, Some(8));
+    assert_eq!(
+        stats,
+        Stats {
+            attributes_skipped: 3,
+            ..Stats::default()
+        }
+    );
+}
+
+#[test]
+fn a_newer_and_longer_tcp_info_is_read_as_far_as_it_is_known() {
+    let info = vec![1; 400];
+    let (row, stats) = encoded(
+        &payload_with(&[(attribute::INFO, &info)]),
+        AccEcn::TwoNumbers,
+    )
+    .unwrap();
+    let sample = TcpSample::decode(&row[..]).unwrap();
+    assert_eq!(
+        (sample.tcp_info_length, sample.accecn_opt_seen),
+        (Some(400), Some(0x0101))
+    );
+    assert_eq!(
+        stats,
+        Stats {
+            tcp_info_longer: 1,
+            ..Stats::default()
+        }
+    );
+}
+
+#[test]
+fn the_word_that_kernels_lay_out_differently_is_absent_unless_the_kernel_is_known() {
+    let info = vec![1; 280];
+    for (release, seen) in [
+        ("6.18.44-generic", Some(0x0101)),
+        ("6.18", Some(0x0101)),
+        ("6.19.0", None),
+        ("7.0.1-rc2", None),
+        ("", None),
+        ("next", None),
+    ] {
+        let payload = payload_with(&[(attribute::INFO, &info)]);
+        let (row, stats) = encoded(&payload, AccEcn::of_release(release)).unwrap();
+        let sample = TcpSample::decode(&row[..]).unwrap();
+        assert_eq!(
+            (sample.accecn_fail_mode, sample.accecn_opt_seen),
+            (seen, seen),
+            "{release}"
+        );
+        assert_eq!(
+            (sample.received_ce_bytes, sample.tcp_info_length),
+            (Some(0x0101_0101), Some(280))
+        );
+        assert_eq!(stats, Stats::default());
+    }
+}
+
+#[test]
+fn an_attribute_that_is_cut_or_comes_twice_is_counted_and_the_rest_stands() {
+    let twice = payload_with(&[
+        (attribute::TOS, &[8]),
+        (attribute::TOS, &[9]),
+        (attribute::TCLASS, &[7]),
+    ]);
+    let (row, stats) = encoded(&twice, AccEcn::Unknown).unwrap();
+    let sample = TcpSample::decode(&row[..]).unwrap();
+    assert_eq!((sample.tos, sample.tclass), (Some(8), Some(7)));
+    assert_eq!(
+        stats,
+        Stats {
+            attributes_malformed: 1,
+            ..Stats::default()
+        }
+    );
+
+    let mut cut = payload_with(&[(attribute::TOS, &[8]), (attribute::INFO, &[1; 224])]);
+    cut.truncate(cut.len() - 1);
+    let (row, stats) = encoded(&cut, AccEcn::Unknown).unwrap();
+    let sample = TcpSample::decode(&row[..]).unwrap();
+    assert_eq!((sample.tos, sample.tcp_info_length), (Some(8), None));
+    assert_eq!(
+        stats,
+        Stats {
+            attributes_malformed: 1,
+            ..Stats::default()
+        }
+    );
+}
+
+#[test]
+fn a_name_that_is_no_text_or_too_long_is_left_out() {
+    for name in [&b"\xff\xfe"[..], b"an_algorithm_of_17"] {
+        let (row, stats) =
+            encoded(&payload_with(&[(attribute::CONG, name)]), AccEcn::Unknown).unwrap();
+        assert_eq!(
+            TcpSample::decode(&row[..]).unwrap().congestion_algorithm,
+            None
+        );
+        assert_eq!(
+            stats,
+            Stats {
+                attributes_malformed: 1,
+                ..Stats::default()
+            }
+        );
+    }
+}
+
+#[test]
+fn times_at_the_ends_of_the_range_keep_their_place() {
+    for (stamped, shown) in [(-5, 0), (0, 0), (i64::MAX, (1 << 56) - 1)] {
+        let mut encoder = Encoder::new(&identity(), 1, SampleKind::Close, AccEcn::Unknown);
+        encoder.stamp(stamped);
+        let mut slot = [0; SLOT];
+        let payload = payload_with(&[]);
+        let len = encoder.encode(
+            &SocketView::parse(&payload).unwrap(),
+            &mut slot,
+            &mut Stats::default(),
+        );
+        let sample = TcpSample::decode(&slot[..len]).unwrap();
+        assert_eq!(
+            (sample.time_unix_us, &*sample.host, sample.kind()),
+            (shown, "ams-1", SampleKind::Close)
+        );
+    }
+}
+
+#[test]
+fn names_at_their_limits_fit_a_row_with_every_attribute() {
+    let identity = Identity {
+        host: "ü".repeat(200),
+        pop: "p".repeat(99),
+        boot_id: "b".repeat(99),
+        netns: u64::MAX,
+    };
+    let encoder = Encoder::new(&identity, u64::MAX, SampleKind::Poll, AccEcn::TwoNumbers);
+    let contents: Vec<_> = ATTRIBUTES
+        .iter()
+        .map(|(number, layout)| (*number, vec![0xff; layout_length(layout)]))
+        .collect();
+    let mut attributes: Vec<(u16, &[u8])> = contents
+        .iter()
+        .map(|(number, content)| (*number, &content[..]))
+        .collect();
+    let ulp = attribute_bytes(attribute::ULP_INFO_NAME, &[b'u'; 16]);
+    attributes.extend([
+        (attribute::CONG, &[b'c'; 16][..]),
+        (attribute::ULP_INFO, &ulp),
+    ]);
+    let mut payload = payload_with(&attributes);
+    payload[1..72].fill(0xff);
+    let mut slot = [0; SLOT];
+    let len = encoder.encode(
+        &SocketView::parse(&payload).unwrap(),
+        &mut slot,
+        &mut Stats::default(),
+    );
+    let sample = TcpSample::decode(&slot[..len]).unwrap();
+    assert_eq!(
+        (sample.host.len(), sample.pop.len(), sample.boot_id.len()),
+        (252, 63, 36)
+    );
+    assert_eq!(
+        (sample.ulp_name.as_deref(), sample.dctcp_ab_tot),
+        (Some("uuuuuuuuuuuuuuuu"), Some(u32::MAX))
+    );
+    assert_eq!(sample.busy_time, Some(u64::MAX));
+}
