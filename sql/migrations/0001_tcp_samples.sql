@@ -1,8 +1,8 @@
 -- One TCP socket at one moment, as a collector reported it. Columns carry the names and units of
 -- proto/springtide/v1/tcp_sample.proto; widths are the kernel's. Null means that the kernel did not say.
 --
--- Delivery is at least once. (host, boot_id, netns, cookie, poll_sequence, kind) names a sample for ever, so the sorting
--- key is made of that and of what it determines; readers say `final`. Enriched columns stay out of the key: a fleet that
+-- Delivery is at least once. (host, boot_id, netns, cookie, poll_sequence, kind) names a sample for ever: the sorting
+-- key is made of that and what it determines; readers say `final`. Enriched columns stay out of the key: a fleet that
 -- changed between two deliveries would otherwise keep both.
 --
 -- The key begins with five minutes of time, then the PoP: a round is one run of granules per PoP, and within it a

@@ -5,11 +5,12 @@ from __future__ import annotations
 import click
 
 from springtide import __version__
+from springtide.cli.decide import decide
 from springtide.cli.ingest import ingest
 from springtide.cli.migrate import migrate
 from springtide.errors import SpringtideError
 
-COMMANDS = (migrate, ingest)
+COMMANDS = (migrate, ingest, decide)
 
 
 class _Group(click.Group):

@@ -104,6 +104,12 @@ def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")(command)
 
 
+def round_option(command: F) -> F:
+    return click.option(
+        "--round", "round_text", metavar="INSTANT", help="For instance 2026-01-02T03:05:00Z; the newest by default."
+    )(command)
+
+
 def read_fleet(path: Path) -> Fleet:
     return load_fleet(path)
 

@@ -1,0 +1,98 @@
+"""springtide decide"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from springtide import instants
+from springtide.cli.options import (
+    StoreOptions,
+    fleet_option,
+    json_option,
+    policy_option,
+    read_fleet,
+    read_policy,
+    round_option,
+    store_options,
+)
+from springtide.cli.output import print_json, print_table
+from springtide.decide import decisions as rows
+from springtide.decide.initcwnd import Decision
+from springtide.decide.initcwnd import decide as decide_initcwnd
+from springtide.errors import InputError, Problem
+from springtide.observe.rounds import pair_observations
+
+
+@click.group()
+def decide() -> None:
+    """Turn a round's observations into decisions, with their reasons."""
+
+
+@decide.command()
+@round_option
+@click.option("--dry-run", is_flag=True, help="Show what would be decided; write nothing.")
+@json_option
+@fleet_option
+@policy_option
+@store_options
+def initcwnd(
+    store: StoreOptions, fleet_path: Path, policy_path: Path, round_text: str | None, dry_run: bool, as_json: bool
+) -> None:
+    """Decide the initial congestion window of every pair of PoPs for one round.
+
+    Running a round again gives the same rows. Nothing at or after the round's instant is read: decide rounds in their
+    order, since each smooths with the one before.
+
+    \b
+    Examples:
+      springtide decide initcwnd
+      springtide decide initcwnd --round 2026-01-02T03:05:00Z --dry-run
+    """
+    fleet = read_fleet(fleet_path)
+    policy = read_policy(policy_path)
+    interval_s = policy.round.interval_s
+    newest = instants.latest_round(time.time(), interval_s)
+    moment = newest if round_text is None else instants.parse_round(round_text, interval_s)
+    if moment > newest:
+        fix = f"the newest is {instants.show(newest)}"
+        raise InputError([Problem("--round", "round", f"{instants.show(moment)} has not closed yet", fix)])
+    with store.open() as opened:
+        observations = pair_observations(opened, moment, interval_s)
+        decided = decide_initcwnd(moment, policy, observations, rows.previous(opened, moment))
+        written = not dry_run and rows.write_round(opened, moment, decided)
+    silent = len(fleet.pops) * (len(fleet.pops) - 1) - len({d.pair[:2] for d in decided})
+    if as_json:
+        head = {"round": instants.show(moment), "policy_version": policy.version, "dry_run": dry_run}
+        counts = {"written": len(decided) if written else 0, "pairs_without_samples": max(0, silent)}
+        print_json({**head, **counts, "decisions": [as_dict(decision) for decision in decided]})
+        return
+    columns = ["from", "to", "ip", "action", "initcwnd", "reason", "observed", "earned", "seen", "retransmitted"]
+    table = [
+        (
+            d.src_pop,
+            d.dst_pop,
+            d.ip_version,
+            d.action.value,
+            d.initcwnd,
+            d.reason.value,
+            None if d.observed_cwnd is None else round(d.observed_cwnd, 1),
+            d.connections_earned,
+            d.connections_seen,
+            None if d.retransmit_ratio is None else f"{d.retransmit_ratio:.2%}",
+        )
+        for d in decided
+    ]
+    print_table(columns, table, title=f"Round {instants.show(moment)}, policy {policy.version}")
+    verb = "would be written" if dry_run else "written" if written else "unchanged"
+    click.echo(f"{len(decided)} decisions {verb}; {max(0, silent)} pairs of the fleet have no samples")
+
+
+def as_dict(decision: Decision) -> dict[str, object]:
+    """For JSON: instants as text."""
+    instant_fields = ("round", "last_evidence", "expires_at")
+    values = asdict(decision)
+    return {**values, **{f: None if values[f] is None else instants.show(values[f]) for f in instant_fields}}

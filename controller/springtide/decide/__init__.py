@@ -1,0 +1,1 @@
+"""Control laws: pure functions of a round's observations, the policy and the last decisions."""

@@ -1,0 +1,96 @@
+"""Decisions as rows: reading what was decided, and writing a round so that doing it twice changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, fields
+
+from springtide.decide.initcwnd import Action, Decision, Previous, Reason
+from springtide.observe.rounds import Pair
+from springtide.policy import MAX_TTL_S
+from springtide.store import Row, Store
+
+_INSTANTS = ("round", "last_evidence", "expires_at")
+_COLUMNS = ", ".join(
+    f"toUnixTimestamp({field.name}) as {field.name}_s" if field.name in _INSTANTS else field.name
+    for field in fields(Decision)
+)
+
+
+def previous(store: Store, round_unix_s: int) -> dict[Pair, Previous]:
+    """What the decisions before the round left for each pair that still had a value. Later rounds are not read."""
+    rows = store.query(
+        """
+        select
+            src_pop,
+            dst_pop,
+            ip_version,
+            argMax(tuple(action, smoothed_cwnd, toUnixTimestamp(last_evidence)), round) as last
+        from initcwnd_decisions final
+        where round < {round:DateTime('UTC')} and round >= {oldest:DateTime('UTC')}
+        group by src_pop, dst_pop, ip_version
+        """,
+        {"round": round_unix_s, "oldest": max(0, round_unix_s - 2 * MAX_TTL_S)},
+    )
+    lasts = {(row["src_pop"], row["dst_pop"], row["ip_version"]): row["last"] for row in rows}
+    return {
+        pair: Previous(smoothed, last_evidence)
+        for pair, (action, smoothed, last_evidence) in lasts.items()
+        if action == Action.SET
+    }
+
+
+def read_round(store: Store, round_unix_s: int) -> list[Decision]:
+    """All decisions of a round, sorted by pair."""
+    rows = store.query(
+        f"select {_COLUMNS} from initcwnd_decisions final where round = {{round:DateTime('UTC')}} "
+        "order by src_pop, dst_pop, ip_version",
+        {"round": round_unix_s},
+    )
+    return [_decision(row) for row in rows]
+
+
+def read_pair(store: Store, src_pop: str, dst_pop: str, until_unix_s: int, since_unix_s: int) -> list[Decision]:
+    """A pair's decisions with since < round <= until, newest first."""
+    rows = store.query(
+        f"select {_COLUMNS} from initcwnd_decisions final "
+        "where src_pop = {src_pop:String} and dst_pop = {dst_pop:String} "
+        "and round <= {until:DateTime('UTC')} and round > {since:DateTime('UTC')} order by round desc, ip_version",
+        {"src_pop": src_pop, "dst_pop": dst_pop, "until": until_unix_s, "since": max(0, since_unix_s)},
+    )
+    return [_decision(row) for row in rows]
+
+
+def latest_decided(store: Store, until_unix_s: int) -> int | None:
+    """The newest round up to `until` that has decisions."""
+    [row] = store.query(
+        "select toUnixTimestamp(max(round)) as newest from initcwnd_decisions where round <= {until:DateTime('UTC')}",
+        {"until": until_unix_s},
+    )
+    newest = row["newest"]
+    return int(newest) if newest else None
+
+
+def write_round(store: Store, round_unix_s: int, decisions: Sequence[Decision]) -> bool:
+    """Make the round's rows these. Gives back whether anything had to be written."""
+    present = read_round(store, round_unix_s)
+    if present == list(decisions):
+        return False
+    store.insert("initcwnd_decisions", [_row(decision) for decision in decisions])
+    stale = {decision.pair for decision in present} - {decision.pair for decision in decisions}
+    if stale:
+        store.execute(
+            "delete from initcwnd_decisions where round = {round:DateTime('UTC')} "
+            "and concat(src_pop, ' ', dst_pop, ' ', toString(ip_version)) in {stale:Array(String)}",
+            {"round": round_unix_s, "stale": sorted(f"{src} {dst} {version}" for src, dst, version in stale)},
+        )
+    return True
+
+
+def _row(decision: Decision) -> Row:
+    return asdict(decision)
+
+
+def _decision(row: Row) -> Decision:
+    values = {name.removesuffix("_s") if name.endswith("_s") else name: value for name, value in row.items()}
+    return Decision(**{**values, "action": Action(row["action"]), "reason": Reason(row["reason"])})
