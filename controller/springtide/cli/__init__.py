@@ -5,12 +5,15 @@ from __future__ import annotations
 import click
 
 from springtide import __version__
+from springtide.cli.check import check
 from springtide.cli.decide import decide
+from springtide.cli.explain import explain
 from springtide.cli.ingest import ingest
 from springtide.cli.migrate import migrate
+from springtide.cli.publish import bundle, validate
 from springtide.errors import SpringtideError
 
-COMMANDS = (migrate, ingest, decide)
+COMMANDS = (check, migrate, ingest, decide, bundle, validate, explain)
 
 
 class _Group(click.Group):

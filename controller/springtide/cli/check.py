@@ -1,0 +1,68 @@
+"""springtide check"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from springtide.cli.options import fleet_option, json_option, policy_option, read_fleet, read_policy
+from springtide.cli.output import print_json
+from springtide.errors import InputError, Problem
+from springtide.fleet import Fleet
+from springtide.policy import Policy, default_yaml
+
+
+@click.command()
+@click.option("--defaults", is_flag=True, help="Print the default policy.yaml with comments, and check nothing.")
+@json_option
+@fleet_option
+@policy_option
+def check(fleet_path: Path, policy_path: Path, defaults: bool, as_json: bool) -> None:
+    """Check fleet.yaml and policy.yaml, each by itself and against the other.
+
+    \b
+    Examples:
+      springtide check --fleet fleet.yaml --policy policy.yaml
+      springtide check --defaults > policy.yaml
+    """
+    if defaults:
+        click.echo(default_yaml(), nl=False)
+        return
+    problems: list[Problem | str] = []
+    fleet: Fleet | None = None
+    policy: Policy | None = None
+    try:
+        fleet = read_fleet(fleet_path)
+    except InputError as error:
+        problems += error.problems
+    try:
+        policy = read_policy(policy_path)
+    except InputError as error:
+        problems += error.problems
+    if fleet is not None and policy is not None:
+        problems += [Problem(str(fleet_path), *finding) for finding in _too_wide(fleet, policy)]
+    if problems or fleet is None or policy is None:
+        raise InputError(problems)
+    prefixes = sum(len(pop.prefixes) for pop in fleet.pops.values())
+    counts = {"pops": len(fleet.pops), "prefixes": prefixes, "edges": len(fleet.edges())}
+    if as_json:
+        print_json({**counts, "policy_version": policy.version})
+    else:
+        click.echo(f"{fleet_path}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
+        click.echo(f"{policy_path}: policy {policy.version}")
+
+
+def _too_wide(fleet: Fleet, policy: Policy) -> list[tuple[str, str, str]]:
+    """Prefixes that no bundle could carry."""
+    shortest = {4: policy.bundle.min_prefix_length_ipv4, 6: policy.bundle.min_prefix_length_ipv6}
+    return [
+        (
+            f"pops.{name}.prefixes[{index}]",
+            f"{prefix} is wider than bundle.min_prefix_length_ipv{prefix.version} = {shortest[prefix.version]}",
+            "split the prefix, or lower the limit",
+        )
+        for name, pop in fleet.pops.items()
+        for index, prefix in enumerate(pop.prefixes)
+        if prefix.prefixlen < shortest[prefix.version]
+    ]

@@ -1,0 +1,118 @@
+"""springtide bundle and springtide validate"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import click
+
+from springtide import instants
+from springtide.cli.options import (
+    StoreOptions,
+    fleet_option,
+    json_option,
+    policy_option,
+    read_fleet,
+    read_policy,
+    round_option,
+    store_options,
+)
+from springtide.cli.output import print_json, print_table
+from springtide.decide import decisions
+from springtide.errors import InputError, Problem
+from springtide.publish import bundle as bundles
+from springtide.publish.validate import Context, problems
+
+
+@click.command()
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder for EDGE.json files."
+)
+@round_option
+@json_option
+@fleet_option
+@policy_option
+@store_options
+def bundle(
+    store: StoreOptions, fleet_path: Path, policy_path: Path, round_text: str | None, out: Path, as_json: bool
+) -> None:
+    """Render and validate one bundle for each edge, and write all or none.
+
+    Edges without routes get an empty bundle, which is how they lose the routes that they had.
+
+    \b
+    Examples:
+      springtide bundle --out /var/lib/springtide/bundles
+      springtide bundle --round 2026-01-02T03:05:00Z --out /tmp/bundles
+    """
+    fleet = read_fleet(fleet_path)
+    policy = read_policy(policy_path)
+    now = int(time.time())
+    newest = instants.latest_round(now, policy.round.interval_s)
+    with store.open() as opened:
+        wanted = None if round_text is None else instants.parse_round(round_text, policy.round.interval_s)
+        moment = decisions.latest_decided(opened, newest) if wanted is None else wanted
+        decided = [] if moment is None else decisions.read_round(opened, moment)
+    if moment is None or not decided:
+        what = "no round" if moment is None else f"round {instants.show(moment)}"
+        message = f"{what} has decisions" if moment is None else f"{what} has no decisions"
+        raise InputError([Problem("--round", "round", message, "run `springtide decide initcwnd` first")])
+    rendered = bundles.render(fleet, policy, moment, decided, now)
+    context = Context(fleet, policy, now)
+    found = [
+        problem
+        for edge, content in rendered.documents.items()
+        for problem in problems(f"{edge}.json", content, context)
+    ]
+    if found:
+        raise InputError(found)
+    paths = bundles.write(out, rendered.documents)
+    documents = [json.loads(rendered.documents[path.stem]) for path in paths]
+    left_out = [f"{d.src_pop} to {d.dst_pop} (IPv{d.ip_version})" for d in rendered.left_out]
+    expires = instants.show(moment + policy.bundle.ttl_s)
+    if as_json:
+        listed = [
+            {"edge": d["edge"], "pop": d["pop"], "file": str(p), "routes": len(d["routes"]), "digest": d["digest"]}
+            for p, d in zip(paths, documents, strict=True)
+        ]
+        head = {"round": instants.show(moment), "policy_version": policy.version, "expires_at": expires}
+        print_json({**head, "bundles": listed, "left_out": left_out})
+        return
+    table = [(d["edge"], d["pop"], len(d["routes"]), str(p)) for p, d in zip(paths, documents, strict=True)]
+    print_table(["edge", "pop", "routes", "file"], table, title=f"Round {instants.show(moment)}, until {expires}")
+    for pair in left_out:
+        click.echo(f"left out: {pair}: its last evidence is too old to be promised until {expires}")
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="BUNDLE...")
+@click.option("--edge", help="Whose bundles these must be.")
+@json_option
+@fleet_option
+@policy_option
+def validate(files: tuple[Path, ...], edge: str | None, fleet_path: Path, policy_path: Path, as_json: bool) -> None:
+    """Check bundles against the fleet and the policy; report every problem.
+
+    \b
+    Examples:
+      springtide validate bundles/*.json
+      springtide validate ams-1.json --edge ams-1
+    """
+    context = Context(read_fleet(fleet_path), read_policy(policy_path), time.time(), edge)
+    found: list[Problem] = []
+    for path in files:
+        try:
+            with path.open("rb") as file:
+                content = file.read(context.policy.bundle.max_bytes + 1)
+        except OSError as error:
+            found.append(Problem(str(path), "file", f"cannot be read: {error.strerror}", "give a readable bundle"))
+            continue
+        found += problems(str(path), content, context)
+    if as_json:
+        print_json({"files": len(files), "valid": not found, "problems": [vars(problem) for problem in found]})
+    elif not found:
+        click.echo(f"{len(files)} {'bundle is' if len(files) == 1 else 'bundles are'} valid")
+    if found:
+        raise InputError(found)

@@ -1,0 +1,1 @@
+"""What became of decisions, and why they are what they are."""

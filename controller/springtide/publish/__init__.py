@@ -1,0 +1,1 @@
+"""Decisions become bundles, and only valid bundles leave."""

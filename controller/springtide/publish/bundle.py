@@ -1,0 +1,135 @@
+"""One JSON document for each edge: which initial window its new connections use towards which prefix, and until when."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from springtide import instants
+from springtide.decide.initcwnd import Action, Decision
+from springtide.errors import SpringtideError
+from springtide.fleet import Fleet, prefix_order
+from springtide.policy import Policy
+
+
+class Route(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    prefix: str
+    initcwnd: int
+
+
+class Bundle(BaseModel):
+    """The document's shape; what its values must be is for `validate` to say."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[1]
+    edge: str
+    pop: str
+    round: str
+    policy_version: str
+    created_at: str
+    expires_at: str
+    routes: list[Route]
+    digest: str
+
+
+@dataclass(frozen=True)
+class Rendered:
+    """A round's bundles, and the decisions whose evidence is too old to be promised for a bundle's lifetime."""
+
+    documents: dict[str, bytes]
+    left_out: list[Decision]
+
+
+def canonical(document: Mapping[str, Any]) -> bytes:
+    """UTF-8, keys sorted, no spaces."""
+    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+
+
+def digest(document: Mapping[str, Any]) -> str:
+    """SHA-256 over the canonical form of everything but the digest itself."""
+    rest = {name: value for name, value in document.items() if name != "digest"}
+    return f"sha256:{hashlib.sha256(canonical(rest)).hexdigest()}"
+
+
+def render(
+    fleet: Fleet, policy: Policy, round_unix_s: int, decisions: Iterable[Decision], created_unix_s: int
+) -> Rendered:
+    """A bundle for every edge of the fleet, those without routes included: that is how an edge loses its old ones.
+
+    A bundle lives until its round + bundle.ttl_s, the edge taking it back by itself. A decision that dies before that
+    is left out: so no edge can use a value for longer than initcwnd.ttl_s after its last evidence, whoever is down, and
+    one silent pair shortens no other pair's life. Policy keeps bundle.ttl_s <= initcwnd.ttl_s, so fresh ones always fit.
+    """
+    expires = round_unix_s + policy.bundle.ttl_s
+    values: dict[tuple[str, str, int], int] = {}
+    left_out = []
+    for decision in decisions:
+        if decision.action is not Action.SET or decision.initcwnd is None or decision.expires_at is None:
+            continue
+        if decision.expires_at < expires:
+            left_out.append(decision)
+        else:
+            values[decision.pair] = decision.initcwnd
+    documents = {}
+    for pop in fleet.pops:
+        routes = [
+            (prefix, values[pop, other_name, prefix.version])
+            for other_name, other in fleet.pops.items()
+            for prefix in other.prefixes
+            if (pop, other_name, prefix.version) in values
+        ]
+        routes.sort(key=lambda route: prefix_order(route[0]))
+        for edge in fleet.pops[pop].edges:
+            document: dict[str, Any] = {
+                "schema_version": 1,
+                "edge": edge,
+                "pop": pop,
+                "round": instants.show(round_unix_s),
+                "policy_version": policy.version,
+                "created_at": instants.show(created_unix_s),
+                "expires_at": instants.show(expires),
+                "routes": [{"prefix": str(prefix), "initcwnd": value} for prefix, value in routes],
+            }
+            documents[edge] = canonical({**document, "digest": digest(document)})
+    return Rendered(documents, left_out)
+
+
+def write(folder: Path, documents: Mapping[str, bytes]) -> list[Path]:
+    """Each file whole or not at all: all are on disk under temporary names before the first gets its own.
+
+    Raises SpringtideError, having removed the temporary files.
+    """
+    temporary: dict[Path, Path] = {}
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for edge, content in sorted(documents.items()):
+            path = folder / f"{edge}.json"
+            temporary[path] = folder / f".{edge}.json.{os.getpid()}"
+            with temporary[path].open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        for path, written in temporary.items():
+            written.replace(path)
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        for written in temporary.values():
+            written.unlink(missing_ok=True)
+        raise SpringtideError(
+            f"{folder}: bundles cannot be written: {error.strerror}; choose a writable --out"
+        ) from error
+    return list(temporary)

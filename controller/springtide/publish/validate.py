@@ -1,0 +1,208 @@
+"""Whether a bundle may be published: a shape, then named rules, each a pure function of the bundle and its context."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_network
+from typing import Any
+
+from pydantic import ValidationError
+
+from springtide import instants
+from springtide.errors import Problem
+from springtide.fleet import Fleet, Prefix, prefix_order
+from springtide.policy import Policy
+from springtide.publish.bundle import Bundle, digest
+
+# Clocks of controllers that keep time at all agree better than this.
+CLOCK_TOLERANCE_S = 60
+
+# Field, what is wrong, and what to do.
+Finding = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a bundle is held against; `edge` is whose it must be, where that is known."""
+
+    fleet: Fleet
+    policy: Policy
+    now_unix_s: float
+    edge: str | None = None
+
+    def owners(self) -> Mapping[str, str]:
+        return {str(prefix): pop for prefix, pop in self.fleet.prefixes()}
+
+
+def problems(where: str, content: bytes, context: Context) -> list[Problem]:
+    """All that is wrong with a bundle file; nothing when it may be published."""
+    limit = context.policy.bundle.max_bytes
+    if len(content) > limit:
+        message = f"is larger than bundle.max_bytes = {limit}"
+        return [Problem(where, "file", message, "find out what made it grow before raising the limit")]
+    try:
+        document = json.loads(content, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+        bundle = Bundle.model_validate(document, strict=True)
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        return [Problem(where, "document", f"is not JSON: {error}", "render it again with `springtide bundle`")]
+    except ValidationError as error:
+        return [
+            Problem(where, _dotted(item["loc"]), item["msg"].lower(), "render it again with `springtide bundle`")
+            for item in error.errors()
+        ]
+    except ValueError as error:
+        return [Problem(where, "document", str(error), "render it again with `springtide bundle`")]
+    return [
+        Problem(where, field, f"{message} (rule {name})", fix)
+        for name, rule in RULES.items()
+        for field, message, fix in rule(bundle, context)
+    ]
+
+
+def _for_this_edge(bundle: Bundle, context: Context) -> Iterator[Finding]:
+    if context.edge is not None and bundle.edge != context.edge:
+        yield "edge", f"is {bundle.edge!r}, not {context.edge!r}", f"use the bundle of {context.edge}"
+
+
+def _known_edge(bundle: Bundle, context: Context) -> Iterator[Finding]:
+    pop = context.fleet.edges().get(bundle.edge)
+    if pop is None:
+        yield "edge", f"{bundle.edge!r} is not in the fleet", "add it to fleet.yaml, or drop the bundle"
+    elif pop != bundle.pop:
+        yield "pop", f"is {bundle.pop!r}, but {bundle.edge} is in {pop}", "render it again with `springtide bundle`"
+
+
+def _prefixes(bundle: Bundle, context: Context) -> Iterator[Finding]:
+    owners = context.owners()
+    shortest = {4: context.policy.bundle.min_prefix_length_ipv4, 6: context.policy.bundle.min_prefix_length_ipv6}
+    for index, route in enumerate(bundle.routes):
+        field = f"routes[{index}].prefix"
+        prefix = _prefix(route.prefix)
+        if prefix is None:
+            yield (
+                field,
+                f"{route.prefix!r} is not a prefix in its shortest form",
+                "write it as 10.77.2.0/24 or fd77:2::/48",
+            )
+            continue
+        if prefix.prefixlen == 0:
+            yield field, f"{prefix} is a default route", "name a PoP's prefixes"
+        elif prefix.prefixlen < shortest[prefix.version]:
+            key = f"bundle.min_prefix_length_ipv{prefix.version}"
+            yield field, f"{prefix} is wider than {key} = {shortest[prefix.version]}", "split it in fleet.yaml"
+        owner = owners.get(str(prefix))
+        if owner is None:
+            yield field, f"{prefix} is not a prefix of the fleet", "add it to fleet.yaml, or drop the route"
+        elif owner == bundle.pop:
+            yield field, f"{prefix} belongs to the edge's own PoP {owner}", "drop the route"
+
+
+def _unique(bundle: Bundle, _: Context) -> Iterator[Finding]:
+    seen: dict[str, int] = {}
+    for index, route in enumerate(bundle.routes):
+        if route.prefix in seen:
+            message = f"{route.prefix} is also routes[{seen[route.prefix]}]"
+            yield f"routes[{index}].prefix", message, "keep one route for each prefix"
+        seen.setdefault(route.prefix, index)
+
+
+def _sorted(bundle: Bundle, _: Context) -> Iterator[Finding]:
+    parsed = [prefix for prefix in (_prefix(route.prefix) for route in bundle.routes) if prefix is not None]
+    for before, after in zip(parsed, parsed[1:], strict=False):
+        if prefix_order(before) > prefix_order(after):
+            fix = "sort by IP version, address and length"
+            yield "routes", f"{before} stands before {after}", fix
+            return
+
+
+def _bounds(bundle: Bundle, context: Context) -> Iterator[Finding]:
+    low, high = context.policy.initcwnd.cmin, context.policy.initcwnd.cmax
+    for index, route in enumerate(bundle.routes):
+        if not low <= route.initcwnd <= high:
+            message = f"{route.initcwnd} is outside initcwnd.cmin = {low} to initcwnd.cmax = {high}"
+            yield f"routes[{index}].initcwnd", message, "decide the round again under this policy"
+
+
+def _size(bundle: Bundle, context: Context) -> Iterator[Finding]:
+    limit = context.policy.bundle.max_routes
+    if len(bundle.routes) > limit:
+        message = f"{len(bundle.routes)} routes are over bundle.max_routes = {limit}"
+        yield "routes", message, "find out what made it grow before raising the limit"
+
+
+def _times(bundle: Bundle, context: Context) -> Iterator[Finding]:
+    moments: dict[str, int] = {}
+    for field in ("round", "created_at", "expires_at"):
+        try:
+            moments[field] = instants.parse(getattr(bundle, field))
+        except ValueError:
+            yield field, f"{getattr(bundle, field)!r} is not an instant", "write it as 2026-01-02T03:05:00Z"
+    if len(moments) < 3:
+        return
+    decided, created, expires = moments["round"], moments["created_at"], moments["expires_at"]
+    policy = context.policy
+    if decided % policy.round.interval_s:
+        message = f"{bundle.round} is not a multiple of round.interval_s = {policy.round.interval_s}"
+        yield "round", message, "decide with this policy"
+    if created < decided:
+        yield "created_at", f"{bundle.created_at} is before its round", "check the controller's clock"
+    if created > context.now_unix_s + CLOCK_TOLERANCE_S:
+        yield "created_at", f"{bundle.created_at} is in the future", "check the clocks"
+    if expires > decided + policy.bundle.ttl_s:
+        message = f"{bundle.expires_at} is more than bundle.ttl_s = {policy.bundle.ttl_s} after its round"
+        yield "expires_at", message, "render it again under this policy"
+    if expires <= max(created, context.now_unix_s):
+        yield "expires_at", f"{bundle.expires_at} has passed", "publish a newer round"
+
+
+def _policy_version(bundle: Bundle, _: Context) -> Iterator[Finding]:
+    if not re.fullmatch(r"[0-9a-f]{12}", bundle.policy_version):
+        yield "policy_version", f"{bundle.policy_version!r} is not 12 hex digits", "render it with `springtide bundle`"
+
+
+def _digest(bundle: Bundle, _: Context) -> Iterator[Finding]:
+    if bundle.digest != digest(bundle.model_dump()):
+        yield "digest", "does not match the content", "the file was changed: take it from its source again"
+
+
+RULES: Mapping[str, Callable[[Bundle, Context], Iterator[Finding]]] = {
+    "for_this_edge": _for_this_edge,
+    "known_edge": _known_edge,
+    "prefixes": _prefixes,
+    "unique": _unique,
+    "sorted": _sorted,
+    "bounds": _bounds,
+    "size": _size,
+    "times": _times,
+    "policy_version": _policy_version,
+    "digest": _digest,
+}
+
+
+def _prefix(text: str) -> Prefix | None:
+    """A prefix in the one form that it is written in; None for anything else."""
+    try:
+        parsed = ip_network(text)
+    except ValueError:
+        return None
+    return parsed if str(parsed) == text else None
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    keys = [key for key, _ in pairs]
+    if len(set(keys)) < len(keys):
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"gives the key {twice!r} twice")
+    return dict(pairs)
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"holds {name}, which is not JSON")
+
+
+def _dotted(keys: tuple[int | str, ...]) -> str:
+    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
+    return text.lstrip(".") or "document"
