@@ -20,7 +20,8 @@ const BOLD: &str = "\x1b[1m";
 const RED: &str = "\x1b[31m";
 const PLAIN: &str = "\x1b[0m";
 
-/// Writes the table to an output. The columns are as wide as the widest cell so far.
+/// Writes the table to an output, message by message. The columns are as wide as the widest cell so far; where a later
+/// message needs them wider, the heading is repeated.
 pub struct TableSink<W> {
     out: W,
     colours: bool,
@@ -70,7 +71,10 @@ impl<W: Write> Sink for TableSink<W> {
         let table: Vec<_> = rows(message)?.row.iter().map(cells).collect();
         for row in &table {
             for (width, cell) in self.widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
+                let needed = cell.chars().count();
+                if needed > *width {
+                    (*width, self.header_due) = (needed, true);
+                }
             }
         }
         if std::mem::take(&mut self.header_due) {
