@@ -89,7 +89,8 @@ def explain(
         if found is not None:
             ratio = "unknown" if found.retransmit_ratio is None else f"{found.retransmit_ratio:.2%}"
             click.echo(f"  retransmitted {ratio} of the bytes sent in the round")
-            click.echo(f"  policy        {found.policy_version}")
+            now_other = "" if found.policy_version == policy.version else f"; the policy at hand is {policy.version}"
+            click.echo(f"  policy        {found.policy_version}{now_other}")
         click.echo(f"  would change  {explanation.would_change}")
     if history:
         click.echo("")

@@ -74,7 +74,7 @@ def _because(d: Decision, policy: Policy) -> str:
     if d.reason in (Reason.HELD_THIN_EVIDENCE, Reason.HELD_NO_EVIDENCE):
         return f"{seen}, {needed} are needed; the value of {since} stays until {_show(d.expires_at)}"
     if d.reason is Reason.EXPIRED:
-        return f"{seen}, {needed} are needed; the last sufficient evidence is of {since}, and died at {_show(d.expires_at)}"
+        return f"{seen}, {needed} are needed; the evidence of {since} was the last, and died at {_show(d.expires_at)}"
     return f"{seen}{observed}, {needed} are needed, and no earlier value is alive"
 
 

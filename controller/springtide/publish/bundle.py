@@ -1,4 +1,4 @@
-"""One JSON document for each edge: which initial window its new connections use towards which prefix, and until when."""
+"""One JSON document for each edge: which initial window new connections use towards which prefix, and until when."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def render(
 
     A bundle lives until its round + bundle.ttl_s, the edge taking it back by itself. A decision that dies before that
     is left out: so no edge can use a value for longer than initcwnd.ttl_s after its last evidence, whoever is down, and
-    one silent pair shortens no other pair's life. Policy keeps bundle.ttl_s <= initcwnd.ttl_s, so fresh ones always fit.
+    one silent pair shortens no other's life. Policy keeps bundle.ttl_s <= initcwnd.ttl_s, so fresh ones always fit.
     """
     expires = round_unix_s + policy.bundle.ttl_s
     values: dict[tuple[str, str, int], int] = {}

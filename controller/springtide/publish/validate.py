@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_network
+from itertools import pairwise
 from typing import Any
 
 from pydantic import ValidationError
@@ -111,7 +112,7 @@ def _unique(bundle: Bundle, _: Context) -> Iterator[Finding]:
 
 def _sorted(bundle: Bundle, _: Context) -> Iterator[Finding]:
     parsed = [prefix for prefix in (_prefix(route.prefix) for route in bundle.routes) if prefix is not None]
-    for before, after in zip(parsed, parsed[1:], strict=False):
+    for before, after in pairwise(parsed):
         if prefix_order(before) > prefix_order(after):
             fix = "sort by IP version, address and length"
             yield "routes", f"{before} stands before {after}", fix
