@@ -1,0 +1,94 @@
+"""What it is all for: a new connection starts with the window of the bundle, and with 10 again afterwards."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from typing import NamedTuple
+
+import pytest
+from deploy.ansible.tests.edge import Edge, bundle, instant
+
+pytestmark = pytest.mark.root
+
+# linux/tcp.h: tcpi_snd_cwnd stands at byte 80 of struct tcp_info.
+WINDOW = """
+import json, socket, struct, sys
+def window(connection):
+    return struct.unpack_from("=I", connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192), 80)[0]
+"""
+LISTEN = (
+    WINDOW
+    + """
+servers = [socket.create_server((address, 7000 + n), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
+           for n, address in enumerate(sys.argv[1:])]
+print("ready", flush=True)
+for server in servers:
+    connection, _ = server.accept()
+    print(window(connection), flush=True)
+"""
+)
+CONNECT = (
+    WINDOW
+    + """
+windows = []
+for n, pair in enumerate(sys.argv[1:]):
+    source, address = pair.split(",")
+    windows.append(window(socket.create_connection((address, 7000 + n), 10, (source, 0))))
+print(json.dumps(windows))
+"""
+)
+
+
+class Sides(NamedTuple):
+    """Windows right after the handshake, per connection: at the side that connected, at the side that accepted."""
+
+    connecting: list[int]
+    accepting: list[int]
+
+
+def connect(client: str, server: str, pairs: list[tuple[str, str]]) -> Sides:
+    """One connection for each (source, destination), from one namespace to the other."""
+    inside = ["ip", "netns", "exec"]
+    listening = [*inside, server, sys.executable, "-c", LISTEN, *(destination for _, destination in pairs)]
+    with subprocess.Popen(listening, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "ready\n"
+            connecting = subprocess.run(
+                [*inside, client, sys.executable, "-c", CONNECT, *(",".join(pair) for pair in pairs)],
+                check=True,
+                capture_output=True,
+                text=True,
+            )
+            accepted = [int(process.stdout.readline()) for _ in pairs]
+        finally:
+            process.kill()
+    return Sides(json.loads(connecting.stdout), accepted)
+
+
+def test_new_connections_start_with_the_bundles_window_and_with_ten_after_expiry(edge: Edge) -> None:
+    for namespace in (edge.name, edge.peer):
+        # Windows remembered from earlier connections would blur what the routes do.
+        command = ["ip", "netns", "exec", namespace, "sysctl", "-qw", "net.ipv4.tcp_no_metrics_save=1"]
+        subprocess.run(command, check=True)
+    far, near = ["10.77.2.1", "10.88.2.1", "fd77:2::1"], ["192.168.0.1", "192.168.0.1", "fd00:0::1"]
+    edge.batch([f"addr add {address} dev lo" for address in far], namespace=edge.peer)
+    edge.batch(["route add 10.0.0.0/8 via 192.168.0.2", "route add fd77::/16 via fd00:0::2"])
+    out = list(zip(near, far))
+    back = list(zip(far, near))
+
+    assert connect(edge.name, edge.peer, out).connecting == [10, 10, 10]
+
+    ends = int(time.time()) + 8
+    routes = {"10.77.2.0/24": 83, "fd77:2::/48": 40}
+    assert edge.run("apply", edge.write(bundle(routes, expires_at=instant(ends)))).code == 0
+    assert connect(edge.name, edge.peer, out) == Sides([83, 10, 40], [10, 10, 10])
+    assert connect(edge.peer, edge.name, back) == Sides([10, 10, 10], [83, 10, 40]), "servers are what edges mostly are"
+
+    time.sleep(max(0.0, ends - time.time()) + 0.01)
+    assert edge.run("expire").report["removed"] == 2
+    assert connect(edge.name, edge.peer, out).connecting == [10, 10, 10]
+    assert connect(edge.peer, edge.name, back).accepting == [10, 10, 10]
