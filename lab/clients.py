@@ -1,0 +1,128 @@
+"""Running `lab.client` on the edges, and gathering what they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+from lab import host
+from lab.client import Done
+from lab.errors import LabError
+from lab.topology import Topology
+from lab.traffic import Planned, Probe, probe_tasks
+
+# -I would hide the package; -S leaves the site packages out, which the client does not need.
+_COMMAND = [sys.executable, "-S", "-m", "lab.client"]
+_STOP_S = 10.0
+
+
+class Popen(Protocol):
+    """`Lab.popen`."""
+
+    def __call__(self, edge: str, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]: ...
+
+
+class Load:
+    """Traffic under way."""
+
+    def __init__(self, popen: Popen, tasks: Mapping[str, dict[str, Any]], logs: Path, seconds: float) -> None:
+        self.seconds = seconds
+        self._clients: list[tuple[str, Path, subprocess.Popen[bytes]]] = []
+        for edge, task in tasks.items():
+            log = logs / f"load-{edge}.log"
+            with log.open("wb") as out:
+                self._clients.append((edge, log, _start(popen, edge, task, stdout=out, stderr=out)))
+
+    def running(self) -> bool:
+        """Whether any edge still asks."""
+        return any(client.poll() is None for _, _, client in self._clients)
+
+    def wait(self, timeout_s: float | None = None) -> Done:
+        """Waits for the end of the load's time. Raises subprocess.TimeoutExpired, and LabError when a client failed."""
+        for _, _, client in self._clients:
+            client.wait(timeout_s)
+        return self._sum()
+
+    def stop(self) -> Done:
+        """Ends the load now, if it has not ended; what it did in all."""
+        for _, _, client in self._clients:
+            if client.poll() is None:
+                client.terminate()
+        return self.wait(_STOP_S)
+
+    def _sum(self) -> Done:
+        total = Done()
+        for edge, log, client in self._clients:
+            lines = log.read_text(errors="replace").splitlines()
+            if client.returncode != 0 or not lines:
+                raise LabError(f"{edge}: the load ended with exit code {client.returncode}: {lines[-1:]}; see {log}")
+            part = Done(**json.loads(lines[-1]))
+            total = Done(total.requests + part.requests, total.bytes + part.bytes, total.errors + part.errors)
+        return total
+
+
+def run_probes(
+    popen: Popen,
+    topology: Topology,
+    planned: Sequence[Planned],
+    timeout_s: float,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[Probe]:
+    """Every planned probe with its result, in the same order. Raises LabError when a client fails."""
+    tasks = probe_tasks(topology, planned, timeout_s)
+    found: dict[int, dict[str, Any]] = {}
+    lock = threading.Lock()
+
+    def gather(edge: str) -> None:
+        client = _start(popen, edge, tasks[edge], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        out, err = _pipe(client.stdout), _pipe(client.stderr)
+        with out, err:
+            for line in out:
+                result = json.loads(line)
+                with lock:
+                    found[result["id"]] = result
+                    if progress is not None:
+                        progress(len(found), len(planned))
+            said = err.read().decode(errors="replace").strip().splitlines()[-1:]
+        if client.wait() != 0:
+            raise LabError(f"{edge}: the probing client ended with exit code {client.returncode}: {said}")
+
+    with ThreadPoolExecutor(max_workers=max(1, len(tasks))) as pool:
+        # The first failure of any edge is raised here.
+        list(pool.map(gather, tasks))
+    return [
+        Probe(
+            src=plan.src,
+            dst=plan.dst,
+            src_edge=plan.src_edge,
+            dst_edge=plan.dst_edge,
+            size_bytes=plan.size_bytes,
+            rtt_ms=topology.rtt(plan.src, plan.dst),
+            connect_ms=found[place]["connect_ms"],
+            transfer_ms=found[place]["transfer_ms"],
+            ok=found[place]["ok"],
+            error=found[place]["error"],
+        )
+        for place, plan in enumerate(planned)
+    ]
+
+
+def _start(popen: Popen, edge: str, task: Mapping[str, Any], **options: Any) -> subprocess.Popen[bytes]:
+    environment = os.environ | {"PYTHONPATH": str(host.REPOSITORY)}
+    client = popen(edge, _COMMAND, stdin=subprocess.PIPE, env=environment, **options)
+    with _pipe(client.stdin) as stdin:
+        stdin.write(json.dumps(task).encode())
+    return client
+
+
+def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    if stream is None:
+        raise LabError("a client was started without its pipes")
+    return stream

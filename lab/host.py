@@ -1,0 +1,72 @@
+"""What this machine offers, and the commands that change it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from lab.errors import InputError, LabError
+
+ALLOWED = Path("/proc/sys/net/ipv4/tcp_allowed_congestion_control")
+AVAILABLE = Path("/proc/sys/net/ipv4/tcp_available_congestion_control")
+REPOSITORY = Path(__file__).resolve().parents[1]
+
+
+def need_root(what: str) -> None:
+    """Raises InputError without root or TUN devices."""
+    if os.geteuid() != 0:
+        raise InputError(f"{what} needs root: it makes network namespaces and TUN devices; run it with sudo")
+    if not Path("/dev/net/tun").is_char_device():
+        raise InputError(f"{what} needs /dev/net/tun: run `modprobe tun`, or give this container the device")
+
+
+def nginx() -> str:
+    """The nginx binary."""
+    return _tool("nginx", "nginx-light")
+
+
+def check_tools() -> None:
+    """Raises InputError when a command that the lab calls is missing."""
+    for command, package in (("ip", "iproute2"), ("nsenter", "util-linux"), ("sysctl", "procps"), ("ss", "iproute2")):
+        _tool(command, package)
+
+
+def _tool(command: str, package: str) -> str:
+    # Debian keeps daemons out of an ordinary user's PATH.
+    found = shutil.which(command) or shutil.which(command, path="/usr/sbin:/sbin")
+    if found is None:
+        raise InputError(f"{command} is missing: apt-get install {package}")
+    return found
+
+
+def wan() -> Path:
+    """The emulator's binary: SPRINGTIDE_WAN, or what cargo built."""
+    named = os.environ.get("SPRINGTIDE_WAN")
+    target = Path(os.environ.get("CARGO_TARGET_DIR", REPOSITORY / "target"))
+    path = Path(named) if named else target / "release" / "springtide-wan"
+    if not os.access(path, os.X_OK):
+        raise InputError(f"{path}: no such program: run `cargo build --release -p springtide-wan`")
+    return path
+
+
+def run(command: Sequence[str], text_in: str = "") -> str:
+    """What the command printed. Raises LabError with its last line of complaint."""
+    done = subprocess.run(command, input=text_in, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
+        raise LabError(f"{' '.join(command)} ended with exit code {done.returncode}: {said[-1]}")
+    return done.stdout
+
+
+def inside(namespace: str, command: Sequence[str]) -> list[str]:
+    """The command line that runs a command in a namespace; unlike `ip netns exec` it leaves /sys as it is."""
+    return ["nsenter", f"--net=/run/netns/{namespace}", "--", *command]
+
+
+def namespaces() -> set[str]:
+    """The named namespaces of this machine."""
+    directory = Path("/run/netns")
+    return {path.name for path in directory.iterdir()} if directory.is_dir() else set()

@@ -1,0 +1,284 @@
+"""A lab that is up: run commands on its edges, put load on it, probe it, read its counters.
+
+with Lab.up(Path("lab/topologies/demo.yaml")) as lab:
+    lab.exec("ams-1", ["ip", "route"])
+    with lab.load(seconds=60):
+        probes = lab.probe(count=10)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from lab import counters, host, network, nginx, processes, sizes, state, teardown, traffic, windows
+from lab.clients import Load, run_probes
+from lab.counters import TcpCounters
+from lab.errors import InputError, LabError
+from lab.topology import HUB, Pair, Topology, load_topology
+from lab.traffic import Probe
+from lab.wan_config import namespace, render
+from lab.windows import Window
+
+_READY_S = 20.0
+
+
+class Lab:
+    """One lab by its name. As a context manager it is taken down at the end, whatever the end is."""
+
+    def __init__(self, name: str, topology: Topology) -> None:
+        self.name = name
+        self.topology = topology
+        self.directory = state.directory(name)
+        self._children: list[subprocess.Popen[bytes]] = []
+
+    @classmethod
+    def up(cls, topology: Topology | Path, name: str | None = None) -> Self:
+        """Makes the lab; what was made is taken down again when a step fails.
+
+        Raises InputError for a bad topology, a name that is in use, or a machine that lacks something; LabError for a
+        step that failed.
+        """
+        if isinstance(topology, Path):
+            topology = load_topology(topology)
+        name = name or topology.name
+        host.need_root(f"lab {name}")
+        host.check_tools()
+        lab = cls(name, topology)
+        programs = (host.wan(), host.nginx())
+        try:
+            with state.locked():
+                known = lab._claim()
+                network.make_namespaces(known)
+                network.set_sysctls(known, topology)
+            lab._start(*programs)
+        except InputError:
+            raise
+        except BaseException:
+            lab.close()
+            raise
+        return lab
+
+    @classmethod
+    def attach(cls, name: str) -> Self:
+        """A lab that another process made. Raises InputError when there is none."""
+        return cls(name, Topology.model_validate(state.load(name).topology, strict=False))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Takes the lab down. A signal that comes meanwhile waits until that is done."""
+        waiting = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        try:
+            # Somebody may have cleaned up already.
+            with contextlib.suppress(InputError):
+                teardown.take_down(self.name)
+            for child in self._children:
+                child.wait(10)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, waiting)
+
+    def exec(self, edge: str, command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
+        """Runs a command on an edge to its end; `options` are subprocess.run's. Output is captured as text.
+
+        Raises LabError when it fails, unless `check=False`.
+        """
+        check = options.pop("check", True)
+        settings = {"capture_output": True, "text": True} | options
+        done: subprocess.CompletedProcess[str] = subprocess.run(self.command(edge, command), check=False, **settings)
+        if check and done.returncode != 0:
+            said = ((done.stderr or done.stdout or "").strip().splitlines() or ["it said nothing"])[-1]
+            raise LabError(f"{edge}: {' '.join(command)} ended with exit code {done.returncode}: {said}")
+        return done
+
+    def popen(self, edge: str, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
+        """Starts a command on an edge; `options` are subprocess.Popen's. It is ended with the lab at the latest.
+
+        It gets a session of its own, so that Ctrl-C reaches the lab first and the lab ends it in order.
+        """
+        return self._spawn(namespace(self.name, edge), f"{edge}: {command[0]}", self.command(edge, command), **options)
+
+    def command(self, edge: str, command: Sequence[str]) -> list[str]:
+        """The command line that runs a command on an edge. Raises InputError for an unknown edge."""
+        self.topology.edge(edge)
+        return host.inside(namespace(self.name, edge), command)
+
+    def start_load(self, seconds: float = 60.0) -> Load:
+        """Starts the topology's traffic; it stops by itself after `seconds`, or with `stop()`."""
+        return Load(self.popen, traffic.load_tasks(self.topology, seconds), self.directory, seconds)
+
+    @contextlib.contextmanager
+    def load(self, seconds: float = 60.0) -> Iterator[Load]:
+        """`start_load` around a block."""
+        load = self.start_load(seconds)
+        try:
+            yield load
+        finally:
+            load.stop()
+
+    def probe(
+        self,
+        count: int = 10,
+        probe_sizes: Sequence[int] = sizes.PROBES,
+        pairs: Sequence[Pair] | None = None,
+        spacing_s: float = 0.2,
+        timeout_s: float = 30.0,
+        progress: Callable[[int, int], None] | None = None,
+    ) -> list[Probe]:
+        """Fetches `count` objects of each size over fresh connections for each ordered pair, all pairs at once.
+
+        `progress` is told how many are done, and of how many. Raises InputError for a pair or size that the
+        lab does not have.
+        """
+        pairs = self.topology.pairs() if pairs is None else pairs
+        for pair in pairs:
+            if pair not in self.topology.pairs():
+                raise InputError(f"{'-'.join(pair)}: no such pair of PoPs; they are {', '.join(self.topology.pops)}")
+        for size in probe_sizes:
+            if not (self.directory.parent / self.name / "objects" / str(size)).is_file():
+                raise InputError(
+                    f"{size}: no object has this size; the probes' are {', '.join(map(str, sizes.PROBES))}"
+                )
+        planned = traffic.plan_probes(self.topology, pairs, probe_sizes, count, spacing_s)
+        return run_probes(self.popen, self.topology, planned, timeout_s, progress)
+
+    def counters(self) -> dict[str, TcpCounters]:
+        """TCP's counters of each edge since the lab is up."""
+        return {edge: counters.read(self._pid(f"nginx of {edge}")) for edge in self.topology.edges()}
+
+    def windows(self) -> list[Window]:
+        """The congestion windows of every connection that nginx serves now, as `ss` shows them."""
+        return [
+            window
+            for edge in self.topology.edges()
+            for window in windows.parse(self.topology, edge, self.exec(edge, windows.COMMAND).stdout)
+        ]
+
+    def wan_counters(self) -> dict[str, Any]:
+        """springtide-wan's counters for each directed path, as it reports them."""
+        log = self.directory / "wan.log"
+        seen = len(log.read_text().splitlines())
+        process = processes.find(self._pid("wan"))
+        if process is None:
+            raise LabError(f"lab {self.name}: the emulator has ended; its log is {log}")
+        signal.pidfd_send_signal(_pidfd(process), signal.SIGUSR1)
+        line = self._await("the emulator's counters", lambda: _whole_line(log, seen))
+        report: dict[str, Any] = json.loads(line)
+        return report
+
+    def status(self) -> dict[str, Any]:
+        """What the lab consists of, and which of its processes run."""
+        known = state.load(self.name)
+        running = {entry.what: processes.find(entry.pid) == entry.process() for entry in known.processes}
+        return {
+            "lab": self.name,
+            "directory": str(self.directory),
+            "edges": {
+                edge: {
+                    "pop": pop,
+                    "namespace": namespace(self.name, edge),
+                    "addresses": [str(address) for address in self.topology.edge(edge).addresses],
+                    "nginx": running.get(f"nginx of {edge}", False),
+                }
+                for edge, pop in self.topology.edges().items()
+            },
+            "wan": running.get("wan", False),
+        }
+
+    def _claim(self) -> state.State:
+        """Writes the state file. Raises InputError when the name, or a namespace that it leads to, is in use."""
+        wanted = [namespace(self.name, edge) for edge in (HUB, *self.topology.edges())]
+        if state.path_of(self.name).exists():
+            raise InputError(f"lab {self.name} is up already; take it down with `python -m lab clean {self.name}`")
+        taken = host.namespaces().intersection(wanted)
+        if taken:
+            raise InputError(f"namespace {min(taken)} exists already; delete it, or give the lab another name")
+        known = state.State(lab=self.name, namespaces=wanted, topology=self.topology.model_dump(mode="json"))
+        state.save(known)
+        return known
+
+    def _start(self, wan: Path, nginx_binary: str) -> None:
+        self.directory.mkdir(parents=True, exist_ok=True)
+        config, log, complaints = (self.directory / name for name in ("wan.json", "wan.log", "wan.err"))
+        config.write_text(json.dumps(render(self.topology, self.name), indent=1))
+        hub = namespace(self.name, HUB)
+        with log.open("wb") as out, complaints.open("wb") as err:
+            command = host.inside(hub, [str(wan), "--config", str(config)])
+            emulator = self._spawn(hub, "wan", command, stdout=out, stderr=err)
+        self._await("the emulator", lambda: _whole_line(log, 0), emulator, complaints)
+        objects = self.directory / "objects"
+        nginx.write_objects(objects)
+        for edge in self.topology.edges():
+            network.set_addresses(self.name, self.topology, edge)
+        for edge in self.topology.edges():
+            self._start_nginx(nginx_binary, edge, objects)
+
+    def _start_nginx(self, binary: str, edge: str, objects: Path) -> None:
+        run = self.directory / edge
+        run.mkdir(exist_ok=True)
+        config, log = run / "nginx.conf", run / "error.log"
+        config.write_text(nginx.configuration(self.topology.edge(edge).addresses, run, objects))
+        command = self.command(edge, [binary, "-p", str(run), "-e", str(log), "-c", str(config)])
+        server = self._spawn(namespace(self.name, edge), f"nginx of {edge}", command, stderr=subprocess.DEVNULL)
+        # nginx writes its pid once it listens.
+        pid = run / "nginx.pid"
+        self._await(f"nginx of {edge}", lambda: "yes" if pid.exists() else None, server, log)
+
+    def _spawn(self, where: str, what: str, command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        settings: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True} | options
+        child: subprocess.Popen[bytes] = subprocess.Popen(command, **settings)
+        self._children.append(child)
+        process = processes.find(child.pid)
+        if process is None:
+            raise LabError(f"{where}: {what} ended at once")
+        state.record(self.name, what, process)
+        return child
+
+    def _pid(self, what: str) -> int:
+        for entry in state.load(self.name).processes:
+            if entry.what == what:
+                return entry.pid
+        raise LabError(f"lab {self.name}: {what} is not running; take the lab down and up again")
+
+    def _await(
+        self,
+        what: str,
+        look: Callable[[], str | None],
+        child: subprocess.Popen[bytes] | None = None,
+        log: Path | None = None,
+    ) -> str:
+        deadline = time.monotonic() + _READY_S
+        while time.monotonic() < deadline:
+            found = look()
+            if found is not None:
+                return found
+            if child is not None and child.poll() is not None:
+                said = network.log_tail(log) if log else ""
+                raise LabError(f"lab {self.name}: {what} ended with exit code {child.returncode}: {said}")
+            time.sleep(0.02)
+        raise LabError(
+            f"lab {self.name}: {what} did not come within {_READY_S:.0f} s; see the logs in {self.directory}"
+        )
+
+
+def _whole_line(log: Path, place: int) -> str | None:
+    lines = log.read_text().splitlines(keepends=True)
+    return lines[place] if len(lines) > place and lines[place].endswith("\n") else None
+
+
+def _pidfd(process: processes.Process) -> int:
+    return os.pidfd_open(process.pid)

@@ -1,0 +1,56 @@
+"""nginx in a namespace: its configuration and the objects that it serves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from lab import sizes
+from lab.topology import Address
+
+PORT = 80
+
+
+def write_objects(directory: Path) -> None:
+    """One file for each size, named by it: /o/10000 has 10,000 bytes. They are holes and take no memory."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for size in {*sizes.PROBES, *sizes.load_objects()}:
+        with (directory / str(size)).open("wb") as file:
+            file.truncate(size)
+
+
+def configuration(addresses: Iterable[Address], run: Path, objects: Path) -> str:
+    """nginx.conf for one edge. Connections stay open for as many requests as the load makes."""
+    listens = [f"listen {f'[{address}]' if address.version == 6 else address}:{PORT};" for address in addresses]
+    return f"""\
+daemon off;
+worker_processes 1;
+pid {run}/nginx.pid;
+error_log {run}/error.log warn;
+events {{
+    worker_connections 4096;
+}}
+http {{
+    access_log off;
+    default_type application/octet-stream;
+    server_tokens off;
+    etag off;
+    sendfile on;
+    # The header travels with the first bytes of the object, and its last bytes wait for nothing.
+    tcp_nopush on;
+    tcp_nodelay on;
+    keepalive_timeout 3600s;
+    keepalive_requests 1000000000;
+    client_body_temp_path {run}/body;
+    proxy_temp_path {run}/proxy;
+    fastcgi_temp_path {run}/fastcgi;
+    uwsgi_temp_path {run}/uwsgi;
+    scgi_temp_path {run}/scgi;
+    server {{
+        {" ".join(listens)}
+        location /o/ {{
+            alias {objects}/;
+        }}
+    }}
+}}
+"""

@@ -1,0 +1,30 @@
+"""How large the objects are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+# Probe objects: a KB is 1000 bytes here, so that 100 KB are 70 segments of 1448 bytes and fit a window of 100.
+PROBES = (10_000, 50_000, 100_000)
+
+# The paper's file sizes (Riptide, section II-B and figure 2; the talk's slides 15 and 16): 46 % fit the default window
+# of about 15 KB, 85 % stay under 200 KB, and the axis ends at 1000 KB. Between those points the logarithm is uniform.
+PAPER: Sequence[tuple[float, int]] = ((0.0, 1_000), (0.46, 15_000), (0.85, 200_000), (1.0, 1_000_000))
+
+# Enough for smooth quantiles, and 11 MB of objects in all.
+_OBJECTS = 100
+
+
+def quantile(share: float, curve: Sequence[tuple[float, int]] = PAPER) -> int:
+    """The size in bytes below which this share (0 to 1) of the files lies."""
+    for (left, small), (right, large) in pairwise(curve):
+        if share <= right:
+            return int(small * math.pow(large / small, (share - left) / (right - left)) + 0.5)
+    raise ValueError(f"{share} is not a share from 0 to 1")
+
+
+def load_objects() -> list[int]:
+    """The sizes that the load asks for, all equally often: the middle quantiles of the paper's distribution."""
+    return [quantile((index + 0.5) / _OBJECTS) for index in range(_OBJECTS)]
