@@ -67,6 +67,8 @@ pub enum Format {
     Json,
     /// Records as in a spool file
     Spool,
+    /// Not at all: for measuring what reading and encoding cost
+    Null,
 }
 
 /// Options of `once`.
@@ -75,14 +77,11 @@ pub struct Once {
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
     pub format: Format,
+    /// What is read.
     #[command(flatten)]
-    #[allow(
-        missing_docs,
-        reason = "a doc comment here would replace the subcommand's help"
-    )]
     pub source: Source,
+    /// What is told.
     #[command(flatten)]
-    #[allow(missing_docs, reason = "as above")]
     pub report: Report,
 }
 
@@ -104,14 +103,11 @@ pub struct Run {
     /// End after this many polls
     #[arg(long, value_name = "N")]
     pub polls: Option<u64>,
+    /// What is read.
     #[command(flatten)]
-    #[allow(
-        missing_docs,
-        reason = "a doc comment here would replace the subcommand's help"
-    )]
     pub source: Source,
+    /// What is told.
     #[command(flatten)]
-    #[allow(missing_docs, reason = "as above")]
     pub report: Report,
 }
 
@@ -130,11 +126,8 @@ pub struct Decode {
     /// The samples' PoP
     #[arg(long, default_value = "", hide_default_value = true, value_parser = parse_pop)]
     pub pop: String,
+    /// What is told.
     #[command(flatten)]
-    #[allow(
-        missing_docs,
-        reason = "a doc comment here would replace the subcommand's help"
-    )]
     pub report: Report,
 }
 
@@ -144,11 +137,8 @@ pub struct Cat {
     /// Spool files
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
+    /// What is told.
     #[command(flatten)]
-    #[allow(
-        missing_docs,
-        reason = "a doc comment here would replace the subcommand's help"
-    )]
     pub report: Report,
 }
 

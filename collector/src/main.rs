@@ -22,6 +22,7 @@ use springtide_collector::sample::encode::{AccEcn, Identity};
 use springtide_collector::sequence::{self, Sequence, SequenceError};
 use springtide_collector::sink::file::RecordSink;
 use springtide_collector::sink::json::JsonSink;
+use springtide_collector::sink::null::NullSink;
 use springtide_collector::sink::table::TableSink;
 use springtide_collector::sink::{Sink, SinkError, stdout};
 use springtide_collector::spool::reader::{Item, SpoolReader};
@@ -90,6 +91,7 @@ fn once(options: &Once, stats: &mut Stats) -> Outcome {
                 "--format spool writes bytes that are not for a terminal: redirect them to a file";
             return Err(Failure::Input(what.to_owned()));
         }
+        Format::Null => Box::new(NullSink),
         Format::Spool => Box::new(RecordSink::new(stdout()).map_err(runtime)?),
     };
     poller

@@ -2,6 +2,7 @@
 
 pub mod file;
 pub mod json;
+pub mod null;
 pub mod table;
 
 use std::io::{self, Write};

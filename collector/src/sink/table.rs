@@ -182,7 +182,10 @@ fn decimal(value: f64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use prost::Message as _;
+
     use super::*;
+    use crate::sample::proto::Envelope;
 
     #[test]
     fn numbers_read_at_a_glance() {
@@ -200,5 +203,33 @@ mod tests {
             [999, 1_000, 20_150, 3_000_000].map(time),
             ["999us", "1.0ms", "20.1ms", "3.0s"]
         );
+    }
+
+    #[test]
+    fn colours_are_for_terminals_and_stand_outside_the_width() {
+        let sample = TcpSample {
+            total_retrans: Some(12),
+            state: 1,
+            ..TcpSample::default()
+        };
+        let bytes = Envelope { row: vec![sample] }.encode_length_delimited_to_vec();
+        let shown = |colours| {
+            let mut out = Vec::new();
+            let message = Message {
+                rows: 1,
+                bytes: &bytes,
+            };
+            TableSink::new(&mut out, colours)
+                .write(message, &mut Stats::default())
+                .unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let (plain, coloured) = (shown(false), shown(true));
+        assert!(!plain.contains('\x1b'));
+        assert!(coloured.contains("\x1b[31m     12\x1b[0m"), "{coloured}");
+        let stripped = [BOLD, RED, PLAIN]
+            .iter()
+            .fold(coloured, |text, code| text.replace(code, ""));
+        assert_eq!(stripped, plain);
     }
 }

@@ -1,13 +1,9 @@
-//! What several tests need.
+//! What several of the tests need.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// A capture that is part of the repository.
-#[allow(
-    dead_code,
-    reason = "each test file compiles this module on its own and uses a part"
-)]
 pub fn capture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/captures")
@@ -15,7 +11,6 @@ pub fn capture(name: &str) -> PathBuf {
 }
 
 /// The names of the captures.
-#[allow(dead_code, reason = "as above")]
 pub const CAPTURES: [&str; 4] = [
     "linux-4.19.319.pcap",
     "linux-5.15.164.pcap",
@@ -24,13 +19,11 @@ pub const CAPTURES: [&str; 4] = [
 ];
 
 /// The program under test.
-#[allow(dead_code, reason = "as above")]
 pub fn program() -> Command {
     Command::new(env!("CARGO_BIN_EXE_springtide-collector"))
 }
 
 /// Runs the program to its end.
-#[allow(dead_code, reason = "as above")]
 pub fn collector<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Output {
     program()
         .args(arguments)
@@ -39,7 +32,6 @@ pub fn collector<S: AsRef<std::ffi::OsStr>>(arguments: &[S]) -> Output {
 }
 
 /// Its standard output as JSON lines.
-#[allow(dead_code, reason = "as above")]
 pub fn json_lines(output: &Output) -> Vec<serde_json::Value> {
     let text = std::str::from_utf8(&output.stdout).expect("the output is text");
     text.lines()

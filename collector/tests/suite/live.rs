@@ -1,12 +1,10 @@
 //! The live kernel, as any user: sockets of this test, over loopback.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
-use common::{collector, json_lines};
+use crate::common::{collector, json_lines, program};
 use rustix::net::sockopt::{socket_cookie, tcp_congestion};
 use serde_json::Value;
 
@@ -33,7 +31,7 @@ fn once(arguments: &[&str]) -> Vec<Value> {
     json_lines(&output)
 }
 
-fn find<'a>(samples: &'a [Value], socket: impl AsFd) -> &'a Value {
+fn find(samples: &[Value], socket: impl AsFd) -> &Value {
     let cookie = socket_cookie(socket).unwrap();
     let mut found = samples.iter().filter(|sample| sample["cookie"] == cookie);
     let sample = found
@@ -289,7 +287,7 @@ fn more_sockets_than_a_batch_holds_are_all_read_once() {
 
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {
-    let mut child = common::program()
+    let mut child = program()
         .args(["once", "--format", "json"])
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())

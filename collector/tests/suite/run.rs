@@ -1,7 +1,5 @@
 //! `run`: repeated polls into a spool, through signals, kills and restarts.
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{collector, json_lines, program};
+use crate::common::{collector, json_lines, program};
 use rustix::net::sockopt::socket_cookie;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -291,7 +289,7 @@ fn bad_usage_is_told_in_a_line_and_changes_nothing() {
         ),
         (
             &["once", "--format", "xml"],
-            "possible values: table, json, spool",
+            "possible values: table, json, spool, null",
         ),
         (&["decode"], "<FILE>"),
         (&["fly"], "unrecognized subcommand"),

@@ -1,10 +1,8 @@
 //! Replaying captures: whole, damaged and arbitrary ones.
 
-mod common;
-
 use std::io::{Cursor, Write};
 
-use common::{CAPTURES, capture, collector, json_lines};
+use crate::common::{CAPTURES, capture, collector, json_lines};
 use proptest::prelude::*;
 
 use springtide_collector::replay::{ReplayError, replay};

@@ -1,12 +1,10 @@
 //! The spool's files: what is written is read, what is damaged is told and costs nothing beside it.
 
-mod common;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use common::{collector, json_lines};
+use crate::common::{collector, json_lines};
 use proptest::prelude::*;
 use prost::Message as _;
 

@@ -1,0 +1,9 @@
+//! The tests of the collector, but for the comparison with `ss`: one program, so that it links once.
+
+mod common;
+mod contract;
+mod layouts;
+mod live;
+mod replay;
+mod run;
+mod spool;
