@@ -1,0 +1,65 @@
+"""The product's command lines, as the demo and the cross-component tests call them: the way its users do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lab.errors import LabError
+
+ROOT = Path(__file__).resolve().parents[2]
+COLLECTOR = ROOT / "target/release/springtide-collector"
+ROUTES = ROOT / "deploy/ansible/plugins/module_utils/springtide_routes.py"
+
+
+class CommandError(LabError):
+    """A command of the product failed; the message is its own last line and its exit code."""
+
+    def __init__(self, command: list[str], code: int, said: str) -> None:
+        last = said.strip().splitlines()[-1] if said.strip() else "it said nothing"
+        super().__init__(f"{' '.join(command)} ended with exit code {code}: {last}")
+        self.code = code
+
+
+def run(command: list[str], accept: tuple[int, ...] = (0,)) -> str:
+    """What the command printed. Raises CommandError for an exit code outside `accept`."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode not in accept:
+        raise CommandError(command, done.returncode, done.stderr or done.stdout)
+    return done.stdout
+
+
+@dataclass(frozen=True)
+class Springtide:
+    """`springtide` with one store, fleet and policy."""
+
+    store: Path
+    fleet: Path
+    policy: Path
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command line, with the options that this command takes."""
+        options = {"--store": f"chdb://{self.store}", "--fleet": str(self.fleet), "--policy": str(self.policy)}
+        takes = {
+            "migrate": ("--store",),
+            "ingest": ("--store", "--fleet"),
+            "decide": ("--store", "--fleet", "--policy"),
+            "explain": ("--store", "--fleet", "--policy"),
+            "bundle": ("--store", "--fleet", "--policy"),
+            "validate": ("--fleet", "--policy"),
+            "check": ("--fleet", "--policy"),
+        }[arguments[0]]
+        named = [word for option in takes for word in (option, options[option])]
+        return [str(Path(sys.executable).with_name("springtide")), *arguments, *named]
+
+    def json(self, *arguments: str) -> Any:
+        """The command's `--json` answer."""
+        return json.loads(run(self.command(*arguments, "--json")))
+
+    def text(self, *arguments: str) -> str:
+        """What the command prints for people."""
+        return run(self.command(*arguments))

@@ -1,0 +1,224 @@
+"""The closed loop on one machine: measure, learn, apply, measure again, and take it back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import yaml
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from lab import nginx, sizes
+from lab.demo.edges import CloseWatch, routes_command, routing, start_collector
+from lab.demo.product import COLLECTOR, ROOT, Springtide
+from lab.demo.report import page
+from lab.demo.summary import Group, Phase, Transfer, by_group, spread, summary
+from lab.demo.tables import decisions_table, results_table
+from lab.errors import LabError
+from lab.fleet import fleet
+from lab.lab import Lab
+
+TOPOLOGY = ROOT / "lab/topologies/demo.yaml"
+POLICY = Path(__file__).with_name("policy.yaml")
+POLL_INTERVAL = "1s"
+LEARN_S = 45  # of traffic after the first probes: windows grow, and more than one round smooths
+PROBES = 20  # of each size on each pair
+SPACING_S = 0.3  # between the probes of a pair
+LOAD_S = 600  # at most: the load stops with the lab
+
+
+class Demo:
+    """One run. Progress goes to stderr, results to stdout, files to `out`."""
+
+    def __init__(self, out: Path, lab: Lab, screen: Console) -> None:
+        self.out, self.lab, self.screen = out, lab, screen
+        self.topology = lab.topology
+        self.pairs = self.topology.busy_pairs()
+        self.pop_of_edge = self.topology.edges()
+        self.product = Springtide(out / "store", out / "fleet.yaml", out / "policy.yaml")
+        self.interval_s = int(yaml.safe_load(POLICY.read_text())["round"]["interval_s"])
+        self.samples = 0
+        self.begin = time.monotonic()
+
+    def say(self, text: str) -> None:
+        """One step's headline, with the seconds since the start."""
+        self.screen.print(f"[bold cyan]{time.monotonic() - self.begin:5.0f} s[/]  {text}", highlight=False, soft_wrap=True)
+
+    def configure(self) -> None:
+        """fleet.yaml and policy.yaml, checked; an empty store."""
+        self.product.fleet.write_text(yaml.safe_dump(fleet(self.topology), sort_keys=False))
+        shutil.copy(POLICY, self.product.policy)
+        self.product.text("check")
+        self.product.text("migrate")
+
+    @contextlib.contextmanager
+    def collectors(self) -> Iterator[None]:
+        """A collector on every edge, and at the end their last samples sealed."""
+        running = [
+            start_collector(self.lab, edge, pop, self.out / "spool" / edge, POLL_INTERVAL)
+            for edge, pop in self.pop_of_edge.items()
+        ]
+        try:
+            yield
+        finally:
+            for process in running:
+                process.send_signal(signal.SIGTERM)
+            codes = [process.wait(10) for process in running]
+        if any(codes):
+            raise LabError(f"collectors ended with exit codes {codes}: run `{COLLECTOR} once` to see why")
+
+    def ingest(self) -> int:
+        """Rows loaded from every edge's spool."""
+        return sum(
+            int(self.product.json("ingest", str(self.out / "spool" / edge))["rows"]) for edge in self.pop_of_edge
+        )
+
+    def wait_until(self, unix_s: float, what: str) -> None:
+        """A bar on a terminal until the clock says `unix_s`."""
+        start = time.time()
+        columns = (TextColumn(f"         {what}"), BarColumn(), TimeElapsedColumn())
+        with Progress(*columns, console=self.screen, transient=True, disable=not self.screen.is_terminal) as progress:
+            task = progress.add_task(what, total=max(0.001, unix_s - start))
+            while (left := unix_s - time.time()) > 0:
+                time.sleep(min(0.5, left))
+                progress.update(task, completed=time.time() - start)
+
+    def probe(self, name: str) -> Phase:
+        """Fresh connections of every size over every pair with traffic, and what their senders' kernels counted."""
+        addresses = {
+            str(address): pop
+            for pop, about in self.topology.pops.items()
+            for edge in about.edges.values()
+            for address in edge.addresses
+        }
+        rtts = {pair: self.topology.rtt(*pair) for pair in self.topology.pairs()}
+        watch = CloseWatch(self.lab, self.pop_of_edge, addresses, rtts, self.out / name)
+        columns = (TextColumn(f"         probes, {name}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
+        with watch, Progress(*columns, console=self.screen, transient=True, disable=not self.screen.is_terminal) as bar:
+            task = bar.add_task(name, total=None)
+            probes = self.lab.probe(
+                PROBES,
+                sizes.PROBES,
+                self.pairs,
+                SPACING_S,
+                progress=lambda done, total: bar.update(task, completed=done, total=total),
+            )
+            # The last connections close a round trip after their last byte.
+            time.sleep(1)
+        failed = [probe for probe in probes if probe.transfer_ms is None]
+        if failed:
+            raise LabError(f"{len(failed)} of {len(probes)} probes failed; the first: {failed[0].error}")
+        transfers = [
+            Transfer(probe.src, probe.dst, probe.rtt_ms, probe.size_bytes, probe.transfer_ms)
+            for probe in probes
+            if probe.transfer_ms is not None
+        ]
+        return Phase(transfers, watch.closed(sizes.PROBES, nginx.PORT))
+
+    def decide(self) -> list[dict[str, Any]]:
+        """The newest round's decisions."""
+        found = self.product.json("decide", "initcwnd")
+        decisions: list[dict[str, Any]] = found["decisions"]
+        known = sum(1 for decision in decisions if decision["initcwnd"] is not None)
+        self.say(f"round {found['round']}: {known} windows known")
+        return decisions
+
+    def learn(self) -> list[dict[str, Any]]:
+        """Traffic for a while, and a decision after each round that closes; the last round's decisions."""
+        end = time.time() + LEARN_S
+        decisions: list[dict[str, Any]] = []
+        while True:
+            boundary = (int(time.time()) // self.interval_s + 1) * self.interval_s
+            self.wait_until(boundary + 3, "traffic flows, collectors watch")  # the spool's last file is sealed by then
+            self.ingest()
+            decisions = self.decide()
+            if time.time() >= end:
+                return decisions
+
+    def bundles(self) -> datetime:
+        """Rendered, validated; when they expire."""
+        directory = self.out / "bundles"
+        self.product.json("bundle", "--out", str(directory))
+        files = sorted(str(path) for path in directory.glob("*.json"))
+        self.product.text("validate", *files)
+        return min(datetime.fromisoformat(json.loads(Path(file).read_text())["expires_at"]) for file in files)
+
+    def on_every_edge(self, *arguments: str) -> Mapping[str, dict[str, Any]]:
+        """`springtide_routes.py` on each edge; `{edge}` in an argument is the edge's name."""
+        return {
+            edge: routes_command(
+                self.lab,
+                edge,
+                self.out / "edges" / edge,
+                *(argument.replace("{edge}", edge) for argument in arguments),
+            )
+            for edge in self.pop_of_edge
+        }
+
+    def restored(self, before: Mapping[str, str]) -> bool:
+        """Whether every edge's rules and routes are what they were, and new connections start small again."""
+        same = all(routing(self.lab, edge) == before[edge] for edge in self.pop_of_edge)
+        far = max(self.pairs, key=lambda pair: self.topology.rtt(*pair))
+        again = self.lab.probe(3, [max(sizes.PROBES)], [far])
+        times = [probe.transfer_ms for probe in again if probe.transfer_ms is not None]
+        # 100 KB need three round trips from 10 segments, and one or two from what was learnt.
+        return same and bool(times) and spread(times)["p50"] > 2.5 * self.topology.rtt(*far)
+
+    def run(self, quiet: bool = False) -> dict[str, Any]:
+        """Everything, in order; what summary.json says. `quiet` leaves the tables out."""
+        self.configure()
+        with self.lab.load(LOAD_S), self.collectors():
+            self.say("load and collectors run on every edge; probing with the kernel's default of 10 segments")
+            before = self.probe("before")
+            self.say("learning: a round every " + f"{self.interval_s} s")
+            decisions = self.learn()
+            expiry = self.bundles()
+            self.say("bundles rendered and validated; applying them")
+            untouched = {edge: routing(self.lab, edge) for edge in self.pop_of_edge}
+            applied = self.on_every_edge("apply", str(self.out / "bundles" / "{edge}.json"))
+            self.say(f"{sum(int(answer['routes']) for answer in applied.values())} routes in table 201; probing again")
+            after = self.probe("after")
+            self.wait_until(expiry.timestamp() + 1, f"until the bundles expire at {expiry:%H:%M:%S} UTC")
+            self.on_every_edge("expire")
+            restored = self.restored(untouched)
+            self.say("the bundles have expired: " + ("every edge is as it was" if restored else "NOT restored"))
+        self.ingest()
+        return self.finish(before, after, decisions, restored, quiet)
+
+    def finish(
+        self, before: Phase, after: Phase, decisions: list[dict[str, Any]], restored: bool, quiet: bool
+    ) -> dict[str, Any]:
+        """Write summary.json and report.html, print the tables."""
+        rows = [
+            {
+                "src_pop": decision["src_pop"],
+                "dst_pop": decision["dst_pop"],
+                "value": decision["initcwnd"],
+                "evidence": decision["connections_earned"],
+                "reason": decision["reason"],
+            }
+            for decision in decisions
+            if decision["ip_version"] == 4
+        ]
+        elapsed_s = time.monotonic() - self.begin
+        facts = summary(before, after, rows, restored=restored, samples=self.samples, elapsed_s=elapsed_s)
+        groups: list[Group] = by_group(before, after)
+        (self.out / "summary.json").write_text(json.dumps(facts, indent=1) + "\n")
+        (self.out / "report.html").write_text(page(before, after, groups, rows, facts))
+        if quiet:
+            return facts
+        # A pipe has no width of its own.
+        tables = Console(width=None if Console().is_terminal else 110)
+        tables.print(results_table(groups))
+        tables.print(decisions_table(rows))
+        silent = ", ".join(f"{pair.src} to {pair.dst}" for pair in self.topology.traffic.silent)
+        tables.print(f"Without traffic there is no window: {silent} keeps the kernel's default.")
+        return facts
