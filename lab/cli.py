@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -100,7 +101,7 @@ def load(seconds: float, name: str | None, as_json: bool) -> None:
     with lab.load(seconds + 5) as load, _progress("load", "s") as bar:
         task = bar.add_task("load", total=int(seconds))
         for _ in range(int(seconds)):
-            signal.sigtimedwait((), 1)
+            time.sleep(1)
             bar.advance(task)
             if not load.running():
                 break

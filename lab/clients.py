@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -61,6 +62,9 @@ class Load:
         total = Done()
         for edge, log, client in self._clients:
             lines = log.read_text(errors="replace").splitlines()
+            # Told to end before it had begun.
+            if client.returncode == -signal.SIGTERM and not lines:
+                continue
             if client.returncode != 0 or not lines:
                 raise LabError(f"{edge}: the load ended with exit code {client.returncode}: {lines[-1:]}; see {log}")
             part = Done(**json.loads(lines[-1]))

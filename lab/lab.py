@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import time
@@ -54,16 +53,17 @@ class Lab:
         host.check_tools()
         lab = cls(name, topology)
         programs = (host.wan(), host.nginx())
+        claimed = False
         try:
             with state.locked():
                 known = lab._claim()
+                claimed = True
                 network.make_namespaces(known)
                 network.set_sysctls(known, topology)
             lab._start(*programs)
-        except InputError:
-            raise
         except BaseException:
-            lab.close()
+            if claimed:
+                lab.close()
             raise
         return lab
 
@@ -149,7 +149,7 @@ class Lab:
             if pair not in self.topology.pairs():
                 raise InputError(f"{'-'.join(pair)}: no such pair of PoPs; they are {', '.join(self.topology.pops)}")
         for size in probe_sizes:
-            if not (self.directory.parent / self.name / "objects" / str(size)).is_file():
+            if not (self.directory / "objects" / str(size)).is_file():
                 raise InputError(
                     f"{size}: no object has this size; the probes' are {', '.join(map(str, sizes.PROBES))}"
                 )
@@ -158,7 +158,7 @@ class Lab:
 
     def counters(self) -> dict[str, TcpCounters]:
         """TCP's counters of each edge since the lab is up."""
-        return {edge: counters.read(self._pid(f"nginx of {edge}")) for edge in self.topology.edges()}
+        return {edge: counters.read(self._process(f"nginx of {edge}").pid) for edge in self.topology.edges()}
 
     def windows(self) -> list[Window]:
         """The congestion windows of every connection that nginx serves now, as `ss` shows them."""
@@ -172,10 +172,9 @@ class Lab:
         """springtide-wan's counters for each directed path, as it reports them."""
         log = self.directory / "wan.log"
         seen = len(log.read_text().splitlines())
-        process = processes.find(self._pid("wan"))
-        if process is None:
+        emulator = self._process("wan")
+        if not processes.tell(emulator, signal.SIGUSR1):
             raise LabError(f"lab {self.name}: the emulator has ended; its log is {log}")
-        signal.pidfd_send_signal(_pidfd(process), signal.SIGUSR1)
         line = self._await("the emulator's counters", lambda: _whole_line(log, seen))
         report: dict[str, Any] = json.loads(line)
         return report
@@ -248,10 +247,10 @@ class Lab:
         state.record(self.name, what, process)
         return child
 
-    def _pid(self, what: str) -> int:
+    def _process(self, what: str) -> processes.Process:
         for entry in state.load(self.name).processes:
             if entry.what == what:
-                return entry.pid
+                return entry.process()
         raise LabError(f"lab {self.name}: {what} is not running; take the lab down and up again")
 
     def _await(
@@ -278,7 +277,3 @@ class Lab:
 def _whole_line(log: Path, place: int) -> str | None:
     lines = log.read_text().splitlines(keepends=True)
     return lines[place] if len(lines) > place and lines[place].endswith("\n") else None
-
-
-def _pidfd(process: processes.Process) -> int:
-    return os.pidfd_open(process.pid)

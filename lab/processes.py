@@ -61,6 +61,20 @@ def _identity(path: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
+def tell(process: Process, number: signal.Signals) -> bool:
+    """Sends a signal to the process; False when it has ended."""
+    with contextlib.suppress(ProcessLookupError):
+        handle = os.pidfd_open(process.pid)
+        try:
+            # The handle pins whoever has the id; only then does the start time tell who it is.
+            if find(process.pid) == process:
+                signal.pidfd_send_signal(handle, number)
+                return True
+        finally:
+            os.close(handle)
+    return False
+
+
 def end(processes: Iterable[Process], grace_s: float) -> int:
     """SIGTERM, and SIGKILL for what is left after `grace_s`; returns when all are gone. The number that were running.
 
@@ -71,8 +85,7 @@ def end(processes: Iterable[Process], grace_s: float) -> int:
         for process in processes:
             with contextlib.suppress(ProcessLookupError):
                 handle = os.pidfd_open(process.pid)
-                # The handle pins whoever has the id; only then does the start time tell who it is.
-                if find(process.pid) == process:
+                if find(process.pid) == process:  # as in tell
                     handles[handle] = process.pid
                 else:
                     os.close(handle)

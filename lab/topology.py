@@ -226,7 +226,7 @@ def _explain(document: Document, item: dict[str, Any]) -> str:
     keys: Keys = tuple(step for step in item["loc"] if step not in _STEPS and not str(step).startswith("function-"))
     message = str(item["msg"])
     if item["type"] == "extra_forbidden":
-        message = "is not a key of a topology; see docs of `lab/topology.py` or remove it"
+        message = "is not a key here; lab/topologies/demo.yaml shows those that are"
     elif item["type"] == "missing":
         message = "is missing; add it"
     return document.message(keys, message)
