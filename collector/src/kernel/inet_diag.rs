@@ -52,6 +52,34 @@ impl<'a> SocketView<'a> {
         self.header
     }
 
+    /// AF_INET or AF_INET6.
+    pub fn family(&self) -> u8 {
+        self.header[0]
+    }
+
+    /// idiag_state.
+    pub fn state(&self) -> u8 {
+        self.header[1]
+    }
+
+    /// The local port.
+    pub fn source_port(&self) -> u16 {
+        u16::from_be_bytes([self.header[4], self.header[5]])
+    }
+
+    /// The peer's port; 0 when there is no peer.
+    pub fn destination_port(&self) -> u16 {
+        u16::from_be_bytes([self.header[6], self.header[7]])
+    }
+
+    /// idiag_cookie.
+    #[inline(always)]
+    pub fn cookie(&self) -> u64 {
+        let mut cookie = [0; 8];
+        cookie.copy_from_slice(&self.header[44..52]);
+        u64::from_ne_bytes(cookie)
+    }
+
     /// The local address, network order; IPv4 is mapped into IPv6.
     #[inline(always)]
     pub fn source(&self) -> [u8; 16] {

@@ -143,9 +143,10 @@ fn host(prefix: Prefix) -> Vec<u8> {
     bytes
 }
 
-/// The longest condition is an IPv6 prefix; around each stand at most a jump of `or`, and one a level of `not`.
-const LONGEST: usize = super::CONDITIONS_LIMIT * (OP + HOST + 16 + OP);
+/// The longest condition is an IPv6 prefix. Behind each stands at most one jump of `or`; and since nothing is negated
+/// twice, there are at most twice as many jumps of `not` as conditions.
+const LONGEST: usize = super::CONDITIONS_LIMIT * (OP + HOST + 16 + 3 * OP);
 const _: () = assert!(
-    LONGEST + super::DEPTH_LIMIT * OP < u16::MAX as usize - OP - 256,
+    LONGEST + 2 * OP < u16::MAX as usize,
     "every distance and the attribute's length must fit 16 bits"
 );

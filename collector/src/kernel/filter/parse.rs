@@ -72,7 +72,10 @@ impl<'a> Parser<'a> {
 
     /// An error at the word that comes next.
     fn error(&self, what: impl Into<String>) -> ParseError {
-        let offset = self.words.get(self.at).map_or(self.text.len(), |word| word.0);
+        let offset = self
+            .words
+            .get(self.at)
+            .map_or(self.text.len(), |word| word.0);
         ParseError {
             column: self.text[..offset].chars().count() + 1,
             what: what.into(),
@@ -102,7 +105,10 @@ impl<'a> Parser<'a> {
             )));
         }
         if self.take("not") {
-            return Ok(Expression::Not(Box::new(self.one(depth + 1)?)));
+            return Ok(match self.one(depth + 1)? {
+                Expression::Not(inner) => *inner,
+                inner => Expression::Not(Box::new(inner)),
+            });
         }
         if self.take("(") {
             let inner = self.any(depth + 1)?;
@@ -162,8 +168,9 @@ fn one_or(
 }
 
 fn ports(text: &str, ends: &[End]) -> Result<Vec<Expression>, String> {
-    let wrong =
-        || format!("'{text}' is no port: use a number from 0 to 65535, or a range such as 8000-8099");
+    let wrong = || {
+        format!("'{text}' is no port: use a number from 0 to 65535, or a range such as 8000-8099")
+    };
     let (from, to) = text.split_once('-').unwrap_or((text, text));
     let number = |text: &str| {
         let digits = text.bytes().all(|byte| byte.is_ascii_digit());
@@ -188,9 +195,8 @@ fn prefixes(text: &str, ends: &[End]) -> Result<Vec<Expression>, String> {
 }
 
 fn prefix(text: &str) -> Result<Prefix, String> {
-    let wrong = || {
-        format!("'{text}' is no address or prefix: use one such as 10.0.0.0/8 or 2001:db8::/32")
-    };
+    let wrong =
+        || format!("'{text}' is no address or prefix: use one such as 10.0.0.0/8 or 2001:db8::/32");
     let (address, length) = match text.split_once('/') {
         Some((address, length)) => (address, Some(length)),
         None => (text, None),
