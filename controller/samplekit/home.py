@@ -11,6 +11,9 @@ from click.testing import CliRunner, Result
 from springtide.cli import cli
 from springtide.store import Store, open_store
 
+# 2026-01-02T03:00:00Z
+ROUND = 1_767_322_800
+
 FLEET = """\
 version: 1
 pops:
@@ -70,7 +73,7 @@ class Home:
             raise AssertionError(f"exit code {result.exit_code} where {code} was expected:\n{result.output}")
         return result
 
-    def json(self, *arguments: object, code: int = 0) -> Any:  # noqa: ANN401 (JSON is whatever it is)
+    def json(self, *arguments: object, code: int = 0) -> Any:
         return json.loads(self.run(*arguments, "--json", code=code).stdout)
 
     def refused(self, *arguments: object) -> list[str]:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from datetime import UTC, datetime
 
 from springtide.errors import InputError, Problem
 
 FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def now() -> int:
+    """The controller's wall clock, seconds since the epoch: the one place that reads it."""
+    return int(time.time())
 
 
 def show(unix_s: int) -> str:
@@ -23,9 +29,9 @@ def parse(text: str) -> int:
     return unix_s
 
 
-def latest_round(now_unix_s: float, interval_s: int) -> int:
+def latest_round(now_unix_s: int, interval_s: int) -> int:
     """The newest round whose span [T - interval, T) has closed."""
-    return int(now_unix_s) // interval_s * interval_s
+    return now_unix_s // interval_s * interval_s
 
 
 def parse_round(text: str, interval_s: int) -> int:

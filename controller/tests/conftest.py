@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from samplekit.home import FLEET, Home
+from samplekit.home import FLEET, ROUND, Home
+from springtide import instants
 from springtide.store import Store
 
 
@@ -17,6 +18,12 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = Home(tmp_path_factory.mktemp("template"))
     home.run("migrate")
     return home.path / "store"
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half a minute past ROUND, for as long as the test takes."""
+    monkeypatch.setattr(instants, "now", lambda: ROUND + 30)
 
 
 @pytest.fixture

@@ -304,9 +304,9 @@ def test_killed_anywhere_and_run_again_counts_once(home: Home) -> None:
     command = [str(Path(sys.executable).with_name("springtide")), "ingest", str(home.spool)]
     environment = {**os.environ, **home.environment}
     kills = 0
-    for attempt in range(40):
+    for attempt in range(20):
         process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(0.6 + 0.05 * attempt)
+        time.sleep(0.8 + 0.3 * attempt)
         if process.poll() is not None:
             assert process.returncode == 0
             break

@@ -8,6 +8,8 @@ with polls as (
         netns,
         cookie,
         poll_sequence,
+        -- The order of a socket's samples. Not of poll_sequence alone: a single dump by hand numbers itself far ahead.
+        tuple(time_unix_us, poll_sequence) as moment,
         time_unix_us >= {round_start_us:Int64} as in_round,
         -- argMax passes over nulls; a tuple keeps the columns of one sample together, nulls and all.
         tuple(state, src_pop, dst_pop, ip_version, snd_cwnd, snd_mss, sample_weight) as facts,
@@ -24,7 +26,7 @@ hosts as (
         host,
         boot_id,
         netns,
-        min(poll_sequence) as first_poll
+        argMin(poll_sequence, moment) as first_poll
     from polls
     group by host, boot_id, netns
 ),
@@ -35,12 +37,12 @@ sockets as (
         boot_id,
         netns,
         cookie,
-        min(poll_sequence) as first_poll,
+        argMin(poll_sequence, moment) as first_poll,
         countIf(not in_round) > 0 as seen_before,
-        argMaxIf(facts, poll_sequence, in_round) as last_facts,
-        argMaxIf(counters, poll_sequence, in_round) as last_counters,
-        argMinIf(counters, poll_sequence, in_round) as first_counters,
-        argMaxIf(counters, poll_sequence, not in_round) as counters_before
+        argMaxIf(facts, moment, in_round) as last_facts,
+        argMaxIf(counters, moment, in_round) as last_counters,
+        argMinIf(counters, moment, in_round) as first_counters,
+        argMaxIf(counters, moment, not in_round) as counters_before
     from polls
     group by host, boot_id, netns, cookie
     having countIf(in_round) > 0
@@ -55,7 +57,7 @@ differences as (
         sockets.last_counters,
         multiIf(
             sockets.seen_before, sockets.counters_before,
-            sockets.first_poll > hosts.first_poll, tuple(toUInt64(0), toUInt64(0), toUInt64(0)),
+            sockets.first_poll != hosts.first_poll, tuple(toUInt64(0), toUInt64(0), toUInt64(0)),
             sockets.first_counters
         ) as baseline
     from sockets

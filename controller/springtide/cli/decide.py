@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict
 from pathlib import Path
 
@@ -55,7 +54,7 @@ def initcwnd(
     fleet = read_fleet(fleet_path)
     policy = read_policy(policy_path)
     interval_s = policy.round.interval_s
-    newest = instants.latest_round(time.time(), interval_s)
+    newest = instants.latest_round(instants.now(), interval_s)
     moment = newest if round_text is None else instants.parse_round(round_text, interval_s)
     if moment > newest:
         fix = f"the newest is {instants.show(newest)}"

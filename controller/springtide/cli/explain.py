@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import time
 from pathlib import Path
 
 import click
@@ -62,7 +61,7 @@ def explain(
         raise InputError([Problem("explain", "DST_POP", f"{dst_pop} is SRC_POP as well", "name two PoPs")])
     interval_s = policy.round.interval_s
     with store.open() as opened:
-        newest = instants.latest_round(time.time(), interval_s)
+        newest = instants.latest_round(instants.now(), interval_s)
         wanted = None if round_text is None else instants.parse_round(round_text, interval_s)
         moment = wanted or decisions.latest_decided(opened, newest) or newest
         since = moment - HISTORY_ROUNDS * interval_s

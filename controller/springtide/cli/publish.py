@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import click
@@ -49,7 +48,7 @@ def bundle(
     """
     fleet = read_fleet(fleet_path)
     policy = read_policy(policy_path)
-    now = int(time.time())
+    now = instants.now()
     newest = instants.latest_round(now, policy.round.interval_s)
     with store.open() as opened:
         wanted = None if round_text is None else instants.parse_round(round_text, policy.round.interval_s)
@@ -100,7 +99,7 @@ def validate(files: tuple[Path, ...], edge: str | None, fleet_path: Path, policy
       springtide validate bundles/*.json
       springtide validate ams-1.json --edge ams-1
     """
-    context = Context(read_fleet(fleet_path), read_policy(policy_path), time.time(), edge)
+    context = Context(read_fleet(fleet_path), read_policy(policy_path), instants.now(), edge)
     found: list[Problem] = []
     for path in files:
         try:

@@ -11,6 +11,7 @@ from springtide.policy import MAX_TTL_S
 from springtide.store import Row, Store
 
 _INSTANTS = ("round", "last_evidence", "expires_at")
+_DOUBLES = ("observed_cwnd", "retransmit_ratio", "previous_cwnd", "smoothed_cwnd")
 _COLUMNS = ", ".join(
     f"toUnixTimestamp({field.name}) as {field.name}_s" if field.name in _INSTANTS else field.name
     for field in fields(Decision)
@@ -93,4 +94,6 @@ def _row(decision: Decision) -> Row:
 
 def _decision(row: Row) -> Decision:
     values = {name.removesuffix("_s") if name.endswith("_s") else name: value for name, value in row.items()}
-    return Decision(**{**values, "action": Action(row["action"]), "reason": Reason(row["reason"])})
+    # The engine prints a whole double without its point.
+    doubles = {name: None if values[name] is None else float(values[name]) for name in _DOUBLES}
+    return Decision(**{**values, **doubles, "action": Action(row["action"]), "reason": Reason(row["reason"])})

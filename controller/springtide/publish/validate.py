@@ -31,7 +31,7 @@ class Context:
 
     fleet: Fleet
     policy: Policy
-    now_unix_s: float
+    now_unix_s: int
     edge: str | None = None
 
     def owners(self) -> Mapping[str, str]:

@@ -1,0 +1,256 @@
+"""`springtide decide initcwnd` and `explain`, from spool files to sentences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from samplekit.home import ROUND, Home
+from samplekit.proto import Value
+from samplekit.spool import record, write_spool
+from samplekit.traffic import MSS, Socket
+from springtide import instants
+
+INTERVAL = 300
+NOW = ROUND
+FULL = 200 * MSS
+
+Sample = dict[str, Value]
+
+pytestmark = pytest.mark.usefixtures("clock")
+
+
+def polls(socket: Socket, round_unix_s: int, gained: int, start: int = 0, number: int = 0) -> list[Sample]:
+    """Six polls over a round, `gained` bytes acknowledged between the first and the last; `number` counts rounds."""
+    begin = round_unix_s - INTERVAL
+    return [
+        socket.at(begin + 10 + 50 * n, poll=100 + 6 * number + n, bytes_acked=start + gained * n // 5) for n in range(6)
+    ]
+
+
+def connections(count: int, cwnd: int = 40, src: str = "ams", dst: str = "fra", first: int = 1) -> list[Socket]:
+    subnet = {"ams": "10.77.1", "fra": "10.77.2", "nyc": "10.77.3"}
+    return [
+        Socket(f"{src}-1", first + n, f"{subnet[src]}.1", f"{subnet[dst]}.{2 + n}", src, cwnd) for n in range(count)
+    ]
+
+
+def feed(home: Home, name: str, samples: list[Sample]) -> None:
+    write_spool(home.spool, name, [record(samples)])
+    home.run("ingest", home.spool)
+
+
+def decide(home: Home, *arguments: object) -> list[dict[str, Any]]:
+    return list(home.json("decide", "initcwnd", *arguments)["decisions"])
+
+
+def stored(home: Home) -> list[dict[str, Any]]:
+    return home.query("select * from initcwnd_decisions final order by round, src_pop, dst_pop, ip_version")
+
+
+def test_the_mean_of_earned_windows_is_learnt_and_idle_ones_are_not(home: Home) -> None:
+    busy = [
+        s for n, c in enumerate(connections(4)) for s in polls(Socket(**{**vars(c), "snd_cwnd": 40 + n}), NOW, FULL)
+    ]
+    idle = [s for c in connections(20, cwnd=95, first=50) for s in polls(c, NOW, 0)]
+    feed(home, "a", busy + idle)
+    [decision] = decide(home)
+    assert (decision["src_pop"], decision["dst_pop"], decision["ip_version"]) == ("ams", "fra", 4)
+    assert (decision["initcwnd"], decision["observed_cwnd"]) == (42, 41.5)
+    assert (decision["connections_seen"], decision["connections_earned"]) == (24, 4)
+    assert (decision["min_cwnd"], decision["max_cwnd"]) == (40, 43)
+    assert decision["reason"] == "learnt"
+
+
+def test_what_was_acknowledged_before_the_round_does_not_earn(home: Home) -> None:
+    """Long-lived and idle now: large counters, no progress."""
+    old = [s for c in connections(5) for s in polls(c, NOW - INTERVAL, FULL) + polls(c, NOW, 0, start=FULL, number=1)]
+    feed(home, "a", old)
+    [decision] = decide(home)
+    assert (decision["action"], decision["reason"], decision["connections_seen"]) == ("none", "no_evidence", 5)
+    [before] = decide(home, "--round", instants.show(NOW - INTERVAL))
+    assert before["reason"] == "learnt"
+
+
+def test_sockets_that_the_first_poll_already_showed_earn_nothing_for_their_past(home: Home) -> None:
+    feed(home, "a", [c.at(NOW - 20, poll=1, bytes_acked=10 * FULL) for c in connections(5)])
+    [decision] = decide(home)
+    assert (decision["connections_seen"], decision["connections_earned"]) == (5, 0)
+
+
+def test_a_new_socket_earns_from_zero(home: Home) -> None:
+    witness = connections(1, first=90)[0]
+    new = [c.at(NOW - 20, poll=7, bytes_acked=FULL) for c in connections(3)]
+    feed(home, "a", [witness.at(NOW - 120, poll=6, bytes_acked=5), *new])
+    [decision] = decide(home)
+    assert (decision["connections_earned"], decision["initcwnd"]) == (3, 40)
+
+
+def test_only_live_connections_between_known_pops_count(home: Home) -> None:
+    good = connections(3)
+    odd = [
+        Socket("ams-1", 20, "10.77.1.1", "10.77.1.2"),
+        Socket("ams-1", 21, "10.77.1.1", "192.0.2.1"),
+        Socket("ams-1", 22, "192.0.2.1", "10.77.2.1"),
+        Socket("ams-1", 23, "10.77.1.1", "10.77.2.1", state="TCP_STATE_CLOSE_WAIT", snd_cwnd=90),
+    ]
+    closes = [c.at(NOW - 1, 105, 9 * FULL, kind="SAMPLE_KIND_CLOSE") for c in connections(3, 99, first=40)]
+    feed(home, "a", [s for c in good + odd for s in polls(c, NOW, FULL)] + closes)
+    [decision] = decide(home)
+    assert (decision["initcwnd"], decision["connections_seen"]) == (40, 3)
+
+
+def test_ip_versions_are_decided_apart(home: Home) -> None:
+    six = [Socket("ams-1", 60 + n, "fd77:1::1", f"fd77:2::{n}", "ams", 80) for n in range(3)]
+    feed(home, "a", [s for c in connections(3) + six for s in polls(c, NOW, FULL)])
+    assert [(d["ip_version"], d["initcwnd"]) for d in decide(home)] == [(4, 40), (6, 80)]
+
+
+def test_retransmissions_are_counted_over_the_round(home: Home) -> None:
+    samples = [s for c in connections(4) for s in polls(c, NOW, FULL)]
+    for sample in samples:
+        sample["bytes_retrans"] = 5000 + int(sample["bytes_sent"]) // 50
+    feed(home, "a", samples)
+    [decision] = decide(home)
+    assert decision["retransmit_ratio"] == pytest.approx(0.02, abs=1e-5)
+
+
+def rounds_of_traffic(windows: list[int]) -> list[Sample]:
+    """One window a round, oldest first, the last of them in the newest round."""
+    samples = []
+    for n, window in enumerate(windows):
+        moment = NOW - INTERVAL * (len(windows) - 1 - n)
+        for socket in connections(3, window, first=1 + 10 * n):
+            samples += polls(socket, moment, FULL, number=n)
+    return samples
+
+
+def backfill(home: Home, count: int) -> None:
+    for n in range(count):
+        home.run("decide", "initcwnd", "--round", instants.show(NOW - INTERVAL * (count - 1 - n)))
+
+
+def test_history_smooths_and_again_gives_the_same_rows(home: Home) -> None:
+    feed(home, "a", rounds_of_traffic([40, 80, 80]))
+    backfill(home, 3)
+    first = stored(home)
+    assert [(row["initcwnd"], row["previous_cwnd"]) for row in first] == [(40, None), (60, 40), (70, 60)]
+    backfill(home, 3)
+    assert stored(home) == first
+    assert home.query("select count() as n from initcwnd_decisions") == [{"n": 3}]
+
+
+def test_later_rows_and_later_decisions_never_leak_in(home: Home) -> None:
+    samples = rounds_of_traffic([40, 80, 20])
+    cut = (NOW - INTERVAL) * 1_000_000
+    feed(home, "past", [s for s in samples if int(s["time_unix_us"]) < cut])
+    middle = instants.show(NOW - INTERVAL)
+    home.run("decide", "initcwnd", "--round", instants.show(NOW - 2 * INTERVAL))
+    before = decide(home, "--round", middle)
+    feed(home, "future", [s for s in samples if int(s["time_unix_us"]) >= cut])
+    home.run("decide", "initcwnd")
+    assert decide(home, "--round", middle) == before
+
+
+def test_a_round_that_was_decided_otherwise_is_replaced_whole(home: Home) -> None:
+    feed(home, "a", [s for c in connections(3) + connections(3, dst="nyc", first=30) for s in polls(c, NOW, FULL)])
+    home.run("decide", "initcwnd")
+    assert len(stored(home)) == 2
+    store = home.open()
+    store.execute("delete from tcp_samples where dst_pop = 'nyc'")
+    store.close()
+    home.policy.write_text("initcwnd: {cmax: 30}\n")
+    home.run("decide", "initcwnd")
+    [row] = stored(home)
+    assert (row["dst_pop"], row["initcwnd"], row["reason"]) == ("fra", 30, "clamped_to_cmax")
+
+
+def test_silence_holds_then_withdraws(home: Home) -> None:
+    home.policy.write_text("initcwnd: {ttl_s: 900}\n")
+    feed(home, "a", [s for c in connections(3) for s in polls(c, NOW - 4 * INTERVAL, FULL)])
+    backfill(home, 5)
+    assert [(row["action"], row["reason"]) for row in stored(home)] == [
+        ("set", "learnt"),
+        ("set", "held_no_evidence"),
+        ("set", "held_no_evidence"),
+        ("withdraw", "expired"),
+    ]
+
+
+def test_dry_run_writes_nothing(home: Home) -> None:
+    feed(home, "a", rounds_of_traffic([40]))
+    assert len(decide(home, "--dry-run")) == 1
+    assert stored(home) == []
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("yesterday", "'yesterday' is not an instant; write it as 2026-01-02T03:05:00Z"),
+        ("2026-01-02T03:05:00", "is not an instant"),
+        ("2026-1-2T03:05:00Z", "is not an instant"),
+        (
+            "2026-01-02T02:56:00Z",
+            "is not a multiple of round.interval_s = 300; the nearest rounds are 2026-01",
+        ),
+        ("2106-01-02T03:05:00Z", "has not closed yet"),
+        ("1970-01-01T00:00:00Z", "is not a multiple"),
+    ],
+)
+def test_a_round_that_is_none_is_refused(home: Home, given: str, message: str) -> None:
+    [line] = home.refused("decide", "initcwnd", "--round", given)
+    assert message in line
+
+
+def test_nothing_seen_is_nothing_decided(home: Home) -> None:
+    answer = home.json("decide", "initcwnd")
+    assert (answer["decisions"], answer["pairs_without_samples"]) == ([], 6)
+
+
+def test_explain_shows_value_inputs_rule_history_and_what_would_change_it(home: Home) -> None:
+    feed(home, "a", rounds_of_traffic([40, 80]))
+    backfill(home, 2)
+    screen = home.run("explain", "ams", "fra").stdout
+    for text in (
+        "new connections start with 60 segments",
+        "3 of 3 live connections earned their window (mean 80.0, 80 to 80)",
+        "smoothed with 40.0 from before it gives 60.0",
+        "one more round like this one makes it 70",
+    ):
+        assert text in screen
+    assert screen.count("learnt") == 2
+    assert len(screen.splitlines()) < 40
+    [explanation] = home.json("explain", "ams", "fra")["explanations"]
+    assert explanation["decision"]["initcwnd"] == 60
+
+
+def test_explain_names_the_bound(home: Home) -> None:
+    home.policy.write_text("initcwnd: {cmax: 50, history_weight: 0.5}\n")
+    feed(home, "a", rounds_of_traffic([80]))
+    backfill(home, 1)
+    [explanation] = home.json("explain", "ams", "fra")["explanations"]
+    assert explanation["rule"] == "initcwnd.cmax"
+    assert explanation["would_change"].startswith("a mean below 20.0 in the next round")
+
+
+def test_explain_says_why_there_is_no_value(home: Home) -> None:
+    def because(src: str, dst: str) -> str:
+        [explanation] = home.json("explain", src, dst)["explanations"]
+        assert "kernel's default of 10" in explanation["verdict"]
+        return str(explanation["because"])
+
+    assert "has not been decided" in because("ams", "fra")
+    thin = [s for c in connections(2) for s in polls(c, NOW, FULL)]
+    idle = [s for c in connections(4, src="fra", dst="nyc") for s in polls(c, NOW, 0)]
+    feed(home, "a", thin + idle)
+    home.run("decide", "initcwnd")
+    assert "2 of 2 live connections earned their window" in because("ams", "fra")
+    assert "0 of 4 live connections earned their window" in because("fra", "nyc")
+    assert "no sample of a live connection from nyc to ams" in because("nyc", "ams")
+
+
+def test_explain_of_an_unknown_pop_helps(home: Home) -> None:
+    [line] = home.refused("explain", "ams", "nyk")
+    assert line.endswith("'nyk' is not in the fleet; did you mean nyc?")
+    [line] = home.refused("explain", "ams", "ams")
+    assert line.endswith("name two PoPs")

@@ -1,0 +1,219 @@
+"""fleet.yaml and policy.yaml: what is wrong is told in one line with file, line, field and fix."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from samplekit.home import FLEET, Home
+from springtide.errors import InputError
+from springtide.fleet import load_fleet
+from springtide.policy import Policy, default_yaml, load_policy
+
+BAD_FLEETS = {
+    "malformed": ("version: 1\npops: [\n", ":3: document: is not YAML"),
+    "tab": ("version: 1\n\tpops: {}\n", ":2: document: is not YAML"),
+    "not a mapping": ("- ams\n", ":1: document: is not a mapping; begin with `key: value`"),
+    "empty": ("", ":1: version: is missing; add it"),
+    "wrong version": (FLEET.replace("version: 1", "version: 2"), ":1: version: is 2; should be 1"),
+    "version as text": (FLEET.replace("version: 1", "version: '1'"), ":1: version: is '1'; should be 1"),
+    "unknown key": (FLEET.replace("region:", "regoin:"), ":4: pops.ams.regoin: unknown key; did you mean region?"),
+    "unknown key of an edge": (
+        FLEET.replace("{address: 10.77.1.2}", "{address: 10.77.1.2, user: root}"),
+        ":8: pops.ams.edges.ams-2.user: unknown key; known keys: address",
+    ),
+    "duplicate key": (
+        FLEET + "  ams:\n    prefixes: [10.9.0.0/24]\n",
+        ":17: pops.ams: is given twice (first on line 3)",
+    ),
+    "overlap within a PoP": (
+        FLEET.replace('"fd77:2::/48"', "10.77.2.128/25"),
+        ":10: pops.fra.prefixes[1]: 10.77.2.128/25 overlaps 10.77.2.0/24 of pop fra (line 10)",
+    ),
+    "overlap across PoPs": (
+        FLEET.replace("10.77.3.0/24", "10.0.0.0/8"),
+        ":5: pops.ams.prefixes[0]: 10.77.1.0/24 overlaps 10.0.0.0/8 of pop nyc (line 14)",
+    ),
+    "same prefix twice": (
+        FLEET.replace("10.77.3.0/24", "10.77.2.0/24"),
+        ":14: pops.nyc.prefixes[0]: 10.77.2.0/24 overlaps 10.77.2.0/24 of pop fra (line 10)",
+    ),
+    "IPv6 overlap": (
+        FLEET.replace("fd77:2::/48", "fd77:1:0:8000::/49"),
+        ":10: pops.fra.prefixes[1]: fd77:1:0:8000::/49 overlaps fd77:1::/48 of pop ams (line 5)",
+    ),
+    "host bits": (
+        FLEET.replace("10.77.3.0/24", "10.77.3.1/24"),
+        ":14: pops.nyc.prefixes[0]: 10.77.3.1/24 has bits set after its length; write 10.77.3.0/24",
+    ),
+    "default route": (
+        FLEET.replace("10.77.3.0/24", "0.0.0.0/0"),
+        ":14: pops.nyc.prefixes[0]: 0.0.0.0/0 is a default route",
+    ),
+    "IPv6 default route": (FLEET.replace("fd77:2::/48", "::/0"), ":10: pops.fra.prefixes[1]: ::/0 is a default route"),
+    "mapped IPv4": (
+        FLEET.replace("fd77:2::/48", "::ffff:10.0.0.0/104"),
+        ":10: pops.fra.prefixes[1]: ::ffff:10.0.0.0/104 covers IPv4-mapped addresses",
+    ),
+    "not a prefix": (
+        FLEET.replace("10.77.3.0/24", "10.77.3/24"),
+        ":14: pops.nyc.prefixes[0]: '10.77.3/24' is not an IPv4 or IPv6 prefix; write it as 10.77.1.0/24",
+    ),
+    "number for a prefix": (FLEET.replace("10.77.3.0/24", "7"), ":14: pops.nyc.prefixes[0]: 7 is not a prefix"),
+    "no prefixes": (FLEET.replace("[10.77.3.0/24]", "[]"), ":14: pops.nyc.prefixes: is []"),
+    "prefixes not a list": (
+        FLEET.replace("[10.77.3.0/24]", "10.77.3.0/24"),
+        ":14: pops.nyc.prefixes: is '10.77.3.0/24'",
+    ),
+    "bad PoP name": (FLEET.replace("  nyc:", "  NYC:"), ":13: pops.NYC: 'NYC' is not a name; use 1 to 63 lower-case"),
+    "a PoP that YAML takes for a boolean": (FLEET.replace("  nyc:", "  no:"), ":13: pops: the key no is not text"),
+    "edge in two PoPs": (
+        FLEET.replace("nyc-1:", "ams-1:"),
+        ":16: pops.nyc.edges.ams-1: is also an edge of pop ams (line 7); rename one of them",
+    ),
+    "edge without address": (
+        FLEET.replace("{address: 10.77.3.1}", "{}"),
+        ":16: pops.nyc.edges.nyc-1.address: is missing",
+    ),
+    "alias": (
+        FLEET.replace("version: 1", "version: &a 1\nx: *a"),
+        ":2: document: uses a YAML alias; write the value out",
+    ),
+    "deep nesting": ("version: " + "[" * 5000, ": document: "),
+    "impossible date": (FLEET.replace("region: europe", "region: 2026-13-45"), "document: holds an impossible value"),
+    "python object": ("version: !!python/object/apply:os.getcwd []\n", "document: is not YAML"),
+}
+
+BAD_POLICIES = {
+    "malformed": ("initcwnd: {cmax: 5\n", ":2: document: is not YAML"),
+    "unknown section": ("initcwd: {}\n", ":1: initcwd: unknown key; did you mean initcwnd?"),
+    "unknown key": ("initcwnd:\n  cmaxx: 5\n", ":2: initcwnd.cmaxx: unknown key; did you mean cmax?"),
+    "wrong type": ("initcwnd:\n  cmax: '50'\n", ":2: initcwnd.cmax: is '50'; should be a valid integer"),
+    "fraction": ("initcwnd:\n  cmin: 10.5\n", ":2: initcwnd.cmin: is 10.5; should be a valid integer"),
+    "above range": ("initcwnd:\n  cmax: 5000\n", ":2: initcwnd.cmax: is 5000; should be less than or equal to 1000"),
+    "below range": ("round:\n  interval_s: 0\n", ":2: round.interval_s: is 0; should be greater than or equal to 5"),
+    "not a number": ("initcwnd:\n  history_weight: .nan\n", ":2: initcwnd.history_weight: is nan"),
+    "unknown combiner": ("initcwnd:\n  combiner: median\n", ":2: initcwnd.combiner: is 'median'; should be 'mean'"),
+    "section without keys": ("initcwnd:\n", ":1: initcwnd: is None; should be a mapping"),
+    "cmin above cmax": (
+        "initcwnd:\n  cmin: 60\n  cmax: 50\n",
+        ":2: initcwnd.cmin: initcwnd.cmin = 60 is above initcwnd.cmax = 50; lower initcwnd.cmin or raise initcwnd.cmax",
+    ),
+    "default cmin above cmax": ("initcwnd:\n  cmax: 5\n", ":2: initcwnd.cmax: initcwnd.cmin = 10 is above"),
+    "bundle outlives its decisions": (
+        "bundle: {ttl_s: 1900}\n",
+        ":1: bundle.ttl_s: bundle.ttl_s = 1900 is above initcwnd.ttl_s = 1800",
+    ),
+    "bundle dies before the next round": (
+        "round: {interval_s: 1000}\n",
+        ":1: round.interval_s: round.interval_s = 1000 is above bundle.ttl_s = 900",
+    ),
+    "duplicate key": ("initcwnd: {cmax: 50}\ninitcwnd: {cmax: 60}\n", ":2: initcwnd: is given twice (first on line 1)"),
+}
+
+
+@pytest.mark.parametrize("case", BAD_FLEETS)
+def test_bad_fleet_is_one_line_with_place_and_fix(bare_home: Home, case: str) -> None:
+    text, expected = BAD_FLEETS[case]
+    bare_home.fleet.write_text(text)
+    lines = bare_home.refused("check")
+    assert any(f"{bare_home.fleet}" in line and expected in line for line in lines), lines
+    assert all(line.startswith("springtide: ") and line.count("; ") >= 1 for line in lines), lines
+
+
+@pytest.mark.parametrize("case", BAD_POLICIES)
+def test_bad_policy_is_one_line_with_place_and_fix(bare_home: Home, case: str) -> None:
+    text, expected = BAD_POLICIES[case]
+    bare_home.policy.write_text(text)
+    lines = bare_home.refused("check")
+    assert any(f"{bare_home.policy}{expected}" in line for line in lines), lines
+
+
+def test_all_problems_of_both_files_are_told_at_once(bare_home: Home) -> None:
+    bare_home.fleet.write_text(FLEET.replace("region", "regio").replace("10.77.3.0/24", "10.77.3.9/24"))
+    bare_home.policy.write_text("x: 1\nround: {interval_s: 1}\n")
+    assert len(bare_home.refused("check")) == 4
+
+
+def test_missing_and_binary_files_are_refused(bare_home: Home) -> None:
+    bare_home.fleet.write_bytes(b"version: 1\npops: \xff\xfe\n")
+    bare_home.policy.unlink()
+    fleet, policy = bare_home.refused("check")
+    assert fleet.endswith("fleet.yaml:2: document: is not UTF-8; save it as UTF-8")
+    assert "policy.yaml: file: cannot be read: No such file or directory" in policy
+
+
+def test_a_prefix_too_wide_for_any_bundle_is_found_beforehand(bare_home: Home) -> None:
+    bare_home.fleet.write_text(FLEET.replace("10.77.3.0/24", "11.0.0.0/8"))
+    [line] = bare_home.refused("check")
+    assert "pops.nyc.prefixes[0]: 11.0.0.0/8 is wider than bundle.min_prefix_length_ipv4 = 16" in line
+
+
+@pytest.mark.parametrize(
+    ("command", "broken"),
+    [
+        ("ingest {spool}", "fleet"),
+        ("decide initcwnd", "fleet"),
+        ("decide initcwnd", "policy"),
+        ("bundle --out {out}", "fleet"),
+        ("bundle --out {out}", "policy"),
+        ("explain ams fra", "fleet"),
+        ("explain ams fra", "policy"),
+    ],
+)
+def test_no_command_starts_with_bad_configuration(home: Home, command: str, broken: str) -> None:
+    path = home.fleet if broken == "fleet" else home.policy
+    path.write_text("oops: 1\n")
+    arguments = command.format(spool=home.spool, out=home.path / "out").split()
+    assert all(str(path) in line for line in home.refused(*arguments))
+    assert not (home.path / "out").exists()
+
+
+def test_check_counts_what_it_read(bare_home: Home) -> None:
+    assert bare_home.json("check") == {"pops": 3, "prefixes": 5, "edges": 4, "policy_version": Policy().version}
+
+
+def test_default_policy_file_is_the_default_policy(bare_home: Home) -> None:
+    text = bare_home.run("check", "--defaults").stdout
+    bare_home.policy.write_text(text)
+    assert load_policy(bare_home.policy) == Policy()
+    assert text == default_yaml()
+    for section in yaml.safe_load(text):
+        assert set(yaml.safe_load(text)[section]) == set(getattr(Policy(), section).model_dump())
+    assert text.count("Source:") == text.count("Range:") == sum(len(s) for s in Policy().model_dump().values())
+
+
+def test_policy_version_follows_what_is_in_force(bare_home: Home) -> None:
+    def version(text: str) -> str:
+        bare_home.policy.write_text(text)
+        return str(bare_home.json("check")["policy_version"])
+
+    assert version("{}") == version("initcwnd: {cmax: 100}") == version("# a comment\nround: {}")
+    assert version("initcwnd: {cmax: 99}") != version("{}")
+    assert len(version("{}")) == 12
+
+
+@given(st.text(max_size=200) | st.binary(max_size=200))
+@settings(max_examples=300, deadline=None)
+def test_any_bytes_are_refused_in_words(tmp_path_factory: pytest.TempPathFactory, content: str | bytes) -> None:
+    path = tmp_path_factory.getbasetemp() / "fuzz.yaml"
+    path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
+    with pytest.raises(InputError):
+        load_fleet(path)
+
+
+KEYS = st.sampled_from(["version", "pops", "ams", "prefixes", "edges", "region", "address", "x"])
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+VALUES = st.recursive(LEAVES, lambda v: st.lists(v, max_size=3) | st.dictionaries(KEYS, v, max_size=4), max_leaves=12)
+
+
+@given(VALUES)
+@settings(max_examples=300, deadline=None)
+def test_any_value_is_refused_in_words(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
+    path = tmp_path_factory.getbasetemp() / "fuzz-value.yaml"
+    path.write_text(json.dumps(value))
+    with pytest.raises(InputError):
+        load_fleet(path)

@@ -1,0 +1,256 @@
+"""`springtide bundle` and `validate`: one valid document for each edge, or none at all."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from samplekit.home import FLEET, ROUND, Home
+from springtide import instants
+from springtide.decide.decisions import write_round
+from springtide.decide.initcwnd import Action, Decision, Reason
+from springtide.fleet import Fleet, load_fleet
+from springtide.policy import Policy
+from springtide.publish.bundle import canonical, digest, render
+from springtide.publish.validate import Context, problems
+
+NOW = ROUND
+
+pytestmark = pytest.mark.usefixtures("clock")
+
+
+def decision(src: str, dst: str, version: int, value: int | None, evidence: int = NOW, ttl: int = 1800) -> Decision:
+    action = Action.SET if value is not None else Action.WITHDRAW
+    reason = Reason.LEARNT if value is not None else Reason.EXPIRED
+    mean = None if value is None else float(value)
+    inputs = (5, 4, mean, value, value, 0.01, None, mean)
+    return Decision(NOW, src, dst, version, action, value, reason, *inputs, evidence, evidence + ttl, Policy().version)
+
+
+DECISIONS = [
+    decision("ams", "fra", 4, 42),
+    decision("ams", "fra", 6, 77),
+    decision("ams", "nyc", 4, None),
+    decision("fra", "ams", 4, 30),
+]
+
+
+def decided(home: Home, decisions: list[Decision]) -> Home:
+    store = home.open()
+    write_round(store, NOW, sorted(decisions, key=lambda d: d.pair))
+    store.close()
+    return home
+
+
+def read(path: Path) -> dict[str, Any]:
+    document: dict[str, Any] = json.loads(path.read_text())
+    return document
+
+
+def test_every_edge_gets_its_routes_and_their_absence(home: Home) -> None:
+    out = home.path / "out"
+    decided(home, DECISIONS).run("bundle", "--out", out)
+    assert sorted(path.name for path in out.iterdir()) == ["ams-1.json", "ams-2.json", "fra-1.json", "nyc-1.json"]
+    ams = read(out / "ams-1.json")
+    assert ams["routes"] == [{"prefix": "10.77.2.0/24", "initcwnd": 42}, {"prefix": "fd77:2::/48", "initcwnd": 77}]
+    assert read(out / "ams-2.json")["routes"] == ams["routes"]
+    assert read(out / "fra-1.json")["routes"] == [{"prefix": "10.77.1.0/24", "initcwnd": 30}]
+    assert read(out / "nyc-1.json")["routes"] == []
+    assert (ams["edge"], ams["pop"], ams["schema_version"]) == ("ams-1", "ams", 1)
+    assert ams["round"] == instants.show(NOW)
+    assert ams["expires_at"] == instants.show(NOW + 900)
+    assert ams["policy_version"] == Policy().version
+    rest = {name: value for name, value in ams.items() if name != "digest"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    assert ams["digest"] == f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    home.run("validate", *out.glob("*.json"))
+    home.run("validate", out / "ams-1.json", "--edge", "ams-1")
+
+
+def test_a_value_is_not_promised_beyond_its_evidence(home: Home) -> None:
+    aged = decision("ams", "nyc", 4, 50, evidence=NOW - 1200)
+    answer = decided(home, [DECISIONS[0], aged]).json("bundle", "--out", home.path / "out")
+    assert answer["left_out"] == ["ams to nyc (IPv4)"]
+    document = read(home.path / "out" / "ams-1.json")
+    assert [route["prefix"] for route in document["routes"]] == ["10.77.2.0/24"]
+    assert document["expires_at"] == instants.show(NOW + 900)
+
+
+def test_a_round_without_decisions_publishes_nothing(home: Home) -> None:
+    [line] = home.refused("bundle", "--out", home.path / "out")
+    assert "no round has decisions; run `springtide decide initcwnd` first" in line
+    decided(home, DECISIONS)
+    [line] = home.refused("bundle", "--out", home.path / "out", "--round", instants.show(NOW - 300))
+    assert "has no decisions" in line
+    assert not (home.path / "out").exists()
+
+
+def test_an_old_round_is_not_published(home: Home) -> None:
+    store = home.open()
+    old = NOW - 3600
+    write_round(store, old, [Decision(**{**vars(DECISIONS[0]), "round": old, "last_evidence": old, "expires_at": NOW})])
+    store.close()
+    lines = home.refused("bundle", "--out", home.path / "out")
+    assert len(lines) == 4
+    assert all("expires_at" in line and "has passed (rule times); publish a newer round" in line for line in lines)
+    assert not (home.path / "out").exists()
+
+
+def test_one_bad_bundle_keeps_all_back_and_what_was_there_stays(home: Home) -> None:
+    out = home.path / "out"
+    decided(home, DECISIONS).run("bundle", "--out", out)
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    home.fleet.write_text(FLEET.replace("10.77.2.0/24", "11.0.0.0/8"))
+    lines = home.refused("bundle", "--out", out)
+    assert all("11.0.0.0/8 is wider than bundle.min_prefix_length_ipv4 = 16 (rule prefixes)" in line for line in lines)
+    assert [line.split(": ")[1] for line in lines] == ["ams-1.json", "ams-2.json"]
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_a_folder_that_cannot_be_written_is_a_failure_in_words(home: Home) -> None:
+    (home.path / "out").write_text("a file")
+    result = decided(home, DECISIONS).run("bundle", "--out", home.path / "out" / "deeper", code=1)
+    assert result.stderr.count("\n") == 1
+    assert "bundles cannot be written" in result.stderr
+
+
+# How each rule is broken: the change to a good bundle of ams-1, and what the line must say.
+Change = Callable[[dict[str, Any]], Any]
+
+
+def route(document: dict[str, Any], index: int, **values: object) -> None:
+    document["routes"][index].update(values)
+
+
+BROKEN: dict[str, tuple[Change, str]] = {
+    "schema version": (lambda d: d.update(schema_version=2), "schema_version: input should be 1"),
+    "missing key": (lambda d: d.pop("round"), "round: field required"),
+    "unknown key": (lambda d: d.update(next_hop="10.0.0.1"), "next_hop: extra inputs are not permitted"),
+    "text window": (lambda d: route(d, 0, initcwnd="42"), "routes[0].initcwnd: input should be a valid integer"),
+    "fractional window": (lambda d: route(d, 0, initcwnd=42.5), "routes[0].initcwnd: input should be a valid integer"),
+    "routes not a list": (lambda d: d.update(routes={}), "routes: input should be a valid list"),
+    "unknown edge": (lambda d: d.update(edge="lax-1"), "edge: 'lax-1' is not in the fleet (rule known_edge)"),
+    "edge of another PoP": (lambda d: d.update(edge="nyc-1"), "pop: is 'ams', but nyc-1 is in nyc (rule known_edge)"),
+    "duplicate": (lambda d: d["routes"].insert(1, d["routes"][0]), "routes[1].prefix: 10.77.2.0/24 is also routes[0]"),
+    "unsorted": (lambda d: d["routes"].reverse(), "routes: fd77:2::/48 stands before 10.77.2.0/24 (rule sorted)"),
+    "default route": (lambda d: route(d, 0, prefix="0.0.0.0/0"), "routes[0].prefix: 0.0.0.0/0 is a default route"),
+    "too wide": (lambda d: route(d, 0, prefix="10.0.0.0/8"), "routes[0].prefix: 10.0.0.0/8 is wider than"),
+    "unknown prefix": (lambda d: route(d, 0, prefix="10.99.0.0/24"), "10.99.0.0/24 is not a prefix of the fleet"),
+    "narrower than the fleet's": (lambda d: route(d, 0, prefix="10.77.2.0/25"), "is not a prefix of the fleet"),
+    "own PoP": (lambda d: route(d, 0, prefix="10.77.1.0/24"), "belongs to the edge's own PoP ams"),
+    "no prefix": (lambda d: route(d, 0, prefix="fra"), "routes[0].prefix: 'fra' is not a prefix in its shortest form"),
+    "host bits": (lambda d: route(d, 0, prefix="10.77.2.1/24"), "is not a prefix in its shortest form"),
+    "long form": (lambda d: route(d, 1, prefix="fd77:0002::/48"), "is not a prefix in its shortest form"),
+    "above cmax": (lambda d: route(d, 0, initcwnd=101), "routes[0].initcwnd: 101 is outside initcwnd.cmin = 10"),
+    "below cmin": (lambda d: route(d, 0, initcwnd=9), "routes[0].initcwnd: 9 is outside initcwnd.cmin = 10"),
+    "lives too long": (lambda d: d.update(expires_at=instants.show(NOW + 901)), "expires_at: "),
+    "expired": (lambda d: d.update(expires_at=instants.show(NOW + 20)), "has passed (rule times)"),
+    "made before its round": (lambda d: d.update(created_at=instants.show(NOW - 1)), "created_at: "),
+    "made in the future": (lambda d: d.update(created_at=instants.show(NOW + 800)), "is in the future (rule times)"),
+    "not an instant": (lambda d: d.update(round="today"), "round: 'today' is not an instant (rule times)"),
+    "not a round": (lambda d: d.update(round=instants.show(NOW - 7)), "is not a multiple of round.interval_s"),
+    "policy version": (lambda d: d.update(policy_version="v1"), "policy_version: 'v1' is not 12 hex digits"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_each_rule_finds_what_it_is_for(bare_home: Home, case: str) -> None:
+    change, message = BROKEN[case]
+    document = json.loads(render(load_fleet(bare_home.fleet), Policy(), NOW, DECISIONS, NOW).documents["ams-1"])
+    change(document)
+    path = bare_home.path / "ams-1.json"
+    # Its digest is right: only the rule stands in the way.
+    path.write_bytes(canonical({**document, "digest": digest(document)}))
+    lines = bare_home.refused("validate", path)
+    assert any(line.startswith(f"springtide: {path}: ") and message in line for line in lines), lines
+    assert all("; " in line for line in lines)
+
+
+def test_a_bundle_for_another_edge_is_refused(bare_home: Home) -> None:
+    path = bare_home.path / "b.json"
+    path.write_bytes(render(load_fleet(bare_home.fleet), Policy(), NOW, DECISIONS, NOW).documents["ams-1"])
+    [line] = bare_home.refused("validate", path, "--edge", "ams-2")
+    assert line == (f"springtide: {path}: edge: is 'ams-1', not 'ams-2' (rule for_this_edge); use the bundle of ams-2")
+
+
+BROKEN_FILES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
+    "changed": (lambda b: b.replace(b'"initcwnd":42', b'"initcwnd":43'), "digest: does not match the content"),
+    "truncated": (lambda b: b[:-20], "document: is not JSON"),
+    "empty": (lambda _: b"", "document: is not JSON"),
+    "binary": (lambda _: b"\xff\xfe\x00", "document: is not JSON"),
+    "a list": (lambda _: b"[]", "document: input should be"),
+    "repeated key": (lambda b: b[:-1] + b',"edge":"ams-2"}', "gives the key 'edge' twice"),
+    "not a number": (lambda b: b.replace(b":42", b":NaN"), "holds NaN, which is not JSON"),
+    "deep": (lambda _: b"[" * 100_000, "document: is not JSON"),
+    "huge": (lambda b: b + b" " * 1_000_000, "file: is larger than bundle.max_bytes = 1000000"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN_FILES)
+def test_files_that_are_no_bundle_are_told_in_words(bare_home: Home, case: str) -> None:
+    change, message = BROKEN_FILES[case]
+    path = bare_home.path / "b.json"
+    path.write_bytes(change(render(load_fleet(bare_home.fleet), Policy(), NOW, DECISIONS, NOW).documents["ams-1"]))
+    [line] = bare_home.refused("validate", path)
+    assert message in line
+
+
+def test_validate_reports_all_files_and_all_problems(bare_home: Home) -> None:
+    documents = render(load_fleet(bare_home.fleet), Policy(), NOW, DECISIONS, NOW).documents
+    good, bad = bare_home.path / "good.json", bare_home.path / "bad.json"
+    good.write_bytes(documents["ams-1"])
+    bad.write_bytes(documents["ams-1"].replace(b":42", b":500").replace(b"10.77.2.0/24", b"10.77.1.0/24"))
+    missing = bare_home.path / "missing.json"
+    lines = bare_home.refused("validate", good, bad, missing)
+    assert len(lines) == 4
+    assert str(good) not in "".join(lines)
+
+
+def test_routes_over_the_cap_are_refused(bare_home: Home) -> None:
+    bare_home.policy.write_text("bundle: {max_routes: 1}\n")
+    policy = Policy.model_validate({"bundle": {"max_routes": 1}})
+    path = bare_home.path / "b.json"
+    path.write_bytes(render(load_fleet(bare_home.fleet), policy, NOW, DECISIONS, NOW).documents["ams-1"])
+    [line] = bare_home.refused("validate", path)
+    assert "routes: 2 routes are over bundle.max_routes = 1 (rule size)" in line
+
+
+@st.composite
+def fleets(draw: st.DrawFn) -> Fleet:
+    """Fleets with disjoint prefixes of both versions, some PoPs without edges."""
+    count = draw(st.integers(1, 6))
+    pops = {}
+    for n in range(count):
+        four = [str(ip_network((f"10.{n}.{k * 8}.0", 21))) for k in draw(st.sets(st.integers(0, 31), max_size=4))]
+        six = [f"fd{n:02x}:{k:x}::/48" for k in draw(st.sets(st.integers(1, 0xFFFF), max_size=3))]
+        edges = {f"e{n}-{k}": {"address": "10.0.0.1"} for k in range(draw(st.integers(0, 3)))}
+        pops[f"p{n}"] = {"prefixes": (four + six) or [f"172.16.{n}.0/24"], "edges": edges}
+    return Fleet.model_validate({"version": 1, "pops": pops})
+
+
+@given(fleets(), st.data())
+def test_what_is_rendered_is_always_valid(fleet: Fleet, data: st.DataObject) -> None:
+    names = list(fleet.pops)
+    pairs = [(a, b, v) for a in [*names, "gone"] for b in [*names, "gone"] if a != b for v in (4, 6)]
+    chosen = data.draw(st.lists(st.sampled_from(pairs), unique=True, max_size=20)) if pairs else []
+    ages = st.integers(0, 1800)
+    decisions = [decision(*pair, data.draw(st.integers(10, 100)), NOW - data.draw(ages)) for pair in chosen]
+    rendered = render(fleet, Policy(), NOW, decisions, NOW)
+    assert set(rendered.documents) == set(fleet.edges())
+    for edge, content in rendered.documents.items():
+        assert problems(edge, content, Context(fleet, Policy(), NOW, edge)) == []
+        values = {d.pair: d for d in decisions}
+        for item in json.loads(content)["routes"]:
+            prefix = ip_network(item["prefix"])
+            owner = next(pop for known, pop in fleet.prefixes() if known == prefix)
+            made = values[fleet.edges()[edge], owner, prefix.version]
+            assert item["initcwnd"] == made.initcwnd
+            assert made.expires_at is not None
+            assert made.expires_at >= NOW + Policy().bundle.ttl_s

@@ -1,0 +1,165 @@
+"""The store: schema, parameters, and one process at a time."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from samplekit.home import Home
+from springtide.errors import InputError, StoreError
+from springtide.store import Store, open_store
+from springtide.store.migrations import migrate, read_migrations, refuse_differences, status
+
+# Examples share a store on purpose: opening one for each would be all the test did.
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+SHARED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def test_migrate_applies_once_and_tells_its_state(bare_home: Home) -> None:
+    names = [migration.path.name for migration in read_migrations()]
+    assert bare_home.refused("migrate", "--status")
+    assert not (bare_home.path / "store").exists()
+    assert bare_home.json("migrate") == {"applied": names}
+    assert bare_home.json("migrate") == {"applied": []}
+    assert [(s["name"], s["state"]) for s in bare_home.json("migrate", "--status")] == [(n, "applied") for n in names]
+    assert bare_home.run("migrate", "--dry-run").stdout == ""
+
+
+def edited(folder: Path, name: str | None = None, text: str = "") -> Path:
+    """A copy of the schema, with one file changed or added."""
+    folder.mkdir()
+    for migration in read_migrations():
+        (folder / migration.path.name).write_text(migration.sql)
+    if name:
+        (folder / name).write_text(text)
+    return folder
+
+
+def test_a_changed_file_is_refused_by_name_before_anything_is_applied(store: Store, tmp_path: Path) -> None:
+    folder = edited(tmp_path / "sql", "0002_fleet.sql", "select 1;\n")
+    (folder / "0099_x.sql").write_text("create table x (a UInt8) engine = Memory;\n")
+    (folder / "0099_x.sql").rename(folder / f"{len(read_migrations()) + 1:04}_x.sql")
+    with pytest.raises(InputError, match=r"0002_fleet\.sql: checksum: differs from what was applied"):
+        migrate(store, read_migrations(folder))
+    assert store.query("select 1 from system.tables where name = 'x'") == []
+
+
+def test_a_store_from_the_future_is_refused(store: Store) -> None:
+    with pytest.raises(InputError, match="which this version of springtide does not know"):
+        refuse_differences(store, status(store, read_migrations()[:-1]))
+
+
+def test_a_new_file_is_applied_and_a_half_applied_one_again(store: Store, tmp_path: Path) -> None:
+    number = len(read_migrations()) + 1
+    text = "create table if not exists a (x UInt8) engine = Memory; -- one;\ncreate table if not exists b (x Nope);\n"
+    folder = edited(tmp_path / "sql", f"{number:04}_more.sql", text)
+    with pytest.raises(StoreError, match="Nope"):
+        migrate(store, read_migrations(folder))
+    (folder / f"{number:04}_more.sql").write_text(text.replace("Nope", "UInt8").replace(");\n", ") engine = Memory;\n"))
+    assert [migration.number for migration in migrate(store, read_migrations(folder))] == [number]
+    assert len(store.query("select name from system.tables where name in ('a', 'b')")) == 2
+
+
+def test_a_gap_in_the_numbers_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="number the files without gaps"):
+        read_migrations(edited(tmp_path / "sql", "0077_far.sql", "select 1;"))
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("clickhouse://db.example:9440/springtide", "come with the server support"),
+        ("chdb://relative/path", "is not a store; write chdb:///DIRECTORY"),
+        ("/var/lib/store", "is not a store"),
+        ("chdb:///", "is not a store"),
+        ("chdb:///nowhere/at/all", "run `springtide migrate` first"),
+    ],
+)
+def test_urls_that_are_no_store_here(bare_home: Home, url: str, message: str) -> None:
+    [line] = bare_home.refused("decide", "initcwnd", "--store", url)
+    assert message in line
+
+
+@given(text=TEXT, items=st.lists(TEXT, max_size=5))
+@SHARED
+def test_text_parameters_arrive_as_they_are(store: Store, text: str, items: list[str]) -> None:
+    [row] = store.query("select {t:String} as t, {a:Array(String)} as a", {"t": text, "a": items})
+    assert row == {"t": text, "a": items}
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+@SHARED
+def test_doubles_come_back_bit_for_bit(store: Store, value: float) -> None:
+    store.execute("create table if not exists doubles (x Float64) engine = Memory")
+    store.execute("truncate table doubles")
+    store.insert("doubles", [{"x": value}])
+    [row] = store.query("select x, {x:Float64} = x as same from doubles", {"x": value})
+    assert (float(row["x"]), row["same"]) == (value, 1)
+
+
+def test_integers_beyond_doubles_and_nulls(store: Store) -> None:
+    [row] = store.query("select {n:UInt64} as n, {m:Nullable(UInt8)} as m, nan as x", {"n": 2**64 - 1, "m": None})
+    assert row == {"n": 2**64 - 1, "m": None, "x": None}
+
+
+def test_an_engine_error_is_one_line_with_its_code(store: Store) -> None:
+    with pytest.raises(StoreError, match="UNKNOWN_TABLE") as caught:
+        store.query("select *\nfrom nowhere")
+    assert caught.value.code == 60
+    assert "\n" not in str(caught.value)
+
+
+HOLDER = """
+import sys
+from springtide.store import open_store
+store = open_store(sys.argv[1], create=False, wait_s=10, on_wait=print)
+print("open", flush=True)
+sys.stdin.readline()
+store.close()
+"""
+
+
+def holder(home: Home) -> subprocess.Popen[str]:
+    """Another process that has the store open until it is told, or killed."""
+    command = [sys.executable, "-c", HOLDER, home.store_url]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "open\n"
+    return process
+
+
+def test_a_held_store_is_waited_for_and_its_holder_named(home: Home) -> None:
+    process = holder(home)
+    heard: list[str] = []
+
+    def on_wait(who: str) -> None:
+        heard.append(who)
+        process.communicate("close\n")
+
+    store = open_store(home.store_url, create=False, wait_s=30, on_wait=on_wait)
+    assert store.query("select 1 as one") == [{"one": 1}]
+    store.close()
+    assert heard == [f"pid {process.pid} (-c {home.store_url})"]
+
+
+def test_waiting_ends_with_the_holders_name(home: Home) -> None:
+    process = holder(home)
+    try:
+        result = home.run("decide", "initcwnd", "--store-wait", 0.2, code=1)
+    finally:
+        process.communicate("close\n")
+    assert f"held by pid {process.pid}" in result.stderr.splitlines()[-1]
+    assert "waited 0.2 s" in result.stderr.splitlines()[-1]
+
+
+def test_a_killed_holder_holds_nothing(home: Home) -> None:
+    process = holder(home)
+    process.kill()
+    process.communicate()
+    home.run("decide", "initcwnd", "--store-wait", 0)
