@@ -15,6 +15,8 @@ Keys = tuple[str | int, ...]
 
 # A topology of 250 PoPs with a full RTT matrix is about 1 MB.
 MAX_BYTES = 8 << 20
+# A topology nests five deep.
+MAX_DEPTH = 20
 
 
 @dataclass(frozen=True)
@@ -52,14 +54,10 @@ def load(path: Path) -> Document:
         raise InputError(f"{path}: is larger than {MAX_BYTES} bytes; describe a smaller lab")
     try:
         text = raw.decode()
-        # An alias lets a small file stand for an endless one.
-        for event in yaml.parse(text, Loader=yaml.SafeLoader):
-            if isinstance(event, yaml.AliasEvent):
-                line = event.start_mark.line + 1 if event.start_mark else 1
-                raise InputError(f"{path}:{line}: document: uses a YAML alias; write the value out")
+        _refuse_traps(path, text)
         node = yaml.compose(text, Loader=yaml.SafeLoader)
         data = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, ValueError) as error:
         mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
         where = f"{path}:{mark.line + 1}" if mark is not None else str(path)
         what = " ".join(str(getattr(error, "problem", None) or error).split())
@@ -71,6 +69,18 @@ def load(path: Path) -> Document:
     if faults:
         raise InputError("\n".join(faults))
     return Document(path, data, lines)
+
+
+def _refuse_traps(path: Path, text: str) -> None:
+    """An alias lets a small file stand for an endless one, and depth costs the parser quadratic time."""
+    depth = 0
+    for event in yaml.parse(text, Loader=yaml.SafeLoader):
+        line = event.start_mark.line + 1 if event.start_mark else 1
+        if isinstance(event, yaml.AliasEvent):
+            raise InputError(f"{path}:{line}: document: uses a YAML alias; write the value out")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MAX_DEPTH:
+            raise InputError(f"{path}:{line}: document: nests deeper than {MAX_DEPTH}; flatten it")
 
 
 def _walk(node: yaml.Node, keys: Keys, lines: dict[Keys, int]) -> Iterator[tuple[Keys, int, str]]:

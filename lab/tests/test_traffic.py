@@ -1,0 +1,55 @@
+"""Who asks whom, and when."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lab import sizes
+from lab.tests.conftest import TOPOLOGY
+from lab.topology import Topology, load_topology
+from lab.traffic import load_tasks, plan_probes, probe_tasks
+
+SPACING_S = 0.2
+
+
+@given(count=st.integers(1, 12), pairs=st.sets(st.sampled_from(load_topology(TOPOLOGY).pairs()), min_size=1))
+def test_each_pair_gets_its_probes_spaced_and_its_edges_in_turn(count: int, pairs: set[tuple[str, str]]) -> None:
+    topology = load_topology(TOPOLOGY)
+    planned = plan_probes(topology, sorted(pairs), sizes.PROBES, count, SPACING_S)
+    for pair in pairs:
+        own = [probe for probe in planned if (probe.src, probe.dst) == pair]
+        assert Counter(probe.size_bytes for probe in own) == dict.fromkeys(sizes.PROBES, count)
+        times = sorted(probe.at_s for probe in own)
+        assert all(later - sooner > 0.99 * SPACING_S for sooner, later in pairwise(times))
+        assert times[0] < SPACING_S
+        if count >= 2:
+            used = {(probe.src_edge, probe.dst_edge) for probe in own}
+            assert len(used) == (2 if "ams" in pair else 1)
+
+
+def test_tasks_hold_every_probe_once_where_it_is_asked_from(topology: Topology) -> None:
+    planned = plan_probes(topology, topology.pairs(), sizes.PROBES, 3, SPACING_S)
+    tasks = probe_tasks(topology, planned, 30)
+    ids = []
+    for edge, task in tasks.items():
+        for probe in task["probes"]:
+            plan = planned[probe["id"]]
+            assert (plan.dst_edge, str(topology.address(plan.src_edge))) == (edge, probe["address"])
+            ids.append(probe["id"])
+    assert sorted(ids) == list(range(len(planned)))
+
+
+def test_load_connects_every_busy_pair_of_edges_and_no_silent_one(topology: Topology) -> None:
+    tasks = load_tasks(topology, 60)
+    asked = {edge: Counter(connection["address"] for connection in task["connections"]) for edge, task in tasks.items()}
+    assert asked == {
+        "ams-1": {"10.79.3.1": 2},
+        "ams-2": {"10.79.3.1": 2},
+        "nyc-1": {"10.79.1.1": 2, "10.79.1.2": 2, "10.79.3.1": 2},
+        "sin-1": {"10.79.1.1": 2, "10.79.1.2": 2, "10.79.2.1": 2},
+    }
+    assert len({task["seed"] for task in tasks.values()}) == len(tasks)
