@@ -21,8 +21,9 @@ from lab.lab import Lab
 @click.option(
     "--out", type=click.Path(path_type=Path), default="out/demo", show_default=True, help="Emptied, then filled."
 )
+@click.option("--name", default="demo", show_default=True, help="Call the lab this: two can run side by side.")
 @click.option("--json", "as_json", is_flag=True, help="Print summary.json instead of the tables.")
-def demo(out: Path, as_json: bool) -> None:
+def demo(out: Path, name: str, as_json: bool) -> None:
     """Run the closed loop on four PoPs: measure, learn, apply, measure again, and let it expire.
 
     Takes about three minutes. Leaves report.html, summary.json, the spools, the store and the bundles in --out.
@@ -37,11 +38,13 @@ def demo(out: Path, as_json: bool) -> None:
     ):
         raise InputError(f"{out}: is not empty and not a demo's: choose another --out")
     screen = Console(stderr=True)
-    with Lab.up(TOPOLOGY) as lab:
+    with Lab.up(TOPOLOGY, name) as lab:
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir(parents=True)
         run = Demo(out.resolve(), lab, screen)
         facts = run.run(quiet=as_json)
     if as_json:
         click.echo(json.dumps(facts))
-    screen.print(f"[bold]{out}/report.html[/] shows it; {out}/summary.json has the numbers", highlight=False, soft_wrap=True)
+    screen.print(
+        f"[bold]{out}/report.html[/] shows it; {out}/summary.json has the numbers", highlight=False, soft_wrap=True
+    )

@@ -27,7 +27,7 @@ body { font: 15px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto
 h1 { font-size: 1.6rem; margin-bottom: .2rem; } h2 { margin-top: 2.2rem; font-size: 1.15rem; }
 p.lead { color: var(--soft); margin-top: 0; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { padding: .25rem .7rem; text-align: right; border-bottom: 1px solid var(--line); }
+th, td { padding: .25rem .7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
 th { font-weight: 600; color: var(--soft); } td.text, th.text { text-align: left; }
 td.good { color: var(--good); font-weight: 600; }
 figure { margin: 0; background: #fff; border-radius: 6px; padding: .5rem; overflow-x: auto; }

@@ -50,7 +50,9 @@ class Demo:
 
     def say(self, text: str) -> None:
         """One step's headline, with the seconds since the start."""
-        self.screen.print(f"[bold cyan]{time.monotonic() - self.begin:5.0f} s[/]  {text}", highlight=False, soft_wrap=True)
+        self.screen.print(
+            f"[bold cyan]{time.monotonic() - self.begin:5.0f} s[/]  {text}", highlight=False, soft_wrap=True
+        )
 
     def configure(self) -> None:
         """fleet.yaml and policy.yaml, checked; an empty store."""
@@ -75,11 +77,10 @@ class Demo:
         if any(codes):
             raise LabError(f"collectors ended with exit codes {codes}: run `{COLLECTOR} once` to see why")
 
-    def ingest(self) -> int:
-        """Rows loaded from every edge's spool."""
-        return sum(
-            int(self.product.json("ingest", str(self.out / "spool" / edge))["rows"]) for edge in self.pop_of_edge
-        )
+    def ingest(self) -> None:
+        """Loads what every edge's spool has gained."""
+        for edge in self.pop_of_edge:
+            self.samples += int(self.product.json("ingest", str(self.out / "spool" / edge))["rows"])
 
     def wait_until(self, unix_s: float, what: str) -> None:
         """A bar on a terminal until the clock says `unix_s`."""

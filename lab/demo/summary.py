@@ -87,7 +87,8 @@ def ratio(closed: Iterable[Closed]) -> float:
 
 def rtts_saved(before: Mapping[str, float], after: Mapping[str, float], rtt_ms: float) -> float:
     """Round trips by which the median transfer became shorter."""
-    return round((before["p50"] - after["p50"]) / rtt_ms, 2)
+    # Plus 0.0: a rounded loss of nothing is 0.0, not -0.0.
+    return round((before["p50"] - after["p50"]) / rtt_ms, 2) + 0.0
 
 
 def _grouped(transfers: Iterable[Transfer], key: Callable[[Transfer], K]) -> dict[K, list[float]]:

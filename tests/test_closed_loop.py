@@ -1,0 +1,98 @@
+"""`make demo`'s main job, end to end: the bars that the product has to clear on the emulated network."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.root
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("demo") / "out"
+    command = [sys.executable, "-m", "lab", "demo", "--name", "looptest", "--out", str(directory)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=400)
+    assert done.returncode == 0, done.stderr[-2000:]
+    # What a person sees at the end.
+    assert "Fresh connections: request to last byte, ms" in done.stdout
+    assert "Decided windows" in done.stdout
+    return directory
+
+
+@pytest.fixture(scope="module")
+def summary(out: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((out / "summary.json").read_text())
+    print(json.dumps({key: found[key] for key in ("retransmit_ratio", "restored", "samples", "elapsed_s")}))
+    return found
+
+
+def far(summary: dict[str, Any], size_bytes: int) -> list[dict[str, Any]]:
+    rows = [row for row in summary["probes"] if row["rtt_ms"] in (150.0, 250.0) and row["size_bytes"] == size_bytes]
+    assert len(rows) == 6  # three pairs of PoPs, both directions
+    return rows
+
+
+def test_100_kb_over_long_paths_saves_one_and_a_half_round_trips(summary: dict[str, Any]) -> None:
+    assert all(row["rtts_saved_p50"] >= 1.5 for row in far(summary, 100_000))
+
+
+def test_50_kb_over_long_paths_saves_a_round_trip(summary: dict[str, Any]) -> None:
+    assert all(row["rtts_saved_p50"] >= 1.0 for row in far(summary, 50_000))
+
+
+def test_10_kb_over_long_paths_is_as_it_was(summary: dict[str, Any]) -> None:
+    for row in far(summary, 10_000):
+        assert row["after_ms"]["p50"] == pytest.approx(row["before_ms"]["p50"], rel=0.05)
+
+
+def test_no_more_is_retransmitted(summary: dict[str, Any]) -> None:
+    ratio = summary["retransmit_ratio"]
+    assert ratio["before"] > 0  # the lossy path is among the probed ones, so that this measures something
+    assert ratio["after"] - ratio["before"] <= 0.002
+
+
+def test_windows_come_from_the_samples(summary: dict[str, Any]) -> None:
+    decided = {(row["src"], row["dst"]): row for row in summary["initcwnd"]}
+    # Nothing is served from fra to nyc, and 2 % of what nyc sends to fra is lost.
+    assert decided.get(("fra", "nyc"), {"value": None})["value"] is None
+    assert decided["nyc", "fra"]["value"] < 30
+    assert decided["ams", "sin"]["value"] > 60
+    assert all(row["value"] is None or 10 <= row["value"] <= 100 for row in decided.values())
+    assert summary["samples"] > 1000
+
+
+def test_bundles_hold_no_route_for_a_silent_pair(out: Path) -> None:
+    bundle = json.loads((out / "bundles/fra-1.json").read_text())
+    prefixes = {route["prefix"] for route in bundle["routes"]}
+    assert "10.77.1.0/24" in prefixes
+    assert "10.77.3.0/24" not in prefixes
+
+
+def test_the_expiry_restores_every_edge(summary: dict[str, Any]) -> None:
+    assert summary["restored"] is True
+
+
+def test_it_takes_less_than_four_minutes(summary: dict[str, Any]) -> None:
+    assert summary["elapsed_s"] <= 240
+
+
+def test_the_report_shows_every_distribution(out: Path) -> None:
+    page = (out / "report.html").read_text()
+    for rtt in (20, 80, 150, 250):
+        for size in (10, 50, 100):
+            assert f"RTT {rtt} ms, {size} KB" in page
+
+
+def test_without_root_it_says_what_to_do() -> None:
+    command = ["setpriv", "--reuid=65534", "--clear-groups", "make", "demo"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 2
+    assert "needs root" in done.stderr
+    assert "sudo make demo" in done.stderr
