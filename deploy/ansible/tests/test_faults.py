@@ -203,6 +203,61 @@ def test_killed_at_random_moments_of_a_large_apply(routed: Edge, group: bool) ->
     assert 20 in outcomes
 
 
+@contextlib.contextmanager
+def stopped_in_its_batch(edge: Edge, routes: Mapping[str, int]) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """An apply whose `ip -batch` stands still in the middle: the run, and the child's process id."""
+    path = edge.write(bundle(routes))
+    run = subprocess.Popen(edge.command("apply", path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = 0
+    try:
+        while not child and run.poll() is None:
+            for word in Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split():
+                with contextlib.suppress(OSError):
+                    if b"-batch" in Path(f"/proc/{word}/cmdline").read_bytes():
+                        child = int(word)
+                        os.kill(child, signal.SIGSTOP)
+        assert child, "the apply ended before its batch was seen"
+        yield run, child
+    finally:
+        run.kill()
+        run.communicate()
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+
+
+MANY = {f"10.{n // 250}.{n % 250}.0/24": 30 for n in range(5000)}
+
+
+def test_the_lock_is_held_as_long_as_an_orphaned_batch_still_writes(routed: Edge) -> None:
+    routed.apply(OLD)
+    with stopped_in_its_batch(routed, MANY) as (run, child):
+        run.kill()
+        run.wait()
+        rescue = subprocess.Popen(routed.command("expire"), stdout=subprocess.DEVNULL)
+        with pytest.raises(subprocess.TimeoutExpired):
+            rescue.wait(timeout=1)
+        os.kill(child, signal.SIGCONT)
+        assert rescue.wait() == 0
+    assert routed.windows() == OLD
+    assert routed.run("status").code == 0
+
+
+def test_a_table_that_reads_back_otherwise_than_written_is_restored(routed: Edge) -> None:
+    routed.apply(OLD)
+    before = routed.picture()
+    with stopped_in_its_batch(routed, MANY) as (run, child):
+        # Somebody else writes into our table under our number in the same moment.
+        routed.ip(
+            *["route", "add", "172.16.0.0/12", "via", "192.168.1.2", "table", "201", "proto", "201", "initcwnd", "99"]
+        )
+        os.kill(child, signal.SIGCONT)
+        _, errors = run.communicate()
+    assert run.returncode == 1
+    assert "read back: table 201 is 1 steps from what was written (del 172.16.0.0/12" in errors
+    assert "is restored and verified" in errors
+    assert routed.picture() == before
+
+
 def test_after_a_reboot_an_intent_of_the_boot_before_is_history(routed: Edge) -> None:
     routed.apply(OLD)
     killed_before_commit(routed, NEW)

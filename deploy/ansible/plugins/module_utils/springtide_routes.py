@@ -669,17 +669,23 @@ class Kernel:
         self.versions = (4, 6) if Path("/proc/net/if_inet6").exists() else (4,)
 
     def run(self, arguments: Sequence[str], given: str = "") -> tuple[int, str, str]:
-        """Exit code, output, errors. Raises FailedError when `ip` cannot run or hangs."""
+        """Exit code, output, errors. Raises FailedError when `ip` cannot run or hangs.
+
+        The input lies complete in memory before `ip` starts. Through a pipe, a kill of this process would cut a line
+        in two, and `ip` takes the first half for a command: without its `table 201`, that one is about main.
+        """
         try:
-            done = subprocess.run(
-                [self._program, *arguments],
-                input=given.encode(),
-                capture_output=True,
-                pass_fds=self._pass_fds,
-                timeout=IP_TIMEOUT_S,
-                env={"LC_ALL": "C", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"},
-                check=False,
-            )
+            with os.fdopen(os.memfd_create("springtide-batch"), "w+b") as batch:
+                batch.write(given.encode())
+                batch.seek(0)
+                done = subprocess.run(
+                    [self._program, *arguments],
+                    stdin=batch,
+                    capture_output=True,
+                    pass_fds=self._pass_fds,
+                    timeout=IP_TIMEOUT_S,
+                    check=False,
+                )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise FailedError(f"ip {' '.join(arguments)}: {error}; run it by hand to see why") from error
         return done.returncode, done.stdout.decode("utf-8", "replace"), done.stderr.decode("utf-8", "replace")
