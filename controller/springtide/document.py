@@ -48,7 +48,9 @@ def dotted(keys: Keys) -> str:
     """`("pops", "ams", "prefixes", 1)` as `pops.ams.prefixes[1]`."""
     text = ""
     for key in keys:
-        text += f"[{key}]" if isinstance(key, int) else f".{key}" if text else str(key)
+        # A key may hold anything that YAML can quote, line breaks too: messages are one line.
+        shown = str(key) if str(key).isprintable() else repr(key)
+        text += f"[{key}]" if isinstance(key, int) else f".{shown}" if text else shown
     return text or "document"
 
 
@@ -133,8 +135,8 @@ def _walk(path: Path, node: yaml.Node, keys: Keys, lines: dict[Keys, int]) -> It
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if key_node.tag != "tag:yaml.org,2002:str":
-                name = getattr(key_node, "value", "?")
-                fix = f"quote it: '{name}'" if isinstance(name, str) else "use a plain name"
+                name = key_node.value if isinstance(key_node, yaml.ScalarNode) else "(not a scalar)"
+                fix = f"quote it: '{name}'" if isinstance(key_node, yaml.ScalarNode) else "use a plain name"
                 yield Problem(f"{path}:{line}", dotted(keys), f"the key {name} is not text in YAML", fix)
                 continue
             child = (*keys, key_node.value)

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 import zstandard
@@ -297,24 +296,37 @@ def test_killed_between_rows_and_ledger_counts_once(home: Home) -> None:
     assert counts(home) == (100, 50)
 
 
+# One record a batch, announced: thirty inserts and thirty ledger entries in which to die.
+SMALL_STEPS = """
+import sys
+from springtide.cli import cli
+from springtide.observe import ingest, ledger
+ingest.BATCH_BYTES, ingest.LOOKUP_RECORDS = 1, 1
+look_up = ledger.known
+def announced(store, digests):
+    print("step", flush=True)
+    return look_up(store, digests)
+ledger.known = announced
+cli.main(["ingest", sys.argv[1]])
+"""
+
+
 def test_killed_anywhere_and_run_again_counts_once(home: Home) -> None:
-    """A real ingest of many small batches, killed at some moment of its work, over and over until one run ends."""
     for n in range(30):
         write_spool(home.spool, f"f{n:02}", [record(samples(200, first=1 + 200 * n))])
-    command = [str(Path(sys.executable).with_name("springtide")), "ingest", str(home.spool)]
     environment = {**os.environ, **home.environment}
-    kills = 0
-    for attempt in range(20):
-        process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        time.sleep(0.8 + 0.3 * attempt)
-        if process.poll() is not None:
-            assert process.returncode == 0
-            break
+    ends = []
+    for steps in (1, 2, 5, 9, 14, 20):
+        command = [sys.executable, "-c", SMALL_STEPS, str(home.spool)]
+        process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        for _ in range(steps):
+            assert process.stdout.readline() == b"step\n"
+        time.sleep(0.003 * steps)
         process.kill()
-        process.wait()
-        kills += 1
-    else:
-        pytest.fail("ingest never came to its end")
-    assert kills > 0
+        ends.append(process.wait())
+        process.stdout.close()
+    assert -signal.SIGKILL in ends
+    home.run("ingest", home.spool)
     assert counts(home)[1] == 6000
     assert home.json("ingest", home.spool)["rows"] == 0

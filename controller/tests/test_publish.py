@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from samplekit.home import FLEET, ROUND, Home
@@ -200,6 +201,27 @@ def test_files_that_are_no_bundle_are_told_in_words(bare_home: Home, case: str) 
     path.write_bytes(change(render(load_fleet(bare_home.fleet), Policy(), NOW, DECISIONS, NOW).documents["ams-1"]))
     [line] = bare_home.refused("validate", path)
     assert message in line
+
+
+GOOD = render(Fleet.model_validate(yaml.safe_load(FLEET)), Policy(), NOW, DECISIONS, NOW).documents["ams-1"]
+CONTEXT = Context(Fleet.model_validate(yaml.safe_load(FLEET)), Policy(), NOW + 1)
+
+
+@given(st.data())
+def test_no_damage_passes_and_none_crashes(data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(GOOD)))
+    end = data.draw(st.integers(start, min(len(GOOD), start + 20)))
+    middle = data.draw(
+        st.binary(max_size=20) | st.sampled_from([b"\\ud800", b"1e999", b"[" * 999, b"9" * 5000, b"null"])
+    )
+    damaged = GOOD[:start] + middle + GOOD[end:]
+    found = problems("b.json", damaged, CONTEXT)
+    try:
+        same = json.loads(damaged) == json.loads(GOOD)
+    except (ValueError, RecursionError):
+        same = False
+    assert bool(found) is not same
+    assert all("\n" not in str(problem) for problem in found)
 
 
 def test_validate_reports_all_files_and_all_problems(bare_home: Home) -> None:

@@ -10,6 +10,7 @@ import click
 from springtide import instants
 from springtide.cli.options import (
     StoreOptions,
+    closed_round,
     fleet_option,
     json_option,
     policy_option,
@@ -22,7 +23,6 @@ from springtide.cli.output import print_json, print_table
 from springtide.decide import decisions as rows
 from springtide.decide.initcwnd import Decision
 from springtide.decide.initcwnd import decide as decide_initcwnd
-from springtide.errors import InputError, Problem
 from springtide.observe.rounds import pair_observations
 
 
@@ -54,11 +54,7 @@ def initcwnd(
     fleet = read_fleet(fleet_path)
     policy = read_policy(policy_path)
     interval_s = policy.round.interval_s
-    newest = instants.latest_round(instants.now(), interval_s)
-    moment = newest if round_text is None else instants.parse_round(round_text, interval_s)
-    if moment > newest:
-        fix = f"the newest is {instants.show(newest)}"
-        raise InputError([Problem("--round", "round", f"{instants.show(moment)} has not closed yet", fix)])
+    moment = closed_round(round_text, policy) or instants.latest_round(instants.now(), interval_s)
     with store.open() as opened:
         observations = pair_observations(opened, moment, interval_s)
         decided = decide_initcwnd(moment, policy, observations, rows.previous(opened, moment))

@@ -11,6 +11,7 @@ from springtide import instants
 from springtide.cli.decide import as_dict
 from springtide.cli.options import (
     StoreOptions,
+    closed_round,
     fleet_option,
     json_option,
     policy_option,
@@ -60,10 +61,10 @@ def explain(
     if src_pop == dst_pop:
         raise InputError([Problem("explain", "DST_POP", f"{dst_pop} is SRC_POP as well", "name two PoPs")])
     interval_s = policy.round.interval_s
+    asked = closed_round(round_text, policy)
     with store.open() as opened:
         newest = instants.latest_round(instants.now(), interval_s)
-        wanted = None if round_text is None else instants.parse_round(round_text, interval_s)
-        moment = wanted or decisions.latest_decided(opened, newest) or newest
+        moment = asked or decisions.latest_decided(opened, newest) or newest
         since = moment - HISTORY_ROUNDS * interval_s
         history = decisions.read_pair(opened, src_pop, dst_pop, moment, since)
         decided = bool(decisions.read_round(opened, moment))

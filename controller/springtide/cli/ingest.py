@@ -32,10 +32,11 @@ def ingest(spool_dir: Path, store: StoreOptions, fleet_path: Path, delete: bool,
       springtide ingest /var/spool/springtide --delete --json
     """
     fleet = read_fleet(fleet_path)
-    total = sum(path.stat().st_size for path in spool_dir.glob("*.spool"))
     columns = (TextColumn("ingest"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     progress = Progress(*columns, console=Console(stderr=True), disable=not is_terminal())
     with store.open() as opened, progress:
+        # Counted once the store is ours: another ingest may have been removing files until then.
+        total = sum(path.stat().st_size for path in spool_dir.glob("*.spool"))
         task = progress.add_task("ingest", total=total)
         summary = run(opened, fleet, spool_dir, delete=delete, on_progress=lambda size: progress.advance(task, size))
     if as_json:

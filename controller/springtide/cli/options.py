@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
+from springtide import instants
+from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet, load_fleet
 from springtide.policy import Policy, load_policy
 from springtide.store import Store, open_store
@@ -108,6 +110,18 @@ def round_option(command: F) -> F:
     return click.option(
         "--round", "round_text", metavar="INSTANT", help="For instance 2026-01-02T03:05:00Z; the newest by default."
     )(command)
+
+
+def closed_round(text: str | None, policy: Policy) -> int | None:
+    """The round that was asked for, None when none was; raises InputError when it has not closed yet."""
+    if text is None:
+        return None
+    moment = instants.parse_round(text, policy.round.interval_s)
+    newest = instants.latest_round(instants.now(), policy.round.interval_s)
+    if moment > newest:
+        fix = f"the newest is {instants.show(newest)}"
+        raise InputError([Problem("--round", "round", f"{text} has not closed yet", fix)])
+    return moment
 
 
 def read_fleet(path: Path) -> Fleet:

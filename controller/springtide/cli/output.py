@@ -19,7 +19,9 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=200)
-    table = Table(title=title, title_justify="left", header_style="bold")
+    if title:
+        console.print(title, style="bold")
+    table = Table(header_style="bold")
     for index, column in enumerate(columns):
         numeric = all(isinstance(row[index], int | float) or row[index] is None for row in rows)
         table.add_column(column, justify="right" if rows and numeric else "left")

@@ -10,6 +10,7 @@ import click
 from springtide import instants
 from springtide.cli.options import (
     StoreOptions,
+    closed_round,
     fleet_option,
     json_option,
     policy_option,
@@ -50,9 +51,9 @@ def bundle(
     policy = read_policy(policy_path)
     now = instants.now()
     newest = instants.latest_round(now, policy.round.interval_s)
+    asked = closed_round(round_text, policy)
     with store.open() as opened:
-        wanted = None if round_text is None else instants.parse_round(round_text, policy.round.interval_s)
-        moment = decisions.latest_decided(opened, newest) if wanted is None else wanted
+        moment = asked or decisions.latest_decided(opened, newest)
         decided = [] if moment is None else decisions.read_round(opened, moment)
     if moment is None or not decided:
         what = "no round" if moment is None else f"round {instants.show(moment)}"

@@ -23,7 +23,10 @@ class EmbeddedStore:
 
     def __init__(self, directory: Path, wait_s: float, on_wait: Callable[[str], None]) -> None:
         self._directory = directory
-        directory.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            directory.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(f"store {self.url}: {error.strerror}: {error.filename}; choose another --store") from error
         self._lock = DirectoryLock(directory.parent / f"{directory.name}.lock")
         self._lock.acquire(wait_s, on_wait)
         try:
