@@ -24,6 +24,8 @@ def test_migrate_applies_once_and_tells_its_state(bare_home: Home) -> None:
     names = [migration.path.name for migration in read_migrations()]
     assert bare_home.refused("migrate", "--status")
     assert not (bare_home.path / "store").exists()
+    assert [n for n in names if f"-- {n}" in bare_home.run("migrate", "--dry-run").stdout] == names
+    assert not (bare_home.path / "store").exists()
     assert bare_home.json("migrate") == {"applied": names}
     assert bare_home.json("migrate") == {"applied": []}
     assert [(s["name"], s["state"]) for s in bare_home.json("migrate", "--status")] == [(n, "applied") for n in names]

@@ -43,8 +43,8 @@ def initcwnd(
 ) -> None:
     """Decide the initial congestion window of every pair of PoPs for one round.
 
-    Running a round again gives the same rows. Nothing at or after the round's instant is read: decide rounds in their
-    order, since each smooths with the one before.
+    Over the same samples a round always gives the same rows, however often it is run. Nothing from its instant on is
+    read. Decide rounds in their order: each smooths with the one before.
 
     \b
     Examples:

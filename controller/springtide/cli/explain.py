@@ -67,7 +67,7 @@ def explain(
         moment = asked or decisions.latest_decided(opened, newest) or newest
         since = moment - HISTORY_ROUNDS * interval_s
         history = decisions.read_pair(opened, src_pop, dst_pop, moment, since)
-        decided = bool(decisions.read_round(opened, moment))
+        decided = decisions.latest_decided(opened, moment) == moment
     explanations = [explain_decision(d, policy) for d in history if d.round == moment]
     if not explanations:
         explanations = [without_decision(src_pop, dst_pop, moment, decided)]

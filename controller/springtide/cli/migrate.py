@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from springtide.cli.options import StoreOptions, json_option, store_options
 from springtide.cli.output import print_json, print_table
-from springtide.store import migrations
+from springtide.store import exists, migrations
 
 
 @click.command()
@@ -26,6 +28,9 @@ def migrate(store: StoreOptions, status: bool, dry_run: bool, as_json: bool) -> 
       springtide migrate --dry-run --store chdb:///tmp/trial
     """
     files = migrations.read_migrations()
+    if dry_run and not exists(store.url):
+        _print_sql(files)
+        return
     with store.open(create=not (status or dry_run), check=False) as opened:
         if status:
             states = migrations.status(opened, files)
@@ -40,10 +45,14 @@ def migrate(store: StoreOptions, status: bool, dry_run: bool, as_json: bool) -> 
             states = migrations.status(opened, files)
             migrations.refuse_differences(opened, states)
             pending = {state.number for state in states if state.state == "pending"}
-            click.echo("\n\n".join(f"-- {f.path.name}\n{f.sql}" for f in files if f.number in pending), nl=False)
+            _print_sql([file for file in files if file.number in pending])
             return
         applied = [migration.path.name for migration in migrations.migrate(opened, files)]
     if as_json:
         print_json({"applied": applied})
     else:
         click.echo("\n".join(f"applied {name}" for name in applied) or "the schema is up to date")
+
+
+def _print_sql(files: Sequence[migrations.Migration]) -> None:
+    click.echo("\n\n".join(f"-- {file.path.name}\n{file.sql}" for file in files), nl=False)
