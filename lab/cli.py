@@ -35,7 +35,17 @@ _FILE = click.argument("topology", type=click.Path(path_type=Path))
 
 
 class _Group(click.Group):
-    """Ends in one line on standard error instead of a traceback."""
+    """Ends in one line on standard error instead of a traceback; `demo`, which draws, is imported when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), "demo"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "demo":
+            from lab.demo.command import demo
+
+            return demo
+        return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: click.Context) -> object:
         try:

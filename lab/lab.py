@@ -110,7 +110,7 @@ class Lab:
 
         It gets a session of its own, so that Ctrl-C reaches the lab first and the lab ends it in order.
         """
-        return self._spawn(namespace(self.name, edge), f"{edge}: {command[0]}", self.command(edge, command), **options)
+        return self._spawn(f"{edge}: {command[0]}", self.command(edge, command), **options)
 
     def command(self, edge: str, command: Sequence[str]) -> list[str]:
         """The command line that runs a command on an edge. Raises InputError for an unknown edge."""
@@ -214,10 +214,9 @@ class Lab:
         self.directory.mkdir(parents=True, exist_ok=True)
         config, log, complaints = (self.directory / name for name in ("wan.json", "wan.log", "wan.err"))
         config.write_text(json.dumps(render(self.topology, self.name), indent=1))
-        hub = namespace(self.name, HUB)
         with log.open("wb") as out, complaints.open("wb") as err:
-            command = host.inside(hub, [str(wan), "--config", str(config)])
-            emulator = self._spawn(hub, "wan", command, stdout=out, stderr=err)
+            command = host.inside(namespace(self.name, HUB), [str(wan), "--config", str(config)])
+            emulator = self._spawn("wan", command, stdout=out, stderr=err)
         self._await("the emulator", lambda: _whole_line(log, 0), emulator, complaints)
         objects = self.directory / "objects"
         nginx.write_objects(objects)
@@ -232,19 +231,18 @@ class Lab:
         config, log = run / "nginx.conf", run / "error.log"
         config.write_text(nginx.configuration(self.topology.edge(edge).addresses, run, objects))
         command = self.command(edge, [binary, "-p", str(run), "-e", str(log), "-c", str(config)])
-        server = self._spawn(namespace(self.name, edge), f"nginx of {edge}", command, stderr=subprocess.DEVNULL)
+        server = self._spawn(f"nginx of {edge}", command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         # nginx writes its pid once it listens.
         pid = run / "nginx.pid"
         self._await(f"nginx of {edge}", lambda: "yes" if pid.exists() else None, server, log)
 
-    def _spawn(self, where: str, what: str, command: list[str], **options: Any) -> subprocess.Popen[bytes]:
+    def _spawn(self, what: str, command: list[str], **options: Any) -> subprocess.Popen[bytes]:
         settings: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True} | options
         child: subprocess.Popen[bytes] = subprocess.Popen(command, **settings)
         self._children.append(child)
         process = processes.find(child.pid)
-        if process is None:
-            raise LabError(f"{where}: {what} ended at once")
-        state.record(self.name, what, process)
+        if process is not None:
+            state.record(self.name, what, process)
         return child
 
     def _process(self, what: str) -> processes.Process:

@@ -23,13 +23,14 @@ class Process:
 
 
 def find(pid: int) -> Process | None:
-    """The process that has this id now."""
+    """The process that has this id now; None when there is none, or it has ended and only its parent does not know."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:
         return None
-    # The command stands in parentheses and may hold any character; field 3 follows the last one.
-    return Process(pid, int(stat.rpartition(")")[2].split()[19]))
+    # The command stands in parentheses and may hold any character; field 3, the state, follows the last one.
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else Process(pid, int(fields[19]))
 
 
 def inside(namespaces: Iterable[str]) -> list[Process]:

@@ -1,0 +1,78 @@
+"""The command line: what people and programs read from it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from lab import host
+from lab.lab import Lab
+from lab.tests.conftest import TOPOLOGY
+
+DEMO = host.REPOSITORY / "lab/topologies/demo.yaml"
+
+
+def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "lab", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=host.REPOSITORY)
+
+
+@pytest.mark.parametrize("command", [[], ["up"], ["exec"], ["load"], ["probe"], ["status"], ["clean"], ["fleet"]])
+def test_help_has_examples(command: list[str]) -> None:
+    done = cli(*command, "--help")
+    assert done.returncode == 0
+    assert "Examples:\n    python -m lab " in done.stdout
+
+
+@pytest.mark.parametrize("path", [DEMO, TOPOLOGY], ids=lambda path: path.stem)
+def test_the_fleet_that_it_writes_is_one_that_springtide_accepts(tmp_path: Path, path: Path) -> None:
+    fleet, policy = tmp_path / "fleet.yaml", tmp_path / "policy.yaml"
+    fleet.write_text(cli("fleet", str(path)).stdout)
+    policy.write_text("")
+    springtide = str(Path(sys.executable).with_name("springtide"))
+    command = [springtide, "check", "--fleet", str(fleet), "--policy", str(policy)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(cli("fleet", str(path), "--json").stdout) == yaml.safe_load(fleet.read_text())
+
+
+def test_a_bad_file_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text(DEMO.read_text().replace("seed: 20", "seed: x"))
+    for command in ("up", "fleet"):
+        done = cli(command, str(path))
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(f"lab: {path}:3: seed: ")
+        assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.root
+def test_a_lab_can_be_used_from_the_shell(lab: Lab) -> None:
+    """The fixture's lab is used as one that some other process made."""
+    name = ("--lab", lab.name)
+    assert cli("exec", *name, "nyc-1", "--", "ip", "-o", "link", "show", "wan0").stdout.count("\n") == 1
+    assert cli("exec", *name, "nyc-1", "--", "false").returncode == 1
+    assert cli("exec", *name, "lon-1", "--", "true").returncode == 2
+
+    probes = cli("probe", *name, "--count", "2", "--size", "10000", "--pair", "ams:sin", "--json")
+    rows = [json.loads(line) for line in probes.stdout.splitlines()]
+    assert [(row["src"], row["dst"], row["size_bytes"], row["rtt_ms"], row["ok"]) for row in rows] == [
+        ("ams", "sin", 10_000, 150.0, True)
+    ] * 2
+    wrong = cli("probe", *name, "--pair", "ams")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
+    assert "--pair ams: is not SRC:DST" in wrong.stderr
+
+    load = json.loads(cli("load", *name, "--seconds", "2", "--json").stdout)
+    assert load["errors"] == 0
+    assert {(window["src"], window["dst"]) for window in load["windows"]} == set(lab.topology.busy_pairs())
+
+    status = json.loads(cli("status", *name, "--json").stdout)
+    assert status["wan"]
+    assert all(edge["nginx"] for edge in status["edges"].values())
+    assert len(status["wan_counters"]["paths"]) == len(lab.topology.pops) ** 2

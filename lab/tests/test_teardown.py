@@ -1,0 +1,199 @@
+"""Whatever ends a lab, nothing of it stays."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from lab import host, processes, state, teardown
+from lab.errors import InputError, LabError
+from lab.lab import Lab
+from lab.topology import load_topology
+
+pytestmark = pytest.mark.root
+
+PAIR = host.REPOSITORY / "lab/topologies/pair.yaml"
+# A lab with a busy edge, whose owner waits for its end.
+OWNER = """
+import sys, time
+from pathlib import Path
+from lab.lab import Lab
+with Lab.up(Path(sys.argv[1]), sys.argv[2]) as lab:
+    lab.popen("ams-1", sys.argv[3:] or ["sleep", "600"])
+    lab.start_load(600)
+    print("up", flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def name() -> Iterator[str]:
+    name = f"d{os.getpid()}-{time.monotonic_ns() % 1_000_000}"
+    yield name
+    if name in state.names():
+        teardown.take_down(name)
+
+
+def owner(name: str, *command: str) -> subprocess.Popen[str]:
+    """A process that has a lab up, and this command running on an edge of it."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(PAIR), name, *command], stdout=subprocess.PIPE, text=True, cwd=host.REPOSITORY
+    )
+    assert child.stdout is not None
+    assert child.stdout.readline() == "up\n"
+    return child
+
+
+def lab(*arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
+    """`python -m lab`, after some Python code."""
+    command = [sys.executable, "-c", f"from lab.cli import main\n{before}\nmain(prog_name='lab')", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=host.REPOSITORY)
+
+
+def left(name: str) -> dict[str, object]:
+    """What of the lab still exists: namespaces, live processes that name it, devices, files, the state."""
+    marks = (f"st-{name}-".encode(), f"springtide-lab/{name}/".encode())
+    alive = []
+    for entry in Path("/proc").iterdir():
+        # A zombie has an empty command line: it has ended, and waits for its parent.
+        line = (entry / "cmdline").read_bytes() if entry.name.isdigit() and (entry / "cmdline").exists() else b""
+        if any(mark in line for mark in marks):
+            alive.append((entry.name, line))
+    return {
+        "namespaces": {one for one in host.namespaces() if one.startswith(f"st-{name}-")},
+        "processes": alive,
+        "devices": [line for line in host.run(["ip", "-o", "link"]).splitlines() if "wan0" in line],
+        "files": state.directory(name).exists(),
+        "state": state.path_of(name).exists(),
+        "allowed": host.ALLOWED.read_text(),
+    }
+
+
+def nothing() -> dict[str, object]:
+    return {
+        "namespaces": set(),
+        "processes": [],
+        "devices": [],
+        "files": False,
+        "state": False,
+        "allowed": ALLOWED,
+    }
+
+
+ALLOWED = host.ALLOWED.read_text()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_command_line_takes_its_lab_down(name: str, number: signal.Signals) -> None:
+    """`demo` and `up` run a lab inside the command line's process; so does this."""
+    code = f"from lab import cli; cli.signal.signal({number:d}, cli._end)\n{OWNER}"
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(PAIR), name], stdout=subprocess.PIPE, text=True, cwd=host.REPOSITORY
+    ) as child:
+        assert child.stdout is not None
+        assert child.stdout.readline() == "up\n"
+        inside = processes.inside(state.load(name).namespaces)
+        assert len(inside) >= 7  # the emulator, two masters and workers of nginx, two clients, and `sleep`
+        child.send_signal(number)
+        assert child.wait(60) == 128 + number
+    assert left(name) == nothing()
+    assert not [one for one in inside if processes.find(one.pid) == one]
+
+
+def test_ctrl_c_in_python_takes_the_lab_down(name: str) -> None:
+    with owner(name) as child:
+        child.send_signal(signal.SIGINT)
+        child.wait(60)
+    assert left(name) == nothing()
+
+
+def test_a_killed_lab_is_cleaned_up_by_the_next_command(name: str) -> None:
+    # One process will not end when it is asked to.
+    with owner(name, "sh", "-c", "trap '' TERM; sleep 600 & wait; wait") as child:
+        inside = processes.inside(state.load(name).namespaces)
+        child.kill()
+        child.wait()
+    assert len(left(name)["namespaces"]) == 3  # type: ignore[arg-type]
+    done = lab("clean", name, "--json")
+    assert (done.returncode, done.stderr) == (0, "")
+    (removed,) = json.loads(done.stdout)
+    assert (removed["lab"], removed["namespaces"]) == (name, 3)
+    assert removed["processes"] >= len(inside)
+    assert left(name) == nothing()
+    again = lab("clean", name)
+    assert (again.returncode, again.stdout) == (2, "")
+    assert "no such lab is up" in again.stderr
+
+
+@pytest.mark.parametrize("delay_s", [0.2, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_start_can_be_interrupted_at_any_moment(name: str, delay_s: float, number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "lab", "up", str(PAIR), "--name", name]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=host.REPOSITORY) as child:
+        time.sleep(delay_s)
+        child.send_signal(number)
+        code = child.wait()
+    # Either it was up already, or (but for SIGKILL) it has removed what it had made.
+    if (code == 0 or number == signal.SIGKILL) and name in state.names():
+        teardown.take_down(name)
+    assert left(name) == nothing()
+
+
+def test_what_was_removed_by_hand_does_not_stop_the_rest(name: str) -> None:
+    with Lab.up(PAIR, name) as found:
+        os.kill(found._process("nginx of ams-1").pid, signal.SIGKILL)
+        os.kill(found._process("wan").pid, signal.SIGKILL)
+        host.run(["ip", "netns", "delete", f"st-{name}-sin-1"])
+    assert left(name) == nothing()
+
+
+def test_a_lab_that_somebody_cleaned_ends_quietly(name: str) -> None:
+    with Lab.up(PAIR, name):
+        assert lab("clean", name).returncode == 0
+    assert left(name) == nothing()
+
+
+def test_a_failed_start_leaves_nothing(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    broken = tmp_path / "springtide-wan"
+    broken.write_text("#!/bin/sh\necho 'it does not want to' >&2; exit 3\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("SPRINGTIDE_WAN", str(broken))
+    with pytest.raises(LabError, match="the emulator ended with exit code 3: it does not want to"):
+        Lab.up(PAIR, name)
+    assert left(name) == nothing()
+
+
+def test_a_namespace_of_somebody_else_is_neither_taken_nor_removed(name: str) -> None:
+    foreign = f"st-{name}-sin-1"
+    host.run(["ip", "netns", "add", foreign])
+    try:
+        with pytest.raises(InputError, match=f"namespace {foreign} exists already"):
+            Lab.up(PAIR, name)
+        assert foreign in host.namespaces()
+        assert name not in state.names()
+    finally:
+        host.run(["ip", "netns", "delete", foreign])
+
+
+def test_a_second_lab_of_another_name_stands_beside_the_first(name: str) -> None:
+    with Lab.up(PAIR, name) as first, Lab.up(load_topology(PAIR), f"{name}-b") as second:
+        second.close()
+        assert all(probe.ok for probe in first.probe(1, [10_000]))
+    assert left(name) == left(f"{name}-b") == nothing()
+
+
+def test_without_root_one_line_says_what_to_do(name: str) -> None:
+    done = lab("up", str(PAIR), "--name", name, before="import os; os.setuid(65534)")
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [
+        f"lab: lab {name} needs root: it makes network namespaces and TUN devices; run it with sudo"
+    ]
+    assert left(name) == nothing()
