@@ -1,0 +1,36 @@
+"""The tutorial's commands, run as they stand there."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+pytestmark = pytest.mark.root
+
+
+def round_trips(output: str) -> list[float]:
+    """The last column of each probe table's line: the median transfer in round trips."""
+    return [float(found) for found in re.findall(r"^│ ams +│ sin +│.*│ +([\d.]+) │$", output, re.M)]
+
+
+def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
+    script = "\n".join(re.findall(r"```sh\n(.*?)```", (ROOT / "docs/tutorial.md").read_text(), re.S))
+    log = tmp_path / "output"
+    try:
+        with log.open("wb") as out:
+            command = ["bash", "-euo", "pipefail", "-c", script]
+            done = subprocess.run(command, cwd=ROOT, stdout=out, stderr=out, check=False, timeout=300)
+    finally:
+        if "tutorial" in subprocess.run(["ip", "netns"], capture_output=True, text=True, check=True).stdout:
+            subprocess.run([ROOT / ".venv/bin/python", "-m", "lab", "clean", "tutorial"], cwd=ROOT, check=False)
+    said = log.read_text()
+    print(said)
+    assert done.returncode == 0
+    before, after = round_trips(said)
+    assert before - after >= 1.5
+    assert "0 rows in 0 records loaded" in said  # the second ingest
+    assert re.search(r"10\.78\.2\.0/24 .* initcwnd \d{2,3}\b", said)
