@@ -12,11 +12,13 @@
 
 #![forbid(unsafe_code)]
 
+pub mod accounting;
 pub mod batch;
 pub mod config;
 pub mod kernel;
 pub mod poller;
 pub mod replay;
+pub mod report;
 pub mod run;
 pub mod sample;
 pub mod sequence;

@@ -1,5 +1,6 @@
 //! Where messages go.
 
+pub mod fanout;
 pub mod file;
 pub mod json;
 pub mod null;

@@ -4,9 +4,11 @@
 //! what ends in `.spool`.
 
 pub mod name;
+pub mod queue;
 pub mod reader;
 pub mod record;
 pub mod recover;
+pub mod scan;
 pub mod writer;
 
 use std::fs::File;

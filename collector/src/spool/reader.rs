@@ -5,8 +5,8 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::record::{self, HEADER, Header, MARKER};
-use super::{SpoolError, failed};
+use super::record::{self, HEADER, Header};
+use super::{SpoolError, failed, scan};
 use crate::sample::proto::Envelope;
 
 /// What stands at one place of the file.
@@ -88,7 +88,7 @@ impl SpoolReader {
                 }
                 Err(reason) => {
                     corrupt.get_or_insert((self.at, reason));
-                    self.at = self.next_marker(self.at + 1)?;
+                    self.at = scan::next_marker(&self.file, self.at + 1, self.length)?;
                 }
             }
         }
@@ -129,26 +129,5 @@ impl SpoolReader {
         Ok(record::envelope(&header, &payload)
             .map(|envelope| (end, envelope))
             .map_err(|error| error.to_string()))
-    }
-
-    /// The offset of the first marker at or behind `from`, or the file's end.
-    fn next_marker(&self, from: u64) -> io::Result<u64> {
-        let mut window = [0; 64 * 1024];
-        let mut at = from;
-        while at < self.length {
-            let want = window.len().min((self.length - at) as usize);
-            self.file.read_exact_at(&mut window[..want], at)?;
-            if let Some(found) = window[..want]
-                .windows(MARKER.len())
-                .position(|bytes| bytes == MARKER)
-            {
-                return Ok(at + found as u64);
-            }
-            if at + want as u64 == self.length {
-                break;
-            }
-            at += (want - (MARKER.len() - 1)) as u64;
-        }
-        Ok(self.length)
     }
 }

@@ -64,6 +64,16 @@ impl Header {
         })
     }
 
+    /// Length of header and payload, bytes.
+    pub fn record(&self) -> u64 {
+        (HEADER + self.payload) as u64
+    }
+
+    /// CRC-32 of header and payload.
+    pub fn checksum(&self) -> u32 {
+        self.checksum
+    }
+
     /// Whether `payload` is what the header was made for.
     pub fn matches(&self, header: &[u8; HEADER], payload: &[u8]) -> bool {
         checksum(header, payload) == self.checksum
@@ -92,20 +102,31 @@ impl RecordWriter {
         })
     }
 
-    /// The message as one record.
+    /// The message as one compressed record.
     pub fn record(&mut self, message: Message<'_>) -> io::Result<&[u8]> {
+        self.record_as(message, Codec::Zstd)
+    }
+
+    /// The message as one record.
+    pub fn record_as(&mut self, message: Message<'_>, codec: Codec) -> io::Result<&[u8]> {
         self.record.clear();
-        self.record.resize(
-            HEADER + zstd::zstd_safe::compress_bound(message.bytes.len()),
-            0,
-        );
-        let payload = self
-            .compressor
-            .compress_to_buffer(message.bytes, &mut self.record[HEADER..])?;
+        let payload = match codec {
+            Codec::None => {
+                self.record.resize(HEADER, 0);
+                self.record.extend_from_slice(message.bytes);
+                message.bytes.len()
+            }
+            Codec::Zstd => {
+                let bound = zstd::zstd_safe::compress_bound(message.bytes.len());
+                self.record.resize(HEADER + bound, 0);
+                self.compressor
+                    .compress_to_buffer(message.bytes, &mut self.record[HEADER..])?
+            }
+        };
         self.record.truncate(HEADER + payload);
         let mut header = [0; HEADER];
         header[..4].copy_from_slice(&MARKER);
-        header[4] = Codec::Zstd as u8;
+        header[4] = codec as u8;
         header[8..12].copy_from_slice(&message.rows.to_le_bytes());
         header[12..16].copy_from_slice(&(payload as u32).to_le_bytes());
         let sum = checksum(&header, &self.record[HEADER..]);
@@ -137,23 +158,30 @@ pub enum PayloadError {
     },
 }
 
-/// Decompresses and decodes a payload.
-pub fn envelope(header: &Header, payload: &[u8]) -> Result<Envelope, PayloadError> {
-    let mut message = Vec::new();
-    match header.codec {
+/// Decompresses a payload into `message`, which is cleared first.
+pub fn decompress(codec: Codec, payload: &[u8], message: &mut Vec<u8>) -> Result<(), PayloadError> {
+    message.clear();
+    match codec {
         Codec::None => message.extend_from_slice(payload),
         Codec::Zstd => {
             let mut decoder = zstd::Decoder::with_buffer(payload)
                 .map_err(|_| PayloadError::Compression)?
                 .take(MESSAGE_LIMIT as u64 + 1);
             decoder
-                .read_to_end(&mut message)
+                .read_to_end(message)
                 .map_err(|_| PayloadError::Compression)?;
         }
     }
     if message.len() > MESSAGE_LIMIT {
         return Err(PayloadError::TooLarge);
     }
+    Ok(())
+}
+
+/// Decompresses and decodes a payload.
+pub fn envelope(header: &Header, payload: &[u8]) -> Result<Envelope, PayloadError> {
+    let mut message = Vec::new();
+    decompress(header.codec, payload, &mut message)?;
     let mut rest = message.as_slice();
     let length = prost::encoding::decode_varint(&mut rest).map_err(|_| PayloadError::Message)?;
     if length != rest.len() as u64 {

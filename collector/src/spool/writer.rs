@@ -1,6 +1,6 @@
 //! Writes the spool: records into a file that is completed when it is large or old enough.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -127,6 +127,10 @@ fn seal(
     stats: &mut Stats,
 ) -> Result<(), SpoolError> {
     if let Some(open) = open.take() {
+        // Its first record was not written whole.
+        if open.bytes == 0 {
+            return fs::remove_file(&open.path).map_err(failed("remove it", &open.path));
+        }
         complete(&open.file, &open.path, directory)?;
         stats.spool_files += 1;
     }

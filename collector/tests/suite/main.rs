@@ -4,6 +4,7 @@ mod common;
 mod contract;
 mod layouts;
 mod live;
+mod queue;
 mod replay;
 mod run;
 mod spool;
