@@ -183,18 +183,24 @@ def status(name: str | None, as_json: bool) -> None:
 def clean(labs: Sequence[str], as_json: bool) -> None:
     """Take down the named LABS, or every lab of this machine, however its process ended."""
     found = state.names()
-    removed = []
     if labs or found:
         host.need_root("clean")
+    removed: list[teardown.Removed] = []
+    errors: list[LabError] = []
     for name in labs or found:
-        removed.append(teardown.take_down(name))
+        try:
+            removed.append(teardown.take_down(name))
+        except LabError as error:
+            errors.append(error)
     if as_json:
         click.echo(json.dumps([asdict(one) for one in removed]))
-        return
-    for one in removed:
-        click.echo(f"lab {one.lab}: removed {one.namespaces} namespaces, ended {one.processes} processes")
-    if not removed:
-        click.echo("no lab is up: nothing to remove")
+    else:
+        for one in removed:
+            click.echo(f"lab {one.lab}: removed {one.namespaces} namespaces, ended {one.processes} processes")
+        if not labs and not found:
+            click.echo("no lab is up: nothing to remove")
+    if errors:
+        raise type(errors[0])("\n".join(map(str, errors)))
 
 
 @main.command("fleet", epilog=_epilog("fleet lab/topologies/demo.yaml > fleet.yaml"))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from itertools import combinations
 from pathlib import Path
 from statistics import median
@@ -15,7 +17,7 @@ import pytest
 from lab import counters, sizes
 from lab.errors import InputError, LabError
 from lab.lab import Lab
-from lab.topology import SYSCTLS
+from lab.topology import SYSCTLS, Topology
 
 pytestmark = pytest.mark.root
 
@@ -102,7 +104,26 @@ def test_settings_are_in_force_in_every_namespace(lab: Lab) -> None:
             assert found == value.split(), name
 
 
+@pytest.fixture(scope="module")
+def lab_over_ipv6(topology: Topology) -> Iterator[Lab]:
+    """The same with the edges' IPv6 addresses first, which makes them those that are asked."""
+    data = topology.model_dump(mode="json")
+    for pop in data["pops"].values():
+        for edge in pop["edges"].values():
+            edge["addresses"].reverse()
+    with Lab.up(Topology.model_validate(data, strict=False), f"v{os.getpid()}") as found:
+        yield found
+
+
 def test_a_larger_initial_window_saves_round_trips(lab: Lab) -> None:
+    assert_saves_round_trips(lab, "-4", "10.79.1.0/24")
+
+
+def test_and_over_ipv6(lab_over_ipv6: Lab) -> None:
+    assert_saves_round_trips(lab_over_ipv6, "-6", "fd79:1::/48")
+
+
+def assert_saves_round_trips(lab: Lab, family: str, prefix: str) -> None:
     """The proof that receivers announce enough: 100 KB in 10 segments takes three round trips, in 100 one."""
 
     def fetch() -> float:
@@ -111,13 +132,13 @@ def test_a_larger_initial_window_saves_round_trips(lab: Lab) -> None:
         return median(probe.transfer_ms for probe in probes if probe.transfer_ms is not None)
 
     before = fetch()
-    prefix, gateway = "10.79.1.0/24", lab.exec("sin-1", ["ip", "route", "show", "default"]).stdout.split()[2]
-    lab.exec("sin-1", ["ip", "route", "add", prefix, "via", gateway, "dev", "wan0", "initcwnd", "100"])
+    gateway = lab.exec("sin-1", ["ip", family, "route", "show", "default"]).stdout.split()[2]
+    lab.exec("sin-1", ["ip", family, "route", "add", prefix, "via", gateway, "dev", "wan0", "initcwnd", "100"])
     try:
         after = fetch()
     finally:
-        lab.exec("sin-1", ["ip", "route", "delete", prefix])
-    print(f"100 KB at 150 ms: {before:.1f} ms, with a window of 100 segments {after:.1f} ms")
+        lab.exec("sin-1", ["ip", family, "route", "delete", prefix])
+    print(f"100 KB at 150 ms, IPv{family[1]}: {before:.1f} ms, with a window of 100 segments {after:.1f} ms")
     assert (before - after) / 150 >= 1.5
 
 

@@ -121,7 +121,7 @@ def test_a_killed_lab_is_cleaned_up_by_the_next_command(name: str) -> None:
         inside = processes.inside(state.load(name).namespaces)
         child.kill()
         child.wait()
-    assert len(left(name)["namespaces"]) == 3  # type: ignore[arg-type]
+    assert len([one for one in host.namespaces() if one.startswith(f"st-{name}-")]) == 3
     done = lab("clean", name, "--json")
     assert (done.returncode, done.stderr) == (0, "")
     (removed,) = json.loads(done.stdout)
@@ -147,11 +147,32 @@ def test_a_start_can_be_interrupted_at_any_moment(name: str, delay_s: float, num
     assert left(name) == nothing()
 
 
+def test_the_hosts_list_of_algorithms_is_restored_after_a_crash(name: str) -> None:
+    state.save(state.State(lab=name, namespaces=[], allowed_congestion_control=ALLOWED.strip(), topology={}))
+    host.ALLOWED.write_text(host.AVAILABLE.read_text().strip())
+    teardown.take_down(name)
+    assert left(name) == nothing()
+
+
 def test_what_was_removed_by_hand_does_not_stop_the_rest(name: str) -> None:
     with Lab.up(PAIR, name) as found:
         os.kill(found._process("nginx of ams-1").pid, signal.SIGKILL)
         os.kill(found._process("wan").pid, signal.SIGKILL)
         host.run(["ip", "netns", "delete", f"st-{name}-sin-1"])
+    assert left(name) == nothing()
+
+
+def test_a_damaged_state_file_does_not_keep_other_labs_up(name: str) -> None:
+    damaged = state.path_of(f"{name}-bad")
+    with Lab.up(PAIR, name):
+        damaged.write_text("{")
+        try:
+            done = lab("clean", damaged.stem, name)
+        finally:
+            damaged.unlink()
+    assert done.returncode == 1
+    assert done.stdout.startswith(f"lab {name}: removed 3 namespaces")
+    assert f"{damaged}: is damaged" in done.stderr
     assert left(name) == nothing()
 
 
