@@ -8,7 +8,8 @@
 //! - [`batch`] gathers the rows into a message;
 //! - [`sink`] takes messages: the [`spool`], JSON lines, or a table;
 //! - [`poller`] and [`replay`] drive it: from the live kernel, from a capture;
-//! - [`run`] repeats polls until it is told to stop; [`sequence`] numbers them; [`stats`] counts; [`config`] is the command line.
+//! - [`run`] repeats polls until one of the [`signals`] says to stop, as the [`schedule`] wants it; [`sequence`] numbers
+//!   them; [`stats`] counts; [`config`] is the command line.
 
 #![forbid(unsafe_code)]
 
@@ -21,7 +22,9 @@ pub mod replay;
 pub mod report;
 pub mod run;
 pub mod sample;
+pub mod schedule;
 pub mod sequence;
+pub mod signals;
 pub mod sink;
 pub mod spool;
 pub mod stats;

@@ -7,6 +7,7 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 
@@ -17,9 +18,11 @@ use springtide_collector::kernel::dump::DumpError;
 use springtide_collector::kernel::host;
 use springtide_collector::poller::Poller;
 use springtide_collector::replay::{ReplayError, replay};
-use springtide_collector::run::{RunError, Shutdown, run};
+use springtide_collector::run::{Overseer, RunError, run, wall_clock};
 use springtide_collector::sample::encode::{AccEcn, Identity};
+use springtide_collector::schedule::Schedule;
 use springtide_collector::sequence::{self, Sequence, SequenceError};
+use springtide_collector::signals::Signals;
 use springtide_collector::sink::file::RecordSink;
 use springtide_collector::sink::json::JsonSink;
 use springtide_collector::sink::null::NullSink;
@@ -104,7 +107,7 @@ fn once(options: &Once, stats: &mut Stats) -> Outcome {
 }
 
 fn run_until_told(options: &Run, stats: &mut Stats) -> Outcome {
-    let mut shutdown = Shutdown::listen()
+    let mut signals = Signals::listen()
         .map_err(|error| runtime(format!("cannot listen for signals: {error}")))?;
     let identity = identity(&options.source)?;
     let host = identity.host.clone();
@@ -127,17 +130,39 @@ fn run_until_told(options: &Run, stats: &mut Stats) -> Outcome {
         AccEcn::of_release(&host::kernel_release()),
         options.source.states.0,
     );
-    let schedule = (options.interval, options.polls);
+    let schedule = Schedule::new(&host, options.interval, Instant::now(), wall_clock());
     run(
         &mut poller,
         &mut sequence,
         &mut sink,
-        schedule,
-        &mut shutdown,
+        (schedule, options.polls),
+        &mut signals,
         stats,
-        |error| complain(error),
+        &mut Console,
     )
     .map_err(|error: RunError| runtime(error))
+}
+
+/// Tells people of polls that failed.
+struct Console;
+
+impl Overseer for Console {
+    fn polled(&mut self, result: Result<(), &DumpError<SinkError>>, _: Duration, _: &Stats) {
+        if let Err(error) = result {
+            complain(error);
+        }
+    }
+
+    fn alive(&mut self) -> Duration {
+        Duration::MAX
+    }
+
+    fn reload(&mut self, _: &mut Poller, _: &mut dyn Sink) -> Option<Duration> {
+        complain(&"SIGHUP: there is no configuration file to read again");
+        None
+    }
+
+    fn stopping(&mut self) {}
 }
 
 fn decode(options: &Decode, stats: &mut Stats) -> Outcome {

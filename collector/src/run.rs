@@ -1,14 +1,13 @@
-//! Polls at a fixed interval until a signal says to stop.
+//! Polls again and again until a signal says to stop.
 
-use std::io::{self, Read};
-use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
-
-use signal_hook::consts::{SIGINT, SIGTERM};
+use std::io;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::kernel::dump::DumpError;
 use crate::poller::Poller;
+use crate::schedule::Schedule;
 use crate::sequence::{Sequence, SequenceError};
+use crate::signals::{Signals, Wish};
 use crate::sink::{Sink, SinkError};
 use crate::stats::Stats;
 
@@ -29,54 +28,37 @@ pub enum RunError {
     Wait(#[from] io::Error),
 }
 
-/// Wakes a sleeper at SIGINT and SIGTERM. The signals no longer end the process by themselves.
-pub struct Shutdown {
-    wake: UnixStream,
+/// Whoever looks after a run.
+pub trait Overseer {
+    /// A poll has ended, `took` after it began.
+    fn polled(&mut self, result: Result<(), &DumpError<SinkError>>, took: Duration, stats: &Stats);
+
+    /// The run is alive. Returns when it is to say so again, at the latest.
+    fn alive(&mut self) -> Duration;
+
+    /// Reads the configuration again and gives what has changed to the poller and the sink. Returns the interval from now
+    /// on; None when all stays as it was.
+    fn reload(&mut self, poller: &mut Poller, sink: &mut dyn Sink) -> Option<Duration>;
+
+    /// The last poll has been done; what is left is to finish the sink.
+    fn stopping(&mut self);
 }
 
-impl Shutdown {
-    /// Takes over the signals.
-    pub fn listen() -> io::Result<Self> {
-        let (wake, signalled) = UnixStream::pair()?;
-        signal_hook::low_level::pipe::register(SIGINT, signalled.try_clone()?)?;
-        signal_hook::low_level::pipe::register(SIGTERM, signalled)?;
-        Ok(Self { wake })
-    }
-
-    /// Sleeps for `time`; true when a signal has come, at once.
-    fn within(&mut self, time: Duration) -> io::Result<bool> {
-        // A timeout of zero would mean none.
-        self.wake
-            .set_read_timeout(Some(time.max(Duration::from_millis(1))))?;
-        match self.wake.read(&mut [0]) {
-            Ok(_) => Ok(true),
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-                ) =>
-            {
-                Ok(false)
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-/// Polls every `interval`, at most `polls` times, and finishes the sink. One poll ends before the next begins: those whose
-/// time has passed meanwhile are left out and counted. A poll that fails after the first has succeeded is told to
-/// `complain` and does not end the run.
+/// Polls as `schedule` says, at most `polls` times, and finishes the sink. One poll ends before the next begins: those
+/// whose time has passed meanwhile are left out and counted. A poll that fails after the first has succeeded does not end
+/// the run.
 pub fn run(
     poller: &mut Poller,
     sequence: &mut Sequence,
     sink: &mut dyn Sink,
-    schedule: (Duration, Option<u64>),
-    shutdown: &mut Shutdown,
+    (schedule, polls): (Schedule, Option<u64>),
+    signals: &mut Signals,
     stats: &mut Stats,
-    complain: impl FnMut(&DumpError<SinkError>),
+    overseer: &mut dyn Overseer,
 ) -> Result<(), RunError> {
-    let result = poll_until_told(poller, sequence, sink, schedule, shutdown, stats, complain);
+    let schedule = (schedule, polls);
+    let result = poll_until_told(poller, sequence, sink, schedule, signals, stats, overseer);
+    overseer.stopping();
     // After a failure of the sink itself this completes what was written before it.
     result.and(sink.finish(stats).map_err(RunError::Sink))
 }
@@ -85,62 +67,50 @@ fn poll_until_told(
     poller: &mut Poller,
     sequence: &mut Sequence,
     sink: &mut dyn Sink,
-    (interval, polls): (Duration, Option<u64>),
-    shutdown: &mut Shutdown,
+    (mut schedule, polls): (Schedule, Option<u64>),
+    signals: &mut Signals,
     stats: &mut Stats,
-    mut complain: impl FnMut(&DumpError<SinkError>),
+    overseer: &mut dyn Overseer,
 ) -> Result<(), RunError> {
-    let mut due = Instant::now();
     let mut tries = 0;
     loop {
-        match poller.poll(sequence.advance()?, sink, stats) {
-            Ok(()) => {}
+        let begun = Instant::now();
+        let result = poller.poll(sequence.advance()?, sink, stats);
+        match result {
+            Ok(()) => overseer.polled(Ok(()), begun.elapsed(), stats),
             Err(DumpError::Consumer(error)) => return Err(error.into()),
             Err(error) if tries == 0 => return Err(RunError::Poll(error)),
             Err(error) => {
                 stats.polls_failed += 1;
-                complain(&error);
+                overseer.polled(Err(&error), begun.elapsed(), stats);
             }
         }
         tries += 1;
         if polls == Some(tries) {
             return Ok(());
         }
-        let (next, skipped) = next_due(due, interval, Instant::now());
-        stats.polls_skipped += skipped;
-        due = next;
+        stats.polls_skipped += schedule.advance(Instant::now());
         loop {
-            let left = due.saturating_duration_since(Instant::now());
-            if shutdown.within(left)? {
-                return Ok(());
+            let left = schedule.due().saturating_duration_since(Instant::now());
+            match signals.within(left.min(overseer.alive()))? {
+                Some(Wish::Stop) => return Ok(()),
+                Some(Wish::Reload) => {
+                    if let Some(interval) = overseer.reload(poller, sink) {
+                        schedule.change(interval, Instant::now(), wall_clock());
+                    }
+                }
+                None => {}
             }
-            if Instant::now() >= due {
+            if Instant::now() >= schedule.due() {
                 break;
             }
         }
     }
 }
 
-/// The first multiple of `interval` after `due` that is not before `now`, and how many were left out for it.
-fn next_due(due: Instant, interval: Duration, now: Instant) -> (Instant, u64) {
-    let late = now.saturating_duration_since(due + interval);
-    let skipped = late.as_nanos().div_ceil(interval.as_nanos());
-    let skipped = u32::try_from(skipped).unwrap_or(u32::MAX);
-    (due + interval + interval * skipped, skipped.into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn polls_keep_their_rhythm_and_leave_out_what_is_past() {
-        let start = Instant::now();
-        let ms = |ms| start + Duration::from_millis(ms);
-        let interval = Duration::from_millis(100);
-        assert_eq!(next_due(start, interval, ms(20)), (ms(100), 0));
-        assert_eq!(next_due(start, interval, ms(100)), (ms(100), 0));
-        assert_eq!(next_due(start, interval, ms(101)), (ms(200), 1));
-        assert_eq!(next_due(start, interval, ms(350)), (ms(400), 3));
-    }
+/// Time since the epoch; zero when the clock stands before it.
+pub fn wall_clock() -> Duration {
+    SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default()
 }
