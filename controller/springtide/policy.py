@@ -51,7 +51,7 @@ class InitcwndPolicy(_Section):
     )
     history_weight: float = Field(
         default=0.5,
-        description="Weight of the previous smoothed value; the rest goes to the newest one. 0 forgets at once.",
+        description="Weight of the previous value; the rest goes to the newest one. 0 forgets at once.",
         json_schema_extra=_from(
             "Riptide III-B calls it alpha in the text (weight of history), Table I defines alpha the other way; "
             "no value is published: 0.5 closes half of a gap in each round"

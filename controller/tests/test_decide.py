@@ -230,7 +230,7 @@ def test_explain_names_the_bound(home: Home) -> None:
     backfill(home, 1)
     [explanation] = home.json("explain", "ams", "fra")["explanations"]
     assert explanation["rule"] == "initcwnd.cmax"
-    assert explanation["would_change"].startswith("a mean below 20.0 in the next round")
+    assert explanation["would_change"].startswith("a mean below 50 in the next round")
 
 
 def test_explain_says_why_there_is_no_value(home: Home) -> None:

@@ -53,10 +53,16 @@ def test_history_weight_is_the_weight_of_history(weight: float, expected: int) -
     assert decision.initcwnd == expected
 
 
-def test_clamping_names_its_bound_and_does_not_touch_the_smoothed_value() -> None:
+def test_a_bound_is_named_and_bounds_the_history_too() -> None:
     [[high], [low]] = run([[observation(500.0)], [observation(2.0)]], policy(history_weight=0.0))
-    assert (high.initcwnd, high.reason, high.smoothed_cwnd) == (100, Reason.CLAMPED_TO_CMAX, 500.0)
-    assert (low.initcwnd, low.reason, low.smoothed_cwnd) == (10, Reason.CLAMPED_TO_CMIN, 2.0)
+    assert (high.initcwnd, high.reason, high.smoothed_cwnd) == (100, Reason.CLAMPED_TO_CMAX, 100.0)
+    assert (low.initcwnd, low.reason, low.smoothed_cwnd) == (10, Reason.CLAMPED_TO_CMIN, 10.0)
+
+
+def test_a_huge_window_of_old_does_not_hold_a_collapsed_path_at_cmax() -> None:
+    rounds = [[observation(1500.0)], *[[observation(10.0)]] * 4]
+    values = [decision.initcwnd for [decision] in run(rounds, policy(history_weight=0.5))]
+    assert values == [100, 55, 33, 21, 16]
 
 
 def test_without_evidence_a_value_is_held_then_withdrawn_then_forgotten() -> None:
@@ -134,9 +140,10 @@ def test_bounds_hold_and_values_never_outlive_their_evidence(rounds: list[list[P
 def test_constant_input_converges_and_then_never_changes(start: float, constant: float, weight: float) -> None:
     rounds = [[observation(start)]] + [[observation(constant)]] * 400
     values = [decisions[0].smoothed_cwnd for decisions in run(rounds, policy(history_weight=weight))]
-    distances = [abs(value - constant) for value in values if value is not None]
-    assert all(after <= before + 1e-9 * constant for before, after in pairwise(distances))
-    assert distances[-1] <= 1e-6 * max(start, constant)
+    goal = min(max(constant, 10.0), 100.0)
+    distances = [abs(value - goal) for value in values if value is not None]
+    assert all(after <= before + 1e-9 * goal for before, after in pairwise(distances))
+    assert distances[-1] <= 1e-6 * max(start, goal)
 
 
 @given(observations_of_a_round)

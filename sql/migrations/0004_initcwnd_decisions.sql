@@ -22,7 +22,7 @@ create table if not exists initcwnd_decisions (
     -- Bytes retransmitted per byte sent within the round, over the connections seen.
     retransmit_ratio Nullable(Float64) codec (ZSTD(1)),
 
-    -- The last decision's smoothed value, and this one's; neither is clamped.
+    -- The last decision's value and this one's, smoothed and within the policy's bounds, before rounding.
     previous_cwnd Nullable(Float64) codec (ZSTD(1)),
     smoothed_cwnd Nullable(Float64) codec (ZSTD(1)),
 

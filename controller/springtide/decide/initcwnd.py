@@ -1,8 +1,9 @@
 """The initial congestion window of an ordered pair of PoPs (Riptide III-B), with its reasons.
 
 A round's observation is the mean window of the connections that earned it. It is smoothed with the last decision's
-smoothed value, clamped, and rounded; without sufficient evidence the last value stays until `ttl_s` after its last
-evidence, and is then withdrawn.
+value, bounded, kept as the next round's history, and rounded; without sufficient evidence the last value stays until
+`ttl_s` after its last evidence, and is then withdrawn. The history is bounded because Riptide III-B stores the bounded
+value: one of 1,000 segments behind a cmax of 100 would hold a collapsed path at cmax for many rounds.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class Previous:
-    """What the last decision left: its smoothed window, unclamped, and the round of its last evidence."""
+    """What the last decision left: its bounded window before rounding, and the round of its last evidence."""
 
     smoothed_cwnd: float
     last_evidence: int
@@ -90,13 +91,18 @@ def smooth(observed: float, previous: float | None, history_weight: float) -> fl
     return history_weight * previous + (1.0 - history_weight) * observed
 
 
-def clamp(smoothed: float, policy: InitcwndPolicy) -> tuple[int, Reason]:
-    """Bounded, then rounded half up."""
+def bound(smoothed: float, policy: InitcwndPolicy) -> tuple[float, Reason]:
+    """Within cmin and cmax, and which of them bound it."""
     if smoothed > policy.cmax:
-        return policy.cmax, Reason.CLAMPED_TO_CMAX
+        return float(policy.cmax), Reason.CLAMPED_TO_CMAX
     if smoothed < policy.cmin:
-        return policy.cmin, Reason.CLAMPED_TO_CMIN
-    return int(smoothed + 0.5), Reason.LEARNT
+        return float(policy.cmin), Reason.CLAMPED_TO_CMIN
+    return smoothed, Reason.LEARNT
+
+
+def to_segments(smoothed: float) -> int:
+    """Rounded half up."""
+    return int(smoothed + 0.5)
 
 
 def _decide_pair(
@@ -107,15 +113,17 @@ def _decide_pair(
     last_evidence: int | None = None
     initcwnd: int | None = None
     if seen.mean_cwnd is not None and seen.connections_earned >= policy.min_connections:
-        smoothed = smooth(seen.mean_cwnd, alive.smoothed_cwnd if alive else None, policy.history_weight)
+        unbounded = smooth(seen.mean_cwnd, alive.smoothed_cwnd if alive else None, policy.history_weight)
+        smoothed, reason = bound(unbounded, policy)
         last_evidence = now
         action = Action.SET
-        initcwnd, reason = clamp(smoothed, policy)
+        initcwnd = to_segments(smoothed)
     elif alive is not None:
-        smoothed = alive.smoothed_cwnd
+        # Bounded again: the policy may have become narrower since.
+        smoothed, _ = bound(alive.smoothed_cwnd, policy)
         last_evidence = alive.last_evidence
         action = Action.SET
-        initcwnd, _ = clamp(smoothed, policy)
+        initcwnd = to_segments(smoothed)
         reason = Reason.HELD_THIN_EVIDENCE if seen.connections_earned else Reason.HELD_NO_EVIDENCE
     elif last is not None:
         last_evidence = last.last_evidence

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from springtide import instants
-from springtide.decide.initcwnd import Action, Decision, Reason, clamp, smooth
+from springtide.decide.initcwnd import Action, Decision, Reason, bound, smooth, to_segments
 from springtide.policy import Policy
 
 RULES = {
@@ -66,11 +66,11 @@ def _because(d: Decision, policy: Policy) -> str:
     since = "" if d.last_evidence is None else instants.show(d.last_evidence)
     if d.reason in (Reason.LEARNT, Reason.CLAMPED_TO_CMAX, Reason.CLAMPED_TO_CMIN):
         if d.previous_cwnd is None:
-            history = "there was no living history"
+            history = f"without living history it gives {d.smoothed_cwnd:.1f}"
         else:
             history = f"smoothed with {d.previous_cwnd:.1f} from before it gives {d.smoothed_cwnd:.1f}"
-        bound = {Reason.CLAMPED_TO_CMAX: "; cmax bounds it", Reason.CLAMPED_TO_CMIN: "; cmin bounds it"}
-        return f"{seen}{observed}; {history}{bound.get(d.reason, '')}"
+        bounded = {Reason.CLAMPED_TO_CMAX: ", where cmax bounds it", Reason.CLAMPED_TO_CMIN: ", where cmin bounds it"}
+        return f"{seen}{observed}; {history}{bounded.get(d.reason, '')}"
     if d.reason in (Reason.HELD_THIN_EVIDENCE, Reason.HELD_NO_EVIDENCE):
         return f"{seen}, {needed} are needed; the value of {since} stays until {_show(d.expires_at)}"
     if d.reason is Reason.EXPIRED:
@@ -88,19 +88,14 @@ def _change(d: Decision, policy: Policy) -> str:
         return f"{more}; or no such evidence until {_show(d.expires_at)}, when it is withdrawn"
     weight = law.history_weight
     if d.reason is Reason.CLAMPED_TO_CMAX:
-        return f"a mean below {_needed(law.cmax, d.smoothed_cwnd, weight)} in the next round, or another initcwnd.cmax"
+        return f"a mean below {law.cmax} in the next round, or another initcwnd.cmax"
     if d.reason is Reason.CLAMPED_TO_CMIN:
-        return f"a mean above {_needed(law.cmin, d.smoothed_cwnd, weight)} in the next round, or another initcwnd.cmin"
+        return f"a mean above {law.cmin} in the next round, or another initcwnd.cmin"
     if d.observed_cwnd is not None:
-        following, _ = clamp(smooth(d.observed_cwnd, d.smoothed_cwnd, weight), law)
-        if following != d.initcwnd:
-            return f"one more round like this one makes it {following}"
+        following, _ = bound(smooth(d.observed_cwnd, d.smoothed_cwnd, weight), law)
+        if to_segments(following) != d.initcwnd:
+            return f"one more round like this one makes it {to_segments(following)}"
     return f"a mean that differs by more than {math.ceil(0.5 / (1.0 - weight))} segments in the next round"
-
-
-def _needed(bound: int, smoothed: float, weight: float) -> str:
-    """The observation that would bring the next smoothed value to the bound."""
-    return f"{(bound - weight * smoothed) / (1.0 - weight):.1f}"
 
 
 def _show(unix_s: int | None) -> str:
