@@ -274,6 +274,17 @@ def test_after_a_reboot_an_intent_of_the_boot_before_is_history(routed: Edge) ->
     assert routed.windows() == NEW
 
 
+def test_a_refused_apply_still_repairs_and_says_so(routed: Edge) -> None:
+    routed.apply(OLD)
+    killed_before_commit(routed, NEW)
+    older = bundle(NEW, now=time.time() - 60)
+    outcome = routed.run("apply", routed.write(older))
+    assert outcome.code == 2
+    assert "is older than the applied" in outcome.errors
+    assert "found an interrupted apply: the state before (3 routes) is restored" in outcome.errors
+    assert routed.windows() == OLD
+
+
 # --- damage and disk
 
 

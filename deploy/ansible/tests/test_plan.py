@@ -9,15 +9,18 @@ import pytest
 from deploy.ansible.plugins.module_utils.springtide_routes import (
     Change,
     Clock,
+    Destination,
     Index,
     KernelRoute,
     Snapshot,
+    Way,
     batch_lines,
     difference,
     expired,
     find_next_hop,
     parse_prefix,
-    parse_route,
+    parse_routes,
+    parse_way,
     plan_routes,
     rule_problem,
     sort_own_table,
@@ -59,7 +62,7 @@ def test_difference_leads_from_any_table_to_any_other(before: dict[str, str], af
 def test_a_rule_stands_only_while_its_routes_do(before: dict[str, str], after: dict[str, str]) -> None:
     for version in (4, 6):
         had, has = version in with_rules(before).rules, version in with_rules(after).rules
-        lines = batch_lines(with_rules(before), with_rules(after), version)
+        lines = batch_lines(with_rules(before), with_rules(after), difference(before, after), version)
         rules = [(number, line.split()[1]) for number, line in enumerate(lines) if line.startswith("rule")]
         if had and not has:
             assert rules == [(0, "del")], "the rule goes before the routes"
@@ -71,7 +74,7 @@ def test_a_rule_stands_only_while_its_routes_do(before: dict[str, str], after: d
 
 def test_a_lost_rule_is_put_back() -> None:
     routes = {"10.1.0.0/16": "dev a initcwnd 10"}
-    assert batch_lines(Snapshot(routes, ()), with_rules(routes), 4) == [
+    assert batch_lines(Snapshot(routes, ()), with_rules(routes), [], 4) == [
         "rule add pref 1000 lookup 201 protocol 201",
     ]
 
@@ -79,9 +82,9 @@ def test_a_lost_rule_is_put_back() -> None:
 # --- longest match, against the standard library's slow and independent one
 
 
-def route(text: str, **changes: str | int) -> KernelRoute:
-    version = 6 if ":" in text else 4
-    return KernelRoute(**(parse_route(f"{text} dev up0 scope 253", version)._asdict() | changes))
+def route(text: str, kind: str = "unicast", **changes: str | int) -> KernelRoute:
+    way = parse_way("dev up0 scope 253", 4)._asdict() | changes
+    return KernelRoute(parse_prefix(text), text, kind, Way(**way))
 
 
 prefixes = st.builds(
@@ -111,9 +114,9 @@ def chosen(destination: str, main: list[KernelRoute], local: list[KernelRoute] |
 
 
 def test_the_longest_route_with_the_lowest_metric_is_copied() -> None:
-    default = parse_route("default via 192.0.2.1 dev up0", 4)
+    default = parse_routes("default via 192.0.2.1 dev up0", 4)[0]
     main = [default, route("10.0.0.0/8"), route("10.1.0.0/16", metric=50), route("10.1.0.0/16", metric=20, head="x")]
-    assert find_next_hop(parse_prefix("10.1.2.0/24"), Index(main), Index([])).head == "x"
+    assert find_next_hop(parse_prefix("10.1.2.0/24"), Index(main), Index([])).way.head == "x"
     assert chosen("10.2.2.0/24", main) == "10.0.0.0/8"
     assert chosen("10.1.0.0/16", main) == "10.1.0.0/16"
     assert chosen("172.16.0.0/12", main) == "default"
@@ -155,7 +158,7 @@ def test_a_narrow_route_behind_the_chosen_one_does_not_matter() -> None:
 
 def test_one_refused_destination_does_not_hold_up_the_others() -> None:
     plan = plan_routes(
-        [("10.1.2.0/24", 20), ("172.16.0.0/12", 30), ("fd00::/48", 40)],
+        [Destination(text, parse_prefix(text), 20) for text in ("10.1.2.0/24", "172.16.0.0/12", "fd00::/48")],
         {4: Index([route("10.0.0.0/8")])},
         {4: Index([])},
     )
@@ -194,8 +197,8 @@ def test_one_refused_destination_does_not_hold_up_the_others() -> None:
     ],
 )
 def test_a_route_is_copied_with_everything_but_its_window(version: int, line: str, arguments: str) -> None:
-    read = parse_route(line, version)
-    assert (read.obstacle, read.arguments(7)) == ("", arguments)
+    (read,) = parse_routes(line, version)
+    assert (read.way.obstacle, read.way.arguments(7)) == ("", arguments)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +215,8 @@ def test_a_route_is_copied_with_everything_but_its_window(version: int, line: st
     ],
 )
 def test_what_is_not_understood_is_an_obstacle_not_a_guess(line: str) -> None:
-    assert parse_route(line, 4).obstacle
+    (read,) = parse_routes(line, 4)
+    assert read.way.obstacle
 
 
 def test_table_201_is_ours_only_where_we_would_have_written_it() -> None:

@@ -20,11 +20,11 @@ import bisect
 import contextlib
 import datetime
 import fcntl
+import functools
 import hashlib
 import json
 import os
 import re
-import shutil
 import signal
 import socket
 import stat
@@ -43,12 +43,12 @@ MAIN_TABLE, LOCAL_TABLE = "254", "255"  # linux/rtnetlink.h: RT_TABLE_MAIN, RT_T
 
 # The edge's own bounds stand behind the controller's policy: they hold when a well-formed bundle is still wrong.
 MAX_INITCWND = 1000  # 1.4 MB in the first round trip; ten times the largest default of the policy, a slip above it
-MAX_ROUTES = 50_000  # five times the size at which this is measured
-MAX_BUNDLE_BYTES = 8 * 1024 * 1024  # 50,000 IPv6 routes are 3.5 MB
+MAX_ROUTES = 100_000  # ten times what a fleet needs; also the largest that the policy can ask for
+MAX_BUNDLE_BYTES = 16 * 1024 * 1024  # 100,000 of the longest IPv6 routes are 7.5 MB
 MIN_LENGTH = {4: 8, 6: 16}  # a shorter prefix is most of the Internet: a default route by another name
 CLOCK_TOLERANCE_S = 300  # an edge whose clock is further off must not judge expiry
 MAX_ROUND_AHEAD_S = 3600  # older rounds are refused, so a round far ahead would lock every later one out
-MAX_LIFETIME_S = 7 * 86400  # the expiry is the dead man's switch: a week without it is too long
+MAX_LIFETIME_S = 2 * 86400  # twice what the policy allows; the expiry is the dead man's switch
 
 LOCK_WAIT_S = 30.0
 IP_TIMEOUT_S = 120.0
@@ -78,6 +78,14 @@ class FailedError(Exception):
 # --- bundle ----------------------------------------------------------------------------------------------------------
 
 
+class Destination(NamedTuple):
+    """One route of a bundle: the prefix as written and as numbers, and the initial window in segments."""
+
+    text: str
+    prefix: Prefix
+    initcwnd: int
+
+
 class Bundle(NamedTuple):
     """A bundle that passed every check. Times in seconds since the epoch."""
 
@@ -88,7 +96,7 @@ class Bundle(NamedTuple):
     created_at: int
     expires_at: int
     digest: str
-    routes: tuple[tuple[str, int], ...]  # (prefix, initcwnd in segments)
+    routes: tuple[Destination, ...]
     raw: bytes
 
 
@@ -245,13 +253,13 @@ def _load_json(raw: bytes, bad: Callable[..., RefusedError]) -> Document:
     return document
 
 
-def _check_routes(routes: object, bad: Callable[..., RefusedError]) -> tuple[tuple[str, int], ...]:
+def _check_routes(routes: object, bad: Callable[..., RefusedError]) -> tuple[Destination, ...]:
     if not isinstance(routes, list):
         raise bad("routes", "is not a list")
     if len(routes) > MAX_ROUTES:
         fix = "lower bundle.max_routes in policy.yaml"
         raise bad("routes", f"{len(routes)} are more than the {MAX_ROUTES} that an edge takes", fix)
-    checked: list[tuple[str, int]] = []
+    checked: list[Destination] = []
     previous: Prefix = (0, 0, 0)
     for number, route in enumerate(routes):
         field = f"routes[{number}]"
@@ -274,7 +282,7 @@ def _check_routes(routes: object, bad: Callable[..., RefusedError]) -> tuple[tup
             problem = f"{_printable(initcwnd)} is not a whole number in 1..{MAX_INITCWND}"
             raise bad(f"{field}.initcwnd", problem, "set initcwnd.cmax in policy.yaml")
         previous = prefix
-        checked.append((text, initcwnd))
+        checked.append(Destination(text, prefix, initcwnd))
     return tuple(checked)
 
 
@@ -298,16 +306,13 @@ def _check_times(instants: dict[str, int], now: float, bad: Callable[..., Refuse
 # --- what the kernel prints ------------------------------------------------------------------------------------------
 
 
-class KernelRoute(NamedTuple):
-    """One line of `ip -N -o route show`, taken apart so that it can be written again with another initcwnd.
+class Way(NamedTuple):
+    """What `ip route show` prints after a destination, taken apart so that it can be written with another initcwnd.
 
     `head`, `initcwnd N` and `hops` in this order are the arguments of `ip route add`. `obstacle` says why they would
     not be faithful ("" when they are). `narrow` marks a route for some packets only (by TOS or source).
     """
 
-    prefix: Prefix
-    text: str
-    kind: str
     proto: str
     metric: int
     narrow: bool
@@ -319,6 +324,15 @@ class KernelRoute(NamedTuple):
 
     def arguments(self, initcwnd: int) -> str:
         return f"{self.head} initcwnd {initcwnd}{self.hops}"
+
+
+class KernelRoute(NamedTuple):
+    """One line of `ip route show`: destination as numbers and as printed, type of route, and its way."""
+
+    prefix: Prefix
+    text: str
+    kind: str
+    way: Way
 
 
 # linux/rtnetlink.h, rtm_type; `ip -N` prints the number, an iproute2 without -N for types prints the name.
@@ -347,20 +361,13 @@ _MOMENTARY = frozenset(
 _SKIPPED_WITH_VALUE = frozenset(("pref", "expires", "table"))
 
 
-def parse_route(line: str, version: int) -> KernelRoute:
-    """Read one line. Text and not JSON, because `ip -j` leaves out which metrics are locked.
+@functools.lru_cache(maxsize=65536)  # in a table of ours a few next hops and windows repeat over and over
+def parse_way(text: str, version: int) -> Way:
+    """Read what follows the destination. Whatever is unknown becomes an `obstacle`.
 
-    Raises ValueError when the destination is not readable; anything else unknown becomes an `obstacle`.
+    Text and not JSON, because `ip -j` leaves out which metrics are locked.
     """
-    words = iter(line.replace("\\", " ").split())
-    text = next(words, "")
-    kind = _KINDS.get(text, text)
-    if kind in _KIND_NAMES:
-        text = next(words, "")
-    else:
-        kind = "unicast"
-    prefix = (version, 0, 0) if text == "default" else parse_prefix(text)
-
+    words = iter(text.replace("\\", " ").split())
     proto, scope, metric, initcwnd = "3", "0", 0, 0  # what `ip` leaves out: RTPROT_BOOT, RT_SCOPE_UNIVERSE
     narrow = dead = False
     nexthop_id = obstacle = ""
@@ -419,16 +426,13 @@ def parse_route(line: str, version: int) -> KernelRoute:
                 obstacle = f"{_printable(word)}, which is not copied"
                 break
     except (StopIteration, ValueError):
-        obstacle = f"an end that is not understood: {_printable(line[-60:])}"
+        obstacle = f"an end that is not understood: {_printable(text[-60:])}"
     if nexthop_id:
         path, hops = [f"nhid {nexthop_id}"], []
     if version == 4:
         # Without it `ip` guesses the scope from the gateway, and guesses wrong for nexthop ids.
         path.append(f"scope {scope}")
-    return KernelRoute(
-        prefix=prefix,
-        text=text,
-        kind=kind,
+    return Way(
         proto=proto,
         metric=metric,
         narrow=narrow,
@@ -440,9 +444,29 @@ def parse_route(line: str, version: int) -> KernelRoute:
     )
 
 
+def split_line(line: str) -> tuple[str, str, str]:
+    """Type of route, destination, and the rest, of one line of `ip -N -o route show`."""
+    first, _, rest = line.partition(" ")
+    kind = _KINDS.get(first, first)
+    if kind not in _KIND_NAMES:
+        return "unicast", first, rest
+    destination, _, rest = rest.partition(" ")
+    return kind, destination, rest
+
+
+def route_lines(output: str) -> Iterator[str]:
+    """The lines that are routes; what `ip` indents belongs to the line before and repeats it in other words."""
+    return (line for line in output.splitlines() if line and not line[0].isspace())
+
+
 def parse_routes(output: str, version: int) -> list[KernelRoute]:
-    """Every route of `ip -N -o route show`. Raises ValueError."""
-    return [parse_route(line, version) for line in output.splitlines() if line and not line[0].isspace()]
+    """Every route of `ip -N -o route show`. Raises ValueError for a destination that cannot be read."""
+    routes = []
+    for line in route_lines(output):
+        kind, text, rest = split_line(line)
+        prefix = (version, 0, 0) if text == "default" else parse_prefix(text)
+        routes.append(KernelRoute(prefix, text, kind, parse_way(rest, version)))
+    return routes
 
 
 def own_metric(version: int) -> int:
@@ -460,22 +484,22 @@ class OwnTable(NamedTuple):
 def sort_own_table(output: str, version: int) -> OwnTable:
     """Ours is what this program would have written; everything else in the table is foreign."""
     table = OwnTable({}, [])
-    bits = 32 if version == 4 else 128
-    for line in output.splitlines():
-        if not line or line[0].isspace():
-            continue
-        route = parse_route(line, version)
+    host = "/32" if version == 4 else "/128"
+    for line in route_lines(output):
+        kind, text, rest = split_line(line)
+        way = parse_way(rest, version)
         ours = (
-            route.proto == PROTO
-            and route.kind == "unicast"
-            and route.metric == own_metric(version)
-            and not route.narrow
-            and not route.obstacle
-            and route.initcwnd > 0
+            way.proto == PROTO
+            and kind == "unicast"
+            and text != "default"
+            and way.metric == own_metric(version)
+            and not way.narrow
+            and not way.obstacle
+            and way.initcwnd > 0
         )
-        name = route.text if "/" in route.text or route.text == "default" else f"{route.text}/{bits}"
+        name = text if "/" in text else text + host
         if ours and name not in table.routes:
-            table.routes[name] = route.arguments(route.initcwnd)
+            table.routes[name] = way.arguments(way.initcwnd)
         else:
             table.foreign.append(line.strip())
     return table
@@ -542,33 +566,34 @@ def find_next_hop(prefix: Prefix, main: Index, local: Index) -> KernelRoute:
     if inside is not None:
         raise ValueError(f"the edge's more specific route {inside.text} lies inside it and our rule would hide it")
     for routes in main.covering(prefix):
-        alive = [route for route in routes if not route.dead]
-        if any(route.narrow for route in alive):
-            raise ValueError(f"the edge routes {routes[0].text} by TOS or source, which our rule would bypass")
+        alive = [route for route in routes if not route.way.dead]
         if not alive:
             continue
-        metric = min(route.metric for route in alive)
-        best = [route for route in alive if route.metric == metric]
-        if best[0].kind != "unicast":
-            raise ValueError(f"the edge's own route to it, {best[0].text}, is {best[0].kind}")
+        if any(route.way.narrow for route in alive):
+            raise ValueError(f"the edge routes {alive[0].text} by TOS or source, which our rule would bypass")
+        metric = min(route.way.metric for route in alive)
+        best = [route for route in alive if route.way.metric == metric]
+        chosen = best[0]
+        if chosen.kind != "unicast":
+            raise ValueError(f"the edge's own route to it, {chosen.text}, is {chosen.kind}")
         if len(best) > 1:
-            raise ValueError(f"the edge has several routes {best[0].text} of one metric: which one counts is not clear")
-        if best[0].obstacle:
-            raise ValueError(f"the edge's own route to it, {best[0].text}, carries {best[0].obstacle}")
-        return best[0]
+            raise ValueError(f"the edge has several routes {chosen.text} of one metric: which one counts is not clear")
+        if chosen.way.obstacle:
+            raise ValueError(f"the edge's own route to it, {chosen.text}, carries {chosen.way.obstacle}")
+        return chosen
     raise ValueError("no route of the edge's own covers it")
 
 
-def plan_routes(routes: Iterable[tuple[str, int]], main: dict[int, Index], local: dict[int, Index]) -> Plan:
+def plan_routes(destinations: Iterable[Destination], main: dict[int, Index], local: dict[int, Index]) -> Plan:
     """Copy the next hop of every destination. `main` and `local`: IP version -> that table."""
     plan = Plan({}, {})
-    for text, initcwnd in routes:
-        prefix = parse_prefix(text)
-        if prefix[0] not in main:
-            plan.refused[text] = f"this host has no IPv{prefix[0]}"
+    for text, prefix, initcwnd in destinations:
+        version = prefix[0]
+        if version not in main:
+            plan.refused[text] = f"this host has no IPv{version}"
             continue
         try:
-            plan.routes[text] = find_next_hop(prefix, main[prefix[0]], local[prefix[0]]).arguments(initcwnd)
+            plan.routes[text] = find_next_hop(prefix, main[version], local[version]).way.arguments(initcwnd)
         except ValueError as reason:
             plan.refused[text] = str(reason)
     return plan
@@ -609,21 +634,23 @@ def with_rules(routes: dict[str, str]) -> Snapshot:
     return Snapshot(routes, tuple(sorted({version_of(prefix) for prefix in routes})))
 
 
-def batch_lines(actual: Snapshot, wanted: Snapshot, version: int) -> list[str]:
-    """The input of `ip -VERSION -batch -`: our rule is gone before the last route, and comes after the first one."""
+def batch_lines(actual: Snapshot, wanted: Snapshot, steps: Iterable[Change], version: int) -> list[str]:
+    """The input of `ip -VERSION -batch -`: our rule is gone before the last route, and comes after the first one.
+
+    `steps` is the difference of the two snapshots' routes.
+    """
     lines = []
     if version in actual.rules and version not in wanted.rules:
         lines.append(f"rule del {RULE}")
-    metric = f" metric {own_metric(version)}" if own_metric(version) else ""
-    for change in difference(_of_version(actual.routes, version), _of_version(wanted.routes, version)):
-        lines.append(f"route {change.verb} {change.prefix} table {TABLE} proto {PROTO}{metric} {change.arguments}")
+    owner = f"table {TABLE} proto {PROTO}" + (f" metric {own_metric(version)}" if own_metric(version) else "")
+    lines += [
+        f"route {verb} {prefix} {owner} {arguments}"
+        for verb, prefix, arguments in steps
+        if version_of(prefix) == version
+    ]
     if version in wanted.rules and version not in actual.rules:
         lines.append(f"rule add {RULE}")
     return lines
-
-
-def _of_version(routes: dict[str, str], version: int) -> dict[str, str]:
-    return {prefix: arguments for prefix, arguments in routes.items() if version_of(prefix) == version}
 
 
 # --- rules -----------------------------------------------------------------------------------------------------------
@@ -661,10 +688,11 @@ class Kernel:
     """
 
     def __init__(self, lock_fd: int | None = None) -> None:
-        program = shutil.which("ip", path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
-        if program is None:
+        directories = (*os.environ.get("PATH", "").split(":"), "/usr/sbin", "/sbin")
+        programs = [str(Path(directory, "ip")) for directory in directories if directory]
+        self._program = next((program for program in programs if os.access(program, os.X_OK)), "")
+        if not self._program:
             raise RefusedError("ip: not found; install iproute2")
-        self._program = program
         self._pass_fds = () if lock_fd is None else (lock_fd,)
         self.versions = (4, 6) if Path("/proc/net/if_inet6").exists() else (4,)
 
@@ -721,55 +749,80 @@ class Kernel:
             raise FailedError(f"ip {' '.join(arguments)}: {_one_line(errors)}; run it by hand to see why")
         return rules
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self, versions: Iterable[int] | None = None) -> Snapshot:
+        """What is ours, of all IP versions or of some."""
         routes: dict[str, str] = {}
         rules = []
-        for version in self.versions:
+        for version in self.versions if versions is None else versions:
             routes.update(self.own_table(version).routes)
             if _OUR_RULE in self.rules(version):
                 rules.append(version)
         return Snapshot(routes, tuple(rules))
 
-    def move(self, actual: Snapshot, wanted: Snapshot) -> None:
-        """From one to the other, then read back. Raises FailedError, with the kernel somewhere in between."""
+    def move(self, actual: Snapshot, wanted: Snapshot) -> list[Change]:
+        """From one to the other, then read back what was written to. Returns the steps.
+
+        Raises FailedError, with the kernel somewhere in between.
+        """
+        steps = difference(actual.routes, wanted.routes)
+        written = []
         for version in self.versions:
-            lines = batch_lines(actual, wanted, version)
+            lines = batch_lines(actual, wanted, steps, version)
             if not lines:
                 continue
+            written.append(version)
             code, _, errors = self.run([f"-{version}", "-batch", "-"], "\n".join(lines) + "\n")
             if code:
                 failed = re.search(r"Command failed -:(\d+)", errors)
                 line = lines[int(failed.group(1)) - 1] if failed else f"{len(lines)} lines"
                 reason = _one_line(errors.split("Command failed")[0]) or f"exit code {code}"
                 raise FailedError(f"ip -{version} -batch: {line}: {reason}")
-        found = self.snapshot()
-        if found != wanted:
-            steps = difference(found.routes, wanted.routes)
-            sample = f"{steps[0].verb} {steps[0].prefix} {steps[0].arguments}" if steps else f"rules {found.rules}"
-            raise FailedError(f"read back: table {TABLE} is {len(steps)} steps from what was written ({sample})")
+        found = self.snapshot(written)
+        if found != of_versions(wanted, written):
+            left = difference(found.routes, of_versions(wanted, written).routes)
+            sample = f"{left[0].verb} {left[0].prefix} {left[0].arguments}" if left else f"rules {found.rules}"
+            raise FailedError(f"read back: table {TABLE} is {len(left)} steps from what was written ({sample})")
+        return steps
 
     def withdraw(self) -> tuple[int, int]:
         """Rules first, so that the host is back at its default with the first step. Returns (routes, rules) removed.
 
         By protocol number and not by what we remember: it works with no state at all, and on any shape of route.
+        Raises FailedError after having tried everything.
         """
         routes = rules = 0
         trouble = []
         for version in self.versions:
-            if _OUR_RULE in self.rules(version):
-                code, _, errors = self.run([f"-{version}", "rule", "del", *RULE.split()])
-                rules += code == 0
-                trouble += [errors] if code else []
-            count = sum(1 for route in self._read(version, TABLE, parse_routes) if route.proto == PROTO)
-            if count:
-                code, _, errors = self.run([f"-{version}", "route", "flush", "table", TABLE, "proto", PROTO])
-                routes += count
-                trouble += [errors] if code else []
-            if _OUR_RULE in self.rules(version) or self.own_table(version).routes:
-                trouble.append(f"something of ours is left in IPv{version}")
+            try:
+                if _OUR_RULE in self.rules(version):
+                    self._must(version, "rule", "del", *RULE.split())
+                    rules += 1
+                count = self._count_ours(version)
+                if count:
+                    self._must(version, "route", "flush", "table", TABLE, "proto", PROTO)
+                    routes += count
+                if self._count_ours(version):
+                    trouble.append(f"routes of ours are left in IPv{version}")
+            except FailedError as error:
+                trouble.append(str(error))
         if trouble:
-            raise FailedError(f"withdraw: {_one_line(' '.join(trouble))}; run it again, then `ip rule del {RULE}`")
+            raise FailedError(f"withdraw: {'; '.join(trouble)}; run it again, then `ip rule del {RULE}`")
         return routes, rules
+
+    def _count_ours(self, version: int) -> int:
+        mark = f" proto {PROTO} "
+        return sum(1 for line in route_lines(self.table(version, TABLE)) if mark in line + " ")
+
+    def _must(self, version: int, *arguments: str) -> None:
+        code, _, errors = self.run([f"-{version}", *arguments])
+        if code:
+            raise FailedError(f"ip -{version} {' '.join(arguments)}: {_one_line(errors)}")
+
+
+def of_versions(snapshot: Snapshot, versions: Sequence[int]) -> Snapshot:
+    """The part of a snapshot that belongs to some IP versions."""
+    routes = {prefix: arguments for prefix, arguments in snapshot.routes.items() if version_of(prefix) in versions}
+    return Snapshot(routes, tuple(version for version in snapshot.rules if version in versions))
 
 
 def _one_line(text: str) -> str:
@@ -867,22 +920,24 @@ class Store:
             os.close(handle)
 
     def save(self, name: str, document: Document) -> None:
-        """With a digest of its own, so that damage is seen. Raises OSError."""
-        sealed = dict(document, digest=canonical_digest(document))
-        self.write(name, json.dumps(sealed, sort_keys=True).encode())
+        """A line with the sha256 of the rest, so that damage is seen, then the document. Raises OSError."""
+        body = json.dumps(document, sort_keys=True).encode()
+        self.write(name, hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
 
     def load(self, name: str) -> Document | None:
         """None when there is none. Raises DamagedError."""
+        path = self.directory / name
         try:
-            document = json.loads((self.directory / name).read_bytes().decode("utf-8"))
+            checksum, _, body = path.read_bytes().partition(b"\n")
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, RecursionError) as error:
-            raise DamagedError(f"{self.directory / name}: {_one_line(str(error))}") from error
-        if not isinstance(document, dict) or document.pop("digest", None) != canonical_digest(document):
-            raise DamagedError(f"{self.directory / name}: its digest does not match its content")
-        if document.get("schema_version") != SCHEMA_VERSION:
-            raise DamagedError(f"{self.directory / name}: written by another version of this program")
+        except OSError as error:
+            raise DamagedError(f"{path}: {error.strerror}") from error
+        if checksum.decode("ascii", "replace") != hashlib.sha256(body).hexdigest():
+            raise DamagedError(f"{path}: its checksum does not match its content")
+        document: Document = json.loads(body)
+        if document["schema_version"] != SCHEMA_VERSION:
+            raise DamagedError(f"{path}: written by another version of this program")
         return document
 
     def remove(self, name: str) -> None:
@@ -994,21 +1049,26 @@ def apply(path: str, edge: str, state_dir: str) -> Document:
         with uninterrupted():
             repair(store, kernel, clock, notes)
             state = load_state(store, notes)
-            check_newer(bundle, state, path)
-            plan, before = survey(kernel, bundle)
-            changed = commit(store, kernel, clock, bundle, plan, before, state)
-    steps = [step.verb for step in difference(before.routes, plan.routes)]
+            try:
+                check_newer(bundle, state, path)
+                plan, before = survey(kernel, bundle)
+            except RefusedError as error:
+                if notes:
+                    raise RefusedError(f"{error}; before that: {'; '.join(notes)}") from error
+                raise
+            steps = commit(store, kernel, clock, bundle, plan, before, state)
+    verbs = [step.verb for step in steps or ()]
     return {
         "command": "apply",
-        "changed": changed,
+        "changed": steps is not None,
         "edge": bundle.edge,
         "round": format_instant(bundle.round),
         "digest": bundle.digest,
         "expires_at": format_instant(bundle.expires_at),
         "routes": len(plan.routes),
-        "added": steps.count("add"),
-        "replaced": steps.count("replace"),
-        "removed": steps.count("del"),
+        "added": verbs.count("add"),
+        "replaced": verbs.count("replace"),
+        "removed": verbs.count("del"),
         "refused": [{"prefix": prefix, "reason": reason} for prefix, reason in plan.refused.items()],
         "notes": notes,
     }
@@ -1016,7 +1076,7 @@ def apply(path: str, edge: str, state_dir: str) -> Document:
 
 def survey(kernel: Kernel, bundle: Bundle) -> tuple[Plan, Snapshot]:
     """What the bundle means on this host, and what is ours now. Raises RefusedError when the host is not fit."""
-    needed = {version_of(prefix) for prefix, _ in bundle.routes}
+    needed = {destination.prefix[0] for destination in bundle.routes}
     own: dict[str, str] = {}
     with_rule: list[int] = []
     main: dict[int, Index] = {}
@@ -1046,8 +1106,8 @@ def commit(
     plan: Plan,
     before: Snapshot,
     state: Document | None,
-) -> bool:
-    """Intent, kernel, state: in this order, undone as a whole. Returns whether anything changed."""
+) -> list[Change] | None:
+    """Intent, kernel, state: in this order, undone as a whole. Returns the steps, or None when nothing changed."""
     wanted = with_rules(plan.routes)
     name = f"bundle-{bundle.digest[7:23]}.json"
     transaction = os.urandom(8).hex()
@@ -1071,7 +1131,7 @@ def commit(
     }
     same = ("bundle_digest", "routes", "refused", "withdrawn")
     if before == wanted and state is not None and all(state[key] == new_state[key] for key in same):
-        return False
+        return None
     intent = {
         "schema_version": SCHEMA_VERSION,
         "operation": "apply",
@@ -1087,7 +1147,7 @@ def commit(
             store.remove("intent.json")
         raise FailedError(f"{store.directory}: {error.strerror}; nothing was changed: make room, then again") from error
     try:
-        kernel.move(before, wanted)
+        steps = kernel.move(before, wanted)
         store.save("state.json", new_state)
     except (FailedError, OSError) as error:
         done = restore(kernel, before)
@@ -1099,7 +1159,7 @@ def commit(
     with contextlib.suppress(OSError):
         store.remove("intent.json")
         store.keep_only(name)
-    return True
+    return steps
 
 
 def withdraw(state_dir: str, reason: str = "withdrawn by command") -> Document:
