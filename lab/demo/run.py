@@ -19,7 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from lab import nginx, sizes
 from lab.demo.edges import CloseWatch, routes_command, routing, start_collector
 from lab.demo.product import COLLECTOR, ROOT, Springtide
-from lab.demo.report import page
+from lab.demo.report import figure, page
 from lab.demo.summary import Group, Phase, Transfer, by_group, spread, summary
 from lab.demo.tables import decisions_table, results_table
 from lab.errors import LabError
@@ -213,6 +213,7 @@ class Demo:
         facts = summary(before, after, rows, restored=restored, samples=self.samples, elapsed_s=elapsed_s)
         groups: list[Group] = by_group(before, after)
         (self.out / "summary.json").write_text(json.dumps(facts, indent=1) + "\n")
+        (self.out / "cdf.svg").write_text(figure(before, after))
         (self.out / "report.html").write_text(page(before, after, groups, rows, facts))
         if quiet:
             return facts
