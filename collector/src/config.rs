@@ -1,5 +1,7 @@
 //! The command line.
 
+mod source;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -7,8 +9,10 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::sample::fields::{HOST_LIMIT, POP_LIMIT};
 use crate::sample::proto::TcpState;
+pub use source::{Attributes, Following, Netns, Source};
 
-/// Reads tcp_info of every TCP socket of this network namespace from the kernel, without any privilege.
+/// Reads tcp_info of every TCP socket from the kernel: of this network namespace without any privilege, of all others as
+/// far as it may.
 #[derive(Debug, Parser)]
 #[command(version, about, max_term_width = 110, after_help = EXAMPLES)]
 pub struct Cli {
@@ -35,6 +39,7 @@ pub enum Command {
 Examples:
   springtide-collector once
   springtide-collector once --states all --format json
+  springtide-collector once --filter 'dport 443 or src 10.0.0.0/8 and not sport 22'
   springtide-collector once --format spool > now.spool")]
     Once(Once),
     /// Poll again and again into a spool directory, until SIGINT or SIGTERM
@@ -42,6 +47,7 @@ Examples:
 Examples:
   springtide-collector run --spool-dir /var/spool/springtide
   springtide-collector run --spool-dir /var/spool/springtide --interval 250ms --host ams-1 --pop ams
+  springtide-collector run --spool-dir /var/spool/springtide --netns all --sample 10 --changes-only
   springtide-collector run --spool-dir /tmp/spool --rotate-interval 5s --rotate-bytes 1MiB --stats")]
     Run(Run),
     /// Decode a pcap file of netlink messages and print one JSON object a socket
@@ -106,6 +112,9 @@ pub struct Run {
     /// What is read.
     #[command(flatten)]
     pub source: Source,
+    /// How it is followed.
+    #[command(flatten)]
+    pub following: Following,
     /// What is told.
     #[command(flatten)]
     pub report: Report,
@@ -140,21 +149,6 @@ pub struct Cat {
     /// What is told.
     #[command(flatten)]
     pub report: Report,
-}
-
-/// What is read, and under which name.
-#[derive(Debug, Args)]
-pub struct Source {
-    /// Name of this host in the samples: the edge's name in fleet.yaml [default: the host's name]
-    #[arg(long, value_parser = parse_host)]
-    pub host: Option<String>,
-    /// Name of this host's PoP
-    #[arg(long, default_value = "", hide_default_value = true, value_parser = parse_pop)]
-    pub pop: String,
-    /// States to read: a list such as established,close-wait; `default` is every state in which a socket has a tcp_info
-    /// and a history; `all` adds time-wait, new-syn-recv and bound-inactive
-    #[arg(long, default_value = "default", value_parser = parse_states)]
-    pub states: States,
 }
 
 /// What is told at the end.

@@ -14,9 +14,10 @@ use clap::Parser;
 use springtide_collector::config::{
     Cat, Cli, Command, Decode, Format, Once, Run, Source, parse_host,
 };
-use springtide_collector::kernel::dump::DumpError;
 use springtide_collector::kernel::host;
-use springtide_collector::poller::Poller;
+use springtide_collector::poller::scan::make_room;
+use springtide_collector::poller::settings::Settings;
+use springtide_collector::poller::{PollError, Poller};
 use springtide_collector::replay::{ReplayError, replay};
 use springtide_collector::run::{Overseer, RunError, run, wall_clock};
 use springtide_collector::sample::encode::{AccEcn, Identity};
@@ -80,7 +81,7 @@ fn complain(what: &dyn Display) {
 }
 
 fn once(options: &Once, stats: &mut Stats) -> Outcome {
-    let mut poller = poller(&options.source)?;
+    let mut poller = poller(identity(&options.source)?, options.source.settings())?;
     let terminal = io::stdout().is_terminal();
     let mut sink: Box<dyn Sink> = match options.format {
         Format::Table => {
@@ -100,7 +101,7 @@ fn once(options: &Once, stats: &mut Stats) -> Outcome {
     poller
         .poll(sequence::of_single_poll(), &mut *sink, stats)
         .map_err(|error| match error {
-            DumpError::Consumer(error) => sink_failure(error),
+            PollError::Sink(error) => sink_failure(error),
             error => runtime(error),
         })?;
     sink.finish(stats).map_err(sink_failure)
@@ -125,11 +126,10 @@ fn run_until_told(options: &Run, stats: &mut Stats) -> Outcome {
         interval: options.rotate_interval,
     };
     let mut sink = SpoolWriter::new(directory, &host, rotation).map_err(runtime)?;
-    let mut poller = Poller::new(
-        identity,
-        AccEcn::of_release(&host::kernel_release()),
-        options.source.states.0,
-    );
+    let settings = options
+        .following
+        .settings(&options.source, options.interval);
+    let mut poller = poller(identity, settings)?;
     let schedule = Schedule::new(&host, options.interval, Instant::now(), wall_clock());
     run(
         &mut poller,
@@ -147,10 +147,14 @@ fn run_until_told(options: &Run, stats: &mut Stats) -> Outcome {
 struct Console;
 
 impl Overseer for Console {
-    fn polled(&mut self, result: Result<(), &DumpError<SinkError>>, _: Duration, _: &Stats) {
+    fn polled(&mut self, result: Result<(), &PollError>, _: Duration, _: &Stats) {
         if let Err(error) = result {
             complain(error);
         }
+    }
+
+    fn notice(&mut self, text: &str) {
+        complain(&text);
     }
 
     fn alive(&mut self) -> Duration {
@@ -236,12 +240,13 @@ fn cat(options: &Cat, stats: &mut Stats) -> Outcome {
     }
 }
 
-fn poller(source: &Source) -> Result<Poller, Failure> {
-    Ok(Poller::new(
-        identity(source)?,
-        AccEcn::of_release(&host::kernel_release()),
-        source.states.0,
-    ))
+fn poller(identity: Identity, settings: Settings) -> Result<Poller, Failure> {
+    make_room(settings.scope);
+    let accecn = AccEcn::of_release(&host::kernel_release());
+    Poller::new(identity, accecn, settings).map_err(|error| match error {
+        PollError::NotAllowed => Failure::Input(format!("{error}: use --netns auto or own")),
+        error => runtime(error),
+    })
 }
 
 fn identity(source: &Source) -> Result<Identity, Failure> {

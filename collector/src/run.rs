@@ -1,10 +1,9 @@
 //! Polls again and again until a signal says to stop.
 
-use std::io;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::kernel::dump::DumpError;
-use crate::poller::Poller;
+use crate::poller::{PollError, Poller};
 use crate::schedule::Schedule;
 use crate::sequence::{Sequence, SequenceError};
 use crate::signals::{Signals, Wish};
@@ -16,22 +15,22 @@ use crate::stats::Stats;
 pub enum RunError {
     /// Not even the first poll could be done.
     #[error(transparent)]
-    Poll(DumpError<SinkError>),
+    Poll(PollError),
     /// The sink failed.
     #[error(transparent)]
     Sink(#[from] SinkError),
     /// Polls could not be numbered.
     #[error(transparent)]
     Sequence(#[from] SequenceError),
-    /// Waiting failed.
-    #[error("cannot wait for the next poll: {0}")]
-    Wait(#[from] io::Error),
 }
 
 /// Whoever looks after a run.
 pub trait Overseer {
     /// A poll has ended, `took` after it began.
-    fn polled(&mut self, result: Result<(), &DumpError<SinkError>>, took: Duration, stats: &Stats);
+    fn polled(&mut self, result: Result<(), &PollError>, took: Duration, stats: &Stats);
+
+    /// Something that an operator should know once.
+    fn notice(&mut self, text: &str);
 
     /// The run is alive. Returns when it is to say so again, at the latest.
     fn alive(&mut self) -> Duration;
@@ -76,9 +75,10 @@ fn poll_until_told(
     loop {
         let begun = Instant::now();
         let result = poller.poll(sequence.advance()?, sink, stats);
+        tell(poller, overseer);
         match result {
             Ok(()) => overseer.polled(Ok(()), begun.elapsed(), stats),
-            Err(DumpError::Consumer(error)) => return Err(error.into()),
+            Err(PollError::Sink(error)) => return Err(error.into()),
             Err(error) if tries == 0 => return Err(RunError::Poll(error)),
             Err(error) => {
                 stats.polls_failed += 1;
@@ -91,8 +91,14 @@ fn poll_until_told(
         }
         stats.polls_skipped += schedule.advance(Instant::now());
         loop {
-            let left = schedule.due().saturating_duration_since(Instant::now());
-            match signals.within(left.min(overseer.alive()))? {
+            let sign = Instant::now().checked_add(overseer.alive());
+            let until = sign.map_or(schedule.due(), |sign| sign.min(schedule.due()));
+            match poller.wait(until, signals.as_fd(), sink, stats) {
+                Ok(_) => tell(poller, overseer),
+                Err(PollError::Sink(error)) => return Err(error.into()),
+                Err(error) => return Err(RunError::Poll(error)),
+            }
+            match signals.wish() {
                 Some(Wish::Stop) => return Ok(()),
                 Some(Wish::Reload) => {
                     if let Some(interval) = overseer.reload(poller, sink) {
@@ -105,6 +111,12 @@ fn poll_until_told(
                 break;
             }
         }
+    }
+}
+
+fn tell(poller: &mut Poller, overseer: &mut dyn Overseer) {
+    for notice in poller.notices() {
+        overseer.notice(&notice);
     }
 }
 

@@ -1,10 +1,10 @@
 //! Signals, turned into things to do between polls.
 
 use std::io::{self, Read};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level};
@@ -30,6 +30,7 @@ impl Signals {
     /// From now on.
     pub fn listen() -> io::Result<Self> {
         let (wake, signalled) = UnixStream::pair()?;
+        wake.set_nonblocking(true)?;
         let signals = Self {
             wake,
             stop: Arc::default(),
@@ -45,29 +46,10 @@ impl Signals {
         Ok(signals)
     }
 
-    /// Sleeps for `time`, or until a signal has come, and tells what is wished.
-    pub fn within(&mut self, time: Duration) -> io::Result<Option<Wish>> {
-        if let Some(wish) = self.wish() {
-            return Ok(Some(wish));
-        }
-        // A timeout of zero would mean none.
-        let time = time.max(Duration::from_millis(1));
-        self.wake.set_read_timeout(Some(time))?;
-        match self.wake.read(&mut [0; 64]) {
-            Ok(_) => {}
-            Err(error)
-                if matches!(
-                    error.kind(),
-                    io::ErrorKind::WouldBlock
-                        | io::ErrorKind::TimedOut
-                        | io::ErrorKind::Interrupted
-                ) => {}
-            Err(error) => return Err(error),
-        }
-        Ok(self.wish())
-    }
-
-    fn wish(&self) -> Option<Wish> {
+    /// What is wished. A signal that comes later can be waited for.
+    pub fn wish(&mut self) -> Option<Wish> {
+        // The bytes only wake; whatever stops the reading, the flags tell.
+        while matches!(self.wake.read(&mut [0; 64]), Ok(1..)) {}
         if self.stop.load(Ordering::Relaxed) {
             Some(Wish::Stop)
         } else {
@@ -75,5 +57,12 @@ impl Signals {
                 .swap(false, Ordering::Relaxed)
                 .then_some(Wish::Reload)
         }
+    }
+}
+
+impl AsFd for Signals {
+    /// Can be read when a signal has come.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.wake.as_fd()
     }
 }

@@ -27,6 +27,38 @@ counters! {
     polls_skipped,
     /// Samples made.
     rows,
+    /// Those of them that are of closed sockets.
+    close_rows,
+    /// Sockets that were left out because they have not changed.
+    rows_unchanged,
+    /// Sockets and close events that were left out because they are not in the sample.
+    sockets_sampled_out,
+    /// Sockets that a walk gave twice: the second was left out.
+    sockets_duplicate,
+    /// Sockets that a repeated walk gave again: they were left out.
+    sockets_reread,
+    /// Walks over the kernel's hash table.
+    walks,
+    /// Walks that were repeated because they were disturbed.
+    walks_repeated,
+    /// Walks that were not needed because nothing happens in their namespace.
+    walks_saved,
+    /// Close events read.
+    close_events,
+    /// Close events of sockets without a peer: they make no sample.
+    close_events_unconnected,
+    /// Close events that the filter left out.
+    close_events_filtered,
+    /// Times that the kernel dropped close events because its buffer was full.
+    close_overruns,
+    /// Other network namespaces that were entered.
+    namespaces_entered,
+    /// Those of them that were left because nothing else refers to them.
+    namespaces_left,
+    /// Times that a network namespace could not be entered or read.
+    namespaces_failed,
+    /// Times that a network namespace was not entered because there are too many.
+    namespaces_over_limit,
     /// Netlink datagrams read.
     datagrams,
     /// Netlink bytes read.

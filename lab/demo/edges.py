@@ -47,6 +47,7 @@ def start_collector(host: Host, edge: str, pop: str, spool: Path, interval: str)
     """A collector that reads the edge's sockets every `interval` and seals its spool at SIGTERM."""
     spool.mkdir(parents=True, exist_ok=True)
     command = [str(COLLECTOR), "run", "--spool-dir", str(spool), "--interval", interval, "--rotate-interval", "2s"]
+    command += ["--netns", "own"]
     return host.popen(edge, [*command, "--host", edge, "--pop", pop])
 
 

@@ -2,7 +2,6 @@
 //! on from there. A poll is never held in memory.
 
 use std::io;
-use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
@@ -10,23 +9,75 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
 };
 
-use super::host;
-use super::inet_diag::{AF_INET, AF_INET6, SocketView};
-use super::netlink::{self, Body, NLM_F_DUMP, NLM_F_REQUEST, SOCK_DIAG_BY_FAMILY};
+use super::inet_diag::{AF_INET, AF_INET6, SocketView, attribute};
+use super::netlink::{self, Body, NLM_F_DUMP, NLM_F_REQUEST, SOCK_DIAG_BY_FAMILY, TCPDIAG_GETSOCK};
 use crate::stats::Stats;
 
 /// The kernel never fills a dump datagram beyond this, bytes: a larger buffer gains nothing (NLMSG_GOODSIZE is below it,
 /// and netlink_dump allocates at most 32 KiB).
-const BUFFER: usize = 32 * 1024;
-
-/// The attributes to ask for: all whose bit exists (INET_DIAG_INFO and later), but not the older INET_DIAG_MEMINFO, which
-/// SKMEMINFO contains. Numbers above 8 have no bit; the kernel adds them where they exist.
-const EXTENSIONS: u8 = 0xfe;
+pub const BUFFER: usize = 32 * 1024;
 
 const IPPROTO_TCP: u8 = 6;
 
-/// The address families of a poll, in the order in which they are dumped.
-pub const FAMILIES: [u8; 2] = [AF_INET, AF_INET6];
+/// INET_DIAG_REQ_BYTECODE.
+const REQUEST_BYTECODE: u16 = 1;
+
+/// Which attributes the kernel is asked for: idiag_ext, bit N - 1 for attribute N. Those above 8 have no bit; the kernel
+/// adds them where they exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Attributes(pub u8);
+
+const fn bit(attribute: u16) -> u8 {
+    1 << (attribute - 1)
+}
+
+impl Attributes {
+    /// tcp_info alone.
+    pub const MINIMAL: Self = Self(bit(attribute::INFO));
+    /// tcp_info, the congestion control algorithm's name, its own state (for which the kernel takes Vegas' bit, whatever
+    /// the algorithm), and memory.
+    pub const DEFAULT: Self = Self(
+        Self::MINIMAL.0
+            | bit(attribute::CONG)
+            | bit(attribute::VEGASINFO)
+            | bit(attribute::SKMEMINFO),
+    );
+    /// All whose bit exists, but not INET_DIAG_MEMINFO (1), which SKMEMINFO contains.
+    pub const ALL: Self = Self(0xfe);
+}
+
+/// What to dump.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// Sockets whose state's bit is set.
+    pub states: u32,
+    /// What to say of each.
+    pub attributes: Attributes,
+    /// A filter's program; empty for every socket.
+    pub bytecode: &'a [u8],
+}
+
+/// How the kernel is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    /// TCPDIAG_GETSOCK, which walks the hash table once for both families.
+    OneWalk,
+    /// SOCK_DIAG_BY_FAMILY, one walk a family: for a kernel that does not know the other any more.
+    WalkPerFamily,
+}
+
+/// The families of a walk; None for both.
+pub type Family = Option<u8>;
+
+impl Method {
+    /// The walks of a whole dump.
+    pub fn walks(self) -> &'static [Family] {
+        match self {
+            Self::OneWalk => &[None],
+            Self::WalkPerFamily => &[Some(AF_INET), Some(AF_INET6)],
+        }
+    }
+}
 
 /// Why a dump ended early. Rows handed on before it stand.
 #[derive(Debug, thiserror::Error)]
@@ -40,9 +91,9 @@ pub enum DumpError<E> {
         source: io::Error,
     },
     /// The kernel refused the request or broke off.
-    #[error("the kernel refused the dump of {family} TCP sockets: {source}{}", hint(.source))]
+    #[error("the kernel refused the dump of {family}TCP sockets: {source}{}", hint(.source))]
     Refused {
-        /// IPv4 or IPv6.
+        /// IPv4 or IPv6 and a space, or nothing for both.
         family: &'static str,
         /// The cause.
         source: io::Error,
@@ -52,6 +103,15 @@ pub enum DumpError<E> {
     Consumer(E),
 }
 
+impl<E> DumpError<E> {
+    /// Whether the kernel does not know the request.
+    pub fn is_unknown_request(&self) -> bool {
+        use rustix::io::Errno;
+        let unknown = [Errno::INVAL, Errno::OPNOTSUPP].map(|errno| Some(errno.raw_os_error()));
+        matches!(self, Self::Refused { source, .. } if unknown.contains(&source.raw_os_error()))
+    }
+}
+
 fn hint(source: &io::Error) -> &'static str {
     match source.kind() {
         io::ErrorKind::NotFound => " (load the module tcp_diag: modprobe tcp_diag)",
@@ -59,15 +119,33 @@ fn hint(source: &io::Error) -> &'static str {
     }
 }
 
-/// A netlink socket and its buffer, used again for every dump.
-pub struct Dumper {
-    socket: OwnedFd,
-    buffer: Box<[u8]>,
-    sequence: u32,
+/// How a dump stands after a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// More follows.
+    More,
+    /// It is complete.
+    Complete,
+    /// It is complete, but the kernel marked it as interrupted or a datagram was cut: sockets may be missing.
+    Disturbed,
 }
 
-impl Dumper {
-    /// Opens the socket in the network namespace of the calling thread. Needs no privilege.
+/// A netlink socket, used again for every dump. It stays in the network namespace in which it was opened.
+pub struct DumpSocket {
+    socket: OwnedFd,
+    walk: Walk,
+}
+
+/// The walk that is under way.
+#[derive(Clone, Copy, Debug, Default)]
+struct Walk {
+    family: Family,
+    sequence: u32,
+    disturbed: bool,
+}
+
+impl DumpSocket {
+    /// Opens it in the network namespace of the calling thread. Needs no privilege.
     pub fn open() -> io::Result<Self> {
         let socket = socket_with(
             AddressFamily::NETLINK,
@@ -77,120 +155,143 @@ impl Dumper {
         )?;
         Ok(Self {
             socket,
-            buffer: vec![0; BUFFER].into(),
-            sequence: 0,
+            walk: Walk::default(),
         })
     }
 
-    /// Dumps the sockets of one family whose state's bit is in `states`, calling `each` for every one, with the time at
-    /// which the kernel read it (microseconds since the epoch).
-    pub fn dump<E>(
-        &mut self,
-        family: u8,
-        states: u32,
-        stats: &mut Stats,
-        mut each: impl FnMut(i64, &SocketView<'_>, &mut Stats) -> Result<(), E>,
-    ) -> Result<(), DumpError<E>> {
-        self.sequence = self.sequence.wrapping_add(1);
-        let request = request(family, states, self.sequence);
+    /// Asks for a walk. Its answer must be received to the end before the next.
+    pub fn ask<E>(&mut self, family: Family, request: &Request<'_>) -> Result<(), DumpError<E>> {
+        self.walk = Walk {
+            family,
+            sequence: self.walk.sequence.wrapping_add(1),
+            disturbed: false,
+        };
         let kernel = SocketAddrNetlink::new(0, 0);
-        sendto(&self.socket, &request, SendFlags::empty(), &kernel).map_err(|errno| {
-            DumpError::Socket {
+        let message = message(family, request, self.walk.sequence);
+        match sendto(&self.socket, &message, SendFlags::empty(), &kernel) {
+            Ok(_) => Ok(()),
+            Err(errno) => Err(DumpError::Socket {
                 what: "write to",
                 source: errno.into(),
-            }
-        })?;
-        loop {
-            let filled = self.receive(stats).map_err(|source| DumpError::Socket {
-                what: "read from",
-                source,
-            })?;
-            let now = host::now_unix_us();
-            let mut stamped = |view: &SocketView<'_>, stats: &mut Stats| each(now, view, stats);
-            if take(
-                &self.buffer[..filled],
-                (family, self.sequence),
-                stats,
-                &mut stamped,
-            )?
-            .is_break()
-            {
-                return Ok(());
-            }
+            }),
         }
     }
 
-    /// Receives one datagram into the buffer and returns how much of the buffer it fills.
-    fn receive(&mut self, stats: &mut Stats) -> io::Result<usize> {
+    /// Receives one datagram of the walk and calls `each` for every socket in it.
+    #[inline]
+    pub fn receive<E>(
+        &mut self,
+        buffer: &mut [u8; BUFFER],
+        stats: &mut Stats,
+        each: impl FnMut(&SocketView<'_>, &mut Stats) -> Result<(), E>,
+    ) -> Result<Progress, DumpError<E>> {
         let (filled, whole) =
-            rustix::io::retry_on_intr(|| recv(&self.socket, &mut *self.buffer, RecvFlags::TRUNC))?;
+            rustix::io::retry_on_intr(|| recv(&self.socket, &mut buffer[..], RecvFlags::TRUNC))
+                .map_err(|errno| DumpError::Socket {
+                    what: "read from",
+                    source: errno.into(),
+                })?;
         stats.datagrams += 1;
         stats.bytes_read += whole as u64;
         if whole > filled {
             stats.datagrams_truncated += 1;
+            self.walk.disturbed = true;
         }
-        Ok(filled)
+        self.walk.take(&buffer[..filled], stats, each)
     }
 }
 
-/// Hands on the sockets of one datagram; breaks when the dump numbered `sequence` is complete.
-fn take<E>(
-    datagram: &[u8],
-    (family, sequence): (u8, u32),
-    stats: &mut Stats,
-    each: &mut impl FnMut(&SocketView<'_>, &mut Stats) -> Result<(), E>,
-) -> Result<ControlFlow<()>, DumpError<E>> {
-    let refused = |errno| DumpError::Refused {
-        family: name(family),
-        source: io::Error::from_raw_os_error(errno),
-    };
-    for message in netlink::messages(datagram) {
-        let Ok(message) = message else {
-            stats.messages_malformed += 1;
-            continue;
-        };
-        if message.sequence != sequence {
-            stats.messages_other += 1;
-            continue;
+impl Walk {
+    /// Hands on the sockets of one datagram.
+    #[inline]
+    fn take<E>(
+        &mut self,
+        datagram: &[u8],
+        stats: &mut Stats,
+        mut each: impl FnMut(&SocketView<'_>, &mut Stats) -> Result<(), E>,
+    ) -> Result<Progress, DumpError<E>> {
+        for message in netlink::messages(datagram) {
+            let Ok(message) = message else {
+                stats.messages_malformed += 1;
+                self.disturbed = true;
+                continue;
+            };
+            if message.sequence != self.sequence {
+                stats.messages_other += 1;
+                continue;
+            }
+            if message.interrupted {
+                stats.dump_messages_interrupted += 1;
+                self.disturbed = true;
+            }
+            match message.body {
+                Body::Socket(payload) => match SocketView::parse(payload) {
+                    Some(view) => each(&view, stats).map_err(DumpError::Consumer)?,
+                    None => stats.messages_malformed += 1,
+                },
+                Body::Done(0) if self.disturbed => return Ok(Progress::Disturbed),
+                Body::Done(0) => return Ok(Progress::Complete),
+                Body::Done(errno) | Body::Error(errno) if errno != 0 => {
+                    return Err(DumpError::Refused {
+                        family: name(self.family),
+                        source: io::Error::from_raw_os_error(errno),
+                    });
+                }
+                _ => stats.messages_other += 1,
+            }
         }
-        if message.interrupted {
-            stats.dump_messages_interrupted += 1;
-        }
-        match message.body {
-            Body::Socket(payload) => match SocketView::parse(payload) {
-                Some(view) => each(&view, stats).map_err(DumpError::Consumer)?,
-                None => stats.messages_malformed += 1,
-            },
-            Body::Done(0) => return Ok(ControlFlow::Break(())),
-            Body::Done(errno) | Body::Error(errno) if errno != 0 => return Err(refused(errno)),
-            _ => stats.messages_other += 1,
-        }
+        Ok(Progress::More)
     }
-    Ok(ControlFlow::Continue(()))
 }
 
 /// The family's name.
-fn name(family: u8) -> &'static str {
-    if family == AF_INET { "IPv4" } else { "IPv6" }
+fn name(family: Family) -> &'static str {
+    match family {
+        Some(AF_INET) => "IPv4 ",
+        Some(_) => "IPv6 ",
+        None => "",
+    }
 }
 
-/// struct nlmsghdr and struct inet_diag_req_v2 with an empty socket id: every socket of the family in `states`.
-fn request(family: u8, states: u32, sequence: u32) -> [u8; 72] {
-    let mut bytes = [0; 72];
-    bytes[0..4].copy_from_slice(&72_u32.to_ne_bytes());
-    bytes[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+/// struct nlmsghdr, then struct inet_diag_req_v2, or struct inet_diag_req for both families, with an empty socket id; then
+/// the bytecode as an attribute.
+fn message(family: Family, request: &Request<'_>, sequence: u32) -> Vec<u8> {
+    let kind = match family {
+        Some(_) => SOCK_DIAG_BY_FAMILY,
+        None => TCPDIAG_GETSOCK,
+    };
+    let mut bytes = vec![0; netlink::HEADER];
+    match family {
+        Some(family) => {
+            bytes.extend([family, IPPROTO_TCP, request.attributes.0, 0]);
+            bytes.extend(request.states.to_ne_bytes());
+            bytes.extend([0; 48]);
+        }
+        None => {
+            bytes.extend([0, 0, 0, request.attributes.0]);
+            bytes.extend([0; 48]);
+            bytes.extend(request.states.to_ne_bytes());
+            bytes.extend([0; 4]);
+        }
+    }
+    if !request.bytecode.is_empty() {
+        // A filter's program fits: see its compiler.
+        bytes.extend((request.bytecode.len() as u16 + 4).to_ne_bytes());
+        bytes.extend(REQUEST_BYTECODE.to_ne_bytes());
+        bytes.extend(request.bytecode);
+    }
+    let length = bytes.len() as u32;
+    bytes[0..4].copy_from_slice(&length.to_ne_bytes());
+    bytes[4..6].copy_from_slice(&kind.to_ne_bytes());
     bytes[6..8].copy_from_slice(&(NLM_F_REQUEST | NLM_F_DUMP).to_ne_bytes());
     bytes[8..12].copy_from_slice(&sequence.to_ne_bytes());
-    bytes[16] = family;
-    bytes[17] = IPPROTO_TCP;
-    bytes[18] = EXTENSIONS;
-    bytes[20..24].copy_from_slice(&states.to_ne_bytes());
     bytes
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const SEQUENCE: u32 = 7;
 
@@ -218,26 +319,29 @@ mod tests {
         message(3, 2, SEQUENCE, &errno.to_ne_bytes())
     }
 
-    type Taken = (Result<ControlFlow<()>, DumpError<&'static str>>, Stats);
+    fn walk() -> Walk {
+        Walk {
+            family: Some(AF_INET),
+            sequence: SEQUENCE,
+            disturbed: false,
+        }
+    }
+
+    type Taken = (Result<Progress, DumpError<&'static str>>, Stats);
 
     fn taken(datagram: &[u8]) -> Taken {
         let mut stats = Stats::default();
-        let result = take(
-            datagram,
-            (AF_INET, SEQUENCE),
-            &mut stats,
-            &mut |_, stats| {
-                stats.rows += 1;
-                Ok(())
-            },
-        );
+        let result = walk().take(datagram, &mut stats, |_, stats| {
+            stats.rows += 1;
+            Ok(())
+        });
         (result, stats)
     }
 
     #[test]
     fn a_dump_goes_on_until_it_is_done() {
         let (result, stats) = taken(&[socket(), socket()].concat());
-        assert!(matches!(result, Ok(ControlFlow::Continue(()))));
+        assert!(matches!(result, Ok(Progress::More)));
         assert_eq!(
             stats,
             Stats {
@@ -246,7 +350,7 @@ mod tests {
             }
         );
         let (result, stats) = taken(&[socket(), done(0)].concat());
-        assert!(matches!(result, Ok(ControlFlow::Break(()))));
+        assert!(matches!(result, Ok(Progress::Complete)));
         assert_eq!(
             stats,
             Stats {
@@ -293,7 +397,7 @@ mod tests {
     fn what_cannot_be_read_is_counted_and_costs_nothing_before_it() {
         let cut = &socket()[..40];
         let (result, stats) = taken(&[&socket()[..], cut].concat());
-        assert!(matches!(result, Ok(ControlFlow::Continue(()))));
+        assert!(matches!(result, Ok(Progress::More)));
         assert_eq!(
             stats,
             Stats {
@@ -320,7 +424,7 @@ mod tests {
     fn the_answers_to_another_request_are_left_out() {
         let stale = message(3, 2, SEQUENCE - 1, &[0; 4]);
         let (result, stats) = taken(&[stale, socket()].concat());
-        assert!(matches!(result, Ok(ControlFlow::Continue(()))));
+        assert!(matches!(result, Ok(Progress::More)));
         assert_eq!(
             stats,
             Stats {
@@ -334,9 +438,34 @@ mod tests {
     #[test]
     fn whoever_takes_the_rows_can_end_the_dump() {
         let mut stats = Stats::default();
-        let result = take(&socket(), (AF_INET, SEQUENCE), &mut stats, &mut |_, _| {
-            Err("full")
-        });
+        let result = walk().take(&socket(), &mut stats, |_, _| Err("full"));
         assert!(matches!(result, Err(DumpError::Consumer("full"))));
+    }
+
+    #[test]
+    fn a_disturbed_dump_says_so_at_its_end() {
+        let mut disturbed = socket();
+        disturbed[6] |= 0x10;
+        let cut = socket()[..40].to_vec();
+        for part in [disturbed, cut] {
+            let mut walk = walk();
+            let mut stats = Stats::default();
+            let mut take = |datagram: &[u8]| walk.take::<()>(datagram, &mut stats, |_, _| Ok(()));
+            assert!(matches!(take(&part), Ok(Progress::More)));
+            assert!(matches!(take(&done(0)), Ok(Progress::Disturbed)));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_counted(bytes in prop::collection::vec(any::<u8>(), 0..300), at in 0..200_usize) {
+            let _ = taken(&bytes);
+            // Most arbitrary bytes are no message at all: put them into one.
+            let mut damaged = [socket(), message(SOCK_DIAG_BY_FAMILY, 2, SEQUENCE, &bytes), socket()].concat();
+            let _ = taken(&damaged);
+            let at = at % damaged.len();
+            damaged[at] ^= bytes.first().copied().unwrap_or(1);
+            let _ = taken(&damaged);
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
 
 /// `uname -r`.
@@ -30,9 +31,12 @@ pub fn boot_id() -> io::Result<String> {
         .to_owned())
 }
 
+/// The network namespace of this process.
+pub const OWN_NETNS: &str = "/proc/self/ns/net";
+
 /// Inode of the network namespace of this process.
 pub fn netns() -> io::Result<u64> {
-    Ok(fs::metadata("/proc/self/ns/net")?.ino())
+    Ok(fs::metadata(OWN_NETNS)?.ino())
 }
 
 /// Wall clock, microseconds since the epoch; 0 when it stands before 1970.
@@ -47,4 +51,18 @@ pub fn now_unix_us() -> i64 {
 pub fn uptime_ns() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     u64::try_from(now.tv_sec).unwrap_or(0) * 1_000_000_000 + u64::try_from(now.tv_nsec).unwrap_or(0)
+}
+
+/// Lifts the limit of open descriptors to what the system allows this process, and returns it; None for no limit.
+pub fn raise_descriptor_limit() -> Option<u64> {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    // Where that is refused, the old limit stands.
+    match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    }
 }

@@ -8,6 +8,8 @@ const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 /// nlmsg_type of requests and replies about sockets.
 pub const SOCK_DIAG_BY_FAMILY: u16 = 20;
+/// The older nlmsg_type, for TCP sockets of both families.
+pub const TCPDIAG_GETSOCK: u16 = 18;
 
 /// nlmsg_flags: the message is a request, a dump is asked for, a dump was disturbed by a change.
 pub const NLM_F_REQUEST: u16 = 1;
@@ -29,10 +31,12 @@ pub struct Message<'a> {
 /// What a message carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body<'a> {
-    /// A SOCK_DIAG_BY_FAMILY reply's payload.
+    /// A reply about a socket, or a close event: its payload.
     Socket(&'a [u8]),
     /// A SOCK_DIAG_BY_FAMILY request's payload.
     Request(&'a [u8]),
+    /// A TCPDIAG_GETSOCK request.
+    TcpRequest,
     /// The dump's end, with an errno when it failed.
     Done(i32),
     /// An error's errno; 0 is an acknowledgement.
@@ -85,7 +89,8 @@ impl<'a> Iterator for Messages<'a> {
             interrupted: flags & NLM_F_DUMP_INTR != 0 && flags & NLM_F_REQUEST == 0,
             body: match kind {
                 SOCK_DIAG_BY_FAMILY if flags & NLM_F_REQUEST != 0 => Body::Request(payload),
-                SOCK_DIAG_BY_FAMILY => Body::Socket(payload),
+                TCPDIAG_GETSOCK if flags & NLM_F_REQUEST != 0 => Body::TcpRequest,
+                SOCK_DIAG_BY_FAMILY | TCPDIAG_GETSOCK => Body::Socket(payload),
                 NLMSG_DONE => Body::Done(errno(payload)),
                 NLMSG_ERROR => Body::Error(errno(payload)),
                 _ => Body::Other,

@@ -126,6 +126,7 @@ impl Replay<'_> {
                     let tcp = request.get(1) == Some(&IPPROTO_TCP);
                     self.foreign = (!tcp).then_some(message.sequence);
                 }
+                Body::TcpRequest => self.foreign = None,
                 Body::Socket(payload) if self.foreign != Some(message.sequence) => {
                     if let Some(view) = SocketView::parse(payload) {
                         self.batch.push(|slot| encoder.encode(&view, slot, stats));

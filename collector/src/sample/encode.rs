@@ -77,6 +77,18 @@ impl Encoder {
         }
     }
 
+    /// Makes each row stand for `sample_weight` sockets.
+    pub fn weighing(mut self, sample_weight: u32) -> Self {
+        if sample_weight > 1 {
+            let mut slot = [0; SLOT];
+            let mut row = RowWriter::new(&mut slot);
+            row.varint::<16>(sample_weight);
+            let len = row.len();
+            self.prefix.extend(&slot[..len]);
+        }
+        self
+    }
+
     /// Sets the time of the rows that follow, microseconds since the epoch. Times before 1970 and after 4253 are
     /// brought into that range: the field's bytes stay in place.
     pub fn stamp(&mut self, time_unix_us: i64) {
@@ -90,12 +102,52 @@ impl Encoder {
     /// Writes the socket's row into `slot` and returns its length in bytes.
     #[inline]
     pub fn encode(&self, view: &SocketView<'_>, slot: &mut [u8; SLOT], stats: &mut Stats) -> usize {
+        self.write(view, &mut RowWriter::new(slot), stats).0
+    }
+
+    /// As [`encode`](Self::encode); also gives the bytes that name the congestion control algorithm.
+    #[inline]
+    pub fn encode_noting<'a>(
+        &self,
+        view: &SocketView<'a>,
+        slot: &mut [u8; SLOT],
+        stats: &mut Stats,
+    ) -> (usize, Option<&'a [u8]>) {
+        self.write(view, &mut RowWriter::new(slot), stats)
+    }
+
+    /// As [`encode`](Self::encode), for a close event: the kernel does not name the algorithm in it.
+    pub fn encode_close(
+        &self,
+        view: &SocketView<'_>,
+        algorithm: Option<&str>,
+        slot: &mut [u8; SLOT],
+        stats: &mut Stats,
+    ) -> usize {
         let mut row = RowWriter::new(slot);
+        let (len, named) = self.write(view, &mut row, stats);
+        match (named, algorithm) {
+            (None, Some(algorithm)) => {
+                row.text::<26>(cut(algorithm, NAME_LIMIT));
+                row.len()
+            }
+            _ => len,
+        }
+    }
+
+    #[inline(always)]
+    fn write<'a>(
+        &self,
+        view: &SocketView<'a>,
+        row: &mut RowWriter<'_>,
+        stats: &mut Stats,
+    ) -> (usize, Option<&'a [u8]>) {
         row.raw(&self.prefix);
-        message::encode(view.header(), &mut row);
+        message::encode(view.header(), row);
         row.address::<10>(&view.source());
         row.address::<12>(&view.destination());
         let mut seen = 0_u64;
+        let mut algorithm = None;
         for attribute in view.attributes() {
             let Ok(attribute) = attribute else {
                 stats.attributes_malformed += 1;
@@ -107,9 +159,12 @@ impl Encoder {
                 continue;
             }
             seen |= bit;
-            self.attribute(&attribute, &mut row, stats);
+            if attribute.kind == attribute::CONG {
+                algorithm = Some(attribute.payload);
+            }
+            self.attribute(&attribute, row, stats);
         }
-        row.len()
+        (row.len(), algorithm)
     }
 
     #[inline(always)]

@@ -1,5 +1,7 @@
 //! From a kernel's view of a socket to a TcpSample's bytes, and from the bytes to what people read.
 
+pub mod algorithms;
+pub mod digest;
 pub mod encode;
 pub mod fields;
 pub mod json;

@@ -1,0 +1,286 @@
+//! One network namespace as the poller reads it.
+
+use std::num::NonZeroU32;
+
+use super::idle::{Idle, Signs};
+use super::settings::Settings;
+use crate::batch::Batch;
+use crate::kernel::dump::{DumpError, Family, Progress, Request};
+use crate::kernel::host::now_unix_us;
+use crate::kernel::inet_diag::SocketView;
+use crate::kernel::namespaces::Handles;
+use crate::kernel::{closes, dump};
+use crate::sample::algorithms::Algorithms;
+use crate::sample::digest::digest;
+use crate::sample::encode::{Encoder, Identity};
+use crate::sampling::spread;
+use crate::sink::{Sink, SinkError};
+use crate::sockets::{SocketTable, Visit};
+use crate::stats::Stats;
+
+/// Whether nothing happens is only looked at in a namespace with at most so many sockets: it costs a digest of each, and
+/// for more of them a walk is no waste.
+const QUIET_LIMIT: usize = 1024;
+
+/// A bit set of the states that sockstat's numbers leave out: a socket that is only bound.
+const UNCOUNTED_STATES: u32 = 1 << 13;
+/// TIME-WAIT.
+const TIME_WAIT: u32 = 1 << 6;
+
+/// A namespace.
+pub(super) struct Watched {
+    /// What its samples have in common.
+    pub identity: Identity,
+    /// What it is read through.
+    pub handles: Handles,
+    table: SocketTable,
+    /// None for the process' own, which every poll reads.
+    idle: Option<Idle>,
+    /// A socket has closed since the last walk.
+    closed: bool,
+    /// The poll that last read it.
+    last: Option<u64>,
+    /// Sockets of the last walk, and whether they differ from the one before.
+    sockets: usize,
+    changed: bool,
+}
+
+/// Where rows go, and what the poller keeps for all namespaces.
+pub(super) struct Out<'a> {
+    pub batch: &'a mut Batch,
+    pub algorithms: &'a mut Algorithms,
+    pub settings: &'a Settings,
+    pub sink: &'a mut dyn Sink,
+}
+
+impl Out<'_> {
+    /// Passes the batch on when it is full.
+    fn settle(&mut self, stats: &mut Stats) -> Result<(), SinkError> {
+        if self.batch.is_full() {
+            super::pass_on(self.batch, self.sink, stats)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl Watched {
+    /// A namespace that was not read before.
+    pub fn new(identity: Identity, handles: Handles, idle: Option<Idle>) -> Self {
+        Self {
+            identity,
+            handles,
+            table: SocketTable::default(),
+            idle,
+            closed: false,
+            last: None,
+            sockets: 0,
+            changed: true,
+        }
+    }
+
+    /// Whether this poll reads it.
+    pub fn is_due(&mut self, states: u32) -> bool {
+        let Some(idle) = &mut self.idle else {
+            return true;
+        };
+        let mut in_use = self.handles.sockstat.as_ref().and_then(|stat| stat.read());
+        if let Some(in_use) = &mut in_use
+            && states & TIME_WAIT == 0
+        {
+            in_use.time_wait = 0;
+        }
+        idle.is_due(&Signs {
+            in_use,
+            uncounted_states: states & UNCOUNTED_STATES != 0,
+            closed: std::mem::take(&mut self.closed),
+        })
+    }
+
+    /// The walks of a poll begin.
+    pub fn begin(&mut self) {
+        self.table.begin();
+        self.changed = false;
+    }
+
+    /// Asks for a walk.
+    pub fn ask(&mut self, family: Family, settings: &Settings) -> Result<(), DumpError<SinkError>> {
+        let request = Request {
+            states: settings.states,
+            attributes: settings.attributes,
+            bytecode: settings
+                .filter
+                .as_ref()
+                .map_or(&[], |filter| filter.bytecode()),
+        };
+        self.handles.dump.ask(family, &request)
+    }
+
+    /// Receives a datagram of the walk. `again` says that the walk is repeated, so that most of it is known.
+    #[inline]
+    pub fn receive(
+        &mut self,
+        (encoder, sequence): (&mut Encoder, u64),
+        again: bool,
+        buffer: &mut [u8; dump::BUFFER],
+        out: &mut Out<'_>,
+        stats: &mut Stats,
+    ) -> Result<Progress, DumpError<SinkError>> {
+        // The kernel filled the datagram when the one before was taken.
+        encoder.stamp(now_unix_us());
+        let settings = out.settings;
+        let quiet = self.idle.is_some() && self.sockets <= QUIET_LIMIT;
+        let compare = quiet || settings.full_every.is_some();
+        let (table, changed, last) = (&mut self.table, &mut self.changed, self.last);
+        self.handles.dump.receive(buffer, stats, |view, stats| {
+            let cookie = view.cookie();
+            let spread = spread(cookie);
+            if !settings.sampling.takes(spread) {
+                stats.sockets_sampled_out += 1;
+                return Ok(());
+            }
+            let (socket, known) = match table.visit(cookie) {
+                Visit::New(socket) => (socket, false),
+                Visit::Known(socket) => (socket, true),
+                Visit::Duplicate => {
+                    if again {
+                        stats.sockets_reread += 1;
+                    } else {
+                        stats.sockets_duplicate += 1;
+                    }
+                    return Ok(());
+                }
+            };
+            if compare {
+                let digest = digest(view);
+                let same = known && socket.digest == digest;
+                socket.digest = digest;
+                *changed |= !same;
+                if let Some(every) = settings.full_every
+                    && same
+                    && !is_full_due(every, spread, last, sequence)
+                {
+                    stats.rows_unchanged += 1;
+                    return Ok(());
+                }
+            }
+            let mut algorithm = None;
+            out.batch.push(|slot| {
+                let (len, named) = encoder.encode_noting(view, slot, stats);
+                algorithm = named;
+                len
+            });
+            if let Some(algorithm) = algorithm {
+                socket.algorithm = out.algorithms.number(algorithm);
+            }
+            stats.rows += 1;
+            out.settle(stats)
+        })
+    }
+
+    /// The walks of the poll numbered `sequence` are done.
+    pub fn finish(&mut self, sequence: u64) {
+        let sockets = self.table.seen();
+        let compared = self.sockets <= QUIET_LIMIT;
+        let changed = self.changed || !compared || sockets != self.sockets;
+        self.sockets = sockets;
+        self.last = Some(sequence);
+        if let Some(idle) = &mut self.idle {
+            idle.walked(changed);
+        }
+    }
+
+    /// Size of the kernel's buffer for close events, bytes; 0 without one.
+    pub fn close_buffer_bytes(&self) -> usize {
+        let closes = self.handles.closes.as_ref();
+        closes
+            .and_then(|closes| closes.buffer_bytes().ok())
+            .unwrap_or(0)
+    }
+
+    /// Reads a turn of close events and returns their number.
+    pub fn drain(
+        &mut self,
+        encoder: &Encoder,
+        buffer: &mut [u8; closes::BUFFER],
+        out: &mut Out<'_>,
+        stats: &mut Stats,
+    ) -> Result<u64, closes::DrainError<SinkError>> {
+        let Some(closes) = &self.handles.closes else {
+            return Ok(0);
+        };
+        let table = &self.table;
+        let events = closes.drain(buffer, stats, |view, stats| {
+            if !is_wanted(view, out.settings, stats) {
+                return Ok(());
+            }
+            let algorithm = table
+                .find(view.cookie())
+                .and_then(|socket| out.algorithms.name(socket.algorithm));
+            out.batch
+                .push(|slot| encoder.encode_close(view, algorithm, slot, stats));
+            stats.rows += 1;
+            stats.close_rows += 1;
+            out.settle(stats)
+        })?;
+        self.closed |= events > 0;
+        Ok(events)
+    }
+}
+
+/// Whether a close event becomes a row; counts why not.
+///
+/// A socket without a peer was a listener, or never connected, or had its failed connection taken back by the kernel: the
+/// event says nothing but that it was there.
+fn is_wanted(view: &SocketView<'_>, settings: &Settings, stats: &mut Stats) -> bool {
+    if view.destination_port() == 0 {
+        stats.close_events_unconnected += 1;
+        return false;
+    }
+    if settings
+        .filter
+        .as_ref()
+        .is_some_and(|filter| !filter.matches(view))
+    {
+        stats.close_events_filtered += 1;
+        return false;
+    }
+    if !settings.sampling.takes(spread(view.cookie())) {
+        stats.sockets_sampled_out += 1;
+        return false;
+    }
+    true
+}
+
+/// Whether a socket's full row falls into the polls after `last` up to `sequence`: each socket has its own turn in
+/// `every` polls, so that the full rows of a host spread evenly.
+fn is_full_due(every: NonZeroU32, spread: u64, last: Option<u64>, sequence: u64) -> bool {
+    let every = u64::from(every.get());
+    let turn = |sequence: u64| sequence.wrapping_add((spread >> 32) % every) / every;
+    last.is_none_or(|last| turn(last) != turn(sequence))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_socket_gets_a_full_row_once_in_its_turn() {
+        let every = NonZeroU32::new(60).unwrap();
+        let mut turns = [0; 60];
+        for cookie in 1..=6000 {
+            let spread = spread(cookie);
+            let due: Vec<_> = (101..=160)
+                .filter(|&sequence| is_full_due(every, spread, Some(sequence - 1), sequence))
+                .collect();
+            assert_eq!(due.len(), 1);
+            turns[(due[0] - 101) as usize] += 1;
+            // Also when polls have been left out.
+            assert!(is_full_due(every, spread, Some(100), 160));
+        }
+        assert!(
+            turns.iter().all(|&turn| (40..160).contains(&turn)),
+            "{turns:?}"
+        );
+    }
+}
