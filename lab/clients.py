@@ -52,11 +52,14 @@ class Load:
         return self._sum()
 
     def stop(self) -> Done:
-        """Ends the load now, if it has not ended; what it did in all."""
+        """Ends the load now, if it has not ended; what it did in all. Raises LabError when a client failed."""
         for _, _, client in self._clients:
             if client.poll() is None:
                 client.terminate()
-        return self.wait(_STOP_S)
+        try:
+            return self.wait(_STOP_S)
+        except subprocess.TimeoutExpired as error:
+            raise LabError(f"the load did not end within {_STOP_S:.0f} s of being told; take the lab down") from error
 
     def _sum(self) -> Done:
         total = Done()
@@ -82,10 +85,14 @@ def run_probes(
     """Every planned probe with its result, in the same order. Raises LabError when a client fails."""
     tasks = probe_tasks(topology, planned, timeout_s)
     found: dict[int, dict[str, Any]] = {}
-    lock = threading.Lock()
+    clients: list[subprocess.Popen[bytes]] = []
+    lock, interrupted = threading.Lock(), threading.Event()
 
     def gather(edge: str) -> None:
         client = _start(popen, edge, tasks[edge], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        clients.append(client)
+        if interrupted.is_set():
+            client.kill()
         out, err = _pipe(client.stdout), _pipe(client.stderr)
         with out, err:
             for line in out:
@@ -99,8 +106,15 @@ def run_probes(
             raise LabError(f"{edge}: the probing client ended with exit code {client.returncode}: {said}")
 
     with ThreadPoolExecutor(max_workers=max(1, len(tasks))) as pool:
-        # The first failure of any edge is raised here.
-        list(pool.map(gather, tasks))
+        try:
+            # The first failure of any edge is raised here.
+            list(pool.map(gather, tasks))
+        except BaseException:
+            # The pool waits for its threads, and they for their clients: Ctrl-C must not wait for the last probe.
+            interrupted.set()
+            for client in list(clients):
+                client.kill()
+            raise
     return [
         Probe(
             src=plan.src,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -42,14 +43,17 @@ def name() -> Iterator[str]:
         teardown.take_down(name)
 
 
-def owner(name: str, *command: str) -> subprocess.Popen[str]:
+@contextlib.contextmanager
+def owner(name: str, *command: str, code: str = OWNER) -> Iterator[subprocess.Popen[str]]:
     """A process that has a lab up, and this command running on an edge of it."""
-    child = subprocess.Popen(
-        [sys.executable, "-c", OWNER, str(PAIR), name, *command], stdout=subprocess.PIPE, text=True, cwd=host.REPOSITORY
-    )
-    assert child.stdout is not None
-    assert child.stdout.readline() == "up\n"
-    return child
+    line = [sys.executable, "-c", code, str(PAIR), name, *command]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, cwd=host.REPOSITORY) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "up\n"
+            yield child
+        finally:
+            child.kill()
 
 
 def lab(*arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
@@ -95,11 +99,7 @@ ALLOWED = host.ALLOWED.read_text()
 def test_a_signal_to_the_command_line_takes_its_lab_down(name: str, number: signal.Signals) -> None:
     """`demo` and `up` run a lab inside the command line's process; so does this."""
     code = f"from lab import cli; cli.signal.signal({number:d}, cli._end)\n{OWNER}"
-    with subprocess.Popen(
-        [sys.executable, "-c", code, str(PAIR), name], stdout=subprocess.PIPE, text=True, cwd=host.REPOSITORY
-    ) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == "up\n"
+    with owner(name, code=code) as child:
         inside = processes.inside(state.load(name).namespaces)
         assert len(inside) >= 7  # the emulator, two masters and workers of nginx, two clients, and `sleep`
         child.send_signal(number)
@@ -113,6 +113,26 @@ def test_ctrl_c_in_python_takes_the_lab_down(name: str) -> None:
         child.send_signal(signal.SIGINT)
         child.wait(60)
     assert left(name) == nothing()
+
+
+def test_ctrl_c_does_not_wait_for_the_last_probe(name: str) -> None:
+    code = OWNER.replace("time.sleep(600)", "lab.probe(1000, spacing_s=1.0)")
+    with owner(name, code=code) as child:
+        # Two clients ask for the load, two more for the probes.
+        while sum("lab.client" in line for line in command_lines(name)) < 4:
+            time.sleep(0.05)
+        child.send_signal(signal.SIGINT)
+        child.wait(120)  # a thousand probes take a quarter of an hour
+    assert left(name) == nothing()
+
+
+def command_lines(name: str) -> list[str]:
+    """Of the processes in the lab's namespaces."""
+    found = []
+    for process in processes.inside(state.load(name).namespaces):
+        with contextlib.suppress(OSError):
+            found.append(Path(f"/proc/{process.pid}/cmdline").read_text())
+    return found
 
 
 def test_a_killed_lab_is_cleaned_up_by_the_next_command(name: str) -> None:
