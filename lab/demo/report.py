@@ -7,12 +7,6 @@ import io
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import matplotlib as mpl
-
-mpl.use("svg")
-
-from matplotlib.figure import Figure
-
 from lab.demo.summary import Group, Phase
 
 _HEAD = (
@@ -43,6 +37,10 @@ def kilobytes(size_bytes: int) -> str:
 
 def figure(before: Phase, after: Phase) -> str:
     """CDFs of transfer time as inline SVG: a row an RTT, a column a size (the paper's Figures 12 to 14)."""
+    # Imported here: it takes seconds, and `--help` should not.
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
     rtts = sorted({transfer.rtt_ms for transfer in before.transfers})
     sizes = sorted({transfer.size_bytes for transfer in before.transfers})
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "springtide", "font.family": "sans-serif"}):
