@@ -117,20 +117,20 @@ class BundlePolicy(_Section):
             "10,000 routes of 45 bytes, doubled: what outgrows this is broken (Cloudflare, 18 November 2025)"
         ),
         ge=1000,
-        le=100_000_000,
+        le=16_000_000,
     )
     min_prefix_length_ipv4: int = Field(
         default=16,
         description="Shortest (widest) IPv4 prefix that a bundle may name.",
-        json_schema_extra=_from("a PoP draws from a /16 at most"),
-        ge=1,
+        json_schema_extra=_from("a PoP draws from a /16 at most; an edge takes nothing wider than a /8"),
+        ge=8,
         le=32,
     )
     min_prefix_length_ipv6: int = Field(
         default=32,
         description="Shortest (widest) IPv6 prefix that a bundle may name.",
-        json_schema_extra=_from("registries give an operator a /32"),
-        ge=1,
+        json_schema_extra=_from("registries give an operator a /32; an edge takes nothing wider than a /16"),
+        ge=16,
         le=128,
     )
 
