@@ -1,11 +1,18 @@
 //! What the collector counts. Every counter starts at zero and only rises.
 
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($(#[doc = $doc:literal])+ $name:ident,)*) => {
         /// The counters of one run.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Stats {
-            $($(#[$doc])* pub $name: u64,)*
+            $($(#[doc = $doc])+ pub $name: u64,)*
+        }
+
+        impl Stats {
+            /// Every counter with its name and its meaning.
+            pub fn each(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+                [$((stringify!($name), concat!($($doc),+).trim_start(), self.$name),)*].into_iter()
+            }
         }
 
         impl Stats {
