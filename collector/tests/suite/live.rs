@@ -21,8 +21,11 @@ fn connection(listen: &str, connect: &str, sent: usize) -> (TcpStream, TcpStream
     (client, server)
 }
 
+/// Sockets of this namespace only: what other namespaces of the machine hold is not these tests' business.
+const OWN: &[&str] = &["once", "--netns", "own"];
+
 fn once(arguments: &[&str]) -> Vec<Value> {
-    let output = collector(&[&["once", "--format", "json"], arguments].concat());
+    let output = collector(&[OWN, &["--format", "json"], arguments].concat());
     assert!(
         output.status.success(),
         "{}",
@@ -199,7 +202,7 @@ fn a_listener_is_read_and_a_closed_connection_only_on_demand() {
 #[test]
 fn the_table_is_aligned_and_has_no_colours_in_a_pipe() {
     let (client, server) = connection("::1", "::1", 1_000_000);
-    let output = collector(&["once"]);
+    let output = collector(OWN);
     assert!(output.status.success());
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(!text.contains('\x1b'));
@@ -234,7 +237,7 @@ fn the_table_is_aligned_and_has_no_colours_in_a_pipe() {
 #[test]
 fn the_spool_format_is_read_by_cat() {
     let (client, _server) = connection("127.0.0.1", "127.0.0.1", 1);
-    let output = collector(&["once", "--format", "spool"]);
+    let output = collector(&[OWN, &["--format", "spool"]].concat());
     assert!(output.status.success());
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("once.spool");
@@ -266,7 +269,7 @@ fn more_sockets_than_a_batch_holds_are_all_read_once() {
             )
         })
         .collect();
-    let output = collector(&["once", "--format", "json", "--stats"]);
+    let output = collector(&[OWN, &["--format", "json", "--stats"]].concat());
     let samples = json_lines(&output);
     for (client, server) in ends.iter().chain(&more) {
         find(&samples, client);
@@ -288,7 +291,8 @@ fn more_sockets_than_a_batch_holds_are_all_read_once() {
 #[test]
 fn a_reader_that_goes_away_is_no_failure() {
     let mut child = program()
-        .args(["once", "--format", "json"])
+        .args(OWN)
+        .args(["--format", "json"])
         .stdout(std::process::Stdio::piped())
         .stderr(std::process::Stdio::piped())
         .spawn()

@@ -24,6 +24,8 @@ fn start(directory: &Path, arguments: &[&str]) -> Child {
     program()
         .args([
             "run",
+            "--netns",
+            "own",
             "--host",
             "edge-1",
             "--pop",
