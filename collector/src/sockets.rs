@@ -39,6 +39,7 @@ pub struct SocketTable {
     used: usize,
     walk: u16,
     seen: usize,
+    touched: u64,
 }
 
 impl Default for SocketTable {
@@ -48,6 +49,7 @@ impl Default for SocketTable {
             used: 0,
             walk: 1,
             seen: 0,
+            touched: 0,
         }
     }
 }
@@ -68,6 +70,16 @@ impl SocketTable {
     /// Sockets that the walk has given so far.
     pub fn seen(&self) -> usize {
         self.seen
+    }
+
+    /// Brings the socket's place into the processor's cache: on a large table a look-up waits for memory, and several that
+    /// are announced together wait at once.
+    #[inline(always)]
+    pub fn expect(&mut self, cookie: u64) {
+        if let Some(place) = self.places.get(self.home(cookie)) {
+            // A use that the compiler cannot leave out.
+            self.touched ^= place.cookie;
+        }
     }
 
     /// The walk gives the socket.
@@ -106,11 +118,17 @@ impl SocketTable {
         (place.cookie != 0).then_some(place)
     }
 
+    /// Where the cookie belongs.
+    #[inline(always)]
+    fn home(&self, cookie: u64) -> usize {
+        ((u128::from(spread(cookie)) * self.places.len() as u128) >> 64) as usize
+    }
+
     /// The place that has the cookie, or the free one where it belongs. The table must not be full.
     #[inline(always)]
     fn place(&self, cookie: u64) -> usize {
         let length = self.places.len();
-        let mut at = ((u128::from(spread(cookie)) * length as u128) >> 64) as usize;
+        let mut at = self.home(cookie);
         loop {
             let found = self.places[at].cookie;
             if found == cookie || found == 0 {
@@ -133,6 +151,7 @@ impl SocketTable {
             used: live,
             walk: self.walk,
             seen: self.seen,
+            touched: self.touched,
         };
         for place in self.places.iter().filter(kept) {
             let at = table.place(place.cookie);

@@ -130,6 +130,19 @@ pub enum Progress {
     Disturbed,
 }
 
+/// Takes the sockets of a walk.
+pub trait Taker {
+    /// Why it does not want more.
+    type Error;
+
+    /// The socket with this cookie will be given soon: a chance to have what is known of it at hand. All of a datagram are
+    /// announced before the first is given.
+    fn expect(&mut self, cookie: u64);
+
+    /// Gives a socket.
+    fn take(&mut self, view: &SocketView<'_>, stats: &mut Stats) -> Result<(), Self::Error>;
+}
+
 /// A netlink socket, used again for every dump. It stays in the network namespace in which it was opened.
 pub struct DumpSocket {
     socket: OwnedFd,
@@ -177,14 +190,14 @@ impl DumpSocket {
         }
     }
 
-    /// Receives one datagram of the walk and calls `each` for every socket in it.
+    /// Receives one datagram of the walk and gives every socket in it to `taker`.
     #[inline]
-    pub fn receive<E>(
+    pub fn receive<T: Taker>(
         &mut self,
         buffer: &mut [u8; BUFFER],
         stats: &mut Stats,
-        each: impl FnMut(&SocketView<'_>, &mut Stats) -> Result<(), E>,
-    ) -> Result<Progress, DumpError<E>> {
+        taker: &mut T,
+    ) -> Result<Progress, DumpError<T::Error>> {
         let (filled, whole) =
             rustix::io::retry_on_intr(|| recv(&self.socket, &mut buffer[..], RecvFlags::TRUNC))
                 .map_err(|errno| DumpError::Socket {
@@ -197,19 +210,26 @@ impl DumpSocket {
             stats.datagrams_truncated += 1;
             self.walk.disturbed = true;
         }
-        self.walk.take(&buffer[..filled], stats, each)
+        self.walk.take(&buffer[..filled], stats, taker)
     }
 }
 
 impl Walk {
     /// Hands on the sockets of one datagram.
     #[inline]
-    fn take<E>(
+    fn take<T: Taker>(
         &mut self,
         datagram: &[u8],
         stats: &mut Stats,
-        mut each: impl FnMut(&SocketView<'_>, &mut Stats) -> Result<(), E>,
-    ) -> Result<Progress, DumpError<E>> {
+        taker: &mut T,
+    ) -> Result<Progress, DumpError<T::Error>> {
+        for message in netlink::messages(datagram).map_while(Result::ok) {
+            if let Body::Socket(payload) = message.body
+                && let Some(view) = SocketView::parse(payload)
+            {
+                taker.expect(view.cookie());
+            }
+        }
         for message in netlink::messages(datagram) {
             let Ok(message) = message else {
                 stats.messages_malformed += 1;
@@ -226,7 +246,7 @@ impl Walk {
             }
             match message.body {
                 Body::Socket(payload) => match SocketView::parse(payload) {
-                    Some(view) => each(&view, stats).map_err(DumpError::Consumer)?,
+                    Some(view) => taker.take(&view, stats).map_err(DumpError::Consumer)?,
                     None => stats.messages_malformed += 1,
                 },
                 Body::Done(0) if self.disturbed => return Ok(Progress::Disturbed),
@@ -253,9 +273,9 @@ fn name(family: Family) -> &'static str {
     }
 }
 
-/// struct nlmsghdr, then struct inet_diag_req_v2, or struct inet_diag_req for both families, with an empty socket id; then
+/// A request: struct nlmsghdr, then struct inet_diag_req_v2, or struct inet_diag_req for both families, with an empty socket id; then
 /// the bytecode as an attribute.
-fn message(family: Family, request: &Request<'_>, sequence: u32) -> Vec<u8> {
+pub fn message(family: Family, request: &Request<'_>, sequence: u32) -> Vec<u8> {
     let kind = match family {
         Some(_) => SOCK_DIAG_BY_FAMILY,
         None => TCPDIAG_GETSOCK,
@@ -327,14 +347,28 @@ mod tests {
         }
     }
 
+    /// Counts sockets, and fails after so many.
+    struct Counter(u64);
+
+    impl Taker for Counter {
+        type Error = &'static str;
+
+        fn expect(&mut self, _: u64) {}
+
+        fn take(&mut self, _: &SocketView<'_>, stats: &mut Stats) -> Result<(), &'static str> {
+            if stats.rows == self.0 {
+                return Err("full");
+            }
+            stats.rows += 1;
+            Ok(())
+        }
+    }
+
     type Taken = (Result<Progress, DumpError<&'static str>>, Stats);
 
     fn taken(datagram: &[u8]) -> Taken {
         let mut stats = Stats::default();
-        let result = walk().take(datagram, &mut stats, |_, stats| {
-            stats.rows += 1;
-            Ok(())
-        });
+        let result = walk().take(datagram, &mut stats, &mut Counter(u64::MAX));
         (result, stats)
     }
 
@@ -438,7 +472,8 @@ mod tests {
     #[test]
     fn whoever_takes_the_rows_can_end_the_dump() {
         let mut stats = Stats::default();
-        let result = walk().take(&socket(), &mut stats, |_, _| Err("full"));
+        let sockets = [socket(), socket()].concat();
+        let result = walk().take(&sockets, &mut stats, &mut Counter(1));
         assert!(matches!(result, Err(DumpError::Consumer("full"))));
     }
 
@@ -450,7 +485,8 @@ mod tests {
         for part in [disturbed, cut] {
             let mut walk = walk();
             let mut stats = Stats::default();
-            let mut take = |datagram: &[u8]| walk.take::<()>(datagram, &mut stats, |_, _| Ok(()));
+            let mut take =
+                |datagram: &[u8]| walk.take(datagram, &mut stats, &mut Counter(u64::MAX));
             assert!(matches!(take(&part), Ok(Progress::More)));
             assert!(matches!(take(&done(0)), Ok(Progress::Disturbed)));
         }

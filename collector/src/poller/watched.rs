@@ -5,7 +5,7 @@ use std::num::NonZeroU32;
 use super::idle::{Idle, Signs};
 use super::settings::Settings;
 use crate::batch::Batch;
-use crate::kernel::dump::{DumpError, Family, Progress, Request};
+use crate::kernel::dump::{DumpError, Family, Progress, Request, Taker};
 use crate::kernel::host::now_unix_us;
 use crate::kernel::inet_diag::SocketView;
 use crate::kernel::namespaces::Handles;
@@ -61,6 +61,75 @@ impl Out<'_> {
         } else {
             Ok(())
         }
+    }
+}
+
+/// Turns the sockets of a walk into rows.
+struct Rows<'a, 'b> {
+    table: &'a mut SocketTable,
+    /// Whether to look if sockets have changed, and whether one has.
+    compare: bool,
+    changed: &'a mut bool,
+    /// The poll that last read the namespace.
+    last: Option<u64>,
+    encoder: &'a Encoder,
+    sequence: u64,
+    again: bool,
+    out: &'a mut Out<'b>,
+}
+
+impl Taker for Rows<'_, '_> {
+    type Error = SinkError;
+
+    #[inline(always)]
+    fn expect(&mut self, cookie: u64) {
+        self.table.expect(cookie);
+    }
+
+    #[inline(always)]
+    fn take(&mut self, view: &SocketView<'_>, stats: &mut Stats) -> Result<(), SinkError> {
+        let cookie = view.cookie();
+        let spread = spread(cookie);
+        if !self.out.settings.sampling.takes(spread) {
+            stats.sockets_sampled_out += 1;
+            return Ok(());
+        }
+        let (socket, known) = match self.table.visit(cookie) {
+            Visit::New(socket) => (socket, false),
+            Visit::Known(socket) => (socket, true),
+            Visit::Duplicate => {
+                if self.again {
+                    stats.sockets_reread += 1;
+                } else {
+                    stats.sockets_duplicate += 1;
+                }
+                return Ok(());
+            }
+        };
+        if self.compare {
+            let digest = digest(view);
+            let same = known && socket.digest == digest;
+            socket.digest = digest;
+            *self.changed |= !same;
+            if let Some(every) = self.out.settings.full_every
+                && same
+                && !is_full_due(every, spread, self.last, self.sequence)
+            {
+                stats.rows_unchanged += 1;
+                return Ok(());
+            }
+        }
+        let mut algorithm = None;
+        self.out.batch.push(|slot| {
+            let (len, named) = self.encoder.encode_noting(view, slot, stats);
+            algorithm = named;
+            len
+        });
+        if let Some(algorithm) = algorithm {
+            socket.algorithm = self.out.algorithms.number(algorithm);
+        }
+        stats.rows += 1;
+        self.out.settle(stats)
     }
 }
 
@@ -128,54 +197,18 @@ impl Watched {
     ) -> Result<Progress, DumpError<SinkError>> {
         // The kernel filled the datagram when the one before was taken.
         encoder.stamp(now_unix_us());
-        let settings = out.settings;
         let quiet = self.idle.is_some() && self.sockets <= QUIET_LIMIT;
-        let compare = quiet || settings.full_every.is_some();
-        let (table, changed, last) = (&mut self.table, &mut self.changed, self.last);
-        self.handles.dump.receive(buffer, stats, |view, stats| {
-            let cookie = view.cookie();
-            let spread = spread(cookie);
-            if !settings.sampling.takes(spread) {
-                stats.sockets_sampled_out += 1;
-                return Ok(());
-            }
-            let (socket, known) = match table.visit(cookie) {
-                Visit::New(socket) => (socket, false),
-                Visit::Known(socket) => (socket, true),
-                Visit::Duplicate => {
-                    if again {
-                        stats.sockets_reread += 1;
-                    } else {
-                        stats.sockets_duplicate += 1;
-                    }
-                    return Ok(());
-                }
-            };
-            if compare {
-                let digest = digest(view);
-                let same = known && socket.digest == digest;
-                socket.digest = digest;
-                *changed |= !same;
-                if let Some(every) = settings.full_every
-                    && same
-                    && !is_full_due(every, spread, last, sequence)
-                {
-                    stats.rows_unchanged += 1;
-                    return Ok(());
-                }
-            }
-            let mut algorithm = None;
-            out.batch.push(|slot| {
-                let (len, named) = encoder.encode_noting(view, slot, stats);
-                algorithm = named;
-                len
-            });
-            if let Some(algorithm) = algorithm {
-                socket.algorithm = out.algorithms.number(algorithm);
-            }
-            stats.rows += 1;
-            out.settle(stats)
-        })
+        let mut rows = Rows {
+            compare: quiet || out.settings.full_every.is_some(),
+            table: &mut self.table,
+            changed: &mut self.changed,
+            last: self.last,
+            encoder,
+            sequence,
+            again,
+            out,
+        };
+        self.handles.dump.receive(buffer, stats, &mut rows)
     }
 
     /// The walks of the poll numbered `sequence` are done.

@@ -106,7 +106,7 @@ impl Varint for u32 {
         if self < 0x80 {
             row.store(tag | u64::from(self) << (8 * tag_len), tag_len + 1);
         } else {
-            let (word, len) = spread(u64::from(self));
+            let (word, len) = spread_narrow(self);
             row.store(tag | word << (8 * tag_len), tag_len + len);
         }
     }
@@ -134,6 +134,11 @@ impl Varint for u64 {
             row.store(tag | self << (8 * tag_len), tag_len + 1);
             return;
         }
+        if let Ok(narrow) = u32::try_from(self) {
+            let (word, len) = spread_narrow(narrow);
+            row.store(tag | word << (8 * tag_len), tag_len + len);
+            return;
+        }
         row.store(tag, tag_len);
         if self < 1 << 56 {
             let (word, len) = spread(self);
@@ -157,6 +162,32 @@ const fn tag(number: u32, wire_type: u32) -> (u64, usize) {
     } else {
         (key & 0x7f | 0x80 | key >> 7 << 8, 2)
     }
+}
+
+/// The bits that say "more follows" in a varint of so many bytes.
+const MORE: [u64; 8] = {
+    let mut more = [0; 8];
+    let mut len = 1;
+    while len < 8 {
+        more[len] = CONTINUE & ((1 << (8 * (len - 1))) - 1);
+        len += 1;
+    }
+    more
+};
+
+/// As [`spread`], without counting leading zeros, which takes many processors longer than four comparisons.
+#[inline(always)]
+fn spread_narrow(value: u32) -> (u64, usize) {
+    let x = u64::from(value);
+    let x = x & 0x0fff_ffff | (x & 0xf000_0000) << 4;
+    let x = x & 0x000f_0000_3fff | (x & 0x0fff_c000) << 2;
+    let x = x & 0x000f_007f_007f | (x & 0x3f80_3f80) << 1;
+    let len = 1
+        + usize::from(value >= 1 << 7)
+        + usize::from(value >= 1 << 14)
+        + usize::from(value >= 1 << 21)
+        + usize::from(value >= 1 << 28);
+    (x | MORE[len], len)
 }
 
 /// The varint of a value below 2^56 as the low bytes of a word, and their number: the bits are moved in three steps to
