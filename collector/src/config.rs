@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::connection::Column;
 use crate::sample::fields::{HOST_LIMIT, POP_LIMIT};
 use crate::sample::proto::TcpState;
 pub use source::{Attributes, Following, Netns, Source};
@@ -62,6 +63,14 @@ Examples:
   springtide-collector cat ams-1-1767322800000000-812-1.spool
   springtide-collector cat /var/spool/springtide/*.spool --stats | jq -r .dst_ip")]
     Cat(Cat),
+    /// Watch connections live, like htop
+    #[command(after_help = "\
+Examples:
+  springtide-collector top                                        ? shows the keys
+  springtide-collector top --filter 'dport 443' --sort rtt
+  springtide-collector top --once | head -20                      what retransmits most, now
+  springtide-collector top --json | jq 'select(.rtt_us > 200000) | .peer'")]
+    Top(Top),
 }
 
 /// How `once` prints.
@@ -118,6 +127,62 @@ pub struct Run {
     /// What is told.
     #[command(flatten)]
     pub report: Report,
+}
+
+/// Options of `top`.
+#[derive(Debug, Args)]
+pub struct Top {
+    /// Time from one look to the next: 250ms, 1s, 5m (1ms to 24h)
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    pub interval: Duration,
+    /// What to sort by at first
+    #[arg(long, value_enum, default_value = "retrans-rate")]
+    pub sort: SortKey,
+    /// Put connections together by the peer's prefix: /24, /56
+    #[arg(long)]
+    pub group: bool,
+    /// Print one table of all connections and end; so it is where standard output is no terminal
+    #[arg(long)]
+    pub once: bool,
+    /// Print one JSON object a connection and end
+    #[arg(long, conflicts_with = "group")]
+    pub json: bool,
+    /// What is read.
+    #[command(flatten)]
+    pub source: Source,
+    /// What is told.
+    #[command(flatten)]
+    pub report: Report,
+}
+
+/// What `top` sorts by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs, reason = "each is the column of its name")]
+pub enum SortKey {
+    RetransRate,
+    Retrans,
+    Rtt,
+    MinRtt,
+    Cwnd,
+    Rate,
+    Acked,
+    Peer,
+}
+
+impl SortKey {
+    /// The column.
+    pub fn column(self) -> Column {
+        match self {
+            Self::RetransRate => Column::RetransPerSecond,
+            Self::Retrans => Column::Retrans,
+            Self::Rtt => Column::Rtt,
+            Self::MinRtt => Column::MinRtt,
+            Self::Cwnd => Column::Cwnd,
+            Self::Rate => Column::Rate,
+            Self::Acked => Column::Acked,
+            Self::Peer => Column::Peer,
+        }
+    }
 }
 
 /// Options of `decode`.

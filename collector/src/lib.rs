@@ -16,6 +16,7 @@
 pub mod accounting;
 pub mod batch;
 pub mod config;
+pub mod connection;
 pub mod kernel;
 pub mod log;
 pub mod poller;
@@ -31,4 +32,5 @@ pub mod sink;
 pub mod sockets;
 pub mod spool;
 pub mod stats;
+pub mod top;
 pub mod watch;

@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 
 use springtide_collector::config::{
-    Cat, Cli, Command, Decode, Format, Once, Run, Source, parse_host,
+    Cat, Cli, Command, Decode, Format, Once, Run, Source, States, Top, parse_host,
 };
+use springtide_collector::kernel::filter::Filter;
 use springtide_collector::kernel::host;
 use springtide_collector::poller::scan::make_room;
 use springtide_collector::poller::settings::Settings;
@@ -21,6 +22,7 @@ use springtide_collector::poller::{PollError, Poller};
 use springtide_collector::replay::{ReplayError, replay};
 use springtide_collector::run::{Overseer, RunError, run, wall_clock};
 use springtide_collector::sample::encode::{AccEcn, Identity};
+use springtide_collector::sample::proto::TcpState;
 use springtide_collector::schedule::Schedule;
 use springtide_collector::sequence::{self, Sequence, SequenceError};
 use springtide_collector::signals::Signals;
@@ -33,6 +35,8 @@ use springtide_collector::spool::reader::{Item, SpoolReader};
 use springtide_collector::spool::recover::recover;
 use springtide_collector::spool::writer::{Rotation, SpoolWriter};
 use springtide_collector::stats::Stats;
+use springtide_collector::top::model::Model;
+use springtide_collector::top::{Scene, TopError};
 
 /// How a command ends other than well.
 enum Failure {
@@ -55,6 +59,7 @@ fn main() -> ExitCode {
         Command::Once(options) => (once(options, &mut stats), &options.report),
         Command::Run(options) => (run_until_told(options, &mut stats), &options.report),
         Command::Decode(options) => (decode(options, &mut stats), &options.report),
+        Command::Top(options) => (top(options), &options.report),
         Command::Cat(options) => (cat(options, &mut stats), &options.report),
     };
     let code = match outcome {
@@ -84,11 +89,7 @@ fn once(options: &Once, stats: &mut Stats) -> Outcome {
     let mut poller = poller(identity(&options.source)?, options.source.settings())?;
     let terminal = io::stdout().is_terminal();
     let mut sink: Box<dyn Sink> = match options.format {
-        Format::Table => {
-            let colours =
-                terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
-            Box::new(TableSink::new(stdout(), colours))
-        }
+        Format::Table => Box::new(TableSink::new(stdout(), terminal && colours())),
         Format::Json => Box::new(JsonSink::new(stdout())),
         Format::Spool if terminal => {
             let what =
@@ -167,6 +168,40 @@ impl Overseer for Console {
     }
 
     fn stopping(&mut self) {}
+}
+
+/// Whether colours are wanted where they make sense (no-color.org).
+fn colours() -> bool {
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+fn top(options: &Top) -> Outcome {
+    let mut settings = options.source.settings();
+    if options.source.states == States::default_set() {
+        // Listeners are no connections.
+        settings.states &= !(1 << TcpState::Listen as u32);
+    }
+    let filter = options.source.filter.as_ref().map(Filter::text);
+    let mut model = Model::new(
+        options.sort.column(),
+        options.interval,
+        filter.unwrap_or_default().to_owned(),
+    );
+    model.grouped = options.group;
+    let scene = Scene {
+        poller: poller(identity(&options.source)?, settings.clone())?,
+        settings,
+        model,
+    };
+    let result = if options.once || options.json || !io::stdout().is_terminal() {
+        scene.once(options.json, &mut stdout())
+    } else {
+        scene.live(colours())
+    };
+    result.map_err(|error| match error {
+        TopError::Terminal(error) => sink_failure(SinkError::Output(error)),
+        error => runtime(error),
+    })
 }
 
 fn decode(options: &Decode, stats: &mut Stats) -> Outcome {

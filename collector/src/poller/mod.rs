@@ -131,6 +131,16 @@ impl Poller {
         Ok(poller)
     }
 
+    /// Goes on with other settings, or after an error with those it had. What is remembered of sockets is forgotten: the
+    /// next poll exports each of them, and a close event that is read twice on the way has the name that it had.
+    pub fn change(&mut self, settings: Settings) -> Result<(), PollError> {
+        let mut changed = Self::new(self.identity.clone(), self.accecn, settings)?;
+        changed.sequence = self.sequence;
+        std::mem::swap(&mut changed.batch, &mut self.batch);
+        *self = changed;
+        Ok(())
+    }
+
     /// Takes what there is to tell an operator; nothing is told twice.
     pub fn notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices.waiting)

@@ -46,7 +46,7 @@ pub trait Sink {
 }
 
 /// The rows of a message of ours.
-fn rows(message: Message<'_>) -> io::Result<Envelope> {
+pub(crate) fn rows(message: Message<'_>) -> io::Result<Envelope> {
     Envelope::decode_length_delimited(message.bytes).map_err(io::Error::other)
 }
 

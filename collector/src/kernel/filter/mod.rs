@@ -25,11 +25,17 @@ pub const DEPTH_LIMIT: usize = 32;
 /// A compiled filter.
 #[derive(Clone, Debug)]
 pub struct Filter {
+    text: String,
     expression: Expression,
     bytecode: Vec<u8>,
 }
 
 impl Filter {
+    /// The expression as it was written.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// The value of an INET_DIAG_REQ_BYTECODE attribute; empty when every socket matches.
     pub fn bytecode(&self) -> &[u8] {
         &self.bytecode
@@ -48,6 +54,7 @@ impl FromStr for Filter {
         let expression = parse::parse(text)?;
         let bytecode = bytecode::compile(&expression);
         Ok(Self {
+            text: text.to_owned(),
             expression,
             bytecode,
         })
