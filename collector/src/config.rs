@@ -10,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use crate::connection::Column;
 use crate::sample::fields::{HOST_LIMIT, POP_LIMIT};
 use crate::sample::proto::TcpState;
+use crate::sink::options::SinkOptions;
 pub use source::{Attributes, Following, Netns, Source};
 
 /// Reads tcp_info of every TCP socket from the kernel: of this network namespace without any privilege, of all others as
@@ -43,14 +44,16 @@ Examples:
   springtide-collector once --filter 'dport 443 or src 10.0.0.0/8 and not sport 22'
   springtide-collector once --format spool > now.spool")]
     Once(Once),
-    /// Poll again and again into a spool directory, until SIGINT or SIGTERM
+    /// Poll again and again into any of the sinks, until SIGINT or SIGTERM
     #[command(after_help = "\
 Examples:
   springtide-collector run --spool-dir /var/spool/springtide
   springtide-collector run --spool-dir /var/spool/springtide --interval 250ms --host ams-1 --pop ams
   springtide-collector run --spool-dir /var/spool/springtide --netns all --sample 10 --changes-only
-  springtide-collector run --spool-dir /tmp/spool --rotate-interval 5s --rotate-bytes 1MiB --stats")]
-    Run(Run),
+  springtide-collector run --spool-dir /tmp/spool --rotate-interval 5s --rotate-bytes 1MiB --stats
+  springtide-collector run --kafka kafka-1:9092,kafka-2:9092 --queue-dir /var/lib/springtide/queue
+  springtide-collector run --kafka kafka-1:9093 --kafka-option security.protocol=ssl --kafka-option ssl.ca.location=ca.pem")]
+    Run(Box<Run>),
     /// Decode a pcap file of netlink messages and print one JSON object a socket
     #[command(after_help = "\
 Examples:
@@ -103,18 +106,9 @@ pub struct Once {
 /// Options of `run`.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// Directory of the spool; made if it is missing
-    #[arg(long, value_name = "DIR")]
-    pub spool_dir: PathBuf,
     /// Time from one poll's start to the next one's: 250ms, 1s, 5m
     #[arg(long, default_value = "1s", value_parser = parse_duration)]
     pub interval: Duration,
-    /// Complete a spool file before it grows longer than this: bytes, or with KiB, MiB, GiB
-    #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = parse_bytes)]
-    pub rotate_bytes: u64,
-    /// Complete a spool file after this time
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
-    pub rotate_interval: Duration,
     /// End after this many polls
     #[arg(long, value_name = "N")]
     pub polls: Option<u64>,
@@ -124,6 +118,9 @@ pub struct Run {
     /// How it is followed.
     #[command(flatten)]
     pub following: Following,
+    /// Where it goes.
+    #[command(flatten)]
+    pub sinks: SinkOptions,
     /// What is told.
     #[command(flatten)]
     pub report: Report,
@@ -314,9 +311,22 @@ fn parse_pop(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    let wrong =
-        || format!("'{text}' is no time: use a whole number with ms, s, m or h, from 1ms to 24h");
+/// A time for an interval.
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
+    parse_time(text, 24)
+}
+
+/// A time for keeping something.
+pub(crate) fn parse_age(text: &str) -> Result<Duration, String> {
+    parse_time(text, 90 * 24)
+}
+
+fn parse_time(text: &str, most_hours: u64) -> Result<Duration, String> {
+    let wrong = || {
+        format!(
+            "'{text}' is no time: use a whole number with ms, s, m, h or d, from 1ms to {most_hours}h"
+        )
+    };
     let split = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
     let number: u64 = text[..split].parse().map_err(|_| wrong())?;
     let unit = match &text[split..] {
@@ -324,15 +334,17 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
         "s" => 1_000,
         "m" => 60_000,
         "h" => 3_600_000,
+        "d" => 86_400_000,
         _ => return Err(wrong()),
     };
     match number.checked_mul(unit) {
-        Some(ms @ 1..=86_400_000) => Ok(Duration::from_millis(ms)),
+        Some(ms) if (1..=most_hours * 3_600_000).contains(&ms) => Ok(Duration::from_millis(ms)),
         _ => Err(wrong()),
     }
 }
 
-fn parse_bytes(text: &str) -> Result<u64, String> {
+/// A size.
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let wrong = || {
         format!("'{text}' is no size: use a whole number, or one with KiB, MiB or GiB, at least 1")
     };
@@ -376,6 +388,7 @@ mod tests {
     fn durations_and_sizes() {
         assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
         assert_eq!(parse_duration("5m"), Ok(Duration::from_secs(300)));
+        assert_eq!(parse_age("7d"), Ok(Duration::from_secs(7 * 86_400)));
         for wrong in [
             "",
             "5",

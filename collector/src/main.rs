@@ -7,10 +7,12 @@ use std::fs::{self, File};
 use std::io::{self, BufReader, IsTerminal, Write};
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
 
+use springtide_collector::accounting::Accounting;
 use springtide_collector::config::{
     Cat, Cli, Command, Decode, Format, Once, Run, Source, States, Top, parse_host,
 };
@@ -20,6 +22,7 @@ use springtide_collector::poller::scan::make_room;
 use springtide_collector::poller::settings::Settings;
 use springtide_collector::poller::{PollError, Poller};
 use springtide_collector::replay::{ReplayError, replay};
+use springtide_collector::report::Reporter;
 use springtide_collector::run::{Overseer, RunError, run, wall_clock};
 use springtide_collector::sample::encode::{AccEcn, Identity};
 use springtide_collector::sample::proto::TcpState;
@@ -29,11 +32,10 @@ use springtide_collector::signals::Signals;
 use springtide_collector::sink::file::RecordSink;
 use springtide_collector::sink::json::JsonSink;
 use springtide_collector::sink::null::NullSink;
+use springtide_collector::sink::start::{StartError, start};
 use springtide_collector::sink::table::TableSink;
 use springtide_collector::sink::{Sink, SinkError, stdout};
 use springtide_collector::spool::reader::{Item, SpoolReader};
-use springtide_collector::spool::recover::recover;
-use springtide_collector::spool::writer::{Rotation, SpoolWriter};
 use springtide_collector::stats::Stats;
 use springtide_collector::top::model::Model;
 use springtide_collector::top::{Scene, TopError};
@@ -54,10 +56,14 @@ type Outcome = Result<(), Failure>;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    let accounting = Arc::new(Accounting::default());
     let mut stats = Stats::default();
     let (outcome, report) = match &cli.command {
         Command::Once(options) => (once(options, &mut stats), &options.report),
-        Command::Run(options) => (run_until_told(options, &mut stats), &options.report),
+        Command::Run(options) => (
+            run_until_told(options, &accounting, &mut stats),
+            &options.report,
+        ),
         Command::Decode(options) => (decode(options, &mut stats), &options.report),
         Command::Top(options) => (top(options), &options.report),
         Command::Cat(options) => (cat(options, &mut stats), &options.report),
@@ -76,7 +82,7 @@ fn main() -> ExitCode {
     };
     if report.stats {
         // Standard error may be closed; the exit code still tells.
-        let _ = writeln!(io::stderr(), "{}", stats.to_json());
+        let _ = writeln!(io::stderr(), "{}", stats.to_json(&accounting.snapshot()));
     }
     code.into()
 }
@@ -108,25 +114,30 @@ fn once(options: &Once, stats: &mut Stats) -> Outcome {
     sink.finish(stats).map_err(sink_failure)
 }
 
-fn run_until_told(options: &Run, stats: &mut Stats) -> Outcome {
+fn run_until_told(options: &Run, accounting: &Arc<Accounting>, stats: &mut Stats) -> Outcome {
     let mut signals = Signals::listen()
         .map_err(|error| runtime(format!("cannot listen for signals: {error}")))?;
+    options.sinks.check().map_err(start_failure)?;
     let identity = identity(&options.source)?;
     let host = identity.host.clone();
-    let directory = &options.spool_dir;
-    fs::create_dir_all(directory)
-        .map_err(|error| unusable(directory, "use it as the spool", &error))?;
-    let mut sequence =
-        Sequence::open(directory, &host, &identity.boot_id).map_err(|error| match error {
-            SequenceError::Locked(_) => Failure::Input(error.to_string()),
-            SequenceError::Io { .. } => runtime(error),
-        })?;
-    recover(directory, &host, stats).map_err(runtime)?;
-    let rotation = Rotation {
-        bytes: options.rotate_bytes,
-        interval: options.rotate_interval,
+    let mut sequence = match options.sinks.state_dir() {
+        None => Sequence::unkept(),
+        Some(directory) => {
+            // Without the directory, on a disk that takes nothing, numbers are not kept.
+            if let Err(error) = fs::create_dir_all(directory)
+                && options.sinks.spool_dir.is_some()
+            {
+                return Err(unusable(directory, "use it as the spool", &error));
+            }
+            Sequence::open(directory, &host, &identity.boot_id).map_err(|error| match error {
+                SequenceError::Locked(_) => Failure::Input(error.to_string()),
+                SequenceError::Io { .. } => runtime(error),
+            })?
+        }
     };
-    let mut sink = SpoolWriter::new(directory, &host, rotation).map_err(runtime)?;
+    let reporter = Arc::new(Reporter::new(|what| complain(&what)));
+    let mut sink =
+        start(&options.sinks, &host, accounting, &reporter, stats).map_err(start_failure)?;
     let settings = options
         .following
         .settings(&options.source, options.interval);
@@ -303,6 +314,13 @@ fn identity(source: &Source) -> Result<Identity, Failure> {
         boot_id,
         netns,
     })
+}
+
+fn start_failure(error: StartError) -> Failure {
+    match error {
+        StartError::Spool(_) | StartError::Thread { .. } => runtime(error),
+        error => Failure::Input(error.to_string()),
+    }
 }
 
 fn unusable(path: &Path, what: &str, error: &io::Error) -> Failure {

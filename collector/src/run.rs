@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::poller::{PollError, Poller};
 use crate::schedule::Schedule;
-use crate::sequence::{Sequence, SequenceError};
+use crate::sequence::Sequence;
 use crate::signals::{Signals, Wish};
 use crate::sink::{Sink, SinkError};
 use crate::stats::Stats;
@@ -19,9 +19,6 @@ pub enum RunError {
     /// The sink failed.
     #[error(transparent)]
     Sink(#[from] SinkError),
-    /// Polls could not be numbered.
-    #[error(transparent)]
-    Sequence(#[from] SequenceError),
 }
 
 /// Whoever looks after a run.
@@ -74,7 +71,9 @@ fn poll_until_told(
     let mut tries = 0;
     loop {
         let begun = Instant::now();
-        let result = poller.poll(sequence.advance()?, sink, stats);
+        let number = sequence.advance();
+        stats.polls_unnumbered += u64::from(!sequence.kept());
+        let result = poller.poll(number, sink, stats);
         tell(poller, overseer);
         match result {
             Ok(()) => overseer.polled(Ok(()), begun.elapsed(), stats),

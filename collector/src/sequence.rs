@@ -3,7 +3,10 @@
 //! `run` keeps it in `<host>.state` in its spool directory, written before a poll's first row. It needs no fsync: only a
 //! crash of the whole machine can lose it, and then the boot id changes too. Without such a file the first number is the
 //! time since boot in milliseconds: a collector that polls less than a thousand times a second never counted that far.
-//! `once` has no directory and uses the time since boot in nanoseconds, far above every number of `run`.
+//! While the file cannot be written, numbers go on from the time since boot in the same way: what was used meanwhile is
+//! above all that a restart would use, for as long as the collector polls less than once a millisecond.
+//! `once` has no directory and uses the time since boot in nanoseconds, far above every number of `run`; so does a run
+//! that keeps nothing.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
@@ -13,6 +16,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::kernel::host;
+use crate::spool::is_outage;
 
 /// Why the state cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -30,12 +34,12 @@ pub enum SequenceError {
     },
 }
 
-/// Numbers polls. Holds the host's lock on the spool directory as long as it lives.
+/// Numbers polls. Holds the host's lock on its directory as long as it lives.
 pub struct Sequence {
-    file: File,
-    path: PathBuf,
+    file: Option<File>,
     boot_id: String,
     last: u64,
+    kept: bool,
 }
 
 impl Sequence {
@@ -47,40 +51,67 @@ impl Sequence {
             source,
         };
         let mut options = OpenOptions::new();
-        let mut file = options
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(&path)
-            .map_err(io)?;
+        options.read(true).write(true).create(true).truncate(false);
+        let mut file = match options.open(&path) {
+            Ok(file) => file,
+            // A full or read-only disk must not keep the collector from running.
+            Err(error) if is_outage(&error) => {
+                return Ok(Self {
+                    file: File::open(&path).ok(),
+                    boot_id: boot_id.to_owned(),
+                    last: host::uptime_ns() / 1_000_000,
+                    kept: false,
+                });
+            }
+            Err(error) => return Err(io(error)),
+        };
         flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
             rustix::io::Errno::WOULDBLOCK => SequenceError::Locked(path.clone()),
             errno => io(errno.into()),
         })?;
         let mut text = Vec::new();
         file.by_ref().take(256).read_to_end(&mut text).map_err(io)?;
-        let last = last(&text, boot_id).unwrap_or(host::uptime_ns() / 1_000_000);
         Ok(Self {
-            file,
-            path,
+            file: Some(file),
             boot_id: boot_id.to_owned(),
-            last,
+            last: last(&text, boot_id).unwrap_or(host::uptime_ns() / 1_000_000),
+            kept: true,
         })
     }
 
+    /// Numbers that no later run has to go on from.
+    pub fn unkept() -> Self {
+        Self {
+            file: None,
+            boot_id: String::new(),
+            last: of_single_poll(),
+            kept: false,
+        }
+    }
+
     /// The next poll's number.
-    pub fn advance(&mut self) -> Result<u64, SequenceError> {
+    pub fn advance(&mut self) -> u64 {
         let next = self.last + 1;
-        let text = state(&self.boot_id, next);
+        let kept = self.keep(next);
+        self.last = if kept || !self.kept {
+            next
+        } else {
+            next.max(host::uptime_ns() / 1_000_000)
+        };
+        self.kept = kept;
+        self.last
+    }
+
+    /// Whether the last number is known to whoever comes next.
+    pub fn kept(&self) -> bool {
+        self.kept
+    }
+
+    fn keep(&self, number: u64) -> bool {
+        let text = state(&self.boot_id, number);
         self.file
-            .write_all_at(text.as_bytes(), 0)
-            .map_err(|source| SequenceError::Io {
-                path: self.path.clone(),
-                source,
-            })?;
-        self.last = next;
-        Ok(next)
+            .as_ref()
+            .is_some_and(|file| file.write_all_at(text.as_bytes(), 0).is_ok())
     }
 }
 
@@ -111,12 +142,9 @@ mod tests {
     fn numbers_rise_by_one_over_a_restart() {
         let dir = tempfile::tempdir().unwrap();
         let mut first = Sequence::open(dir.path(), "h", "boot").unwrap();
-        let (a, b) = (first.advance().unwrap(), first.advance().unwrap());
+        let (a, b) = (first.advance(), first.advance());
         drop(first);
-        let c = Sequence::open(dir.path(), "h", "boot")
-            .unwrap()
-            .advance()
-            .unwrap();
+        let c = Sequence::open(dir.path(), "h", "boot").unwrap().advance();
         assert_eq!((b, c), (a + 1, a + 2));
     }
 
@@ -133,11 +161,7 @@ mod tests {
             std::fs::write(dir.path().join("h.state"), damage).unwrap();
             let uptime = host::uptime_ns() / 1_000_000;
             assert!(
-                Sequence::open(dir.path(), "h", "boot")
-                    .unwrap()
-                    .advance()
-                    .unwrap()
-                    > uptime,
+                Sequence::open(dir.path(), "h", "boot").unwrap().advance() > uptime,
                 "{damage:?}"
             );
         }

@@ -1,5 +1,7 @@
 //! What the collector counts. Every counter starts at zero and only rises.
 
+use crate::accounting::Books;
+
 macro_rules! counters {
     ($($(#[doc = $doc:literal])+ $name:ident,)*) => {
         /// The counters of one run.
@@ -16,9 +18,13 @@ macro_rules! counters {
         }
 
         impl Stats {
-            /// All counters as one JSON object.
-            pub fn to_json(&self) -> String {
-                let fields = [$(format!("\"{}\":{}", stringify!($name), self.$name),)*];
+            /// All counters, and where the rows went, as one JSON object.
+            pub fn to_json(&self, books: &Books) -> String {
+                let mut fields = vec![$(format!("\"{}\":{}", stringify!($name), self.$name),)*];
+                if !books.sinks.is_empty() {
+                    fields.push(format!("\"rows_read\":{}", books.rows_read));
+                    fields.push(format!("\"sinks\":{}", books.sinks_json()));
+                }
                 format!("{{{}}}", fields.join(","))
             }
         }
@@ -32,6 +38,8 @@ counters! {
     polls_failed,
     /// Polls that were left out because the one before them took too long.
     polls_skipped,
+    /// Polls whose number could not be written down: after a restart it may be used again.
+    polls_unnumbered,
     /// Samples made.
     rows,
     /// Those of them that are of closed sockets.

@@ -3,7 +3,11 @@
 pub mod fanout;
 pub mod file;
 pub mod json;
+#[cfg(feature = "kafka")]
+pub mod kafka;
 pub mod null;
+pub mod options;
+pub mod start;
 pub mod table;
 
 use std::io::{self, Write};

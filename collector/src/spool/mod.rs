@@ -49,3 +49,12 @@ fn complete(file: &File, open: &Path, directory: &Path) -> Result<PathBuf, Spool
         .map_err(failed("sync it to disk", directory))?;
     Ok(path)
 }
+
+/// Whether the disk is full, read-only or broken, which may pass and must not end the collector.
+pub(crate) fn is_outage(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    matches!(
+        error.kind(),
+        StorageFull | ReadOnlyFilesystem | QuotaExceeded
+    ) || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
+}

@@ -264,7 +264,10 @@ fn bad_usage_is_told_in_a_line_and_changes_nothing() {
     let file = directory.path().join("file");
     fs::write(&file, "x").unwrap();
     for (arguments, said) in [
-        (&["run"][..], "--spool-dir <DIR>"),
+        (
+            &["run"][..],
+            "no sink is given: use one or more of --spool-dir",
+        ),
         (
             &["run", "--spool-dir", spool_dir, "--interval", "fast"],
             "'fast' is no time",

@@ -130,9 +130,10 @@ impl Lane {
         }
     }
 
-    /// Until when the sink may work; None while the queue is open.
-    pub fn closing(&self) -> Option<Instant> {
-        self.shared.lock().closing
+    /// Whether the time that a sink has after the end is over.
+    pub fn expired(&self) -> bool {
+        let closing = self.shared.lock().closing;
+        closing.is_some_and(|closing| Instant::now() >= closing)
     }
 
     /// Sleeps, but not beyond the end.

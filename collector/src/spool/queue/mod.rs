@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FlockOperation, flock};
 
 use self::state::{Segment, State};
+use super::is_outage;
 use super::record::{Codec, RecordWriter};
 use crate::accounting::{Accounting, Cause, SinkId};
 use crate::batch::Message;
@@ -421,21 +422,11 @@ fn create(path: &Path) -> io::Result<File> {
     }
 }
 
-/// None when the disk is full, read-only or broken: that must not keep the collector from running.
+/// None when the disk takes nothing now: that must not keep the collector from running.
 fn survive<T>(result: io::Result<T>) -> io::Result<Option<T>> {
-    use io::ErrorKind::{NotFound, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
-    let broken =
-        |error: &io::Error| error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error());
     match result {
         Ok(value) => Ok(Some(value)),
-        Err(error)
-            if matches!(
-                error.kind(),
-                StorageFull | ReadOnlyFilesystem | QuotaExceeded | NotFound
-            ) || broken(&error) =>
-        {
-            Ok(None)
-        }
+        Err(error) if is_outage(&error) || error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
     }
 }
