@@ -82,7 +82,11 @@ fn main() -> ExitCode {
     };
     if report.stats {
         // Standard error may be closed; the exit code still tells.
-        let _ = writeln!(io::stderr(), "{}", stats.to_json(&accounting.snapshot()));
+        let _ = writeln!(
+            io::stderr(),
+            "{}",
+            stats.to_json_with(&accounting.snapshot())
+        );
     }
     code.into()
 }

@@ -18,8 +18,13 @@ macro_rules! counters {
         }
 
         impl Stats {
+            /// All counters as one JSON object.
+            pub fn to_json(&self) -> String {
+                self.to_json_with(&Books::default())
+            }
+
             /// All counters, and where the rows went, as one JSON object.
-            pub fn to_json(&self, books: &Books) -> String {
+            pub fn to_json_with(&self, books: &Books) -> String {
                 let mut fields = vec![$(format!("\"{}\":{}", stringify!($name), self.$name),)*];
                 if !books.sinks.is_empty() {
                     fields.push(format!("\"rows_read\":{}", books.rows_read));
