@@ -1,5 +1,9 @@
-//! The command line.
+//! The command line, and the configuration that stands behind it: see [`keys`].
 
+pub mod file;
+pub mod keys;
+pub mod render;
+pub mod resolve;
 mod source;
 
 use std::path::PathBuf;
@@ -66,6 +70,16 @@ Examples:
   springtide-collector cat ams-1-1767322800000000-812-1.spool
   springtide-collector cat /var/spool/springtide/*.spool --stats | jq -r .dst_ip")]
     Cat(Cat),
+    /// Print a configuration file for `run`
+    #[command(after_help = "\
+Examples:
+  springtide-collector config --default > /etc/springtide/collector.toml
+  springtide-collector run --config edge.toml --check-config      is it right, and what is in force?
+
+Every option of run but --config, --check-config, --polls and --stats is also a key of the configuration file (`[spool]
+dir` for --spool-dir) and a variable of the environment (SPRINGTIDE_COLLECTOR_SPOOL_DIR). The command line goes before
+the environment, the environment before the file.")]
+    Config(Config),
     /// Watch connections live, like htop
     #[command(after_help = "\
 Examples:
@@ -106,12 +120,18 @@ pub struct Once {
 /// Options of `run`.
 #[derive(Debug, Args)]
 pub struct Run {
-    /// Time from one poll's start to the next one's: 250ms, 1s, 5m
-    #[arg(long, default_value = "1s", value_parser = parse_duration)]
+    /// Time from one poll's start to the next one's: 250ms, 1s, 5m (1ms to 24h)
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     pub interval: Duration,
     /// End after this many polls
     #[arg(long, value_name = "N")]
     pub polls: Option<u64>,
+    /// Configuration file [default: /etc/springtide/collector.toml, if it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Check the configuration, print what is in force, and end
+    #[arg(long)]
+    pub check_config: bool,
     /// What is read.
     #[command(flatten)]
     pub source: Source,
@@ -121,6 +141,17 @@ pub struct Run {
     /// Where it goes.
     #[command(flatten)]
     pub sinks: SinkOptions,
+    /// What is told.
+    #[command(flatten)]
+    pub report: Report,
+}
+
+/// Options of `config`.
+#[derive(Debug, Args)]
+pub struct Config {
+    /// Print every key with its meaning and its default
+    #[arg(long, required = true)]
+    pub default: bool,
     /// What is told.
     #[command(flatten)]
     pub report: Report,

@@ -10,9 +10,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use clap::Parser;
-
 use springtide_collector::accounting::Accounting;
+use springtide_collector::config::render::{default_file, effective};
+use springtide_collector::config::resolve::{ConfigError, resolve};
 use springtide_collector::config::{
     Cat, Cli, Command, Decode, Format, Once, Run, Source, States, Top, parse_host,
 };
@@ -55,7 +55,10 @@ enum Failure {
 type Outcome = Result<(), Failure>;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match command_line() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
     let accounting = Arc::new(Accounting::default());
     let mut stats = Stats::default();
     let (outcome, report) = match &cli.command {
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
             &options.report,
         ),
         Command::Decode(options) => (decode(options, &mut stats), &options.report),
+        Command::Config(options) => (print(&default_file()), &options.report),
         Command::Top(options) => (top(options), &options.report),
         Command::Cat(options) => (cat(options, &mut stats), &options.report),
     };
@@ -183,6 +187,33 @@ impl Overseer for Console {
     }
 
     fn stopping(&mut self) {}
+}
+
+/// The command line with what the configuration says; an exit code when there is nothing to do.
+fn command_line() -> Result<Cli, ExitCode> {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let resolved = match resolve(&arguments, std::env::vars_os()) {
+        Ok(resolved) => resolved,
+        Err(ConfigError::Usage(error)) => error.exit(),
+        Err(ConfigError::Problems(problems)) => {
+            problems.iter().for_each(|problem| complain(problem));
+            return Err(2.into());
+        }
+    };
+    match &resolved.cli.command {
+        Command::Run(run) if run.check_config => match print(&effective(&resolved)) {
+            Ok(()) => Err(0.into()),
+            Err(_) => Err(1.into()),
+        },
+        _ => Ok(resolved.cli),
+    }
+}
+
+fn print(text: &str) -> Outcome {
+    let output = |error: io::Error| sink_failure(SinkError::Output(error));
+    let mut out = io::stdout();
+    out.write_all(text.as_bytes()).map_err(output)?;
+    out.flush().map_err(output)
 }
 
 /// Whether colours are wanted where they make sense (no-color.org).

@@ -32,8 +32,8 @@ pub struct Source {
     /// and prefixes, as lists with commas; joined by not, and, or and parentheses. The kernel leaves out the others
     #[arg(long, value_name = "EXPRESSION")]
     pub filter: Option<Filter>,
-    /// Read one socket in N, chosen by its cookie: a connection is always in the sample or never. Each sample says that it
-    /// stands for N
+    /// Read one socket in N, chosen by its cookie: a connection is always in the sample or never, and each sample says
+    /// that it stands for N (1 to 4294967295)
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_sampling)]
     pub sample: Sampling,
     /// How much the kernel is asked of each socket: `minimal` is tcp_info; `default` adds the congestion control
@@ -73,13 +73,13 @@ pub struct Following {
     /// Leave out a socket that has not changed since it was last exported, but for times that pass by themselves
     #[arg(long)]
     pub changes_only: bool,
-    /// With --changes-only: export every socket at least this often
+    /// With --changes-only: export every socket at least this often (1ms to 24h)
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     pub full_interval: Duration,
-    /// Time from one look for network namespaces to the next
+    /// Time from one look for network namespaces to the next (1ms to 24h)
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     pub netns_interval: Duration,
-    /// Read another network namespace in which nothing happens at least this often
+    /// Read another network namespace in which nothing happens at least this often (1ms to 24h)
     #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
     pub idle_interval: Duration,
 }

@@ -28,7 +28,7 @@ pub struct SinkOptions {
     /// Complete a spool file before it grows longer than this: bytes, or with KiB, MiB, GiB
     #[arg(long, value_name = "BYTES", default_value = "64MiB", value_parser = parse_bytes)]
     pub rotate_bytes: u64,
-    /// Complete a spool file after this time
+    /// Complete a spool file after this time (1ms to 24h)
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     pub rotate_interval: Duration,
     /// Print the samples on standard output
@@ -53,7 +53,7 @@ pub struct QueueOptions {
     /// Most bytes that wait on disk: over that the oldest are dropped and counted
     #[arg(long, value_name = "BYTES", default_value = "1GiB", value_parser = parse_queue_bytes)]
     pub queue_bytes: u64,
-    /// Longest time that samples wait: after that they are dropped and counted
+    /// Longest time that samples wait: after that they are dropped and counted (1ms to 2160h)
     #[arg(long, value_name = "TIME", default_value = "24h", value_parser = parse_age)]
     pub queue_age: Duration,
 }

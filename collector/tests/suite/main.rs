@@ -1,6 +1,7 @@
 //! The tests of the collector, but for the comparison with `ss`: one program, so that it links once.
 
 mod common;
+mod config;
 mod contract;
 mod layouts;
 mod live;

@@ -1,0 +1,120 @@
+//! The configuration as text: what is in force, and a file to begin with.
+
+use super::keys::{Form, Key, keys};
+use super::resolve::Resolved;
+
+/// The configuration in force, as a file that gives the same.
+pub fn effective(resolved: &Resolved) -> String {
+    let mut out = match &resolved.file {
+        Some(file) => format!(
+            "# from {}, the environment and the command line\n",
+            file.display()
+        ),
+        None => "# from the environment and the command line: there is no configuration file\n"
+            .to_owned(),
+    };
+    let mut section = "";
+    for setting in &resolved.settings {
+        head(&setting.key, &mut section, &mut out);
+        line(&setting.key, &setting.values, &mut out);
+    }
+    out
+}
+
+/// A file in which every key stands with its meaning and its default, which is not set.
+pub fn default_file() -> String {
+    let mut out = String::from(
+        "# Configuration of springtide-collector.\n\
+         # What stands behind a '#' is the default. Options and the environment go before this file:\n\
+         # see `springtide-collector run --help`. SIGHUP reads it again; a file with a mistake changes nothing.\n",
+    );
+    let mut section = "";
+    for key in keys() {
+        head(&key, &mut section, &mut out);
+        out.push('\n');
+        for line in wrap(&key.help(), 110) {
+            out.push_str(&format!("# {line}\n"));
+        }
+        let choices = key.choices();
+        if !choices.is_empty() {
+            out.push_str(&format!("# One of: {}\n", choices.join(", ")));
+        }
+        let mut default = String::new();
+        line(&key, &key.defaults(), &mut default);
+        out.push_str(if default.starts_with('#') { "" } else { "#" });
+        out.push_str(&default);
+    }
+    out
+}
+
+fn head(key: &Key, section: &mut &'static str, out: &mut String) {
+    if key.section() != *section {
+        *section = key.section();
+        out.push_str(&format!("\n[{section}]\n"));
+    }
+}
+
+/// `key = value`; a key that is not set as a comment.
+fn line(key: &Key, values: &[String], out: &mut String) {
+    let name = key.name();
+    let text = match (key.form(), values) {
+        (Form::Truth, values) => format!("{name} = {}", values == ["true"]),
+        (Form::List, values) if !values.is_empty() => {
+            let items: Vec<_> = values
+                .iter()
+                .map(|value| quoted(&redacted(value)))
+                .collect();
+            format!("{name} = [{}]", items.join(", "))
+        }
+        (Form::Number, [value]) => format!("{name} = {value}"),
+        (_, [value]) => format!("{name} = {}", quoted(value)),
+        (Form::List, _) => format!("#{name} = []"),
+        _ => format!("#{name} ="),
+    };
+    out.push_str(&text);
+    out.push('\n');
+}
+
+/// A TOML string.
+fn quoted(text: &str) -> String {
+    let mut out = String::from('"');
+    for c in text.chars() {
+        match c {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            c if c.is_control() => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+    out
+}
+
+/// An option NAME=VALUE whose name tells of a secret, without the value.
+fn redacted(pair: &str) -> String {
+    match pair.split_once('=') {
+        Some((name, _))
+            if ["password", "secret", "token"]
+                .iter()
+                .any(|word| name.contains(word)) =>
+        {
+            format!("{name}=<redacted>")
+        }
+        _ => pair.to_owned(),
+    }
+}
+
+/// The text in lines of at most `width` characters, where its words allow that.
+pub(super) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
