@@ -4,7 +4,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
 
-.PHONY: help setup setup-lint demo test test-rust test-python lint fmt lock lab-clean clean
+.PHONY: help setup setup-lint demo test test-rust test-python lint fmt lock bench-collector lab-clean clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,12 @@ fmt: ## format Rust and Python
 
 lock: ## write requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile -q --universal --generate-hashes --all-extras --no-emit-index-url pyproject.toml -o requirements.lock
+
+bench-collector: ## the collector beside the kernel's floor and ss; needs root; writes out/bench/collector.json
+	@tools/need-root "make bench-collector" "it makes a network namespace"
+	@tools/setup
+	@cargo build --release --locked --quiet -p springtide-collector --examples
+	@$(BIN)/python bench/collector.py
 
 lab-clean: ## remove every namespace and process that a lab left behind
 	@$(BIN)/python -m lab clean
