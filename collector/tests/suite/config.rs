@@ -169,11 +169,11 @@ fn every_mistake_is_one_line_with_its_place_and_what_to_do() {
         ("host = true", "line 1: host: must be text in quotes"),
         (
             "interval = 5",
-            "line 1: interval: '5' is no time: use a whole number with ms, s, m or h, from 1ms to 24h",
+            "line 1: interval: '5' is no time: use a whole number with ms, s, m, h or d, from 1ms to 24h",
         ),
         (
             "# x\ninterval = '25h'",
-            "line 2: interval: '25h' is no time: use a whole number with ms, s, m or h, from 1ms to 24h",
+            "line 2: interval: '25h' is no time: use a whole number with ms, s, m, h or d, from 1ms to 24h",
         ),
         (
             "pop = 'AMS'",
