@@ -14,7 +14,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use rustix::net::sockopt::set_socket_linger;
 use springtide_collector::kernel::host::raise_descriptor_limit;
 
 /// Connections to one listening port: fewer than there are local ports to connect from.
@@ -180,10 +179,12 @@ fn churn(options: &Options, stop: &AtomicBool, churned: &AtomicU64) -> io::Resul
     Ok(())
 }
 
-/// Closes with a reset: ports would be in TIME-WAIT for a minute otherwise, and run out.
+/// Closes with a reset, because the server leaves a byte unread: ports would be in TIME-WAIT for a minute otherwise, and
+/// run out.
 fn close(ends: Option<[TcpStream; 2]>) -> io::Result<()> {
-    for end in ends.into_iter().flatten() {
-        set_socket_linger(&end, Some(Duration::ZERO))?;
+    if let Some([mut client, server]) = ends {
+        client.write_all(&[1])?;
+        drop(server);
     }
     Ok(())
 }

@@ -76,6 +76,8 @@ pub struct Poller {
     buffer: Box<[u8; dump::BUFFER]>,
     close_buffer: Box<[u8; closes::BUFFER]>,
     batch: Batch,
+    /// When to pass on what is in the batch between polls.
+    flush: Option<Instant>,
     algorithms: Algorithms,
     sequence: u64,
     notices: Notices,
@@ -123,6 +125,7 @@ impl Poller {
             buffer: Box::new([0; dump::BUFFER]),
             close_buffer: Box::new([0; closes::BUFFER]),
             batch: Batch::default(),
+            flush: None,
             algorithms: Algorithms::default(),
             sequence: 0,
             notices,
@@ -160,8 +163,7 @@ impl Poller {
             self.batch.clear();
             return result;
         }
-        pass_on(&mut self.batch, sink, stats)?;
-        sink.end_poll(stats)?;
+        self.flush(sink, stats)?;
         stats.polls += 1;
         result
     }

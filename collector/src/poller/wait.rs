@@ -1,6 +1,6 @@
 //! Waits for the next poll, and reads what closes meanwhile.
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
@@ -20,11 +20,16 @@ const GATHER: Duration = Duration::from_millis(10);
 /// So many events at once mean that the kernel's buffer fills quickly: then none are left to gather.
 const MANY: u64 = 128;
 
+/// Turns of reading what waits before the collector does what it was told to do: enough for a full kernel buffer, and an
+/// end even where connections close without end.
+const LAST_TURNS: usize = 64;
+
 /// Most namespaces whose events are read in one go; the others' turn is next.
 const READY: usize = 64;
 
 impl Poller {
-    /// Waits until `due` and reads close events as they come. Returns early, and true, when `told` can be read.
+    /// Waits until `due` and reads close events as they come. Returns early, and true, when `told` can be read; then all
+    /// rows have been passed on.
     pub fn wait(
         &mut self,
         due: Instant,
@@ -32,35 +37,50 @@ impl Poller {
         sink: &mut dyn Sink,
         stats: &mut Stats,
     ) -> Result<bool, PollError> {
-        let mut flush = None;
         loop {
             self.scan_if_due(sink, stats)?;
             let now = Instant::now();
-            if flush.is_some_and(|flush| flush <= now) {
-                pass_on(&mut self.batch, sink, stats)?;
-                sink.end_poll(stats)?;
-                flush = None;
+            if self.flush.is_some_and(|flush| flush <= now) {
+                self.flush(sink, stats)?;
             }
             if now >= due {
                 return Ok(false);
             }
-            let until = [Some(due), self.next_scan, flush]
+            let until = [Some(due), self.next_scan, self.flush]
                 .into_iter()
                 .flatten()
                 .min();
             let left = until.unwrap_or(due).saturating_duration_since(now);
-            if is_readable([told, rustix::fd::AsFd::as_fd(&self.epoll)], left)? {
-                return Ok(true);
+            if is_readable([told, self.epoll.as_fd()], left)? {
+                break;
             }
             let events = self.drain_closes(sink, stats)?;
-            if events > 0 && flush.is_none() {
-                flush = Some(Instant::now() + LONGEST_IN_BATCH);
+            if events > 0 && self.flush.is_none() {
+                self.flush = Some(Instant::now() + LONGEST_IN_BATCH);
             }
             let left = due.saturating_duration_since(Instant::now());
             if (1..MANY).contains(&events) && is_readable([told], GATHER.min(left))? {
-                return Ok(true);
+                break;
             }
         }
+        for _ in 0..LAST_TURNS {
+            if self.drain_closes(sink, stats)? == 0 {
+                break;
+            }
+        }
+        self.flush(sink, stats)?;
+        Ok(true)
+    }
+
+    /// Passes on what the batch holds.
+    pub(super) fn flush(
+        &mut self,
+        sink: &mut dyn Sink,
+        stats: &mut Stats,
+    ) -> Result<(), PollError> {
+        self.flush = None;
+        pass_on(&mut self.batch, sink, stats)?;
+        Ok(sink.end_poll(stats)?)
     }
 
     /// The namespaces that have close events.

@@ -1,11 +1,14 @@
 //! The tests of the collector, but for the comparison with `ss`: one program, so that it links once.
 
+mod closes;
 mod common;
 mod config;
 mod contract;
 mod layouts;
 mod live;
+mod namespaces;
 mod queue;
+mod reading;
 mod replay;
 mod run;
 mod spool;
