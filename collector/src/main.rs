@@ -143,7 +143,7 @@ fn run_until_told(options: &Run, accounting: &Arc<Accounting>, stats: &mut Stats
             })?
         }
     };
-    let reporter = Arc::new(Reporter::new(|what| complain(&what)));
+    let reporter = Arc::new(Reporter::new(|_, what| complain(&what)));
     let mut sink =
         start(&options.sinks, &host, accounting, &reporter, stats).map_err(start_failure)?;
     let settings = options

@@ -1,43 +1,68 @@
-//! Complaints that do not repeat themselves: the first is told at once, its likes are counted and told once a minute.
+//! Messages that do not repeat themselves: the first complaint is told at once, its likes are counted and told at an interval
+//! that grows.
 
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-const INTERVAL: Duration = Duration::from_secs(60);
+use crate::log::Level;
+
+/// First and longest time for which a complaint is not repeated; each is twice the one before.
+const INTERVAL: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(3600)];
 
 /// Kinds of complaint that are remembered. There are a few dozen; what embeds a name of its own starts over.
 const KINDS: usize = 256;
 
-/// Where complaints go, shared by all threads.
+/// Where messages go, shared by all threads.
 pub struct Reporter {
-    tell: Box<dyn Fn(&str) + Send + Sync>,
+    tell: Box<Tell>,
     told: Mutex<HashMap<String, Told>>,
 }
 
+type Tell = dyn Fn(Level, &str) + Send + Sync;
+
+/// A complaint that was told.
 struct Told {
+    text: String,
     at: Instant,
+    seen: Instant,
+    wait: Duration,
     unsaid: u64,
 }
 
 impl Reporter {
     /// Gives what is to be said to `tell`, one line at a time.
-    pub fn new(tell: impl Fn(&str) + Send + Sync + 'static) -> Self {
+    pub fn new(tell: impl Fn(Level, &str) + Send + Sync + 'static) -> Self {
         Self {
             tell: Box::new(tell),
             told: Mutex::default(),
         }
     }
 
-    /// Complains, unless a complaint that differs in numbers only was told within the last minute.
+    /// Complains, unless a complaint that differs in numbers only was told a short time ago.
     pub fn complain(&self, what: impl Display) {
         let text = what.to_string().replace('\n', " ");
         let now = Instant::now();
         // Told under the lock, so that lines keep their order.
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(line) = line(&mut told, &text, now) {
-            (self.tell)(&line);
+            (self.tell)(Level::Warn, &line);
+        }
+    }
+
+    /// Says what an operator has asked for or waits for.
+    pub fn inform(&self, what: impl Display) {
+        (self.tell)(Level::Info, &what.to_string());
+    }
+
+    /// Tells how often complaints were not repeated. Nothing will follow.
+    pub fn finish(&self) {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unsaid: Vec<_> = told.drain().filter(|(_, told)| told.unsaid > 0).collect();
+        unsaid.sort_by_key(|(_, told)| told.at);
+        for (_, Told { text, unsaid, .. }) in unsaid {
+            (self.tell)(Level::Warn, &repeated(&text, unsaid));
         }
     }
 }
@@ -46,22 +71,41 @@ impl Reporter {
 fn line(told: &mut HashMap<String, Told>, text: &str, now: Instant) -> Option<String> {
     let kind = kind(text);
     if let Some(before) = told.get_mut(&kind) {
-        if now.duration_since(before.at) < INTERVAL {
+        let calm = now.duration_since(before.seen) >= before.wait;
+        before.seen = now;
+        if now.duration_since(before.at) < before.wait {
             before.unsaid += 1;
+            text.clone_into(&mut before.text);
             return None;
         }
-        let unsaid = std::mem::take(&mut before.unsaid);
+        // After a calm it is news.
+        before.wait = if calm {
+            INTERVAL[0]
+        } else {
+            INTERVAL[1].min(2 * before.wait)
+        };
         before.at = now;
-        return Some(match unsaid {
-            0 => text.to_owned(),
-            _ => format!("{text} ({unsaid} more like it since the last)"),
-        });
+        return Some(repeated(text, std::mem::take(&mut before.unsaid)));
     }
     if told.len() >= KINDS {
         told.clear();
     }
-    told.insert(kind, Told { at: now, unsaid: 0 });
+    let first = Told {
+        text: text.to_owned(),
+        at: now,
+        seen: now,
+        wait: INTERVAL[0],
+        unsaid: 0,
+    };
+    told.insert(kind, first);
     Some(text.to_owned())
+}
+
+fn repeated(text: &str, unsaid: u64) -> String {
+    match unsaid {
+        0 => text.to_owned(),
+        _ => format!("{text} ({unsaid} more like it since the last)"),
+    }
 }
 
 /// The text without its numbers.
@@ -96,6 +140,48 @@ mod tests {
         assert_eq!(
             later,
             "no answer after 9 ms (2 more like it since the last)"
+        );
+    }
+
+    #[test]
+    fn repetitions_become_rarer_until_there_is_a_calm() {
+        let (mut told, start) = (HashMap::new(), Instant::now());
+        let mut at = |minute: u64| {
+            line(
+                &mut told,
+                "refused",
+                start + Duration::from_secs(60 * minute),
+            )
+            .is_some()
+        };
+        let spoken: Vec<_> = (0..600_u64).filter(|&minute| at(minute)).collect();
+        assert_eq!(spoken[..8], [0, 1, 3, 7, 15, 31, 63, 123]);
+        assert!(spoken[7..].windows(2).all(|pair| pair[1] - pair[0] == 60));
+        assert!(at(1000), "after a calm");
+        assert!(!at(1000) && at(1001), "it is news again");
+    }
+
+    #[test]
+    fn what_was_not_repeated_is_told_at_the_end() {
+        let lines = std::sync::Arc::new(Mutex::new(Vec::new()));
+        let heard = lines.clone();
+        let reporter =
+            Reporter::new(move |level, text| heard.lock().unwrap().push((level, text.to_owned())));
+        for number in 1..=3 {
+            reporter.complain(format!("lost {number} rows"));
+        }
+        reporter.inform("done");
+        reporter.complain("once");
+        reporter.finish();
+        let said = [
+            (Level::Warn, "lost 1 rows"),
+            (Level::Info, "done"),
+            (Level::Warn, "once"),
+            (Level::Warn, "lost 3 rows (2 more like it since the last)"),
+        ];
+        assert_eq!(
+            *lines.lock().unwrap(),
+            said.map(|(level, text)| (level, text.to_owned()))
         );
     }
 

@@ -7,7 +7,7 @@ use super::{Sink, SinkError};
 use crate::accounting::{Accounting, Cause, SinkId};
 use crate::batch::Message;
 use crate::report::Reporter;
-use crate::spool::queue::Queue;
+use crate::spool::queue::{Gauge, Queue};
 use crate::stats::Stats;
 
 /// How long remote sinks may take for what is left at the end: a service manager waits five seconds for the whole.
@@ -43,6 +43,11 @@ impl FanOut {
     pub fn add(&mut self, name: &'static str, sink: Box<dyn Sink>) {
         let id = self.accounting.add(name);
         self.direct.push(Direct { id, name, sink });
+    }
+
+    /// Tells what the queue holds, if there is one.
+    pub fn gauge(&self) -> Option<Gauge> {
+        self.queue.as_ref().map(|(queue, _)| queue.gauge())
     }
 
     /// Sets the queue of the remote sinks.

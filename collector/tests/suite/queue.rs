@@ -43,7 +43,7 @@ struct Life {
 fn try_open(directory: &Path, limits: Limits) -> Result<Life, QueueError> {
     let accounting = Arc::new(Accounting::default());
     let sinks = SINKS.map(|name| (accounting.add(name), name));
-    let reporter = Arc::new(Reporter::new(|_| {}));
+    let reporter = Arc::new(Reporter::new(|_, _| {}));
     let mut stats = Stats::default();
     let (queue, lanes) = Queue::open(
         directory,

@@ -11,15 +11,15 @@ use super::Shared;
 const TICK: Duration = Duration::from_secs(1);
 
 /// Starts the thread. It ends when the queue has been closed or given up.
-pub(super) fn start(shared: &Arc<Shared>, age: Duration) -> io::Result<()> {
+pub(super) fn start(shared: &Arc<Shared>) -> io::Result<()> {
     let weak = Arc::downgrade(shared);
     thread::Builder::new()
         .name("queue".to_owned())
-        .spawn(move || while tick(&weak, age) {})?;
+        .spawn(move || while tick(&weak) {})?;
     Ok(())
 }
 
-fn tick(weak: &Weak<Shared>, age: Duration) -> bool {
+fn tick(weak: &Weak<Shared>) -> bool {
     let Some(shared) = weak.upgrade() else {
         return false;
     };
@@ -33,6 +33,7 @@ fn tick(weak: &Weak<Shared>, age: Duration) -> bool {
     } else {
         drop(state);
     }
+    let age = shared.limits().age;
     shared.lock().drop_aged(age, Instant::now());
     tidy(&shared, Some(TICK));
     true

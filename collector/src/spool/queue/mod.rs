@@ -90,10 +90,15 @@ struct Shared {
     /// There are files to remove.
     chores: Condvar,
     directory: PathBuf,
+    limits: Mutex<Limits>,
     reporter: Arc<Reporter>,
 }
 
 impl Shared {
+    fn limits(&self) -> Limits {
+        *self.limits.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -115,11 +120,21 @@ impl Shared {
     }
 }
 
-/// Tells what a queue holds, from any thread.
+/// Tells what a queue holds and may hold, from any thread.
 #[derive(Clone)]
 pub struct Gauge(Arc<Shared>);
 
 impl Gauge {
+    /// What the queue may hold.
+    pub fn limits(&self) -> Limits {
+        self.0.limits()
+    }
+
+    /// Sets what the queue may hold from the next record on; what is over that is dropped and counted.
+    pub fn set_limits(&self, limits: Limits) {
+        *self.0.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
+    }
+
     /// What the queue holds now.
     pub fn held(&self) -> Held {
         self.0.held()
@@ -166,15 +181,15 @@ impl Queue {
             progress: Condvar::new(),
             chores: Condvar::new(),
             directory: directory.to_owned(),
+            limits: Mutex::new(limits),
             reporter: reporter.clone(),
         });
-        keeper::start(&shared, limits.age).map_err(failed)?;
+        keeper::start(&shared).map_err(failed)?;
         let lanes = (cursors.into_iter().zip(sinks).enumerate())
             .map(|(index, (cursor, (_, name)))| Lane::new(shared.clone(), index, name, cursor))
             .collect();
         let disk = Disk {
             shared,
-            limits,
             file: None,
             outage: None,
         };
@@ -242,7 +257,6 @@ impl Queue {
 /// Appends to files, as long as the disk takes it.
 struct Disk {
     shared: Arc<Shared>,
-    limits: Limits,
     /// The file of the open segment, with its number and length.
     file: Option<(u64, File, u64)>,
     outage: Option<Outage>,
@@ -328,14 +342,15 @@ impl Disk {
 
     /// Ends the open segment when it is full, or is not on disk, and makes room for `length` bytes more.
     fn rotate(&mut self, length: u64) {
-        let full = SEGMENT.min(self.limits.bytes / 8);
+        let limit = self.shared.limits().bytes;
+        let full = SEGMENT.min(limit / 8);
         let mut state = self.shared.lock();
         let fits =
             |segment: &mut Segment| segment.memory.is_none() && segment.length + length <= full;
         if !state.open().is_some_and(fits) {
             state.seal();
         }
-        state.make_room(length, self.limits.bytes);
+        state.make_room(length, limit);
         if state.open().is_none() {
             self.file = None;
         }
