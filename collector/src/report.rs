@@ -71,7 +71,7 @@ impl Reporter {
 fn line(told: &mut HashMap<String, Told>, text: &str, now: Instant) -> Option<String> {
     let kind = kind(text);
     if let Some(before) = told.get_mut(&kind) {
-        let calm = now.duration_since(before.seen) >= before.wait;
+        let calm = now.duration_since(before.seen) >= INTERVAL[1];
         before.seen = now;
         if now.duration_since(before.at) < before.wait {
             before.unsaid += 1;
