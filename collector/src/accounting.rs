@@ -135,6 +135,11 @@ impl Accounting {
         SinkId(books.sinks.len() - 1)
     }
 
+    /// The sinks' names.
+    pub fn names(&self) -> Vec<&'static str> {
+        self.lock().sinks.iter().map(|book| book.name).collect()
+    }
+
     /// Rows were read: they wait for every sink.
     pub fn read(&self, rows: u64) {
         let mut books = self.lock();

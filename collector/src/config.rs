@@ -5,6 +5,7 @@ pub mod keys;
 pub mod render;
 pub mod resolve;
 mod source;
+mod watching;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,6 +17,7 @@ use crate::sample::fields::{HOST_LIMIT, POP_LIMIT};
 use crate::sample::proto::TcpState;
 use crate::sink::options::SinkOptions;
 pub use source::{Attributes, Following, Netns, Source};
+pub use watching::Watching;
 
 /// Reads tcp_info of every TCP socket from the kernel: of this network namespace without any privilege, of all others as
 /// far as it may.
@@ -132,6 +134,9 @@ pub struct Run {
     /// Check the configuration, print what is in force, and end
     #[arg(long)]
     pub check_config: bool,
+    /// How it can be watched.
+    #[command(flatten)]
+    pub watching: Watching,
     /// What is read.
     #[command(flatten)]
     pub source: Source,

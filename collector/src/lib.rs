@@ -19,6 +19,7 @@ pub mod config;
 pub mod connection;
 pub mod kernel;
 pub mod log;
+pub mod operator;
 pub mod poller;
 pub mod replay;
 pub mod report;

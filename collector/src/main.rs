@@ -5,25 +5,28 @@
 use std::fmt::Display;
 use std::fs::{self, File};
 use std::io::{self, BufReader, IsTerminal, Write};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use springtide_collector::accounting::Accounting;
 use springtide_collector::config::render::{default_file, effective};
-use springtide_collector::config::resolve::{ConfigError, resolve};
+use springtide_collector::config::resolve::{ConfigError, Resolved, Setting, resolve};
 use springtide_collector::config::{
-    Cat, Cli, Command, Decode, Format, Once, Run, Source, States, Top, parse_host,
+    Cat, Command, Decode, Format, Once, Run, Source, States, Top, Watching, parse_host,
 };
 use springtide_collector::kernel::filter::Filter;
 use springtide_collector::kernel::host;
+use springtide_collector::log::Log;
+use springtide_collector::operator::Operator;
 use springtide_collector::poller::scan::make_room;
 use springtide_collector::poller::settings::Settings;
 use springtide_collector::poller::{PollError, Poller};
 use springtide_collector::replay::{ReplayError, replay};
 use springtide_collector::report::Reporter;
-use springtide_collector::run::{Overseer, RunError, run, wall_clock};
+use springtide_collector::run::{RunError, run, wall_clock};
 use springtide_collector::sample::encode::{AccEcn, Identity};
 use springtide_collector::sample::proto::TcpState;
 use springtide_collector::schedule::Schedule;
@@ -39,6 +42,8 @@ use springtide_collector::spool::reader::{Item, SpoolReader};
 use springtide_collector::stats::Stats;
 use springtide_collector::top::model::Model;
 use springtide_collector::top::{Scene, TopError};
+use springtide_collector::watch::notify::Notifier;
+use springtide_collector::watch::{Monitor, http};
 
 /// How a command ends other than well.
 enum Failure {
@@ -55,8 +60,8 @@ enum Failure {
 type Outcome = Result<(), Failure>;
 
 fn main() -> ExitCode {
-    let cli = match command_line() {
-        Ok(cli) => cli,
+    let Resolved { cli, settings, .. } = match command_line() {
+        Ok(resolved) => resolved,
         Err(code) => return code,
     };
     let accounting = Arc::new(Accounting::default());
@@ -64,7 +69,7 @@ fn main() -> ExitCode {
     let (outcome, report) = match &cli.command {
         Command::Once(options) => (once(options, &mut stats), &options.report),
         Command::Run(options) => (
-            run_until_told(options, &accounting, &mut stats),
+            run_until_told(options, settings, &accounting, &mut stats),
             &options.report,
         ),
         Command::Decode(options) => (decode(options, &mut stats), &options.report),
@@ -122,7 +127,12 @@ fn once(options: &Once, stats: &mut Stats) -> Outcome {
     sink.finish(stats).map_err(sink_failure)
 }
 
-fn run_until_told(options: &Run, accounting: &Arc<Accounting>, stats: &mut Stats) -> Outcome {
+fn run_until_told(
+    options: &Run,
+    settings: Vec<Setting>,
+    accounting: &Arc<Accounting>,
+    stats: &mut Stats,
+) -> Outcome {
     let mut signals = Signals::listen()
         .map_err(|error| runtime(format!("cannot listen for signals: {error}")))?;
     options.sinks.check().map_err(start_failure)?;
@@ -143,54 +153,63 @@ fn run_until_told(options: &Run, accounting: &Arc<Accounting>, stats: &mut Stats
             })?
         }
     };
-    let reporter = Arc::new(Reporter::new(|_, what| complain(&what)));
+    let Watching {
+        http_listen,
+        log_format,
+        log_level,
+    } = options.watching;
+    let log = Log::new(log_format, log_level);
+    let reporter = Arc::new(Reporter::new(move |level, what| log.say(level, what)));
+    let notifier =
+        Notifier::from_environment().map_err(|error| Failure::Input(error.to_string()))?;
     let mut sink =
         start(&options.sinks, &host, accounting, &reporter, stats).map_err(start_failure)?;
-    let settings = options
-        .following
-        .settings(&options.source, options.interval);
-    let mut poller = poller(identity, settings)?;
+    let monitor = Arc::new(Monitor::new(
+        accounting.clone(),
+        sink.gauge(),
+        options.interval,
+    ));
+    if let Some(address) = http_listen {
+        listen(address, monitor.clone(), &reporter)?;
+    }
+    let following = &options.following;
+    let mut poller = poller(
+        identity,
+        following.settings(&options.source, options.interval),
+    )?;
     let schedule = Schedule::new(&host, options.interval, Instant::now(), wall_clock());
-    run(
+    let mut operator = Operator::new(reporter.clone(), monitor, notifier, sink.gauge(), settings);
+    reporter.inform(format!(
+        "polling as {host} every {} s, to {}",
+        options.interval.as_secs_f64(),
+        accounting.names().join(", ")
+    ));
+    let result = run(
         &mut poller,
         &mut sequence,
         &mut sink,
         (schedule, options.polls),
         &mut signals,
         stats,
-        &mut Console,
-    )
-    .map_err(|error: RunError| runtime(error))
+        &mut operator,
+    );
+    reporter.finish();
+    result.map_err(|error: RunError| runtime(error))
 }
 
-/// Tells people of polls that failed.
-struct Console;
-
-impl Overseer for Console {
-    fn polled(&mut self, result: Result<(), &PollError>, _: Duration, _: &Stats) {
-        if let Err(error) = result {
-            complain(error);
-        }
-    }
-
-    fn notice(&mut self, text: &str) {
-        complain(&text);
-    }
-
-    fn alive(&mut self) -> Duration {
-        Duration::MAX
-    }
-
-    fn reload(&mut self, _: &mut Poller, _: &mut dyn Sink) -> Option<Duration> {
-        complain(&"SIGHUP: there is no configuration file to read again");
-        None
-    }
-
-    fn stopping(&mut self) {}
+/// Lets others ask for metrics and health.
+fn listen(address: SocketAddr, monitor: Arc<Monitor>, reporter: &Reporter) -> Result<(), Failure> {
+    let bound = http::serve(address, move |path| monitor.answer(path)).map_err(|error| {
+        Failure::Input(format!(
+            "--http-listen {address}: cannot listen there: {error}"
+        ))
+    })?;
+    reporter.inform(format!("http://{bound}/metrics and /healthz are there"));
+    Ok(())
 }
 
 /// The command line with what the configuration says; an exit code when there is nothing to do.
-fn command_line() -> Result<Cli, ExitCode> {
+fn command_line() -> Result<Resolved, ExitCode> {
     let arguments: Vec<_> = std::env::args_os().collect();
     let resolved = match resolve(&arguments, std::env::vars_os()) {
         Ok(resolved) => resolved,
@@ -205,7 +224,7 @@ fn command_line() -> Result<Cli, ExitCode> {
             Ok(()) => Err(0.into()),
             Err(_) => Err(1.into()),
         },
-        _ => Ok(resolved.cli),
+        _ => Ok(resolved),
     }
 }
 

@@ -25,8 +25,24 @@ const PLACED: [(&str, &str, &str); 4] = [
 /// Options that say what to do once and not how: they are no keys.
 const COMMAND_LINE_ONLY: [&str; 5] = ["help", "config", "check-config", "polls", "stats"];
 
-/// Keys that SIGHUP changes while the collector runs.
-const CHANGED_BY_RELOAD: [&str; 1] = ["interval"];
+/// Keys of the poller, which SIGHUP changes while the collector runs.
+const OF_THE_POLLER: [&str; 12] = [
+    "interval",
+    "netns",
+    "states",
+    "filter",
+    "sample",
+    "attributes",
+    "no-closes",
+    "close-buffer",
+    "changes-only",
+    "full-interval",
+    "netns-interval",
+    "idle-interval",
+];
+
+/// Other keys that SIGHUP changes.
+const CHANGED_BY_RELOAD: [&str; 2] = ["queue-bytes", "queue-age"];
 
 /// What a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -185,7 +201,12 @@ impl Key {
 
     /// Whether SIGHUP changes it while the collector runs.
     pub fn changes_by_reload(&self) -> bool {
-        CHANGED_BY_RELOAD.contains(&self.flag.as_str())
+        self.is_of_the_poller() || CHANGED_BY_RELOAD.contains(&self.flag.as_str())
+    }
+
+    /// Whether the poller is to be told of a change.
+    pub fn is_of_the_poller(&self) -> bool {
+        OF_THE_POLLER.contains(&self.flag.as_str())
     }
 
     /// The command line's words for the values.

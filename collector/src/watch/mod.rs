@@ -18,13 +18,13 @@ use self::http::Answer;
 use self::metrics::{Durations, Snapshot};
 use crate::accounting::Accounting;
 use crate::run::wall_clock;
-use crate::spool::queue::Gauge;
+use crate::spool::queue::{Gauge, Held};
 use crate::stats::Stats;
 
 /// What is known of a running collector.
 pub struct Monitor {
     accounting: Arc<Accounting>,
-    queue: Option<(Gauge, u64)>,
+    queue: Option<Gauge>,
     state: Mutex<State>,
 }
 
@@ -37,12 +37,8 @@ struct State {
 }
 
 impl Monitor {
-    /// From now on. `queue` comes with its limit, bytes.
-    pub fn new(
-        accounting: Arc<Accounting>,
-        queue: Option<(Gauge, u64)>,
-        interval: Duration,
-    ) -> Self {
+    /// From now on.
+    pub fn new(accounting: Arc<Accounting>, queue: Option<Gauge>, interval: Duration) -> Self {
         let state = State {
             stats: Stats::default(),
             durations: Durations::default(),
@@ -100,10 +96,7 @@ impl Monitor {
         Snapshot {
             stats: state.stats.clone(),
             books,
-            queue: self
-                .queue
-                .as_ref()
-                .map(|(gauge, limit)| (gauge.held(), *limit)),
+            queue: self.held(),
             durations: state.durations.clone(),
             last_success: state.last_success,
             interval: state.polls.interval,
@@ -132,15 +125,52 @@ impl Monitor {
 
     fn reasons(&self) -> Vec<Reason> {
         let (now, books) = (Instant::now(), self.accounting.snapshot());
-        let queue = self
-            .queue
-            .as_ref()
-            .map(|(gauge, limit)| (gauge.held(), *limit));
         let state = self.lock();
-        health::reasons(&state.polls, &state.progress, &books, queue, now)
+        health::reasons(&state.polls, &state.progress, &books, self.held(), now)
+    }
+
+    /// What the queue holds, and its limit, bytes.
+    fn held(&self) -> Option<(Held, u64)> {
+        let gauge = self.queue.as_ref()?;
+        Some((gauge.held(), gauge.limits().bytes))
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn polls_that_fail_for_long_make_the_collector_unhealthy_until_one_succeeds() {
+        let monitor = Monitor::new(Arc::default(), None, Duration::from_secs(1));
+        let health = || {
+            let answer = monitor.answer("/healthz").unwrap();
+            let body: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+            (answer.status, body)
+        };
+        assert_eq!(health(), (200, json!({"status": "ok", "reasons": []})));
+
+        let Some(long_ago) = Instant::now().checked_sub(Duration::from_secs(100)) else {
+            panic!("this machine was started less than 100 s ago");
+        };
+        monitor.lock().polls.last_success = long_ago;
+        let refused = Some("refused".to_owned());
+        monitor.polled(refused, Duration::ZERO, &Stats::default());
+        let reason =
+            json!({"check": "polls", "reason": "no poll has succeeded for 100 s: refused"});
+        let failing = json!({"status": "failing", "reasons": [reason]});
+        assert_eq!(health(), (503, failing));
+        let page = monitor.answer("/metrics").unwrap().body;
+        assert!(
+            page.contains("\nspringtide_collector_healthy 0\n"),
+            "{page}"
+        );
+
+        monitor.polled(None, Duration::ZERO, &Stats::default());
+        assert_eq!(health().0, 200);
     }
 }

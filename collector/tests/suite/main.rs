@@ -7,6 +7,7 @@ mod contract;
 mod layouts;
 mod live;
 mod namespaces;
+mod operate;
 mod queue;
 mod reading;
 mod replay;
