@@ -58,7 +58,8 @@ Examples:
   springtide-collector run --spool-dir /var/spool/springtide --netns all --sample 10 --changes-only
   springtide-collector run --spool-dir /tmp/spool --rotate-interval 5s --rotate-bytes 1MiB --stats
   springtide-collector run --kafka kafka-1:9092,kafka-2:9092 --queue-dir /var/lib/springtide/queue
-  springtide-collector run --kafka kafka-1:9093 --kafka-option security.protocol=ssl --kafka-option ssl.ca.location=ca.pem")]
+  springtide-collector run --kafka kafka-1:9093 --kafka-option security.protocol=ssl --kafka-option ssl.ca.location=ca.pem
+  springtide-collector run --clickhouse https://clickhouse:8443 --clickhouse-user collector --queue-bytes 4GiB")]
     Run(Box<Run>),
     /// Decode a pcap file of netlink messages and print one JSON object a socket
     #[command(after_help = "\

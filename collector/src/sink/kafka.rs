@@ -52,7 +52,7 @@ const PROPERTIES: [(&str, &str); 9] = [
 /// Options of the sink.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Kafka")]
-pub struct Options {
+pub struct KafkaOptions {
     /// Send to Kafka: the brokers to begin with
     #[arg(long, value_name = "HOST:PORT,...")]
     pub kafka: Option<String>,
@@ -90,7 +90,7 @@ fn read_properties(path: &PathBuf) -> Result<Vec<(String, String)>, String> {
 
 /// The sink that the options ask for, if they do. In an error: what is wrong with them.
 pub fn remote(
-    options: &Options,
+    options: &KafkaOptions,
     host: &str,
     reporter: &Arc<Reporter>,
 ) -> Result<Option<Remote>, String> {

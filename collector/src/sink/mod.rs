@@ -1,5 +1,7 @@
 //! Where messages go.
 
+#[cfg(feature = "clickhouse")]
+pub mod clickhouse;
 pub mod fanout;
 pub mod file;
 pub mod json;

@@ -37,7 +37,11 @@ pub struct SinkOptions {
     /// Kafka.
     #[cfg(feature = "kafka")]
     #[command(flatten)]
-    pub kafka: super::kafka::Options,
+    pub kafka: super::kafka::KafkaOptions,
+    /// ClickHouse.
+    #[cfg(feature = "clickhouse")]
+    #[command(flatten)]
+    pub clickhouse: super::clickhouse::ClickHouseOptions,
     /// The queue.
     #[command(flatten)]
     pub queue: QueueOptions,

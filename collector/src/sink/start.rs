@@ -69,6 +69,8 @@ impl SinkOptions {
         let named: &[bool] = &[
             #[cfg(feature = "kafka")]
             self.kafka.kafka.is_some(),
+            #[cfg(feature = "clickhouse")]
+            self.clickhouse.clickhouse.is_some(),
         ];
         named.contains(&true)
     }
@@ -79,6 +81,8 @@ impl SinkOptions {
             "--spool-dir",
             #[cfg(feature = "kafka")]
             "--kafka",
+            #[cfg(feature = "clickhouse")]
+            "--clickhouse",
             "--print",
         ];
         if self.spool_dir.is_none() && self.print.is_none() && !self.has_remote() {
@@ -98,6 +102,8 @@ impl SinkOptions {
         let wanted: Vec<Option<Remote>> = Vec::from([
             #[cfg(feature = "kafka")]
             super::kafka::remote(&self.kafka, host, reporter)?,
+            #[cfg(feature = "clickhouse")]
+            super::clickhouse::remote(&self.clickhouse, host)?,
         ]);
         Ok(wanted.into_iter().flatten().collect())
     }

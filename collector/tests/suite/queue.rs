@@ -63,7 +63,16 @@ fn try_open(directory: &Path, limits: Limits) -> Result<Life, QueueError> {
 }
 
 fn open(directory: &Path, limits: Limits) -> Life {
-    try_open(directory, limits).unwrap()
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        match try_open(directory, limits) {
+            // A process that another test is just starting holds every lock of this one until it executes.
+            Err(QueueError::Locked(_)) if Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(1))
+            }
+            result => return result.unwrap(),
+        }
+    }
 }
 
 /// A payload that tells its number. The queue does not look inside.

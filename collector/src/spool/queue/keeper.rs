@@ -33,6 +33,10 @@ fn tick(weak: &Weak<Shared>) -> bool {
     } else {
         drop(state);
     }
+    // Nobody is left: what follows belongs to whoever opens the directory next.
+    if Arc::strong_count(&shared) == 1 {
+        return false;
+    }
     let age = shared.limits().age;
     shared.lock().drop_aged(age, Instant::now());
     tidy(&shared, Some(TICK));

@@ -19,13 +19,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rustix::fs::{FlockOperation, flock};
-
 use self::state::{Segment, State};
 use super::is_outage;
 use super::record::{Codec, RecordWriter};
 use crate::accounting::{Accounting, Cause, SinkId};
 use crate::batch::Message;
+use crate::lock;
 use crate::report::Reporter;
 use crate::stats::Stats;
 
@@ -167,8 +166,8 @@ impl Queue {
         };
         survive(fs::create_dir_all(directory)).map_err(failed)?;
         let lock = survive(File::open(directory)).map_err(failed)?;
-        if let Some(lock) = &lock {
-            flock(lock, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+        if let Some(held) = &lock {
+            lock::exclusive(held).map_err(|errno| match errno {
                 rustix::io::Errno::WOULDBLOCK => QueueError::Locked(directory.to_owned()),
                 errno => failed(errno.into()),
             })?;

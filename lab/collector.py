@@ -1,0 +1,113 @@
+"""The real collector as a process: started, asked to end, killed, and what it says."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+_ROOT = Path(__file__).parents[1]
+
+
+class CollectorError(RuntimeError):
+    """The collector is not built, or did not do what was expected; its own words are in the message."""
+
+
+def binary() -> Path:
+    """The collector as cargo built it for release, or the one in PATH."""
+    built = Path(os.environ.get("CARGO_TARGET_DIR", _ROOT / "target")) / "release" / "springtide-collector"
+    if built.exists():
+        return built
+    found = shutil.which("springtide-collector")
+    if found is None:
+        raise CollectorError("the collector is not built: cargo build --release")
+    return Path(found)
+
+
+class Collector:
+    """`springtide-collector run` with `arguments`, in the network namespace of the calling thread."""
+
+    def __init__(self, log: Path, *arguments: object, environment: dict[str, str] | None = None) -> None:
+        self.log = log
+        self.arguments = [str(argument) for argument in arguments]
+        self.environment = environment or {}
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int:
+        """Of the running process."""
+        if self._process is None:
+            raise CollectorError("the collector does not run")
+        return self._process.pid
+
+    def start(self) -> Self:
+        """Start it; what it says goes on in the same log."""
+        command = [str(binary()), "run", "--netns", "own", "--stats", *self.arguments]
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.DEVNULL, stderr=log, env={**os.environ, **self.environment}
+            )
+        return self
+
+    def text(self) -> str:
+        """All that it said so far."""
+        return self.log.read_text()
+
+    def running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process is not None and self._process.poll() is None
+
+    def kill(self) -> None:
+        """SIGKILL: no goodbye."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def stop(self, within_s: float = 6.0) -> dict[str, Any]:
+        """SIGTERM, and its counters. Raises CollectorError when it does not end within that time, or not well."""
+        if self._process is None:
+            raise CollectorError("the collector does not run")
+        self._process.send_signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise CollectorError(f"it does not end within {within_s} s:\n{self.text()[-2000:]}") from None
+        self._process = None
+        lines = self.text().splitlines()
+        if code != 0 or not lines or not lines[-1].startswith("{"):
+            raise CollectorError(f"exit code {code}:\n{self.text()[-2000:]}")
+        counters: dict[str, Any] = json.loads(lines[-1])
+        return counters
+
+    def memory_kib(self) -> int:
+        """Its largest resident set so far."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1])
+        raise CollectorError("the kernel does not tell the memory of the collector")
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.kill()
+
+
+def wait_until(what: str, condition: Callable[[], bool], within_s: float = 60.0) -> None:
+    """Wait for something that must come; raises CollectorError that names it when it does not."""
+    deadline = time.monotonic() + within_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise CollectorError(f"within {within_s} s there was no {what}")
+        time.sleep(0.05)

@@ -1,0 +1,51 @@
+"""Which samples there are: by identity, from what a collector wrote and from what a store holds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from springtide.store import Store
+
+from lab.collector import binary
+
+
+class Identity(NamedTuple):
+    """What names a sample for ever, within one host and boot."""
+
+    poll_sequence: int
+    netns: int
+    cookie: int
+    kind: str
+
+
+def in_spool(files: Iterable[Path]) -> set[Identity]:
+    """Of all records of spool files, as the collector reads them back."""
+    paths = [str(path) for path in files]
+    if not paths:
+        return set()
+    done = subprocess.run([str(binary()), "cat", *paths], capture_output=True, text=True, check=True)
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    return {
+        Identity(
+            int(row["poll_sequence"]), int(row["netns"]), int(row["cookie"]), row["kind"].removeprefix("SAMPLE_KIND_")
+        )
+        for row in rows
+    }
+
+
+def in_store(store: Store) -> set[Identity]:
+    """Of all rows of tcp_samples, each counted once however often it was delivered."""
+    rows = store.query("select distinct poll_sequence, netns, cookie, kind from tcp_samples")
+    return {Identity(row["poll_sequence"], row["netns"], row["cookie"], row["kind"]) for row in rows}
+
+
+def balanced(counters: dict[str, Any], sink: str) -> bool:
+    """Whether the counters of a run account for every row of the sink."""
+    book: dict[str, Any] = counters["sinks"][sink]
+    came: int = counters["rows_read"] + book["rows_recovered"]
+    went: int = book["rows_delivered"] + book["rows_spooled"] + sum(book["rows_dropped"].values())
+    return came == went

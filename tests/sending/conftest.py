@@ -1,0 +1,55 @@
+"""A network of its own for each test, with load on it, and a store that is ready."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from samplekit.home import FLEET, Home
+
+from lab.connections import connections, own_network
+
+CONNECTIONS = 500
+
+
+@pytest.fixture
+def network() -> Iterator[None]:
+    """A network namespace with a loopback and nothing else."""
+    with own_network():
+        yield
+
+
+@pytest.fixture
+def load(network: None) -> Iterator[None]:
+    """CONNECTIONS connections on it."""
+    with connections(CONNECTIONS):
+        yield
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A migrated store, made once by the command that users run."""
+    home = Home(tmp_path_factory.mktemp("sending"))
+    home.run("migrate")
+    return home.path / "store"
+
+
+@pytest.fixture
+def bare_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """A controller with a fleet whose `ams` owns the loopback; no store yet."""
+    # The embedded engine keeps schemas that came with a request in a directory beside where it runs.
+    monkeypatch.chdir(tmp_path)
+    home = Home(tmp_path)
+    home.fleet.write_text(FLEET.replace("10.77.1.0/24", "127.0.0.0/8"))
+    home.policy.write_text("{}\n")
+    home.spool.mkdir()
+    return home
+
+
+@pytest.fixture
+def home(bare_home: Home, template: Path) -> Home:
+    """The same with a migrated store."""
+    shutil.copytree(template, bare_home.path / "store", symlinks=True)
+    return bare_home
