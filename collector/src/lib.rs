@@ -18,6 +18,7 @@ pub mod batch;
 pub mod config;
 pub mod connection;
 pub mod kernel;
+pub mod lock;
 pub mod log;
 pub mod operator;
 pub mod poller;

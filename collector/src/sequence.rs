@@ -13,9 +13,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, flock};
-
 use crate::kernel::host;
+use crate::lock;
 use crate::spool::is_outage;
 
 /// Why the state cannot be used.
@@ -65,7 +64,7 @@ impl Sequence {
             }
             Err(error) => return Err(io(error)),
         };
-        flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|errno| match errno {
+        lock::exclusive(&file).map_err(|errno| match errno {
             rustix::io::Errno::WOULDBLOCK => SequenceError::Locked(path.clone()),
             errno => io(errno.into()),
         })?;
