@@ -13,3 +13,4 @@ mod reading;
 mod replay;
 mod run;
 mod spool;
+mod top;
