@@ -160,9 +160,13 @@ def test_a_start_can_be_interrupted_at_any_moment(name: str, delay_s: float, num
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=host.REPOSITORY) as child:
         time.sleep(delay_s)
         child.send_signal(number)
-        code = child.wait()
-    # Either it was up already, or (but for SIGKILL) it has removed what it had made.
-    if (code == 0 or number == signal.SIGKILL) and name in state.names():
+        child.wait()
+    # Either it was up already, as a whole, or (but for SIGKILL) it has removed what it had made.
+    if name in state.names():
+        if number != signal.SIGKILL:
+            found = Lab.attach(name).status()
+            assert found["wan"]
+            assert all(edge["nginx"] for edge in found["edges"].values())
         teardown.take_down(name)
     assert left(name) == nothing()
 
