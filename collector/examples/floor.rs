@@ -21,8 +21,9 @@ struct Options {
     /// Polls to do
     #[arg(long, default_value_t = 10)]
     polls: u32,
-    /// How the kernel is asked: once for both families, as the collector does, or for each
-    #[arg(long, value_enum, default_value = "one-walk")]
+    /// How the kernel is asked: for each family, as `ss` and collectors do (SOCK_DIAG_BY_FAMILY), or once for both
+    /// (TCPDIAG_GETSOCK), as ours does: a tenth less
+    #[arg(long, value_enum, default_value = "per-family")]
     request: Asked,
     /// idiag_ext, the set of attributes: 2 is minimal, 78 default, 254 all
     #[arg(long, default_value_t = Attributes::DEFAULT.0)]

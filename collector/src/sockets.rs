@@ -67,6 +67,14 @@ impl SocketTable {
         self.seen = 0;
     }
 
+    /// Makes room for so many sockets, in a table that has none yet: growing step by step costs more than the look-ups of a
+    /// whole walk.
+    pub fn reserve(&mut self, sockets: usize) {
+        if self.places.is_empty() {
+            self.places = vec![Remembered::default(); room_for(sockets)].into();
+        }
+    }
+
     /// Sockets that the walk has given so far.
     pub fn seen(&self) -> usize {
         self.seen
@@ -147,7 +155,7 @@ impl SocketTable {
         let kept = |place: &&Remembered| place.cookie != 0 && self.walk - place.walk <= 1;
         let live = self.places.iter().filter(kept).count();
         let mut table = Self {
-            places: vec![Remembered::default(); (live * 13 / 8).max(SMALLEST)].into(),
+            places: vec![Remembered::default(); room_for(live)].into(),
             used: live,
             walk: self.walk,
             seen: self.seen,
@@ -167,6 +175,11 @@ impl SocketTable {
         }
         self.walk = 1;
     }
+}
+
+/// Places for so many sockets and for some that come.
+fn room_for(sockets: usize) -> usize {
+    (sockets * 13 / 8).max(SMALLEST)
 }
 
 #[cfg(test)]
@@ -194,6 +207,19 @@ mod tests {
         }
         assert!(table.places.len() * size_of::<Remembered>() < 6_000_000);
         assert_eq!(table.seen(), 200_000);
+    }
+
+    #[test]
+    fn what_was_reserved_is_not_made_anew() {
+        let mut table = SocketTable::default();
+        table.reserve(10_000);
+        let places = table.places.len();
+        for cookie in 1..=10_000 {
+            table.visit(cookie);
+        }
+        assert_eq!(table.places.len(), places);
+        table.reserve(1_000_000);
+        assert_eq!(table.places.len(), places);
     }
 
     #[test]

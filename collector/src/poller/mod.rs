@@ -204,7 +204,7 @@ impl Poller {
             stats.walks_saved += self.method.walks().len() as u64;
             return Ok(());
         }
-        watched.begin();
+        watched.begin(&self.settings);
         let mut encoder = encoder(
             &watched.identity,
             self.sequence,

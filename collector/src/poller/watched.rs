@@ -22,6 +22,9 @@ use crate::stats::Stats;
 /// for more of them a walk is no waste.
 const QUIET_LIMIT: usize = 1024;
 
+/// Most sockets that room is made for before they are seen: 26 MB.
+const RESERVE_LIMIT: usize = 1_000_000;
+
 /// A bit set of the states that sockstat's numbers leave out: a socket that is only bound.
 const UNCOUNTED_STATES: u32 = 1 << 13;
 /// TIME-WAIT.
@@ -167,8 +170,16 @@ impl Watched {
     }
 
     /// The walks of a poll begin.
-    pub fn begin(&mut self) {
+    pub fn begin(&mut self, settings: &Settings) {
         self.table.begin();
+        if self.last.is_none() && settings.filter.is_none() {
+            let in_use = self.handles.sockstat.as_ref().and_then(|stat| stat.read());
+            let sockets =
+                in_use.unwrap_or_default().sockets / u64::from(settings.sampling.weight());
+            // A number that the kernel gives, but memory is not given out on anyone's word without limit.
+            self.table
+                .reserve(usize::try_from(sockets).unwrap_or(0).min(RESERVE_LIMIT));
+        }
         self.changed = false;
     }
 
