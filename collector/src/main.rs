@@ -219,12 +219,19 @@ fn command_line() -> Result<Resolved, ExitCode> {
             return Err(2.into());
         }
     };
-    match &resolved.cli.command {
-        Command::Run(run) if run.check_config => match print(&effective(&resolved)) {
-            Ok(()) => Err(0.into()),
-            Err(_) => Err(1.into()),
-        },
-        _ => Ok(resolved),
+    let Command::Run(run) = &resolved.cli.command else {
+        return Ok(resolved);
+    };
+    if !run.check_config {
+        return Ok(resolved);
+    }
+    if let Err(error) = run.sinks.check() {
+        complain(&error);
+        return Err(2.into());
+    }
+    match print(&effective(&resolved)) {
+        Ok(()) => Err(0.into()),
+        Err(_) => Err(1.into()),
     }
 }
 

@@ -21,12 +21,28 @@ pub fn effective(resolved: &Resolved) -> String {
     out
 }
 
+/// What the Debian package sets: the directories that its unit may write, and metrics for this host.
+const PACKAGED: [(&str, &str); 3] = [
+    ("spool.dir", "/var/lib/springtide-collector/spool"),
+    ("queue.dir", "/var/lib/springtide-collector/queue"),
+    ("http.listen", "127.0.0.1:9462"),
+];
+
 /// A file in which every key stands with its meaning and its default, which is not set.
 pub fn default_file() -> String {
+    file(&[])
+}
+
+/// The same as the Debian package brings it.
+pub fn packaged_file() -> String {
+    file(&PACKAGED)
+}
+
+fn file(set: &[(&str, &str)]) -> String {
     let mut out = String::from(
         "# Configuration of springtide-collector.\n\
          # What stands behind a '#' is the default. Options and the environment go before this file:\n\
-         # see `springtide-collector run --help`. SIGHUP reads it again; a file with a mistake changes nothing.\n",
+         # see springtide-collector-run(1). SIGHUP reads it again; a file with a mistake changes nothing.\n",
     );
     let mut section = "";
     for key in keys() {
@@ -38,6 +54,11 @@ pub fn default_file() -> String {
         let choices = key.choices();
         if !choices.is_empty() {
             out.push_str(&format!("# One of: {}\n", choices.join(", ")));
+        }
+        let path = key.path();
+        if let Some((_, value)) = set.iter().find(|(set, _)| *set == path) {
+            line(&key, &[(*value).to_owned()], &mut out);
+            continue;
         }
         let mut default = String::new();
         line(&key, &key.defaults(), &mut default);

@@ -67,7 +67,7 @@ pub struct Following {
     #[arg(long)]
     pub no_closes: bool,
     /// The kernel's buffer for closing connections, in each network namespace; one takes 1.3 KB until it is read. More
-    /// than net.core.rmem_max needs CAP_NET_ADMIN
+    /// than net.core.rmem_max needs CAP_NET_ADMIN (1 to 1GiB)
     #[arg(long, value_name = "BYTES", default_value = "8MiB", value_parser = parse_close_buffer)]
     pub close_buffer: usize,
     /// Leave out a socket that has not changed since it was last exported, but for times that pass by themselves

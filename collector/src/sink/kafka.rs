@@ -60,11 +60,35 @@ pub struct KafkaOptions {
     #[arg(long, value_name = "TOPIC", default_value = "springtide.tcp_samples")]
     pub kafka_topic: String,
     /// Set a property of librdkafka, such as security.protocol=ssl; can be repeated
-    #[arg(long = "kafka-option", value_name = "KEY=VALUE", value_parser = parse_property)]
+    #[arg(long = "kafka-option", value_name = "KEY=VALUE", value_parser = parse_open_property)]
     pub kafka_options: Vec<(String, String)>,
     /// Read properties from a file of KEY=VALUE lines: the place for sasl.password and the like
     #[arg(long, value_name = "FILE")]
     pub kafka_options_file: Option<PathBuf>,
+}
+
+/// Properties of librdkafka that hold a secret.
+const SECRETS: [&str; 7] = [
+    "sasl.password",
+    "sasl.oauthbearer.client.secret",
+    "sasl.oauthbearer.config",
+    "ssl.key.password",
+    "ssl.key.pem",
+    "ssl.keystore.password",
+    "oauthbearer_token",
+];
+
+/// A property that everybody may see who sees the command line.
+fn parse_open_property(text: &str) -> Result<(String, String), String> {
+    let property = parse_property(text)?;
+    if SECRETS.contains(&property.0.as_str()) {
+        // The value is not repeated.
+        let name = property.0;
+        return Err(format!(
+            "{name} is a secret: put it into the file of --kafka-options-file"
+        ));
+    }
+    Ok(property)
 }
 
 fn parse_property(text: &str) -> Result<(String, String), String> {

@@ -206,6 +206,48 @@ fn every_mistake_is_one_line_with_its_place_and_what_to_do() {
 }
 
 #[test]
+fn a_configuration_that_sends_nowhere_is_refused() {
+    let file = configuration("host = 'a'");
+    let output = program()
+        .args(["run", "--check-config", "--config"])
+        .arg(&file.path)
+        .output()
+        .unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(
+        stderr.contains("no sink is given: use one or more of --spool-dir"),
+        "{stderr}"
+    );
+}
+
+#[cfg(feature = "kafka")]
+#[test]
+fn secrets_are_refused_where_others_can_see_them() {
+    let file = configuration("kafka.brokers = 'k:9092'\nkafka.option = ['client.id=x']");
+    let output = file.check(&["--kafka-option", "sasl.password=hunter2"], &[]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(
+        stderr.contains("sasl.password is a secret: put it into the file"),
+        "{stderr}"
+    );
+
+    // Dotted names may stand as they are.
+    let text = "[kafka]\nbrokers = 'k:9092'\n[kafka.option]\nsecurity.protocol = 'ssl'\n'ssl.ca.location' = 'ca.pem'";
+    let lines = configuration(text).effective(&[], &[]);
+    let option = lines
+        .iter()
+        .find(|line| line.starts_with("option = "))
+        .unwrap();
+    assert!(
+        option.contains("\"security.protocol=ssl\"")
+            && option.contains("\"ssl.ca.location=ca.pem\""),
+        "{option}"
+    );
+}
+
+#[test]
 fn all_mistakes_are_told_at_once_in_their_order() {
     let problems = configuration("zzz = 1\ninterval = 'x'\nhost = ''\n").problems(&[]);
     let lines: Vec<_> = problems
