@@ -76,6 +76,12 @@ class Collector:
         if self._process is None:
             raise CollectorError("the collector does not run")
         self._process.send_signal(signal.SIGTERM)
+        return self.ended(within_s)
+
+    def ended(self, within_s: float = 60.0) -> dict[str, Any]:
+        """The counters of a process that ends by itself. Raises CollectorError when it does not, or not well."""
+        if self._process is None:
+            raise CollectorError("the collector does not run")
         try:
             code = self._process.wait(within_s)
         except subprocess.TimeoutExpired:

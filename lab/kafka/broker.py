@@ -72,14 +72,22 @@ def _free_ports(count: int) -> list[int]:
 class Broker:
     """One broker with its data in `directory`; a context manager.
 
-    The address stays the same over `kill` and `start`, so that clients can be watched as they come back.
+    The address stays the same over `kill` and `start`, so that clients can be watched as they come back. With
+    `certificate` (PEM with its key) it also listens for TLS.
     """
 
-    def __init__(self, directory: Path, heap: str = "512m", settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        heap: str = "512m",
+        settings: dict[str, str] | None = None,
+        certificate: Path | None = None,
+    ) -> None:
         self.directory = directory
         self.heap = heap
         self.settings = settings or {}
-        self.port, self._controller_port = _free_ports(2)
+        self.certificate = certificate
+        self.port, self._controller_port, self._tls_port = _free_ports(3)
         self._process: subprocess.Popen[bytes] | None = None
         self._mark = 0  # where in the log this start begins
 
@@ -87,6 +95,11 @@ class Broker:
     def bootstrap(self) -> str:
         """host:port for `bootstrap.servers`."""
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def bootstrap_tls(self) -> str:
+        """The same for clients that speak TLS."""
+        return f"127.0.0.1:{self._tls_port}"
 
     @property
     def log(self) -> Path:
@@ -109,12 +122,19 @@ class Broker:
         if properties.exists():
             return properties
         self.directory.mkdir(parents=True, exist_ok=True)
+        plain, tls = f"PLAINTEXT://{self.bootstrap}", f"SSL://{self.bootstrap_tls}"
+        clients = f"{plain},{tls}" if self.certificate else plain
+        secure = {
+            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(self.certificate),
+        }
         lines = {
             "process.roles": "broker,controller",
             "node.id": "1",
             "controller.quorum.voters": f"1@127.0.0.1:{self._controller_port}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{self._controller_port}",
-            "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "listeners": f"{clients},CONTROLLER://127.0.0.1:{self._controller_port}",
+            "advertised.listeners": clients,
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.directory / "data"),
             "offsets.topic.replication.factor": "1",
@@ -126,6 +146,7 @@ class Broker:
             "broker.session.timeout.ms": "2000",
             "broker.heartbeat.interval.ms": "500",
             "auto.create.topics.enable": "false",
+            **(secure if self.certificate else {}),
             **self.settings,
         }
         properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))

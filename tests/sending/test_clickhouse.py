@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 from samplekit.home import Home
@@ -13,6 +11,7 @@ from springtide.fleet import load_fleet
 from springtide.observe.enrich import publish_fleet
 from springtide.store import Store
 
+from lab.certificate import make_certificate
 from lab.clickhouse import Fault, Front, Kind
 from lab.collector import Collector, wait_until
 from lab.witness import balanced, in_spool, in_store
@@ -141,24 +140,14 @@ def test_a_server_that_goes_and_comes_back_misses_nothing(load: None, home: Home
     assert in_store(store) == in_spool(home.spool.glob("*.spool"))
 
 
-def certificate(directory: Path) -> Path:
-    """A self-signed certificate for localhost with its key, as one PEM file."""
-    key, cert, both = (directory / name for name in ("key.pem", "cert.pem", "both.pem"))
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]
-    names = ["-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1", "-addext", "basicConstraints=CA:FALSE"]
-    subprocess.run([*command, *names, "-keyout", key, "-out", cert], check=True, capture_output=True)
-    both.write_bytes(key.read_bytes() + cert.read_bytes())
-    return both
-
-
 def test_tls_is_verified(load: None, home: Home, store: Store) -> None:
-    pem = certificate(home.path)
-    with Front(store, certificate=pem) as front:
+    certificate = make_certificate(home.path)
+    with Front(store, certificate=certificate.served) as front:
         with collector(home, front.url) as running:
             wait_until("complaint", lambda: "certificate" in running.text())
             counters = running.stop()
         assert counters["sinks"]["clickhouse"]["rows_delivered"] == 0
-        with collector(home, front.url, "--clickhouse-ca", home.path / "cert.pem") as running:
+        with collector(home, front.url, "--clickhouse-ca", certificate.trusted) as running:
             wait_until("row", lambda: rows(store) > 0)
             running.stop()
     assert in_store(store) == in_spool(home.spool.glob("*.spool"))

@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use clap::Args;
@@ -34,7 +34,7 @@ const SLOW_POLL: Duration = Duration::from_millis(100);
 /// First and longest wait after a failure that librdkafka does not repeat by itself.
 const BACK_OFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(60)];
 
-/// What the sink asks of librdkafka; options given override it.
+/// What the sink asks of librdkafka; options given override it, but for [`ALONE`].
 const PROPERTIES: [(&str, &str); 9] = [
     ("client.id", "springtide-collector"),
     ("enable.idempotence", "true"),
@@ -48,6 +48,10 @@ const PROPERTIES: [(&str, &str); 9] = [
     ("reconnect.backoff.max.ms", "5000"),
     ("socket.keepalive.enable", "true"),
 ];
+
+/// Each message travels by itself: it is a batch of rows already, and when a broker refuses a batch for its size there is
+/// no telling whose fault that is.
+const ALONE: (&str, &str) = ("batch.num.messages", "1");
 
 /// Options of the sink.
 #[derive(Clone, Debug, Args)]
@@ -112,12 +116,8 @@ fn read_properties(path: &PathBuf) -> Result<Vec<(String, String)>, String> {
         .collect()
 }
 
-/// The sink that the options ask for, if they do. In an error: what is wrong with them.
-pub fn remote(
-    options: &KafkaOptions,
-    host: &str,
-    reporter: &Arc<Reporter>,
-) -> Result<Option<Remote>, String> {
+/// What librdkafka is told, if the options ask for the sink.
+fn config(options: &KafkaOptions) -> Result<Option<ClientConfig>, String> {
     let Some(brokers) = &options.kafka else {
         return Ok(None);
     };
@@ -130,10 +130,32 @@ pub fn remote(
         .map(read_properties)
         .transpose()?;
     let given = from_file.iter().flatten().chain(&options.kafka_options);
-    let defaults = PROPERTIES.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    for (key, value) in defaults.iter().chain(given) {
+    let given = given.map(|(key, value)| (key.as_str(), value.as_str()));
+    for (key, value) in PROPERTIES.into_iter().chain(given).chain([ALONE]) {
         config.set(key, value);
     }
+    Ok(Some(config))
+}
+
+/// Looks at the options, if they ask for the sink. In an error: what is wrong with them.
+pub fn check(options: &KafkaOptions) -> Result<(), String> {
+    let config = config(options)?;
+    let made = config
+        .map(|config| config.create_native_config())
+        .transpose();
+    made.map(drop)
+        .map_err(|error| format!("kafka: {}", explain(&error)))
+}
+
+/// The sink that the options ask for, if they do. In an error: what is wrong with them.
+pub fn remote(
+    options: &KafkaOptions,
+    host: &str,
+    reporter: &Arc<Reporter>,
+) -> Result<Option<Remote>, String> {
+    let Some(config) = config(options)? else {
+        return Ok(None);
+    };
     let mut kafka = Kafka {
         producer: None,
         config,
@@ -204,20 +226,22 @@ impl ProducerContext for Context {
                     .or(Some(RDKafkaErrorCode::Unknown))
             }
         };
-        let mut reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
-        reports.push(Report {
+        self.lock().push(Report {
             record: *record,
             error,
         });
     }
 }
 
-/// Why a producer must be given up.
-enum Failed {
-    /// A batch was larger than the broker takes: its messages are tried one by one.
-    TooLarge,
-    /// For another reason.
-    Other(String),
+impl Context {
+    /// What has come since the last time.
+    fn reports(&self) -> Vec<Report> {
+        std::mem::take(&mut *self.lock())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Report>> {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Kafka {
@@ -230,8 +254,8 @@ impl Kafka {
 
     /// Delivers until the queue is closed.
     fn work(mut self, mut lane: Lane) {
-        let (mut window, mut back_off) = (WINDOW, BACK_OFF[0]);
-        loop {
+        let mut back_off = BACK_OFF[0];
+        while !lane.expired() {
             let producer = match self.producer.take().map_or_else(|| self.connect(), Ok) {
                 Ok(producer) => producer,
                 Err(error) => {
@@ -242,42 +266,32 @@ impl Kafka {
                 }
             };
             let mut delivered = false;
-            let Err(failed) = self.deliver(&producer, &mut lane, &mut window, &mut delivered)
-            else {
+            let Err(what) = self.deliver(&producer, &mut lane, &mut delivered) else {
                 return;
             };
             // What is in flight is given up with the producer, and taken again.
             drop(producer);
             lane.rewind();
+            self.reporter
+                .complain(format!("kafka: {what}: rows wait in the queue"));
             if delivered {
                 back_off = BACK_OFF[0];
             }
-            match failed {
-                Failed::TooLarge => window = 1,
-                Failed::Other(what) => {
-                    self.reporter
-                        .complain(format!("kafka: {what}: rows wait in the queue"));
-                    lane.pause(back_off);
-                    back_off = BACK_OFF[1].min(back_off * 2);
-                }
-            }
-            if lane.expired() {
-                return;
-            }
+            lane.pause(back_off);
+            back_off = BACK_OFF[1].min(back_off * 2);
         }
     }
 
-    /// Delivers with one producer. The window is 1 after a batch that was too large, and grows back.
+    /// Delivers with one producer until the queue is closed. In an error: why the producer must be given up.
     fn deliver(
         &self,
         producer: &BaseProducer<Context>,
         lane: &mut Lane,
-        window: &mut usize,
         delivered: &mut bool,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), String> {
         let (mut in_flight, mut closed, mut wait) = (0, false, POLL);
         loop {
-            while in_flight < *window && !closed {
+            while in_flight < WINDOW && !closed {
                 match lane.take(if in_flight == 0 { IDLE } else { Duration::ZERO }) {
                     Taken::Record(record) => in_flight += self.send(producer, lane, record)?,
                     Taken::Nothing => break,
@@ -288,37 +302,26 @@ impl Kafka {
                 return Ok(());
             }
             producer.poll(if in_flight == 0 { Duration::ZERO } else { wait });
-            let reports = std::mem::take(
-                &mut *producer
-                    .context()
-                    .reports
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner),
-            );
+            let reports = producer.context().reports();
             wait = if reports.is_empty() { SLOW_POLL } else { POLL };
-            let alone = *window == 1;
             for Report { record, error } in reports {
                 in_flight -= 1;
                 match error {
                     None => {
                         lane.resolve(record.at, Outcome::Delivered);
-                        *window = WINDOW.min(*window * 2);
                         *delivered = true;
                     }
                     Some(
                         RDKafkaErrorCode::MessageSizeTooLarge
                         | RDKafkaErrorCode::InvalidMessageSize,
                     ) => {
-                        if !alone {
-                            return Err(Failed::TooLarge);
-                        }
                         lane.set_aside(&record);
                     }
                     Some(code) => {
-                        let topic = &self.topic;
-                        return Err(Failed::Other(format!(
-                            "topic {topic} does not take messages: {code}"
-                        )));
+                        return Err(format!(
+                            "topic {} does not take messages: {code}",
+                            self.topic
+                        ));
                     }
                 }
             }
@@ -331,7 +334,7 @@ impl Kafka {
         producer: &BaseProducer<Context>,
         lane: &mut Lane,
         mut record: Record,
-    ) -> Result<usize, Failed> {
+    ) -> Result<usize, String> {
         let bytes = std::mem::take(&mut record.bytes);
         let message = BaseRecord::with_opaque_to(&self.topic, Box::new(record))
             .key(&self.host)
@@ -345,7 +348,7 @@ impl Kafka {
             lane.set_aside(&record);
             return Ok(0);
         }
-        Err(Failed::Other(explain(&error)))
+        Err(explain(&error))
     }
 }
 

@@ -93,6 +93,10 @@ impl SinkOptions {
             let what = "--spool-dir and --queue-dir are the same: a reader of spool files would take the queue's";
             return Err(StartError::Options(what.to_owned()));
         }
+        #[cfg(feature = "kafka")]
+        super::kafka::check(&self.kafka).map_err(StartError::Options)?;
+        #[cfg(feature = "clickhouse")]
+        super::clickhouse::check(&self.clickhouse).map_err(StartError::Options)?;
         Ok(())
     }
 

@@ -83,6 +83,11 @@ fn parse_name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// Looks at the options, if they ask for the sink. In an error: what is wrong with them.
+pub fn check(options: &ClickHouseOptions) -> Result<(), String> {
+    remote(options, "").map(drop)
+}
+
 /// The sink that the options ask for, if they do. In an error: what is wrong with them.
 pub fn remote(options: &ClickHouseOptions, host: &str) -> Result<Option<Remote>, String> {
     let Some(url) = &options.clickhouse else {

@@ -1,0 +1,44 @@
+"""All that a topic holds, read once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+_WAIT_S = 30.0
+
+
+@dataclass(frozen=True)
+class Message:
+    """One message of a topic."""
+
+    partition: int
+    offset: int
+    key: str
+    payload: bytes
+
+
+def read_topic(bootstrap: str, topic: str) -> list[Message]:
+    """Every message up to the end as it is now, by partition and offset.
+
+    Raises KafkaException when the broker does not give them.
+    """
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False})
+    try:
+        found = consumer.list_topics(topic, timeout=_WAIT_S).topics[topic]
+        messages = []
+        for partition in sorted(found.partitions):
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_WAIT_S)
+            consumer.assign([TopicPartition(topic, partition, low)])
+            # Offsets have gaps where the broker keeps marks of its own.
+            while consumer.position([TopicPartition(topic, partition)])[0].offset < high and low < high:
+                message = consumer.poll(_WAIT_S)
+                if message is None or message.error():
+                    raise KafkaException(message.error() if message else f"{topic}: no message within {_WAIT_S} s")
+                key = message.key() or b""
+                text = key.decode() if isinstance(key, bytes) else key
+                messages.append(Message(partition, message.offset() or 0, text, message.value() or b""))
+        return messages
+    finally:
+        consumer.close()

@@ -1,0 +1,291 @@
+"""Samples from the kernel through a real Kafka broker into a store, whatever dies on the way."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from samplekit.home import Home
+from samplekit.spool import frame, write_spool
+
+from lab.certificate import make_certificate
+from lab.collector import Collector, wait_until
+from lab.kafka import Broker, Message, read_topic
+from lab.witness import Identity, balanced, in_spool, in_store
+
+pytestmark = pytest.mark.root
+
+TOPIC = "samples"
+SOCKETS = 1001  # of the load: both ends of each connection, and the listener
+
+
+@pytest.fixture
+def broker(network: None, tmp_path: Path) -> Iterator[Broker]:
+    """Running, with the topic."""
+    with Broker(tmp_path / "kafka") as running:
+        running.topic(TOPIC)
+        yield running
+
+
+def collector(
+    directory: Path, bootstrap: str, *arguments: object, interval: str = "200ms", queue: Path | None = None
+) -> Collector:
+    sinks = ("--kafka", bootstrap, "--kafka-topic", TOPIC, "--queue-dir", queue or directory / "queue")
+    fast = ("--interval", interval, "--no-closes", "--host", "ams-1", "--pop", "ams")
+    return Collector(directory / "collector.log", *sinks, *fast, *arguments)
+
+
+def rows_in(payload: bytes) -> int:
+    """Rows of a message as collectors make it: its length, then each row behind a tag and a length."""
+    _, position = varint_at(payload, 0)
+    rows = 0
+    while position < len(payload):
+        length, start = varint_at(payload, position + 1)
+        position = start + length
+        rows += 1
+    return rows
+
+
+def varint_at(data: bytes, position: int) -> tuple[int, int]:
+    """A base-128 varint, and where it ends."""
+    value = shift = 0
+    while data[position] >= 0x80:
+        value |= (data[position] & 0x7F) << shift
+        position, shift = position + 1, shift + 7
+    return value | data[position] << shift, position + 1
+
+
+def arrived(home: Home, messages: list[Message]) -> set[Identity]:
+    """The identities in tcp_samples after `springtide ingest` of the messages."""
+    folder = home.path / "from-kafka"
+    write_spool(folder, "from-kafka", [frame(message.payload, rows_in(message.payload), 0) for message in messages])
+    summary = home.json("ingest", folder)
+    assert summary["rejected_records"] == 0, summary
+    store = home.open()
+    try:
+        return in_store(store)
+    finally:
+        store.close()
+
+
+def held(directory: Path) -> int:
+    """Bytes in the queue's segments."""
+    size = 0
+    for path in directory.glob("*.spool"):
+        with suppress(FileNotFoundError):  # removed meanwhile
+            size += path.stat().st_size
+    return size
+
+
+def delivered(counters: dict[str, Any]) -> tuple[int, int, int]:
+    book = counters["sinks"]["kafka"]
+    assert balanced(counters, "kafka")
+    return book["rows_delivered"], book["rows_spooled"], sum(book["rows_dropped"].values())
+
+
+def test_every_row_is_in_the_topic_once_and_keyed_by_host(load: None, broker: Broker, home: Home) -> None:
+    spool = ("--spool-dir", home.spool)
+    with collector(home.path, broker.bootstrap, *spool) as running:
+        wait_until("message", lambda: len(read_topic(broker.bootstrap, TOPIC)) > 10)
+        counters = running.stop()
+    assert delivered(counters) == (counters["rows_read"], 0, 0)
+    messages = read_topic(broker.bootstrap, TOPIC)
+    assert {message.key for message in messages} == {"ams-1"}
+    assert len({message.partition for message in messages}) == 1
+    # A healthy broker gets everything exactly once.
+    assert sum(rows_in(message.payload) for message in messages) == counters["rows_read"]
+    assert arrived(home, messages) == in_spool(home.spool.glob("*.spool"))
+    # What has been acknowledged does not stay on disk.
+    assert held(home.path / "queue") == 0
+
+
+def test_a_killed_broker_and_a_killed_collector_cost_nothing(load: None, broker: Broker, home: Home) -> None:
+    queue = home.path / "queue"
+    running = collector(home.path, broker.bootstrap, "--spool-dir", home.spool).start()
+    try:
+        wait_until("message", lambda: len(read_topic(broker.bootstrap, TOPIC)) > 5)
+        broker.kill()
+        before = held(queue)
+        wait_until("row that waits for the broker", lambda: held(queue) > before + 1_000_000)
+        running.kill()
+        running.start()
+        wait_until("row of the next life", lambda: held(queue) > before + 2_000_000)
+        broker.start()
+        so_far = len(read_topic(broker.bootstrap, TOPIC))
+        wait_until("message after the outage", lambda: len(read_topic(broker.bootstrap, TOPIC)) > so_far)
+        running.kill()
+        running.start()
+        so_far = len(read_topic(broker.bootstrap, TOPIC))
+        wait_until("message of the last life", lambda: len(read_topic(broker.bootstrap, TOPIC)) > so_far + 5)
+        counters = running.stop()
+    finally:
+        running.kill()
+    assert delivered(counters) == (counters["rows_read"] + counters["sinks"]["kafka"]["rows_recovered"], 0, 0)
+    found = arrived(home, read_topic(broker.bootstrap, TOPIC))
+    # A row is read when the queue has it; the spool, which is written behind the queue, may lack the last message
+    # before each of the two kills, and nothing else.
+    witness = in_spool(home.spool.glob("*.spool"))
+    assert witness <= found
+    assert len({identity.poll_sequence for identity in found - witness}) <= 2
+    # And independently of both: every poll saw every socket of the load, but for the two that were killed.
+    polls = Counter(identity.poll_sequence for identity in found)
+    first, last = min(polls), max(polls)
+    thin = [poll for poll in range(first, last + 1) if polls[poll] < SOCKETS]
+    assert len(thin) <= 2, thin
+    stable = set.intersection(
+        *({i.cookie for i in found if i.poll_sequence == poll} for poll in polls if polls[poll] >= SOCKETS)
+    )
+    assert len(stable) >= SOCKETS
+
+
+def test_a_broker_that_accepts_nothing_stops_no_poll_and_fills_no_memory(
+    load: None, broker: Broker, home: Home
+) -> None:
+    queue = home.path / "queue"
+    limit = 1 << 20
+    with collector(home.path, broker.bootstrap, "--queue-bytes", "1MiB", interval="50ms") as running:
+        wait_until("message", lambda: len(read_topic(broker.bootstrap, TOPIC)) > 5)
+        broker.pause()
+        memory = running.memory_kib()
+        largest = 0
+        deadline = time.monotonic() + 6
+        while time.monotonic() < deadline:
+            largest = max(largest, held(queue))
+            time.sleep(0.02)
+        grown = running.memory_kib() - memory
+        counters = running.stop()
+    sent, waiting, lost = delivered(counters)
+    assert counters["polls"] > 60
+    assert counters["sinks"]["kafka"]["rows_dropped"]["queue_bytes"] == lost > 10_000
+    assert waiting > 0
+    # A removed segment may be there a moment longer.
+    assert largest < 2 * limit, largest
+    # In flight are 16 messages at most, which librdkafka holds twice: as they are and compressed.
+    assert grown < 24 * 1024, f"{grown} KiB"
+    broker.resume()
+    with collector(home.path, broker.bootstrap) as running:
+        wait_until("end of the old rows", lambda: len(read_topic(broker.bootstrap, TOPIC)) > 10)
+        after = running.stop()
+    recovered = after["sinks"]["kafka"]["rows_recovered"]
+    assert 0 < recovered <= waiting
+    assert delivered(after) == (after["rows_read"] + recovered, 0, 0)
+    found = arrived(home, read_topic(broker.bootstrap, TOPIC))
+    read = counters["rows_read"] + after["rows_read"]
+    # What was in flight at the end, and not in the queue any more, may have reached the broker or not.
+    assert sent + recovered + after["rows_read"] <= len(found) <= read - lost
+
+
+@contextmanager
+def small_disk(directory: Path) -> Iterator[Path]:
+    """A file system of 2 MiB."""
+    directory.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", directory], check=True)
+    try:
+        yield directory
+    finally:
+        subprocess.run(["umount", "-l", directory], check=True)
+
+
+def test_a_full_disk_stops_no_poll_and_what_is_lost_is_counted(load: None, broker: Broker, home: Home) -> None:
+    with (
+        small_disk(home.path / "disk") as disk,
+        collector(home.path, broker.bootstrap, interval="50ms", queue=disk / "queue") as running,
+    ):
+        wait_until("message", lambda: len(read_topic(broker.bootstrap, TOPIC)) > 5)
+        broker.pause()
+        wait_until("complaint", lambda: "No space left on device" in running.text())
+        time.sleep(3)  # 4 MiB of memory are full then
+        broker.resume()
+        so_far = len(read_topic(broker.bootstrap, TOPIC))
+        wait_until("message after it", lambda: len(read_topic(broker.bootstrap, TOPIC)) > so_far + 10)
+        counters = running.stop()
+    sent, waiting, lost = delivered(counters)
+    assert counters["sinks"]["kafka"]["rows_dropped"]["disk_unavailable"] == lost > 0
+    assert (waiting, counters["polls_failed"]) == (0, 0)
+    assert len(arrived(home, read_topic(broker.bootstrap, TOPIC))) == sent == counters["rows_read"] - lost
+
+
+def test_sigterm_ends_in_time_though_the_broker_does_not_answer(load: None, broker: Broker, home: Home) -> None:
+    with collector(home.path, broker.bootstrap) as running:
+        wait_until("message", lambda: len(read_topic(broker.bootstrap, TOPIC)) > 5)
+        broker.pause()
+        before = held(home.path / "queue")
+        wait_until("row that waits", lambda: held(home.path / "queue") > before + 1_000_000)
+        counters = running.stop(within_s=5.0)
+    _, waiting, lost = delivered(counters)
+    assert waiting > 0
+    assert lost == 0
+    broker.resume()
+    with collector(home.path, broker.bootstrap, "--polls", "1") as running:
+        after = running.ended()
+    read = counters["rows_read"] + after["rows_read"]
+    assert len(arrived(home, read_topic(broker.bootstrap, TOPIC))) == read
+
+
+def test_a_message_that_is_too_large_is_kept_aside_and_the_others_go_on(load: None, tmp_path: Path, home: Home) -> None:
+    # A poll is one message of a thousand rows, which is too large, and one of the few that are left.
+    with Broker(tmp_path / "small", settings={"message.max.bytes": "20000"}) as broker:
+        broker.topic(TOPIC)
+        with collector(home.path, broker.bootstrap, "--kafka-option", "compression.codec=none") as running:
+            wait_until("message", lambda: len(read_topic(broker.bootstrap, TOPIC)) > 5)
+            counters = running.stop()
+        messages = read_topic(broker.bootstrap, TOPIC)
+    sent, waiting, lost = delivered(counters)
+    assert counters["sinks"]["kafka"]["rows_dropped"]["too_large"] == lost > 0
+    assert waiting == 0
+    aside = in_spool((home.path / "queue" / "rejected").glob("*.spool"))
+    found = arrived(home, messages)
+    assert len(aside) == lost
+    assert not aside & found
+    assert len(found) == sent == counters["rows_read"] - lost
+
+
+def test_a_topic_that_does_not_exist_is_told_and_its_rows_wait(load: None, tmp_path: Path, home: Home) -> None:
+    with Broker(tmp_path / "bare") as broker:
+        options = ("--kafka-option", "topic.metadata.propagation.max.ms=500")
+        with collector(home.path, broker.bootstrap, *options) as running:
+            wait_until("complaint", lambda: f"topic {TOPIC} does not take messages" in running.text())
+            broker.topic(TOPIC)
+            wait_until("message", lambda: len(read_topic(broker.bootstrap, TOPIC)) > 5)
+            counters = running.stop()
+        assert delivered(counters) == (counters["rows_read"], 0, 0)
+        assert len(arrived(home, read_topic(broker.bootstrap, TOPIC))) == counters["rows_read"]
+
+
+def test_tls_is_verified(load: None, home: Home) -> None:
+    certificate = make_certificate(home.path)
+    with Broker(home.path / "kafka", certificate=certificate.served) as broker:
+        broker.topic(TOPIC)
+        options = home.path / "kafka.properties"
+        options.write_text("# What the collector may know\nsecurity.protocol=ssl\n")
+        secure = ("--kafka-options-file", options)
+        with collector(home.path, broker.bootstrap_tls, *secure) as running:
+            wait_until("complaint", lambda: "certificate verify failed" in running.text())
+            counters = running.stop()
+        assert delivered(counters) == (0, counters["rows_read"], 0)
+        trusted = ("--kafka-option", f"ssl.ca.location={certificate.trusted}")
+        with collector(home.path, broker.bootstrap_tls, *secure, *trusted) as running:
+            wait_until("message", lambda: len(read_topic(broker.bootstrap, TOPIC)) > 2)
+            running.stop()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--kafka-option", "no.such=1"], "No such configuration property"),
+        (["--kafka-option", "nonsense"], "'nonsense' is no property: use KEY=VALUE"),
+        (["--kafka-options-file", "/nowhere"], "/nowhere: cannot read it"),
+        (["--queue-bytes", "1KiB"], "too small for a queue"),
+    ],
+)
+def test_a_wrong_option_is_told_before_anything_is_touched(tmp_path: Path, arguments: list[str], said: str) -> None:
+    running = collector(tmp_path, "127.0.0.1:1", *arguments).start()
+    wait_until("end", lambda: not running.running())
+    assert said in running.text()
+    assert not (tmp_path / "queue").exists()
