@@ -4,6 +4,7 @@ mod closes;
 mod common;
 mod config;
 mod contract;
+mod fanout;
 mod layouts;
 mod live;
 mod namespaces;

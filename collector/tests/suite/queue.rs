@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::common::Mounted;
 use proptest::prelude::*;
 
 use springtide_collector::accounting::{Accounting, Books, Cause, SinkId};
@@ -548,45 +548,6 @@ fn the_books_balance_at_every_moment_under_load() {
         assert_eq!((book.rows_spooled, book.rows_delivered), (0, delivered));
         assert_eq!(book.rows_delivered + book.dropped(), 40_000);
     }
-}
-
-/// A file system of its own, which is unmounted at the end.
-struct Mounted(tempfile::TempDir);
-
-impl Mounted {
-    fn tmpfs(kibibytes: u32) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let options = format!("size={kibibytes}k");
-        mount(&["-t", "tmpfs", "-o", &options, "tmpfs"], dir.path());
-        Self(dir)
-    }
-
-    fn remount(&self, how: &str) {
-        mount(&["-o", &format!("remount,{how}")], self.0.path());
-    }
-
-    fn path(&self) -> &Path {
-        self.0.path()
-    }
-}
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
-}
-
-fn mount(arguments: &[&str], path: &Path) {
-    assert!(
-        rustix::process::geteuid().is_root(),
-        "this test mounts file systems and needs root: sudo make test"
-    );
-    let status = Command::new("mount")
-        .args(arguments)
-        .arg(path)
-        .status()
-        .unwrap();
-    assert!(status.success(), "mount {arguments:?}: {status}");
 }
 
 /// Appends until something is lost; how many were taken.
