@@ -43,7 +43,8 @@ impl Poller {
         Ok(())
     }
 
-    /// Looks for namespaces when it is time: opens new ones and lets go of those that only our own descriptors hold.
+    /// Looks for namespaces when it is time: opens new ones, and lets go of those that for the second time only our own
+    /// descriptors hold.
     pub(super) fn scan_if_due(
         &mut self,
         sink: &mut dyn Sink,
@@ -60,14 +61,17 @@ impl Poller {
             });
         }
         found.paths.remove(&self.identity.netns);
-        let gone: Vec<u64> = self
-            .namespaces
-            .keys()
-            .copied()
-            .filter(|netns| *netns != self.identity.netns && !found.paths.contains_key(netns))
-            .collect();
+        let own = self.identity.netns;
+        let mut gone = Vec::new();
+        for (&netns, watched) in &mut self.namespaces {
+            if netns == own || found.paths.contains_key(&netns) {
+                watched.unreferenced = false;
+            } else if std::mem::replace(&mut watched.unreferenced, true) {
+                gone.push(netns);
+            }
+        }
         for netns in gone {
-            // Its last sockets may have closed since the last turn.
+            // What closed last is told by now: the kernel is a moment behind, which is why the first look left it.
             while self.drain(netns, sink, stats)? > 0 {}
             self.namespaces.remove(&netns);
             stats.namespaces_left += 1;

@@ -36,6 +36,8 @@ pub(super) struct Watched {
     pub identity: Identity,
     /// What it is read through.
     pub handles: Handles,
+    /// The last look for namespaces found neither a name nor a process of it.
+    pub unreferenced: bool,
     table: SocketTable,
     /// None for the process' own, which every poll reads.
     idle: Option<Idle>,
@@ -142,6 +144,7 @@ impl Watched {
         Self {
             identity,
             handles,
+            unreferenced: false,
             table: SocketTable::default(),
             idle,
             closed: false,
