@@ -31,7 +31,7 @@ _NOT_SETTINGS = {"query", "user", "password", "database", "session_id", "query_i
 # Status by exception code, where it is not 500 (src/Server/HTTP/exceptionCodeToHTTPStatus.cpp).
 _STATUS = {36: 400, 38: 400, 47: 404, 60: 404, 62: 400, 81: 404, 115: 404, 159: 408, 516: 403, 497: 403, 48: 501}
 
-Kind = Literal["refuse", "limit", "reset", "lost-answer", "read-only", "late-exception", "denied"]
+Kind = Literal["refuse", "limit", "reset", "lost-answer", "read-only", "late-exception", "denied", "hang"]
 
 
 @dataclass
@@ -41,7 +41,7 @@ class Fault:
     "refuse" answers 503 as an overloaded server does; "limit" 429 as a proxy does; "reset" cuts the connection before
     the insert; "lost-answer" inserts and then cuts the connection, which is how duplicates come about; "read-only"
     answers as a read-only replica; "late-exception" answers 200 and tells of the exception in the body; "denied" as to
-    a user without the right to insert.
+    a user without the right to insert; "hang" answers nothing until the front is closed.
     """
 
     kind: Kind
@@ -63,6 +63,7 @@ class Front:
         self.faults: list[Fault] = []
         self.tokens: list[str] = []
         self.clients: set[socket.socket] = set()
+        self.closed = threading.Event()
         self._lock = threading.Lock()
         self._scheme = "https" if certificate else "http"
         front = self
@@ -101,6 +102,7 @@ class Front:
 
     def close(self) -> None:
         """Stop listening and cut what is connected; a client finds nobody."""
+        self.closed.set()
         if self._thread.is_alive():
             self._server.shutdown()
             self._server.server_close()
@@ -177,6 +179,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self._exception(StoreError("Table is in readonly mode. (TABLE_IS_READ_ONLY)", 242))
             case "late-exception":
                 self._answer(200, "Code: 252. DB::Exception: Too many parts. (TOO_MANY_PARTS)\n")
+            case "hang":
+                self.owner.closed.wait()
+                self._cut()
             case "denied":
                 self._exception(StoreError("Not enough privileges. (ACCESS_DENIED)", 497))
             case _:

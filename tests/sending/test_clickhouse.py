@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 
@@ -137,6 +138,21 @@ def test_a_server_that_goes_and_comes_back_misses_nothing(load: None, home: Home
             wait_until("row after the outage", lambda: rows(store) > before)
             counters = running.stop()
     assert balanced(counters, "clickhouse")
+    assert in_store(store) == in_spool(home.spool.glob("*.spool"))
+
+
+def test_a_server_that_hangs_stops_no_poll_and_no_end(load: None, home: Home, store: Store) -> None:
+    with Front(store) as front, collector(home, front.url) as running:
+        wait_until("row", lambda: rows(store) > 0)
+        front.faults = [Fault("hang")]
+        wait_until("insert that hangs", lambda: front.faults[0].times == 0)
+        time.sleep(2)
+        counters = running.stop(within_s=5.0)
+    assert counters["polls"] > 4
+    assert balanced(counters, "clickhouse")
+    assert counters["sinks"]["clickhouse"]["rows_spooled"] > 3000
+    with Front(store) as front, collector(home, front.url, "--polls", "1") as running:
+        running.ended()
     assert in_store(store) == in_spool(home.spool.glob("*.spool"))
 
 
