@@ -47,7 +47,7 @@ counters! {
     polls_unnumbered,
     /// Samples made.
     rows,
-    /// Those of them that are of closed sockets.
+    /// Samples made of sockets that closed.
     close_rows,
     /// Sockets that were left out because they have not changed.
     rows_unchanged,
@@ -73,7 +73,7 @@ counters! {
     close_overruns,
     /// Other network namespaces that were entered.
     namespaces_entered,
-    /// Those of them that were left because nothing else refers to them.
+    /// Other network namespaces that were left because nothing else refers to them.
     namespaces_left,
     /// Times that a network namespace could not be entered or read.
     namespaces_failed,
@@ -99,7 +99,7 @@ counters! {
     tcp_info_longer,
     /// Messages (spool records, Kafka messages) made.
     messages_written,
-    /// Their bytes before compression.
+    /// Bytes of messages before compression.
     message_bytes,
     /// Bytes written to the spool.
     spool_bytes,
@@ -107,10 +107,10 @@ counters! {
     spool_files,
     /// Spool files of a dead process that were completed.
     spool_files_recovered,
-    /// Bytes at such files' ends that were no complete record, and were cut.
+    /// Bytes at recovered files' ends that were no complete record, and were cut.
     spool_bytes_cut,
     /// Stretches of a spool that hold no valid record.
     spool_stretches_corrupt,
-    /// Their bytes.
+    /// Bytes of a spool that are no valid record.
     spool_bytes_corrupt,
 }

@@ -71,6 +71,29 @@ pub struct Snapshot {
     pub process: Process,
 }
 
+impl Snapshot {
+    /// One in which everything that can be shown is there, for documentation.
+    pub fn sample() -> Self {
+        let book = Book {
+            name: "kafka",
+            ..Book::default()
+        };
+        Self {
+            stats: Stats::default(),
+            books: Books {
+                rows_read: 0,
+                sinks: vec![book],
+            },
+            queue: Some((Held::default(), 0)),
+            durations: Durations::default(),
+            last_success: Some(Duration::ZERO),
+            interval: Duration::ZERO,
+            healthy: true,
+            process: Process::default(),
+        }
+    }
+}
+
 /// The page.
 pub fn page(snapshot: &Snapshot) -> String {
     let mut page = Page(String::with_capacity(8 * 1024));

@@ -4,6 +4,8 @@ mod closes;
 mod common;
 mod config;
 mod contract;
+#[cfg(all(feature = "clickhouse", feature = "kafka"))]
+mod docs;
 mod fanout;
 mod layouts;
 mod live;
