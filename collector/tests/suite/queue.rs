@@ -360,6 +360,31 @@ fn the_oldest_goes_first_when_the_queue_is_full_and_what_is_in_flight_stays() {
 }
 
 #[test]
+fn a_limit_that_is_lowered_holds_from_the_next_record_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut life = open(directory.path(), LARGE);
+    for number in 0..64 {
+        life.append_bytes(1, &noise(number, 50_000)).unwrap();
+    }
+    let gauge = life.queue.gauge();
+    assert!(gauge.held().disk_bytes > 3_000_000);
+    let limits = Limits {
+        bytes: 1 << 20,
+        ..LARGE
+    };
+    gauge.set_limits(limits);
+    life.append_bytes(1, &noise(64, 50_000)).unwrap();
+    assert!(gauge.held().disk_bytes <= limits.bytes);
+    let dropped = life.books().sinks[0].rows_dropped[Cause::QueueBytes as usize];
+    let left = life.drain(0);
+    assert!(
+        dropped > 40 && left.last() == Some(&64),
+        "{dropped} {left:?}"
+    );
+    assert_eq!(dropped + left.len() as u64, 65);
+}
+
+#[test]
 fn what_is_too_old_is_dropped_and_counted() {
     let dir = tempfile::tempdir().unwrap();
     let age = Duration::from_millis(300);
