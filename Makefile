@@ -4,7 +4,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
 
-.PHONY: help setup setup-lint demo test test-rust test-python lint fmt lock bench-collector lab-clean clean
+.PHONY: help setup setup-lint demo test test-rust test-python lint fmt lock bench-collector package lab-clean clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +46,10 @@ bench-collector: ## the collector beside the kernel's floor and ss; needs root; 
 	@tools/setup
 	@cargo build --release --locked --quiet -p springtide-collector --examples
 	@$(BIN)/python bench/collector.py
+
+package: ## the collector's Debian package, into target/debian
+	@tools/setup
+	@tools/package
 
 lab-clean: ## remove every namespace and process that a lab left behind
 	@$(BIN)/python -m lab clean
