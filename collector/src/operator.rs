@@ -96,7 +96,7 @@ impl Operator {
         }
         if !later.is_empty() {
             let names = names(&later);
-            self.reporter.complain(format!(
+            self.reporter.refuse(format!(
                 "configuration read again: this waits for a restart: {names}"
             ));
         }
@@ -136,7 +136,7 @@ impl Overseer for Operator {
         let interval = self.apply(poller).map_err(|error| {
             let error = first_line(&error);
             self.reporter
-                .complain(format!("the configuration stays as it was: {error}"));
+                .refuse(format!("the configuration stays as it was: {error}"));
         });
         self.notifier.ready();
         interval.ok()

@@ -51,6 +51,11 @@ impl Reporter {
         }
     }
 
+    /// Refuses what an operator has asked for: told each time.
+    pub fn refuse(&self, what: impl Display) {
+        (self.tell)(Level::Warn, &what.to_string());
+    }
+
     /// Says what an operator has asked for or waits for.
     pub fn inform(&self, what: impl Display) {
         (self.tell)(Level::Info, &what.to_string());

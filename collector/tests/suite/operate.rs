@@ -298,6 +298,11 @@ fn a_bad_configuration_is_refused_and_the_old_one_goes_on() {
         let line = collector.hear("the configuration stays as it was");
         assert!(line.contains(why), "{line}");
     }
+    // Whoever asks again is told again.
+    for _ in 0..3 {
+        collector.reconfigure("interval = '0s'\n");
+        collector.hear("line 1: interval: '0s' is no time");
+    }
     fs::remove_file(collector.directory.path().join("collector.toml")).unwrap();
     collector.signal(Signal::HUP);
     assert!(
