@@ -1,5 +1,7 @@
 //! The tests of the collector, but for the comparison with `ss`: one program, so that it links once.
 
+#[cfg(feature = "kafka")]
+mod clock;
 mod closes;
 mod common;
 mod config;
@@ -14,6 +16,7 @@ mod operate;
 mod queue;
 mod reading;
 mod replay;
+mod rhythm;
 mod run;
 mod spool;
 mod top;
