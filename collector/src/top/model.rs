@@ -186,7 +186,7 @@ impl Model {
         let again: f64 = all
             .iter()
             .filter_map(|connection| connection.retrans_per_s)
-            .sum();
+            .fold(0.0, |sum, rate| sum + rate);
         let rtt = median(
             all.iter()
                 .filter_map(|connection| connection.rtt_us)
@@ -438,3 +438,6 @@ fn median(mut values: Vec<u32>) -> Option<u32> {
     let middle = values.len() / 2;
     (!values.is_empty()).then(|| *values.select_nth_unstable(middle).1)
 }
+
+#[cfg(test)]
+mod tests;

@@ -243,6 +243,65 @@ fn more_than_a_page_is_scrolled_and_a_narrow_terminal_drops_columns() {
 }
 
 #[test]
+fn connections_are_sorted_by_what_they_did_and_filtered_by_prefix() {
+    let listener = TcpListener::bind("0.0.0.0:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut sockets = Vec::new();
+    let mut ports = Vec::new();
+    // Each sends ten times as much as the one before.
+    for (last, bytes) in [(2, 3_000), (3, 30_000), (2, 300_000)] {
+        let mut client =
+            TcpStream::connect(("127.0.0.".to_owned() + &last.to_string(), port)).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let sent = std::thread::spawn(move || {
+            client.write_all(&vec![1; bytes]).unwrap();
+            client
+        });
+        server.read_exact(&mut vec![0; bytes]).unwrap();
+        let client = sent.join().unwrap();
+        ports.push(client.local_addr().unwrap().port());
+        sockets.extend([client, server]);
+    }
+    let mut top = Terminal::start(24, 160, &["--filter", &format!("dport {port}")]);
+    top.until_shown("1-3 of 3");
+    // Where each client stands on the screen.
+    let order = |shown: &str| -> Vec<usize> {
+        let lines = |port: &u16| {
+            shown
+                .lines()
+                .position(|line| line.contains(&format!(":{port} ")))
+        };
+        ports.iter().filter_map(lines).collect()
+    };
+    for (said, least_first) in [("sort: ACKED down", false), ("sort: ACKED up", true)] {
+        top.press("a");
+        top.until("the order", |shown| {
+            let at = order(shown);
+            shown.contains(said)
+                && at.len() == 3
+                && at.is_sorted() == least_first
+                && at.iter().rev().is_sorted() != least_first
+        });
+    }
+    for (key, column) in [("x", "RETRANS"), ("t", "RTT"), ("w", "CWND"), ("d", "RATE")] {
+        top.press(key);
+        top.until_shown(&format!("sort: {column} down"));
+    }
+    // What was typed before is there to go on with.
+    top.press(&format!(
+        "/{}dst 127.0.0.2/32 and dport {port}\r",
+        "\x7f".repeat(40)
+    ));
+    let shown = top.until_shown("1-2 of 2");
+    assert!(
+        shown.contains("127.0.0.2:") && !shown.contains("127.0.0.3:"),
+        "{shown}"
+    );
+    top.press("q");
+    top.ended(0);
+}
+
+#[test]
 fn a_signal_gives_the_terminal_back() {
     for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
         let top = Terminal::start(24, 80, &[]);
