@@ -10,7 +10,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Duration;
 
-use crate::common::program;
+use crate::common::{Running, program};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -411,5 +411,36 @@ fn an_address_that_is_taken_is_told() {
             "--http-listen {address}: cannot listen there: Address already in use"
         )),
         "{said}"
+    );
+}
+
+#[cfg(feature = "clickhouse")]
+#[test]
+fn what_goes_on_failing_is_told_once_and_counted() {
+    // A port that nobody listens on.
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let _socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://127.0.0.1:{port}");
+    let queue = tempfile::tempdir().unwrap();
+    let queue_dir = queue.path().to_str().unwrap();
+    let sink = ["--clickhouse", &url, "--queue-dir", queue_dir];
+    let arguments = [&sink[..], &["--netns", "own", "--interval", "20ms"]].concat();
+    let running = Running::start(program(), &arguments);
+    running.wait_for_rows();
+    // At its end the sink tries for 4 s more, first after 0.5 s.
+    let told = running.end().told;
+    let refused: Vec<_> = told
+        .lines()
+        .filter(|line| line.contains("Connection refused"))
+        .collect();
+    assert_eq!(refused.len(), 2, "{told}");
+    assert!(!refused[0].contains("more like it"), "{told}");
+    assert!(
+        refused[1].contains(" more like it since the last)"),
+        "{told}"
     );
 }

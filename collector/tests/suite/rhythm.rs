@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use springtide_collector::schedule::Schedule;
 
-use crate::common::{Ended, Running, program, wait_until};
+use crate::common::{Ended, Running, json_lines, program, wait_until};
 
 /// This namespace only, files that are soon complete, and no rows but those of polls.
 const PLAIN: [&str; 5] = [
@@ -79,5 +80,44 @@ fn a_poll_that_comes_too_late_is_counted_and_not_made_up_for() {
         assert!(counted + 1 >= span / interval, "{counted} in {span} ms");
         assert!(ended.count("polls_skipped") + 2 >= held / interval);
         assert!(times.is_sorted(), "{times:?}");
+    }
+}
+
+/// The host's place in the interval, as the schedule has it.
+fn phase(host: &str, interval: Duration) -> Duration {
+    let now = Instant::now();
+    let mut schedule = Schedule::new(host, interval, now, Duration::ZERO);
+    schedule.advance(now);
+    let nanos = (schedule.due() - now).as_nanos() % interval.as_nanos();
+    Duration::from_nanos(u64::try_from(nanos).unwrap())
+}
+
+#[test]
+fn hosts_poll_at_phases_of_their_own() {
+    let _socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    let interval = Duration::from_millis(200);
+    // Two whose phases are far apart: one rhythm for all cannot serve both.
+    let names = (0..).map(|number| format!("edge-{number}"));
+    let mut hosts = names.map(|name| (phase(&name, interval), name));
+    let first = hosts.next().unwrap();
+    let apart = interval / 3..interval * 2 / 3;
+    let second = hosts.find(|(phase, _)| apart.contains(&phase.abs_diff(first.0)));
+    for (phase, host) in [first, second.unwrap()] {
+        // A loaded machine may be late, but not always.
+        wait_until("a poll in the host's phase", || {
+            let output = program()
+                .args(["run", "--netns", "own", "--print", "json", "--interval"])
+                .args(["200ms", "--polls", "4", "--host", &host])
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{output:?}");
+            let polls = polls(&json_lines(&output));
+            // The first one is out of turn.
+            polls.into_values().skip(1).any(|time| {
+                let time = Duration::from_micros(time.cast_unsigned());
+                let late = (time - phase).as_nanos() % interval.as_nanos();
+                late < interval.as_nanos() / 6
+            })
+        });
     }
 }
