@@ -43,11 +43,16 @@ def name() -> Iterator[str]:
         teardown.take_down(name)
 
 
+def _hearing(command: list[str]) -> list[str]:
+    """The command as a terminal would start it: what runs in the background of a script ignores Ctrl-C."""
+    return ["env", "--default-signal=INT", *command]
+
+
 @contextlib.contextmanager
 def owner(name: str, *command: str, code: str = OWNER) -> Iterator[subprocess.Popen[str]]:
     """A process that has a lab up, and this command running on an edge of it."""
     line = [sys.executable, "-c", code, str(PAIR), name, *command]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True, cwd=host.REPOSITORY) as child:
+    with subprocess.Popen(_hearing(line), stdout=subprocess.PIPE, text=True, cwd=host.REPOSITORY) as child:
         try:
             assert child.stdout is not None
             assert child.stdout.readline() == "up\n"
@@ -157,7 +162,9 @@ def test_a_killed_lab_is_cleaned_up_by_the_next_command(name: str) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_start_can_be_interrupted_at_any_moment(name: str, delay_s: float, number: signal.Signals) -> None:
     command = [sys.executable, "-m", "lab", "up", str(PAIR), "--name", name]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=host.REPOSITORY) as child:
+    with subprocess.Popen(
+        _hearing(command), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=host.REPOSITORY
+    ) as child:
         time.sleep(delay_s)
         child.send_signal(number)
         child.wait()
