@@ -39,6 +39,16 @@ class RoundPolicy(_Section):
         ge=5,
         le=3600,
     )
+    lateness_s: int = Field(
+        default=60,
+        description="Seconds after a round's end for which its samples are waited for; what is later is counted.",
+        json_schema_extra=_from(
+            "collectors hand over every few seconds, and a broker's restart takes some tens of them; a decision that "
+            "waits longer than a minute is late itself"
+        ),
+        ge=0,
+        le=3600,
+    )
 
 
 class InitcwndPolicy(_Section):

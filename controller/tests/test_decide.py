@@ -159,6 +159,7 @@ def test_a_round_that_was_decided_otherwise_is_replaced_whole(home: Home) -> Non
     store = home.open()
     store.execute("delete from tcp_samples where dst_pop = 'nyc'")
     store.close()
+    home.run("rollup", "--round", instants.show(NOW))
     home.policy.write_text("initcwnd: {cmax: 30}\n")
     home.run("decide", "initcwnd")
     [row] = stored(home)

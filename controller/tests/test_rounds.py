@@ -1,140 +1,205 @@
-"""What the engine makes of a round's samples, against the same computed by hand."""
+"""What the engine makes of a round's samples, against the same told by loops."""
 
 from __future__ import annotations
 
 import random
-from collections import defaultdict
+from ipaddress import IPv6Address
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from springtide.observe.rounds import PairObservation, pair_observations
+from samplekit import rounds as model
+from samplekit.home import ROUND
+from springtide.observe.rollup import TABLES, rollup
+from springtide.observe.rounds import completeness
 from springtide.store import Row, Store
 
 INTERVAL = 300
-ROUND = 1_767_322_800
 # Three intervals: before the look-back, the look-back and the round; and then the future.
 SLOTS = range(-3 * 3, 3)
 
-EXAMPLES = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+EXAMPLES = settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+KEYS = {
+    "round_sockets": "host, boot_id, netns, cookie",
+    "round_pairs": "src_pop, dst_pop, ip_version",
+    "round_prefixes": "pop, ip_version, client_prefix, congestion_algorithm",
+    "round_outcomes": "host, src_pop, dst_pop, ip_version, size_class_bytes",
+    "round_hosts": "host",
+}
 
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Row]:
-    """Samples of a few sockets on two hosts over polls 100 s apart, some missing, some odd."""
+    """Samples of a few sockets on two hosts over polls 100 s apart, some missing, some odd, some closed at the end."""
     rows = []
     sockets = draw(st.lists(st.tuples(st.sampled_from(["ams-1", "ams-2"]), st.integers(0, 9)), max_size=8, unique=True))
     for host, cookie in sockets:
         src = draw(st.sampled_from(["ams", "ams", "fra", ""]))
         dst = draw(st.sampled_from(["fra", "fra", "nyc", "ams", ""]))
-        acked = draw(st.integers(0, 10**6))
-        alive = draw(st.lists(st.sampled_from(list(SLOTS)), max_size=8, unique=True))
-        for slot in sorted(alive):
-            acked += draw(st.sampled_from([0, 0, 1000, 57_920, 10**6]))
+        address = draw(st.sampled_from(["::ffff:10.0.0.2", "::ffff:192.0.2.77", "fd77:0:0:12::2"]))
+        counters = {name: draw(st.integers(0, 10**6)) for name in model.COUNTERS}
+        alive = sorted(draw(st.lists(st.sampled_from(list(SLOTS)), max_size=8, unique=True)))
+        closes = draw(st.booleans())
+        for slot in alive:
+            for name in counters:
+                counters[name] += draw(st.sampled_from([0, 0, 1000, 57_920, 10**6]))
+            close = closes and slot == alive[-1]
             rows.append(
                 {
                     "time_unix_us": (ROUND + 100 * slot) * 1_000_000 + cookie,
                     "host": host,
-                    "pop": "ams",
+                    "pop": draw(st.sampled_from(["ams", "ams", ""])),
                     "boot_id": "boot",
                     "netns": 1,
-                    "poll_sequence": 100 + slot,
+                    "poll_sequence": 100 + slot - close,
                     "cookie": cookie,
-                    "kind": draw(st.sampled_from(["POLL"] * 5 + ["CLOSE"])),
-                    "state": draw(st.sampled_from(["ESTABLISHED"] * 5 + ["CLOSE_WAIT", "LISTEN"])),
+                    "kind": "CLOSE" if close else "POLL",
+                    "state": "CLOSE"
+                    if close
+                    else draw(st.sampled_from(["ESTABLISHED"] * 4 + ["CLOSE_WAIT", "LISTEN"])),
                     "src_ip": "::ffff:10.0.0.1",
-                    "dst_ip": draw(st.sampled_from(["::ffff:10.0.0.2", "fd77::2"])),
+                    "dst_ip": address,
                     "src_pop": src,
                     "dst_pop": dst,
+                    "congestion_algorithm": None if close else draw(st.sampled_from(["bbr", "cubic", None])),
                     "snd_cwnd": draw(st.sampled_from([None, 0, 10, 40, 40, 90])),
                     "snd_mss": draw(st.sampled_from([None, 0, 1448, 1448, 1448])),
+                    "snd_ssthresh": draw(st.sampled_from([None, 2**31 - 1, 700])),
+                    "snd_wnd": draw(st.sampled_from([None, 65_535, 2**20])),
+                    "rtt": draw(st.sampled_from([None, 0, 20_000, 80_000])),
+                    "min_rtt": draw(st.sampled_from([None, 2**32 - 1, 19_000])),
+                    "delivery_rate": draw(st.sampled_from([None, 0, 125_000, 10**7])),
+                    "delivery_rate_app_limited": draw(st.sampled_from([None, True, False])),
                     "sample_weight": draw(st.sampled_from([None, None, 0, 10])),
-                    "bytes_acked": draw(st.sampled_from([acked, acked, acked, None, 5])),
-                    "bytes_sent": acked,
-                    "bytes_retrans": draw(st.sampled_from([0, acked // 100])),
+                    **{
+                        name: draw(st.sampled_from([value, value, value, None] if name != "bytes_sent" else [value]))
+                        for name, value in counters.items()
+                    },
                 }
             )
     return rows
 
 
-def by_hand(rows: list[Row]) -> list[PairObservation]:
-    """The rule of the query, told by loops."""
-    start, end = (ROUND - INTERVAL) * 1_000_000, ROUND * 1_000_000
-    polls = [r for r in rows if r["kind"] == "POLL" and start - INTERVAL * 1_000_000 <= r["time_unix_us"] < end]
-    sockets: dict[Any, list[Row]] = defaultdict(list)
-    first_poll: dict[str, int] = {}
-    for row in sorted(polls, key=lambda r: r["time_unix_us"]):
-        sockets[row["host"], row["cookie"]].append(row)
-        first_poll.setdefault(row["host"], row["poll_sequence"])
-    groups: dict[Any, list[tuple[Row, bool, int, int]]] = defaultdict(list)
-    for (host, _), samples in sockets.items():
-        before = [r for r in samples if r["time_unix_us"] < start]
-        within = [r for r in samples if r["time_unix_us"] >= start]
-        if not within:
-            continue
-        last = within[-1]
-        if before:
-            base = {name: before[-1][name] or 0 for name in ("bytes_acked", "bytes_sent", "bytes_retrans")}
-        elif samples[0]["poll_sequence"] != first_poll[host]:
-            base = {"bytes_acked": 0, "bytes_sent": 0, "bytes_retrans": 0}
-        else:
-            base = {name: within[0][name] or 0 for name in ("bytes_acked", "bytes_sent", "bytes_retrans")}
-        gained = {name: max(0, (last[name] or 0) - value) for name, value in base.items()}
-        full = (last["snd_cwnd"] or 0) * (last["snd_mss"] or 0)
-        if (
-            last["state"] == "ESTABLISHED"
-            and last["src_pop"]
-            and last["dst_pop"]
-            and last["src_pop"] != last["dst_pop"]
-        ):
-            pair = (last["src_pop"], last["dst_pop"], 4 if "ffff" in last["dst_ip"] else 6)
-            earned = full > 0 and gained["bytes_acked"] >= full
-            groups[pair].append((last, earned, gained["bytes_sent"], gained["bytes_retrans"]))
-    result = []
-    for pair, members in sorted(groups.items()):
-        windows = [(r["snd_cwnd"], max(1, r["sample_weight"] or 1)) for r, earned, _, _ in members if earned]
-        sent = sum(s for _, _, s, _ in members)
-        result.append(
-            PairObservation(
-                src_pop=pair[0],
-                dst_pop=pair[1],
-                ip_version=pair[2],
-                connections_seen=len(members),
-                connections_earned=len(windows),
-                mean_cwnd=sum(c * w for c, w in windows) / sum(w for _, w in windows) if windows else None,
-                min_cwnd=min((c for c, _ in windows), default=None),
-                max_cwnd=max((c for c, _ in windows), default=None),
-                retransmit_ratio=sum(x for _, _, _, x in members) / sent if sent else None,
-            )
-        )
+def load(store: Store, batches: list[list[Row]]) -> None:
+    for table in ("tcp_samples", "rollups", *TABLES):
+        store.execute(f"truncate table {table}")
+    for batch in batches:
+        store.insert("tcp_samples", batch)
+
+
+def tables(store: Store) -> dict[str, list[Row]]:
+    """Every round table to the byte, sketches included."""
+    states = store.query(
+        "select table, name from system.columns where database = currentDatabase() and type like 'AggregateFunction%'"
+    )
+    result = {}
+    for table, key in KEYS.items():
+        sketches = [row["name"] for row in states if row["table"] == table]
+        replaced = f"* replace({', '.join(f'hex({name}) as {name}' for name in sketches)})" if sketches else "*"
+        result[table] = store.query(f"select {replaced} from {table} order by round, {key}")
     return result
 
 
-def load(store: Store, batches: list[list[Row]]) -> list[PairObservation]:
-    store.execute("truncate table tcp_samples")
-    for batch in batches:
-        store.insert("tcp_samples", batch)
-    return pair_observations(store, ROUND, INTERVAL)
+def rolled(store: Store, batches: list[list[Row]]) -> dict[str, list[Row]]:
+    load(store, batches)
+    rollup(store, ROUND, INTERVAL, ROUND + 60)
+    return tables(store)
+
+
+def assert_same(found: list[Row], expected: list[dict[str, Any]]) -> None:
+    assert len(found) == len(expected)
+    for row, wanted in zip(found, expected, strict=True):
+        for name, value in wanted.items():
+            got = str(IPv6Address(row[name]).exploded) if name == "client_prefix" else row[name]
+            assert got == (pytest.approx(value) if isinstance(value, float) else value), (name, row, wanted)
 
 
 @given(histories())
 @EXAMPLES
-def test_the_query_says_what_the_rule_says(store: Store, rows: list[Row]) -> None:
-    assert load(store, [rows]) == by_hand(rows)
+def test_the_tables_say_what_the_definition_says(store: Store, rows: list[Row]) -> None:
+    found = rolled(store, [rows])
+    sockets = model.sockets(rows, ROUND)
+    named = {table.removeprefix("round_"): KEYS[table].split(", ") for table in KEYS}
+    expected = {
+        "sockets": sockets,
+        "pairs": model.pairs(sockets),
+        "prefixes": model.prefixes(sockets),
+        "outcomes": model.outcomes(sockets),
+    }
+    for name, wanted in expected.items():
+        if name == "prefixes":
+            wanted = sorted(wanted, key=lambda r: tuple(r[k] for k in named["prefixes"]))
+        assert_same(found[f"round_{name}"], wanted)
 
 
 @given(histories(), st.integers(0, 10**6))
 @EXAMPLES
-def test_shuffled_doubled_and_split_rows_change_nothing(store: Store, rows: list[Row], seed: int) -> None:
-    clean = load(store, [rows])
+def test_shuffled_doubled_and_split_rows_change_no_byte(store: Store, rows: list[Row], seed: int) -> None:
+    clean = rolled(store, [rows])
     shuffled = rows * 2
     random.Random(seed).shuffle(shuffled)
     third = len(shuffled) // 3
-    assert load(store, [shuffled[:third], shuffled[third:], rows[:2]]) == clean
+    assert rolled(store, [shuffled[:third], shuffled[third:], rows[:2]]) == clean
+    rollup(store, ROUND, INTERVAL, ROUND + 600)
+    assert tables(store) == clean
 
 
 @given(histories())
 @EXAMPLES
 def test_the_future_does_not_matter(store: Store, rows: list[Row]) -> None:
     past = [row for row in rows if row["time_unix_us"] < ROUND * 1_000_000]
-    assert load(store, [rows]) == load(store, [past])
+    assert rolled(store, [rows]) == rolled(store, [past])
+
+
+def poll(host: str, sequence: int, at: float, cookies: range) -> list[Row]:
+    return [
+        {
+            "time_unix_us": int((ROUND + at) * 1_000_000) + cookie,
+            "host": host,
+            "pop": "ams",
+            "boot_id": "boot",
+            "netns": 1,
+            "poll_sequence": sequence,
+            "cookie": cookie,
+            "kind": "POLL",
+            "state": "ESTABLISHED",
+            "dst_ip": "::ffff:192.0.2.1",
+        }
+        for cookie in cookies
+    ]
+
+
+def test_missing_polls_and_silent_hosts_are_counted(store: Store) -> None:
+    ten = range(10)
+    whole = [row for n in range(-10, 0) for row in poll("ams-1", 50 + n, 60 * n + 1, ten)]
+    gaps = [row for n in (-10, -7, -5, -2, -1) for row in poll("ams-2", 50 + n, 60 * n + 1, ten)]
+    silent = [row for n in range(-10, -5) for row in poll("fra-1", 50 + n, 60 * n + 1, ten)]
+    renumbered = [
+        row for n in range(-5, 0) for row in poll("nyc-1", (10**6 if n > -3 else 0) + 50 + n, 60 * n + 1, ten)
+    ]
+    rolled(store, [whole, gaps, silent, renumbered])
+    found = {c.host: c for c in completeness(store, ROUND)}
+    assert (found["ams-1"].polls_seen, found["ams-1"].polls_expected, found["ams-1"].share) == (5, 5, 1.0)
+    assert (found["ams-2"].polls_seen, found["ams-2"].polls_expected, found["ams-2"].rows_expected) == (3, 6, 60)
+    assert (found["fra-1"].polls_seen, found["fra-1"].polls_expected, found["fra-1"].share) == (0, 5, 0.0)
+    assert (found["nyc-1"].polls_seen, found["nyc-1"].polls_expected) == (5, 5)
+
+
+def test_sketches_of_rounds_merge_into_longer_windows(store: Store) -> None:
+    base = poll("ams-1", 1, -899, range(1000))
+    rates = random.Random(7).sample(range(10_000, 1_000_000), 1000)
+    rows = [
+        {**row, "bytes_acked": 10 * n, "delivery_rate": rates[row["cookie"]], "src_pop": "ams"}
+        for n in (1, 2)
+        for row in poll("ams-1", 1 + n, -600 + 300 * (n - 1) + 5, range(500 * (n - 1), 500 * n))
+    ]
+    load(store, [[{**row, "bytes_acked": 0, "delivery_rate": None, "src_pop": "ams"} for row in base], rows])
+    for moment in (ROUND - INTERVAL, ROUND):
+        rollup(store, moment, INTERVAL, ROUND + 60)
+    [merged] = store.query(
+        "select sum(connections) as n, "
+        "quantilesTDigestWeightedMerge(0.1, 0.25, 0.5, 0.75, 0.9)(delivery_rate_state) as quantiles from round_prefixes"
+    )
+    assert merged["n"] == 1000
+    assert merged["quantiles"] == pytest.approx([sorted(rates)[n] for n in (99, 249, 499, 749, 899)], rel=0.02)

@@ -11,9 +11,10 @@ from springtide.cli.explain import explain
 from springtide.cli.ingest import ingest
 from springtide.cli.migrate import migrate
 from springtide.cli.publish import bundle, validate
+from springtide.cli.rollup import rollup
 from springtide.errors import SpringtideError
 
-COMMANDS = (check, migrate, ingest, decide, bundle, validate, explain)
+COMMANDS = (check, migrate, ingest, rollup, decide, bundle, validate, explain)
 
 
 class _Group(click.Group):
@@ -38,6 +39,7 @@ def cli() -> None:
       springtide check                          # fleet.yaml and policy.yaml
       springtide migrate                        # make the store
       springtide ingest /var/spool/springtide
+      springtide rollup                         # closed rounds become round tables
       springtide decide initcwnd
       springtide explain ams nyc
       springtide bundle --out /var/lib/springtide/bundles

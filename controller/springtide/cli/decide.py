@@ -23,6 +23,7 @@ from springtide.cli.output import print_json, print_table
 from springtide.decide import decisions as rows
 from springtide.decide.initcwnd import Decision
 from springtide.decide.initcwnd import decide as decide_initcwnd
+from springtide.observe.rollup import ensure
 from springtide.observe.rounds import pair_observations
 
 
@@ -44,7 +45,8 @@ def initcwnd(
     """Decide the initial congestion window of every pair of PoPs for one round.
 
     Over the same samples a round always gives the same rows, however often it is run. Nothing from its instant on is
-    read. Decide rounds in their order: each smooths with the one before.
+    read. Decide rounds in their order: each smooths with the one before. A round that has no tables yet is rolled up
+    first, as by `springtide rollup --round`.
 
     \b
     Examples:
@@ -56,7 +58,8 @@ def initcwnd(
     interval_s = policy.round.interval_s
     moment = closed_round(round_text, policy) or instants.latest_round(instants.now(), interval_s)
     with store.open() as opened:
-        observations = pair_observations(opened, moment, interval_s)
+        ensure(opened, moment, interval_s, instants.now())
+        observations = pair_observations(opened, moment)
         decided = decide_initcwnd(moment, policy, observations, rows.previous(opened, moment))
         written = not dry_run and rows.write_round(opened, moment, decided)
     silent = len(fleet.pops) * (len(fleet.pops) - 1) - len({d.pair[:2] for d in decided})

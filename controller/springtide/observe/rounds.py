@@ -1,11 +1,10 @@
-"""A round's samples as what the control laws read: one row for each pair of PoPs and IP version."""
+"""The round tables as the control laws read them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from springtide.store import Store
-from springtide.store.files import sql
 
 Pair = tuple[str, str, int]
 
@@ -29,13 +28,36 @@ class PairObservation:
         return self.src_pop, self.dst_pop, self.ip_version
 
 
-def pair_observations(store: Store, round_unix_s: int, interval_s: int) -> list[PairObservation]:
-    """What [round - interval, round) shows, with one more interval before it to tell what happened within it."""
-    parameters = {
-        "lookback_us": (round_unix_s - 2 * interval_s) * 1_000_000,
-        "round_start_us": (round_unix_s - interval_s) * 1_000_000,
-        "round_us": round_unix_s * 1_000_000,
-    }
+@dataclass(frozen=True)
+class Completeness:
+    """What a host should have said in a round, and said."""
+
+    host: str
+    pop: str
+    polls_seen: int
+    polls_expected: int
+    rows_seen: int
+    rows_expected: int
+
+    @property
+    def share(self) -> float:
+        """Of the rows expected, 0 to 1."""
+        return self.rows_seen / self.rows_expected if self.rows_expected else 1.0
+
+
+def pair_observations(store: Store, round_unix_s: int) -> list[PairObservation]:
+    """What the round's tables say of each pair that had a live connection, sorted by pair."""
+    rows = store.query(
+        """
+        select
+            src_pop, dst_pop, ip_version, connections_seen, connections_earned,
+            cwnd_sum, cwnd_weight, min_cwnd, max_cwnd, bytes_sent, bytes_retransmitted
+        from round_pairs
+        where round = {round:DateTime('UTC')} and connections_seen > 0
+        order by src_pop, dst_pop, ip_version
+        """,
+        {"round": round_unix_s},
+    )
     return [
         PairObservation(
             src_pop=row["src_pop"],
@@ -43,13 +65,23 @@ def pair_observations(store: Store, round_unix_s: int, interval_s: int) -> list[
             ip_version=row["ip_version"],
             connections_seen=row["connections_seen"],
             connections_earned=row["connections_earned"],
-            mean_cwnd=_ratio(row["weighted_cwnd"], row["weight"]),
+            mean_cwnd=_ratio(row["cwnd_sum"], row["cwnd_weight"]),
             min_cwnd=row["min_cwnd"],
             max_cwnd=row["max_cwnd"],
             retransmit_ratio=_ratio(row["bytes_retransmitted"], row["bytes_sent"]),
         )
-        for row in store.query(sql("rounds/initcwnd_observations"), parameters)
+        for row in rows
     ]
+
+
+def completeness(store: Store, round_unix_s: int) -> list[Completeness]:
+    """Each host that was heard in the round or in the one before it, sorted by name."""
+    rows = store.query(
+        "select host, pop, polls_seen, polls_expected, rows_seen, rows_expected from round_hosts "
+        "where round = {round:DateTime('UTC')} order by host",
+        {"round": round_unix_s},
+    )
+    return [Completeness(**row) for row in rows]
 
 
 def _ratio(part: int, whole: int) -> float | None:

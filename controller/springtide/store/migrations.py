@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Literal
 
@@ -51,13 +52,13 @@ class State:
 
 
 def read_migrations(folder: Path | None = None) -> list[Migration]:
-    """Every NNNN_name.sql, in order; raises InputError when a number is missing or given twice."""
+    """Every NNNN_name.sql, in order; raises InputError when a number is given twice."""
     paths = sorted((folder or migrations_folder()).glob("*.sql"))
     migrations = [Migration(int(path.name.split("_")[0]), path, path.read_text()) for path in paths]
-    for expected, migration in enumerate(migrations, start=1):
-        if migration.number != expected:
-            message = f"is number {migration.number} where {expected} is next"
-            raise InputError([Problem(str(migration.path), "number", message, "number the files without gaps")])
+    for before, migration in pairwise(migrations):
+        if migration.number == before.number:
+            message = f"has the number of {before.path.name}"
+            raise InputError([Problem(str(migration.path), "number", message, "give it the next free one")])
     return migrations
 
 

@@ -1,0 +1,224 @@
+"""The round tables' definition told by loops over rows, apart from the SQL that computes them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from ipaddress import IPv6Address, IPv6Network
+from typing import Any
+
+Sample = dict[str, Any]
+
+INTERVAL = 300
+WITH_DATA = {"ESTABLISHED", "FIN_WAIT1", "FIN_WAIT2", "CLOSE", "CLOSE_WAIT", "LAST_ACK", "CLOSING"}
+COUNTERS = {
+    "bytes_acked": "bytes_acked",
+    "bytes_sent": "bytes_sent",
+    "bytes_retrans": "bytes_retransmitted",
+    "bytes_received": "bytes_received",
+    "busy_time": "busy_us",
+    "rwnd_limited": "rwnd_limited_us",
+    "sndbuf_limited": "sndbuf_limited_us",
+}
+CLASSES = (10_000_000, 1_000_000, 300_000, 100_000, 30_000, 10_000, 0)
+IDENTITY = ("host", "boot_id", "poll_sequence", "netns", "cookie", "kind")
+
+
+def quantile(values: Iterable[tuple[int, int]], level: str) -> int | None:
+    """The least value that, with those below it, has the share `level` of the weight."""
+    ordered = sorted(values)
+    need, reached = Fraction(level) * sum(weight for _, weight in ordered), 0
+    for value, weight in ordered:
+        reached += weight
+        if reached >= need:
+            return value
+    return None
+
+
+def ratio(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+def sockets(samples: Sequence[Sample], round_unix_s: int) -> list[Sample]:
+    """What round_sockets holds, sorted by host, namespace and cookie."""
+    end = round_unix_s * 1_000_000
+    start, oldest = end - INTERVAL * 1_000_000, end - 2 * INTERVAL * 1_000_000
+    known = list({tuple(s[k] for k in IDENTITY): s for s in samples if oldest <= s["time_unix_us"] < end}.values())
+    known.sort(key=lambda s: (s["time_unix_us"], s["kind"] == "CLOSE"))
+    first_poll: dict[Any, Sample] = {}
+    lives: dict[Any, list[Sample]] = defaultdict(list)
+    for sample in known:
+        namespace = sample["host"], sample["boot_id"], sample["netns"]
+        if sample["kind"] == "POLL":
+            first_poll.setdefault(namespace, sample)
+        if sample["state"] in WITH_DATA:
+            lives[(*namespace, sample["cookie"])].append(sample)
+    result = []
+    for (*namespace, _), records in sorted(lives.items()):
+        within = [r for r in records if r["time_unix_us"] >= start]
+        if within:
+            result.append(_socket(records, within, first_poll.get(tuple(namespace))))
+    return result
+
+
+def _socket(records: list[Sample], within: list[Sample], first_poll: Sample | None) -> Sample:
+    before = records[: len(records) - len(within)]
+    last = within[-1]
+    polls = [r for r in within if r["kind"] == "POLL"]
+    new = (
+        first_poll is not None
+        and first_poll["time_unix_us"] < within[0]["time_unix_us"]
+        and not (polls and polls[0]["poll_sequence"] == first_poll["poll_sequence"])
+    )
+    life, gained = {}, {}
+    for column, name in COUNTERS.items():
+        life[name] = max(r[column] or 0 for r in within)
+        given = [r[column] for r in within if r[column] is not None]
+        first = 0 if new else min(given, default=0)
+        base = max(r[column] or 0 for r in before) if before else first
+        gained[name] = max(0, life[name] - base)
+    cwnd, mss, threshold = (last[name] or 0 for name in ("snd_cwnd", "snd_mss", "snd_ssthresh"))
+    live = bool(polls) and polls[-1]["state"] == "ESTABLISHED"
+    closed = any(r["kind"] == "CLOSE" for r in within)
+    mapped = IPv6Address(last["dst_ip"]).ipv4_mapped is not None
+    window = max(cwnd, 0 if threshold == 2**31 - 1 else threshold, 10) * mss
+    unique = max(0, life["bytes_sent"] - life["bytes_retransmitted"])
+    algorithms = [r["congestion_algorithm"] for r in records if r["congestion_algorithm"] is not None]
+    inside = [r["congestion_algorithm"] for r in within if r["congestion_algorithm"] is not None]
+    return {
+        **{name: last[name] for name in ("host", "boot_id", "netns", "cookie", "pop", "src_pop", "dst_pop")},
+        "ip_version": 4 if mapped else 6,
+        "client_prefix": str(
+            IPv6Network((last["dst_ip"], 120 if mapped else 56), strict=False).network_address.exploded
+        ),
+        "congestion_algorithm": (inside or algorithms or [""])[-1],
+        "sample_weight": min(65535, max(1, 1 if last["sample_weight"] is None else last["sample_weight"])),
+        "samples": len(within),
+        "live": live,
+        "closed": closed,
+        "earned": live and cwnd > 0 and mss > 0 and gained["bytes_acked"] >= cwnd * mss,
+        "young": closed and life["bytes_sent"] > 0 and unique <= 2 * window,
+        "app_limited": bool(last["delivery_rate_app_limited"]),
+        "snd_cwnd": cwnd,
+        "snd_wnd": last["snd_wnd"] or 0,
+        "rtt_us": last["rtt"] or 0,
+        "min_rtt_us": 0 if last["min_rtt"] in (None, 2**32 - 1) else last["min_rtt"],
+        "delivery_rate_bytes_per_s": last["delivery_rate"] or 0,
+        **gained,
+        **{f"life_{name}": life[name] for name in ("bytes_acked", "bytes_sent", "bytes_retransmitted", "busy_us")},
+    }
+
+
+def _groups(rows: Iterable[Sample], *keys: str) -> list[tuple[tuple[Any, ...], list[Sample]]]:
+    found: dict[tuple[Any, ...], list[Sample]] = defaultdict(list)
+    for row in rows:
+        found[tuple(row[key] for key in keys)].append(row)
+    return sorted(found.items())
+
+
+def _weighted(rows: Iterable[Sample], name: str) -> list[tuple[int, int]]:
+    return [(row[name], row["sample_weight"]) for row in rows if row[name] > 0]
+
+
+def pairs(rows: Sequence[Sample]) -> list[Sample]:
+    """What round_pairs holds of these sockets, without sketches."""
+    between = [r for r in rows if r["src_pop"] and r["dst_pop"] and r["src_pop"] != r["dst_pop"]]
+    result = []
+    for (src, dst, version), members in _groups(between, "src_pop", "dst_pop", "ip_version"):
+        earned = [r for r in members if r["earned"]]
+        young = [r for r in members if r["young"]]
+        windows = _weighted(earned, "snd_cwnd")
+        rtts = _weighted((r for r in members if r["bytes_acked"]), "rtt_us")
+        receivers = _weighted((r for r in members if r["live"]), "snd_wnd")
+        traffic = sum(r["bytes_acked"] * r["sample_weight"] for r in earned)
+        cwnd_sum, weight = sum(c * w for c, w in windows), sum(w for _, w in windows)
+        totals = {name: sum(r[name] for r in members) for name in COUNTERS.values()}
+        result.append(
+            {
+                "src_pop": src,
+                "dst_pop": dst,
+                "ip_version": version,
+                "hosts": len({r["host"] for r in members}),
+                "connections_seen": sum(r["live"] for r in members),
+                "connections_earned": len(earned),
+                "connections_closed": sum(r["closed"] for r in members),
+                "cwnd_sum": cwnd_sum,
+                "cwnd_weight": weight,
+                "mean_cwnd": ratio(cwnd_sum, weight),
+                "min_cwnd": min((c for c, _ in windows), default=None),
+                "max_cwnd": max((c for c, _ in windows), default=None),
+                "traffic_cwnd": ratio(
+                    sum(r["snd_cwnd"] * r["bytes_acked"] * r["sample_weight"] for r in earned), traffic
+                ),
+                **{f"cwnd_p{p}": quantile(windows, f"0.{p}") for p in (10, 25, 50, 75, 90)},
+                **{f"rtt_p{p}_us": quantile(rtts, f"0.{p}") for p in (10, 50, 90)},
+                "min_rtt_us": min((r["min_rtt_us"] for r in members if r["min_rtt_us"]), default=None),
+                **{f"rwnd_p{p}_bytes": quantile(receivers, f"0.{p}") for p in (10, 50)},
+                **totals,
+                "retransmit_ratio": ratio(totals["bytes_retransmitted"], totals["bytes_sent"]),
+                "young_connections": len(young),
+                "young_bytes_sent": sum(r["life_bytes_sent"] for r in young),
+                "young_bytes_retransmitted": sum(r["life_bytes_retransmitted"] for r in young),
+            }
+        )
+    return result
+
+
+def prefixes(rows: Sequence[Sample]) -> list[Sample]:
+    """What round_prefixes holds of these sockets, without sketches."""
+    active = [{**r, "at": r["pop"] or r["src_pop"]} for r in rows if r["bytes_acked"]]
+    result = []
+    for key, members in _groups(active, "at", "ip_version", "client_prefix", "congestion_algorithm"):
+        sent, lost = (sum(r[name] for r in members) for name in ("bytes_sent", "bytes_retransmitted"))
+        rates = _weighted(members, "delivery_rate_bytes_per_s")
+        rtts = _weighted(members, "rtt_us")
+        losses = [
+            (r["bytes_retransmitted"] * 1_000_000 // r["bytes_sent"], r["sample_weight"])
+            for r in members
+            if r["bytes_sent"]
+        ]
+        sizes = _weighted(members, "bytes_acked")
+        result.append(
+            {
+                **dict(zip(("pop", "ip_version", "client_prefix", "congestion_algorithm"), key, strict=True)),
+                "dst_pop": max(r["dst_pop"] for r in members),
+                "connections": len(members),
+                "samples": sum(r["samples"] for r in members),
+                "app_limited_connections": sum(r["app_limited"] for r in members),
+                "bytes_acked": sum(r["bytes_acked"] for r in members),
+                "bytes_sent": sent,
+                "bytes_retransmitted": lost,
+                "retransmit_ratio": ratio(lost, sent),
+                **{f"delivery_rate_p{p}_bytes_per_s": quantile(rates, f"0.{p}") for p in (10, 50, 90)},
+                **{f"rtt_p{p}_us": quantile(rtts, f"0.{p}") for p in (10, 50, 90)},
+                **{f"loss_p{p}": None if not losses else (quantile(losses, f"0.{p}") or 0) / 1e6 for p in (50, 90)},
+                **{f"bytes_p{p}": quantile(sizes, f"0.{p}") for p in (50, 90)},
+            }
+        )
+    return result
+
+
+def outcomes(rows: Sequence[Sample]) -> list[Sample]:
+    """What round_outcomes holds of these sockets, without sketches."""
+    closed = [
+        {**r, "class": next(c for c in CLASSES if r["life_bytes_acked"] >= c)}
+        for r in rows
+        if r["closed"] and r["life_bytes_acked"]
+    ]
+    result = []
+    for key, members in _groups(closed, "host", "src_pop", "dst_pop", "ip_version", "class"):
+        times = _weighted(members, "life_busy_us")
+        result.append(
+            {
+                **dict(zip(("host", "src_pop", "dst_pop", "ip_version", "size_class_bytes"), key, strict=True)),
+                "connections": len(members),
+                "retransmitting_connections": sum(r["life_bytes_retransmitted"] > 0 for r in members),
+                "bytes_acked": sum(r["life_bytes_acked"] for r in members),
+                "bytes_sent": sum(r["life_bytes_sent"] for r in members),
+                "bytes_retransmitted": sum(r["life_bytes_retransmitted"] for r in members),
+                "busy_sum_us": sum(r["life_busy_us"] for r in members),
+                **{f"busy_p{p}_us": quantile(times, f"0.{p}") for p in (50, 90, 99)},
+            }
+        )
+    return result

@@ -1,0 +1,85 @@
+"""springtide rollup"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.progress import track
+
+from springtide import instants
+from springtide.cli.options import (
+    StoreOptions,
+    closed_round,
+    is_terminal,
+    json_option,
+    policy_option,
+    read_policy,
+    store_options,
+)
+from springtide.cli.output import print_json, print_table
+from springtide.errors import InputError, Problem
+from springtide.observe.rollup import Rollup, pending
+from springtide.observe.rollup import rollup as run
+
+
+@click.command()
+@click.option("--round", "round_text", metavar="INSTANT", help="One round, computed anew if it has its tables already.")
+@click.option("--from", "from_text", metavar="INSTANT", help="The first round of a backfill, computed anew.")
+@click.option("--to", "to_text", metavar="INSTANT", help="The last round of a backfill; the newest by default.")
+@json_option
+@policy_option
+@store_options
+def rollup(
+    store: StoreOptions,
+    policy_path: Path,
+    round_text: str | None,
+    from_text: str | None,
+    to_text: str | None,
+    as_json: bool,
+) -> None:
+    """Compute the round tables: what each round's samples say by socket, PoP pair, client prefix and host.
+
+    By default every round of the last 24 hours that closed at least round.lateness_s ago, holds samples and lacks its
+    tables. Over the same samples a round always gives the same rows, however often it is run and wherever an earlier
+    run was cut short; readers see a round's old rows or its new ones, never a mixture.
+
+    \b
+    Examples:
+      springtide rollup
+      springtide rollup --round 2026-01-02T03:05:00Z
+      springtide rollup --from 2026-01-02T00:00:00Z --to 2026-01-02T03:05:00Z
+    """
+    policy = read_policy(policy_path)
+    interval_s = policy.round.interval_s
+    if round_text and (from_text or to_text):
+        raise InputError([Problem("--round", "round", "stands beside --from or --to", "give one or the other")])
+    if to_text and not from_text:
+        raise InputError([Problem("--to", "round", "stands without --from", "say where to begin")])
+    now = instants.now()
+    newest = instants.latest_round(now, interval_s)
+    first, last = closed_round(round_text or from_text, policy), closed_round(round_text or to_text, policy) or newest
+    if first is not None and first > last:
+        raise InputError([Problem("--from", "round", f"{from_text} is after {to_text}", "swap them")])
+    with store.open() as opened:
+        if first is None:
+            due = instants.latest_round(now - policy.round.lateness_s, interval_s)
+            rounds = pending(opened, due, interval_s, policy.round.lateness_s)
+        else:
+            rounds = list(range(first, last + 1, interval_s))
+        console = Console(stderr=True)
+        steps = track(rounds, "rollup", console=console, disable=not is_terminal())
+        done = [run(opened, moment, interval_s, instants.now()) for moment in steps]
+    if as_json:
+        print_json({"rounds": [as_dict(line) for line in done]})
+        return
+    if done:
+        print_table(["round", "samples", "sockets"], [(instants.show(d.round), d.samples, d.sockets) for d in done])
+    click.echo(f"{len(done)} rounds rolled up" if done else "no closed round lacks its tables")
+
+
+def as_dict(line: Rollup) -> dict[str, object]:
+    """For JSON: instants as text."""
+    return {**asdict(line), "round": instants.show(line.round), "computed_at": instants.show(line.computed_at)}

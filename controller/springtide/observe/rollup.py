@@ -1,0 +1,140 @@
+"""The round tables: what one round's samples say, computed once and read by everybody.
+
+A run writes all of its rows under a generation of its own; one line in `rollups` then makes them the round's. A run
+that dies in between leaves rows that no reader sees, and that the next run of the round removes.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from springtide.store import Store
+from springtide.store.files import sql
+
+# In the order in which they are made: those that follow read the sockets.
+STEPS = ("1_sockets", "2_pairs", "3_prefixes", "4_outcomes", "5_hosts")
+TABLES = ("rollup_sockets", "rollup_pairs", "rollup_prefixes", "rollup_outcomes", "rollup_hosts")
+
+# How far back rounds are looked for that lack their tables: what is older is a backfill, and asked for.
+PENDING_S = 86_400
+
+# 12 random bits beside the microseconds keep two runs apart that begin in the same one.
+_RANDOM_BITS = 12
+
+
+@dataclass(frozen=True)
+class Rollup:
+    """A line of `rollups`: a round's tables as they are now. Instants in seconds since the epoch."""
+
+    round: int
+    generation: int
+    interval_s: int
+    waited_s: int
+    samples: int
+    sockets: int
+    computed_at: int
+
+
+def rollup(store: Store, round_unix_s: int, interval_s: int, now_unix_s: int) -> Rollup:
+    """Compute the tables of [round - interval, round); one more interval before it tells what happened within it.
+
+    Raises StoreError; the round's tables are then what they were.
+    """
+    generation = time.time_ns() // 1000 << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
+    key = {"round_s": round_unix_s, "generation": generation}
+    parameters = {
+        **key,
+        "interval_s": interval_s,
+        "lookback_us": (round_unix_s - 2 * interval_s) * 1_000_000,
+        "round_start_us": (round_unix_s - interval_s) * 1_000_000,
+        "round_us": round_unix_s * 1_000_000,
+    }
+    for step in STEPS:
+        store.execute(sql(f"rollup/{step}"), parameters)
+    store.execute(
+        """
+        insert into rollups
+        select
+            fromUnixTimestamp({round_s:UInt32}), {generation:UInt64}, {interval_s:UInt32}, {waited_s:UInt32},
+            sum(samples), count(), 0, fromUnixTimestamp({now_s:UInt32})
+        from rollup_sockets
+        where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
+        """,
+        {**key, "interval_s": interval_s, "waited_s": max(0, now_unix_s - round_unix_s), "now_s": now_unix_s},
+    )
+    _sweep(store, round_unix_s)
+    [written] = rolled_up(store, round_unix_s, round_unix_s)
+    return written
+
+
+def rolled_up(store: Store, since_unix_s: int, until_unix_s: int) -> list[Rollup]:
+    """The rounds from `since` to `until`, both included, that have their tables; oldest first."""
+    rows = store.query(
+        """
+        select
+            toUnixTimestamp(rollups.round) as round, generation, interval_s, waited_s, samples, sockets,
+            toUnixTimestamp(rollups.computed_at) as computed_at
+        from rollups final
+        where rollups.round between fromUnixTimestamp({since:UInt32}) and fromUnixTimestamp({until:UInt32})
+        order by rollups.round
+        """,
+        {"since": max(0, since_unix_s), "until": until_unix_s},
+    )
+    return [Rollup(**row) for row in rows]
+
+
+def ensure(store: Store, round_unix_s: int, interval_s: int, now_unix_s: int) -> Rollup:
+    """The round's tables, computed now if they were not yet, or for another interval."""
+    present = rolled_up(store, round_unix_s, round_unix_s)
+    if present and present[0].interval_s == interval_s:
+        return present[0]
+    return rollup(store, round_unix_s, interval_s, now_unix_s)
+
+
+def pending(store: Store, newest_unix_s: int, interval_s: int, lateness_s: int) -> list[int]:
+    """Rounds of the day up to `newest` that hold samples and lack their tables, oldest first.
+
+    A round whose tables were computed before its lateness bound is computed once more after it.
+    """
+    oldest = max(1, (newest_unix_s - PENDING_S) // interval_s + 1) * interval_s
+    done = {
+        line.round
+        for line in rolled_up(store, oldest, newest_unix_s)
+        if line.interval_s == interval_s and line.waited_s >= lateness_s
+    }
+    candidates = [moment for moment in range(oldest, newest_unix_s + 1, interval_s) if moment not in done]
+    return [moment for moment in candidates if _has_samples(store, moment, interval_s)]
+
+
+def _has_samples(store: Store, round_unix_s: int, interval_s: int) -> bool:
+    return bool(
+        store.query(
+            "select 1 as one from tcp_samples where time_unix_us >= {start:Int64} and time_unix_us < {end:Int64} "
+            "limit 1",
+            {"start": (round_unix_s - interval_s) * 1_000_000, "end": round_unix_s * 1_000_000},
+        )
+    )
+
+
+def _sweep(store: Store, round_unix_s: int) -> None:
+    """Remove what earlier runs of the round left; a run that began later keeps its rows."""
+    for table in _stale(store, round_unix_s):
+        store.execute(
+            f"delete from {table} where round = fromUnixTimestamp({{round_s:UInt32}}) and generation < ("
+            "select max(generation) from rollups where round = fromUnixTimestamp({round_s:UInt32}))",
+            {"round_s": round_unix_s},
+        )
+
+
+def _stale(store: Store, round_unix_s: int) -> Iterator[str]:
+    for table in TABLES:
+        [row] = store.query(
+            f"select count() as n from {table} where round = fromUnixTimestamp({{round_s:UInt32}}) and generation < ("
+            "select max(generation) from rollups where round = fromUnixTimestamp({round_s:UInt32}))",
+            {"round_s": round_unix_s},
+        )
+        if row["n"]:
+            yield table

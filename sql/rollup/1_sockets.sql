@@ -1,0 +1,213 @@
+-- Each socket that a record of the round shows, with what it did within the round: the one definition from which every
+-- round table is made. Parameters: generation, round_s, lookback_us <= round_start_us < round_us (microseconds since
+-- the epoch). Nothing from round_us on is read.
+--
+-- Nothing depends on the order, the splitting or the copies of what arrived: counters only grow, so that their last
+-- value is their greatest, and the last of other values is the latest record's (of one microsecond's, the close's).
+insert into rollup_sockets
+with before as (
+    select
+        host,
+        boot_id,
+        netns,
+        cookie,
+        true as seen,
+        argMaxIf(coalesce(congestion_algorithm, ''), time_unix_us, congestion_algorithm is not null) as algorithm,
+        max(coalesce(bytes_acked, 0)) as acked,
+        max(coalesce(bytes_sent, 0)) as sent,
+        max(coalesce(bytes_retrans, 0)) as retransmitted,
+        max(coalesce(bytes_received, 0)) as received,
+        max(coalesce(busy_time, 0)) as busy,
+        max(coalesce(rwnd_limited, 0)) as rwnd_limited,
+        max(coalesce(sndbuf_limited, 0)) as sndbuf_limited
+    from tcp_samples
+    where
+        time_unix_us >= {lookback_us:Int64}
+        and time_unix_us < {round_start_us:Int64}
+        -- The states in which a socket has a connection's tcp_info.
+        and state in ('ESTABLISHED', 'FIN_WAIT1', 'FIN_WAIT2', 'CLOSE', 'CLOSE_WAIT', 'LAST_ACK', 'CLOSING')
+    group by host, boot_id, netns, cookie
+),
+
+within as (
+    select
+        host,
+        boot_id,
+        netns,
+        cookie,
+        min(time_unix_us) as first_us,
+        count() as samples,
+        max(kind = 'CLOSE') as closed,
+        argMinIf(poll_sequence, time_unix_us, kind = 'POLL') as first_poll,
+        countIf(kind = 'POLL') > 0 as polled,
+        argMaxIf(state, time_unix_us, kind = 'POLL') as last_state,
+        argMaxIf(coalesce(congestion_algorithm, ''), time_unix_us, congestion_algorithm is not null) as algorithm,
+        argMax(pop, time_unix_us * 2 + (kind = 'CLOSE')) as pop,
+        argMax(src_pop, time_unix_us * 2 + (kind = 'CLOSE')) as src_pop,
+        argMax(dst_pop, time_unix_us * 2 + (kind = 'CLOSE')) as dst_pop,
+        argMax(dst_ip, time_unix_us * 2 + (kind = 'CLOSE')) as dst_ip,
+        argMax(coalesce(sample_weight, 1), time_unix_us * 2 + (kind = 'CLOSE')) as sample_weight,
+        argMax(coalesce(delivery_rate_app_limited, false), time_unix_us * 2 + (kind = 'CLOSE')) as app_limited,
+        argMax(coalesce(snd_cwnd, 0), time_unix_us * 2 + (kind = 'CLOSE')) as snd_cwnd,
+        argMax(coalesce(snd_mss, 0), time_unix_us * 2 + (kind = 'CLOSE')) as snd_mss,
+        argMax(coalesce(snd_ssthresh, 0), time_unix_us * 2 + (kind = 'CLOSE')) as snd_ssthresh,
+        argMax(coalesce(snd_wnd, 0), time_unix_us * 2 + (kind = 'CLOSE')) as snd_wnd,
+        argMax(coalesce(rtt, 0), time_unix_us * 2 + (kind = 'CLOSE')) as rtt,
+        -- The kernel's mark for "not measured" is the greatest number.
+        argMax(if(min_rtt = 4294967295, 0, coalesce(min_rtt, 0)), time_unix_us * 2 + (kind = 'CLOSE')) as min_rtt,
+        argMax(coalesce(delivery_rate, 0), time_unix_us * 2 + (kind = 'CLOSE')) as delivery_rate,
+        max(coalesce(bytes_acked, 0)) as acked,
+        max(coalesce(bytes_sent, 0)) as sent,
+        max(coalesce(bytes_retrans, 0)) as retransmitted,
+        max(coalesce(bytes_received, 0)) as received,
+        max(coalesce(busy_time, 0)) as busy,
+        max(coalesce(rwnd_limited, 0)) as rwnd_limited,
+        max(coalesce(sndbuf_limited, 0)) as sndbuf_limited,
+        -- A record without the counter is no baseline.
+        min(coalesce(bytes_acked, 18446744073709551615)) as first_acked,
+        min(coalesce(bytes_sent, 18446744073709551615)) as first_sent,
+        min(coalesce(bytes_retrans, 18446744073709551615)) as first_retransmitted,
+        min(coalesce(bytes_received, 18446744073709551615)) as first_received,
+        min(coalesce(busy_time, 18446744073709551615)) as first_busy,
+        min(coalesce(rwnd_limited, 18446744073709551615)) as first_rwnd_limited,
+        min(coalesce(sndbuf_limited, 18446744073709551615)) as first_sndbuf_limited
+    from tcp_samples final
+    where
+        time_unix_us >= {round_start_us:Int64}
+        and time_unix_us < {round_us:Int64}
+        and state in ('ESTABLISHED', 'FIN_WAIT1', 'FIN_WAIT2', 'CLOSE', 'CLOSE_WAIT', 'LAST_ACK', 'CLOSING')
+    group by host, boot_id, netns, cookie
+),
+
+-- The first poll of each namespace that the two rounds hold.
+first_polls as (
+    select
+        host,
+        boot_id,
+        netns,
+        argMin(poll_sequence, time_unix_us) as poll,
+        min(time_unix_us) as first_us
+    from tcp_samples
+    where
+        time_unix_us >= {lookback_us:Int64}
+        and time_unix_us < {round_us:Int64}
+        and kind = 'POLL'
+    group by host, boot_id, netns
+),
+
+-- What a socket did within the round: its counters against their last value before it. A socket that an earlier poll of
+-- its namespace did not show is new and began at zero; of one that the first poll already showed nothing is known from
+-- before that poll, so it counts from there.
+changes as (
+    select
+        within.host as host,
+        within.boot_id as boot_id,
+        within.netns as netns,
+        within.cookie as cookie,
+        within.samples as samples,
+        within.closed as closed,
+        within.polled as polled,
+        within.last_state as last_state,
+        within.pop as pop,
+        within.src_pop as src_pop,
+        within.dst_pop as dst_pop,
+        within.dst_ip as dst_ip,
+        within.sample_weight as sample_weight,
+        within.app_limited as app_limited,
+        within.snd_cwnd as snd_cwnd,
+        within.snd_mss as snd_mss,
+        within.snd_ssthresh as snd_ssthresh,
+        within.snd_wnd as snd_wnd,
+        within.rtt as rtt,
+        within.min_rtt as min_rtt,
+        within.delivery_rate as delivery_rate,
+        within.acked as acked,
+        within.sent as sent,
+        within.retransmitted as retransmitted,
+        within.busy as busy,
+        if(within.algorithm != '', within.algorithm, before.algorithm) as known_algorithm,
+        first_polls.first_us > 0
+        and first_polls.first_us < within.first_us
+        and not (within.polled and within.first_poll = first_polls.poll) as is_new,
+        within.acked
+        - least(within.acked, multiIf(before.seen, before.acked, is_new, 0, within.first_acked)) as gained_acked,
+        within.sent
+        - least(within.sent, multiIf(before.seen, before.sent, is_new, 0, within.first_sent)) as gained_sent,
+        within.retransmitted
+        - least(
+            within.retransmitted, multiIf(before.seen, before.retransmitted, is_new, 0, within.first_retransmitted)
+        ) as gained_retransmitted,
+        within.received
+        - least(within.received, multiIf(before.seen, before.received, is_new, 0, within.first_received))
+            as gained_received,
+        within.busy
+        - least(within.busy, multiIf(before.seen, before.busy, is_new, 0, within.first_busy)) as gained_busy,
+        within.rwnd_limited
+        - least(within.rwnd_limited, multiIf(before.seen, before.rwnd_limited, is_new, 0, within.first_rwnd_limited))
+            as gained_rwnd_limited,
+        within.sndbuf_limited
+        - least(
+            within.sndbuf_limited, multiIf(before.seen, before.sndbuf_limited, is_new, 0, within.first_sndbuf_limited)
+        ) as gained_sndbuf_limited
+    from within
+    left join before
+        on
+            within.host = before.host
+            and within.boot_id = before.boot_id
+            and within.netns = before.netns
+            and within.cookie = before.cookie
+    left join first_polls
+        on
+            within.host = first_polls.host
+            and within.boot_id = first_polls.boot_id
+            and within.netns = first_polls.netns
+)
+
+select
+    fromUnixTimestamp({round_s:UInt32}) as round,
+    {generation:UInt64},
+    pop,
+    host,
+    boot_id,
+    netns,
+    cookie,
+    src_pop,
+    dst_pop,
+    if(dst_ip between toIPv6('::ffff:0.0.0.0') and toIPv6('::ffff:255.255.255.255'), 4, 6) as ip_version,
+    tupleElement(IPv6CIDRToRange(dst_ip, if(ip_version = 4, 120, 56)), 1) as client_prefix,
+    known_algorithm as congestion_algorithm,
+    -- The bound keeps sums within 64 bits.
+    least(greatest(sample_weight, 1), 65535) as sample_weight,
+    samples,
+    polled and last_state = 'ESTABLISHED' as live,
+    closed,
+    -- An idle connection still shows the window that it was given: one that did not fill it in this round says nothing,
+    -- and counting it would learn our own echo.
+    live and snd_cwnd > 0 and snd_mss > 0 and gained_acked >= toUInt64(snd_cwnd) * snd_mss as earned,
+    -- A loss has cut the window, but ssthresh remembers most of it; the kernel's default of 10 segments is the least.
+    closed
+    and sent > 0
+    and sent - least(sent, retransmitted)
+    <= 2 * toUInt64(greatest(snd_cwnd, if(snd_ssthresh = 2147483647, 0, snd_ssthresh), 10)) * snd_mss as young,
+    app_limited,
+    snd_cwnd,
+    snd_mss,
+    snd_ssthresh,
+    snd_wnd,
+    rtt as rtt_us,
+    min_rtt as min_rtt_us,
+    delivery_rate as delivery_rate_bytes_per_s,
+    gained_acked as bytes_acked,
+    gained_sent as bytes_sent,
+    gained_retransmitted as bytes_retransmitted,
+    gained_received as bytes_received,
+    gained_busy as busy_us,
+    gained_rwnd_limited as rwnd_limited_us,
+    gained_sndbuf_limited as sndbuf_limited_us,
+    acked as life_bytes_acked,
+    sent as life_bytes_sent,
+    retransmitted as life_bytes_retransmitted,
+    busy as life_busy_us
+from changes
+-- A sample and its duplicates carry the same time and so lie in the same partition.
+settings do_not_merge_across_partitions_select_final = 1, prefer_column_name_to_alias = 1

@@ -1,0 +1,112 @@
+-- One round's sockets that had bytes acknowledged, per PoP, client prefix and algorithm. Parameters: generation,
+-- round_s.
+-- A value and its weight travel as one number, value * 65536 + weight: sorting these first makes the sketches the same
+-- whatever the order of the sockets.
+insert into rollup_prefixes
+with prefixes as (
+    select
+        if(pop != '', pop, src_pop) as at_pop,
+        ip_version,
+        client_prefix,
+        congestion_algorithm,
+        max(dst_pop) as peer_pop,
+        count() as connections,
+        sum(toUInt64(samples)) as sample_count,
+        countIf(app_limited) as app_limited_connections,
+        sum(bytes_acked) as acked,
+        sum(bytes_sent) as sent,
+        sum(bytes_retransmitted) as retransmitted,
+        arraySort(
+            groupArrayIf(
+                bitShiftLeft(least(delivery_rate_bytes_per_s, 281474976710655), 16) + sample_weight,
+                delivery_rate_bytes_per_s > 0
+            )
+        ) as rates,
+        arraySort(groupArrayIf(bitShiftLeft(toUInt64(rtt_us), 16) + sample_weight, rtt_us > 0)) as rtts,
+        -- Parts per million.
+        arraySort(
+            groupArrayIf(
+                bitShiftLeft(toUInt64(intDiv(bytes_retransmitted * 1000000, greatest(bytes_sent, 1))), 16)
+                + sample_weight,
+                bytes_sent > 0
+            )
+        ) as losses,
+        arraySort(groupArray(bitShiftLeft(least(bytes_acked, 281474976710655), 16) + sample_weight)) as sizes
+    from rollup_sockets
+    where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64} and bytes_acked > 0
+    group by at_pop, ip_version, client_prefix, congestion_algorithm
+),
+
+quantiles as (
+    select
+        *,
+        arrayReduce(
+            'quantilesExactWeighted(0.1, 0.5, 0.9)',
+            arrayMap(x -> bitShiftRight(x, 16), rates),
+            arrayMap(x -> toUInt32(bitAnd(x, 65535)), rates)
+        ) as rate_quantiles,
+        arrayReduce(
+            'quantilesExactWeighted(0.1, 0.5, 0.9)',
+            arrayMap(x -> bitShiftRight(x, 16), rtts),
+            arrayMap(x -> toUInt32(bitAnd(x, 65535)), rtts)
+        ) as rtt_quantiles,
+        arrayReduce(
+            'quantilesExactWeighted(0.5, 0.9)',
+            arrayMap(x -> bitShiftRight(x, 16), losses),
+            arrayMap(x -> toUInt32(bitAnd(x, 65535)), losses)
+        ) as loss_quantiles,
+        arrayReduce(
+            'quantilesExactWeighted(0.5, 0.9)',
+            arrayMap(x -> bitShiftRight(x, 16), sizes),
+            arrayMap(x -> toUInt32(bitAnd(x, 65535)), sizes)
+        ) as size_quantiles
+    from prefixes
+)
+
+select
+    fromUnixTimestamp({round_s:UInt32}) as round,
+    {generation:UInt64},
+    at_pop as pop,
+    ip_version,
+    client_prefix,
+    congestion_algorithm,
+    peer_pop as dst_pop,
+    connections,
+    sample_count as samples,
+    app_limited_connections,
+    acked as bytes_acked,
+    sent as bytes_sent,
+    retransmitted as bytes_retransmitted,
+    if(sent > 0, retransmitted / sent, null) as retransmit_ratio,
+    if(empty(rates), null, rate_quantiles[1]) as delivery_rate_p10_bytes_per_s,
+    if(empty(rates), null, rate_quantiles[2]) as delivery_rate_p50_bytes_per_s,
+    if(empty(rates), null, rate_quantiles[3]) as delivery_rate_p90_bytes_per_s,
+    if(empty(rtts), null, rtt_quantiles[1]) as rtt_p10_us,
+    if(empty(rtts), null, rtt_quantiles[2]) as rtt_p50_us,
+    if(empty(rtts), null, rtt_quantiles[3]) as rtt_p90_us,
+    if(empty(losses), null, loss_quantiles[1] / 1000000) as loss_p50,
+    if(empty(losses), null, loss_quantiles[2] / 1000000) as loss_p90,
+    if(empty(sizes), null, size_quantiles[1]) as bytes_p50,
+    if(empty(sizes), null, size_quantiles[2]) as bytes_p90,
+    arrayReduce(
+        'quantilesTDigestWeightedState(0.1, 0.25, 0.5, 0.75, 0.9)',
+        arrayMap(x -> toFloat32(bitShiftRight(x, 16)), rates),
+        arrayMap(x -> toUInt32(bitAnd(x, 65535)), rates)
+    ) as delivery_rate_state,
+    arrayReduce(
+        'quantilesTDigestWeightedState(0.1, 0.25, 0.5, 0.75, 0.9)',
+        arrayMap(x -> toFloat32(bitShiftRight(x, 16)), rtts),
+        arrayMap(x -> toUInt32(bitAnd(x, 65535)), rtts)
+    ) as rtt_state,
+    arrayReduce(
+        'quantilesTDigestWeightedState(0.1, 0.25, 0.5, 0.75, 0.9)',
+        arrayMap(x -> toFloat32(bitShiftRight(x, 16)), losses),
+        arrayMap(x -> toUInt32(bitAnd(x, 65535)), losses)
+    ) as loss_state,
+    arrayReduce(
+        'quantilesTDigestWeightedState(0.1, 0.25, 0.5, 0.75, 0.9)',
+        arrayMap(x -> toFloat32(bitShiftRight(x, 16)), sizes),
+        arrayMap(x -> toUInt32(bitAnd(x, 65535)), sizes)
+    ) as bytes_state
+from quantiles
+settings prefer_column_name_to_alias = 1

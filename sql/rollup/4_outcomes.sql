@@ -1,0 +1,65 @@
+-- One round's closed connections that delivered something, per host, pair of PoPs and class of bytes. Parameters:
+-- generation, round_s.
+-- A value and its weight travel as one number, value * 65536 + weight: sorting these first makes the sketches the same
+-- whatever the order of the sockets.
+insert into rollup_outcomes
+with outcomes as (
+    select
+        host,
+        src_pop,
+        dst_pop,
+        ip_version,
+        roundDown(life_bytes_acked, [0, 10000, 30000, 100000, 300000, 1000000, 10000000]) as size_class_bytes,
+        count() as connections,
+        countIf(life_bytes_retransmitted > 0) as retransmitting_connections,
+        sum(life_bytes_acked) as bytes_acked,
+        sum(life_bytes_sent) as bytes_sent,
+        sum(life_bytes_retransmitted) as bytes_retransmitted,
+        sum(life_busy_us) as busy_sum_us,
+        arraySort(
+            groupArrayIf(bitShiftLeft(least(life_busy_us, 281474976710655), 16) + sample_weight, life_busy_us > 0)
+        ) as times
+    from rollup_sockets
+    where
+        round = fromUnixTimestamp({round_s:UInt32})
+        and generation = {generation:UInt64}
+        and closed
+        and life_bytes_acked > 0
+    group by host, src_pop, dst_pop, ip_version, size_class_bytes
+),
+
+quantiles as (
+    select
+        *,
+        arrayReduce(
+            'quantilesExactWeighted(0.5, 0.9, 0.99)',
+            arrayMap(x -> bitShiftRight(x, 16), times),
+            arrayMap(x -> toUInt32(bitAnd(x, 65535)), times)
+        ) as time_quantiles
+    from outcomes
+)
+
+select
+    fromUnixTimestamp({round_s:UInt32}) as round,
+    {generation:UInt64},
+    host,
+    src_pop,
+    dst_pop,
+    ip_version,
+    size_class_bytes,
+    connections,
+    retransmitting_connections,
+    bytes_acked,
+    bytes_sent,
+    bytes_retransmitted,
+    busy_sum_us,
+    if(empty(times), null, time_quantiles[1]) as busy_p50_us,
+    if(empty(times), null, time_quantiles[2]) as busy_p90_us,
+    if(empty(times), null, time_quantiles[3]) as busy_p99_us,
+    arrayReduce(
+        'quantilesTDigestWeightedState(0.1, 0.25, 0.5, 0.75, 0.9)',
+        arrayMap(x -> toFloat32(bitShiftRight(x, 16)), times),
+        arrayMap(x -> toUInt32(bitAnd(x, 65535)), times)
+    ) as busy_state
+from quantiles
+settings prefer_column_name_to_alias = 1

@@ -1,0 +1,84 @@
+-- What each host should have said in the round, and said. Parameters: generation, round_s, interval_s, lookback_us <=
+-- round_start_us < round_us (microseconds since the epoch).
+insert into rollup_hosts
+with polls as (
+    select
+        host,
+        boot_id,
+        poll_sequence,
+        -- A poll that runs across the round's beginning lies in both.
+        max(time_unix_us >= {round_start_us:Int64}) as in_round,
+        max(pop) as pop
+    from tcp_samples
+    where
+        time_unix_us >= {lookback_us:Int64}
+        and time_unix_us < {round_us:Int64}
+        and kind = 'POLL'
+    group by host, boot_id, poll_sequence
+),
+
+steps as (
+    select
+        host,
+        pop,
+        in_round,
+        -- Since the poll before it; the first one known has none.
+        poll_sequence - lagInFrame(poll_sequence, 1, poll_sequence) over (
+            partition by host, boot_id
+            order by poll_sequence rows between unbounded preceding and current row
+        ) as step
+    from polls
+),
+
+polled as (
+    select
+        host,
+        max(pop) as pop,
+        countIf(in_round) as polls_seen,
+        countIf(not in_round) as polls_before,
+        -- No round holds more polls than seconds: a greater step is a collector that numbers anew and not a loss.
+        sumIf(step - 1, in_round and step > 1 and step <= {interval_s:UInt32}) as polls_missing
+    from steps
+    group by host
+),
+
+heard as (
+    select
+        host,
+        max(pop) as pop,
+        sum(samples) as row_count,
+        countIf(closed) as closes
+    from rollup_sockets
+    where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
+    group by host
+),
+
+joined as (
+    select
+        if(polled.host != '', polled.host, heard.host) as host,
+        greatest(polled.pop, heard.pop) as pop,
+        polled.polls_seen as polls_seen,
+        polled.polls_before as polls_before,
+        polled.polls_missing as polls_missing,
+        heard.row_count as rows_seen,
+        heard.closes as closes
+    from polled
+    full outer join heard on polled.host = heard.host
+)
+
+select
+    fromUnixTimestamp({round_s:UInt32}) as round,
+    {generation:UInt64} as generation,
+    host,
+    pop,
+    polls_seen,
+    if(polls_seen = 0, polls_before, polls_seen + polls_missing) as polls_expected,
+    rows_seen,
+    if(
+        polls_seen = 0,
+        rows_seen + polls_before,
+        rows_seen + intDiv(rows_seen * polls_missing, polls_seen)
+    ) as rows_expected,
+    closes
+from joined
+settings prefer_column_name_to_alias = 1
