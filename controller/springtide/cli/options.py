@@ -10,12 +10,14 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from springtide import instants
 from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet, load_fleet
 from springtide.policy import Policy, load_policy
 from springtide.store import Store, open_store
+from springtide.store.address import PASSWORD_VARIABLE, carries_password
 from springtide.store.migrations import require_current
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -50,7 +52,13 @@ def store_options(command: F) -> F:
     """--store and --store-wait, handed over as one `store: StoreOptions`."""
 
     def join(context: click.Context, _: click.Parameter, value: float) -> StoreOptions:
-        return StoreOptions(context.params.pop("store_url"), value)
+        given = context.get_parameter_source("store_url") is ParameterSource.COMMANDLINE
+        url = context.params.pop("store_url")
+        if given and carries_password(url):
+            message = "has a password, which everyone on this machine can read in the list of processes"
+            fix = f"put it into the variable {PASSWORD_VARIABLE}, or write ?password_file=FILE"
+            raise InputError([Problem("--store", "url", message, fix)])
+        return StoreOptions(url, value)
 
     wait = click.option(
         "--store-wait",

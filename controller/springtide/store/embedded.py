@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import Any
 
 from springtide.errors import StoreError
 from springtide.store.base import Param, Row, encode
-from springtide.store.files import proto_file
 from springtide.store.lock import DirectoryLock
+from springtide.store.messages import message_source
 
 DATABASE = "springtide"
 
@@ -74,20 +73,8 @@ class EmbeddedStore:
         self._from_messages(select, structure, messages, "max_threads = 1")
 
     def _from_messages(self, statement: str, structure: str, messages: Sequence[bytes], settings: str) -> None:
-        # One Envelope made of many: in protobuf, the concatenation of messages is their merge. The engine's file reader
-        # stops after the first of several. A file in memory leaves nothing behind, whatever becomes of this process.
-        fd = os.memfd_create("springtide-batch", os.MFD_CLOEXEC)
-        try:
-            with os.fdopen(os.dup(fd), "wb") as file:
-                file.write(varint(sum(map(len, messages))))
-                file.writelines(messages)
-            quoted = structure.replace("\\", "\\\\").replace("'", "\\'")
-            self.execute(
-                f"{statement} from file('/proc/self/fd/{fd}', 'ProtobufList', '{quoted}') "
-                f"settings format_schema = '{proto_file()}:TcpSample', {settings}"
-            )
-        finally:
-            os.close(fd)
+        with message_source(structure, messages) as (source, source_settings):
+            self.execute(f"{statement} from {source} settings {source_settings}, {settings}")
 
     def close(self) -> None:
         self._session.close()
@@ -99,16 +86,6 @@ class EmbeddedStore:
             return bytes(self._session.query(sql, form, params=encoded).bytes())
         except Exception as error:
             raise _refusal(f"store {self.url}", error) from error
-
-
-def varint(number: int) -> bytes:
-    """A base-128 varint, as protobuf writes lengths."""
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
 
 
 def _refusal(what: str, error: Exception) -> StoreError:

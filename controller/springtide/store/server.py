@@ -1,0 +1,222 @@
+"""A ClickHouse server, over its native protocol."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import re
+import ssl
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from springtide.errors import StoreError
+from springtide.store.address import ServerAddress
+from springtide.store.base import Param, Row, encode
+from springtide.store.messages import parsed_columns
+from springtide.store.values import from_json, to_json
+
+T = TypeVar("T")
+
+# DBMS_MIN_PROTOCOL_VERSION_WITH_PARAMETERS of ClickHouse's ProtocolDefines.h: below it they would be left out silently.
+REVISION_WITH_PARAMETERS = 54459
+UNKNOWN_DATABASE = 81
+# Several Envelopes in one Kafka message need it.
+OLDEST = "26.3 or newer"
+# First pause before another try, seconds; each further one doubles.
+BACKOFF_S = 0.2
+# The server ends a query at its limit; the connection is given up only if it does not.
+GRACE_S = 30.0
+READS = re.compile(r"\s*(?:--[^\n]*\n\s*)*(?:select|with|show|describe|explain|exists)\b", re.IGNORECASE)
+
+
+class _Wire:
+    """A parameter as the protocol wants it: text as the engine parses it, once more escaped as a string literal.
+
+    The driver puts the quotes around what is neither text nor a list, and changes nothing else in it.
+    """
+
+    def __init__(self, value: Param) -> None:
+        self._text = encode(value).replace("\\", "\\\\").replace("'", "\\'")
+
+    def __str__(self) -> str:
+        return self._text
+
+
+class ServerStore:
+    """Reads are tried again when the connection breaks; whatever may change rows only while it has not been sent."""
+
+    def __init__(self, address: ServerAddress, *, create: bool) -> None:
+        self._address = address
+        driver: Any = importlib.import_module("clickhouse_driver")
+        self._errors: Any = importlib.import_module("clickhouse_driver.errors")
+        # It logs tracebacks of what we report in one line.
+        logger = logging.getLogger("clickhouse_driver")
+        logger.propagate = False
+        logger.addHandler(logging.NullHandler())
+        system_authorities = ssl.get_default_verify_paths().cafile
+        self._client: Any = driver.Client(
+            host=address.host,
+            port=address.port,
+            user=address.user,
+            password=address.password,
+            database=address.database,
+            secure=address.secure,
+            verify=address.verify,
+            ca_certs=str(address.ca) if address.ca else system_authorities,
+            connect_timeout=address.connect_timeout_s,
+            send_receive_timeout=address.connect_timeout_s,
+            sync_request_timeout=address.connect_timeout_s,
+            client_name="springtide",
+            # Ours say whether what was asked may be asked again.
+            disable_reconnect=True,
+            tcp_keepalive=True,
+            settings={"server_side_params": True, "max_execution_time": max(1, round(address.query_timeout_s))},
+        )
+        self._column_types: dict[str, dict[str, str]] = {}
+        try:
+            self.execute("select 1")
+        except StoreError as error:
+            self._client.disconnect()
+            if not (create and error.code == UNKNOWN_DATABASE):
+                raise
+            self._create_database()
+
+    @property
+    def url(self) -> str:
+        return self._address.shown
+
+    def query(self, sql: str, params: Mapping[str, Param] | None = None) -> list[Row]:
+        rows, columns = self._run(lambda: self._ask(sql, params, with_column_types=True), again=_is_read(sql))
+        return [{name: to_json(value, kind) for value, (name, kind) in zip(row, columns, strict=True)} for row in rows]
+
+    def execute(self, sql: str, params: Mapping[str, Param] | None = None) -> None:
+        self._run(lambda: self._ask(sql, params), again=_is_read(sql))
+
+    def insert(self, table: str, rows: Iterable[Row]) -> None:
+        listed = list(rows)
+        if not listed:
+            return
+        types = self._types(table)
+        names = list(listed[0])
+        try:
+            columns = [[from_json(row[name], types[name]) for row in listed] for name in names]
+        except (KeyError, ValueError) as error:
+            raise StoreError(f"store {self.url}: insert into {table}: {error!r} does not fit its columns") from error
+        statement = f"insert into {table} ({', '.join(names)}) values"
+        self._run(lambda: self._client.execute(statement, columns, columnar=True), again=False)
+
+    def insert_messages(self, table: str, select: str, structure: str, messages: Sequence[bytes]) -> None:
+        # chDB parses here, the server enriches and stores there: the native protocol carries columns, not protobuf.
+        names, columns = parsed_columns(structure, messages)
+        kinds = _structure(structure)
+        rows = [
+            {name: from_json(column[i], kinds[name]) for name, column in zip(names, columns, strict=True)}
+            for i in range(len(columns[0]))
+        ]
+        external = [{"name": "springtide_messages", "structure": list(kinds.items()), "data": rows}]
+        statement = f"insert into {table} {select} from springtide_messages"
+        self._run(lambda: self._client.execute(statement, external_tables=external), again=False)
+
+    def parse_messages(self, select: str, structure: str, messages: Sequence[bytes]) -> None:
+        parsed_columns(structure, messages)
+
+    def close(self) -> None:
+        self._client.disconnect()
+
+    def _create_database(self) -> None:
+        connection = self._client.connection
+        connection.database = ""
+        self.execute(f"create database if not exists {self._address.database}")
+        self._client.disconnect()
+        connection.database = self._address.database
+        self.execute("select 1")
+
+    def _types(self, table: str) -> dict[str, str]:
+        if table not in self._column_types:
+            columns = self.query(f"describe table {table}")
+            self._column_types[table] = {row["name"]: row["type"] for row in columns}
+        return self._column_types[table]
+
+    def _ask(self, sql: str, params: Mapping[str, Param] | None, **options: bool) -> Any:
+        if params and self._client.connection.server_info.used_revision < REVISION_WITH_PARAMETERS:
+            version = ".".join(map(str, self._client.connection.server_info.version_tuple()))
+            raise StoreError(f"store {self.url}: server {version} has no query parameters; use ClickHouse {OLDEST}")
+        wire = {name: _Wire(value) for name, value in params.items()} if params else None
+        return self._client.execute(sql, wire, **options)
+
+    def _run(self, ask: Callable[[], T], *, again: bool) -> T:
+        """Connect, then ask. A broken connection is tried again while nothing was asked yet, or when `again` allows."""
+        for attempt in range(self._address.retries + 1):
+            asked = False
+            try:
+                self._connect()
+                asked = True
+                return ask()
+            except self._errors.ServerException as error:
+                if not asked:
+                    self._client.disconnect()
+                raise StoreError(f"store {self.url}: {_server_reason(error)}", error.code) from error
+            except (self._errors.NetworkError, self._errors.SocketTimeoutError, OSError, EOFError) as error:
+                self._client.disconnect()
+                if attempt == self._address.retries or (asked and not again):
+                    raise self._lost(error, asked) from error
+            except (self._errors.Error, TypeError, ValueError, AttributeError, OverflowError) as error:
+                # Most are values that are not of their column's type; the connection is in the middle of something.
+                self._client.disconnect()
+                raise StoreError(f"store {self.url}: the driver refuses: {_line(error)}") from error
+            time.sleep(BACKOFF_S * 2**attempt)
+        raise AssertionError("the last attempt returns or raises")
+
+    def _connect(self) -> None:
+        """A server that takes the connection and then says nothing is given up after the connect timeout."""
+        connection = self._client.connection
+        connection.send_receive_timeout = self._address.connect_timeout_s
+        if connection.connected:
+            if connection.ping():
+                return
+            self._client.disconnect()
+        connection.connect()
+        connection.send_receive_timeout = self._address.query_timeout_s + GRACE_S
+        connection.socket.settimeout(connection.send_receive_timeout)
+
+    def _lost(self, error: Exception, asked: bool) -> StoreError:
+        reason = _line(error)
+        if isinstance(error, self._errors.SocketTimeoutError | TimeoutError):
+            reason = f"timed out: {reason}"
+        if not asked:
+            tries = f"{self._address.retries + 1} tries"
+            fix = "check host, port, secure, and that the server runs"
+            return StoreError(f"store {self.url}: cannot connect in {tries}: {reason[:300]}; {fix}")
+        fix = "it may have been done: see that the server runs, then run the command again"
+        return StoreError(f"store {self.url}: connection lost while it worked: {reason[:300]}; {fix}")
+
+
+def _is_read(sql: str) -> bool:
+    return READS.match(sql) is not None
+
+
+def _structure(structure: str) -> dict[str, str]:
+    """`name Type, ...` by name; commas inside of parentheses and quotes belong to a type."""
+    pieces, depth, quoted, start = [], 0, False, 0
+    for i, character in enumerate(structure):
+        if character == "'":
+            quoted = not quoted
+        elif not quoted and character in "()":
+            depth += 1 if character == "(" else -1
+        elif character == "," and depth == 0 and not quoted:
+            pieces.append(structure[start:i])
+            start = i + 1
+    pieces.append(structure[start:])
+    return dict(piece.strip().split(" ", 1) for piece in pieces)
+
+
+def _line(error: Exception) -> str:
+    return re.sub(r"\s+", " ", str(error)).strip() or type(error).__name__
+
+
+def _server_reason(error: Any) -> str:
+    """The server's message on one line, in chDB's form, without its stack trace."""
+    text = str(error.message).partition("Stack trace:")[0]
+    text = re.sub(r"\s+", " ", text).strip().removeprefix("DB::Exception: ")
+    return f"{error.code}. DB::Exception: {text}"[:500]

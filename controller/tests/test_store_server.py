@@ -1,0 +1,425 @@
+"""clickhouse:// against a real server; what that one is too old for, against a recorder and chDB."""
+
+from __future__ import annotations
+
+import importlib
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from samplekit.home import Home
+from samplekit.oldserver import PASSWORD, PATIENCE_S, USER, OldServer, install
+from samplekit.proto import message, row
+from samplekit.traffic import Socket
+from springtide.errors import InputError, StoreError
+from springtide.store import Store, open_store
+from springtide.store.base import encode
+
+SECRET = quote(PASSWORD, safe="")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OldServer]:
+    server = install(tmp_path_factory.mktemp("clickhouse"))
+    server.start()
+    yield server
+    server.kill()
+
+
+def url(server: OldServer, options: str = "", *, host: str = "127.0.0.1", port: int = 0) -> str:
+    return f"clickhouse://{USER}:{SECRET}@{host}:{port or server.port}/springtide{options}"
+
+
+def connect(address: str, *, create: bool = True) -> Store:
+    return open_store(address, create=create, wait_s=1, on_wait=print)
+
+
+@pytest.fixture
+def remote(server: OldServer) -> Iterator[Store]:
+    store = connect(url(server))
+    yield store
+    store.close()
+
+
+# Expressions that both engines know, and whose JSON form is a matter of taste.
+EXPRESSIONS = [
+    "toUInt64('18446744073709551615')",
+    "toInt64('-9223372036854775808')",
+    "nan",
+    "1 / 0",
+    "toFloat32(0.1)",
+    "[toFloat32(0.1), toFloat32(16777216)]",
+    "0.1 + 0.2",
+    "toDateTime('2026-01-02 03:04:05', 'UTC')",
+    "[toDateTime('2026-01-02 03:04:05', 'UTC')]",
+    "toDate('2026-01-02')",
+    "cast(2 as Enum8('a' = 1, 'b' = 2))",
+    "cast(null as Nullable(UInt8))",
+    "cast(7 as Nullable(UInt8))",
+    "tuple(1, 'x', toDate('2026-01-02'))",
+    "toFixedString('abc', 3)",
+    "unhex('FF41')",
+    "'tab\\t, newline\\n, quote\\' and \\\\'",
+    "'Füße 👣'",
+    "emptyArrayString()",
+]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_both_engines_give_the_same_values(remote: Store, store: Store, expression: str) -> None:
+    sql = f"select {expression} as x"
+    assert remote.query(sql) == store.query(sql)
+
+
+TABLE = """create table {name} (
+    n UInt64, i Int32, x Float64, s String, e Enum8('none' = 0, 'set' = 1), m Nullable(UInt32),
+    t DateTime('UTC'), l Nullable(DateTime('UTC')), d Date, a Array(UInt16)
+) engine = {engine}"""
+
+
+def test_what_is_inserted_comes_back_alike_on_both_engines(remote: Store, store: Store) -> None:
+    rows: list[dict[str, Any]] = [
+        {"n": 2**64 - 1, "i": -5, "x": 0.1, "s": "ä\t'\\", "e": "set", "m": None}
+        | {"t": "2026-01-02 03:04:05", "l": None, "d": "2026-01-02", "a": [1, 65535]},
+        {"n": 0, "i": 2**31 - 1, "x": 5e-324, "s": "", "e": "none", "m": 7}
+        | {"t": "1970-01-01 00:00:01", "l": "2026-01-02 03:04:05", "d": "2026-01-03", "a": []},
+    ]
+    for one in (remote, store):
+        one.execute(TABLE.format(name="alike", engine="Memory"))
+        one.insert("alike", rows)
+        one.insert("alike", [])
+        assert one.query("select * from alike") == rows
+
+
+@given(values=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_doubles_come_back_bit_for_bit(remote: Store, values: list[float]) -> None:
+    remote.execute("create table if not exists doubles (i UInt32, x Float64) engine = Memory")
+    remote.insert("doubles", [{"i": i, "x": x} for i, x in enumerate(values)])
+    got = remote.query("select x from doubles order by i")
+    remote.execute("drop table doubles")
+    assert [row["x"] for row in got] == values
+
+
+def test_values_that_do_not_fit_are_one_line_and_leave_the_store_usable(remote: Store) -> None:
+    remote.execute("create table narrow (n UInt8, t DateTime('UTC')) engine = Memory")
+    good = {"n": 1, "t": "2026-01-02 03:04:05"}
+    for bad in ({"n": "many"}, {"n": None}, {"n": 2**70}, {"t": "yesterday"}):
+        with pytest.raises(StoreError, match=r"fit|refuses") as caught:
+            remote.insert("narrow", [good, good | bad])
+        assert "\n" not in str(caught.value)
+    with pytest.raises(StoreError, match="fit"):
+        remote.insert("narrow", [{"no_such_column": 1}])
+    remote.insert("narrow", [good])
+    assert remote.query("select count() as c from narrow") == [{"c": 1}]
+
+
+def test_messages_are_parsed_here_and_enriched_there(remote: Store) -> None:
+    remote.execute(
+        "create table small (host String, kind Int8, cwnd Nullable(UInt32), rtt Nullable(UInt32)) engine = Memory"
+    )
+    samples = [Socket("ams-1", cookie, "10.77.1.1", "10.77.2.1").at(1, 1, 10, snd_cwnd=cookie) for cookie in (3, 4)]
+    envelopes = []
+    for sample in samples:
+        framed = message([row(sample)])
+        assert framed[0] & 0x80  # a length of two bytes
+        envelopes.append(framed[2:])
+    select = "select upper(host) as host, kind, snd_cwnd as cwnd, rtt"
+    structure = "host String, kind Int8, snd_cwnd Nullable(UInt32), rtt Nullable(UInt32)"
+    remote.insert_messages("small (host, kind, cwnd, rtt)", select, structure, envelopes)
+    expected = [{"host": "AMS-1", "kind": 1, "cwnd": cwnd, "rtt": None} for cwnd in (3, 4)]
+    assert remote.query("select * from small order by cwnd") == expected
+    with pytest.raises(StoreError, match="DB::Exception"):
+        remote.parse_messages(select, structure, [b"\xff\xff\xff"])
+
+
+def test_engine_errors_are_one_line_with_their_code(remote: Store) -> None:
+    with pytest.raises(StoreError, match=r"DB::Exception: Table .*nowhere") as caught:
+        remote.query("select *\nfrom nowhere")
+    assert caught.value.code == 60
+    assert "\n" not in str(caught.value)
+    assert "Stack trace" not in str(caught.value)
+
+
+def test_a_server_too_old_for_parameters_is_named(remote: Store) -> None:
+    with pytest.raises(StoreError, match=r"server 18\.16\.1 has no query parameters; use ClickHouse 26\.3 or newer"):
+        remote.query("select {x:UInt8}", {"x": 1})
+
+
+def test_a_database_is_made_only_when_asked_to(server: OldServer) -> None:
+    address = url(server).removesuffix("springtide") + "another"
+    with pytest.raises(StoreError, match="another") as caught:
+        connect(address, create=False)
+    assert caught.value.code == 81
+    connect(address).close()
+    connect(address, create=False).close()
+
+
+def test_a_query_ends_at_its_timeout(server: OldServer) -> None:
+    store = connect(url(server, "?query_timeout_s=1"))
+    with pytest.raises(StoreError) as caught:
+        store.query("select count() from system.numbers where not ignore(number)")
+    assert caught.value.code == 159
+    assert store.query("select 1 as one") == [{"one": 1}]
+    store.close()
+
+
+def in_thread(work: Callable[[], object]) -> tuple[threading.Thread, list[object]]:
+    outcome: list[object] = []
+
+    def run() -> None:
+        try:
+            outcome.append(work())
+        except StoreError as error:
+            outcome.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread, outcome
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def running(watcher: Store, mark: str) -> bool:
+    query = f"select count() as c from system.processes where query like '%{mark}%' and query not like '%processes%'"
+    return bool(watcher.query(query)[0]["c"])
+
+
+def test_kill_9_mid_query_a_read_is_asked_again_and_a_write_is_not(server: OldServer) -> None:
+    watcher = connect(url(server))
+    watcher.execute("create table kept (n UInt64) engine = MergeTree order by n")
+    watcher.insert("kept", [{"n": 1}])
+    reader, writer = (connect(url(server, "?retries=12")) for _ in range(2))
+    slow = "from system.numbers where sleepEachRow(0.1) = 0 limit 20 settings max_block_size = 1"
+    reading, read = in_thread(lambda: reader.query(f"select count() as marked_read from (select number {slow})"))
+    writing, written = in_thread(lambda: writer.execute(f"insert into kept select number as marked_write {slow}"))
+    try:
+        wait_until(lambda: running(watcher, "marked_read") and running(watcher, "marked_write"))
+        server.kill()
+        writing.join(PATIENCE_S)
+    finally:
+        server.start()
+    reading.join(PATIENCE_S)
+    assert read == [[{"marked_read": 20}]]
+    [refusal] = written
+    assert "connection lost while it worked" in str(refusal)
+    # The same stores go on, and so does one that was idle meanwhile; what was acknowledged is there.
+    for store in (watcher, reader, writer):
+        assert store.query("select n from kept") == [{"n": 1}]
+        store.close()
+
+
+def test_a_connection_that_the_server_closed_while_idle_is_made_again_even_for_writes(server: OldServer) -> None:
+    store = connect(url(server))
+    store.execute("create table idle (n UInt64) engine = MergeTree order by n")
+    server.kill()
+    server.start()
+    store.insert("idle", [{"n": 5}])
+    assert store.query("select n from idle") == [{"n": 5}]
+    store.close()
+
+
+def test_no_server_there(server: OldServer) -> None:
+    with socket.socket() as nobody:
+        nobody.bind(("127.0.0.1", 0))
+        with pytest.raises(StoreError, match=r"cannot connect in 1 tries: .*refused.*; check host, port"):
+            connect(url(server, "?retries=0", port=nobody.getsockname()[1]))
+
+
+def test_a_server_that_says_nothing_is_given_up(server: OldServer) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as mute, pytest.raises(StoreError, match="timed out"):
+        connect(url(server, "?retries=0&connect_timeout_s=0.3", port=mute.getsockname()[1]))
+
+
+def test_tls_trusts_the_named_authority_and_the_name_in_the_certificate(server: OldServer) -> None:
+    port, ca = server.secure_port, server.folder / "server.crt"
+    store = connect(url(server, f"?secure=1&ca={ca}", host="localhost", port=port))
+    assert store.query("select 1 as one") == [{"one": 1}]
+    store.close()
+    for options, reason in [
+        ("?secure=1&retries=0", "self-signed certificate"),
+        (f"?secure=1&retries=0&ca={ca}", "IP address mismatch"),
+        ("?retries=0", "cannot connect"),
+    ]:
+        with pytest.raises(StoreError, match=reason):
+            connect(url(server, options, port=port))
+    connect(url(server, "?secure=1&verify=0", port=port)).close()
+
+
+@pytest.mark.parametrize("place", ["url", "file", "environment"])
+def test_the_password_comes_from_one_of_three_places(
+    server: OldServer, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = url(server).replace(f":{SECRET}@", "@")
+    file = tmp_path / "password"
+    file.write_text(f"{PASSWORD}\n")
+    if place == "environment":
+        monkeypatch.setenv("SPRINGTIDE_STORE_PASSWORD", PASSWORD)
+    address = {"url": url(server), "file": f"{plain}?password_file={file}", "environment": plain}[place]
+    store = connect(address)
+    assert store.query("select currentDatabase() as d") == [{"d": "springtide"}]
+    assert PASSWORD not in f"{store.url} {store!r}"
+    store.close()
+
+
+def test_a_wrong_password_is_not_repeated(server: OldServer) -> None:
+    with pytest.raises(StoreError) as caught:
+        connect(url(server).replace(SECRET, "Geheimnis"))
+    assert "Geheimnis" not in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_password_on_the_command_line_is_refused(bare_home: Home) -> None:
+    [line] = bare_home.refused("migrate", "--store", "clickhouse://me:Geheimnis@db.example/springtide")
+    assert "list of processes; put it into the variable SPRINGTIDE_STORE_PASSWORD" in line
+    assert "Geheimnis" not in line
+
+
+@pytest.mark.parametrize(
+    ("address", "message"),
+    [
+        ("clickhouse://me:Geheimnis@/springtide", "names no host"),
+        ("clickhouse://me:Geheimnis@db.example", "must name a database"),
+        ("clickhouse://me:Geheimnis@db.example/a;b", "must name a database"),
+        ("clickhouse://me:Geheimnis@db.example:port/a", "no URL with a host and a port"),
+        ("clickhouse://me:Geheimnis@db.example:99999/a", "no URL with a host and a port"),
+        ("clickhouse://me:Geheimnis@[::1/a", "no URL with a host and a port"),
+        ("clickhouse:me:Geheimnis@db.example/a", "names no host"),
+        ("clickhouses://me:Geheimnis@db.example/a", "is not a store"),
+        ("clickhouse://me:Geheimnis@db.example/a?tls=1", "unknown option 'tls'; known are secure"),
+        ("clickhouse://me:Geheimnis@db.example/a?secure=maybe", "secure = 'maybe' is not 1 or 0"),
+        ("clickhouse://me:Geheimnis@db.example/a?retries=99", "retries = '99' is not 0 to 20"),
+        ("clickhouse://me:Geheimnis@db.example/a?connect_timeout_s=nan", "is not 0.1 to 86400 seconds"),
+        ("clickhouse://me:Geheimnis@db.example/a?secure=1&ca=/nowhere", "ca = '/nowhere' is not a PEM file"),
+        ("clickhouse://me:Geheimnis@db.example/a?verify=0", "without secure=1"),
+        ("clickhouse://me:Geheimnis@db.example/a?password_file=/dev/null", "keep one"),
+    ],
+)
+def test_urls_that_are_wrong_are_refused_without_their_password(address: str, message: str) -> None:
+    with pytest.raises(InputError) as caught:
+        open_store(address, create=False, wait_s=1, on_wait=print)
+    assert message in str(caught.value)
+    assert "Geheimnis" not in str(caught.value)
+
+
+# What a new server is sent: recorded, because the real one at hand is older than parameters.
+REVISION = 54459
+
+
+def word(text: bytes) -> bytes:
+    assert len(text) < 128
+    return bytes([len(text)]) + text
+
+
+HELLO = b"\0" + word(b"Recorder") + b"\x1a\x03" + b"\xbb\xa9\x03" + word(b"UTC") + word(b"recorder") + b"\x01"
+
+
+class Recorder:
+    """A server as far as the driver can tell: it greets, answers pings, and says of every query that it is done."""
+
+    def __init__(self) -> None:
+        self.queries: list[bytes] = []
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._listener.getsockname()[1])
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        connection, _ = self._listener.accept()
+        with connection:
+            while chunk := connection.recv(1 << 20):
+                if chunk[0] == 1:
+                    self.queries.append(chunk)
+                    connection.sendall(b"\x05")
+                elif chunk in (b"\x04", b"\0\x04"):
+                    connection.sendall(b"\x04")
+                elif chunk[0] == 0 and len(chunk) > 2:
+                    connection.sendall(HELLO)
+
+    def close(self) -> None:
+        self._listener.close()
+        self._thread.join(PATIENCE_S)
+
+
+def take(data: bytes) -> tuple[bytes, bytes]:
+    """A string of the protocol, and what follows it."""
+    length = shift = 0
+    for i, byte in enumerate(data):
+        length |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            return data[i + 1 : i + 1 + length], data[i + 1 + length :]
+    raise AssertionError("no string")
+
+
+def sent_parameters(packet: bytes, sql: str) -> dict[str, str]:
+    """Name and value of each parameter behind the query's text; each carries the flag of a custom setting."""
+    rest = packet[packet.index(sql.encode()) + len(sql.encode()) :]
+    found: dict[str, str] = {}
+    while True:
+        name, rest = take(rest)
+        if not name:
+            return found
+        assert rest[0] == 2
+        value, rest = take(rest[1:])
+        found[name.decode()] = value.decode()
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Iterator[tuple[Recorder, Store]]:
+    recorder = Recorder()
+    store = connect(f"clickhouse://me@127.0.0.1:{recorder.port}/springtide")
+    yield recorder, store
+    store.close()
+    recorder.close()
+
+
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+PARAMETERS: dict[str, st.SearchStrategy[Any]] = {
+    "String": TEXT,
+    "Array(String)": st.lists(TEXT, max_size=4),
+    "Array(UInt64)": st.lists(st.integers(0, 2**64 - 1), max_size=4),
+    "Int64": st.integers(-(2**63), 2**63 - 1),
+    "Float64": st.floats(allow_nan=False, allow_infinity=False),
+    "Nullable(UInt8)": st.none() | st.integers(0, 255),
+    "Bool": st.booleans(),
+}
+
+
+@pytest.mark.parametrize("kind", list(PARAMETERS))
+@given(data=st.data())
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_parameters_travel_as_the_protocol_wants_them(
+    recorded: tuple[Recorder, Store], store: Store, kind: str, data: st.DataObject
+) -> None:
+    value = data.draw(PARAMETERS[kind])
+    recorder, client = recorded
+    sql = f"select {{x:{kind}}} as x"
+    client.execute(sql, {"x": value})
+    wire = sent_parameters(recorder.queries[-1], sql)
+    # The server takes the value for a literal (a dumped Field), and what that says for the parameter's text.
+    [literal] = store.query(f"select {wire['x']} as text")
+    assert literal["text"] == encode(value)
+    [answer] = store.query(sql, {"x": value})
+    # A double that is a whole number is printed as one, in its shortest form.
+    assert (float(answer["x"]) if isinstance(value, float) else answer["x"]) == value
+
+
+def test_the_driver_is_loaded_only_for_servers(bare_home: Home) -> None:
+    command = "import sys, springtide.cli; sys.exit('clickhouse_driver' in sys.modules or 'chdb' in sys.modules)"
+    subprocess = importlib.import_module("subprocess")
+    path = str(Path(__file__).resolve().parents[1])
+    assert subprocess.run([sys.executable, "-c", command], env={"PYTHONPATH": path}, check=False).returncode == 0
