@@ -8,28 +8,39 @@ import click
 
 from springtide.cli.options import StoreOptions, json_option, store_options
 from springtide.cli.output import print_json, print_table
+from springtide.errors import InputError, Problem
 from springtide.store import exists, migrations
+from springtide.store.cluster import check_name
 
 
 @click.command()
 @click.option("--status", is_flag=True, help="Say what is applied and what is not; change nothing.")
 @click.option("--dry-run", is_flag=True, help="Print the SQL that would be applied; change nothing.")
+@click.option("--cluster", metavar="NAME", help="Make it for this cluster: replicated, and sharded where it must be.")
 @json_option
 @store_options
-def migrate(store: StoreOptions, status: bool, dry_run: bool, as_json: bool) -> None:
+def migrate(store: StoreOptions, status: bool, dry_run: bool, cluster: str | None, as_json: bool) -> None:
     """Bring the store's schema up to date.
 
-    Repeats safely. Refuses when a file differs from what was applied under its number.
+    Repeats safely, also after a kill and beside another one. Refuses when a file differs from what was applied under
+    its number. With --cluster every table is replicated, through the macros {shard} and {replica} that each server of
+    the cluster must have; samples are also sharded, by connection.
 
     \b
     Examples:
       springtide migrate
       springtide migrate --status
       springtide migrate --dry-run --store chdb:///tmp/trial
+      springtide migrate --cluster main --dry-run
     """
     files = migrations.read_migrations()
+    if cluster is not None:
+        check_name(cluster)
+        if not dry_run and not store.url.startswith("clickhouse:"):
+            fix = "use clickhouse://..., or add --dry-run to see the SQL"
+            raise InputError([Problem("--cluster", "store", "an embedded store has no clusters", fix)])
     if dry_run and not exists(store.url):
-        _print_sql(files)
+        _print_sql(files, cluster, as_json)
         return
     with store.open(create=not (status or dry_run), check=False) as opened:
         if status:
@@ -45,14 +56,20 @@ def migrate(store: StoreOptions, status: bool, dry_run: bool, as_json: bool) -> 
             states = migrations.status(opened, files)
             migrations.refuse_differences(opened, states)
             pending = {state.number for state in states if state.state == "pending"}
-            _print_sql([file for file in files if file.number in pending])
+            _print_sql([file for file in files if file.number in pending], cluster, as_json)
             return
-        applied = [migration.path.name for migration in migrations.migrate(opened, files)]
+        applied = [migration.path.name for migration in migrations.migrate(opened, files, cluster)]
     if as_json:
         print_json({"applied": applied})
     else:
         click.echo("\n".join(f"applied {name}" for name in applied) or "the schema is up to date")
 
 
-def _print_sql(files: Sequence[migrations.Migration]) -> None:
-    click.echo("\n\n".join(f"-- {file.path.name}\n{file.sql}" for file in files), nl=False)
+def _print_sql(files: Sequence[migrations.Migration], cluster: str | None, as_json: bool) -> None:
+    if as_json:
+        print_json([{"name": file.path.name, "statements": file.rendered(cluster)} for file in files])
+    elif cluster:
+        rendered = [f"-- {file.path.name}\n" + "".join(f"{s};\n" for s in file.rendered(cluster)) for file in files]
+        click.echo("\n".join(rendered), nl=False)
+    else:
+        click.echo("\n\n".join(f"-- {file.path.name}\n{file.sql}" for file in files), nl=False)

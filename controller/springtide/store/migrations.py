@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from springtide.errors import InputError, Problem
+from springtide.store import cluster as clusters
 from springtide.store.base import Store
 from springtide.store.files import migrations_folder
 
@@ -40,7 +41,13 @@ class Migration:
     def statements(self) -> list[str]:
         """A statement ends with a semicolon at the end of a line; comments may stand anywhere."""
         code = re.sub(r"--[^\n]*", "", self.sql)
+        # Comments at the end of a line leave blanks behind, where clusters look for whole lines.
+        code = re.sub(r"[ \t]+$", "", code, flags=re.MULTILINE)
         return [statement.strip() for statement in re.split(r";[ \t]*(?:\n|$)", code) if statement.strip()]
+
+    def rendered(self, cluster: str | None) -> list[str]:
+        """The statements as they are, or for a cluster; raises InputError for one that clusters do not know."""
+        return clusters.render(self.statements, cluster, str(self.path)) if cluster else self.statements
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,11 @@ class State:
 def read_migrations(folder: Path | None = None) -> list[Migration]:
     """Every NNNN_name.sql, in order; raises InputError when a number is given twice."""
     paths = sorted((folder or migrations_folder()).glob("*.sql"))
-    migrations = [Migration(int(path.name.split("_")[0]), path, path.read_text()) for path in paths]
+    for path in paths:
+        if not re.fullmatch(r"[0-9]{4}_[a-z0-9_]+\.sql", path.name):
+            fix = "call it NNNN_name.sql, of lower-case letters, digits and underscores"
+            raise InputError([Problem(str(path), "name", "is no name of a migration", fix)])
+    migrations = [Migration(int(path.name[:4]), path, path.read_text()) for path in paths]
     for before, migration in pairwise(migrations):
         if migration.number == before.number:
             message = f"has the number of {before.path.name}"
@@ -90,21 +101,30 @@ def refuse_differences(store: Store, states: Sequence[State]) -> None:
         raise InputError(problems)
 
 
-def migrate(store: Store, migrations: Sequence[Migration]) -> list[Migration]:
+def migrate(store: Store, migrations: Sequence[Migration], cluster: str | None = None) -> list[Migration]:
     """Apply what is pending, in order; give back what was applied. Raises InputError before changing anything when an
-    applied file differs. Statements are idempotent: a run that was cut short is simply run again."""
+    applied file differs. Statements are idempotent: a run that was cut short is simply run again, and two at once do
+    the same work twice. With `cluster`, every statement is the cluster's."""
     states = status(store, migrations)
     refuse_differences(store, states)
     pending_numbers = {state.number for state in states if state.state == "pending"}
     pending = [migration for migration in migrations if migration.number in pending_numbers]
+    # All of them, before the first is sent: a form that the cluster does not know changes nothing.
+    statements = {migration.number: migration.rendered(cluster) for migration in pending}
     if pending:
-        store.execute(TABLE)
+        for statement in bookkeeping(cluster):
+            store.execute(statement)
     for migration in pending:
-        for statement in migration.statements:
+        for statement in statements[migration.number]:
             store.execute(statement)
         row = {"number": migration.number, "name": migration.path.name, "checksum": migration.checksum}
         store.insert("schema_migrations", [row])
     return pending
+
+
+def bookkeeping(cluster: str | None) -> list[str]:
+    """What makes the table that remembers what was applied."""
+    return clusters.render([TABLE.strip()], cluster, "schema_migrations") if cluster else [TABLE]
 
 
 def require_current(store: Store) -> None:
