@@ -45,8 +45,8 @@ def initcwnd(
     """Decide the initial congestion window of every pair of PoPs for one round.
 
     Over the same samples a round always gives the same rows, however often it is run. Nothing from its instant on is
-    read. Decide rounds in their order: each smooths with the one before. A round that has no tables yet is rolled up
-    first, as by `springtide rollup --round`.
+    read. Decide rounds in their order: each smooths with the one before. A round that has no tables yet, or only
+    those from before round.lateness_s, is rolled up first, as by `springtide rollup --round`.
 
     \b
     Examples:
@@ -58,7 +58,7 @@ def initcwnd(
     interval_s = policy.round.interval_s
     moment = closed_round(round_text, policy) or instants.latest_round(instants.now(), interval_s)
     with store.open() as opened:
-        ensure(opened, moment, interval_s, instants.now())
+        ensure(opened, moment, interval_s, policy.round.lateness_s, instants.now())
         observations = pair_observations(opened, moment)
         decided = decide_initcwnd(moment, policy, observations, rows.previous(opened, moment))
         written = not dry_run and rows.write_round(opened, moment, decided)

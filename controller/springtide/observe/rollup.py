@@ -20,6 +20,7 @@ TABLES = ("rollup_sockets", "rollup_pairs", "rollup_prefixes", "rollup_outcomes"
 
 # How far back rounds are looked for that lack their tables: what is older is a backfill, and asked for.
 PENDING_S = 86_400
+RETRIED_ROUNDS = 12
 
 # 12 random bits beside the microseconds keep two runs apart that begin in the same one.
 _RANDOM_BITS = 12
@@ -86,25 +87,25 @@ def rolled_up(store: Store, since_unix_s: int, until_unix_s: int) -> list[Rollup
     return [Rollup(**row) for row in rows]
 
 
-def ensure(store: Store, round_unix_s: int, interval_s: int, now_unix_s: int) -> Rollup:
-    """The round's tables, computed now if they were not yet, or for another interval."""
+def ensure(store: Store, round_unix_s: int, interval_s: int, lateness_s: int, now_unix_s: int) -> Rollup:
+    """The round's tables; computed now if they were not yet, or for another interval, or before the lateness bound."""
     present = rolled_up(store, round_unix_s, round_unix_s)
-    if present and present[0].interval_s == interval_s:
+    if present and present[0].interval_s == interval_s and present[0].waited_s >= lateness_s:
         return present[0]
     return rollup(store, round_unix_s, interval_s, now_unix_s)
 
 
 def pending(store: Store, newest_unix_s: int, interval_s: int, lateness_s: int) -> list[int]:
-    """Rounds of the day up to `newest` that hold samples and lack their tables, oldest first.
+    """Rounds up to `newest` that hold samples and lack their tables, oldest first.
 
-    A round whose tables were computed before its lateness bound is computed once more after it.
+    Looked for in the day before `newest`, and no further back than RETRIED_ROUNDS before the newest round that has its
+    tables. One whose tables were computed before its lateness bound is computed once more after it.
     """
     oldest = max(1, (newest_unix_s - PENDING_S) // interval_s + 1) * interval_s
-    done = {
-        line.round
-        for line in rolled_up(store, oldest, newest_unix_s)
-        if line.interval_s == interval_s and line.waited_s >= lateness_s
-    }
+    lines = [line for line in rolled_up(store, oldest, newest_unix_s) if line.interval_s == interval_s]
+    if lines:
+        oldest = max(oldest, lines[-1].round - RETRIED_ROUNDS * interval_s)
+    done = {line.round for line in lines if line.waited_s >= lateness_s}
     candidates = [moment for moment in range(oldest, newest_unix_s + 1, interval_s) if moment not in done]
     return [moment for moment in candidates if _has_samples(store, moment, interval_s)]
 

@@ -1,0 +1,121 @@
+"""`springtide rollup`: which rounds it does, and what a run that dies leaves behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+from samplekit.home import ROUND, Home
+from samplekit.spool import record, write_spool
+from samplekit.traffic import MSS, Socket
+from springtide import instants
+from springtide.observe.rollup import STEPS, TABLES
+
+INTERVAL = 300
+
+pytestmark = pytest.mark.usefixtures("clock")
+
+
+def feed(home: Home, name: str, moments: list[int], sockets: int = 3) -> None:
+    samples = [
+        Socket("ams-1", n + 1, "10.77.1.1", f"10.77.2.{1 + n % 200}").at(
+            moment - INTERVAL + at, at + moment % 10**6, (moment % 10**6 + at) * 200 * MSS
+        )
+        for moment in moments
+        for at in (10, 200)
+        for n in range(sockets)
+    ]
+    write_spool(home.spool, name, [record(samples)])
+    home.run("ingest", home.spool)
+
+
+def rounds(home: Home, *arguments: str) -> list[str]:
+    return [line["round"] for line in home.json("rollup", *arguments)["rounds"]]
+
+
+def test_closed_rounds_that_hold_samples_are_done_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    early, late = ROUND - 5 * INTERVAL, ROUND - 2 * INTERVAL
+    feed(home, "a", [early, late, ROUND])
+    # Half a minute after ROUND its samples are still waited for.
+    assert rounds(home) == [instants.show(early), instants.show(late)]
+    assert rounds(home) == []
+    monkeypatch.setattr(instants, "now", lambda: ROUND + 60)
+    assert rounds(home) == [instants.show(ROUND)]
+    assert rounds(home) == []
+
+
+def test_tables_from_before_the_lateness_bound_are_made_anew_after_it(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed(home, "a", [ROUND])
+    home.run("decide", "initcwnd")
+    monkeypatch.setattr(instants, "now", lambda: ROUND + 100)
+    assert rounds(home) == [instants.show(ROUND)]
+    assert rounds(home) == []
+
+
+def test_a_backfill_does_every_round_of_its_span(home: Home) -> None:
+    feed(home, "a", [ROUND])
+    first = instants.show(ROUND - 2 * INTERVAL)
+    assert rounds(home, "--from", first) == [instants.show(ROUND - n * INTERVAL) for n in (2, 1, 0)]
+    assert rounds(home, "--from", first, "--to", first) == [first]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--to", "2026-01-02T03:00:00Z"], "--to: round: stands without --from"),
+        (["--round", "2026-01-02T03:00:00Z", "--from", "2026-01-02T03:00:00Z"], "give one or the other"),
+        (["--from", "2026-01-02T03:00:00Z", "--to", "2026-01-02T02:00:00Z"], "is after"),
+        (["--round", "2026-01-02T03:05:00Z"], "has not closed yet"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(home: Home, arguments: list[str], message: str) -> None:
+    [line] = home.refused("rollup", *arguments)
+    assert message in line
+
+
+def contents(home: Home) -> list[list[dict[str, object]]]:
+    names = [table.replace("rollup_", "round_") for table in TABLES]
+    return [home.query(f"select cityHash64(tuple(*)) as row from {name} order by row") for name in names]
+
+
+KILLED = """
+import os, signal, sys
+from springtide.cli import main
+from springtide.store.embedded import EmbeddedStore
+
+left, execute = int(sys.argv.pop(1)), EmbeddedStore.execute
+
+def execute_then_die(self, sql, params=None):
+    global left
+    execute(self, sql, params)
+    left -= "insert into rollup" in sql
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+EmbeddedStore.execute = execute_then_die
+main()
+"""
+
+
+def test_a_run_killed_between_any_two_steps_changes_nothing_that_readers_see(home: Home) -> None:
+    feed(home, "a", [ROUND - INTERVAL, ROUND], sockets=50)
+    moment = instants.show(ROUND)
+    home.run("rollup", "--round", moment)
+    before = contents(home)
+    assert all(before[:3])
+    # The last of them is the line that commits: what follows it only removes what it replaced.
+    for step in range(1, len(STEPS) + 2):
+        command = [sys.executable, "-c", KILLED, str(step), "rollup", "--round", moment]
+        killed = subprocess.run(command, env={**os.environ, **home.environment}, check=False)
+        assert killed.returncode == -signal.SIGKILL
+        assert contents(home) == before
+        [row] = home.query("select uniqExact(generation) as n from rollup_sockets")
+        assert row["n"] == step + 1
+    home.run("rollup", "--round", moment)
+    assert contents(home) == before
+    assert home.query("select uniqExact(generation) as n from rollup_sockets") == [{"n": 1}]
