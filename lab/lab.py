@@ -229,7 +229,7 @@ class Lab:
         run = self.directory / edge
         run.mkdir(exist_ok=True)
         config, log = run / "nginx.conf", run / "error.log"
-        config.write_text(nginx.configuration(self.topology.edge(edge).addresses, run, objects))
+        config.write_text(nginx.configuration(edge, self.topology.edge(edge).addresses, run, objects))
         command = self.command(edge, [binary, "-p", str(run), "-e", str(log), "-c", str(config)])
         server = self._spawn(f"nginx of {edge}", command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         # nginx writes its pid once it listens.

@@ -19,7 +19,7 @@ def write_objects(directory: Path) -> None:
             file.truncate(size)
 
 
-def configuration(addresses: Iterable[Address], run: Path, objects: Path) -> str:
+def configuration(edge: str, addresses: Iterable[Address], run: Path, objects: Path) -> str:
     """nginx.conf for one edge. Connections stay open for as many requests as the load makes."""
     listens = [f"listen {f'[{address}]' if address.version == 6 else address}:{PORT};" for address in addresses]
     return f"""\
@@ -31,7 +31,11 @@ events {{
     worker_connections 4096;
 }}
 http {{
-    access_log off;
+    # docs/reference/access-log.md
+    log_format springtide escape=json
+        '{{"time":$msec,"host":"{edge}","request_id":"$request_id","client":"$remote_addr","server":"$server_addr",'
+        '"method":"$request_method","status":$status,"bytes":$body_bytes_sent,"request_time":$request_time}}';
+    access_log {run}/access.json springtide buffer=64k flush=1s;
     default_type application/octet-stream;
     server_tokens off;
     etag off;

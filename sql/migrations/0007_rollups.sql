@@ -73,4 +73,5 @@ create table if not exists rollup_sockets (
 )
 engine = MergeTree
 partition by toYYYYMMDD(round)
-order by (round, pop, host, boot_id, netns, cookie);
+-- No further than questions go: sorting by socket would take longer than everything before it.
+order by (round, pop, host);

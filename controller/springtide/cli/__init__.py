@@ -9,12 +9,13 @@ from springtide.cli.check import check
 from springtide.cli.decide import decide
 from springtide.cli.explain import explain
 from springtide.cli.ingest import ingest
+from springtide.cli.ingest_logs import ingest_logs
 from springtide.cli.migrate import migrate
 from springtide.cli.publish import bundle, validate
 from springtide.cli.rollup import rollup
 from springtide.errors import SpringtideError
 
-COMMANDS = (check, migrate, ingest, rollup, decide, bundle, validate, explain)
+COMMANDS = (check, migrate, ingest, ingest_logs, rollup, decide, bundle, validate, explain)
 
 
 class _Group(click.Group):

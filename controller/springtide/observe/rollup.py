@@ -15,8 +15,8 @@ from springtide.store import Store
 from springtide.store.files import sql
 
 # In the order in which they are made: those that follow read the sockets.
-STEPS = ("1_sockets", "2_pairs", "3_prefixes", "4_outcomes", "5_hosts")
-TABLES = ("rollup_sockets", "rollup_pairs", "rollup_prefixes", "rollup_outcomes", "rollup_hosts")
+STEPS = ("1_sockets", "2_pairs", "3_prefixes", "4_outcomes", "5_hosts", "6_goodput")
+TABLES = ("rollup_sockets", "rollup_pairs", "rollup_prefixes", "rollup_outcomes", "rollup_hosts", "rollup_goodput")
 
 # How far back rounds are looked for that lack their tables: what is older is a backfill, and asked for.
 PENDING_S = 86_400
@@ -36,6 +36,7 @@ class Rollup:
     waited_s: int
     samples: int
     sockets: int
+    requests: int
     computed_at: int
 
 
@@ -60,7 +61,12 @@ def rollup(store: Store, round_unix_s: int, interval_s: int, now_unix_s: int) ->
         insert into rollups
         select
             fromUnixTimestamp({round_s:UInt32}), {generation:UInt64}, {interval_s:UInt32}, {waited_s:UInt32},
-            sum(samples), count(), 0, fromUnixTimestamp({now_s:UInt32})
+            sum(samples), count(),
+            (
+                select sum(requests) from rollup_goodput
+                where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
+            ),
+            fromUnixTimestamp({now_s:UInt32})
         from rollup_sockets
         where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
         """,
@@ -76,7 +82,7 @@ def rolled_up(store: Store, since_unix_s: int, until_unix_s: int) -> list[Rollup
     rows = store.query(
         """
         select
-            toUnixTimestamp(rollups.round) as round, generation, interval_s, waited_s, samples, sockets,
+            toUnixTimestamp(rollups.round) as round, generation, interval_s, waited_s, samples, sockets, requests,
             toUnixTimestamp(rollups.computed_at) as computed_at
         from rollups final
         where rollups.round between fromUnixTimestamp({since:UInt32}) and fromUnixTimestamp({until:UInt32})
@@ -111,12 +117,14 @@ def pending(store: Store, newest_unix_s: int, interval_s: int, lateness_s: int) 
 
 
 def _has_samples(store: Store, round_unix_s: int, interval_s: int) -> bool:
-    return bool(
+    span = {"start": (round_unix_s - interval_s) * 1_000_000, "end": round_unix_s * 1_000_000}
+    return any(
         store.query(
-            "select 1 as one from tcp_samples where time_unix_us >= {start:Int64} and time_unix_us < {end:Int64} "
-            "limit 1",
-            {"start": (round_unix_s - interval_s) * 1_000_000, "end": round_unix_s * 1_000_000},
+            f"select 1 as one from {table} "
+            "where time_unix_us >= {start:Int64} and time_unix_us < {end:Int64} limit 1",
+            span,
         )
+        for table in ("tcp_samples", "http_requests")
     )
 
 

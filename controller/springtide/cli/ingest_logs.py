@@ -1,0 +1,39 @@
+"""springtide ingest-logs"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from springtide.cli.options import StoreOptions, fleet_option, json_option, read_fleet, store_options
+from springtide.cli.output import print_json
+from springtide.errors import InputError
+from springtide.observe.accesslog import ingest_logs as run
+
+
+@click.command("ingest-logs")
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@json_option
+@fleet_option
+@store_options
+def ingest_logs(files: tuple[Path, ...], store: StoreOptions, fleet_path: Path, as_json: bool) -> None:
+    """Load access logs, one JSON object a line, for goodput.
+
+    A request counts once, however often its line is loaded. Lines that are not in the format are kept in FILE.rejected
+    and named; then the exit code is 2, though everything good has been loaded.
+
+    \b
+    Examples:
+      springtide ingest-logs /var/log/nginx/springtide.json
+    """
+    fleet = read_fleet(fleet_path)
+    with store.open() as opened:
+        summary = run(opened, fleet, files)
+    if as_json:
+        print_json(summary.as_json())
+    else:
+        bad = f", {summary.rejected_lines} rejected" if summary.rejected_lines else ""
+        click.echo(f"{summary.files} files: {summary.rows} requests loaded{bad}")
+    if summary.problems:
+        raise InputError(summary.problems)

@@ -1,0 +1,133 @@
+-- What analysts read: friendly names, and units that people think in.
+create view if not exists pairs as
+select
+    round,
+    src_pop,
+    dst_pop,
+    ip_version,
+    hosts,
+    connections_seen,
+    connections_earned,
+    connections_closed,
+    mean_cwnd as cwnd_mean,
+    traffic_cwnd as cwnd_by_traffic,
+    min_cwnd as cwnd_min,
+    cwnd_p10,
+    cwnd_p50,
+    cwnd_p90,
+    max_cwnd as cwnd_max,
+    rtt_p50_us / 1000 as rtt_ms,
+    rtt_p90_us / 1000 as rtt_p90_ms,
+    min_rtt_us / 1000 as rtt_min_ms,
+    rwnd_p50_bytes / 1000 as receiver_window_kb,
+    bytes_acked / 1000000 as delivered_mb,
+    bytes_sent,
+    bytes_retransmitted,
+    100 * retransmit_ratio as retransmit_percent,
+    if(busy_us > 0, 100 * rwnd_limited_us / busy_us, null) as receiver_limited_percent,
+    if(busy_us > 0, 100 * sndbuf_limited_us / busy_us, null) as send_buffer_limited_percent,
+    young_connections,
+    if(young_bytes_sent > 0, 100 * young_bytes_retransmitted / young_bytes_sent, null) as young_retransmit_percent
+from round_pairs;
+
+create view if not exists prefixes as
+select
+    round,
+    pop,
+    ip_version,
+    if(
+        ip_version = 4,
+        concat(replaceOne(toString(client_prefix), '::ffff:', ''), '/24'),
+        concat(toString(client_prefix), '/56')
+    ) as prefix,
+    client_prefix,
+    dst_pop != '' as back_office,
+    if(congestion_algorithm = '', 'unknown', toString(congestion_algorithm)) as algorithm,
+    connections,
+    samples,
+    bytes_acked / 1000000 as delivered_mb,
+    bytes_sent,
+    bytes_retransmitted,
+    100 * retransmit_ratio as retransmit_percent,
+    delivery_rate_p10_bytes_per_s * 8 / 1000000 as delivery_p10_mbit_per_s,
+    delivery_rate_p50_bytes_per_s * 8 / 1000000 as delivery_p50_mbit_per_s,
+    delivery_rate_p90_bytes_per_s * 8 / 1000000 as delivery_p90_mbit_per_s,
+    rtt_p10_us / 1000 as rtt_p10_ms,
+    rtt_p50_us / 1000 as rtt_ms,
+    rtt_p90_us / 1000 as rtt_p90_ms,
+    100 * loss_p50 as loss_p50_percent,
+    100 * loss_p90 as loss_p90_percent,
+    if(connections > 0, 100 * app_limited_connections / connections, null) as app_limited_percent,
+    delivery_rate_state,
+    rtt_state,
+    loss_state,
+    bytes_state
+from round_prefixes;
+
+create view if not exists connections as
+select
+    round,
+    pop,
+    host,
+    src_pop,
+    dst_pop,
+    ip_version,
+    if(
+        ip_version = 4,
+        concat(replaceOne(toString(client_prefix), '::ffff:', ''), '/24'),
+        concat(toString(client_prefix), '/56')
+    ) as prefix,
+    if(congestion_algorithm = '', 'unknown', toString(congestion_algorithm)) as algorithm,
+    live,
+    closed,
+    earned,
+    young,
+    samples,
+    snd_cwnd as cwnd,
+    -- The kernel's mark for "no loss has set it".
+    if(snd_ssthresh = 2147483647, null, snd_ssthresh) as ssthresh,
+    snd_wnd / 1000 as receiver_window_kb,
+    rtt_us / 1000 as rtt_ms,
+    min_rtt_us / 1000 as rtt_min_ms,
+    delivery_rate_bytes_per_s * 8 / 1000000 as delivery_mbit_per_s,
+    bytes_acked / 1000 as delivered_kb,
+    bytes_sent,
+    bytes_retransmitted,
+    busy_us / 1000 as busy_ms,
+    if(busy_us > 0, 100 * rwnd_limited_us / busy_us, null) as receiver_limited_percent,
+    life_bytes_acked / 1000 as life_delivered_kb,
+    life_bytes_retransmitted,
+    life_busy_us / 1000 as life_busy_ms
+from round_sockets;
+
+create view if not exists completions as
+select
+    round,
+    host,
+    src_pop,
+    dst_pop,
+    ip_version,
+    size_class_bytes / 1000 as from_kb,
+    connections,
+    if(connections > 0, 100 * retransmitting_connections / connections, null) as retransmitting_percent,
+    bytes_sent,
+    bytes_retransmitted,
+    busy_p50_us / 1000 as busy_p50_ms,
+    busy_p90_us / 1000 as busy_p90_ms,
+    busy_p99_us / 1000 as busy_p99_ms,
+    if(connections > 0, busy_sum_us / connections / 1000, null) as busy_mean_ms,
+    busy_state
+from round_outcomes;
+
+create view if not exists hosts as
+select
+    round,
+    host,
+    pop,
+    polls_seen,
+    polls_expected,
+    rows_seen,
+    rows_expected,
+    if(rows_expected > 0, 100 * rows_seen / rows_expected, 100) as complete_percent,
+    closes
+from round_hosts;
