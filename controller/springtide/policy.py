@@ -145,10 +145,58 @@ class BundlePolicy(_Section):
     )
 
 
+class RetentionPolicy(_Section):
+    """How long rows are kept; `springtide retention apply` sets it."""
+
+    samples_days: int = Field(
+        default=7,
+        description="Days of single samples.",
+        json_schema_extra=_from("a week shows every day of it beside the day before; the largest table by far"),
+        ge=1,
+        le=36_500,
+    )
+    sockets_days: int = Field(
+        default=3,
+        description="Days of each round's sockets.",
+        json_schema_extra=_from("round tables are made of them at once; afterwards they serve close looks only"),
+        ge=1,
+        le=36_500,
+    )
+    rounds_days: int = Field(
+        default=90,
+        description="Days of round tables.",
+        json_schema_extra=_from("a quarter: a season of decisions can be replayed and backfilled"),
+        ge=1,
+        le=36_500,
+    )
+    hours_days: int = Field(
+        default=400,
+        description="Days of hours.",
+        json_schema_extra=_from("a year and a month: this month beside the same month a year ago"),
+        ge=1,
+        le=36_500,
+    )
+    days_days: int = Field(
+        default=1830,
+        description="Days of days.",
+        json_schema_extra=_from("five years: how paths grow"),
+        ge=1,
+        le=36_500,
+    )
+    decisions_days: int = Field(
+        default=400,
+        description="Days of decisions.",
+        json_schema_extra=_from("as long as the hours that show their effect"),
+        ge=1,
+        le=36_500,
+    )
+
+
 class Policy(_Section):
     round: RoundPolicy = RoundPolicy()
     initcwnd: InitcwndPolicy = InitcwndPolicy()
     bundle: BundlePolicy = BundlePolicy()
+    retention: RetentionPolicy = RetentionPolicy()
 
     @property
     def version(self) -> str:
@@ -169,12 +217,18 @@ def load_policy(path: Path) -> Policy:
 
 def _contradictions(document: Document, policy: Policy) -> Iterator[Problem]:
     """Rules between keys; the message stands at the key that the file gives."""
+    keep = policy.retention
     rules = [
         (("initcwnd", "cmin"), policy.initcwnd.cmin, ("initcwnd", "cmax"), policy.initcwnd.cmax),
         # An edge may use a value until its bundle expires: a fresh decision must outlive the bundle that carries it.
         (("bundle", "ttl_s"), policy.bundle.ttl_s, ("initcwnd", "ttl_s"), policy.initcwnd.ttl_s),
         # Otherwise every route would vanish before the next round could renew it.
         (("round", "interval_s"), policy.round.interval_s, ("bundle", "ttl_s"), policy.bundle.ttl_s),
+        # Each tier is made of the one before it.
+        (("retention", "rounds_days"), keep.rounds_days, ("retention", "hours_days"), keep.hours_days),
+        (("retention", "hours_days"), keep.hours_days, ("retention", "days_days"), keep.days_days),
+        # The controller reads its last decisions; so does whoever asks why.
+        (("retention", "rounds_days"), keep.rounds_days, ("retention", "decisions_days"), keep.decisions_days),
     ]
     for low_keys, low, high_keys, high in rules:
         if low > high:

@@ -12,10 +12,11 @@ from springtide.cli.ingest import ingest
 from springtide.cli.ingest_logs import ingest_logs
 from springtide.cli.migrate import migrate
 from springtide.cli.publish import bundle, validate
+from springtide.cli.retention import downsample, retention
 from springtide.cli.rollup import rollup
 from springtide.errors import SpringtideError
 
-COMMANDS = (check, migrate, ingest, ingest_logs, rollup, decide, bundle, validate, explain)
+COMMANDS = (check, migrate, ingest, ingest_logs, rollup, decide, bundle, validate, explain, downsample, retention)
 
 
 class _Group(click.Group):

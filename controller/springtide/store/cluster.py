@@ -17,11 +17,13 @@ SAMPLES_KEY = "cityHash64(host, boot_id, netns, cookie)"
 
 # Every other table is whole on every node: the dictionary's source and the round tables are small and are joined with
 # everything, and what is truncated or deleted from cannot lie behind a Distributed table.
-SHARD_KEYS = {"tcp_samples": SAMPLES_KEY}
+SHARD_KEYS = {"tcp_samples": SAMPLES_KEY, "http_requests": "cityHash64(host, request_id)"}
 
 KINDS = "table|materialized view|view|dictionary"
 CREATE = re.compile(rf"create (?P<kind>{KINDS}) if not exists (?P<name>\w+)")
-ALTER = re.compile(r"alter table (?P<name>\w+)\s+(?P<what>modify ttl|(?:add|modify) (?:column|index|projection) if)")
+ALTER = re.compile(
+    r"alter table (?P<name>\w+)\s+(?P<what>modify ttl|modify setting|(?:add|modify) (?:column|index|projection) if)"
+)
 DROP = re.compile(rf"drop (?:{KINDS}) if exists (?P<name>\w+)$")
 MERGE_TREE = re.compile(r"^engine = (?P<engine>\w*MergeTree)(?:\((?P<arguments>[^()]*)\))?$", re.MULTILINE)
 OTHER_ENGINE = re.compile(r"^engine = (?:Kafka|Memory|Null)\b", re.MULTILINE)

@@ -1,0 +1,158 @@
+"""How long rows are kept, and what is made of them before they go."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from samplekit.home import ROUND, Home
+from springtide import instants
+from springtide.observe.downsample import PERIODS, Period, downsample, pending
+from springtide.policy import RetentionPolicy
+from springtide.store import Row, Store, retention
+from springtide.store.migrations import read_migrations, status
+
+HOUR, DAY = 3600, 86400
+MIDNIGHT = ROUND // DAY * DAY
+
+
+def test_the_policy_is_set_shown_and_changed(home: Home) -> None:
+    before = home.json("retention", "status", code=1)
+    assert {table["set"] for table in before} == {None}
+    changed = home.json("retention", "apply")["changed"]
+    assert changed == [table for table, _, _ in retention.TABLES]
+    assert all(table["agrees"] for table in home.json("retention", "status"))
+    assert home.json("retention", "apply") == {"changed": []}
+    home.policy.write_text("retention: {samples_days: 2}\n")
+    home.run("retention", "status", code=1)
+    assert home.json("retention", "apply") == {"changed": ["tcp_samples", "http_requests"]}
+    # What the policy sets is not the schema's: the files still say what was applied.
+    assert {state["state"] for state in home.json("migrate", "--status")} == {"applied"}
+    home.run("rollup")
+
+
+def test_tiers_must_outlive_what_they_are_made_of(home: Home) -> None:
+    home.policy.write_text("retention: {rounds_days: 500}\n")
+    [first, *_] = home.refused("retention", "apply")
+    assert "retention.rounds_days = 500 is above retention.hours_days = 400" in first
+
+
+def test_rows_past_their_time_go_and_others_stay(store: Store) -> None:
+    now = instants.now()
+    old, young = now - 3 * DAY, now - HOUR
+    for moment in (old, young):
+        store.execute(f"insert into tcp_samples (time_unix_us, host, cookie) values ({moment * 1_000_000}, 'a', 1)")
+    retention.apply(store, RetentionPolicy(samples_days=1))
+    store.execute("optimize table tcp_samples final")
+    assert store.query("select time_unix_us from tcp_samples") == [{"time_unix_us": young * 1_000_000}]
+
+
+def test_every_table_that_grows_with_time_has_a_rule(store: Store) -> None:
+    tables = store.query(
+        "select name from system.tables where database = currentDatabase() and partition_key != '' order by name"
+    )
+    ruled = {table for table, _, _ in retention.TABLES}
+    assert ruled <= {row["name"] for row in store.query("select name from system.tables")}
+    assert {row["name"] for row in tables} - ruled == set()
+
+
+def add_rounds(store: Store, first: int, count: int, seed: int) -> list[tuple[int, int]]:
+    """Round tables as `rollup` leaves them, of one pair and one prefix; gives each round's window and bytes."""
+    source = random.Random(seed)
+    values = []
+    for i in range(count):
+        moment, window, size = first + 300 * (i + 1), source.randint(10, 100), source.randint(0, 10**9)
+        values.append((window, size))
+        sketch = "quantilesTDigestWeightedState(0.1, 0.25, 0.5, 0.75, 0.9)"
+        state = f"initializeAggregation('{sketch}', toFloat32({window}), toUInt32(1))"
+        generation = moment * 1000 + seed
+        store.execute(
+            "insert into rollup_pairs (round, generation, src_pop, dst_pop, ip_version, connections_seen, cwnd_sum, "
+            f"cwnd_weight, min_cwnd, max_cwnd, cwnd_state, bytes_acked) select toDateTime({moment}, 'UTC'), "
+            f"{generation}, 'ams', 'fra', 4, 1, {window}, 1, {window}, {window}, {state}, {size}"
+        )
+        store.execute(
+            "insert into rollup_prefixes (round, generation, pop, ip_version, client_prefix, congestion_algorithm, "
+            f"connections, bytes_acked, rtt_state) select toDateTime({moment}, 'UTC'), {generation}, 'ams', 4, "
+            f"toIPv6('192.0.2.0'), 'bbr', 1, {size}, {state}"
+        )
+        store.execute(
+            "insert into rollups (round, generation, interval_s, computed_at) select "
+            f"toDateTime({moment}, 'UTC'), {generation}, 300, toDateTime({moment + 50 + seed}, 'UTC')"
+        )
+    return values
+
+
+@pytest.fixture
+def hours(store: Store) -> tuple[Store, list[tuple[int, int]]]:
+    return store, add_rounds(store, MIDNIGHT, 24, 1)
+
+
+def pair_hours(store: Store, table: str = "pair_hours") -> list[Row]:
+    return store.query(
+        f"""
+        select
+            toUnixTimestamp(since) as start, rounds, connections_seen as seen,
+            cwnd_sum, min_cwnd, max_cwnd, bytes_acked,
+            finalizeAggregation(cwnd_state)[3] as median
+        from {table} final order by since
+        """
+    )
+
+
+def test_an_hour_is_its_rounds_together(hours: tuple[Store, list[tuple[int, int]]]) -> None:
+    store, values = hours
+    now = MIDNIGHT + 2 * HOUR + 60
+    assert pending(store, now - 1, 60) == [Period(HOUR, MIDNIGHT, 12)]
+    todo = pending(store, now, 60)
+    assert todo == [Period(HOUR, MIDNIGHT, 12), Period(HOUR, MIDNIGHT + HOUR, 12)]
+    for _ in range(2):
+        for period in todo:
+            downsample(store, period, now)
+    got = pair_hours(store)
+    for row, part in zip(got, (values[:12], values[12:]), strict=True):
+        windows = sorted(window for window, _ in part)
+        assert windows[5] <= row.pop("median") <= windows[6]
+        assert (row["rounds"], row["seen"]) == (12, 12)
+        assert (row["min_cwnd"], row["max_cwnd"], row["cwnd_sum"]) == (windows[0], windows[-1], sum(windows))
+        assert row["bytes_acked"] == sum(size for _, size in part)
+    [prefixes] = store.query("select sum(bytes_acked) as b, count() as n from prefix_hours final")
+    assert prefixes == {"b": sum(size for _, size in values), "n": 2}
+    assert pending(store, now, 60) == []
+
+
+def test_a_period_is_made_again_when_a_round_was_and_not_from_less_than_before(
+    hours: tuple[Store, list[tuple[int, int]]],
+) -> None:
+    store, _ = hours
+    now = MIDNIGHT + DAY + HOUR
+    for period in pending(store, now, 60):
+        downsample(store, period, now)
+    assert [row["rounds"] for row in pair_hours(store, "pair_days")] == [24]
+    # A round is backfilled two days later: its hour and its day are made again, and the new rows count.
+    add_rounds(store, MIDNIGHT + HOUR, 1, 2 * DAY)
+    later = now + 2 * DAY
+    assert pending(store, later, 60) == [Period(HOUR, MIDNIGHT + HOUR, 12), Period(DAY, MIDNIGHT, 24)]
+    for period in pending(store, later, 60):
+        downsample(store, period, later)
+    assert len(pair_hours(store)) == 2
+    # Half of the rounds are past their time and gone: the day stays as it was made.
+    store.execute(f"delete from rollups where round <= toDateTime({MIDNIGHT + HOUR}, 'UTC')")
+    add_rounds(store, MIDNIGHT + HOUR, 1, 5 * DAY)
+    assert pending(store, later, 60) == [Period(HOUR, MIDNIGHT + HOUR, 12)]
+
+
+def test_the_command_makes_what_is_missing(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = home.open()
+    add_rounds(store, MIDNIGHT, 12, 1)
+    store.close()
+    monkeypatch.setattr(instants, "now", lambda: MIDNIGHT + HOUR + 3600)
+    made = home.json("downsample")
+    assert made == [{"period_s": HOUR, "start": instants.show(MIDNIGHT), "rounds": 12}]
+    assert home.run("downsample").stdout == "every closed hour and day is there\n"
+
+
+def test_every_table_of_a_period_is_of_the_schema(store: Store) -> None:
+    assert {state.state for state in status(store, read_migrations())} == {"applied"}
+    names = {row["name"] for row in store.query("select name from system.tables where database = currentDatabase()")}
+    assert {table for tables in PERIODS.values() for table in tables} <= names
