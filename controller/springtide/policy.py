@@ -7,20 +7,33 @@ import json
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, JsonValue
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 
+from springtide import instants
 from springtide.document import Document, load, validate
 from springtide.errors import InputError, Problem
 
 # A decision older than this is dead under any policy: it bounds how far back the controller looks for the last one.
 MAX_TTL_S = 86_400
+# How far back decisions are read at most.
+MAX_HISTORY_S = 2 * MAX_TTL_S
 
 
 def _from(source: str) -> dict[str, JsonValue]:
     return {"source": source}
+
+
+def _instant(text: str) -> str:
+    try:
+        instants.parse(text)
+    except ValueError:
+        what, fix = f"{text!r} is not an instant", "write it in UTC and quoted, like '2026-01-02T03:05:00Z'"
+        raise PydanticCustomError("springtide", "{what}; {fix}", {"what": what, "fix": fix}) from None
+    return text
 
 
 class _Section(BaseModel):
@@ -54,18 +67,32 @@ class RoundPolicy(_Section):
 class InitcwndPolicy(_Section):
     """The initial congestion window per ordered pair of PoPs and IP version (Riptide III-B)."""
 
-    combiner: Literal["mean"] = Field(
+    combiner: Literal["mean", "max", "quantile", "traffic"] = Field(
         default="mean",
-        description="How the earned windows of a round become one observed value.",
-        json_schema_extra=_from("Riptide III-B, Algorithm 1"),
+        description="How the earned windows of a round become one observed value; traffic weighs each by its bytes.",
+        json_schema_extra=_from("Riptide III-B, Algorithm 1 and the alternatives named there"),
+    )
+    quantile: float = Field(
+        default=0.5,
+        description="Which quantile of the earned windows the combiner `quantile` takes.",
+        json_schema_extra=_from("the median: half of the paths' connections do at least as well"),
+        ge=0.01,
+        le=0.99,
     )
     history_weight: float = Field(
         default=0.5,
-        description="Weight of the previous value; the rest goes to the newest one. 0 forgets at once.",
+        description="Weight of the previous value when the newest one is higher: a rise is followed slowly.",
         json_schema_extra=_from(
             "Riptide III-B calls it alpha in the text (weight of history), Table I defines alpha the other way; "
             "no value is published: 0.5 closes half of a gap in each round"
         ),
+        ge=0.0,
+        le=0.99,
+    )
+    falling_history_weight: float = Field(
+        default=0.0,
+        description="Weight of the previous value when the newest one is lower. 0 follows a collapse at once.",
+        json_schema_extra=_from("a window that is too large hurts in the very next round; one too small only wastes"),
         ge=0.0,
         le=0.99,
     )
@@ -101,6 +128,163 @@ class InitcwndPolicy(_Section):
         ge=5,
         le=MAX_TTL_S,
     )
+    careful: bool = Field(
+        default=False,
+        description="Take half of what was learnt.",
+        json_schema_extra=_from("RFC 9959 (Careful Resume) jumps to half of the saved window"),
+    )
+    receiver_cap: bool = Field(
+        default=True,
+        description="Never start with more than the median peer's advertised window holds.",
+        json_schema_extra=_from(
+            "Riptide III-C: what exceeds the receiver's window is wasted; a Linux peer by default shows 64 KB"
+        ),
+    )
+    loss_bound: float = Field(
+        default=0.03,
+        description="Share of young connections' bytes sent again above which the window is cut; 1 turns it off. "
+        "Young: closed after at most two windows were sent, the ones that an initial window can have hurt.",
+        json_schema_extra=_from(
+            "Riptide IV-C reports no visible change of retransmissions; 3 % is well above a healthy path's 0.1 to 1 %"
+        ),
+        ge=0.0,
+        le=1.0,
+    )
+    loss_cut: float = Field(
+        default=0.5,
+        description="What a cut leaves of the window.",
+        json_schema_extra=_from("RFC 5681: loss halves the window"),
+        ge=0.1,
+        le=0.9,
+    )
+    loss_min_connections: int = Field(
+        default=20,
+        description="Young connections that a round must show before their loss counts.",
+        json_schema_extra=_from("of 20 connections of 10 segments one lost segment is 0.5 %: a sixth of the bound"),
+        ge=1,
+        le=1_000_000,
+    )
+    loss_hold_s: int = Field(
+        default=1800,
+        description="Seconds after a cut in which the window does not rise.",
+        json_schema_extra=_from("six rounds: the cut is seen to help before it is tried again"),
+        ge=0,
+        le=MAX_TTL_S,
+    )
+    hysteresis: float = Field(
+        default=0.1,
+        description="Smallest change that is published, as a share of the published window (at least one segment).",
+        json_schema_extra=_from("a tenth of a window is less than one segment of the default's ten"),
+        ge=0.0,
+        le=0.9,
+    )
+    duty_rounds: int = Field(
+        default=3,
+        description="Rounds with sufficient evidence, among the last duty_window_rounds, before a pair is first given "
+        "a window.",
+        json_schema_extra=_from("the selective-BBR article acts on what recurs (its duty cycle), not on one round"),
+        ge=1,
+        le=288,
+    )
+    duty_window_rounds: int = Field(
+        default=12,
+        description="How many rounds back duty_rounds counts, the present one included.",
+        json_schema_extra=_from("one hour of five-minute rounds"),
+        ge=1,
+        le=288,
+    )
+
+
+class DampingPolicy(_Section):
+    """Flap damping of published windows (RFC 2439): each change costs 1, the cost halves every half_life_s."""
+
+    half_life_s: int = Field(
+        default=1800,
+        description="Seconds in which the penalty halves.",
+        json_schema_extra=_from(
+            "RFC 2439 section 4.2 takes 15 minutes for routes that flap in seconds; ours is six rounds"
+        ),
+        ge=5,
+        le=MAX_TTL_S,
+    )
+    suppress_above: float = Field(
+        default=2.5,
+        description="Penalty above which rises are held back. Falls never are.",
+        json_schema_extra=_from(
+            "the third change in a row; a change in every round would reach 3.0, so it can fire (RFC 7196's lesson)"
+        ),
+        ge=0.5,
+        le=100.0,
+    )
+    reuse_below: float = Field(
+        default=0.75,
+        description="Penalty below which rises are let through again.",
+        json_schema_extra=_from("RFC 2439 section 4.2: three quarters of one change"),
+        ge=0.1,
+        le=100.0,
+    )
+    max_suppress_s: int = Field(
+        default=3600,
+        description="Longest that a rise is held back after the last change, seconds.",
+        json_schema_extra=_from("RFC 2439 section 4.2: 60 minutes"),
+        ge=5,
+        le=MAX_TTL_S,
+    )
+
+    @property
+    def ceiling(self) -> float:
+        """The penalty that decays to `reuse_below` in `max_suppress_s`: none is ever higher (RFC 2439 section 4.2)."""
+        return float(self.reuse_below * 2.0 ** min(self.max_suppress_s / self.half_life_s, 50.0))
+
+    def contradiction(self, interval_s: int) -> str | None:
+        """Why these limits would never hold anything back, or would not let go (RFC 7196 found such in use)."""
+        if self.reuse_below >= self.suppress_above:
+            return f"reuse_below {self.reuse_below:g} is not below suppress_above {self.suppress_above:g}"
+        # A change in every round: the sum of a geometric series.
+        highest = min(self.ceiling, 1.0 / (1.0 - 0.5 ** (interval_s / self.half_life_s)))
+        if highest <= self.suppress_above:
+            return (
+                f"a change in every round of {interval_s} s brings the penalty to {highest:.2f} at most, not above "
+                f"suppress_above {self.suppress_above:g}: nothing would ever be held back"
+            )
+        return None
+
+
+class HoldoutPolicy(_Section):
+    """Edges that keep the kernel's default for every destination, so that the benefit is a measured difference."""
+
+    edge_share: float = Field(
+        default=0.05,
+        description="Share of each PoP's edges that is held out, chosen by a hash of their names. 0 holds none out.",
+        json_schema_extra=_from("one edge in twenty pays for knowing; its connections still work as they always did"),
+        ge=0.0,
+        le=0.5,
+    )
+    min_edges: int = Field(
+        default=5,
+        description="A PoP with at least this many edges holds out at least one; a smaller one none.",
+        json_schema_extra=_from("with fewer, one edge is more than a fifth of the PoP"),
+        ge=2,
+        le=1000,
+    )
+
+
+class Override(_Section):
+    """An operator's word for one pair of PoPs, until an instant (Riptide III-D: hints of planned load changes)."""
+
+    src: str
+    dst: str
+    ip_version: Literal[4, 6] | None = None
+    initcwnd: Annotated[int, Field(ge=1, le=1000)] | None
+    until: Annotated[str, AfterValidator(_instant)]
+    reason: Annotated[str, Field(min_length=1, max_length=200)]
+
+    @property
+    def until_unix_s(self) -> int:
+        return instants.parse(self.until)
+
+    def covers(self, ip_version: int, now: int) -> bool:
+        return self.ip_version in (None, ip_version) and now < self.until_unix_s
 
 
 class BundlePolicy(_Section):
@@ -195,6 +379,9 @@ class RetentionPolicy(_Section):
 class Policy(_Section):
     round: RoundPolicy = RoundPolicy()
     initcwnd: InitcwndPolicy = InitcwndPolicy()
+    damping: DampingPolicy = DampingPolicy()
+    holdout: HoldoutPolicy = HoldoutPolicy()
+    overrides: list[Override] = []
     bundle: BundlePolicy = BundlePolicy()
     retention: RetentionPolicy = RetentionPolicy()
 
@@ -209,7 +396,7 @@ def load_policy(path: Path) -> Policy:
     """Raises InputError with every problem of the file."""
     document = load(path)
     policy = validate(document, Policy)
-    problems = list(_contradictions(document, policy))
+    problems = [*_contradictions(document, policy), *_wrong_overrides(document, policy)]
     if problems:
         raise InputError(problems)
     return policy
@@ -235,6 +422,25 @@ def _contradictions(document: Document, policy: Policy) -> Iterator[Problem]:
             keys = low_keys if low_keys in document.lines else high_keys
             message = f"{'.'.join(low_keys)} = {low} is above {'.'.join(high_keys)} = {high}"
             yield document.problem(keys, message, f"lower {'.'.join(low_keys)} or raise {'.'.join(high_keys)}")
+    law = policy.initcwnd
+    if law.duty_rounds > law.duty_window_rounds:
+        message = f"{law.duty_rounds} rounds cannot lie within duty_window_rounds = {law.duty_window_rounds}"
+        yield document.problem(("initcwnd", "duty_rounds"), message, "lower it or widen the window")
+    if (law.duty_window_rounds - 1) * policy.round.interval_s > MAX_HISTORY_S:
+        message = f"{law.duty_window_rounds} rounds of {policy.round.interval_s} s reach back beyond {MAX_HISTORY_S} s"
+        yield document.problem(("initcwnd", "duty_window_rounds"), message, "shorten the window or the rounds")
+    if (what := policy.damping.contradiction(policy.round.interval_s)) is not None:
+        yield document.problem(("damping",), what, "lower suppress_above, or raise half_life_s or max_suppress_s")
+
+
+def _wrong_overrides(document: Document, policy: Policy) -> Iterator[Problem]:
+    law = policy.initcwnd
+    for index, override in enumerate(policy.overrides):
+        if override.initcwnd is not None and not law.cmin <= override.initcwnd <= law.cmax:
+            message = f"is {override.initcwnd}, outside initcwnd.cmin {law.cmin} and cmax {law.cmax}"
+            yield document.problem(("overrides", index, "initcwnd"), message, "give a value within them, or widen them")
+        if override.src == override.dst:
+            yield document.problem(("overrides", index, "dst"), "is also the src", "name two PoPs")
 
 
 def default_yaml() -> str:
@@ -242,6 +448,9 @@ def default_yaml() -> str:
     lines = ["# Every key is optional; these are the defaults."]
     for section_name, section in Policy.model_fields.items():
         model = section.annotation
+        if section_name == "overrides":
+            lines += ["", *_overrides_yaml()]
+            continue
         if not (isinstance(model, type) and issubclass(model, BaseModel)):
             raise TypeError(f"policy section {section_name} is not a model")
         lines += ["", f"# {model.__doc__}", f"{section_name}:"]
@@ -250,6 +459,15 @@ def default_yaml() -> str:
                 lines += textwrap.wrap(text, width=110, initial_indent="  # ", subsequent_indent="  #   ")
             lines.append(f"  {name}: {json.dumps(info.default)}")
     return "\n".join(lines) + "\n"
+
+
+def _overrides_yaml() -> list[str]:
+    return [
+        f"# {Override.__doc__}",
+        "# Each item: {src: ams, dst: sin, initcwnd: 20, until: '2026-01-02T03:05:00Z', reason: planned drain};",
+        "# ip_version: 4 or 6 narrows it to one; initcwnd: null keeps the kernel's default.",
+        "overrides: []",
+    ]
 
 
 def _source(info: FieldInfo) -> str:

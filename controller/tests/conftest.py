@@ -31,7 +31,8 @@ def bare_home(tmp_path: Path) -> Home:
     """Fleet, default policy and empty spool; no store yet."""
     home = Home(tmp_path)
     home.fleet.write_text(FLEET)
-    home.policy.write_text("{}\n")
+    # Tests of one round expect its decision at once.
+    home.policy.write_text("initcwnd: {duty_rounds: 1}\n")
     home.spool.mkdir()
     return home
 

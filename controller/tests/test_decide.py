@@ -160,14 +160,14 @@ def test_a_round_that_was_decided_otherwise_is_replaced_whole(home: Home) -> Non
     store.execute("delete from tcp_samples where dst_pop = 'nyc'")
     store.close()
     home.run("rollup", "--round", instants.show(NOW))
-    home.policy.write_text("initcwnd: {cmax: 30}\n")
+    home.policy.write_text("initcwnd: {duty_rounds: 1, cmax: 30}\n")
     home.run("decide", "initcwnd")
     [row] = stored(home)
     assert (row["dst_pop"], row["initcwnd"], row["reason"]) == ("fra", 30, "clamped_to_cmax")
 
 
 def test_silence_holds_then_withdraws(home: Home) -> None:
-    home.policy.write_text("initcwnd: {ttl_s: 900}\n")
+    home.policy.write_text("initcwnd: {duty_rounds: 1, ttl_s: 900}\n")
     feed(home, "a", [s for c in connections(3) for s in polls(c, NOW - 4 * INTERVAL, FULL)])
     backfill(home, 5)
     assert [(row["action"], row["reason"]) for row in stored(home)] == [
@@ -214,7 +214,7 @@ def test_explain_shows_value_inputs_rule_history_and_what_would_change_it(home: 
     screen = home.run("explain", "ams", "fra").stdout
     for text in (
         "new connections start with 60 segments",
-        "3 of 3 live connections earned their window (mean 80.0, 80 to 80)",
+        "3 of 3 live connections earned their window (80.0, 80 to 80)",
         "smoothed with 40.0 from before it gives 60.0",
         "one more round like this one makes it 70",
     ):
@@ -226,12 +226,12 @@ def test_explain_shows_value_inputs_rule_history_and_what_would_change_it(home: 
 
 
 def test_explain_names_the_bound(home: Home) -> None:
-    home.policy.write_text("initcwnd: {cmax: 50, history_weight: 0.5}\n")
+    home.policy.write_text("initcwnd: {duty_rounds: 1, cmax: 50, history_weight: 0.5}\n")
     feed(home, "a", rounds_of_traffic([80]))
     backfill(home, 1)
     [explanation] = home.json("explain", "ams", "fra")["explanations"]
     assert explanation["rule"] == "initcwnd.cmax"
-    assert explanation["would_change"].startswith("a mean below 50 in the next round")
+    assert explanation["would_change"].startswith("a window below 50 in the next round")
 
 
 def test_explain_says_why_there_is_no_value(home: Home) -> None:

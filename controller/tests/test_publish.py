@@ -18,7 +18,7 @@ from springtide import instants
 from springtide.decide.decisions import write_round
 from springtide.decide.initcwnd import Action, Decision, Reason
 from springtide.fleet import Fleet, load_fleet
-from springtide.policy import Policy
+from springtide.policy import Policy, load_policy
 from springtide.publish.bundle import canonical, digest, render
 from springtide.publish.validate import Context, problems
 
@@ -31,8 +31,35 @@ def decision(src: str, dst: str, version: int, value: int | None, evidence: int 
     action = Action.SET if value is not None else Action.WITHDRAW
     reason = Reason.LEARNT if value is not None else Reason.EXPIRED
     mean = None if value is None else float(value)
-    inputs = (5, 4, mean, value, value, 0.01, None, mean)
-    return Decision(NOW, src, dst, version, action, value, reason, *inputs, evidence, evidence + ttl, Policy().version)
+    return Decision(
+        round=NOW,
+        src_pop=src,
+        dst_pop=dst,
+        ip_version=version,
+        action=action,
+        initcwnd=value,
+        reason=reason,
+        connections_seen=5,
+        connections_earned=4,
+        observed_cwnd=mean,
+        min_cwnd=value,
+        max_cwnd=value,
+        retransmit_ratio=0.01,
+        young_connections=0,
+        young_retransmit_ratio=None,
+        receiver_cwnd=None,
+        previous_initcwnd=None,
+        previous_cwnd=None,
+        smoothed_cwnd=mean,
+        target_cwnd=mean,
+        measured_rounds=3,
+        guard_until=None,
+        penalty=0.0,
+        suppressed=False,
+        last_evidence=evidence,
+        expires_at=evidence + ttl,
+        policy_version=Policy().version,
+    )
 
 
 DECISIONS = [
@@ -67,7 +94,7 @@ def test_every_edge_gets_its_routes_and_their_absence(home: Home) -> None:
     assert (ams["edge"], ams["pop"], ams["schema_version"]) == ("ams-1", "ams", 1)
     assert ams["round"] == instants.show(NOW)
     assert ams["expires_at"] == instants.show(NOW + 900)
-    assert ams["policy_version"] == Policy().version
+    assert ams["policy_version"] == load_policy(home.policy).version
     rest = {name: value for name, value in ams.items() if name != "digest"}
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     assert ams["digest"] == f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
@@ -276,3 +303,11 @@ def test_what_is_rendered_is_always_valid(fleet: Fleet, data: st.DataObject) -> 
             assert item["initcwnd"] == made.initcwnd
             assert made.expires_at is not None
             assert made.expires_at >= NOW + Policy().bundle.ttl_s
+
+
+def test_a_held_out_edge_gets_an_empty_bundle_and_the_others_theirs() -> None:
+    edges = {f"ams-{n}": {"address": "10.77.1.1"} for n in range(5)}
+    pops = {"ams": {"prefixes": ["10.77.1.0/24"], "edges": edges}, "fra": {"prefixes": ["10.77.2.0/24"]}}
+    fleet = Fleet.model_validate({"version": 1, "pops": pops})
+    documents = render(fleet, Policy(), NOW, DECISIONS, NOW).documents
+    assert sorted(len(json.loads(content)["routes"]) for content in documents.values()) == [0, 1, 1, 1, 1]

@@ -22,9 +22,27 @@ create table if not exists initcwnd_decisions (
     -- Bytes retransmitted per byte sent within the round, over the connections seen.
     retransmit_ratio Nullable(Float64) codec (ZSTD(1)),
 
+    -- Connections that closed within the round after at most two windows were sent, and how much of theirs went twice.
+    young_connections UInt64 codec (ZSTD(1)),
+    young_retransmit_ratio Nullable(Float64) codec (ZSTD(1)),
+    -- The median peer's advertised window, segments.
+    receiver_cwnd Nullable(Float64) codec (ZSTD(1)),
+
+    -- What was in use before this round, segments; null: the kernel's default.
+    previous_initcwnd Nullable(UInt32) codec (ZSTD(1)),
     -- The last decision's value and this one's, smoothed and within the policy's bounds, before rounding.
     previous_cwnd Nullable(Float64) codec (ZSTD(1)),
     smoothed_cwnd Nullable(Float64) codec (ZSTD(1)),
+    -- After the careful profile, the receiver's window and the loss guard, before hysteresis and damping.
+    target_cwnd Nullable(Float64) codec (ZSTD(1)),
+
+    -- Rounds with sufficient evidence within the policy's window, this one included.
+    measured_rounds UInt32 codec (ZSTD(1)),
+    -- Until when the loss guard lets the window not rise.
+    guard_until Nullable(DateTime('UTC')),
+    -- Flap damping after this round.
+    penalty Float64 codec (ZSTD(1)),
+    suppressed Bool,
 
     -- The round that last had sufficient evidence, and when the value dies without new evidence.
     last_evidence Nullable(DateTime('UTC')),

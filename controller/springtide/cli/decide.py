@@ -60,7 +60,7 @@ def initcwnd(
     with store.open() as opened:
         ensure(opened, moment, interval_s, policy.round.lateness_s, instants.now())
         observations = pair_observations(opened, moment)
-        decided = decide_initcwnd(moment, policy, observations, rows.previous(opened, moment))
+        decided = decide_initcwnd(moment, policy, observations, rows.previous(opened, moment, policy))
         written = not dry_run and rows.write_round(opened, moment, decided)
     silent = len(fleet.pops) * (len(fleet.pops) - 1) - len({d.pair[:2] for d in decided})
     if as_json:
@@ -91,6 +91,6 @@ def initcwnd(
 
 def as_dict(decision: Decision) -> dict[str, object]:
     """For JSON: instants as text."""
-    instant_fields = ("round", "last_evidence", "expires_at")
+    instant_fields = ("round", "guard_until", "last_evidence", "expires_at")
     values = asdict(decision)
     return {**values, **{f: None if values[f] is None else instants.show(values[f]) for f in instant_fields}}

@@ -5,40 +5,75 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 
+from springtide.decide.damping import Penalty
 from springtide.decide.initcwnd import Action, Decision, Previous, Reason
 from springtide.observe.rounds import Pair
-from springtide.policy import MAX_TTL_S
+from springtide.policy import MAX_HISTORY_S, Policy
 from springtide.store import Row, Store
 
-_INSTANTS = ("round", "last_evidence", "expires_at")
-_DOUBLES = ("observed_cwnd", "retransmit_ratio", "previous_cwnd", "smoothed_cwnd")
+_INSTANTS = ("round", "guard_until", "last_evidence", "expires_at")
+_DOUBLES = (
+    "observed_cwnd",
+    "retransmit_ratio",
+    "young_retransmit_ratio",
+    "receiver_cwnd",
+    "previous_cwnd",
+    "smoothed_cwnd",
+    "target_cwnd",
+    "penalty",
+)
 _COLUMNS = ", ".join(
     f"toUnixTimestamp({field.name}) as {field.name}_s" if field.name in _INSTANTS else field.name
     for field in fields(Decision)
 )
 
 
-def previous(store: Store, round_unix_s: int) -> dict[Pair, Previous]:
-    """What the decisions before the round left for each pair that still had a value. Later rounds are not read."""
+def previous(store: Store, round_unix_s: int, policy: Policy) -> dict[Pair, Previous]:
+    """What earlier decisions left of each pair with history or a window in use; no later round is read."""
     rows = store.query(
         """
         select
             src_pop,
             dst_pop,
             ip_version,
-            argMax(tuple(action, smoothed_cwnd, toUnixTimestamp(last_evidence)), round) as last
+            -- The tuple keeps the columns of the last row together, nulls and all.
+            argMax(
+                tuple(
+                    smoothed_cwnd,
+                    toUnixTimestamp(last_evidence),
+                    initcwnd,
+                    toUnixTimestamp(guard_until),
+                    penalty,
+                    suppressed,
+                    toUnixTimestamp(round)
+                ),
+                round
+            ) as last,
+            countIf(last_evidence = round and round >= {duty_from:DateTime('UTC')}) as measured_rounds
         from initcwnd_decisions final
         where round < {round:DateTime('UTC')} and round >= {oldest:DateTime('UTC')}
         group by src_pop, dst_pop, ip_version
         """,
-        {"round": round_unix_s, "oldest": max(0, round_unix_s - 2 * MAX_TTL_S)},
+        {
+            "round": round_unix_s,
+            "duty_from": max(0, round_unix_s - (policy.initcwnd.duty_window_rounds - 1) * policy.round.interval_s),
+            "oldest": max(0, round_unix_s - MAX_HISTORY_S),
+        },
     )
-    lasts = {(row["src_pop"], row["dst_pop"], row["ip_version"]): row["last"] for row in rows}
-    return {
-        pair: Previous(smoothed, last_evidence)
-        for pair, (action, smoothed, last_evidence) in lasts.items()
-        if action == Action.SET
-    }
+    found: dict[Pair, Previous] = {}
+    for row in rows:
+        smoothed, last_evidence, initcwnd, guard_until, penalty, suppressed, at = row["last"]
+        if smoothed is None and initcwnd is None:
+            continue
+        found[row["src_pop"], row["dst_pop"], row["ip_version"]] = Previous(
+            smoothed_cwnd=None if smoothed is None else float(smoothed),
+            last_evidence=last_evidence,
+            initcwnd=initcwnd,
+            guard_until=guard_until,
+            penalty=Penalty(float(penalty), at, bool(suppressed)),
+            measured_rounds=row["measured_rounds"],
+        )
+    return found
 
 
 def read_round(store: Store, round_unix_s: int) -> list[Decision]:
@@ -96,4 +131,5 @@ def _decision(row: Row) -> Decision:
     values = {name.removesuffix("_s") if name.endswith("_s") else name: value for name, value in row.items()}
     # The engine prints a whole double without its point.
     doubles = {name: None if values[name] is None else float(values[name]) for name in _DOUBLES}
-    return Decision(**{**values, **doubles, "action": Action(row["action"]), "reason": Reason(row["reason"])})
+    named = {"action": Action(row["action"]), "reason": Reason(row["reason"]), "suppressed": bool(row["suppressed"])}
+    return Decision(**{**values, **doubles, **named})

@@ -1,19 +1,28 @@
 """The initial congestion window of an ordered pair of PoPs (Riptide III-B), with its reasons.
 
-A round's observation is the mean window of the connections that earned it. It is smoothed with the last decision's
-value, bounded, kept as the next round's history, and rounded; without sufficient evidence the last value stays until
-`ttl_s` after its last evidence, and is then withdrawn. The history is bounded because Riptide III-B stores the bounded
-value: one of 1,000 segments behind a cmax of 100 would hold a collapsed path at cmax for many rounds.
+In the order in which they act:
+
+1. **observe**: the combined window of the connections that earned it, given enough of them;
+2. **smooth** with the last value: a rise slowly, a fall at once; **bound** by cmin and cmax. That is the history of the
+   next round. It is bounded because Riptide III-B stores the bounded value: one of 1,000 segments behind a cmax of 100
+   would hold a collapsed path at cmax for many rounds. Without evidence the last value stays until `ttl_s` after it;
+3. **limit** what is made of it: half of it where the profile is careful, the receiver's window, and the loss guard,
+   which cuts the window in use and lets none rise for a while;
+4. **publish** calmly: a pair that has rarely been measured gets nothing yet, a small change is not worth a route, and
+   one that keeps changing may only fall. An operator's override stands above all of it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from springtide.decide import damping
+from springtide.decide.damping import Penalty
 from springtide.observe.rounds import Pair, PairObservation
-from springtide.policy import InitcwndPolicy, Policy
+from springtide.policy import InitcwndPolicy, Override, Policy
 
 
 class Action(StrEnum):
@@ -23,13 +32,21 @@ class Action(StrEnum):
 
 
 class Reason(StrEnum):
-    """The rule that made the decision what it is."""
+    """The rule that made the decision what it is: the last one that changed the value, or kept it from changing."""
 
     LEARNT = "learnt"
     CLAMPED_TO_CMAX = "clamped_to_cmax"
     CLAMPED_TO_CMIN = "clamped_to_cmin"
+    CAREFUL = "careful"
+    RECEIVER_LIMITED = "receiver_limited"
+    LOSS_GUARD = "loss_guard"
+    LOSS_GUARD_HOLD = "loss_guard_hold"
+    HELD_HYSTERESIS = "held_hysteresis"
+    HELD_DAMPING = "held_damping"
     HELD_THIN_EVIDENCE = "held_thin_evidence"
     HELD_NO_EVIDENCE = "held_no_evidence"
+    BELOW_DUTY_CYCLE = "below_duty_cycle"
+    OVERRIDE = "override"
     EXPIRED = "expired"
     THIN_EVIDENCE = "thin_evidence"
     NO_EVIDENCE = "no_evidence"
@@ -37,10 +54,20 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True)
 class Previous:
-    """What the last decision left: its bounded window before rounding, and the round of its last evidence."""
+    """What the decisions before this round left of a pair that has history or a window in use; windows in segments.
 
-    smoothed_cwnd: float
-    last_evidence: int
+    `smoothed_cwnd` is the bounded value before rounding and before the limits, `last_evidence` the round that last had
+    sufficient evidence (both None where only an override ever spoke), `initcwnd` what new connections start with now
+    (None: the kernel's default), `guard_until` the instant until which the loss guard lets nothing rise,
+    `measured_rounds` how many of the last `duty_window_rounds` rounds, this one excluded, had sufficient evidence.
+    """
+
+    smoothed_cwnd: float | None
+    last_evidence: int | None
+    initcwnd: int | None = None
+    guard_until: int | None = None
+    penalty: Penalty = damping.NONE
+    measured_rounds: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,8 +87,17 @@ class Decision:
     min_cwnd: int | None
     max_cwnd: int | None
     retransmit_ratio: float | None
+    young_connections: int
+    young_retransmit_ratio: float | None
+    receiver_cwnd: float | None
+    previous_initcwnd: int | None
     previous_cwnd: float | None
     smoothed_cwnd: float | None
+    target_cwnd: float | None
+    measured_rounds: int
+    guard_until: int | None
+    penalty: float
+    suppressed: bool
     last_evidence: int | None
     expires_at: int | None
     policy_version: str
@@ -74,21 +110,52 @@ class Decision:
 def decide(
     round_unix_s: int, policy: Policy, observations: Iterable[PairObservation], last: Mapping[Pair, Previous]
 ) -> list[Decision]:
-    """Every pair that was seen in the round or has a value to hold or withdraw, sorted by pair."""
+    """Every pair that was seen in the round, has history, or is overridden, sorted by pair."""
     observed = {observation.pair: observation for observation in observations}
+    overrides = _overrides(policy, round_unix_s)
     version = policy.version
     return [
-        _decide_pair(round_unix_s, policy.initcwnd, version, observed.get(pair) or _unseen(pair), last.get(pair))
-        for pair in sorted({*observed, *last})
+        _decide_pair(
+            round_unix_s, policy, version, observed.get(pair) or _unseen(pair), last.get(pair), overrides.get(pair)
+        )
+        for pair in sorted({*observed, *last, *overrides})
     ]
 
 
-def smooth(observed: float, previous: float | None, history_weight: float) -> float:
-    """Exponentially weighted moving average. Riptide's text gives alpha to the history, its Table I to the newest data:
-    `history_weight` says which is meant."""
+def carry(decision: Decision, measured_rounds: int) -> Previous | None:
+    """What a decision leaves for the next round; `measured_rounds` as in Previous. None: nothing is left."""
+    if decision.smoothed_cwnd is None and decision.initcwnd is None:
+        return None
+    return Previous(
+        smoothed_cwnd=decision.smoothed_cwnd,
+        last_evidence=decision.last_evidence,
+        initcwnd=decision.initcwnd,
+        guard_until=decision.guard_until,
+        penalty=Penalty(decision.penalty, decision.round, decision.suppressed),
+        measured_rounds=measured_rounds,
+    )
+
+
+def combine(seen: PairObservation, policy: InitcwndPolicy) -> float | None:
+    """The round's one window; None without sufficient evidence, or where what was sampled is no number."""
+    if seen.connections_earned < policy.min_connections:
+        return None
+    window = {
+        "mean": seen.mean_cwnd,
+        "max": None if seen.max_cwnd is None else float(seen.max_cwnd),
+        "quantile": seen.quantile_cwnd,
+        "traffic": seen.traffic_cwnd,
+    }[policy.combiner]
+    return window if window is not None and math.isfinite(window) and window > 0 else None
+
+
+def smooth(observed: float, previous: float | None, policy: InitcwndPolicy) -> float:
+    """Exponentially weighted moving average, with a weight of its own for falls. Riptide's text gives alpha to the
+    history, its Table I to the newest data: these weights are the history's."""
     if previous is None:
         return observed
-    return history_weight * previous + (1.0 - history_weight) * observed
+    weight = policy.history_weight if observed > previous else policy.falling_history_weight
+    return weight * previous + (1.0 - weight) * observed
 
 
 def bound(smoothed: float, policy: InitcwndPolicy) -> tuple[float, Reason]:
@@ -100,59 +167,149 @@ def bound(smoothed: float, policy: InitcwndPolicy) -> tuple[float, Reason]:
     return smoothed, Reason.LEARNT
 
 
-def to_segments(smoothed: float) -> int:
+def to_segments(cwnd: float) -> int:
     """Rounded half up."""
-    return int(smoothed + 0.5)
+    return int(cwnd + 0.5)
+
+
+def smallest_change(initcwnd: int, policy: InitcwndPolicy) -> int:
+    """Segments by which a value must differ from the one in use to be published."""
+    return max(1, math.ceil(policy.hysteresis * initcwnd))
+
+
+def loses_too_much(seen: PairObservation, policy: InitcwndPolicy) -> bool:
+    ratio = seen.young_retransmit_ratio
+    return ratio is not None and ratio > policy.loss_bound and seen.young_connections >= policy.loss_min_connections
+
+
+@dataclass(frozen=True)
+class _Learnt:
+    """What steps 1 and 2 give: the history for the next round, and why it is what it is."""
+
+    observed: float | None
+    smoothed: float | None
+    last_evidence: int | None
+    reason: Reason
+
+
+def _is_alive(last: Previous, now: int, law: InitcwndPolicy) -> bool:
+    return last.last_evidence is not None and now < last.last_evidence + law.ttl_s
+
+
+def _learn(now: int, law: InitcwndPolicy, seen: PairObservation, alive: float | None, last: Previous | None) -> _Learnt:
+    """Steps 1 and 2; `alive` is the last smoothed value, unless it has died."""
+    observed = combine(seen, law)
+    evidence = last.last_evidence if last else None
+    if observed is not None:
+        smoothed, reason = bound(smooth(observed, alive, law), law)
+        return _Learnt(observed, smoothed, now, reason)
+    if alive is not None:
+        # Bounded again: the policy may have become narrower since.
+        smoothed, _ = bound(alive, law)
+        reason = Reason.HELD_THIN_EVIDENCE if seen.connections_earned else Reason.HELD_NO_EVIDENCE
+        return _Learnt(None, smoothed, evidence, reason)
+    return _Learnt(None, None, evidence, Reason.THIN_EVIDENCE if seen.connections_earned else Reason.NO_EVIDENCE)
+
+
+def _limit(target: float, reason: Reason, law: InitcwndPolicy, seen: PairObservation) -> tuple[float, Reason]:
+    """Step 3 without the loss guard."""
+    if law.careful and target > law.cmin:
+        target, reason = max(float(law.cmin), target / 2.0), Reason.CAREFUL
+    if law.receiver_cap and seen.receiver_cwnd is not None and seen.receiver_cwnd < target and target > law.cmin:
+        target, reason = max(float(law.cmin), seen.receiver_cwnd), Reason.RECEIVER_LIMITED
+    return target, reason
 
 
 def _decide_pair(
-    now: int, policy: InitcwndPolicy, version: str, seen: PairObservation, last: Previous | None
+    now: int,
+    policy: Policy,
+    version: str,
+    seen: PairObservation,
+    last: Previous | None,
+    override: Override | None,
 ) -> Decision:
-    alive = last if last is not None and now < last.last_evidence + policy.ttl_s else None
-    smoothed: float | None = None
-    last_evidence: int | None = None
-    initcwnd: int | None = None
-    if seen.mean_cwnd is not None and seen.connections_earned >= policy.min_connections:
-        unbounded = smooth(seen.mean_cwnd, alive.smoothed_cwnd if alive else None, policy.history_weight)
-        smoothed, reason = bound(unbounded, policy)
-        last_evidence = now
-        action = Action.SET
-        initcwnd = to_segments(smoothed)
-    elif alive is not None:
-        # Bounded again: the policy may have become narrower since.
-        smoothed, _ = bound(alive.smoothed_cwnd, policy)
-        last_evidence = alive.last_evidence
-        action = Action.SET
-        initcwnd = to_segments(smoothed)
-        reason = Reason.HELD_THIN_EVIDENCE if seen.connections_earned else Reason.HELD_NO_EVIDENCE
-    elif last is not None:
-        last_evidence = last.last_evidence
-        action, reason = Action.WITHDRAW, Reason.EXPIRED
-    else:
-        action = Action.NONE
-        reason = Reason.THIN_EVIDENCE if seen.connections_earned else Reason.NO_EVIDENCE
+    law = policy.initcwnd
+    alive = last.smoothed_cwnd if last is not None and _is_alive(last, now, law) else None
+    learnt = _learn(now, law, seen, alive, last)
+    in_use = last.initcwnd if last else None
+    # Bounds hold whatever else would keep a value as it is.
+    current = None if in_use is None else min(max(in_use, law.cmin), law.cmax)
+    penalty = damping.decay(last.penalty if last else damping.NONE, now, policy.damping)
+    guard_until = last.guard_until if last and last.guard_until is not None and now < last.guard_until else None
+    measured = (last.measured_rounds if last else 0) + (learnt.observed is not None)
+    cut = loses_too_much(seen, law)
+    if cut:
+        guard_until = now + law.loss_hold_s
+
+    target: float | None = None
+    value: int | None = None
+    reason = learnt.reason
+    if learnt.smoothed is not None:
+        target, reason = _limit(learnt.smoothed, reason, law, seen)
+        if cut:
+            cut_to = max(float(law.cmin), law.loss_cut * (law.cmin if current is None else current))
+            if cut_to < target:
+                target, reason = cut_to, Reason.LOSS_GUARD
+        elif guard_until is not None and target > (current or law.cmin):
+            target, reason = float(current or law.cmin), Reason.LOSS_GUARD_HOLD
+        value = to_segments(target)
+        if current is None:
+            if measured < law.duty_rounds:
+                value, reason = None, Reason.BELOW_DUTY_CYCLE
+        elif value != current and not cut:
+            if abs(value - current) < smallest_change(current, law):
+                value, reason = current, Reason.HELD_HYSTERESIS
+            elif value > current and penalty.suppressed:
+                value, reason = current, Reason.HELD_DAMPING
+    elif in_use is not None:
+        reason = Reason.EXPIRED
+    if override is not None:
+        value, reason = override.initcwnd, Reason.OVERRIDE
+    if value is not None and in_use is not None and value != in_use:
+        penalty = damping.charge(penalty, policy.damping)
+
+    action = Action.SET if value is not None else Action.NONE if in_use is None else Action.WITHDRAW
     return Decision(
         round=now,
         src_pop=seen.src_pop,
         dst_pop=seen.dst_pop,
         ip_version=seen.ip_version,
         action=action,
-        initcwnd=initcwnd,
+        initcwnd=value,
         reason=reason,
         connections_seen=seen.connections_seen,
         connections_earned=seen.connections_earned,
-        observed_cwnd=seen.mean_cwnd,
+        observed_cwnd=learnt.observed if learnt.observed is not None else seen.mean_cwnd,
         min_cwnd=seen.min_cwnd,
         max_cwnd=seen.max_cwnd,
         retransmit_ratio=seen.retransmit_ratio,
-        previous_cwnd=alive.smoothed_cwnd if alive else None,
-        smoothed_cwnd=smoothed,
-        last_evidence=last_evidence,
-        expires_at=None if last_evidence is None else last_evidence + policy.ttl_s,
+        young_connections=seen.young_connections,
+        young_retransmit_ratio=seen.young_retransmit_ratio,
+        receiver_cwnd=seen.receiver_cwnd,
+        previous_initcwnd=in_use,
+        previous_cwnd=alive,
+        smoothed_cwnd=learnt.smoothed,
+        target_cwnd=target,
+        measured_rounds=measured,
+        guard_until=guard_until,
+        penalty=penalty.value,
+        suppressed=penalty.suppressed,
+        last_evidence=learnt.last_evidence,
+        expires_at=None if learnt.last_evidence is None else learnt.last_evidence + law.ttl_s,
         policy_version=version,
     )
 
 
+def _overrides(policy: Policy, now: int) -> dict[Pair, Override]:
+    """The pairs that an override in force names; where two do, the first in the file counts."""
+    found: dict[Pair, Override] = {}
+    for override in policy.overrides:
+        for ip_version in (4, 6):
+            if override.covers(ip_version, now):
+                found.setdefault((override.src, override.dst, ip_version), override)
+    return found
+
+
 def _unseen(pair: Pair) -> PairObservation:
     src_pop, dst_pop, ip_version = pair
-    return PairObservation(src_pop, dst_pop, ip_version, 0, 0, None, None, None, None)
+    return PairObservation(src_pop, dst_pop, ip_version)

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from springtide import instants
-from springtide.decide.initcwnd import Action, Decision, Reason, bound, smooth, to_segments
+from springtide.decide.initcwnd import Action, Decision, Reason, bound, smallest_change, smooth, to_segments
 from springtide.policy import Policy
 
 RULES = {
-    Reason.LEARNT: "smoothed mean of the earned windows, inside initcwnd.cmin and initcwnd.cmax",
+    Reason.LEARNT: "the earned windows of the round, smoothed, inside initcwnd.cmin and initcwnd.cmax",
     Reason.CLAMPED_TO_CMAX: "initcwnd.cmax",
     Reason.CLAMPED_TO_CMIN: "initcwnd.cmin",
+    Reason.CAREFUL: "initcwnd.careful: half of what was learnt",
+    Reason.RECEIVER_LIMITED: "initcwnd.receiver_cap",
+    Reason.LOSS_GUARD: "initcwnd.loss_bound, then initcwnd.loss_cut",
+    Reason.LOSS_GUARD_HOLD: "initcwnd.loss_hold_s",
+    Reason.HELD_HYSTERESIS: "initcwnd.hysteresis",
+    Reason.HELD_DAMPING: "damping.suppress_above, until damping.reuse_below",
+    Reason.BELOW_DUTY_CYCLE: "initcwnd.duty_rounds within initcwnd.duty_window_rounds",
+    Reason.OVERRIDE: "an operator's override in the policy",
     Reason.HELD_THIN_EVIDENCE: "initcwnd.min_connections, then initcwnd.ttl_s",
     Reason.HELD_NO_EVIDENCE: "initcwnd.ttl_s",
     Reason.EXPIRED: "initcwnd.ttl_s",
@@ -61,41 +68,71 @@ def without_decision(src_pop: str, dst_pop: str, round_unix_s: int, round_was_de
 
 def _because(d: Decision, policy: Policy) -> str:
     seen = f"{d.connections_earned} of {d.connections_seen} live connections earned their window"
-    observed = "" if d.observed_cwnd is None else f" (mean {d.observed_cwnd:.1f}, {d.min_cwnd} to {d.max_cwnd})"
+    observed = "" if d.observed_cwnd is None else f" ({d.observed_cwnd:.1f}, {d.min_cwnd} to {d.max_cwnd})"
     needed = policy.initcwnd.min_connections
     since = "" if d.last_evidence is None else instants.show(d.last_evidence)
-    if d.reason in (Reason.LEARNT, Reason.CLAMPED_TO_CMAX, Reason.CLAMPED_TO_CMIN):
-        if d.previous_cwnd is None:
-            history = f"without living history it gives {d.smoothed_cwnd:.1f}"
-        else:
-            history = f"smoothed with {d.previous_cwnd:.1f} from before it gives {d.smoothed_cwnd:.1f}"
-        bounded = {Reason.CLAMPED_TO_CMAX: ", where cmax bounds it", Reason.CLAMPED_TO_CMIN: ", where cmin bounds it"}
-        return f"{seen}{observed}; {history}{bounded.get(d.reason, '')}"
-    if d.reason in (Reason.HELD_THIN_EVIDENCE, Reason.HELD_NO_EVIDENCE):
-        return f"{seen}, {needed} are needed; the value of {since} stays until {_show(d.expires_at)}"
+    if d.reason is Reason.OVERRIDE:
+        found = [o for o in policy.overrides if (o.src, o.dst) == d.pair[:2] and o.covers(d.ip_version, d.round)]
+        return f"until {found[0].until}: {found[0].reason}" if found else "the policy of that round overrode it"
     if d.reason is Reason.EXPIRED:
         return f"{seen}, {needed} are needed; the evidence of {since} was the last, and died at {_show(d.expires_at)}"
-    return f"{seen}{observed}, {needed} are needed, and no earlier value is alive"
+    if d.reason in (Reason.HELD_THIN_EVIDENCE, Reason.HELD_NO_EVIDENCE):
+        return f"{seen}, {needed} are needed; the value of {since} stays until {_show(d.expires_at)}"
+    if d.smoothed_cwnd is None:
+        return f"{seen}{observed}, {needed} are needed, and no earlier value is alive"
+    if d.previous_cwnd is None:
+        history = f"without living history it gives {d.smoothed_cwnd:.1f}"
+    else:
+        history = f"smoothed with {d.previous_cwnd:.1f} from before it gives {d.smoothed_cwnd:.1f}"
+    return f"{seen}{observed}; {history}{_limit(d, policy)}"
+
+
+def _limit(d: Decision, policy: Policy) -> str:
+    """What the rule that spoke last did to the smoothed value."""
+    young = f"{d.young_retransmit_ratio or 0.0:.1%} of what {d.young_connections} young connections sent went twice"
+    sentences = {
+        Reason.CLAMPED_TO_CMAX: "where cmax bounds it",
+        Reason.CLAMPED_TO_CMIN: "where cmin bounds it",
+        Reason.CAREFUL: "of which the careful profile takes half",
+        Reason.RECEIVER_LIMITED: f"but the median peer's advertised window holds {d.receiver_cwnd or 0.0:.0f}",
+        Reason.LOSS_GUARD: f"but {young}: it is cut",
+        Reason.LOSS_GUARD_HOLD: f"but a cut lets nothing rise until {_show(d.guard_until)}",
+        Reason.HELD_HYSTERESIS: f"too close to {d.previous_initcwnd} to be worth a change",
+        Reason.HELD_DAMPING: f"but {d.previous_initcwnd} stays: it has changed too often (penalty {d.penalty:.1f})",
+        Reason.BELOW_DUTY_CYCLE: f"but {d.measured_rounds} of the last {policy.initcwnd.duty_window_rounds} rounds had "
+        f"sufficient evidence, {policy.initcwnd.duty_rounds} are needed",
+    }
+    return f", {sentences[d.reason]}" if d.reason in sentences else ""
 
 
 def _change(d: Decision, policy: Policy) -> str:
     law = policy.initcwnd
     missing = law.min_connections - d.connections_earned
     more = f"{missing} more connection{'s' if missing != 1 else ''} with a full window acknowledged within one round"
-    if d.action is not Action.SET or d.smoothed_cwnd is None:
-        return more
     if d.reason in (Reason.HELD_THIN_EVIDENCE, Reason.HELD_NO_EVIDENCE):
         return f"{more}; or no such evidence until {_show(d.expires_at)}, when it is withdrawn"
-    weight = law.history_weight
-    if d.reason is Reason.CLAMPED_TO_CMAX:
-        return f"a mean below {law.cmax} in the next round, or another initcwnd.cmax"
-    if d.reason is Reason.CLAMPED_TO_CMIN:
-        return f"a mean above {law.cmin} in the next round, or another initcwnd.cmin"
+    own = {
+        Reason.OVERRIDE: "the override's end, or another policy",
+        Reason.CLAMPED_TO_CMAX: f"a window below {law.cmax} in the next round, or another initcwnd.cmax",
+        Reason.CLAMPED_TO_CMIN: f"a window above {law.cmin} in the next round, or another initcwnd.cmin",
+        Reason.CAREFUL: "another window in the next round, or initcwnd.careful: false",
+        Reason.RECEIVER_LIMITED: "larger receive buffers at the peers (tcp_rmem[1] at least twice the wanted window)",
+        Reason.LOSS_GUARD: f"young connections that send at most {law.loss_bound:.1%} again, "
+        f"until {_show(d.guard_until)}",
+        Reason.LOSS_GUARD_HOLD: f"no further loss until {_show(d.guard_until)}",
+        Reason.HELD_DAMPING: f"a fall at once; a rise when the penalty is below {policy.damping.reuse_below:g}",
+        Reason.BELOW_DUTY_CYCLE: f"{law.duty_rounds - d.measured_rounds} more such rounds",
+    }
+    if d.reason in own:
+        return own[d.reason]
+    if d.action is not Action.SET or d.smoothed_cwnd is None or d.initcwnd is None:
+        return more
     if d.observed_cwnd is not None:
-        following, _ = bound(smooth(d.observed_cwnd, d.smoothed_cwnd, weight), law)
-        if to_segments(following) != d.initcwnd:
+        following, _ = bound(smooth(d.observed_cwnd, d.smoothed_cwnd, law), law)
+        if abs(to_segments(following) - d.initcwnd) >= smallest_change(d.initcwnd, law):
             return f"one more round like this one makes it {to_segments(following)}"
-    return f"a mean that differs by more than {math.ceil(0.5 / (1.0 - weight))} segments in the next round"
+    least = smallest_change(d.initcwnd, law)
+    return f"a smoothed window that differs by {least} segment{'s' if least != 1 else ''} or more"
 
 
 def _show(unix_s: int | None) -> str:

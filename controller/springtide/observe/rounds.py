@@ -11,17 +11,26 @@ Pair = tuple[str, str, int]
 
 @dataclass(frozen=True)
 class PairObservation:
-    """Live connections from one PoP to another within a round; windows in segments, over those that earned theirs."""
+    """Connections from one PoP to another within a round; windows in segments, over those that earned theirs.
+
+    `receiver_cwnd` is the median advertised window of the live connections' peers, in segments. Young connections
+    closed within the round after at most two windows were sent.
+    """
 
     src_pop: str
     dst_pop: str
     ip_version: int
-    connections_seen: int
-    connections_earned: int
-    mean_cwnd: float | None
-    min_cwnd: int | None
-    max_cwnd: int | None
-    retransmit_ratio: float | None
+    connections_seen: int = 0
+    connections_earned: int = 0
+    mean_cwnd: float | None = None
+    min_cwnd: int | None = None
+    max_cwnd: int | None = None
+    retransmit_ratio: float | None = None
+    quantile_cwnd: float | None = None
+    traffic_cwnd: float | None = None
+    receiver_cwnd: float | None = None
+    young_connections: int = 0
+    young_retransmit_ratio: float | None = None
 
     @property
     def pair(self) -> Pair:

@@ -13,7 +13,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from springtide import instants
-from springtide.decide.initcwnd import Action, Decision
+from springtide.decide.holdout import held_out_edges
+from springtide.decide.initcwnd import Action, Decision, Reason
 from springtide.errors import SpringtideError
 from springtide.fleet import Fleet, prefix_order
 from springtide.policy import Policy
@@ -68,18 +69,20 @@ def render(
 
     A bundle lives until its round + bundle.ttl_s, the edge taking it back by itself. A decision that dies before that
     is left out: so no edge can use a value for longer than initcwnd.ttl_s after its last evidence, whoever is down, and
-    one silent pair shortens no other's life. Policy keeps bundle.ttl_s <= initcwnd.ttl_s, so fresh ones always fit.
+    one silent pair shortens no other's life. Policy keeps bundle.ttl_s <= initcwnd.ttl_s, so fresh ones always fit. An
+    override is an operator's word and needs no evidence. Edges that are held out get no routes.
     """
     expires = round_unix_s + policy.bundle.ttl_s
     values: dict[tuple[str, str, int], int] = {}
     left_out = []
     for decision in decisions:
-        if decision.action is not Action.SET or decision.initcwnd is None or decision.expires_at is None:
+        if decision.action is not Action.SET or decision.initcwnd is None:
             continue
-        if decision.expires_at < expires:
+        if decision.reason is not Reason.OVERRIDE and (decision.expires_at is None or decision.expires_at < expires):
             left_out.append(decision)
         else:
             values[decision.pair] = decision.initcwnd
+    held_out = held_out_edges(fleet, policy.holdout)
     documents = {}
     for pop in fleet.pops:
         routes = [
@@ -90,6 +93,7 @@ def render(
         ]
         routes.sort(key=lambda route: prefix_order(route[0]))
         for edge in fleet.pops[pop].edges:
+            own = [] if edge in held_out else routes
             document: dict[str, Any] = {
                 "schema_version": 1,
                 "edge": edge,
@@ -98,7 +102,7 @@ def render(
                 "policy_version": policy.version,
                 "created_at": instants.show(created_unix_s),
                 "expires_at": instants.show(expires),
-                "routes": [{"prefix": str(prefix), "initcwnd": value} for prefix, value in routes],
+                "routes": [{"prefix": str(prefix), "initcwnd": value} for prefix, value in own],
             }
             documents[edge] = canonical({**document, "digest": digest(document)})
     return Rendered(documents, left_out)

@@ -1,0 +1,29 @@
+"""Which edges keep the kernel's default for every destination, so that the benefit of the others is a difference."""
+
+from __future__ import annotations
+
+import hashlib
+
+from springtide.fleet import Fleet
+from springtide.policy import HoldoutPolicy
+
+
+def held_out_edges(fleet: Fleet, policy: HoldoutPolicy) -> frozenset[str]:
+    """The edges held out, PoP by PoP: those whose names' hashes are smallest.
+
+    A PoP with at least `min_edges` edges holds out `edge_share` of them, rounded, and at least one; a smaller PoP none.
+    Among at least `min_edges` an edge that joins or leaves moves at most one other: treated edges stay treated.
+    """
+    if policy.edge_share == 0.0:
+        return frozenset()
+    chosen: set[str] = set()
+    for pop in fleet.pops.values():
+        if len(pop.edges) < policy.min_edges:
+            continue
+        count = max(1, round(policy.edge_share * len(pop.edges)))
+        chosen.update(sorted(pop.edges, key=_hash)[:count])
+    return frozenset(chosen)
+
+
+def _hash(edge: str) -> bytes:
+    return hashlib.sha256(b"springtide holdout\0" + edge.encode()).digest()
