@@ -4,7 +4,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
 
-.PHONY: help setup setup-lint demo test test-rust test-python lint fmt lock bench-collector package lab-clean clean
+.PHONY: help setup setup-lint demo test test-rust test-python lint fmt lock bench-collector package calm lab-clean clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ bench-collector: ## the collector beside the kernel's floor and ss; needs root; 
 package: ## the collector's Debian package, into target/debian
 	@tools/setup
 	@tools/package
+calm: ## a simulated week of 34 PoPs under our law and the naive ones; writes out/bench/calm.json and calm.svg
+	@tools/setup
+	@PYTHONPATH=controller $(BIN)/python -m bench.calm
 
 lab-clean: ## remove every namespace and process that a lab left behind
 	@$(BIN)/python -m lab clean

@@ -131,6 +131,7 @@ def backfill(home: Home, count: int) -> None:
 
 
 def test_history_smooths_and_again_gives_the_same_rows(home: Home) -> None:
+    home.policy.write_text("initcwnd: {duty_rounds: 1, history_weight: 0.5, hysteresis: 0.1}\n")
     feed(home, "a", rounds_of_traffic([40, 80, 80]))
     backfill(home, 3)
     first = stored(home)
@@ -209,6 +210,7 @@ def test_nothing_seen_is_nothing_decided(home: Home) -> None:
 
 
 def test_explain_shows_value_inputs_rule_history_and_what_would_change_it(home: Home) -> None:
+    home.policy.write_text("initcwnd: {duty_rounds: 1, history_weight: 0.5, hysteresis: 0.1}\n")
     feed(home, "a", rounds_of_traffic([40, 80]))
     backfill(home, 2)
     screen = home.run("explain", "ams", "fra").stdout
@@ -241,11 +243,11 @@ def test_explain_says_why_there_is_no_value(home: Home) -> None:
         return str(explanation["because"])
 
     assert "has not been decided" in because("ams", "fra")
-    thin = [s for c in connections(2) for s in polls(c, NOW, FULL)]
+    thin = [s for c in connections(1) for s in polls(c, NOW, FULL)]
     idle = [s for c in connections(4, src="fra", dst="nyc") for s in polls(c, NOW, 0)]
     feed(home, "a", thin + idle)
     home.run("decide", "initcwnd")
-    assert "2 of 2 live connections earned their window" in because("ams", "fra")
+    assert "1 of 1 live connections earned their window" in because("ams", "fra")
     assert "0 of 4 live connections earned their window" in because("fra", "nyc")
     assert "no sample of a live connection from nyc to ams" in because("nyc", "ams")
 

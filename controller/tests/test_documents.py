@@ -104,8 +104,8 @@ BAD_POLICIES = {
     ),
     "default cmin above cmax": ("initcwnd:\n  cmax: 5\n", ":2: initcwnd.cmax: initcwnd.cmin = 10 is above"),
     "bundle outlives its decisions": (
-        "bundle: {ttl_s: 1900}\n",
-        ":1: bundle.ttl_s: bundle.ttl_s = 1900 is above initcwnd.ttl_s = 1800",
+        "bundle: {ttl_s: 3700}\n",
+        ":1: bundle.ttl_s: bundle.ttl_s = 3700 is above initcwnd.ttl_s = 3600",
     ),
     "bundle dies before the next round": (
         "round: {interval_s: 1000}\n",

@@ -150,9 +150,9 @@ def combine(seen: PairObservation, policy: InitcwndPolicy) -> float | None:
 
 
 def smooth(observed: float, previous: float | None, policy: InitcwndPolicy) -> float:
-    """Exponentially weighted moving average, with a weight of its own for falls. Riptide's text gives alpha to the
-    history, its Table I to the newest data: these weights are the history's."""
-    if previous is None:
+    """Exponentially weighted moving average with a weight of its own for falls; a collapse is followed at once.
+    Riptide's text gives alpha to the history, its Table I to the newest data: these weights are the history's."""
+    if previous is None or observed <= policy.collapse * previous:
         return observed
     weight = policy.history_weight if observed > previous else policy.falling_history_weight
     return weight * previous + (1.0 - weight) * observed

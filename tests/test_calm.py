@@ -1,0 +1,28 @@
+"""A short simulation: our law is calmer than the naive ones, does less harm, and still reaches most of the gain."""
+
+from __future__ import annotations
+
+from springtide.policy import Policy
+
+from bench.calm import run
+
+
+def test_our_law_is_calm_harms_least_and_reaches_most_of_the_gain() -> None:
+    tallies, _ = run.initcwnd(pairs=40, days=1, seed=7, policy=Policy())
+    ours, undamped, average, newest, _ = (tally.summary(1) for tally in tallies)
+
+    def value(summary: dict[str, float | str], key: str) -> float:
+        return float(summary[key])
+
+    changes = "changes_per_pair_and_day_median"
+    assert value(ours, changes) < value(undamped, changes) / 2
+    assert value(ours, changes) < value(average, changes) / 5
+    above = "share_of_rounds_above_the_path"
+    assert value(ours, above) <= min(value(average, above), value(newest, above))
+    assert value(ours, "share_of_attainable_gain") > 0.6
+
+
+def test_round_trips_are_those_of_slow_start() -> None:
+    assert [run.round_trips(70, window, 1000.0) for window in (10, 35, 70)] == [3, 2, 1]
+    # A burst of 100 into a path that carries 20 is sent again: larger is not always faster.
+    assert run.round_trips(100, 100, 20.0) > run.round_trips(100, 20, 20.0)
