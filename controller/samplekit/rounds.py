@@ -101,6 +101,7 @@ def _socket(records: list[Sample], within: list[Sample], first_poll: Sample | No
         "young": closed and life["bytes_sent"] > 0 and unique <= 2 * window,
         "app_limited": bool(last["delivery_rate_app_limited"]),
         "snd_cwnd": cwnd,
+        "snd_mss": mss,
         "snd_wnd": last["snd_wnd"] or 0,
         "rtt_us": last["rtt"] or 0,
         "min_rtt_us": 0 if last["min_rtt"] in (None, 2**32 - 1) else last["min_rtt"],
@@ -160,6 +161,14 @@ def pairs(rows: Sequence[Sample]) -> list[Sample]:
                 "young_connections": len(young),
                 "young_bytes_sent": sum(r["life_bytes_sent"] for r in young),
                 "young_bytes_retransmitted": sum(r["life_bytes_retransmitted"] for r in young),
+                "young_rwnd_p50": quantile(
+                    [
+                        (r["snd_wnd"] // r["snd_mss"], r["sample_weight"])
+                        for r in young
+                        if r["snd_wnd"] and r["snd_mss"]
+                    ],
+                    "0.5",
+                ),
             }
         )
     return result

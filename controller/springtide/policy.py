@@ -67,17 +67,11 @@ class RoundPolicy(_Section):
 class InitcwndPolicy(_Section):
     """The initial congestion window per ordered pair of PoPs and IP version (Riptide III-B)."""
 
-    combiner: Literal["mean", "max", "quantile", "traffic"] = Field(
+    combiner: Literal["mean", "max", "traffic", "p10", "p25", "p50", "p75", "p90"] = Field(
         default="mean",
-        description="How the earned windows of a round become one observed value; traffic weighs each by its bytes.",
+        description="How the earned windows of a round become one observed value; traffic weighs "
+        "each by its bytes, p50 is the median.",
         json_schema_extra=_from("Riptide III-B, Algorithm 1 and the alternatives named there"),
-    )
-    quantile: float = Field(
-        default=0.5,
-        description="Which quantile of the earned windows the combiner `quantile` takes.",
-        json_schema_extra=_from("the median: half of the paths' connections do at least as well"),
-        ge=0.01,
-        le=0.99,
     )
     history_weight: float = Field(
         default=0.8,

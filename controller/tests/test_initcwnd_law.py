@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from springtide.decide import damping
 from springtide.decide.damping import Penalty
@@ -90,9 +90,9 @@ def test_first_evidence_is_taken_as_it_is() -> None:
     assert decision.expires_at == ROUND + 3600
 
 
-@pytest.mark.parametrize(("combiner", "expected"), [("mean", 40), ("max", 90), ("quantile", 30), ("traffic", 60)])
+@pytest.mark.parametrize(("combiner", "expected"), [("mean", 40), ("max", 90), ("p25", 30), ("traffic", 60)])
 def test_each_combiner_takes_its_own_window(combiner: str, expected: int) -> None:
-    seen = observation(40.0, max_cwnd=90, quantile_cwnd=30.0, traffic_cwnd=60.0)
+    seen = observation(40.0, max_cwnd=90, cwnd_p25=30.0, traffic_cwnd=60.0)
     assert values([seen], policy(combiner=combiner)) == [expected]
 
 
@@ -322,12 +322,13 @@ def test_bounds_hold_and_values_never_outlive_their_evidence(rounds: list[list[P
 
 
 @given(any_observation, any_observation, laws)
+@settings(deadline=None, max_examples=40)
 def test_constant_input_converges_and_then_never_changes(
     start: PairObservation, constant: PairObservation, law: Policy
 ) -> None:
     rounds = [[observation(start.mean_cwnd)]] + [
         [observation(constant.mean_cwnd, receiver_cwnd=constant.receiver_cwnd)]
-    ] * 1500
+    ] * 500
     published = [decisions[0].initcwnd for decisions in run(rounds, law)]
     assert len(set(published[-20:])) == 1
     # Monotone on the way there: no overshoot, no ringing.

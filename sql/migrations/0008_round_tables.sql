@@ -48,7 +48,10 @@ create table if not exists rollup_pairs ( -- noqa: PRS
     -- Closed in the round having sent at most two windows in their life: what an initial window can have hurt.
     young_connections UInt64 codec (ZSTD(1)),
     young_bytes_sent UInt64 codec (ZSTD(1)),
-    young_bytes_retransmitted UInt64 codec (ZSTD(1))
+    young_bytes_retransmitted UInt64 codec (ZSTD(1)),
+    -- The window that their receivers advertised, in segments: how much of an initial window a receiver takes at all. Those
+    -- of the connections seen tell nothing of that, they have grown.
+    young_rwnd_p50 Nullable(UInt32) codec (ZSTD(1))
 )
 engine = MergeTree
 partition by toYYYYMM(round)

@@ -32,7 +32,13 @@ with pairs as (
         sum(sndbuf_limited_us) as sndbuf_limited_us,
         countIf(young) as young_connections,
         sumIf(life_bytes_sent, young) as young_bytes_sent,
-        sumIf(life_bytes_retransmitted, young) as young_bytes_retransmitted
+        sumIf(life_bytes_retransmitted, young) as young_bytes_retransmitted,
+        arraySort(
+            groupArrayIf(
+                bitShiftLeft(toUInt64(intDiv(snd_wnd, greatest(snd_mss, 1))), 16) + sample_weight,
+                young and snd_wnd > 0 and snd_mss > 0
+            )
+        ) as young_windows
     from rollup_sockets
     where
         round = fromUnixTimestamp({round_s:UInt32})
@@ -60,7 +66,12 @@ quantiles as (
             'quantilesExactWeighted(0.1, 0.5)',
             arrayMap(x -> bitShiftRight(x, 16), receiver_windows),
             arrayMap(x -> toUInt32(bitAnd(x, 65535)), receiver_windows)
-        ) as receiver_quantiles
+        ) as receiver_quantiles,
+        arrayReduce(
+            'quantilesExactWeighted(0.5)',
+            arrayMap(x -> bitShiftRight(x, 16), young_windows),
+            arrayMap(x -> toUInt32(bitAnd(x, 65535)), young_windows)
+        ) as young_window_quantiles
     from pairs
 )
 
@@ -111,6 +122,7 @@ select
     sndbuf_limited_us,
     young_connections,
     young_bytes_sent,
-    young_bytes_retransmitted
+    young_bytes_retransmitted,
+    if(empty(young_windows), null, young_window_quantiles[1]) as young_rwnd_p50
 from quantiles
 settings prefer_column_name_to_alias = 1

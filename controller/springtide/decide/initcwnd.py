@@ -143,7 +143,11 @@ def combine(seen: PairObservation, policy: InitcwndPolicy) -> float | None:
     window = {
         "mean": seen.mean_cwnd,
         "max": None if seen.max_cwnd is None else float(seen.max_cwnd),
-        "quantile": seen.quantile_cwnd,
+        "p10": seen.cwnd_p10,
+        "p25": seen.cwnd_p25,
+        "p50": seen.cwnd_p50,
+        "p75": seen.cwnd_p75,
+        "p90": seen.cwnd_p90,
         "traffic": seen.traffic_cwnd,
     }[policy.combiner]
     return window if window is not None and math.isfinite(window) and window > 0 else None
