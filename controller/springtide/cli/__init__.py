@@ -14,9 +14,23 @@ from springtide.cli.migrate import migrate
 from springtide.cli.publish import bundle, validate
 from springtide.cli.retention import downsample, retention
 from springtide.cli.rollup import rollup
+from springtide.cli.sql import sql
 from springtide.errors import SpringtideError
 
-COMMANDS = (check, migrate, ingest, ingest_logs, rollup, decide, bundle, validate, explain, downsample, retention)
+COMMANDS = (
+    check,
+    migrate,
+    ingest,
+    ingest_logs,
+    rollup,
+    decide,
+    bundle,
+    validate,
+    explain,
+    sql,
+    downsample,
+    retention,
+)
 
 
 class _Group(click.Group):

@@ -17,11 +17,15 @@ def migrations_folder() -> Path:
     return _folder("_sql", "sql") / "migrations"
 
 
+def analysis_folder() -> Path:
+    return _folder("_sql", "sql") / "analysis"
+
+
 def proto_file() -> Path:
     return _folder("_proto", "proto") / "springtide" / "v1" / "tcp_sample.proto"
 
 
 @cache
 def sql(name: str) -> str:
-    """The text of sql/NAME.sql, for instance `sql("rounds/initcwnd_observations")`."""
+    """The text of sql/NAME.sql, for instance `sql("rollup/1_sockets")`."""
     return (_folder("_sql", "sql") / f"{name}.sql").read_text()

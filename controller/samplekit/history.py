@@ -1,0 +1,137 @@
+"""Two days of a small fleet: pairs and clients, losses, closes, a host that misses polls, and an access log."""
+
+from __future__ import annotations
+
+import json
+import random
+from dataclasses import dataclass
+from typing import Any
+
+from samplekit.home import ROUND, Home
+from samplekit.proto import Value
+from samplekit.spool import record, write_spool
+from samplekit.traffic import MSS, Socket
+
+INTERVAL = 300
+ROUNDS = [*range(ROUND - 86_400 - 600, ROUND - 86_400 + 1, INTERVAL), *range(ROUND - 1500, ROUND + 1, INTERVAL)]
+HOSTS = {"ams-1": ("ams", "10.77.1.1"), "ams-2": ("ams", "10.77.1.2"), "fra-1": ("fra", "10.77.2.1")}
+PEERS = {"ams": ["10.77.2.9", "10.77.3.9"], "fra": ["10.77.1.9", "10.77.3.9"]}
+# Prefix: round-trip time (ms), delivery rate (Mbit/s), loss (per million).
+CLIENTS = {
+    "192.0.2.7": (12, 80, 100),
+    "198.51.100.7": (35, 30, 4_000),
+    "203.0.113.7": (140, 3, 30_000),
+    "2001:db8:1::7": (60, 40, 500),
+}
+
+
+@dataclass(frozen=True)
+class Life:
+    """One connection: where to, and how it fares."""
+
+    host: str
+    peer: str
+    algorithm: str
+    rtt_ms: int
+    mbit: float
+    loss_ppm: int
+    cwnd: int
+    rwnd_limited: bool
+
+
+def fill(home: Home) -> None:
+    """Samples, decisions and requests of every round of ROUNDS, by the commands that users run."""
+    chance = random.Random(11)
+    samples: list[dict[str, Value]] = []
+    lines: list[str] = []
+    cookies: dict[str, int] = dict.fromkeys(HOSTS, 0)
+    for moment in ROUNDS:
+        later = moment > ROUND - 900
+        for host in HOSTS:
+            for life in _lives(host, chance, later):
+                cookies[host] += 1
+                samples += _samples(life, cookies[host], moment, chance)
+        lines += _requests(moment, chance)
+    write_spool(home.spool, "history", [record(samples)])
+    home.run("ingest", home.spool)
+    log = home.path / "access.json"
+    log.write_text("".join(lines))
+    home.run("ingest-logs", log)
+
+
+def _lives(host: str, chance: random.Random, later: bool) -> list[Life]:
+    pop = HOSTS[host][0]
+    lives = []
+    for peer in PEERS[pop]:
+        far = peer.startswith("10.77.3")
+        for _ in range(4):
+            rtt, loss = (80, 8_000) if far else (20, 200)
+            cwnd = chance.randint(30, 60) + (25 if later else 0)
+            lives.append(Life(host, peer, "cubic", rtt, 50.0 if far else 200.0, loss, cwnd, far))
+    for address, (rtt, mbit, loss) in CLIENTS.items():
+        for algorithm, factor in (("cubic", 1.0), ("bbr", 1.4 if loss > 1000 else 1.0)):
+            for _ in range(3):
+                cwnd = chance.randint(10, 40)
+                rate = mbit * factor * chance.uniform(0.8, 1.2)
+                lives.append(Life(host, address, algorithm, rtt, rate, loss, cwnd, rwnd_limited=False))
+    return lives
+
+
+def _samples(life: Life, cookie: int, moment: int, chance: random.Random) -> list[dict[str, Value]]:
+    pop, own = HOSTS[life.host]
+    source = own if ":" not in life.peer else f"fd77:{1 if pop == 'ams' else 2}::1"
+    socket = Socket(life.host, cookie, source, life.peer, pop, life.cwnd)
+    size = chance.choice([8_000, 20_000, 50_000, 150_000, 400_000]) * (4 if life.rwnd_limited else 1)
+    lost = size * life.loss_ppm // 1_000_000
+    polls = [n for n in range(5) if not (life.host == "ams-2" and n == 2 and moment == ROUND)]
+    more: dict[str, Any] = {
+        "rtt": life.rtt_ms * 1000 + chance.randint(0, 2000),
+        "min_rtt": life.rtt_ms * 1000,
+        "delivery_rate": int(life.mbit * 125_000),
+        "delivery_rate_app_limited": chance.random() < 0.3,
+        "snd_ssthresh": life.cwnd - 4 if chance.random() < life.loss_ppm / 30_000 else 2**31 - 1,
+        "snd_wnd": 65_535 if life.rwnd_limited else 4_000_000,
+    }
+    first = moment // INTERVAL % 1000 * 5 + 100
+    rows = []
+    for n in polls:
+        done = size * (n + 1) // 5
+        busy = (life.rtt_ms * 1000 * (1 + n), "busy_time")
+        change: dict[str, Any] = {
+            **more,
+            "congestion_algorithm": life.algorithm,
+            "bytes_sent": done + lost * n // 4,
+            "bytes_retrans": lost * n // 4,
+            "busy_time": busy[0],
+            "rwnd_limited": busy[0] // 3 if life.rwnd_limited else 0,
+        }
+        rows.append(socket.at(moment - INTERVAL + 20 + 60 * n, first + n, max(done, life.cwnd * MSS), **change))
+    if cookie % 2:
+        final = {**more, "bytes_sent": size + lost, "bytes_retrans": lost, "busy_time": life.rtt_ms * 1000 * 5}
+        acked = max(size, life.cwnd * MSS)
+        rows.append(
+            socket.at(moment - 10, first + 4, acked, kind="SAMPLE_KIND_CLOSE", state="TCP_STATE_CLOSE", **final)
+        )
+    return rows
+
+
+def _requests(moment: int, chance: random.Random) -> list[str]:
+    lines = []
+    for host, (_, own) in HOSTS.items():
+        for client, (rtt, mbit, _) in CLIENTS.items():
+            slow = 0.6 if client == "203.0.113.7" and moment > ROUND - 7200 else 1.0
+            for size in (20_000, 150_000, 2_000_000):
+                seconds = size * 8 / (mbit * slow * 1_000_000) * chance.uniform(0.9, 1.1) + rtt / 1000
+                entry = {
+                    "time": moment - chance.randint(1, 290),
+                    "host": host,
+                    "request_id": f"{chance.getrandbits(128):032x}",
+                    "client": client,
+                    "server": own,
+                    "method": "GET",
+                    "status": 200,
+                    "bytes": size,
+                    "request_time": round(seconds, 3),
+                }
+                lines.append(json.dumps(entry) + "\n")
+    return lines

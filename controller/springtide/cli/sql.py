@@ -1,0 +1,89 @@
+"""springtide sql"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from dataclasses import asdict
+
+import click
+
+from springtide.cli.options import StoreOptions, json_option, store_options
+from springtide.cli.output import print_json, print_table
+from springtide.errors import InputError, Problem
+from springtide.learn.questions import question, questions
+from springtide.store import Row
+
+
+@click.command()
+@click.argument("what", required=False)
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A parameter of the question or query.")
+@click.option("--show", is_flag=True, help="Print the question's SQL; ask nothing.")
+@click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a header.")
+@json_option
+@store_options
+def sql(
+    store: StoreOptions, what: str | None, settings: tuple[str, ...], show: bool, as_csv: bool, as_json: bool
+) -> None:
+    """Ask one of the questions that come with Springtide, or any SQL of your own. Nothing can be written.
+
+    Without an argument the questions are listed. WHAT is a question's name, or a query: whatever has a space in it.
+    A query's parameters are ClickHouse's own, {name:Type}.
+
+    \b
+    Examples:
+      springtide sql
+      springtide sql worst-prefixes --set pop=ams --set hours=1
+      springtide sql worst-prefixes --show
+      springtide sql "select round, count() from pairs group by round order by round" --csv
+    """
+    if what is None:
+        _list(as_json)
+        return
+    given = dict(_parameter(text) for text in settings)
+    if " " in what or "\n" in what:
+        text, values = what, given
+    else:
+        asked = question(what)
+        text, values = asked.sql, asked.values(given)
+    if show:
+        click.echo(text, nl=False)
+        return
+    with store.open() as opened:
+        # 2 and not 1: the format of the answer is a setting too. It cannot be taken back.
+        opened.execute("set readonly = 2")
+        rows = opened.query(text, values)
+    _print(rows, as_csv, as_json)
+
+
+def _list(as_json: bool) -> None:
+    found = questions()
+    if as_json:
+        print_json([{k: v for k, v in asdict(item).items() if k != "sql"} for item in found])
+        return
+    print_table(
+        ["name", "question", "parameters"],
+        [(q.name, q.question, ", ".join(p.name for p in q.parameters)) for q in found],
+    )
+
+
+def _parameter(text: str) -> tuple[str, str]:
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise InputError([Problem("--set", "parameter", f"{text!r} is no assignment", "write NAME=VALUE")])
+    return name, value
+
+
+def _print(rows: list[Row], as_csv: bool, as_json: bool) -> None:
+    if as_json:
+        print_json(rows)
+        return
+    columns = list(rows[0]) if rows else []
+    if as_csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(columns)
+        writer.writerows([row[name] for name in columns] for row in rows)
+        return
+    if rows:
+        print_table(columns, [[row[name] for name in columns] for row in rows])
+    click.echo(f"{len(rows)} rows")

@@ -1,0 +1,122 @@
+"""`springtide sql`: every question that comes with Springtide has an answer, and the docs show it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from samplekit.history import ROUNDS, fill
+from samplekit.home import FLEET, ROUND, Home
+from springtide import instants
+from springtide.learn.questions import questions
+
+PAGE = Path(__file__).parents[2] / "docs/reference/analysis.md"
+SHOWN_ROWS = 8
+
+
+@pytest.fixture(scope="module")
+def lived(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    """An installation with two days of history."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(instants, "now", lambda: ROUND + 120)
+        home = Home(tmp_path_factory.mktemp("lived"))
+        home.fleet.write_text(FLEET)
+        home.policy.write_text("{}\n")
+        shutil.copytree(template, home.path / "store", symlinks=True)
+        fill(home)
+        for moment in ROUNDS:
+            home.run("rollup", "--round", instants.show(moment))
+            home.run("decide", "initcwnd", "--round", instants.show(moment))
+        yield home
+
+
+def page(home: Home) -> str:
+    """docs/reference/analysis.md as the code and a small fleet make it."""
+    parts = [
+        "# Questions to the data\n\n"
+        "`springtide sql` lists these questions, `springtide sql NAME --set PARAMETER=VALUE` asks one, and\n"
+        "`springtide sql NAME --show` prints its SQL, to begin your own from. The answers below are those of two days\n"
+        "of a small fleet made for the tests; `python -m pytest controller/tests/test_questions.py` makes this page.\n"
+    ]
+    for question in questions():
+        rows = home.json("sql", question.name)
+        columns = list(rows[0])
+        lines = [[("-" if row[name] is None else str(row[name])) for name in columns] for row in rows[:SHOWN_ROWS]]
+        table = [columns, ["---"] * len(columns), *lines]
+        parameters = [
+            f"- `{p.name}` ({p.type}, default `{p.default or 'empty'}`): {p.meaning}" for p in question.parameters
+        ]
+        more = f"\n… and {len(rows) - SHOWN_ROWS} rows more.\n" if len(rows) > SHOWN_ROWS else ""
+        parts.append(
+            f"\n## {question.name}\n\n{question.question} {question.note}".rstrip()
+            + "\n\n"
+            + "\n".join(parameters)
+            + "\n\n"
+            + "\n".join(f"| {' | '.join(line)} |" for line in table)
+            + f"\n{more}"
+        )
+    return "".join(parts)
+
+
+def test_every_question_is_answered_and_the_docs_show_how(lived: Home, tmp_path: Path) -> None:
+    assert len(questions()) >= 15
+    for question in questions():
+        assert lived.json("sql", question.name), f"{question.name}: no rows"
+        assert question.question.endswith("?")
+        assert question.parameters
+    made = page(lived)
+    fresh = tmp_path / "analysis.md"
+    fresh.write_text(made)
+    assert PAGE.exists(), f"copy {fresh} to {PAGE}"
+    assert PAGE.read_text() == made, f"copy {fresh} to {PAGE}"
+
+
+def test_answers_are_what_the_history_was_made_to_say(lived: Home) -> None:
+    worst = lived.json("sql", "worst-prefixes", "--set", "pop=ams")
+    assert (worst[0]["prefix"], {row["pop"] for row in worst}) == ("203.0.113.0/24", {"ams"})
+    [lost] = lived.json("sql", "lost-goodput", "--set", "top=1")
+    assert lost["prefix"] == "203.0.113.0/24"
+    assert -45 < lost["change_percent"] < -25
+    limited = lived.json("sql", "receiver-limited-pairs")
+    assert {row["dst_pop"] for row in limited} == {"nyc"}
+    pushed = lived.json("sql", "windows-before-after")
+    assert all(15 < row["cwnd_after"] - row["cwnd_before"] < 35 for row in pushed)
+    [gap] = lived.json("sql", "incomplete-hosts")
+    assert (gap["host"], gap["polls_seen"], gap["polls_expected"]) == ("ams-2", 4, 5)
+    sides = lived.json("sql", "algorithms-side-by-side", "--set", "top=2")
+    assert all(row["bbr_to_cubic"] > 1.2 for row in sides)
+
+
+def test_a_query_of_ones_own_takes_parameters_and_prints_csv(lived: Home) -> None:
+    query = "select pop, count() as n from connections where pop = {pop:String} group by pop"
+    assert lived.run("sql", query, "--set", "pop=fra", "--csv").stdout == f"pop,n\nfra,{32 * len(ROUNDS)}\n"
+    assert "ams" in lived.run("sql", "busiest-prefixes").stdout
+    assert "0 rows" in lived.run("sql", query, "--set", "pop=mars").stdout
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "drop table tcp_samples",
+        "insert into rollups (round) values (1)",
+        "truncate table rollups",
+        "set readonly = 0",
+        "delete from tcp_samples where 1",
+    ],
+)
+def test_nothing_can_be_written(lived: Home, query: str) -> None:
+    [line] = lived.run("sql", query, code=1).stderr.splitlines()
+    assert "readonly" in line
+    assert lived.query("select count() > 0 as some from tcp_samples") == [{"some": 1}]
+
+
+def test_questions_are_listed_shown_and_mistakes_are_told(lived: Home) -> None:
+    assert {row["name"] for row in lived.json("sql")} == {question.name for question in questions()}
+    assert lived.run("sql", "rtt-bands", "--show").stdout.startswith("-- How does delivery depend")
+    assert lived.refused("sql", "worst-prefix")[0].endswith("did you mean worst-prefixes?")
+    assert "hour: is no parameter" in lived.refused("sql", "rtt-bands", "--set", "hour=1")[0]
+    assert "write NAME=VALUE" in lived.refused("sql", "rtt-bands", "--set", "hours")[0]
+    assert json.loads(lived.run("sql", "rtt-bands", "--set", "pop=mars", "--json").stdout) == []

@@ -1,0 +1,20 @@
+-- Where is the network not the limit at all?
+-- Connections whose last delivery rate the application limited: no algorithm makes these faster.
+--
+-- Parameters:
+--   pop String = '': one PoP; all when empty
+--   hours UInt32 = 24: how far back from the newest round
+--   top UInt32 = 20: rows
+select
+    pop,
+    prefix,
+    sum(connections) as connection_count,
+    round(avg(app_limited_percent), 1) as limited_by_application_percent,
+    round(avg(delivery_p50_mbit_per_s), 2) as mean_mbit_per_s
+from prefixes
+where
+    round > (select max(rollups.round) from rollups) - interval {hours:UInt32} hour
+    and ({pop:String} = '' or pop = {pop:String})
+group by pop, prefix
+order by limited_by_application_percent desc, pop asc, prefix asc
+limit {top:UInt32}

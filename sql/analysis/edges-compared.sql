@@ -1,0 +1,22 @@
+-- Does one edge of a PoP complete its connections slower than its neighbours?
+-- Same pair and class of size: a difference is the edge's own.
+--
+-- Parameters:
+--   from_kb Float64 = 30: the class of size, kilobytes
+--   hours UInt32 = 24: how far back from the newest round
+--   top UInt32 = 20: rows
+select
+    src_pop,
+    dst_pop,
+    host,
+    sum(connections) as connection_count,
+    round(quantilesTDigestWeightedMerge(0.1, 0.25, 0.5, 0.75, 0.9) (busy_state)[3] / 1000, 1) as p50_ms,
+    round(100 * sum(bytes_retransmitted) / sum(bytes_sent), 2) as retransmit_percent
+from completions
+where
+    round > (select max(rollups.round) from rollups) - interval {hours:UInt32} hour
+    and from_kb = {from_kb:Float64}
+    and dst_pop != ''
+group by src_pop, dst_pop, host
+order by src_pop asc, dst_pop asc, p50_ms desc, host asc
+limit {top:UInt32}

@@ -1,0 +1,22 @@
+-- Which hosts said less than they should have?
+-- Missing polls are gaps in their numbers.
+--
+-- Parameters:
+--   hours UInt32 = 24: how far back from the newest round
+--   below_percent Float64 = 100: of the rows expected
+--   top UInt32 = 20: rows
+select
+    round,
+    host,
+    pop,
+    polls_seen,
+    polls_expected,
+    rows_seen,
+    rows_expected,
+    round(complete_percent, 1) as percent
+from hosts
+where
+    round > (select max(rollups.round) from rollups) - interval {hours:UInt32} hour
+    and complete_percent < {below_percent:Float64}
+order by percent asc, round desc, host asc
+limit {top:UInt32}

@@ -1,0 +1,18 @@
+-- Which pairs of PoPs lose most, and do young connections lose more?
+-- Young ones have sent at most two windows: their loss is what an initial window can cause.
+--
+-- Parameters:
+--   hours UInt32 = 24: how far back from the newest round
+--   top UInt32 = 20: rows
+select
+    src_pop,
+    dst_pop,
+    ip_version,
+    round(100 * sum(bytes_retransmitted) / sum(bytes_sent), 2) as retransmitted_percent,
+    sum(young_connections) as young,
+    round(avg(young_retransmit_percent), 2) as young_percent
+from pairs
+where round > (select max(rollups.round) from rollups) - interval {hours:UInt32} hour and bytes_sent > 0
+group by src_pop, dst_pop, ip_version
+order by retransmitted_percent desc, src_pop asc, dst_pop asc, ip_version asc
+limit {top:UInt32}

@@ -1,0 +1,26 @@
+-- Which client prefixes are slowest, by PoP?
+-- Merged over the rounds; with enough samples to mean something.
+--
+-- Parameters:
+--   pop String = '': one PoP; all when empty
+--   hours UInt32 = 24: how far back from the newest round
+--   min_connections UInt32 = 2: fewer say nothing
+--   top UInt32 = 20: rows
+select
+    pop,
+    prefix,
+    sum(connections) as connection_count,
+    round(quantilesTDigestWeightedMerge(0.1, 0.25, 0.5, 0.75, 0.9) (delivery_rate_state)[1] * 8 / 1000000, 2)
+        as delivery_p10_mbit_per_s,
+    round(quantilesTDigestWeightedMerge(0.1, 0.25, 0.5, 0.75, 0.9) (delivery_rate_state)[3] * 8 / 1000000, 2)
+        as delivery_p50_mbit_per_s,
+    round(100 * sum(bytes_retransmitted) / sum(bytes_sent), 2) as retransmit_percent
+from prefixes
+where
+    round > (select max(rollups.round) from rollups) - interval {hours:UInt32} hour
+    and not back_office
+    and ({pop:String} = '' or pop = {pop:String})
+group by pop, prefix
+having connection_count >= {min_connections:UInt32}
+order by delivery_p10_mbit_per_s asc, pop asc, prefix asc
+limit {top:UInt32}
