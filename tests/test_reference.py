@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from springtide.policy import default_yaml
+from springtide.store.migrations import read_migrations
+from springtide.store.reference import tables_page
 
 ROOT = Path(__file__).parents[1]
 
@@ -25,3 +27,9 @@ def test_links_lead_to_files(page: str) -> None:
     text = re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.S)
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
         assert ((ROOT / page).parent / target).exists(), f"{page}: links to {target}, which does not exist"
+
+
+def test_the_tables_reference_is_made_from_the_migrations() -> None:
+    page = (ROOT / "docs/reference/tables.md").read_text()
+    made = "write springtide.store.reference.tables_page(read_migrations()) into the page"
+    assert page == tables_page(read_migrations()), made

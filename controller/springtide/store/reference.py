@@ -1,0 +1,48 @@
+"""docs/reference/tables.md, made from the migrations: the comments there are the documentation."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from springtide.store.migrations import Migration
+
+HEAD = """# Tables
+
+Made from `sql/migrations` (a test holds it to them). Read the views `round_*`, or those with friendly names and units
+(`pairs`, `prefixes`, `connections`, `completions`, `hosts`, `goodput`): both show committed rounds only. The tables
+`rollup_*` behind them also hold what a run in progress, or a killed one, has written.
+"""
+CREATE = re.compile(r"create (table|view|dictionary|materialized view) if not exists (\w+)")
+COLUMN = re.compile(r"    (\w+) ([A-Z].*?)(?: codec \(.*)?,?$")
+
+
+def tables_page(migrations: Sequence[Migration]) -> str:
+    """The whole page."""
+    return HEAD + "".join(_section(block) for migration in migrations for block in _blocks(migration.sql))
+
+
+def _blocks(text: str) -> Iterator[list[str]]:
+    """Each statement that creates something, with the comment above it."""
+    for block in re.split(r";[ \t]*\n", text):
+        lines = block.strip("\n").splitlines()
+        if any(CREATE.match(line) for line in lines):
+            yield lines
+
+
+def _section(lines: list[str]) -> str:
+    at = next(number for number, line in enumerate(lines) if CREATE.match(line))
+    found = CREATE.match(lines[at])
+    kind, name = (found[1], found[2]) if found else ("", "")
+    above = " ".join(line.removeprefix("-- ") for line in lines[:at] if line.startswith("-- "))
+    rows, comment = [], ""
+    for line in lines[at + 1 :]:
+        if line.startswith(")"):
+            break
+        if line.startswith("    -- "):
+            comment += line.removeprefix("    -- ") + " "
+        elif match := COLUMN.match(line):
+            rows.append(f"| `{match[1]}` | {match[2].rstrip(',')} | {comment.strip()} |")
+            comment = ""
+    table = "\n| column | type | |\n|---|---|---|\n" + "\n".join(rows) + "\n" if rows and kind == "table" else ""
+    return f"\n## {name}\n\n{kind.capitalize()}. {above}\n{table}"
