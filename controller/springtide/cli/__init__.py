@@ -14,6 +14,7 @@ from springtide.cli.migrate import migrate
 from springtide.cli.publish import bundle, validate
 from springtide.cli.retention import downsample, retention
 from springtide.cli.rollup import rollup
+from springtide.cli.size import size
 from springtide.cli.sql import sql
 from springtide.errors import SpringtideError
 
@@ -30,6 +31,7 @@ COMMANDS = (
     sql,
     downsample,
     retention,
+    size,
 )
 
 

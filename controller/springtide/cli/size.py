@@ -1,0 +1,57 @@
+"""springtide size"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from springtide.cli.options import json_option, policy_option, read_policy
+from springtide.cli.output import print_json, print_table
+from springtide.sizing import HEADERS, Measured, Traffic, read_measured
+from springtide.sizing import size as compute
+
+
+@click.command()
+@click.option("--pops", type=click.IntRange(1, 10_000), required=True)
+@click.option("--edges", type=click.IntRange(1, 10_000_000), required=True)
+@click.option(
+    "--connections", type=click.IntRange(1, 100_000_000), default=5_000, show_default=True, help="Open, an edge."
+)
+@click.option("--closes-per-s", type=click.FloatRange(0, 1e7), default=50.0, show_default=True, help="On an edge.")
+@click.option("--poll-s", type=click.FloatRange(0.1, 3600), default=30.0, show_default=True, help="Between polls.")
+@click.option("--prefixes", type=click.IntRange(1, 10**8), default=5_000, show_default=True, help="A PoP and round.")
+@click.option("--max-shards", type=click.IntRange(1, 1 << 20), default=16, show_default=True, help="Sample beyond.")
+@click.option(
+    "--measured",
+    type=click.Path(path_type=Path),
+    help="A bench's JSON, for instance out/bench/pipeline.json: its figures in place of the built-in ones.",
+)
+@policy_option
+@json_option
+def size(
+    pops: int,
+    edges: int,
+    connections: int,
+    closes_per_s: float,
+    poll_s: float,
+    prefixes: int,
+    max_shards: int,
+    measured: Path | None,
+    policy_path: Path,
+    as_json: bool,
+) -> None:
+    """Say how many rows, disks, cores, Kafka partitions and ClickHouse shards a fleet needs.
+
+    \b
+    Examples:
+      springtide size --pops 34 --edges 1000
+      springtide size --pops 250 --edges 100000 --max-shards 32 --json
+    """
+    policy = read_policy(policy_path)
+    traffic = Traffic(pops, edges, connections, closes_per_s, poll_s, prefixes, policy.round.interval_s)
+    found = compute(traffic, read_measured(measured) if measured else Measured(), policy.retention, max_shards)
+    if as_json:
+        print_json(vars(found))
+    else:
+        print_table(list(HEADERS.values()), [[getattr(found, name) for name in HEADERS]])

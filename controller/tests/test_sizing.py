@@ -1,0 +1,75 @@
+"""What an installation needs, and that the page says what the code computes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+from pathlib import Path
+
+import pytest
+from samplekit.home import Home
+from springtide.policy import RetentionPolicy
+from springtide.sizing import SHARD_TB, SOURCES, Measured, Traffic, page_tables, size
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "sizing.md"
+KEEP = RetentionPolicy()
+UNBOUNDED = 1 << 20
+
+
+def test_the_page_shows_what_the_code_computes() -> None:
+    assert page_tables() in PAGE.read_text(), "write the tables of springtide.sizing.page_tables() into the page"
+
+
+def test_every_figure_says_where_it_comes_from() -> None:
+    assert set(SOURCES) == {field.name for field in fields(Measured)}
+
+
+def test_rows_and_bytes_by_hand() -> None:
+    traffic = Traffic(pops=2, edges=10, connections=3_000, closes_per_s=20, poll_s=30)
+    found = size(traffic, Measured(bytes_per_row=25, wire_bytes_per_row=100), KEEP, UNBOUNDED)
+    # 10 edges x (3,000 / 30 s + 20 /s); a week of them at 25 bytes; 3 days of Kafka at 100.
+    assert found.rows_per_s == 1_200
+    assert found.samples_tb == round(1_200 * 86_400 * 7 * 25 / 1e12, 2)
+    assert found.kafka_mb_per_s == 0.1
+    assert found.kafka_tb == round(1_200 * 86_400 * 3 * 100 / 1e12, 2)
+    assert (found.shards, found.nodes, found.sampling) == (1, 1, 1)
+
+
+def test_more_of_anything_never_takes_less() -> None:
+    base = Traffic(34, 10_000)
+    before = size(base, Measured(), KEEP, UNBOUNDED)
+    for more in (replace(base, edges=20_000), replace(base, connections=10_000), replace(base, poll_s=10)):
+        after = size(more, Measured(), KEEP, UNBOUNDED)
+        assert after.rows_per_s > before.rows_per_s
+        assert after.samples_tb > before.samples_tb
+        assert after.shards >= before.shards
+        assert after.kafka_partitions >= before.kafka_partitions
+    longer = size(base, Measured(), RetentionPolicy(samples_days=70), UNBOUNDED)
+    assert longer.shards > before.shards
+
+
+def test_sampling_begins_where_shards_end() -> None:
+    traffic = Traffic(250, 100_000)
+    free = size(traffic, Measured(), KEEP, UNBOUNDED)
+    assert free.sampling == 1
+    bounded = size(traffic, Measured(), KEEP, 4)
+    assert bounded.sampling > 1
+    assert bounded.shards <= 4
+    assert bounded.samples_tb / bounded.shards <= SHARD_TB
+
+
+def test_the_command_and_figures_of_ones_own(home: Home, tmp_path: Path) -> None:
+    plain = home.json("size", "--pops", 34, "--edges", 1000)
+    bench = tmp_path / "pipeline.json"
+    bench.write_text(json.dumps({"bytes_per_row": 60.0, "something_else": {"a": 1}}))
+    own = home.json("size", "--pops", 34, "--edges", 1000, "--measured", bench)
+    assert own["samples_tb"] == pytest.approx(2 * plain["samples_tb"], abs=0.02)
+    assert "shards" in home.run("size", "--pops", 34, "--edges", 1000).stdout
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"x": 1}', '{"bytes_per_row": 0}', '{"bytes_per_row": "30"}'])
+def test_figures_that_are_none_are_refused(home: Home, tmp_path: Path, content: str) -> None:
+    bench = tmp_path / "bench.json"
+    bench.write_text(content)
+    [line] = home.refused("size", "--pops", 1, "--edges", 1, "--measured", bench)
+    assert str(bench) in line
