@@ -57,6 +57,22 @@ def test_tables_from_before_the_lateness_bound_are_made_anew_after_it(
     assert rounds(home) == []
 
 
+def test_what_comes_after_the_lateness_bound_is_counted_until_it_is_taken_in(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instants, "now", lambda: ROUND + 100)
+    feed(home, "a", [ROUND])
+    assert home.json("rollup")["late_samples"] == 0
+    before = contents(home)
+    feed(home, "late", [ROUND], sockets=5)
+    answer = home.json("rollup")
+    assert (answer["rounds"], answer["late_samples"]) == ([], 4)
+    assert contents(home) == before
+    assert home.query("select host, samples from round_late") == [{"host": "ams-1", "samples": 4}]
+    assert home.json("rollup", "--round", instants.show(ROUND))["late_samples"] == 0
+    assert home.query("select sum(samples) as n from round_sockets") == [{"n": 10}]
+
+
 def test_a_backfill_does_every_round_of_its_span(home: Home) -> None:
     feed(home, "a", [ROUND])
     first = instants.show(ROUND - 2 * INTERVAL)

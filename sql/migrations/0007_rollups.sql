@@ -19,6 +19,17 @@ engine = ReplacingMergeTree(generation)
 order by round
 settings fsync_after_insert = 1, fsync_part_directory = 1;
 
+-- What came after a round's tables were computed and is not in them, by host, as last counted.
+create table if not exists late_samples (
+    round DateTime('UTC') codec (Delta, ZSTD(1)),
+    generation UInt64 codec (Delta, ZSTD(1)),
+    host LowCardinality(String),
+    samples UInt64 codec (ZSTD(1)),
+    counted_at DateTime('UTC') codec (Delta, ZSTD(1))
+)
+engine = ReplacingMergeTree(counted_at)
+order by (round, generation, host);
+
 -- One row a socket that was seen in the round: what it did within it, and its last values. Short-lived: the other round
 -- tables are made from it, and analysts look closely at the last days.
 create table if not exists rollup_sockets (

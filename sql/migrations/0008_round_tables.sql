@@ -165,3 +165,7 @@ where (round, generation) in (select rollups.round, rollups.generation from roll
 create view if not exists round_hosts as
 select * except (generation) from rollup_hosts
 where (round, generation) in (select rollups.round, rollups.generation from rollups final);
+
+create view if not exists round_late as
+select * except (generation) from late_samples final
+where (round, generation) in (select rollups.round, rollups.generation from rollups final);

@@ -21,7 +21,7 @@ from springtide.cli.options import (
 )
 from springtide.cli.output import print_json, print_table
 from springtide.errors import InputError, Problem
-from springtide.observe.rollup import Rollup, pending
+from springtide.observe.rollup import Rollup, count_late, pending
 from springtide.observe.rollup import rollup as run
 
 
@@ -45,6 +45,7 @@ def rollup(
     By default every round of the last 24 hours that closed at least round.lateness_s ago, holds samples and lacks its
     tables. Over the same samples a round always gives the same rows, however often it is run and wherever an earlier
     run was cut short; readers see a round's old rows or its new ones, never a mixture.
+    Samples that come after that are counted in round_late.
 
     \b
     Examples:
@@ -72,12 +73,17 @@ def rollup(
         console = Console(stderr=True)
         steps = track(rounds, "rollup", console=console, disable=not is_terminal())
         done = [run(opened, moment, interval_s, instants.now()) for moment in steps]
+        late = count_late(opened, last, interval_s, now)
     if as_json:
-        print_json({"rounds": [as_dict(line) for line in done]})
+        print_json({"rounds": [as_dict(line) for line in done], "late_samples": late})
         return
     if done:
         print_table(["round", "samples", "sockets"], [(instants.show(d.round), d.samples, d.sockets) for d in done])
     click.echo(f"{len(done)} rounds rolled up" if done else "no closed round lacks its tables")
+    if late:
+        click.echo(
+            f"{late} samples came too late for their rounds' tables (round_late says which): --round takes them in"
+        )
 
 
 def as_dict(line: Rollup) -> dict[str, object]:

@@ -21,6 +21,8 @@ TABLES = ("rollup_sockets", "rollup_pairs", "rollup_prefixes", "rollup_outcomes"
 # How far back rounds are looked for that lack their tables: what is older is a backfill, and asked for.
 PENDING_S = 86_400
 RETRIED_ROUNDS = 12
+# Rounds whose late samples are counted with each run: half an hour, as a host may be cut off for.
+LATE_ROUNDS = 6
 
 # 12 random bits beside the microseconds keep two runs apart that begin in the same one.
 _RANDOM_BITS = 12
@@ -114,6 +116,26 @@ def pending(store: Store, newest_unix_s: int, interval_s: int, lateness_s: int) 
     done = {line.round for line in lines if line.waited_s >= lateness_s}
     candidates = [moment for moment in range(oldest, newest_unix_s + 1, interval_s) if moment not in done]
     return [moment for moment in candidates if _has_samples(store, moment, interval_s)]
+
+
+def count_late(store: Store, until_unix_s: int, interval_s: int, now_unix_s: int) -> int:
+    """Count anew, for the LATE_ROUNDS up to `until`, the samples that came after their round's tables; their sum."""
+    since = until_unix_s - (LATE_ROUNDS - 1) * interval_s
+    for line in rolled_up(store, since, until_unix_s):
+        store.execute(
+            sql("rollup/late"),
+            {
+                "round_s": line.round,
+                "generation": line.generation,
+                "now_s": now_unix_s,
+                "round_start_us": (line.round - line.interval_s) * 1_000_000,
+                "round_us": line.round * 1_000_000,
+            },
+        )
+    [row] = store.query(
+        "select sum(samples) as n from round_late where round >= {since:DateTime('UTC')}", {"since": max(0, since)}
+    )
+    return int(row["n"])
 
 
 def _has_samples(store: Store, round_unix_s: int, interval_s: int) -> bool:
