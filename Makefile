@@ -50,6 +50,7 @@ bench-collector: ## the collector beside the kernel's floor and ss; needs root; 
 package: ## the collector's Debian package, into target/debian
 	@tools/setup
 	@tools/package
+
 calm: ## a simulated week of 34 PoPs under our law and the naive ones; writes out/bench/calm.json and calm.svg
 	@tools/setup
 	@PYTHONPATH=controller $(BIN)/python -m bench.calm
