@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import subprocess
 from collections.abc import Callable
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 import yaml
 from hypothesis import given
@@ -19,7 +21,7 @@ from springtide.decide.decisions import write_round
 from springtide.decide.initcwnd import Action, Decision, Reason
 from springtide.fleet import Fleet, load_fleet
 from springtide.policy import Policy, load_policy
-from springtide.publish.bundle import canonical, digest, render
+from springtide.publish.bundle import canonical, digest, json_schema, render
 from springtide.publish.validate import Context, problems
 
 NOW = ROUND
@@ -147,6 +149,74 @@ def test_a_folder_that_cannot_be_written_is_a_failure_in_words(home: Home) -> No
     result = decided(home, DECISIONS).run("bundle", "--out", home.path / "out" / "deeper", code=1)
     assert result.stderr.count("\n") == 1
     assert "bundles cannot be written" in result.stderr
+
+
+def key_pair(folder: Path, name: str) -> Path:
+    key = folder / name
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", name, "-f", str(key)], check=True)
+    return key
+
+
+def test_signed_bundles_are_checked_and_a_changed_or_foreign_one_is_named(home: Home) -> None:
+    out, key = home.path / "out", key_pair(home.path, "publisher")
+    signers = home.path / "allowed_signers"
+    signers.write_text(f"springtide {key.with_suffix('.pub').read_text()}")
+    answer = decided(home, DECISIONS).json("bundle", "--out", out, "--sign-key", key)
+    assert answer["signed"] is True
+    assert sorted(path.name for path in out.glob("*.sig")) == [
+        f"{name}.json.sig" for name in ("ams-1", "ams-2", "fra-1", "nyc-1")
+    ]
+    files = sorted(out.glob("*.json"))
+    home.run("validate", *files, "--allowed-signers", signers)
+
+    (out / "ams-1.json.sig").write_bytes((out / "ams-2.json.sig").read_bytes())
+    (out / "fra-1.json.sig").unlink()
+    lines = home.refused("validate", *files, "--allowed-signers", signers)
+    assert [line.split("out/")[1].split(";")[0] for line in lines] == [
+        "ams-1.json.sig: signature: is not one of this content (Signature verification failed: incorrect signature)",
+        "fra-1.json.sig: signature: is missing",
+    ]
+    signers.write_text(f"springtide {key_pair(home.path, 'stranger').with_suffix('.pub').read_text()}")
+    [line] = home.refused("validate", out / "nyc-1.json", "--allowed-signers", signers)
+    assert "its key does not stand in" in line
+
+
+def test_an_unsigned_rendering_takes_the_old_signatures_away_and_says_so(home: Home) -> None:
+    out, key = home.path / "out", key_pair(home.path, "publisher")
+    decided(home, DECISIONS).run("bundle", "--out", out, "--sign-key", key)
+    result = home.run("bundle", "--out", out)
+    assert "unsigned: edges refuse these bundles" in result.stderr
+    assert list(out.glob("*.sig")) == []
+
+
+@pytest.mark.parametrize("protected", [True, False])
+def test_a_key_that_cannot_sign_publishes_nothing(home: Home, protected: bool) -> None:
+    key = home.path / "publisher"
+    if protected:
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "a secret", "-f", str(key)], check=True)
+    lines = decided(home, DECISIONS).refused("bundle", "--out", home.path / "out", "--sign-key", key)
+    assert len(lines) == 1
+    assert f"{key}: signing key: " in lines[0]
+    assert not (home.path / "out").exists()
+
+
+SCHEMA = Path(__file__).parents[2] / "docs/reference/bundle.schema.json"
+
+
+def test_the_published_schema_is_the_one_of_the_code_and_takes_what_is_rendered(home: Home) -> None:
+    hint = "write what springtide.publish.bundle.json_schema() returns into it"
+    assert SCHEMA.read_text() == json_schema(), f"{SCHEMA.name} is behind the code: {hint}"
+    decided(home, DECISIONS).run("bundle", "--out", home.path / "out")
+    document = read(home.path / "out" / "ams-1.json")
+    check = jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text()))
+    check.validate(document)
+    for broken in (
+        {name: value for name, value in document.items() if name != "digest"},
+        document | {"next_hop": "10.0.0.1"},
+        document | {"schema_version": 2},
+        document | {"routes": [{"prefix": "10.77.2.0/24", "initcwnd": "42"}]},
+    ):
+        assert not check.is_valid(broken)
 
 
 # How each rule is broken: the change to a good bundle of ams-1, and what the line must say.

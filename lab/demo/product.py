@@ -63,3 +63,13 @@ class Springtide:
     def text(self, *arguments: str) -> str:
         """What the command prints for people."""
         return run(self.command(*arguments))
+
+
+def make_publisher(key: Path, allowed_signers: Path) -> None:
+    """A key for the publisher, fresh for each run, and the file that makes edges trust it."""
+    public = key.with_suffix(".pub")
+    for old in (key, public):
+        old.unlink(missing_ok=True)
+    run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "publisher", "-f", str(key)])
+    allowed_signers.write_text(f'springtide namespaces="springtide-bundle" {public.read_text()}')
+    allowed_signers.chmod(0o644)

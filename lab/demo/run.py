@@ -18,7 +18,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lab import nginx, sizes
 from lab.demo.edges import CloseWatch, routes_command, routing, start_collector
-from lab.demo.product import COLLECTOR, ROOT, Springtide
+from lab.demo.product import COLLECTOR, ROOT, Springtide, make_publisher
 from lab.demo.report import figure, page
 from lab.demo.summary import Group, Phase, Transfer, by_group, spread, summary
 from lab.demo.tables import decisions_table, results_table
@@ -44,6 +44,7 @@ class Demo:
         self.pairs = self.topology.busy_pairs()
         self.pop_of_edge = self.topology.edges()
         self.product = Springtide(out / "store", out / "fleet.yaml", out / "policy.yaml")
+        self.publisher, self.allowed_signers = out / "publisher", out / "allowed_signers"
         self.interval_s = int(yaml.safe_load(POLICY.read_text())["round"]["interval_s"])
         self.samples = 0
         self.begin = time.monotonic()
@@ -145,11 +146,12 @@ class Demo:
                 return decisions
 
     def bundles(self) -> datetime:
-        """Rendered, validated; when they expire."""
+        """Rendered, signed, validated; when they expire."""
         directory = self.out / "bundles"
-        self.product.json("bundle", "--out", str(directory))
+        make_publisher(self.publisher, self.allowed_signers)
+        self.product.json("bundle", "--out", str(directory), "--sign-key", str(self.publisher))
         files = sorted(str(path) for path in directory.glob("*.json"))
-        self.product.text("validate", *files)
+        self.product.text("validate", *files, "--allowed-signers", str(self.allowed_signers))
         return min(datetime.fromisoformat(json.loads(Path(file).read_text())["expires_at"]) for file in files)
 
     def on_every_edge(self, *arguments: str) -> Mapping[str, dict[str, Any]]:
@@ -182,9 +184,10 @@ class Demo:
             self.say("learning: a round every " + f"{self.interval_s} s")
             decisions = self.learn()
             expiry = self.bundles()
-            self.say("bundles rendered and validated; applying them")
+            self.say("bundles rendered, signed and validated; applying them")
             untouched = {edge: routing(self.lab, edge) for edge in self.pop_of_edge}
-            applied = self.on_every_edge("apply", str(self.out / "bundles" / "{edge}.json"))
+            signers = ("--allowed-signers", str(self.allowed_signers))
+            applied = self.on_every_edge("apply", str(self.out / "bundles" / "{edge}.json"), *signers)
             self.say(f"{sum(int(answer['routes']) for answer in applied.values())} routes in table 201; probing again")
             after = self.probe("after")
             self.wait_until(expiry.timestamp() + 1, f"until the bundles expire at {expiry:%H:%M:%S} UTC")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from springtide import instants
 from springtide.decide.holdout import held_out_edges
@@ -23,8 +23,8 @@ from springtide.policy import Policy
 class Route(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    prefix: str
-    initcwnd: int
+    prefix: str = Field(description="IPv4 or IPv6 prefix in its shortest form, like 10.77.2.0/24")
+    initcwnd: int = Field(description="initial congestion window of new connections to it, in segments")
 
 
 class Bundle(BaseModel):
@@ -33,14 +33,14 @@ class Bundle(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     schema_version: Literal[1]
-    edge: str
-    pop: str
-    round: str
-    policy_version: str
-    created_at: str
-    expires_at: str
-    routes: list[Route]
-    digest: str
+    edge: str = Field(description="whose it is; an edge refuses another's")
+    pop: str = Field(description="the edge's PoP")
+    round: str = Field(description="the round that decided it, like 2026-01-02T03:05:00Z; an edge never goes back")
+    policy_version: str = Field(description="first 12 hex digits of the SHA-256 of the effective policy")
+    created_at: str = Field(description="when it was rendered, like 2026-01-02T03:05:04Z")
+    expires_at: str = Field(description="from then on the edge withdraws it by itself")
+    routes: list[Route] = Field(description="sorted by IP version, network address and length; unique")
+    digest: str = Field(description="sha256:<hex> over the canonical JSON of all other fields")
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,12 @@ class Rendered:
 
     documents: dict[str, bytes]
     left_out: list[Decision]
+
+
+def json_schema() -> str:
+    """The published JSON Schema of a bundle, as docs/reference/bundle.schema.json holds it."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
+    return json.dumps(head | Bundle.model_json_schema(), indent=2) + "\n"
 
 
 def canonical(document: Mapping[str, Any]) -> bytes:
@@ -108,23 +114,28 @@ def render(
     return Rendered(documents, left_out)
 
 
-def write(folder: Path, documents: Mapping[str, bytes]) -> list[Path]:
+def write(folder: Path, documents: Mapping[str, bytes], signatures: Mapping[str, bytes]) -> list[Path]:
     """Each file whole or not at all: all are on disk under temporary names before the first gets its own.
 
+    An edge without a signature loses the one of an earlier bundle. Returns the bundles' paths.
     Raises SpringtideError, having removed the temporary files.
     """
+    files = {f"{edge}.json": content for edge, content in sorted(documents.items())}
+    files |= {f"{edge}.json.sig": content for edge, content in sorted(signatures.items())}
     temporary: dict[Path, Path] = {}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for edge, content in sorted(documents.items()):
-            path = folder / f"{edge}.json"
-            temporary[path] = folder / f".{edge}.json.{os.getpid()}"
+        for name, content in files.items():
+            path = folder / name
+            temporary[path] = folder / f".{name}.{os.getpid()}"
             with temporary[path].open("wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
         for path, written in temporary.items():
             written.replace(path)
+        for edge in documents.keys() - signatures.keys():
+            (folder / f"{edge}.json.sig").unlink(missing_ok=True)
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             os.fsync(descriptor)
@@ -136,4 +147,4 @@ def write(folder: Path, documents: Mapping[str, bytes]) -> list[Path]:
         raise SpringtideError(
             f"{folder}: bundles cannot be written: {error.strerror}; choose a writable --out"
         ) from error
-    return list(temporary)
+    return [folder / f"{edge}.json" for edge in sorted(documents)]

@@ -57,6 +57,21 @@ def bundle(
     return sealed(document | fields)
 
 
+def make_key(path: Path) -> Path:
+    """An SSH key pair without a passphrase: PATH and PATH.pub."""
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "publisher", "-f", str(path)], check=True)
+    return path
+
+
+def sign(path: Path, key: Path, namespace: str = "springtide-bundle") -> Path:
+    """PATH.sig, as an operator's ssh-keygen writes it."""
+    command = ["ssh-keygen", "-q", "-Y", "sign", "-f", str(key), "-n", namespace]
+    signature = subprocess.run(command, input=path.read_bytes(), check=True, capture_output=True).stdout
+    signed = path.with_name(path.name + ".sig")
+    signed.write_bytes(signature)
+    return signed
+
+
 class Edge:
     """Two links to one peer (`up0`, `up1`), IPv4 and IPv6; the peer is .2 and ::2 on both."""
 
@@ -65,6 +80,9 @@ class Edge:
         self.name, self.peer = f"sprt-e-{unique}", f"sprt-p-{unique}"
         self.directory = directory
         self.state_dir = directory / "state"
+        self.key = make_key(directory / "publisher")
+        self.allowed_signers = directory / "allowed_signers"
+        self.allowed_signers.write_text(f"springtide {self.key.with_suffix('.pub').read_text()}")
         self._bundles = 0
 
     @classmethod
@@ -86,10 +104,18 @@ class Edge:
                         "link set lo up",
                     ]
                     edge.batch(commands, namespace=namespace)
+            edge.wait_for_carrier()
             yield edge
         finally:
             for namespace in (edge.name, edge.peer):
                 subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
+
+    def wait_for_carrier(self) -> None:
+        """Until the kernel has seen that both ends of both links are up, which it does in its own time."""
+        give_up = time.monotonic() + 60
+        while "linkdown" in self.ip("route", "show", "table", "all") or "NO-CARRIER" in self.ip("link"):
+            assert time.monotonic() < give_up, "the links did not come up"
+            time.sleep(0.01)
 
     def ip(self, *arguments: str, namespace: str | None = None) -> str:
         command = ["ip", "-n", namespace or self.name, *arguments]
@@ -127,7 +153,8 @@ class Edge:
     def command(self, *arguments: str) -> list[str]:
         """The command line that runs the edge's program in the edge's namespace."""
         inside = ["ip", "netns", "exec", self.name, PYTHON, str(SCRIPT)]
-        return [*inside, *arguments, "--json", "--edge", NAME, "--state-dir", str(self.state_dir)]
+        signers = ["--allowed-signers", str(self.allowed_signers)] if arguments[:1] == ("apply",) else []
+        return [*inside, *arguments, *signers, "--json", "--edge", NAME, "--state-dir", str(self.state_dir)]
 
     def run(self, *arguments: str) -> Outcome:
         done = subprocess.run(self.command(*arguments), check=False, capture_output=True, text=True)
@@ -138,6 +165,7 @@ class Edge:
         self._bundles += 1
         path = self.directory / f"{self._bundles}.json"
         path.write_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
+        sign(path, self.key)
         return str(path)
 
     def apply(self, routes: Mapping[str, int]) -> Outcome:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from deploy.ansible.tests.edge import NAME, PYTHON, SCRIPT, Edge, bundle, instant
+from deploy.ansible.tests.edge import NAME, PYTHON, SCRIPT, Edge, bundle, instant, make_key, sign
 
 pytestmark = pytest.mark.root
 
@@ -300,29 +300,86 @@ def test_bad_bundles_change_nothing(edge: Edge) -> None:
     picture, files = edge.picture(), sorted(edge.state_dir.iterdir())
     good = bundle({"10.77.2.0/24": 50, "10.77.3.0/24": 50})
     now = time.time()
-    cut = edge.directory / "cut.json"
-    cut.write_text(json.dumps(good)[:-40])
-    flipped = edge.directory / "flipped.json"
-    flipped.write_text(json.dumps(good).replace('"initcwnd": 50', '"initcwnd": 51', 1))
-    for path, part in {
-        str(cut): "JSON: ",
-        str(flipped): "digest: does not match",
-        edge.write(bundle({"10.77.2.0/24": 50}, edge="lhr-1")): "edge: is for lhr-1, this is ams-1",
-        edge.write(bundle({"10.77.2.0/24": 50}, now=now - 700)): "expires_at: it expired",
-        edge.write(bundle({"10.77.2.0/24": 50}, now=now + 3600)): "created_at: ",
-        edge.write(bundle({"10.77.2.0/24": 50}, round=instant(now // 300 * 300 - 300))): "round: ",
-        edge.write(bundle({"10.77.2.0/24": 50}, now=now - 60, round=instant(now // 300 * 300))): "created_at: ",
-        str(edge.directory / "none.json"): "file: No such file",
-        str(edge.directory): "file: Is a directory",
-        "/dev/zero": "file: is not a regular file",
+
+    def signed(name: str, text: str) -> str:
+        path = edge.directory / name
+        path.write_text(text)
+        sign(path, edge.key)
+        return str(path)
+
+    def changed(name: str, part: str) -> str:
+        """A good bundle with a good signature, of which one `part` was changed afterwards."""
+        path = Path(signed(name, json.dumps(good)))
+        file = path if part == "bundle" else path.with_name(path.name + ".sig")
+        text = file.read_text()
+        file.write_text(text.replace('"initcwnd": 50', '"initcwnd": 51', 1) if part == "bundle" else text[:-60])
+        return str(path)
+
+    def signed_by(name: str, key: Path, namespace: str = "springtide-bundle") -> str:
+        path = edge.directory / name
+        path.write_text(json.dumps(good))
+        sign(path, key, namespace)
+        return str(path)
+
+    bare = edge.directory / "bare.json"
+    bare.write_text(json.dumps(good))
+    for path, (code, part) in {
+        str(bare): (10, ".sig: signature: is missing"),
+        signed_by("stranger.json", make_key(edge.directory / "stranger")): (11, ".sig: signature: its key does not"),
+        changed("flipped.json", "bundle"): (12, ".sig: signature: is not one of this content (Signature verification"),
+        changed("signature.json", "signature"): (12, ".sig: signature: is not one of this content ("),
+        signed_by("email.json", edge.key, "email"): (12, ".sig: signature: is not one of this content (Couldn't"),
+        signed("cut.json", json.dumps(good)[:-40]): (2, ": JSON: "),
+        signed("seal.json", json.dumps(good).replace(": 50", ": 51", 1)): (12, ": digest: does not match"),
+        edge.write(bundle({"10.77.2.0/24": 50}, edge="lhr-1")): (13, ": edge: is for lhr-1, this is ams-1"),
+        edge.write(bundle({"10.77.2.0/24": 50}, now=now - 700)): (15, ": expires_at: it expired"),
+        edge.write(bundle({"10.77.2.0/24": 50}, now=now + 3600)): (2, ": created_at: "),
+        edge.write(bundle({"10.77.2.0/24": 50}, round=instant(now // 300 * 300 - 300))): (14, ": round: "),
+        edge.write(bundle({"10.77.2.0/24": 50}, now=now - 60, round=instant(now // 300 * 300))): (14, ": created_at: "),
+        str(edge.directory / "none.json"): (2, ": file: No such file"),
+        str(edge.directory): (2, ": file: Is a directory"),
+        "/dev/zero": (2, ": file: is not a regular file"),
     }.items():
         outcome = edge.run("apply", path)
-        assert outcome.code == 2, part
-        assert outcome.errors.startswith(f"{path}: {part}")
+        assert outcome.errors.startswith(f"{path}{part}")
+        assert outcome.code == code, part
         assert outcome.errors.count("\n") == 1
-        assert outcome.report == {"command": "apply", "error": outcome.errors.rstrip("\n"), "exit_code": 2}
+        assert outcome.report == {"command": "apply", "error": outcome.errors.rstrip("\n"), "exit_code": code}
         assert edge.picture() == picture
         assert sorted(edge.state_dir.iterdir()) == files
+
+
+def test_only_the_keys_that_stand_in_allowed_signers_count_and_only_root_writes_them(edge: Edge) -> None:
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    path = edge.write(bundle({"10.77.2.0/24": 83}))
+    key = edge.key.with_suffix(".pub").read_text()
+    for line, code in {
+        f"somebody {key}": 11,
+        f'springtide namespaces="git" {key}': 11,
+        f'springtide valid-before="20010101" {key}': 11,
+        "": 11,
+        f'springtide namespaces="springtide-bundle" {key}': 0,
+    }.items():
+        edge.allowed_signers.write_text(line)
+        assert edge.run("apply", path).code == code, line
+        assert bool(edge.windows()) == (code == 0)
+    edge.allowed_signers.chmod(0o666)
+    outcome = edge.run("apply", path)
+    assert (outcome.code, "others than its owner root can write it" in outcome.errors) == (2, True)
+    edge.allowed_signers.unlink()
+    outcome = edge.run("apply", path)
+    assert (outcome.code, "with --unsigned" in outcome.errors) == (10, True)
+
+
+def test_an_unsigned_bundle_is_taken_only_when_told_to_and_loudly(edge: Edge) -> None:
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    path = Path(edge.write(bundle({"10.77.2.0/24": 83})))
+    path.with_name(path.name + ".sig").unlink()
+    assert edge.run("apply", str(path)).code == 10
+    outcome = edge.run("apply", str(path), "--unsigned")
+    assert (outcome.code, edge.windows()) == (0, {"10.77.2.0/24": 83})
+    assert outcome.errors == "springtide_routes.py: WARNING: --unsigned: no signature is checked\n"
+    assert [note.split(":")[0] for note in outcome.report["notes"]] == ["UNSIGNED"]
 
 
 def test_an_older_round_stays_refused_after_a_withdrawal(edge: Edge) -> None:
@@ -332,7 +389,7 @@ def test_an_older_round_stays_refused_after_a_withdrawal(edge: Edge) -> None:
     assert edge.run("apply", old).code == 0
     assert edge.run("apply", new).code == 0
     edge.run("withdraw")
-    assert edge.run("apply", old).code == 2
+    assert edge.run("apply", old).code == 14
     assert edge.run("apply", new).report["added"] == 1
 
 
@@ -345,17 +402,22 @@ def test_wrong_usage_is_one_message_and_exit_code_2(edge: Edge) -> None:
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
 
 
-def test_the_edges_name_comes_from_its_file(edge: Edge) -> None:
+def test_the_edges_name_and_whom_it_trusts_come_from_its_files(edge: Edge) -> None:
     edge.ip("route", "add", "default", "via", "192.168.0.2")
     path = edge.write(bundle({"10.77.2.0/24": 83}))
     command = [PYTHON, str(SCRIPT), "apply", path, "--state-dir", str(edge.state_dir)]
     # A mount namespace of its own with an empty /etc: this machine's is not touched.
     bare = 'mount -t tmpfs none /etc && exec "$@"'
-    named = f'mount -t tmpfs none /etc && mkdir /etc/springtide && echo {NAME} > /etc/springtide/edge && exec "$@"'
+    named = (  # ssh-keygen wants to know who it is run by
+        'users=$(cat /etc/passwd) && mount -t tmpfs none /etc && echo "$users" > /etc/passwd && mkdir /etc/springtide'
+        f" && echo {NAME} > /etc/springtide/edge && cp {edge.allowed_signers} /etc/springtide/allowed_signers"
+        ' && exec "$@"'
+    )
     inside = ["ip", "netns", "exec", edge.name, "unshare", "--mount", "sh", "-c"]
-    missing = subprocess.run([*inside, bare, "sh", *command], check=False, capture_output=True, text=True)
-    assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
-    assert missing.stderr.startswith("/etc/springtide/edge: edge: ")
+    unchecked = [*command, "--unsigned"]
+    missing = subprocess.run([*inside, bare, "sh", *unchecked], check=False, capture_output=True, text=True)
+    assert (missing.returncode, missing.stderr.count("\n")) == (2, 2)
+    assert missing.stderr.splitlines()[1].startswith("/etc/springtide/edge: edge: ")
     found = subprocess.run([*inside, named, "sh", *command], check=False, capture_output=True, text=True)
     assert (found.returncode, found.stderr) == (0, "")
     assert "applied: ams-1" in found.stdout

@@ -279,7 +279,7 @@ def test_a_refused_apply_still_repairs_and_says_so(routed: Edge) -> None:
     killed_before_commit(routed, NEW)
     older = bundle(NEW, now=time.time() - 60)
     outcome = routed.run("apply", routed.write(older))
-    assert outcome.code == 2
+    assert outcome.code == 14
     assert "is older than the applied" in outcome.errors
     assert "found an interrupted apply: the state before (3 routes) is restored" in outcome.errors
     assert routed.windows() == OLD

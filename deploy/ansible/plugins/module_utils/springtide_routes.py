@@ -55,6 +55,13 @@ IP_TIMEOUT_S = 120.0
 CAP_NET_ADMIN = 12  # linux/capability.h
 
 DONE, FAILED, REFUSED, PARTIAL = 0, 1, 2, 3
+# A bundle that must not be used, told apart so that a rollout can tell an attack from an accident.
+UNSIGNED, WRONG_SIGNER, ALTERED, OTHER_EDGE, REPLAYED, EXPIRED = 10, 11, 12, 13, 14, 15
+
+SIGNATURE_NAMESPACE = "springtide-bundle"  # ssh-keygen(1) -n: a signature made for anything else is not one of ours
+SIGNER = "springtide"  # the principal that stands before the keys in allowed_signers
+MAX_SIGNATURE_BYTES = 64 * 1024  # an armored signature by a 16384-bit RSA key is under 6 KB
+DEFAULT_ALLOWED_SIGNERS = "/etc/springtide/allowed_signers"
 DEFAULT_STATE_DIR = "/var/lib/springtide"
 DEFAULT_EDGE_FILE = "/etc/springtide/edge"
 
@@ -66,7 +73,9 @@ Prefix = Tuple[int, int, int]  # IP version, network address as a number, length
 class RefusedError(Exception):
     """Input or host not fit; nothing was changed. One line: what, where, what to do."""
 
-    exit_code = REFUSED
+    def __init__(self, message: str, exit_code: int = REFUSED) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
 
 
 class FailedError(Exception):
@@ -183,8 +192,8 @@ def parse_bundle(raw: bytes, source: str, edge: str, now: float) -> Bundle:
     Raises RefusedError with `SOURCE: FIELD: PROBLEM; WHAT TO DO`.
     """
 
-    def bad(field: str, problem: str, fix: str = _RENDER) -> RefusedError:
-        return RefusedError(f"{source}: {field}: {problem}; {fix}")
+    def bad(field: str, problem: str, fix: str = _RENDER, code: int = REFUSED) -> RefusedError:
+        return RefusedError(f"{source}: {field}: {problem}; {fix}", code)
 
     document = _load_json(raw, bad)
     for field in _FIELDS:
@@ -207,9 +216,10 @@ def parse_bundle(raw: bytes, source: str, edge: str, now: float) -> Bundle:
             raise bad(field, _printable(str(error), quote=False)) from error
     routes = _check_routes(document["routes"], bad)
     if canonical_digest(document) != document["digest"]:
-        raise bad("digest", "does not match the content", "fetch the bundle again: it was cut or altered on its way")
+        fix = "fetch the bundle again: it was cut or altered on its way"
+        raise bad("digest", "does not match the content", fix, ALTERED)
     if document["edge"] != edge:
-        raise bad("edge", f"is for {document['edge']}, this is {edge}", f"push {edge}.json to this edge")
+        raise bad("edge", f"is for {document['edge']}, this is {edge}", f"push {edge}.json to this edge", OTHER_EDGE)
     _check_times(instants, now, bad)
     return Bundle(
         edge=document["edge"],
@@ -300,7 +310,54 @@ def _check_times(instants: dict[str, int], now: float, bad: Callable[..., Refuse
     if instants["round"] > created + MAX_ROUND_AHEAD_S:
         raise bad("round", f"is more than {MAX_ROUND_AHEAD_S} s after created_at")
     if expires <= now:
-        raise bad("expires_at", f"it expired {int(now - expires)} s ago", "render a newer round and push that")
+        raise bad("expires_at", f"it expired {int(now - expires)} s ago", "render a newer round and push that", EXPIRED)
+
+
+# --- signature -------------------------------------------------------------------------------------------------------
+
+
+def verify_signature(path: str, content: bytes, allowed_signers: str) -> None:
+    """Nothing of `content` is looked at before one of the allowed keys has signed just these bytes, in PATH.sig.
+
+    Raises RefusedError: no signature, a signer that is not allowed, or other bytes than those that were signed.
+    """
+    try:
+        status = Path(allowed_signers).stat()
+    except OSError as error:
+        fix = "put the publisher's public key there, or take the bundle unchecked with --unsigned"
+        raise RefusedError(f"{allowed_signers}: {error.strerror}; {fix}", UNSIGNED) from error
+    if status.st_uid not in (0, os.geteuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise RefusedError(f"{allowed_signers}: others than its owner root can write it; chmod and chown it to root")
+    signed = f"{path}.sig"
+    if not Path(signed).exists():
+        fix = "sign with `springtide bundle --sign-key`, push both files, or say --unsigned"
+        raise RefusedError(f"{signed}: signature: is missing; {fix}", UNSIGNED)
+    signature = read_file(signed, MAX_SIGNATURE_BYTES)
+    code, errors = _ssh_keygen(("verify", "-f", allowed_signers, "-I", SIGNER), content, signature)
+    if code == 0:
+        return
+    if _ssh_keygen(("check-novalidate",), content, signature)[0] == 0:
+        problem = f"its key does not stand in {allowed_signers} as one of {SIGNER!r}"
+        raise RefusedError(f"{signed}: signature: {problem}; sign with an allowed key", WRONG_SIGNER)
+    problem = f"is not one of this content ({_printable(_one_line(errors), quote=False)})"
+    raise RefusedError(f"{signed}: signature: {problem}; fetch both files again: one was altered on its way", ALTERED)
+
+
+def _ssh_keygen(arguments: Sequence[str], content: bytes, signature: bytes) -> tuple[int, str]:
+    """Exit code and errors of `ssh-keygen -Y`; both inputs as they were read once, whatever the files say by now."""
+    with os.fdopen(os.memfd_create("springtide-signature"), "w+b") as file:
+        file.write(signature)
+        file.flush()
+        handle = file.fileno()
+        action, *rest = arguments
+        command = ["ssh-keygen", "-Y", action, *rest, "-n", SIGNATURE_NAMESPACE, "-s", f"/dev/fd/{handle}"]
+        try:
+            done = subprocess.run(
+                command, input=content, capture_output=True, pass_fds=(handle,), timeout=IP_TIMEOUT_S, check=False
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise RefusedError(f"ssh-keygen: {error}; install OpenSSH 8.2 or newer on this edge") from error
+    return done.returncode, done.stderr.decode("utf-8", "replace")
 
 
 # --- what the kernel prints ------------------------------------------------------------------------------------------
@@ -1020,28 +1077,33 @@ def check_newer(bundle: Bundle, state: Document | None, source: str) -> None:
         field = "round" if bundle.round < state["round"] else "created_at"
         raise RefusedError(
             f"{source}: {field}: {format_instant(getattr(bundle, field))} is older than the applied"
-            f" {format_instant(state[field])}; push the newest round"
+            f" {format_instant(state[field])}; push the newest round",
+            REPLAYED,
         )
 
 
-def read_bundle_file(path: str) -> bytes:
-    """Raises RefusedError."""
+def read_file(path: str, limit: int) -> bytes:
+    """Up to `limit` + 1 bytes of a regular file. Raises RefusedError."""
     try:
         with Path(path).open("rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 raise RefusedError(f"{path}: file: is not a regular file; name a bundle")
-            return file.read(MAX_BUNDLE_BYTES + 1)
+            return file.read(limit + 1)
     except OSError as error:
         raise RefusedError(f"{path}: file: {error.strerror}; name a bundle that this user can read") from error
 
 
-def apply(path: str, edge: str, state_dir: str) -> Document:
+def apply(path: str, edge: str, state_dir: str, allowed_signers: str | None = DEFAULT_ALLOWED_SIGNERS) -> Document:
     """Make table 201 hold the bundle's routes. Returns the report that `--json` prints.
 
+    `allowed_signers` None takes the bundle on anybody's word; otherwise PATH.sig must be by one of that file's keys.
     Raises RefusedError (nothing was changed) and FailedError (the message says what state the host is in).
     """
     clock = Clock.read()
-    bundle = parse_bundle(read_bundle_file(path), path, edge, clock.wall)
+    raw = read_file(path, MAX_BUNDLE_BYTES)
+    if allowed_signers is not None:
+        verify_signature(path, raw, allowed_signers)
+    bundle = parse_bundle(raw, path, edge, clock.wall)
     store = Store(state_dir)
     with store.locked() as lock:
         kernel = Kernel(lock)
@@ -1054,9 +1116,11 @@ def apply(path: str, edge: str, state_dir: str) -> Document:
                 plan, before = survey(kernel, bundle)
             except RefusedError as error:
                 if notes:
-                    raise RefusedError(f"{error}; before that: {'; '.join(notes)}") from error
+                    raise RefusedError(f"{error}; before that: {'; '.join(notes)}", error.exit_code) from error
                 raise
             steps = commit(store, kernel, clock, bundle, plan, before, state)
+    if allowed_signers is None:
+        notes.append("UNSIGNED: whoever could write this bundle set these routes; no signature was checked")
     verbs = [step.verb for step in steps or ()]
     return {
         "command": "apply",
@@ -1278,7 +1342,9 @@ _EPILOG = """examples:
 
 exit codes: 0 done (or nothing to do); 1 failed, and the message says what state the host is in; 2 refused, nothing was
 changed (bad bundle, wrong usage, a host that is not fit, no CAP_NET_ADMIN); 3 not whole: apply refused some
-destinations and serves the others, or status found drift, damage or an overdue expiry.
+destinations and serves the others, or status found drift, damage or an overdue expiry. A bundle that must not be used,
+nothing changed: 10 not signed, 11 signed by a key that is not allowed, 12 altered, 13 another edge's, 14 older than the
+last applied one, 15 expired.
 """
 
 
@@ -1295,7 +1361,14 @@ def parser() -> argparse.ArgumentParser:
     )
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
     apply_command = commands.add_parser("apply", parents=[common], help="routes of a bundle into the kernel")
-    apply_command.add_argument("bundle", metavar="BUNDLE", help="the bundle's file")
+    apply_command.add_argument("bundle", metavar="BUNDLE", help="the bundle's file; its signature is BUNDLE.sig")
+    apply_command.add_argument(
+        "--allowed-signers",
+        default=DEFAULT_ALLOWED_SIGNERS,
+        metavar="FILE",
+        help=f"whose signatures count, as in ssh-keygen(1); default {DEFAULT_ALLOWED_SIGNERS}",
+    )
+    apply_command.add_argument("--unsigned", action="store_true", help="take a bundle whose origin nobody vouches for")
     commands.add_parser("status", parents=[common], help="what is applied, until when, and drift")
     commands.add_parser("withdraw", parents=[common], help="every route and rule of Springtide out of the kernel")
     commands.add_parser("expire", parents=[common], help="withdraw if the applied bundle has expired")
@@ -1361,7 +1434,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         require_net_admin()
         if options.command == "apply":
-            report = apply(options.bundle, edge_name(options.edge), options.state_dir)
+            signers = None if options.unsigned else options.allowed_signers
+            if signers is None:
+                print("springtide_routes.py: WARNING: --unsigned: no signature is checked", file=sys.stderr)
+            report = apply(options.bundle, edge_name(options.edge), options.state_dir, signers)
         elif options.command == "status":
             report = status(options.state_dir)
         elif options.command == "withdraw":

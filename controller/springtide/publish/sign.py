@@ -1,0 +1,77 @@
+"""Signatures of bundles, made and checked by `ssh-keygen -Y`: the edges need nothing else to check them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from springtide.errors import InputError, Problem, SpringtideError
+
+# A signature by the same key for anything else is worth nothing here, and the other way round (ssh-keygen(1) -n).
+NAMESPACE = "springtide-bundle"
+# The principal that stands before the publishers' keys in allowed_signers.
+SIGNER = "springtide"
+TIMEOUT_S = 30
+# An armored signature by a 16384-bit RSA key is under 6 KB.
+MAX_BYTES = 64 * 1024
+
+
+def sign(documents: Mapping[str, bytes], key: Path) -> dict[str, bytes]:
+    """Edge -> armored signature. `key` is a private key, or a public one whose private half an SSH agent holds.
+
+    Raises InputError when the key is not usable, SpringtideError when ssh-keygen cannot run.
+    """
+    signatures = {}
+    for edge, content in documents.items():
+        done = _ssh_keygen(["sign", "-f", str(key)], content)
+        if done.returncode or not done.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
+            fix = "name a private key that this user can read and that has no passphrase, or one in an SSH agent"
+            raise InputError([Problem(str(key), "signing key", _said(done), fix)])
+        signatures[edge] = done.stdout
+    return signatures
+
+
+def signature_problem(where: str, content: bytes, signature: bytes | None, allowed_signers: Path) -> Problem | None:
+    """Why no edge that trusts `allowed_signers` would take this bundle; None when each would."""
+    if signature is None:
+        return Problem(f"{where}.sig", "signature", "is missing", "render it again with `springtide bundle --sign-key`")
+    with tempfile.NamedTemporaryFile(prefix="springtide-", suffix=".sig") as file:
+        file.write(signature[: MAX_BYTES + 1])
+        file.flush()
+        done = _ssh_keygen(["verify", "-f", str(allowed_signers), "-I", SIGNER, "-s", file.name], content)
+        if done.returncode == 0:
+            return None
+        intact = _ssh_keygen(["check-novalidate", "-s", file.name], content).returncode == 0
+    if intact:
+        message = f"its key does not stand in {allowed_signers} as one of {SIGNER!r}"
+        return Problem(f"{where}.sig", "signature", message, "sign with an allowed key")
+    message = f"is not one of this content ({_said(done)})"
+    return Problem(f"{where}.sig", "signature", message, "take both files from their source again")
+
+
+def _ssh_keygen(arguments: list[str], content: bytes) -> subprocess.CompletedProcess[bytes]:
+    command = ["ssh-keygen", "-Y", *arguments, "-n", NAMESPACE]
+    # A session of its own has no terminal, so a passphrase is an error and not a question to nobody.
+    environment = {**os.environ, "SSH_ASKPASS_REQUIRE": "never"}
+    try:
+        return subprocess.run(
+            command,
+            input=content,
+            capture_output=True,
+            check=False,
+            timeout=TIMEOUT_S,
+            start_new_session=True,
+            env=environment,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SpringtideError(f"ssh-keygen: {error}; install OpenSSH 8.2 or newer") from error
+
+
+def _said(done: subprocess.CompletedProcess[bytes]) -> str:
+    """The first line that ssh-keygen complained with."""
+    lines = done.stderr.decode("utf-8", "replace").splitlines()
+    told = [line.strip() for line in lines if line.strip() and not line.startswith("Signing data")]
+    return told[0][:200] if told else f"ssh-keygen ended with exit code {done.returncode}"
