@@ -3,7 +3,8 @@
 
 The whole edge side in one file that needs only the standard library of Python 3.8 and `ip` (iproute2): it is a command
 and, imported, the core of an Ansible module. From outside to inside: command line, operations (apply, withdraw, expire,
-status), the state directory, the rim to the kernel, and the pure part that decides (bundle, routes, plan, difference).
+follow, watch, status), the state directory, the rim to the kernel, and the pure part that decides (bundle, routes,
+plan, difference).
 
 What it owns: routes with `proto 201` in `table 201`, and per address family the rule `pref 1000 lookup 201 protocol
 201`. Everything else is read, never written.
@@ -19,6 +20,7 @@ import argparse
 import bisect
 import contextlib
 import datetime
+import errno
 import fcntl
 import functools
 import hashlib
@@ -49,6 +51,13 @@ MIN_LENGTH = {4: 8, 6: 16}  # a shorter prefix is most of the Internet: a defaul
 CLOCK_TOLERANCE_S = 300  # an edge whose clock is further off must not judge expiry
 MAX_ROUND_AHEAD_S = 3600  # older rounds are refused, so a round far ahead would lock every later one out
 MAX_LIFETIME_S = 2 * 86400  # twice what the policy allows; the expiry is the dead man's switch
+
+# What a routing daemon changes comes in bursts: wait until it is quiet, but not so long that a copy is stale for 2 s.
+QUIET_S, BURST_S = 0.1, 0.5
+WATCH_INTERVAL_S = 20  # also without an event: what expired goes, and what a killed run left is repaired
+# linux/rtnetlink.h, RTNLGRP_*: links, IPv4 and IPv6 addresses, routes and rules, nexthop objects
+WATCH_GROUPS = (1, 5, 9, 7, 11, 8, 19, 32)
+SOL_NETLINK, NETLINK_ADD_MEMBERSHIP = 270, 1  # linux/socket.h, linux/netlink.h
 
 LOCK_WAIT_S = 30.0
 IP_TIMEOUT_S = 120.0
@@ -1162,6 +1171,11 @@ def survey(kernel: Kernel, bundle: Bundle) -> tuple[Plan, Snapshot]:
     return plan_routes(bundle.routes, main, local), Snapshot(own, tuple(with_rule))
 
 
+def bundle_name(digest: str) -> str:
+    """The file of the state directory that holds the last good bundle."""
+    return f"bundle-{digest[7:23]}.json"
+
+
 def commit(
     store: Store,
     kernel: Kernel,
@@ -1173,7 +1187,11 @@ def commit(
 ) -> list[Change] | None:
     """Intent, kernel, state: in this order, undone as a whole. Returns the steps, or None when nothing changed."""
     wanted = with_rules(plan.routes)
-    name = f"bundle-{bundle.digest[7:23]}.json"
+    name = bundle_name(bundle.digest)
+    boottime_expires = clock.boottime + (bundle.expires_at - clock.wall)
+    if state is not None and (state["bundle_digest"], state["boot_id"]) == (bundle.digest, clock.boot_id):
+        # A clock that was set back since gives the same bundle no longer life.
+        boottime_expires = min(boottime_expires, state["boottime_expires"])
     transaction = os.urandom(8).hex()
     new_state = {
         "schema_version": SCHEMA_VERSION,
@@ -1188,7 +1206,7 @@ def commit(
         "bundle_digest": bundle.digest,
         "applied_at": int(clock.wall),
         "boot_id": clock.boot_id,
-        "boottime_expires": clock.boottime + (bundle.expires_at - clock.wall),
+        "boottime_expires": boottime_expires,
         "routes": plan.routes,
         "refused": plan.refused,
         "withdrawn": None,
@@ -1265,6 +1283,19 @@ def _withdraw(store: Store, kernel: Kernel, clock: Clock, reason: str, notes: li
     return {"command": command, "changed": changed, "removed": routes, "reason": reason, "notes": notes}
 
 
+def overdue(kernel: Kernel, state: Document | None, clock: Clock) -> str | None:
+    """Why every route of ours must go now, or None."""
+    if state is None or state["withdrawn"] is not None:
+        if kernel.snapshot() == Snapshot({}, ()):
+            return None
+        return "no state says until when these routes hold" if state is None else "left over from a withdrawal"
+    if expired(state, clock):
+        return f"expired at {format_instant(state['expires_at'])}"
+    if clock.boot_id != state["boot_id"] and clock.wall < state["applied_at"] - CLOCK_TOLERANCE_S:
+        return "since the restart the clock is before the last apply, so it cannot tell when these routes expire"
+    return None
+
+
 def expire(state_dir: str) -> Document:
     """Withdraw when the applied bundle has expired, or when it can't be known whether it has; else change nothing.
 
@@ -1276,15 +1307,124 @@ def expire(state_dir: str) -> Document:
     with store.locked() as lock, uninterrupted():
         kernel = Kernel(lock)
         repair(store, kernel, clock, notes)
-        state = load_state(store, notes)
-        if state is None or state["withdrawn"] is not None:
-            reason = "no state says until when these routes hold" if state is None else "left over from a withdrawal"
-            if kernel.snapshot() != Snapshot({}, ()):
-                return _withdraw(store, kernel, clock, reason, notes, "expire")
-        elif expired(state, clock):
-            reason = f"expired at {format_instant(state['expires_at'])}"
+        reason = overdue(kernel, load_state(store, notes), clock)
+        if reason is not None:
             return _withdraw(store, kernel, clock, reason, notes, "expire")
     return {"command": "expire", "changed": bool(notes), "removed": 0, "reason": None, "notes": notes}
+
+
+def follow(state_dir: str) -> Document:
+    """Make table 201 what the last good bundle means by the routing of this moment; withdraw it once it has expired.
+
+    A copy that cannot be brought up to date is not left standing: then every route goes.
+    Raises RefusedError and FailedError.
+    """
+    clock = Clock.read()
+    store = Store(state_dir)
+    notes: list[str] = []
+    with store.locked() as lock, uninterrupted():
+        kernel = Kernel(lock)
+        repair(store, kernel, clock, notes)
+        state = load_state(store, notes)
+        reason = overdue(kernel, state, clock)
+        if reason is not None:
+            return _withdraw(store, kernel, clock, reason, notes, "follow")
+        steps: list[Change] | None = None
+        refused: dict[str, str] = {}
+        if state is not None and state["withdrawn"] is None:
+            try:
+                bundle = last_good(store, state)
+                # The routing may change again between reading it and copying it: a second look, then no third.
+                try:
+                    steps, refused = _copy_again(store, kernel, clock, bundle, state)
+                except FailedError as error:
+                    notes.append(str(error))
+                    steps, refused = _copy_again(store, kernel, clock, bundle, state)
+            except (RefusedError, FailedError, DamagedError) as error:
+                return _withdraw(store, kernel, clock, f"could not follow: {error}", notes, "follow")
+    verbs = [step.verb for step in steps or ()]
+    return {
+        "command": "follow",
+        "changed": steps is not None or bool(notes),
+        "added": verbs.count("add"),
+        "replaced": verbs.count("replace"),
+        "removed": verbs.count("del"),
+        "reason": None,
+        "refused": [{"prefix": prefix, "reason": reason} for prefix, reason in refused.items()],
+        "notes": notes,
+    }
+
+
+def _copy_again(
+    store: Store, kernel: Kernel, clock: Clock, bundle: Bundle, state: Document
+) -> tuple[list[Change] | None, dict[str, str]]:
+    plan, before = survey(kernel, bundle)
+    return commit(store, kernel, clock, bundle, plan, before, state), plan.refused
+
+
+def last_good(store: Store, state: Document) -> Bundle:
+    """The bundle that is applied, from the state directory, which only root can write. Raises DamagedError.
+
+    Its times were judged when it came; how long it still holds is for `expired` to say.
+    """
+    path = store.directory / bundle_name(state["bundle_digest"])
+    try:
+        bundle = parse_bundle(path.read_bytes(), str(path), state["edge"], state["created_at"])
+    except OSError as error:
+        raise DamagedError(f"{path}: {error.strerror}") from error
+    except RefusedError as error:
+        raise DamagedError(str(error)) from error
+    if bundle.digest != state["bundle_digest"]:
+        raise DamagedError(f"{path}: is not the bundle that was applied")
+    return bundle
+
+
+def watch(state_dir: str, interval: float, say: Callable[[Document], None]) -> None:
+    """`follow` at the start, after each change of the host's routing, and every `interval` seconds; never returns.
+
+    A pass that fails is said, and tried again at the next event or after a second. The first raises as `follow` does.
+    """
+    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as events:
+        events.bind((0, 0))  # without an address of its own a socket misses what the kernel itself says
+        for group in WATCH_GROUPS:
+            events.setsockopt(SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, group)
+        say(follow(state_dir))
+        wait = interval
+        while True:
+            await_change(events, wait)
+            wait = interval
+            try:
+                report = follow(state_dir)
+            except (RefusedError, FailedError, OSError) as error:
+                print(
+                    f"springtide_routes.py: watch: {_one_line(str(error))}; trying again", file=sys.stderr, flush=True
+                )
+                wait = 1.0
+                continue
+            if report["changed"]:
+                say(report)
+
+
+def await_change(events: socket.socket, longest: float) -> None:
+    """Return when the routing has changed and then been quiet, or changed for a while; or after `longest` seconds.
+
+    What the messages say does not matter: the tables are read anew, so one that was lost costs nothing.
+    """
+    end, wait = None, longest
+    while True:
+        events.settimeout(wait)
+        try:
+            events.recv(65536)
+        except socket.timeout:
+            return
+        except OSError as error:
+            if error.errno != errno.ENOBUFS:
+                raise
+        now = time.monotonic()
+        end = now + BURST_S if end is None else end
+        wait = min(QUIET_S, end - now)
+        if wait <= 0:
+            return
 
 
 def status(state_dir: str) -> Document:
@@ -1338,6 +1478,8 @@ _EPILOG = """examples:
   springtide_routes.py apply /etc/springtide/ams-1.json    routes of the bundle into table 201
   springtide_routes.py status                              what is applied, until when, and drift
   springtide_routes.py expire                              from a timer: withdraw once the bundle has expired
+  springtide_routes.py watch                               a service: copies follow the host's own routing
+  springtide_routes.py follow                              from a timer: one pass of watch
   springtide_routes.py withdraw                            every route out, the host as it was
 
 exit codes: 0 done (or nothing to do); 1 failed, and the message says what state the host is in; 2 refused, nothing was
@@ -1372,6 +1514,18 @@ def parser() -> argparse.ArgumentParser:
     commands.add_parser("status", parents=[common], help="what is applied, until when, and drift")
     commands.add_parser("withdraw", parents=[common], help="every route and rule of Springtide out of the kernel")
     commands.add_parser("expire", parents=[common], help="withdraw if the applied bundle has expired")
+    commands.add_parser("follow", parents=[common], help="expire, and copy next hops again that have changed since")
+    watch_command = commands.add_parser(
+        "watch", parents=[common], help="follow after each change of the host's routing"
+    )
+    watch_command.add_argument(
+        "--interval",
+        type=int,
+        choices=range(1, 3601),
+        default=WATCH_INTERVAL_S,
+        metavar="S",
+        help=f"seconds after which it looks also without a change, 1 to 3600; default {WATCH_INTERVAL_S}",
+    )
     return top
 
 
@@ -1421,12 +1575,19 @@ def render(report: Document) -> str:
             lines.append("nothing applied")
         lines.append(f"routes: {report['routes']} in the kernel, {'in sync' if report['in_sync'] else 'NOT in sync'}")
         lines += [f"drift: {d['prefix']}: wanted {d['wanted']}, found {d['found']}" for d in report["drift"]]
+    elif report["command"] == "follow" and report["reason"] is None:
+        counts = ", ".join(f"{report[key]} {key}" for key in ("added", "replaced", "removed"))
+        lines.append(f"follow: {counts if report['changed'] else 'unchanged'}")
     else:
         why = f" ({report['reason']})" if report["reason"] else ""
         lines.append(f"{report['command']}: {report['removed']} routes removed{why}")
     lines += [f"refused: {refused['prefix']}: {refused['reason']}" for refused in report.get("refused", [])]
     lines += [f"note: {note}" for note in report["notes"]]
     return "\n".join(lines)
+
+
+def shown(report: Document, as_json: bool) -> str:
+    return json.dumps(dict(report, exit_code=exit_code(report))) if as_json else render(report)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -1442,6 +1603,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             report = status(options.state_dir)
         elif options.command == "withdraw":
             report = withdraw(options.state_dir)
+        elif options.command == "follow":
+            report = follow(options.state_dir)
+        elif options.command == "watch":
+            watch(options.state_dir, options.interval, lambda report: print(shown(report, options.json), flush=True))
+            return DONE
         else:
             report = expire(options.state_dir)
     except (RefusedError, FailedError) as error:
@@ -1455,9 +1621,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"{error.filename or options.state_dir}: {error.strerror}; run `status`, then again", file=sys.stderr)
         return FAILED
-    code = exit_code(report)
-    print(json.dumps(dict(report, exit_code=code)) if options.json else render(report))
-    return code
+    print(shown(report, options.json))
+    return exit_code(report)
 
 
 if __name__ == "__main__":
