@@ -6,6 +6,7 @@ import click
 
 from springtide import __version__
 from springtide.cli.check import check
+from springtide.cli.consume import consume
 from springtide.cli.decide import decide
 from springtide.cli.explain import explain
 from springtide.cli.ingest import ingest
@@ -22,6 +23,7 @@ COMMANDS = (
     check,
     migrate,
     ingest,
+    consume,
     ingest_logs,
     rollup,
     decide,

@@ -61,7 +61,7 @@ def ingest(
     files that are wholly loaded are removed. Raises StoreError or SpringtideError when the machine is at fault.
     """
     publish_fleet(store, fleet)
-    run = _Run(store, folder, *_select(store))
+    run = _Run(store, folder, *tables_of_samples(store))
     batch: list[Record | Damage] = []
     size = 0
     for path in sorted(folder.glob("*.spool")):
@@ -199,7 +199,7 @@ def _size(item: Record | Damage) -> int:
     return item.size if isinstance(item, Record) else len(item.data)
 
 
-def _select(store: Store) -> tuple[str, str, str]:
+def tables_of_samples(store: Store) -> tuple[str, str, str]:
     """Table with its columns, the select that enriches, and the structure that is parsed."""
     rows = store.query(
         "select name, type from system.columns "

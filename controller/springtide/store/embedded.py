@@ -11,6 +11,7 @@ from typing import Any
 
 from springtide.errors import StoreError
 from springtide.store.base import Param, Row, encode
+from springtide.store.files import engine_file
 from springtide.store.lock import DirectoryLock
 from springtide.store.messages import message_source
 
@@ -30,7 +31,8 @@ class EmbeddedStore:
         self._lock.acquire(wait_s, on_wait)
         try:
             # The import maps a 300 MB library: commands that need no store do not pay for it.
-            self._session: Any = importlib.import_module("chdb.session").Session(str(directory))
+            chdb: Any = importlib.import_module("chdb.session")
+            self._session: Any = chdb.Session(f"{directory}?config-file={engine_file()}")
         except Exception as error:
             self._lock.release()
             raise StoreError(

@@ -21,6 +21,11 @@ def analysis_folder() -> Path:
     return _folder("_sql", "sql") / "analysis"
 
 
+def engine_file() -> Path:
+    """The engine's own configuration."""
+    return _folder("_sql", "sql") / "engine.xml"
+
+
 def proto_file() -> Path:
     return _folder("_proto", "proto") / "springtide" / "v1" / "tcp_sample.proto"
 

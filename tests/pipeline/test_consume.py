@@ -1,0 +1,190 @@
+"""From a real broker into the store: every sample counts once, and what is no sample is kept beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from samplekit.home import ROUND, Home
+from samplekit.proto import message, row
+from samplekit.spool import record, write_spool
+from samplekit.traffic import MSS, Socket
+from springtide import instants
+from springtide.observe.consume import GROUP, TOPIC
+
+from lab.collector import wait_until
+from lab.kafka import Broker
+
+SPRINGTIDE = Path(sys.executable).with_name("springtide")
+GARBAGE = b"\x99not an envelope"
+PATIENCE_S = 120.0
+Samples = list[dict[str, Any]]
+
+
+def batches(count: int, rows: int = 50) -> list[Samples]:
+    """Messages of one host: 6 polls of one round, each with some connections of their own that fill their windows."""
+    found = []
+    for number in range(count):
+        poll = number % 6
+        sockets = [
+            Socket("ams-1", 1 + number // 6 * rows + n, "10.77.1.1", f"10.77.2.{2 + n % 200}", "ams", 40 + n % 7)
+            for n in range(rows)
+        ]
+        moment = ROUND - 290 + 50 * poll
+        found.append([socket.at(moment, poll=100 + poll, bytes_acked=40 * MSS * poll) for socket in sockets])
+    return found
+
+
+def produce(broker: Broker, payloads: list[bytes]) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all"})
+    for number, payload in enumerate(payloads):
+        producer.produce(TOPIC, payload, key="ams-1" if number % 2 else "fra-1")
+    assert producer.flush(30) == 0
+
+
+def payload(samples: Samples) -> bytes:
+    return message(row(sample) for sample in samples)
+
+
+def consume(home: Home, broker: Broker, *arguments: str) -> subprocess.Popen[str]:
+    line = ["consume", "--kafka", broker.bootstrap, "--json", *arguments]
+    environment = {**os.environ, **home.environment}
+    return subprocess.Popen([SPRINGTIDE, *line], env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def taken(home: Home, broker: Broker, seconds: int = 8) -> dict[str, Any]:
+    """One bounded run of the command."""
+    with consume(home, broker, "--seconds", str(seconds)) as process:
+        out, _ = process.communicate(timeout=PATIENCE_S)
+    assert process.returncode == 0
+    summary: dict[str, Any] = json.loads(out)
+    return summary
+
+
+def until(home: Home, broker: Broker, done: Callable[[], bool], seconds: int = 5) -> None:
+    """Runs of the command, until it is done."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not done():
+        assert time.monotonic() < deadline, "the samples did not arrive"
+        # A consumer that was killed keeps its partitions until the broker misses it: the next one waits as long.
+        taken(home, broker, seconds=seconds)
+
+
+def committed(broker: Broker) -> int:
+    """How many messages the group has behind it."""
+    reader = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": GROUP})
+    try:
+        places = reader.committed([TopicPartition(TOPIC, number) for number in (0, 1)], timeout=30)
+    finally:
+        reader.close()
+    return sum(max(0, place.offset) for place in places)
+
+
+def distinct(home: Home) -> list[dict[str, Any]]:
+    """Everything that tcp_samples holds, in one order."""
+    return home.query(
+        "select * from tcp_samples final order by host, boot_id, netns, cookie, poll_sequence, kind "
+        "settings output_format_json_quote_64bit_integers = 0"
+    )
+
+
+def round_tables(home: Home) -> list[dict[str, Any]]:
+    moment = instants.show(ROUND)
+    home.run("rollup", "--round", moment)
+    return home.query(
+        "select * except (cwnd_state, rtt_state), hex(cwnd_state) as cwnds, hex(rtt_state) as rtts from round_pairs"
+    )
+
+
+def count(home: Home, table: str = "tcp_samples") -> int:
+    return int(home.query(f"select count() as n from {table} final")[0]["n"])
+
+
+def test_garbage_is_kept_with_its_offset_and_holds_nothing_up(broker: Broker, home: Home) -> None:
+    good = batches(120)
+    payloads = [payload(samples) for samples in good]
+    for place in (3, 50, 110):
+        payloads.insert(place, GARBAGE)
+    produce(broker, payloads)
+    summary = taken(home, broker)
+    until(home, broker, lambda: count(home) == sum(map(len, good)) and count(home, "rejected_messages") == 3)
+    assert summary["complaints"] == []
+    rejected = home.query("select topic, kafka_offset, error, message from rejected_messages final")
+    assert [r["message"].encode("latin-1", errors="replace")[-15:] for r in rejected] == [GARBAGE[-15:]] * 3
+    assert all(r["topic"] == TOPIC and r["error"] for r in rejected)
+    assert len({r["kafka_offset"] for r in rejected}) >= 2
+    assert home.query("select distinct src_pop, dst_pop from tcp_samples") == [{"src_pop": "ams", "dst_pop": "fra"}]
+
+
+def test_redelivery_and_kills_change_no_byte_of_the_round_tables(broker: Broker, home: Home) -> None:
+    good = batches(240)
+    payloads = [payload(samples) for samples in good]
+    # A tenth comes twice.
+    payloads += payloads[::10]
+    produce(broker, payloads[:130])
+    with consume(home, broker) as process:
+        wait_until("commit of the consumer", lambda: committed(broker) > 0)
+        # These are in flight, or read and not committed, when it is killed.
+        produce(broker, payloads[130:200])
+        time.sleep(1)
+        process.kill()
+    broker.kill()
+    broker.start()
+    with consume(home, broker) as process:
+        before = committed(broker)
+        wait_until("commit of the next consumer", lambda: committed(broker) > before)
+        broker.kill()
+        broker.start()
+        produce(broker, payloads[200:])
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE_S)
+    until(home, broker, lambda: count(home) == sum(map(len, good)), seconds=15)
+    through_kafka, tables = distinct(home), round_tables(home)
+
+    clean = Home(home.path / "clean")
+    clean.path.mkdir()
+    clean.fleet.write_text(home.fleet.read_text())
+    clean.policy.write_text(home.policy.read_text())
+    clean.run("migrate")
+    write_spool(clean.spool, "all", [record(samples) for samples in good])
+    clean.run("ingest", clean.spool)
+    assert distinct(clean) == through_kafka
+    assert round_tables(clean) == tables
+    assert tables[0]["connections_earned"] > 0
+
+
+def test_older_and_newer_collectors_are_understood(broker: Broker, home: Home) -> None:
+    """An older one lacks fields; a newer one has a field that this contract does not know."""
+    [first, second] = batches(2, rows=3)
+    lacking = [{name: value for name, value in sample.items() if name != "snd_cwnd"} for sample in first]
+    # Field 500, a varint: tag (500 << 3 | 0) = 4000.
+    unknown = bytes([0xA0, 0x1F, 42])
+    newer = message(row(sample) + unknown for sample in second)
+    produce(broker, [payload(lacking), newer])
+    until(home, broker, lambda: count(home) == 6)
+    rows = home.query(
+        "select poll_sequence, countIf(snd_cwnd is null) as nulls from tcp_samples group by all order by 1"
+    )
+    assert [row["nulls"] for row in rows] == [3, 0]
+    assert count(home, "rejected_messages") == 0
+
+
+def test_a_broker_that_is_not_there_is_told(home: Home) -> None:
+    done = subprocess.run(
+        [SPRINGTIDE, "consume", "--kafka", "127.0.0.1:9", "--seconds", "6"],
+        env={**os.environ, **home.environment},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=PATIENCE_S,
+    )
+    assert done.returncode == 0
+    assert "0 messages taken" in done.stdout
