@@ -73,7 +73,8 @@ class Broker:
     """One broker with its data in `directory`; a context manager.
 
     The address stays the same over `kill` and `start`, so that clients can be watched as they come back. With
-    `certificate` (PEM with its key) it also listens for TLS.
+    `certificate` (PEM with its key) it also listens for TLS, and there asks for `user` and password (SASL/PLAIN) if
+    they are given.
     """
 
     def __init__(
@@ -82,11 +83,13 @@ class Broker:
         heap: str = "512m",
         settings: dict[str, str] | None = None,
         certificate: Path | None = None,
+        user: tuple[str, str] | None = None,
     ) -> None:
         self.directory = directory
         self.heap = heap
         self.settings = settings or {}
         self.certificate = certificate
+        self.user = user
         self.port, self._controller_port, self._tls_port = _free_ports(3)
         self._process: subprocess.Popen[bytes] | None = None
         self._mark = 0  # where in the log this start begins
@@ -122,13 +125,19 @@ class Broker:
         if properties.exists():
             return properties
         self.directory.mkdir(parents=True, exist_ok=True)
-        plain, tls = f"PLAINTEXT://{self.bootstrap}", f"SSL://{self.bootstrap_tls}"
+        protocol = "SASL_SSL" if self.user else "SSL"
+        plain, tls = f"PLAINTEXT://{self.bootstrap}", f"{protocol}://{self.bootstrap_tls}"
         clients = f"{plain},{tls}" if self.certificate else plain
         secure = {
-            "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,CONTROLLER:PLAINTEXT",
+            "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{protocol}:{protocol},CONTROLLER:PLAINTEXT",
             "ssl.keystore.type": "PEM",
             "ssl.keystore.location": str(self.certificate),
         }
+        if self.user:
+            name, password = self.user
+            module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+            secure["sasl.enabled.mechanisms"] = "PLAIN"
+            secure["listener.name.sasl_ssl.plain.sasl.jaas.config"] = f'{module} required user_{name}="{password}";'
         lines = {
             "process.roles": "broker,controller",
             "node.id": "1",

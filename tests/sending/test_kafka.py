@@ -275,6 +275,29 @@ def test_tls_is_verified(load: None, home: Home) -> None:
             running.stop()
 
 
+def test_a_password_is_asked_for_and_given(load: None, home: Home) -> None:
+    certificate = make_certificate(home.path)
+    with Broker(home.path / "kafka", certificate=certificate.served, user=("collector", "tide")) as broker:
+        broker.topic(TOPIC)
+
+        def options(password: str) -> tuple[str, Path]:
+            path = home.path / f"{password}.properties"
+            path.write_text(
+                "security.protocol=sasl_ssl\nsasl.mechanism=PLAIN\nsasl.username=collector\n"
+                f"sasl.password={password}\nssl.ca.location={certificate.trusted}\n"
+            )
+            return "--kafka-options-file", path
+
+        with collector(home.path, broker.bootstrap_tls, *options("ebb")) as running:
+            wait_until("complaint", lambda: "Authentication failed" in running.text())
+            counters = running.stop()
+        assert delivered(counters) == (0, counters["rows_read"], 0)
+        assert "ebb" not in running.text().replace("ebb.properties", "")
+        with collector(home.path, broker.bootstrap_tls, *options("tide")) as running:
+            wait_until("message", lambda: len(read_topic(broker.bootstrap, TOPIC)) > 2)
+            running.stop()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
