@@ -17,6 +17,7 @@ from springtide.cli.retention import downsample, retention
 from springtide.cli.rollup import rollup
 from springtide.cli.size import size
 from springtide.cli.sql import sql
+from springtide.cli.topics import topics
 from springtide.errors import SpringtideError
 
 COMMANDS = (
@@ -24,6 +25,7 @@ COMMANDS = (
     migrate,
     ingest,
     consume,
+    topics,
     ingest_logs,
     rollup,
     decide,
