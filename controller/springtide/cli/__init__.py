@@ -17,6 +17,7 @@ from springtide.cli.retention import downsample, retention
 from springtide.cli.rollup import rollup
 from springtide.cli.size import size
 from springtide.cli.sql import sql
+from springtide.cli.tail import tail
 from springtide.cli.topics import topics
 from springtide.errors import SpringtideError
 
@@ -26,6 +27,7 @@ COMMANDS = (
     ingest,
     consume,
     topics,
+    tail,
     ingest_logs,
     rollup,
     decide,
