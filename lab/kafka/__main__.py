@@ -1,0 +1,36 @@
+"""`make kafka`: a broker on loopback to play with, until Ctrl-C or SIGTERM; then nothing of it stays."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+from lab.kafka import Broker, BrokerError
+
+
+def main() -> None:
+    ended = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: ended.set())
+    with tempfile.TemporaryDirectory(prefix="springtide-kafka-") as directory:
+        try:
+            with Broker(Path(directory)) as broker:
+                broker.topic("springtide.samples")
+                print(
+                    f"Kafka listens on {broker.bootstrap}, with the topic springtide.samples; Ctrl-C ends it",
+                    flush=True,
+                )
+                print(f"  springtide-collector run --kafka {broker.bootstrap} --kafka-topic springtide.samples")
+                print(f"  springtide tail --kafka {broker.bootstrap}")
+                print(f"  springtide consume --kafka {broker.bootstrap}", flush=True)
+                ended.wait()
+        except BrokerError as error:
+            print(f"kafka: {error}", file=sys.stderr)
+            raise SystemExit(1) from error
+
+
+if __name__ == "__main__":
+    main()
