@@ -18,12 +18,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="springtide-kafka-") as directory:
         try:
             with Broker(Path(directory)) as broker:
-                broker.topic("springtide.samples")
+                broker.topic("springtide.tcp_samples")
                 print(
-                    f"Kafka listens on {broker.bootstrap}, with the topic springtide.samples; Ctrl-C ends it",
+                    f"Kafka listens on {broker.bootstrap}, with the topic springtide.tcp_samples; Ctrl-C ends it",
                     flush=True,
                 )
-                print(f"  springtide-collector run --kafka {broker.bootstrap} --kafka-topic springtide.samples")
+                print(f"  springtide-collector run --kafka {broker.bootstrap} --kafka-topic springtide.tcp_samples")
                 print(f"  springtide tail --kafka {broker.bootstrap}")
                 print(f"  springtide consume --kafka {broker.bootstrap}", flush=True)
                 ended.wait()

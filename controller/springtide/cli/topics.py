@@ -34,13 +34,13 @@ def topics() -> None:
     topics.yaml, with its defaults:
       version: 1
       topics:
-        springtide.samples:
+        springtide.tcp_samples:
           partitions: 12
           replication: 3
           retention_hours: 72
           compression: producer          # or zstd, lz4, snappy, gzip, uncompressed
           max_message_bytes: 5000000
-        springtide.http-requests: {}
+        springtide.http_requests: {}
     """
 
 

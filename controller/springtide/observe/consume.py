@@ -20,7 +20,7 @@ from springtide.store import Store
 from springtide.store.embedded import EmbeddedStore
 from springtide.store.files import proto_file
 
-TOPIC = "springtide.samples"
+TOPIC = "springtide.tcp_samples"
 GROUP = "springtide"
 DATABASE = "springtide_kafka"
 

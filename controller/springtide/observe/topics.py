@@ -52,8 +52,8 @@ class Topics(_Frozen):
 
     version: Literal[1] = 1
     topics: Annotated[dict[str, Topic], Field(min_length=1)] = {
-        "springtide.samples": Topic(),
-        "springtide.http-requests": Topic(),
+        "springtide.tcp_samples": Topic(),
+        "springtide.http_requests": Topic(),
     }
 
 
