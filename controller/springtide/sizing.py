@@ -10,7 +10,7 @@ from pathlib import Path
 from springtide.errors import InputError, Problem
 from springtide.policy import RetentionPolicy
 
-PIPELINE = "a prototype of this pipeline; `make bench-pipeline` measures it anew"
+PIPELINE = "a prototype of this pipeline, not measured on this one yet"
 SIZES = "`bench/sizes.py`"
 
 
@@ -31,7 +31,7 @@ class Measured:
 
 
 SOURCES = {
-    "bytes_per_row": "the bound that `make bench-pipeline` holds tcp_samples to",
+    "bytes_per_row": "an assumed bound, not measured yet",
     "wire_bytes_per_row": f"{PIPELINE}: zstd level 1, a thousand rows a message",
     "ingest_cpu_s_per_million_rows": f"{PIPELINE}: Kafka engine to MergeTree, two consumers on two cores",
     "consumer_rows_per_s": f"{PIPELINE}: one consumer of one partition",

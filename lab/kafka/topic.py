@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
@@ -29,7 +30,7 @@ def read_topic(bootstrap: str, topic: str) -> list[Message]:
         found = consumer.list_topics(topic, timeout=_WAIT_S).topics[topic]
         messages = []
         for partition in sorted(found.partitions):
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=_WAIT_S)
+            low, high = _range(consumer, TopicPartition(topic, partition))
             consumer.assign([TopicPartition(topic, partition, low)])
             # Offsets have gaps where the broker keeps marks of its own.
             while consumer.position([TopicPartition(topic, partition)])[0].offset < high and low < high:
@@ -42,3 +43,15 @@ def read_topic(bootstrap: str, topic: str) -> list[Message]:
         return messages
     finally:
         consumer.close()
+
+
+def _range(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
+    """The offsets that a partition has; a broker that has just come back needs a moment until it leads it."""
+    deadline = time.monotonic() + _WAIT_S
+    while True:
+        try:
+            return consumer.get_watermark_offsets(partition, timeout=_WAIT_S)
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
