@@ -110,6 +110,35 @@ def policy_option(command: F) -> F:
     )(command)
 
 
+def kafka_options(command: F) -> F:
+    """--kafka and --kafka-option, handed over as one `kafka: dict` of librdkafka's properties."""
+
+    def join(context: click.Context, _: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
+        wrong = [option for option in given if "=" not in option]
+        if wrong:
+            raise InputError([Problem("--kafka-option", "property", f"{wrong[0]!r} is none", "write KEY=VALUE")])
+        own = {"bootstrap.servers": context.params.pop("brokers")}
+        return own | dict(option.split("=", 1) for option in given)
+
+    more = click.option(
+        "--kafka-option",
+        "kafka",
+        multiple=True,
+        callback=join,
+        metavar="KEY=VALUE",
+        help="A property of librdkafka, TLS for instance.",
+    )
+    brokers = click.option(
+        "--kafka",
+        "brokers",
+        required=True,
+        is_eager=True,
+        metavar="HOST:PORT,...",
+        help="Brokers to begin with.",
+    )
+    return brokers(more(command))
+
+
 def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")(command)
 

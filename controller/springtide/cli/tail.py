@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from ipaddress import ip_network
+from typing import Any
 
 import click
 
+from springtide.cli.options import kafka_options
 from springtide.errors import InputError, Problem, StoreError
 from springtide.fleet import Prefix
 from springtide.observe.consume import TOPIC
@@ -18,8 +20,7 @@ _HEAD = _FORM.format("time", "host", "kind", "from", "to", "state", "cwnd", "rtt
 
 
 @click.command()
-@click.option("--kafka", "brokers", required=True, metavar="HOST:PORT,...", help="Brokers to begin with.")
-@click.option("--kafka-option", "options", multiple=True, metavar="KEY=VALUE", help="A property of librdkafka.")
+@kafka_options
 @click.option("--topic", default=TOPIC, show_default=True)
 @click.option("--from-beginning", is_flag=True, help="First what the topic holds already.")
 @click.option("--host", help="Samples of this host only.")
@@ -28,8 +29,7 @@ _HEAD = _FORM.format("time", "host", "kind", "from", "to", "state", "cwnd", "rtt
 @click.option("--seconds", type=click.FloatRange(0.1), help="End after so long.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line, with every field.")
 def tail(
-    brokers: str,
-    options: tuple[str, ...],
+    kafka: dict[str, Any],
     topic: str,
     from_beginning: bool,
     host: str | None,
@@ -47,18 +47,13 @@ def tail(
       springtide tail --kafka localhost:9092 --from-beginning --count 1 --json
     """
     prefix = _prefix(prefix_text)
-    wrong = [option for option in options if "=" not in option]
-    if wrong:
-        raise InputError([Problem("--kafka-option", "property", f"{wrong[0]!r} is none", "write KEY=VALUE")])
-    settings = {"bootstrap.servers": brokers, **dict(option.split("=", 1) for option in options)}
-    shown, bad = 0, 0
+    shown = 0
     if not as_json:
         click.echo(_HEAD)
-    for payload in payloads(settings, topic, beginning=from_beginning, seconds=seconds):
+    for payload in payloads(kafka, topic, beginning=from_beginning, seconds=seconds):
         try:
             rows = samples(payload)
         except StoreError as error:
-            bad += 1
             click.echo(f"springtide: a message of {len(payload)} bytes is no envelope of samples: {error}", err=True)
             continue
         for sample in rows:
