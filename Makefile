@@ -45,7 +45,7 @@ bench-collector: ## the collector beside the kernel's floor and ss; needs root; 
 	@tools/need-root "make bench-collector" "it makes a network namespace"
 	@tools/setup
 	@cargo build --release --locked --quiet -p springtide-collector --examples
-	@$(BIN)/python bench/collector.py
+	@$(BIN)/python -m bench.collector
 
 package: ## the collector's Debian package, into target/debian
 	@tools/setup
@@ -53,12 +53,12 @@ package: ## the collector's Debian package, into target/debian
 
 calm: ## a simulated week of 34 PoPs under our law and the naive ones; writes out/bench/calm.json and calm.svg
 	@tools/setup
-	@PYTHONPATH=controller $(BIN)/python -m bench.calm
+	@$(BIN)/python -m bench.calm
 
 bench-push: ## a push on one edge beside a bare ip -batch; needs root; writes out/bench/push.json
 	@tools/need-root "make bench-push" "it makes network namespaces"
 	@tools/setup
-	@$(BIN)/python bench/push.py
+	@$(BIN)/python -m bench.push
 
 kafka: ## a Kafka broker on loopback to play with, until Ctrl-C
 	@tools/setup

@@ -8,16 +8,13 @@ from __future__ import annotations
 import json
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
+from deploy.ansible.tests.edge import Edge, bundle
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
-
-from deploy.ansible.tests.edge import Edge, bundle  # noqa: E402 -- found only now
-
 ROUTES, TURNS = 10_000, 5
 TARGET = 1.6
 

@@ -9,18 +9,16 @@ from here, those of the round tables are (most of a row are sketches and counter
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "controller")]
+from springtide.observe.downsample import downsample, pending
+from springtide.observe.rollup import rollup
+from springtide.store import open_store
+from springtide.store.migrations import migrate, read_migrations
 
-from springtide.observe.downsample import downsample, pending  # noqa: E402
-from springtide.observe.rollup import rollup  # noqa: E402
-from springtide.store import open_store  # noqa: E402
-from springtide.store.migrations import migrate, read_migrations  # noqa: E402
+ROOT = Path(__file__).resolve().parents[1]
 
 MIDNIGHT = 1_767_312_000
 INTERVAL, POLL, ROUNDS, SOCKETS, PREFIXES = 300, 60, 12, 30_000, 5_000

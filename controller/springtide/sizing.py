@@ -11,7 +11,7 @@ from springtide.errors import InputError, Problem
 from springtide.policy import RetentionPolicy
 
 PIPELINE = "a prototype of this pipeline, not measured on this one yet"
-SIZES = "`bench/sizes.py`"
+SIZES = "`python -m bench.sizes`"
 
 
 @dataclass(frozen=True)
