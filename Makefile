@@ -4,7 +4,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
 
-.PHONY: help setup setup-lint demo test test-rust test-python lint fmt lock bench-collector bench-push package calm kafka lab-clean clean
+.PHONY: help setup setup-lint demo test test-rust test-python lint fmt lock bench-collector bench-push bench-pipeline package calm kafka lab-clean clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -59,6 +59,10 @@ bench-push: ## a push on one edge beside a bare ip -batch; needs root; writes ou
 	@tools/need-root "make bench-push" "it makes network namespaces"
 	@tools/setup
 	@$(BIN)/python -m bench.push
+
+bench-pipeline: ## Kafka into the store beside files, bytes on disk, roll-up; writes out/bench/pipeline.json
+	@tools/setup
+	@$(BIN)/python -m bench.pipeline
 
 kafka: ## a Kafka broker on loopback to play with, until Ctrl-C
 	@tools/setup

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from springtide import __version__
+from springtide.cli.asn import asn
 from springtide.cli.check import check
 from springtide.cli.consume import consume
 from springtide.cli.decide import decide
@@ -29,6 +30,7 @@ COMMANDS = (
     topics,
     tail,
     ingest_logs,
+    asn,
     rollup,
     decide,
     bundle,

@@ -5,12 +5,6 @@ from __future__ import annotations
 from springtide.fleet import Fleet
 from springtide.store import Store
 
-# Columns that fleet.yaml adds to a sample, and how.
-ENRICHED = {
-    "src_pop": "dictGetOrDefault('fleet_pops', 'pop', src_ip, '')",
-    "dst_pop": "dictGetOrDefault('fleet_pops', 'pop', dst_ip, '')",
-}
-
 
 def publish_fleet(store: Store, fleet: Fleet) -> None:
     """Make the dictionary say what `fleet` says; a fleet that has not changed costs one small read."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from springtide.errors import Problem, SpringtideError, StoreError
 from springtide.fleet import Fleet
 from springtide.observe import ledger
-from springtide.observe.enrich import ENRICHED, publish_fleet
+from springtide.observe.enrich import publish_fleet
 from springtide.observe.spool import BadRecordError, Damage, Record, read_spool
 from springtide.store import Store
 
@@ -200,16 +200,19 @@ def _size(item: Record | Damage) -> int:
 
 
 def tables_of_samples(store: Store) -> tuple[str, str, str]:
-    """Table with its columns, the select that enriches, and the structure that is parsed."""
+    """Table with its columns, the select that fills them, and the structure that is parsed.
+
+    Columns with a default are the engine's to set: from fleet.yaml and the table of autonomous systems.
+    """
     rows = store.query(
         "select name, type from system.columns "
         "where database = currentDatabase() and table = 'tcp_samples' and default_kind = '' order by position"
     )
-    parsed = {row["name"]: row["type"] for row in rows if row["name"] not in ENRICHED}
+    parsed = {row["name"]: row["type"] for row in rows}
     # Enums are read as their numbers: the contract's names carry prefixes that the table's do not.
     enums = {name: kind for name, kind in parsed.items() if kind.startswith("Enum8")}
     structure = ", ".join(f"{name} {'Int8' if name in enums else kind}" for name, kind in parsed.items())
     casts = {name: f"cast({name} as {kind})" for name, kind in enums.items()}
-    columns = {**{name: casts.get(name, name) for name in parsed}, **ENRICHED}
+    columns = {name: casts.get(name, name) for name in parsed}
     select = ", ".join(f"{expression} as {name}" for name, expression in columns.items())
     return f"tcp_samples ({', '.join(columns)})", f"select {select}", structure

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from springtide.store.migrations import Migration
 
@@ -15,11 +15,24 @@ Made from `sql/migrations` (a test holds it to them). Read the views `round_*`, 
 """
 CREATE = re.compile(r"create (table|view|dictionary|materialized view) if not exists (\w+)")
 COLUMN = re.compile(r"    (\w+) ([A-Z].*?)(?: codec \(.*)?,?$")
+ALTER = re.compile(r"alter table (\w+)\n")
+ADDED = re.compile(r"((?:-- .*\n)*)add column if not exists (\w+) (\S+)")
 
 
 def tables_page(migrations: Sequence[Migration]) -> str:
     """The whole page."""
-    return HEAD + "".join(_section(block) for migration in migrations for block in _blocks(migration.sql))
+    added: dict[str, str] = {}
+    for migration in migrations:
+        for statement in re.split(r";[ \t]*\n", migration.sql):
+            if altered := ALTER.search(statement):
+                rows = "".join(_added(match) for match in ADDED.finditer(statement))
+                added[altered[1]] = added.get(altered[1], "") + rows
+    return HEAD + "".join(_section(block, added) for migration in migrations for block in _blocks(migration.sql))
+
+
+def _added(match: re.Match[str]) -> str:
+    comment = " ".join(line.removeprefix("-- ") for line in match[1].splitlines())
+    return f"| `{match[2]}` | {match[3]} | {comment} |\n"
 
 
 def _blocks(text: str) -> Iterator[list[str]]:
@@ -30,7 +43,7 @@ def _blocks(text: str) -> Iterator[list[str]]:
             yield lines
 
 
-def _section(lines: list[str]) -> str:
+def _section(lines: list[str], added: Mapping[str, str]) -> str:
     at = next(number for number, line in enumerate(lines) if CREATE.match(line))
     found = CREATE.match(lines[at])
     kind, name = (found[1], found[2]) if found else ("", "")
@@ -44,5 +57,9 @@ def _section(lines: list[str]) -> str:
         elif match := COLUMN.match(line):
             rows.append(f"| `{match[1]}` | {match[2].rstrip(',')} | {comment.strip()} |")
             comment = ""
-    table = "\n| column | type | |\n|---|---|---|\n" + "\n".join(rows) + "\n" if rows and kind == "table" else ""
+    table = (
+        "\n| column | type | |\n|---|---|---|\n" + "\n".join(rows) + "\n" + added.get(name, "")
+        if rows and kind == "table"
+        else ""
+    )
     return f"\n## {name}\n\n{kind.capitalize()}. {above}\n{table}"

@@ -1,8 +1,8 @@
 //! Messages into a ClickHouse table, over its HTTP interface: several messages an insert, as one protobuf Envelope.
 //!
 //! The server names the table's columns, and the statement is made for them: `INSERT INTO table (...) SELECT ... FROM
-//! input(...) FORMAT ProtobufList`, where the SELECT turns numbers into the table's enums and looks PoPs up in the
-//! server's dictionary. The contract travels with each request, so that no file has to be on the server.
+//! input(...) FORMAT ProtobufList`, where the SELECT turns numbers into the table's enums. The contract travels with
+//! each request, so that no file has to be on the server.
 //!
 //! An insert is repeated until the server has taken it: after whatever passes by itself soon, after a refusal with more
 //! patience. Repeats carry the same deduplication token. Nothing is dropped here.
@@ -322,8 +322,7 @@ impl ClickHouse {
             .collect::<Result<Vec<_>, _>>();
         let columns = columns
             .map_err(|error| Failure::later(format!("the columns of {}: {error}", self.table)))?;
-        let dictionary = !ask(statement::dictionary_query())?.trim().is_empty();
-        statement::insert(&self.table, &columns, dictionary).ok_or_else(|| Failure {
+        statement::insert(&self.table, &columns).ok_or_else(|| Failure {
             verdict: Verdict::Refused,
             what: format!(
                 "{}: there is no table {} of samples in database {}: make it with `springtide migrate`",

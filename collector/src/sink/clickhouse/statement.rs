@@ -6,10 +6,6 @@ use crate::sample::fields;
 
 const PROTO: &str = include_str!("../../../../proto/springtide/v1/tcp_sample.proto");
 
-/// Columns that the server sets from its own copy of fleet.yaml, a dictionary, where it has one.
-const ENRICHED: [(&str, &str); 2] = [("src_pop", "src_ip"), ("dst_pop", "dst_ip")];
-const DICTIONARY: &str = "fleet_pops";
-
 /// A column of the table, as system.columns describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Column {
@@ -29,7 +25,7 @@ impl Column {
     }
 }
 
-/// Asks for the table's columns; those that the server computes are left out.
+/// Asks for the table's columns; those that the server sets itself, PoPs from its dictionary for one, are left out.
 pub(super) fn columns_query(table: &str) -> String {
     format!(
         "SELECT name, type FROM system.columns WHERE database = currentDatabase() AND table = '{table}' \
@@ -37,15 +33,8 @@ pub(super) fn columns_query(table: &str) -> String {
     )
 }
 
-/// Asks whether the server knows PoPs by address: one row if so.
-pub(super) fn dictionary_query() -> String {
-    format!(
-        "SELECT name FROM system.dictionaries WHERE database = currentDatabase() AND name = '{DICTIONARY}' FORMAT TSV"
-    )
-}
-
 /// The statement; None when no column of the table is a field of the contract.
-pub(super) fn insert(table: &str, columns: &[Column], has_dictionary: bool) -> Option<String> {
+pub(super) fn insert(table: &str, columns: &[Column]) -> Option<String> {
     let known = |name: &str| {
         fields::PARTS
             .iter()
@@ -76,23 +65,14 @@ pub(super) fn insert(table: &str, columns: &[Column], has_dictionary: bool) -> O
             )
         })
         .collect();
-    let mut names: Vec<_> = sent.iter().map(|column| column.name.clone()).collect();
-    let mut values: Vec<_> = sent
+    let names: Vec<_> = sent.iter().map(|column| column.name.clone()).collect();
+    let values: Vec<_> = sent
         .iter()
         .map(|column| match is_enum(column) {
             true => format!("CAST({} AS {})", column.name, column.kind),
             false => column.name.clone(),
         })
         .collect();
-    let present = |name: &str| columns.iter().any(|column| column.name == name);
-    for (pop, address) in ENRICHED {
-        if has_dictionary && present(pop) && present(address) {
-            names.push(pop.to_owned());
-            values.push(format!(
-                "dictGetOrDefault('{DICTIONARY}', 'pop', {address}, '')"
-            ));
-        }
-    }
     Some(format!(
         "INSERT INTO {table} ({}) SELECT {} FROM input('{}') FORMAT ProtobufList",
         names.join(", "),
@@ -130,21 +110,15 @@ mod tests {
             column("host", "LowCardinality(String)"),
             column("kind", "Enum8('POLL' = 1)"),
             column("dst_ip", "IPv6"),
-            column("dst_pop", "LowCardinality(String)"),
             column("asn", "UInt32"),
         ];
         assert_eq!(
-            insert("tcp_samples", &columns, true).unwrap(),
-            "INSERT INTO tcp_samples (host, kind, dst_ip, dst_pop) \
-             SELECT host, CAST(kind AS Enum8('POLL' = 1)), dst_ip, dictGetOrDefault('fleet_pops', 'pop', dst_ip, '') \
+            insert("tcp_samples", &columns).unwrap(),
+            "INSERT INTO tcp_samples (host, kind, dst_ip) \
+             SELECT host, CAST(kind AS Enum8('POLL' = 1)), dst_ip \
              FROM input('host LowCardinality(String), kind Int8, dst_ip IPv6') FORMAT ProtobufList"
         );
-        assert!(
-            !insert("tcp_samples", &columns, false)
-                .unwrap()
-                .contains("dictGet")
-        );
-        assert_eq!(insert("tcp_samples", &columns[4..], true), None);
+        assert_eq!(insert("tcp_samples", &columns[3..]), None);
     }
 
     #[test]
