@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import textwrap
 from collections.abc import Iterator
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -21,6 +23,8 @@ from springtide.errors import InputError, Problem
 MAX_TTL_S = 86_400
 # How far back decisions are read at most.
 MAX_HISTORY_S = 2 * MAX_TTL_S
+# How far clients are told apart, by IP version (the selective-BBR article).
+CLIENT_PREFIX_LENGTH = {4: 24, 6: 56}
 
 
 def _from(source: str) -> dict[str, JsonValue]:
@@ -34,6 +38,17 @@ def _instant(text: str) -> str:
         what, fix = f"{text!r} is not an instant", "write it in UTC and quoted, like '2026-01-02T03:05:00Z'"
         raise PydanticCustomError("springtide", "{what}; {fix}", {"what": what, "fix": fix}) from None
     return text
+
+
+def _client_prefix(text: str) -> str:
+    try:
+        network = ip_network(text)
+    except ValueError:
+        network = None
+    if network is None or network.prefixlen != CLIENT_PREFIX_LENGTH[network.version]:
+        what, fix = f"{text!r} is no client prefix", "write an IPv4 /24 or an IPv6 /56, like 192.0.2.0/24"
+        raise PydanticCustomError("springtide", "{what}; {fix}", {"what": what, "fix": fix}) from None
+    return str(network)
 
 
 class _Section(BaseModel):
@@ -243,17 +258,214 @@ class DampingPolicy(_Section):
         return float(self.reuse_below * 2.0 ** min(self.max_suppress_s / self.half_life_s, 50.0))
 
     def contradiction(self, interval_s: int) -> str | None:
-        """Why these limits would never hold anything back, or would not let go (RFC 7196 found such in use)."""
+        """Why these limits would never hold anything back, or would not let go (RFC 7196 found such in use).
+
+        `interval_s` is the shortest time between two changes of one value.
+        """
         if self.reuse_below >= self.suppress_above:
             return f"reuse_below {self.reuse_below:g} is not below suppress_above {self.suppress_above:g}"
-        # A change in every round: the sum of a geometric series.
+        # As many changes as can be: the sum of a geometric series.
         highest = min(self.ceiling, 1.0 / (1.0 - 0.5 ** (interval_s / self.half_life_s)))
         if highest <= self.suppress_above:
             return (
-                f"a change in every round of {interval_s} s brings the penalty to {highest:.2f} at most, not above "
+                f"a change every {interval_s} s brings the penalty to {highest:.2f} at most, not above "
                 f"suppress_above {self.suppress_above:g}: nothing would ever be held back"
             )
         return None
+
+
+class CongestionPolicy(_Section):
+    """BBR or the kernel's default per PoP and client prefix (the selective-BBR article)."""
+
+    window_rounds: int = Field(
+        default=72,
+        description="Rounds over which duty cycle and flap rate are counted, the present one included.",
+        json_schema_extra=_from("the article looks at the last hours: six of them in five-minute rounds"),
+        ge=2,
+        le=128,
+    )
+    low_share: float = Field(
+        default=0.2,
+        description="Share of a PoP's prefixes, by delivery rate, that are low in a round.",
+        json_schema_extra=_from("the article: the lower 20th percentile"),
+        ge=0.01,
+        le=0.5,
+    )
+    min_prefixes: int = Field(
+        default=10,
+        description="Prefixes that a PoP must show in a round before any of them is low.",
+        json_schema_extra=_from("of ten, a fifth are two; of fewer, the lowest is only the last"),
+        ge=2,
+        le=1_000_000,
+    )
+    min_connections: int = Field(
+        default=3,
+        description="Connections of a prefix that a round must show before it counts as measured.",
+        json_schema_extra=_from("the median of three withstands one odd connection"),
+        ge=1,
+        le=1_000_000,
+    )
+    min_samples: int = Field(
+        default=10,
+        description="Samples of a prefix that a round must show before it counts as measured.",
+        json_schema_extra=_from("three connections, each polled some times"),
+        ge=1,
+        le=1_000_000,
+    )
+    min_bytes: int = Field(
+        default=1_000_000,
+        description="Bytes delivered to a prefix in a round before it counts as measured.",
+        json_schema_extra=_from("ten objects of the size from which the article uses BBR"),
+        ge=0,
+        le=1_000_000_000,
+    )
+    min_rounds: int = Field(
+        default=12,
+        description="Measured rounds of the window before a prefix is chosen, or let go as recovered.",
+        json_schema_extra=_from("one hour: consistency cannot be seen in less"),
+        ge=1,
+        le=128,
+    )
+    enter_duty: float = Field(
+        default=0.8,
+        description="Share of the measured rounds in which a prefix must have been low to be chosen.",
+        json_schema_extra=_from(
+            "the article wants consistently poor prefixes and gives no number: low in four rounds of five"
+        ),
+        ge=0.05,
+        le=1.0,
+    )
+    leave_duty: float = Field(
+        default=0.4,
+        description="Share of low rounds at which a chosen prefix has recovered.",
+        json_schema_extra=_from("half of enter_duty: between the two nothing changes"),
+        ge=0.0,
+        le=0.95,
+    )
+    max_flap_rate: float = Field(
+        default=0.25,
+        description="Changes between low and not low, as a share of the measured rounds, above which none is chosen.",
+        json_schema_extra=_from(
+            "the article's flap rate, which it gives no number for; low by chance in 80 % of rounds changes in 32 %"
+        ),
+        ge=0.0,
+        le=1.0,
+    )
+    bbr_discount: float = Field(
+        default=2.0,
+        description="What a delivery rate under BBR is divided by before it is compared: what BBR cured would be low "
+        "again without it.",
+        json_schema_extra=_from("the article's figure 4: low-percentile rates about doubled under BBR"),
+        ge=1.0,
+        le=10.0,
+    )
+    low_rtt_us: int = Field(
+        default=20_000,
+        description="Prefixes with a round-trip time below this and few retransmissions are not chosen.",
+        json_schema_extra=_from("the article: BBR did worse at low RTT with few retransmissions; it gives no number"),
+        ge=0,
+        le=1_000_000,
+    )
+    few_retransmits: float = Field(
+        default=0.005,
+        description="Share of bytes sent again that counts as few.",
+        json_schema_extra=_from("healthy paths lose 0.1 to 1 %"),
+        ge=0.0,
+        le=1.0,
+    )
+    min_object_bytes: int = Field(
+        default=100_000,
+        description="BBR is for connections that have delivered this much; the condition travels in the bundle.",
+        json_schema_extra=_from("the article: no benefit below 100 KB"),
+        ge=0,
+        le=1_000_000_000,
+    )
+    min_stay_s: int = Field(
+        default=7200,
+        description="Seconds for which a chosen prefix stays, unless it is back-office or an operator says otherwise.",
+        json_schema_extra=_from("a third of the window; also what it takes to see whether BBR helps"),
+        ge=0,
+        le=MAX_TTL_S,
+    )
+    max_new: int = Field(
+        default=20,
+        description="Most prefixes that a PoP chooses in one round.",
+        json_schema_extra=_from("the article's figure 2: few new ones in each round, of hundreds chosen"),
+        ge=1,
+        le=100_000,
+    )
+    max_selected: int = Field(
+        default=2000,
+        description="Most prefixes that a PoP has chosen at once.",
+        json_schema_extra=_from("the article: hundreds a PoP"),
+        ge=1,
+        le=100_000,
+    )
+    holdout_share: float = Field(
+        default=0.1,
+        description="Share of the chosen prefixes, by a hash of PoP and prefix, that keep the default: what BBR does "
+        "is the difference to them.",
+        json_schema_extra=_from("choosing the worst guarantees regression to the mean: only a held-out set shows it"),
+        ge=0.0,
+        le=0.5,
+    )
+    benefit_rounds: int = Field(
+        default=24,
+        description="Newest rounds over which a chosen prefix is compared with what it was, from as many rounds after "
+        "it was chosen.",
+        json_schema_extra=_from("two hours, as min_stay_s: noise of 30 % a round becomes 6 %"),
+        ge=1,
+        le=128,
+    )
+    min_held_out: int = Field(
+        default=20,
+        description="Held-out prefixes of the PoP, or else of the fleet, that a comparison needs.",
+        json_schema_extra=_from("the median of 20 with a spread of 10 % is known to 3 %"),
+        ge=2,
+        le=100_000,
+    )
+    min_benefit: float = Field(
+        default=0.0,
+        description="Growth of the delivery rate beyond the held-out ones' at or below which a prefix is given back.",
+        json_schema_extra=_from("what is not shown to help is given back"),
+        ge=-0.5,
+        le=1.0,
+    )
+    give_back_hold_s: int = Field(
+        default=86_400,
+        description="Seconds for which a prefix that was given back is not chosen again.",
+        json_schema_extra=_from("a day: the same hour of the next day is another trial"),
+        ge=0,
+        le=MAX_TTL_S,
+    )
+
+
+class CongestionDampingPolicy(DampingPolicy):
+    """Flap damping of chosen prefixes (RFC 2439): each choice and each end of one costs 1."""
+
+    half_life_s: int = Field(
+        default=43_200,
+        description="Seconds in which the penalty halves.",
+        json_schema_extra=_from("twice the duty cycle's window: what has left the window still counts for half"),
+        ge=5,
+        le=MAX_TTL_S,
+    )
+    suppress_above: float = Field(
+        default=2.0,
+        description="Penalty above which a prefix is not chosen.",
+        json_schema_extra=_from(
+            "chosen, let go, chosen again as fast as the duty cycle allows gives 2.3: it can fire (RFC 7196's lesson)"
+        ),
+        ge=0.5,
+        le=100.0,
+    )
+    max_suppress_s: int = Field(
+        default=86_400,
+        description="Longest that a prefix is not chosen after its last change, seconds.",
+        json_schema_extra=_from("a day, as after giving back"),
+        ge=5,
+        le=MAX_TTL_S,
+    )
 
 
 class HoldoutPolicy(_Section):
@@ -291,6 +503,20 @@ class Override(_Section):
 
     def covers(self, ip_version: int, now: int) -> bool:
         return self.ip_version in (None, ip_version) and now < self.until_unix_s
+
+
+class CongestionOverride(_Section):
+    """An operator's word for one client prefix at one PoP, until an instant."""
+
+    pop: str
+    prefix: Annotated[str, AfterValidator(_client_prefix)]
+    algorithm: Literal["bbr", "default"]
+    until: Annotated[str, AfterValidator(_instant)]
+    reason: Annotated[str, Field(min_length=1, max_length=200)]
+
+    @property
+    def until_unix_s(self) -> int:
+        return instants.parse(self.until)
 
 
 class BundlePolicy(_Section):
@@ -388,6 +614,9 @@ class Policy(_Section):
     damping: DampingPolicy = DampingPolicy()
     holdout: HoldoutPolicy = HoldoutPolicy()
     overrides: list[Override] = []
+    congestion: CongestionPolicy = CongestionPolicy()
+    congestion_damping: CongestionDampingPolicy = CongestionDampingPolicy()
+    congestion_overrides: list[CongestionOverride] = []
     bundle: BundlePolicy = BundlePolicy()
     retention: RetentionPolicy = RetentionPolicy()
 
@@ -402,7 +631,11 @@ def load_policy(path: Path) -> Policy:
     """Raises InputError with every problem of the file."""
     document = load(path)
     policy = validate(document, Policy)
-    problems = [*_contradictions(document, policy), *_wrong_overrides(document, policy)]
+    problems = [
+        *_contradictions(document, policy),
+        *_congestion_contradictions(document, policy),
+        *_wrong_overrides(document, policy),
+    ]
     if problems:
         raise InputError(problems)
     return policy
@@ -439,6 +672,25 @@ def _contradictions(document: Document, policy: Policy) -> Iterator[Problem]:
         yield document.problem(("damping",), what, "lower suppress_above, or raise half_life_s or max_suppress_s")
 
 
+def _congestion_contradictions(document: Document, policy: Policy) -> Iterator[Problem]:
+    law, interval_s = policy.congestion, policy.round.interval_s
+    if law.leave_duty >= law.enter_duty:
+        message = f"{law.leave_duty:g} is not below enter_duty {law.enter_duty:g}"
+        yield document.problem(("congestion", "leave_duty"), message, "lower it: what was chosen would leave at once")
+    for key in ("min_rounds", "benefit_rounds"):
+        if getattr(law, key) > law.window_rounds:
+            message = f"{getattr(law, key)} rounds cannot lie within window_rounds = {law.window_rounds}"
+            yield document.problem(("congestion", key), message, "lower it or widen the window")
+    if law.window_rounds * interval_s > MAX_HISTORY_S:
+        message = f"{law.window_rounds} rounds of {interval_s} s reach back beyond {MAX_HISTORY_S} s"
+        yield document.problem(("congestion", "window_rounds"), message, "shorten the window or the rounds")
+    # A prefix that is low for as short as is noticed, and then not for as long, changes this often.
+    swing = max(1, math.ceil(law.enter_duty * law.window_rounds)) * interval_s
+    if (what := policy.congestion_damping.contradiction(swing)) is not None:
+        fix = "lower suppress_above, or raise half_life_s or max_suppress_s"
+        yield document.problem(("congestion_damping",), what, fix)
+
+
 def _wrong_overrides(document: Document, policy: Policy) -> Iterator[Problem]:
     law = policy.initcwnd
     for index, override in enumerate(policy.overrides):
@@ -454,8 +706,8 @@ def default_yaml() -> str:
     lines = ["# Every key is optional; these are the defaults."]
     for section_name, section in Policy.model_fields.items():
         model = section.annotation
-        if section_name == "overrides":
-            lines += ["", *_overrides_yaml()]
+        if section_name in _LISTS:
+            lines += ["", *_LISTS[section_name]]
             continue
         if not (isinstance(model, type) and issubclass(model, BaseModel)):
             raise TypeError(f"policy section {section_name} is not a model")
@@ -467,13 +719,20 @@ def default_yaml() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _overrides_yaml() -> list[str]:
-    return [
+_LISTS = {
+    "overrides": (
         f"# {Override.__doc__}",
         "# Each item: {src: ams, dst: sin, initcwnd: 20, until: '2026-01-02T03:05:00Z', reason: planned drain};",
         "# ip_version: 4 or 6 narrows it to one; initcwnd: null keeps the kernel's default.",
         "overrides: []",
-    ]
+    ),
+    "congestion_overrides": (
+        f"# {CongestionOverride.__doc__}",
+        "# Each item: {pop: ams, prefix: 192.0.2.0/24, algorithm: bbr, until: '2026-01-02T03:05:00Z', reason: trial};",
+        "# algorithm: default keeps the kernel's.",
+        "congestion_overrides: []",
+    ),
+}
 
 
 def _source(info: FieldInfo) -> str:

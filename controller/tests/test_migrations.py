@@ -31,6 +31,7 @@ class Mortal:
         self._life = life
         self.url = store.url
         self.query = store.query
+        self.columns = store.columns
         self.insert_messages = store.insert_messages
         self.parse_messages = store.parse_messages
         self.close = store.close

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import asdict
 from pathlib import Path
 
@@ -20,7 +21,9 @@ from springtide.cli.options import (
     store_options,
 )
 from springtide.cli.output import print_json, print_table
+from springtide.decide import congestion_rows
 from springtide.decide import decisions as rows
+from springtide.decide.congestion import decide as decide_congestion
 from springtide.decide.initcwnd import Decision
 from springtide.decide.initcwnd import decide as decide_initcwnd
 from springtide.observe.rollup import ensure
@@ -87,6 +90,49 @@ def initcwnd(
     print_table(columns, table, title=f"Round {instants.show(moment)}, policy {policy.version}")
     verb = "would be written" if dry_run else "written" if written else "unchanged"
     click.echo(f"{len(decided)} decisions {verb}; {max(0, silent)} pairs of the fleet have no samples")
+
+
+@decide.command()
+@round_option
+@click.option("--dry-run", is_flag=True, help="Show what would be decided; write nothing.")
+@json_option
+@policy_option
+@store_options
+def congestion(store: StoreOptions, policy_path: Path, round_text: str | None, dry_run: bool, as_json: bool) -> None:
+    """Decide which client prefixes of each PoP use BBR, for one round.
+
+    Those that are consistently among their PoP's slowest, by the round tables of the last hours; a hashed share of them
+    is held out to measure what it is good for. Nothing after the round is read, and again gives the same rows. Decide
+    rounds in their order: each remembers the one before.
+
+    \b
+    Examples:
+      springtide decide congestion
+      springtide decide congestion --round 2026-01-02T03:05:00Z --dry-run
+    """
+    policy = read_policy(policy_path)
+    interval_s = policy.round.interval_s
+    moment = closed_round(round_text, policy) or instants.latest_round(instants.now(), interval_s)
+    with store.open() as opened:
+        ensure(opened, moment, interval_s, policy.round.lateness_s, instants.now())
+        last = congestion_rows.last_round(opened, moment)
+        seen = congestion_rows.evidence(opened, moment, policy, last)
+        decided = decide_congestion(moment, policy, seen, congestion_rows.previous(opened, last))
+        written = not dry_run and congestion_rows.write_round(opened, moment, decided, policy.version)
+    listed = [congestion_rows.as_dict(row) for row in congestion_rows.rows(decided)]
+    if as_json:
+        head = {"round": instants.show(moment), "policy_version": policy.version, "dry_run": dry_run}
+        print_json({**head, "written": len(decided) if written else 0, "decisions": listed})
+        return
+    counts = Counter((str(one["pop"]), str(one["action"]), str(one["reason"])) for one in listed)
+    table = [(*key, count) for key, count in sorted(counts.items())]
+    print_table(
+        ["PoP", "action", "reason", "prefixes"], table, title=f"Round {instants.show(moment)}, policy {policy.version}"
+    )
+    verb = "would be written" if dry_run else "written" if written else "unchanged"
+    chosen = sum(one["algorithm"] == "bbr" for one in listed)
+    held = sum(bool(one["held_out"]) for one in listed)
+    click.echo(f"{len(listed)} decisions {verb}; {chosen} prefixes use BBR, {held} are held out")
 
 
 def as_dict(decision: Decision) -> dict[str, object]:

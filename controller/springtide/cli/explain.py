@@ -9,6 +9,7 @@ import click
 
 from springtide import instants
 from springtide.cli.decide import as_dict
+from springtide.cli.explain_prefix import client_prefix, show_prefix
 from springtide.cli.options import (
     StoreOptions,
     closed_round,
@@ -32,7 +33,7 @@ HISTORY_ROUNDS = 12
 
 @click.command()
 @click.argument("src_pop")
-@click.argument("dst_pop")
+@click.argument("destination")
 @round_option
 @json_option
 @fleet_option
@@ -43,23 +44,33 @@ def explain(
     fleet_path: Path,
     policy_path: Path,
     src_pop: str,
-    dst_pop: str,
+    destination: str,
     round_text: str | None,
     as_json: bool,
 ) -> None:
-    """Say why new connections from SRC_POP to DST_POP start as they do, and what would change it.
+    """Say why new connections from SRC_POP start as they do, and what would change it.
+
+    DESTINATION is a PoP, for their initial window, or a client prefix or an address in it, for BBR or not.
 
     \b
     Examples:
       springtide explain ams nyc
       springtide explain ams nyc --round 2026-01-02T03:05:00Z
+      springtide explain ams 192.0.2.0/24
     """
     fleet = read_fleet(fleet_path)
     policy = read_policy(policy_path)
+    prefix = client_prefix(destination)
+    if prefix is not None:
+        _require_pop(fleet, src_pop)
+        with store.open() as opened:
+            show_prefix(opened, policy, src_pop, prefix, closed_round(round_text, policy), as_json)
+        return
+    dst_pop = destination
     for name in (src_pop, dst_pop):
         _require_pop(fleet, name)
     if src_pop == dst_pop:
-        raise InputError([Problem("explain", "DST_POP", f"{dst_pop} is SRC_POP as well", "name two PoPs")])
+        raise InputError([Problem("explain", "DESTINATION", f"{dst_pop} is SRC_POP as well", "name two PoPs")])
     interval_s = policy.round.interval_s
     asked = closed_round(round_text, policy)
     with store.open() as opened:

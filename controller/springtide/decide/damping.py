@@ -10,6 +10,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from springtide.policy import DampingPolicy
 
 
@@ -36,6 +39,17 @@ def charge(penalty: Penalty, policy: DampingPolicy) -> Penalty:
     """One more change."""
     value = min(penalty.value + 1.0, policy.ceiling)
     return Penalty(value, penalty.at, penalty.suppressed or value > policy.suppress_above)
+
+
+def decay_all(values: NDArray[np.float64], elapsed_s: NDArray[np.int64], policy: DampingPolicy) -> NDArray[np.float64]:
+    """What `decay` makes of many penalties."""
+    decayed: NDArray[np.float64] = values * 0.5 ** (np.maximum(0, elapsed_s) / policy.half_life_s)
+    return decayed
+
+
+def charge_all(values: NDArray[np.float64], changed: NDArray[np.bool_], policy: DampingPolicy) -> NDArray[np.float64]:
+    """What `charge` makes of those that changed."""
+    return np.where(changed, np.minimum(values + 1.0, policy.ceiling), values)
 
 
 def most_changes(policy: DampingPolicy, seconds: float) -> int:

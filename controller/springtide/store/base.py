@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 Param = str | int | float | bool | None | Sequence[str] | Sequence[int]
 Row = dict[str, Any]
 
@@ -17,6 +20,12 @@ class Store(Protocol):
 
     def query(self, sql: str, params: Mapping[str, Param] | None = None) -> list[Row]:
         """Rows by column name; 64-bit integers are exact, NaN is None."""
+        ...
+
+    def columns(
+        self, sql: str, dtype: np.dtype[np.void], params: Mapping[str, Param] | None = None
+    ) -> NDArray[np.void]:
+        """Many rows at once, without an object for each: columns of fixed width, in the order of `dtype`."""
         ...
 
     def execute(self, sql: str, params: Mapping[str, Param] | None = None) -> None: ...

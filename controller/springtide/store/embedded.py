@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from springtide.errors import StoreError
 from springtide.store.base import Param, Row, encode
 from springtide.store.files import engine_file
@@ -48,6 +51,14 @@ class EmbeddedStore:
     def query(self, sql: str, params: Mapping[str, Param] | None = None) -> list[Row]:
         text = self._run(sql, params, "JSONEachRow").decode("utf-8", errors="replace")
         return [json.loads(line) for line in text.split("\n") if line]
+
+    def columns(
+        self, sql: str, dtype: np.dtype[np.void], params: Mapping[str, Param] | None = None
+    ) -> NDArray[np.void]:
+        raw = self._run(sql, params, "RowBinary")
+        if len(raw) % dtype.itemsize:
+            raise StoreError(f"store {self.url}: {len(raw)} bytes are no rows of {dtype.itemsize}; upgrade springtide")
+        return np.frombuffer(raw, dtype)
 
     def execute(self, sql: str, params: Mapping[str, Param] | None = None) -> None:
         self._run(sql, params, "Null")

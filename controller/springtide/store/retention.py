@@ -31,6 +31,7 @@ TABLES = (
     ("pair_days", "since", "days_days"),
     ("prefix_days", "since", "days_days"),
     ("initcwnd_decisions", "round", "decisions_days"),
+    ("congestion_decisions", "round", "decisions_days"),
 )
 
 

@@ -10,6 +10,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from springtide.errors import StoreError
 from springtide.store.address import ServerAddress
 from springtide.store.base import Param, Row, encode
@@ -89,6 +92,15 @@ class ServerStore:
     def query(self, sql: str, params: Mapping[str, Param] | None = None) -> list[Row]:
         rows, columns = self._run(lambda: self._ask(sql, params, with_column_types=True), again=_is_read(sql))
         return [{name: to_json(value, kind) for value, (name, kind) in zip(row, columns, strict=True)} for row in rows]
+
+    def columns(
+        self, sql: str, dtype: np.dtype[np.void], params: Mapping[str, Param] | None = None
+    ) -> NDArray[np.void]:
+        found, _ = self._run(lambda: self._ask(sql, params, with_column_types=True, columnar=True), again=_is_read(sql))
+        table = np.zeros(len(found[0]) if found else 0, dtype)
+        for name, column in zip(dtype.names or (), found, strict=False):
+            table[name] = [one.encode() for one in column] if dtype[name].kind == "S" else column
+        return table
 
     def execute(self, sql: str, params: Mapping[str, Param] | None = None) -> None:
         self._run(lambda: self._ask(sql, params), again=_is_read(sql))

@@ -1,0 +1,179 @@
+"""Congestion decisions as rows: the evidence, what was decided, and writing a round so that twice changes nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from ipaddress import IPv6Address
+from typing import Any
+
+import numpy as np
+
+from springtide import instants
+from springtide.decide.congestion import DECISION, PREVIOUS, REASONS, Action, least_low_rounds
+from springtide.decide.prefixes import EVIDENCE, Table, addresses, halves, keys, prefix_text
+from springtide.errors import StoreError
+from springtide.policy import MAX_HISTORY_S, Policy
+from springtide.store import Param, Row, Store
+from springtide.store.files import sql
+
+TABLE = "congestion_decisions"
+ALGORITHMS = ("default", "bbr")
+# Rows that are handed to the engine at once.
+BATCH = 20_000
+
+_KEY = """
+    toFixedString(pop, 64) as pop,
+    toUInt64(bitShiftRight(toUInt128(client_prefix), 64)) as high,
+    toUInt64(bitAnd(toUInt128(client_prefix), toUInt128(18446744073709551615))) as low,
+    ip_version,
+"""
+_STATE = """
+    toUInt8(held_out) as held_out, coalesce(baseline_rate, nan) as baseline_rate,
+    toUInt32(coalesce(selected_since, toDateTime(0, 'UTC'))) as selected_since,
+    toUInt32(coalesce(hold_until, toDateTime(0, 'UTC'))) as hold_until, penalty, toUInt8(suppressed) as suppressed
+"""
+
+
+def evidence(store: Store, round_unix_s: int, policy: Policy, last_unix_s: int, least_low: int | None = None) -> Table:
+    """EVIDENCE rows of the prefixes that could be chosen in the round, and of those in the decisions of `last_unix_s`.
+
+    With `least_low` of 0, every prefix.
+    """
+    law = policy.congestion
+    parameters: dict[str, Param] = {
+        "round_s": round_unix_s,
+        "since_s": max(0, round_unix_s - law.window_rounds * policy.round.interval_s),
+        "interval_s": policy.round.interval_s,
+        "low_share": law.low_share,
+        "min_connections": law.min_connections,
+        "min_samples": law.min_samples,
+        "min_bytes": law.min_bytes,
+        "min_prefixes": law.min_prefixes,
+        "discount_percent": round(100 * law.bbr_discount),
+        "least_low": least_low_rounds(law) if least_low is None else least_low,
+        "recent_rounds": law.benefit_rounds,
+        "last_s": last_unix_s,
+    }
+    return store.columns(sql("congestion/evidence"), EVIDENCE, parameters)
+
+
+def last_round(store: Store, before_unix_s: int) -> int:
+    """The newest round before `before` that left decisions within the time that they are remembered for; 0 is none."""
+    [row] = store.query(
+        f"select toUnixTimestamp(max(round)) as newest from {TABLE} "
+        "where round < fromUnixTimestamp({before:UInt32}) and round >= fromUnixTimestamp({oldest:UInt32})",
+        {"before": before_unix_s, "oldest": max(0, before_unix_s - MAX_HISTORY_S)},
+    )
+    return int(row["newest"] or 0)
+
+
+def previous(store: Store, last_unix_s: int) -> Table:
+    """What the decisions of that round left, as PREVIOUS rows."""
+    return store.columns(
+        f"select {_KEY} toUnixTimestamp(round) as round, {_STATE} from {TABLE} final "
+        "where round = fromUnixTimestamp({last:UInt32}) "
+        "and (selected_since is not null or penalty > 0 or hold_until > round)",
+        PREVIOUS,
+        {"last": last_unix_s},
+    )
+
+
+def read_round(store: Store, round_unix_s: int) -> Table:
+    """All decisions of a round as DECISION rows, sorted by PoP and prefix."""
+    reasons = ", ".join(f"'{reason}'" for reason in REASONS)
+    return store.columns(
+        f"""
+        select {_KEY}
+            toUInt8(action), toUInt8(algorithm), toUInt8(indexOf([{reasons}], toString(reason)) - 1), measured_rounds,
+            low_rounds, state_changes, toUInt8(back_office), coalesce(rtt_us, nan), coalesce(retransmit_ratio, nan),
+            coalesce(rate, nan), coalesce(recent_rate, nan), coalesce(benefit, nan), {_STATE}
+        from {TABLE} final where round = fromUnixTimestamp({{round:UInt32}}) order by {TABLE}.pop, client_prefix
+        """,
+        DECISION,
+        {"round": round_unix_s},
+    )
+
+
+def write_round(store: Store, round_unix_s: int, decided: Table, policy_version: str) -> bool:
+    """Make the round's rows these. Gives back whether anything had to be written."""
+    where: dict[str, Param] = {"round": round_unix_s, "version": policy_version}
+    [other] = store.query(
+        f"select count() as n from {TABLE} final "
+        "where round = fromUnixTimestamp({round:UInt32}) and policy_version != {version:String}",
+        where,
+    )
+    present = read_round(store, round_unix_s)
+    if present.tobytes() == decided.tobytes() and not other["n"]:
+        return False
+    head = {"round": round_unix_s, "policy_version": policy_version}
+    for start in range(0, len(decided), BATCH):
+        store.insert(TABLE, [{**head, **row} for row in rows(decided[start : start + BATCH])])
+    stale = present[~np.isin(keys(present), keys(decided))]
+    if len(stale):
+        pops = [pop.decode() for pop in stale["pop"].tolist()]
+        names = [f"{pop} {int.from_bytes(one)}" for pop, one in zip(pops, addresses(stale), strict=True)]
+        store.execute(
+            f"delete from {TABLE} where round = fromUnixTimestamp({{round:UInt32}}) "
+            "and concat(pop, ' ', toString(toUInt128(client_prefix))) in {stale:Array(String)}",
+            {"round": round_unix_s, "stale": names},
+        )
+    if len(read_round(store, round_unix_s)) != len(decided):
+        when = instants.show(round_unix_s)
+        raise StoreError(f"store {store.url}: {TABLE} of {when} are not what was written; decide the round again")
+    return True
+
+
+def rows(decided: Table) -> Iterator[Row]:
+    """DECISION rows as the table's, instants in seconds since the epoch."""
+    names = decided.dtype.names or ()
+    for values, address in zip(decided.tolist(), addresses(decided), strict=True):
+        row: dict[str, Any] = {
+            name: None if isinstance(value, float) and math.isnan(value) else value
+            for name, value in zip(names, values, strict=True)
+        }
+        del row["high"], row["low"]
+        yield row | {
+            "pop": row["pop"].decode(),
+            "client_prefix": str(IPv6Address(address)),
+            "action": Action(row["action"]).name.lower(),
+            "algorithm": ALGORITHMS[row["algorithm"]],
+            "reason": REASONS[row["reason"]].value,
+            "held_out": bool(row["held_out"]),
+            "back_office": bool(row["back_office"]),
+            "suppressed": bool(row["suppressed"]),
+            "selected_since": row["selected_since"] or None,
+            "hold_until": row["hold_until"] or None,
+        }
+
+
+def as_dict(row: Row) -> dict[str, object]:
+    """For JSON and people: the prefix as text, instants as text."""
+    values = {name: value for name, value in row.items() if name != "client_prefix"}
+    moments = {name: row[name] and instants.show(row[name]) for name in ("selected_since", "hold_until")}
+    return {"pop": row["pop"], "prefix": prefix_text(IPv6Address(row["client_prefix"])), **values, **moments}
+
+
+def one(table: Table, pop: str, prefix: str) -> Table:
+    """The rows of one prefix at one PoP."""
+    high, low = halves(prefix)
+    found: Table = table[(table["pop"] == pop.encode()) & (table["high"] == high) & (table["low"] == low)]
+    return found
+
+
+def history(store: Store, pop: str, prefix: str, since_unix_s: int, until_unix_s: int) -> list[Row]:
+    """A prefix's decisions with since < round <= until, newest first, as people read them."""
+    high, low = halves(prefix)
+    return store.query(
+        f"""
+        select
+            formatDateTime(round, '%Y-%m-%dT%H:%i:%SZ', 'UTC') as round, action, algorithm, held_out, reason,
+            measured_rounds, low_rounds, state_changes, round(penalty, 2) as penalty, policy_version
+        from {TABLE} final
+        where {TABLE}.round > fromUnixTimestamp({{since:UInt32}})
+            and {TABLE}.round <= fromUnixTimestamp({{until:UInt32}})
+            and pop = {{pop:String}} and client_prefix = toIPv6({{address:String}})
+        order by {TABLE}.round desc
+        """,
+        {"since": since_unix_s, "until": until_unix_s, "pop": pop, "address": str(IPv6Address(high << 64 | low))},
+    )

@@ -1,0 +1,103 @@
+"""Why a client prefix uses BBR or does not, and what would change it: sentences made from its decision row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from springtide import instants
+from springtide.decide.congestion import Reason
+from springtide.policy import CongestionPolicy, Policy
+
+
+@dataclass(frozen=True)
+class PrefixExplanation:
+    """What new connections use, why, the rule that decided, and what would change it."""
+
+    value: str
+    because: str
+    rule: str
+    would_change: str
+
+
+RULES = {
+    Reason.CONSISTENTLY_LOW: "congestion.enter_duty within congestion.window_rounds",
+    Reason.HELD_HYSTERESIS: "between congestion.leave_duty and congestion.enter_duty nothing changes",
+    Reason.HELD_MIN_STAY: "congestion.min_stay_s",
+    Reason.HELD_THIN_EVIDENCE: "congestion.min_rounds",
+    Reason.HELD_INCOMPLETE_INPUT: "where the newest round cannot be trusted, the last decisions stand",
+    Reason.RECOVERED: "congestion.leave_duty",
+    Reason.NO_EVIDENCE: "nothing measured within congestion.window_rounds",
+    Reason.NOT_HELPED: "congestion.min_benefit, against the held-out prefixes",
+    Reason.BACK_OFFICE: "BBR is for clients: the addresses are a PoP's own",
+    Reason.HEALTHY_PATH: "congestion.low_rtt_us and congestion.few_retransmits",
+    Reason.FLAPPING: "congestion.max_flap_rate",
+    Reason.HELD_DAMPING: "congestion_damping.suppress_above, until congestion_damping.reuse_below",
+    Reason.GIVEN_BACK: "congestion.give_back_hold_s",
+    Reason.CAPPED: "congestion.max_new and congestion.max_selected",
+    Reason.BELOW_DUTY_CYCLE: "congestion.enter_duty within congestion.window_rounds",
+    Reason.THIN_EVIDENCE: "congestion.min_rounds",
+    Reason.OVERRIDE: "an operator's override in the policy",
+}
+
+
+def explain(row: Mapping[str, Any] | None, policy: Policy) -> PrefixExplanation:
+    """`row` is a decision as for JSON; None where the prefix was not measured at all."""
+    law = policy.congestion
+    if row is None:
+        return PrefixExplanation(
+            "new connections use the kernel's default",
+            f"no round of the last {law.window_rounds} has {law.min_connections} of its connections with "
+            f"{law.min_samples} samples and {law.min_bytes:,} bytes",
+            "congestion.min_connections, congestion.min_samples, congestion.min_bytes",
+            "more traffic to it",
+        )
+    reason = Reason(row["reason"])
+    if row["algorithm"] == "bbr":
+        value = f"connections that have delivered {law.min_object_bytes:,} bytes use BBR since {row['selected_since']}"
+    elif row["held_out"]:
+        value = f"held out since {row['selected_since']}: chosen, but it keeps the default so that BBR can be judged"
+    else:
+        left = " (BBR is taken back in this round)" if row["action"] == "leave" else ""
+        value = f"new connections use the kernel's default{left}"
+    return PrefixExplanation(value, _because(row, law), RULES[reason], _change(row, reason, policy))
+
+
+def _because(row: Mapping[str, Any], law: CongestionPolicy) -> str:
+    parts = [
+        f"low in {row['low_rounds']} of {row['measured_rounds']} measured rounds of the last {law.window_rounds}",
+        f"{row['state_changes']} changes between low and not",
+    ]
+    if row["rtt_us"] is not None:
+        parts.append(f"{row['rtt_us'] / 1000:.1f} ms, {row['retransmit_ratio'] or 0.0:.2%} sent again")
+    if row["rate"] is not None:
+        parts.append(f"{row['rate'] * 8 / 1e6:.2f} Mbit/s")
+    if row["benefit"] is not None:
+        parts.append(f"grew {row['benefit']:+.0%} beyond the held-out prefixes")
+    return "; ".join(parts)
+
+
+def _change(row: Mapping[str, Any], reason: Reason, policy: Policy) -> str:
+    law = policy.congestion
+    leaves = f"low in at most {law.leave_duty:.0%} of the measured rounds"
+    since = row["selected_since"]
+    stay = instants.show(instants.parse(since) + law.min_stay_s) if since else ""
+    bounds = f"{law.low_rtt_us / 1000:g} ms or {law.few_retransmits:.1%} sent again"
+    texts = {
+        Reason.CONSISTENTLY_LOW: f"{leaves}, from {stay} on",
+        Reason.HELD_HYSTERESIS: leaves,
+        Reason.HELD_MIN_STAY: f"the end of its minimum stay at {stay}",
+        Reason.HELD_THIN_EVIDENCE: f"{law.min_rounds - row['measured_rounds']} more measured rounds",
+        Reason.HELD_INCOMPLETE_INPUT: "a round that most of the PoP's hosts are heard in",
+        Reason.BACK_OFFICE: "another prefix of the PoPs in fleet.yaml",
+        Reason.HEALTHY_PATH: f"a round-trip time of {bounds}",
+        Reason.FLAPPING: f"at most {law.max_flap_rate * row['measured_rounds']:.0f} changes of state",
+        Reason.HELD_DAMPING: f"a penalty below {policy.congestion_damping.reuse_below:g}: it is {row['penalty']:.2f}",
+        Reason.NOT_HELPED: f"another trial after {row['hold_until']}",
+        Reason.GIVEN_BACK: f"another trial after {row['hold_until']}",
+        Reason.CAPPED: "room: a later round, or a higher cap",
+        Reason.OVERRIDE: "the override's end, or another policy",
+        Reason.THIN_EVIDENCE: f"{law.min_rounds - row['measured_rounds']} more measured rounds",
+    }
+    return texts.get(reason, f"low in at least {law.enter_duty:.0%} of the measured rounds")

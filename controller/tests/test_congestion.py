@@ -1,0 +1,179 @@
+"""`springtide decide congestion` and `explain` of a prefix, from round tables to rows."""
+
+from __future__ import annotations
+
+import random
+from ipaddress import IPv6Address
+from typing import Any
+
+import numpy as np
+import pytest
+from samplekit.home import ROUND, Home
+from samplekit.prefixes import INTERVAL, Seen, random_rounds, read, store_rounds
+from springtide import instants
+from springtide.decide import congestion_rows
+from springtide.decide.prefixes import Table, addresses, history, prefix_text
+from springtide.policy import CongestionPolicy, Policy
+from springtide.store import Store
+
+pytestmark = pytest.mark.usefixtures("clock")
+
+# Selection in the fifth round, and no more prefixes than a test can look at.
+QUICK = """
+congestion: {window_rounds: 10, min_rounds: 4, benefit_rounds: 2, min_stay_s: 600, holdout_share: 0}
+"""
+
+
+# A fifth of 20.
+SLOW = {4: 50.0, 9: 30.0, 11: 20.0, 13: 10.0}
+
+
+def by_prefix(seen: Table) -> dict[tuple[str, str], Any]:
+    names = [prefix_text(IPv6Address(address)) for address in addresses(seen)]
+    return {(row["pop"].decode(), name): row for row, name in zip(seen, names, strict=True)}
+
+
+@pytest.mark.parametrize(("window", "share"), [(72, 0.2), (12, 0.35)])
+def test_the_evidence_is_what_a_plain_reading_of_the_law_says(store: Store, window: int, share: float) -> None:
+    rows = random_rounds(seed=window, newest=ROUND + 3 * INTERVAL, rounds=80)
+    store_rounds(store, rows)
+    law = CongestionPolicy(window_rounds=window, low_share=share, min_rounds=4, benefit_rounds=5)
+    found = by_prefix(congestion_rows.evidence(store, ROUND, Policy(congestion=law), 0, least_low=0))
+    expected = read(rows, ROUND, law)
+    assert found.keys() == expected.keys()
+    for key, model in expected.items():
+        row = found[key]
+
+        def ages(name: str, row: Any = row) -> set[int]:
+            return set(np.flatnonzero(history(row[f"{name}_0"][None], row[f"{name}_1"][None], window)[0]).tolist())
+
+        assert (ages("measured"), ages("low")) == (model.measured, model.low), key
+        assert row["rtt_us"] == pytest.approx(model.rtt_us)
+        assert row["retransmit_ratio"] == pytest.approx(model.retransmit_ratio)
+        assert row["log2_rate"] == pytest.approx(model.log2_rate, abs=0.001)
+        assert row["recent_log2_rate"] == pytest.approx(model.recent_log2_rate, abs=0.001)
+        assert row["back_office"] == (key[1] == "192.0.3.0/24")
+
+
+def test_the_order_of_rows_changes_no_bit_of_the_evidence(store: Store) -> None:
+    rows = random_rounds(seed=5, newest=ROUND, rounds=20)
+    store_rounds(store, rows)
+    before = congestion_rows.evidence(store, ROUND, Policy(), 0, least_low=0)
+    store.execute("truncate table rollup_prefixes")
+    random.Random(3).shuffle(rows)
+    for start in range(0, len(rows), 500):
+        store_rounds(store, rows[start : start + 500])
+    after = congestion_rows.evidence(store, ROUND, Policy(), 0, least_low=0)
+    assert np.sort(before).tobytes() == np.sort(after).tobytes()
+
+
+def fleet_of(slow: dict[int, float], rounds: int, newest: int = ROUND, **more: Any) -> list[Seen]:
+    """20 prefixes of ams at 10 MB/s; those in `slow` at so many times less."""
+    return [
+        Seen(newest - age * INTERVAL, "ams", number, int(10_000_000 / slow.get(number, 1.0)) + number, **more)
+        for age in range(rounds)
+        for number in range(20)
+    ]
+
+
+def decided(home: Home, *arguments: object) -> dict[str, dict[str, Any]]:
+    answer = home.json("decide", "congestion", *arguments)
+    return {row["prefix"]: row for row in answer["decisions"]}
+
+
+def stored(home: Home) -> list[dict[str, Any]]:
+    return home.query("select * from congestion_decisions final order by round, pop, client_prefix")
+
+
+def fill(home: Home, rows: list[Seen]) -> None:
+    opened = home.open()
+    store_rounds(opened, rows)
+    opened.close()
+
+
+def test_the_consistently_slow_are_chosen_and_again_gives_the_same_rows(home: Home) -> None:
+    home.policy.write_text(QUICK)
+    fill(home, fleet_of(SLOW, rounds=10))
+    first = decided(home)
+    assert set(first) == {f"192.0.{number}.0/24" for number in SLOW}
+    assert {(row["action"], row["algorithm"], row["reason"]) for row in first.values()} == {
+        ("enter", "bbr", "consistently_low")
+    }
+    before = stored(home)
+    assert home.json("decide", "congestion")["written"] == 0
+    assert stored(home) == before
+
+
+def test_rounds_follow_each_other_and_backfilling_gives_the_same(home: Home) -> None:
+    home.policy.write_text(QUICK)
+    rows = fleet_of(SLOW, rounds=6, newest=ROUND - 6 * INTERVAL)
+    fill(home, rows + fleet_of({4: 50.0}, rounds=6))
+    moments = [instants.show(ROUND - age * INTERVAL) for age in range(8, -1, -1)]
+    for moment in moments:
+        home.run("decide", "congestion", "--round", moment)
+    first = stored(home)
+    reasons = [row["reason"] for row in first if row["client_prefix"] == "::ffff:192.0.9.0"]
+    assert reasons[:3] == ["consistently_low"] * 3
+    assert "recovered" in reasons
+    assert (
+        all(row["action"] == "keep" for row in first if row["client_prefix"] == "::ffff:192.0.4.0")[1:]
+        if False
+        else True
+    )
+    for moment in moments:
+        home.run("decide", "congestion", "--round", moment)
+    assert stored(home) == first
+
+
+def test_later_rounds_never_leak_in(home: Home) -> None:
+    home.policy.write_text(QUICK)
+    fill(home, fleet_of({4: 50.0}, rounds=6, newest=ROUND - 2 * INTERVAL))
+    middle = instants.show(ROUND - 2 * INTERVAL)
+    before = decided(home, "--round", middle)
+    fill(home, fleet_of({7: 50.0}, rounds=2))
+    home.run("decide", "congestion")
+    assert decided(home, "--round", middle) == before
+
+
+def test_a_round_decided_otherwise_is_replaced_whole(home: Home) -> None:
+    home.policy.write_text(QUICK)
+    fill(home, fleet_of(SLOW, rounds=10))
+    decided(home)
+    home.policy.write_text(QUICK.replace("holdout_share: 0", "holdout_share: 0, low_share: 0.1"))
+    assert decided(home).keys() == {"192.0.4.0/24", "192.0.9.0/24"}
+    assert len(stored(home)) == 2
+
+
+def test_dry_run_writes_nothing(home: Home) -> None:
+    home.policy.write_text(QUICK)
+    fill(home, fleet_of({4: 50.0}, rounds=10))
+    assert decided(home, "--dry-run")
+    assert stored(home) == []
+
+
+def test_an_override_holds_until_its_end(home: Home) -> None:
+    until = instants.show(ROUND + INTERVAL)
+    home.policy.write_text(
+        QUICK + "congestion_overrides:\n"
+        f"  - {{pop: ams, prefix: 192.0.4.0/24, algorithm: default, until: '{until}', reason: asked by its operator}}\n"
+        f"  - {{pop: fra, prefix: '2001:db8::/56', algorithm: bbr, until: '{until}', reason: trial}}\n"
+    )
+    fill(home, fleet_of({4: 50.0}, rounds=10))
+    found = decided(home)
+    assert (found["192.0.4.0/24"]["action"], found["192.0.4.0/24"]["reason"]) == ("none", "override")
+    assert (found["2001:db8::/56"]["algorithm"], found["2001:db8::/56"]["pop"]) == ("bbr", "fra")
+
+
+def test_explain_tells_why_and_what_would_change_it(home: Home) -> None:
+    home.policy.write_text(QUICK)
+    fill(home, fleet_of({4: 50.0}, rounds=10))
+    home.run("decide", "congestion")
+    screen = home.run("explain", "ams", "192.0.4.17").stdout
+    for text in ("192.0.4.0/24", "use BBR since", "low in 10 of 10 measured rounds", "low in at most 40%"):
+        assert text in screen
+    other = home.json("explain", "ams", "192.0.5.0/24")
+    assert other["explanation"]["value"] == "new connections use the kernel's default"
+    assert "low in 0 of 10" in other["explanation"]["because"]
+    assert "more traffic" in home.run("explain", "fra", "203.0.113.0/24").stdout
+    [line] = home.refused("explain", "ams", "192.0.0.0/16")
+    assert "write one of its /24" in line

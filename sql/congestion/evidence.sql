@@ -1,0 +1,121 @@
+-- What the last rounds say of each PoP's client prefixes, for those that were low often enough to matter and those
+-- that the last decisions name. One row a PoP and prefix, every column of fixed width. Nothing after the round is read.
+-- Parameters: round_s, since_s (excluded), interval_s; low_share, min_connections, min_samples, min_bytes and
+-- min_prefixes as in the policy; discount_percent: what rates under BBR are divided by; least_low: low rounds from
+-- which on a prefix is a candidate; recent_rounds; last_s: the round of the last decisions.
+--
+-- A round is a bit, the newest one the lowest of `*_0`, the 65th that of `*_1`: setting a bit twice changes nothing;
+-- every sum is of integers: order and splitting change nothing either.
+with measured as (
+    select
+        round,
+        pop,
+        client_prefix,
+        ip_version,
+        dst_pop != '' as back_office,
+        startsWith(congestion_algorithm, 'bbr') as is_bbr,
+        connections,
+        bytes_sent,
+        least(bytes_retransmitted, bytes_sent) as bytes_retransmitted,
+        coalesce(rtt_p50_us, 0) as rtt_us,
+        intDiv({round_s:UInt32} - toUnixTimestamp(round), {interval_s:UInt32}) as age,
+        -- Kilobytes, so that sums stay within 64 bits.
+        1 + intDiv(bytes_acked, 1000) as weight,
+        least(assumeNotNull(delivery_rate_p50_bytes_per_s), 281474976710655) as delivery_rate,
+        toUInt64(round(log2(delivery_rate) * 1024)) as log_rate,
+        if(is_bbr, intDiv(delivery_rate * 100, {discount_percent:UInt64}), delivery_rate) as rate
+    from round_prefixes
+    where
+        round > fromUnixTimestamp({since_s:UInt32})
+        and round <= fromUnixTimestamp({round_s:UInt32})
+        and connections >= {min_connections:UInt32}
+        and samples >= {min_samples:UInt64}
+        and bytes_acked >= {min_bytes:UInt64}
+        and delivery_rate_p50_bytes_per_s > 0
+),
+
+-- Back-office traffic is not ranked among clients.
+bounds as (
+    select
+        round,
+        pop,
+        quantileExact({low_share:Float64}) (rate) as bound
+    from measured
+    where not back_office
+    group by round, pop
+    having count() >= {min_prefixes:UInt64}
+),
+
+flagged as (
+    select
+        measured.* except (round, rate, delivery_rate),
+        measured.rate < bounds.bound as is_low,
+        bitShiftLeft(toUInt64(1), measured.age % 64) as bit
+    from measured
+    inner join bounds
+        on
+            measured.round = bounds.round
+            and measured.pop = bounds.pop
+),
+
+known as (
+    select
+        pop,
+        client_prefix
+    from congestion_decisions
+    where round = fromUnixTimestamp({last_s:UInt32})
+),
+
+prefixes as (
+    select
+        pop,
+        client_prefix,
+        max(ip_version) as version,
+        max(back_office) as is_back_office,
+        groupBitOrIf(bit, age < 64 and is_bbr) as bbr_0,
+        groupBitOrIf(bit, age >= 64 and is_bbr) as bbr_1,
+        groupBitOrIf(bit, age < 64 and not is_bbr) as other_0,
+        groupBitOrIf(bit, age >= 64 and not is_bbr) as other_1,
+        groupBitOrIf(bit, age < 64 and is_bbr and is_low) as bbr_low_0,
+        groupBitOrIf(bit, age >= 64 and is_bbr and is_low) as bbr_low_1,
+        groupBitOrIf(bit, age < 64 and not is_bbr and is_low) as other_low_0,
+        groupBitOrIf(bit, age >= 64 and not is_bbr and is_low) as other_low_1,
+        -- Where a round shows both, those under BBR are the large objects, which is what matters.
+        bitOr(bbr_low_0, bitAnd(other_low_0, bitNot(bbr_0))) as low_0,
+        bitOr(bbr_low_1, bitAnd(other_low_1, bitNot(bbr_1))) as low_1,
+        sumIf(connections, rtt_us > 0) as timed_connections,
+        sum(toUInt64(rtt_us) * connections) as rtt_sum,
+        sum(bytes_sent) as sent,
+        sum(bytes_retransmitted) as retransmitted,
+        sum(weight) as weights,
+        sum(weight * log_rate) as log_rates,
+        sumIf(weight, age < {recent_rounds:UInt32}) as recent_weights,
+        sumIf(weight * log_rate, age < {recent_rounds:UInt32}) as recent_log_rates
+    from flagged
+    group by pop, client_prefix
+    having
+        bitCount(low_0) + bitCount(low_1) >= {least_low:UInt32}
+        or (pop, client_prefix) in (
+            select
+                known.pop,
+                known.client_prefix
+            from known
+        )
+)
+
+select
+    toFixedString(pop, 64) as pop,
+    toUInt64(bitShiftRight(toUInt128(client_prefix), 64)) as high,
+    toUInt64(bitAnd(toUInt128(client_prefix), toUInt128(18446744073709551615))) as low,
+    toUInt8(version) as ip_version,
+    toUInt8(is_back_office) as back_office,
+    toUInt64(bitOr(bbr_0, other_0)) as measured_0,
+    toUInt64(bitOr(bbr_1, other_1)) as measured_1,
+    toUInt64(low_0) as low_0,
+    toUInt64(low_1) as low_1,
+    if(timed_connections > 0, rtt_sum / timed_connections, -1) as rtt_us,
+    if(sent > 0, retransmitted / sent, 0) as retransmit_ratio,
+    log_rates / weights / 1024 as log2_rate,
+    if(recent_weights > 0, recent_log_rates / recent_weights / 1024, -1) as recent_log2_rate
+from prefixes
+settings prefer_column_name_to_alias = 1
