@@ -14,6 +14,7 @@ from springtide.cli.ingest import ingest
 from springtide.cli.ingest_logs import ingest_logs
 from springtide.cli.migrate import migrate
 from springtide.cli.publish import bundle, validate
+from springtide.cli.report import report
 from springtide.cli.retention import downsample, retention
 from springtide.cli.rollup import rollup
 from springtide.cli.size import size
@@ -36,6 +37,7 @@ COMMANDS = (
     bundle,
     validate,
     explain,
+    report,
     sql,
     downsample,
     retention,

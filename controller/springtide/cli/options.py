@@ -149,6 +149,24 @@ def round_option(command: F) -> F:
     )(command)
 
 
+def span_options(command: F) -> F:
+    """--from and --to, for `time_span`."""
+    until = click.option("--to", "to_text", metavar="INSTANT", help="The last round; the newest by default.")
+    since = click.option("--from", "from_text", metavar="INSTANT", help="The round before the first one.")
+    return since(until(command))
+
+
+def time_span(from_text: str | None, to_text: str | None, policy: Policy, default_s: int) -> tuple[int, int]:
+    """The rounds since < round <= until that were asked for; raises InputError when there are none."""
+    interval_s = policy.round.interval_s
+    until = closed_round(to_text, policy) or instants.latest_round(instants.now(), interval_s)
+    since = until - default_s if from_text is None else instants.parse_round(from_text, interval_s)
+    if since >= until:
+        message = f"{instants.show(since)} is not before {instants.show(until)}"
+        raise InputError([Problem("--from", "round", message, "give an earlier one, or a later --to")])
+    return since, until
+
+
 def closed_round(text: str | None, policy: Policy) -> int | None:
     """The round that was asked for, None when none was; raises InputError when it has not closed yet."""
     if text is None:

@@ -1,0 +1,81 @@
+"""springtide report"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from springtide import instants
+from springtide.cli.options import (
+    StoreOptions,
+    fleet_option,
+    json_option,
+    policy_option,
+    read_fleet,
+    read_policy,
+    span_options,
+    store_options,
+    time_span,
+)
+from springtide.cli.output import print_json, print_table
+from springtide.errors import SpringtideError
+from springtide.learn import report as reports
+from springtide.learn.report_page import cells, page
+
+DAY_S = 86_400
+
+
+@click.command()
+@span_options
+@click.option(
+    "--quantile",
+    type=click.FloatRange(0.05, 0.95),
+    default=0.5,
+    show_default=True,
+    help="Of prefixes or edges: which of them the difference is about; 0.1 is the slowest tenth.",
+)
+@click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots as well.")
+@json_option
+@fleet_option
+@policy_option
+@store_options
+def report(
+    store: StoreOptions,
+    fleet_path: Path,
+    policy_path: Path,
+    from_text: str | None,
+    to_text: str | None,
+    quantile: float,
+    html: Path | None,
+    as_json: bool,
+) -> None:
+    """Say what the decisions are good for: treated against held-out, with intervals.
+
+    For BBR, the delivery rate of chosen prefixes by PoP, prefix class and round-trip time, and goodput by size of
+    object; for initial windows, how long connections between PoPs were busy. The newest day unless asked otherwise.
+
+    \b
+    Examples:
+      springtide report
+      springtide report --from 2026-01-01T00:00:00Z --to 2026-01-02T00:00:00Z --html report.html
+    """
+    fleet = read_fleet(fleet_path)
+    policy = read_policy(policy_path)
+    since, until = time_span(from_text, to_text, policy, DAY_S)
+    with store.open() as opened:
+        made = reports.make(opened, fleet, policy, since, until, quantile)
+    if html is not None:
+        try:
+            html.write_text(page(made))
+        except OSError as error:
+            raise SpringtideError(f"{html}: cannot be written: {error.strerror}; choose another --html") from error
+    if as_json:
+        print_json({**asdict(made), "since": instants.show(since), "until": instants.show(until), "quantile": quantile})
+        return
+    columns = ["law", "outcome", "by", "group", "treated", "held out", "difference", "interval"]
+    table = [(line.law, *cells(line)) for line in made.lines]
+    print_table(columns, table, title=f"After {instants.show(since)} up to {instants.show(until)}")
+    shown = sum(line.effect.shown for line in made.lines)
+    click.echo(f"{shown} of {len(made.lines)} differences are shown: their intervals leave out zero")

@@ -1,0 +1,141 @@
+"""`springtide report`: from decisions and round tables to what they are good for."""
+
+from __future__ import annotations
+
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from samplekit.home import ROUND, Home
+from samplekit.prefixes import INTERVAL, Seen, store_rounds
+from springtide import instants
+from springtide.decide.holdout import held_out_edges
+from springtide.fleet import load_fleet
+from springtide.policy import HoldoutPolicy
+
+pytestmark = pytest.mark.usefixtures("clock")
+
+POLICY = """
+congestion: {window_rounds: 8, min_rounds: 4, benefit_rounds: 2, min_stay_s: 600, holdout_share: 0.4, max_new: 500}
+"""
+POPS = 11
+
+
+def fleet_yaml() -> str:
+    """Of five edges each, one of them held out."""
+    lines = ["version: 1", "pops:"]
+    for pop in range(POPS):
+        lines += [f"  p{pop:02}:", f"    prefixes: [10.{pop}.0.0/24]", "    edges:"]
+        lines += [f"      p{pop:02}-{n}: {{address: 10.{pop}.0.{n + 1}}}" for n in range(5)]
+    return "\n".join(lines) + "\n"
+
+
+def rounds(home: Home, since: int, until: int, faster: dict[str, float]) -> list[Seen]:
+    """500 prefixes of p00, a fifth of them slow; those in `faster` by so much."""
+    rows = []
+    for moment in range(since, until + 1, INTERVAL):
+        for number in range(500):
+            prefix = f"192.{number // 256}.{number % 256}.0/24"
+            rate = (300_000 if number < 100 else 9_000_000) * faster.get(prefix, 1.0)
+            rows.append(Seen(moment, "p00", number, int(rate) + number))
+    return rows
+
+
+@pytest.fixture
+def filled(home: Home) -> Home:
+    """BBR makes chosen prefixes faster by a half; a window makes connections between PoPs a fifth shorter."""
+    home.policy.write_text(POLICY)
+    home.fleet.write_text(fleet_yaml())
+    start = ROUND - 11 * INTERVAL
+    opened = home.open()
+    store_rounds(opened, rounds(home, start, start + 3 * INTERVAL, {}))
+    opened.close()
+    first = home.json("decide", "congestion", "--round", instants.show(start + 3 * INTERVAL))["decisions"]
+    faster = {row["prefix"]: 1.5 for row in first if row["algorithm"] == "bbr"}
+    assert 40 < len(faster) < 80
+    held = held_out_edges(load_fleet(home.fleet), HoldoutPolicy())
+    outcomes = [
+        {
+            "round": ROUND,
+            "generation": 1,
+            "host": f"p{pop:02}-{n}",
+            "src_pop": f"p{pop:02}",
+            "dst_pop": f"p{(pop + 1) % POPS:02}",
+            "ip_version": 4,
+            "size_class_bytes": size,
+            "connections": 100,
+            "busy_p50_us": int((1000 + size) * (0.98 + 0.01 * n) * (1.0 if f"p{pop:02}-{n}" in held else 0.8)),
+        }
+        for pop in range(POPS)
+        for n in range(5)
+        for size in (10_000, 100_000)
+    ]
+    opened = home.open()
+    store_rounds(opened, rounds(home, start + 4 * INTERVAL, ROUND, faster))
+    opened.insert("rollup_outcomes", outcomes)
+    opened.close()
+    for moment in range(start + 4 * INTERVAL, ROUND + 1, INTERVAL):
+        home.run("decide", "congestion", "--round", instants.show(moment))
+    return home
+
+
+class Page(HTMLParser):
+    """What is asked for from elsewhere, and how many elements there are of each kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outside: list[str] = []
+        self.count: dict[str, int] = {}
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.count[tag] = self.count.get(tag, 0) + 1
+        self.outside += [value or "" for name, value in attrs if name in ("src", "href")]
+
+
+def line(answer: dict[str, Any], law: str, by: str, group: str) -> dict[str, Any]:
+    [found] = [one for one in answer["lines"] if (one["law"], one["by"], one["group"]) == (law, by, group)]
+    return dict(found["effect"])
+
+
+def test_the_report_finds_what_is_there(filled: Home, tmp_path: Path) -> None:
+    html = tmp_path / "report.html"
+    answer = filled.json("report", "--html", html)
+    grown = line(answer, "congestion", "all", "all")
+    assert grown["effect"] == pytest.approx(0.5, abs=0.02)
+    assert grown["low"] > 0
+    assert line(answer, "congestion", "RTT", "025 to 075 ms") == grown
+    assert line(answer, "congestion", "PoP", "p00") == grown
+    shorter = line(answer, "initcwnd", "object size", "from 100 kB")
+    assert (shorter["treated"], shorter["held_out"]) == (4 * POPS, POPS)
+    assert shorter["effect"] == pytest.approx(-0.2, abs=0.03)
+    assert shorter["high"] < 0
+    assert line(answer, "initcwnd", "PoP", "p03")["effect"] is None
+    assert [row["new"] for row in answer["chosen"]][:2] == [100, 0]
+    rates = answer["low_rates"]
+    assert rates[-1]["treated_p10"] > 1.4 * rates[0]["treated_p10"]
+    assert rates[-1]["held_out_p10"] < 1.1 * rates[0]["held_out_p10"]
+
+    page = Page()
+    page.feed(html.read_text())
+    assert page.outside == []
+    assert page.count["svg"] == 2
+    assert page.count["table"] == 2
+    assert re.search(r"\+4\d\.\d%|\+5\d\.\d%", html.read_text())
+
+    screen = filled.run("report").stdout
+    assert "differences are shown" in screen
+    nothing = filled.json("report", "--from", "2025-01-01T00:00:00Z", "--to", "2025-01-02T00:00:00Z")
+    assert all(one["effect"]["effect"] is None for one in nothing["lines"])
+
+
+def test_a_span_that_is_none_is_refused(home: Home) -> None:
+    now = instants.show(ROUND)
+    [problem] = home.refused("report", "--from", now, "--to", now)
+    assert "is not before" in problem
+
+
+def test_a_page_that_cannot_be_written_is_said(home: Home) -> None:
+    result = home.run("report", "--html", "/proc/nowhere.html", code=1)
+    assert "choose another --html" in result.output
