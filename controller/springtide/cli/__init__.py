@@ -14,6 +14,7 @@ from springtide.cli.ingest import ingest
 from springtide.cli.ingest_logs import ingest_logs
 from springtide.cli.migrate import migrate
 from springtide.cli.publish import bundle, validate
+from springtide.cli.replay import replay
 from springtide.cli.report import report
 from springtide.cli.retention import downsample, retention
 from springtide.cli.rollup import rollup
@@ -38,6 +39,7 @@ COMMANDS = (
     validate,
     explain,
     report,
+    replay,
     sql,
     downsample,
     retention,

@@ -76,6 +76,23 @@ def previous(store: Store, round_unix_s: int, policy: Policy) -> dict[Pair, Prev
     return found
 
 
+def evidence_rounds(store: Store, since_unix_s: int, before_unix_s: int) -> dict[Pair, list[int]]:
+    """Each pair's rounds with sufficient evidence, since <= round < before, oldest first."""
+    rows = store.query(
+        """
+        select src_pop, dst_pop, ip_version, arraySort(groupArray(toUnixTimestamp(round))) as rounds
+        from initcwnd_decisions final
+        where
+            round >= fromUnixTimestamp({since:UInt32})
+            and round < fromUnixTimestamp({before:UInt32})
+            and last_evidence = round
+        group by src_pop, dst_pop, ip_version
+        """,
+        {"since": max(0, since_unix_s), "before": before_unix_s},
+    )
+    return {(row["src_pop"], row["dst_pop"], row["ip_version"]): list(row["rounds"]) for row in rows}
+
+
 def read_round(store: Store, round_unix_s: int) -> list[Decision]:
     """All decisions of a round, sorted by pair."""
     rows = store.query(

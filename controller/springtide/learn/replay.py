@@ -1,0 +1,158 @@
+"""History through another policy: what would have been decided, beside what was. Nothing is written.
+
+It begins with what the decisions before the span left, and then remembers its own. What the samples would have been had
+other routes been in force nobody knows: they are those of the history.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from springtide.decide import congestion_rows, decisions
+from springtide.decide.congestion import Action
+from springtide.decide.congestion import carry as carry_prefixes
+from springtide.decide.congestion import decide as decide_congestion
+from springtide.decide.initcwnd import Decision, Previous, carry
+from springtide.decide.initcwnd import decide as decide_initcwnd
+from springtide.decide.prefixes import Table, keys
+from springtide.observe.rollup import rolled_up
+from springtide.observe.rounds import Pair, pair_observations
+from springtide.policy import Policy
+from springtide.store import Store
+
+LAWS = ("initcwnd", "congestion")
+
+
+@dataclass(frozen=True)
+class Round:
+    """One round of one law. Values: windows that are set, or prefixes that use BBR.
+
+    What is recorded is None in a round that was never decided.
+    """
+
+    law: str
+    round: int
+    values: int
+    changed: int
+    recorded_values: int | None
+    recorded_changed: int | None
+    # Pairs or prefixes for which the replayed value is another than the recorded one.
+    different: int | None
+
+
+def replay(store: Store, policy: Policy, since_unix_s: int, until_unix_s: int, law: str) -> Iterator[Round]:
+    """The rounds with since < round <= until that have their tables, oldest first."""
+    first = since_unix_s + policy.round.interval_s
+    moments = [line.round for line in rolled_up(store, first, until_unix_s)]
+    if not moments:
+        return iter(())
+    step = _initcwnd if law == "initcwnd" else _congestion
+    return step(store, policy, moments)
+
+
+def summary(rounds: list[Round], interval_s: int) -> list[dict[str, object]]:
+    """Per law, replayed beside recorded: changes in all, median and most changed in a round, values at the end."""
+    found: list[dict[str, object]] = []
+    for law in LAWS:
+        own = [one for one in rounds if one.law == law]
+        if not own:
+            continue
+        decided = [one for one in own if one.recorded_changed is not None]
+        changed = [one.changed for one in own]
+        recorded = [one.recorded_changed or 0 for one in decided]
+        days = len(own) * interval_s / 86_400
+        found.append(
+            {
+                "law": law,
+                "rounds": len(own),
+                "decided_rounds": len(decided),
+                "changes": sum(changed),
+                "changes_recorded": sum(recorded),
+                "changes_per_day": round(sum(changed) / days, 2),
+                "changed_per_round_median": float(np.median(changed)),
+                "changed_per_round_median_recorded": float(np.median(recorded)) if recorded else None,
+                "changed_per_round_most": max(changed),
+                "changed_per_round_most_recorded": max(recorded, default=None),
+                "values_at_the_end": own[-1].values,
+                "values_at_the_end_recorded": own[-1].recorded_values,
+                "different_per_round_median": float(np.median([one.different or 0 for one in decided]))
+                if decided
+                else None,
+            }
+        )
+    return found
+
+
+def _initcwnd(store: Store, policy: Policy, moments: list[int]) -> Iterator[Round]:
+    window_s = (policy.initcwnd.duty_window_rounds - 1) * policy.round.interval_s
+    last = decisions.previous(store, moments[0], policy)
+    evidence = decisions.evidence_rounds(store, moments[0] - window_s, moments[0])
+    for at, moment in enumerate(moments):
+        decided = decide_initcwnd(moment, policy, pair_observations(store, moment), last)
+        following = moments[at + 1] if at + 1 < len(moments) else moment
+        last = _remember(decided, evidence, following - window_s)
+        recorded = decisions.read_round(store, moment)
+        theirs = _windows(recorded)
+        ours = _windows(decided)
+        yield Round(
+            "initcwnd",
+            moment,
+            len(ours),
+            sum(one.initcwnd != one.previous_initcwnd for one in decided),
+            len(theirs) if recorded else None,
+            sum(one.initcwnd != one.previous_initcwnd for one in recorded) if recorded else None,
+            sum(ours.get(pair) != theirs.get(pair) for pair in ours.keys() | theirs.keys()) if recorded else None,
+        )
+
+
+def _remember(decided: list[Decision], evidence: dict[Pair, list[int]], since: int) -> dict[Pair, Previous]:
+    """What the decisions leave for the next round, in which rounds from `since` on count for the duty cycle."""
+    last = {}
+    for decision in decided:
+        measured = evidence.setdefault(decision.pair, [])
+        if decision.last_evidence == decision.round:
+            measured.append(decision.round)
+        evidence[decision.pair] = measured = [moment for moment in measured if moment >= since]
+        left = carry(decision, len(measured))
+        if left is not None:
+            last[decision.pair] = left
+    return last
+
+
+def _windows(decided: list[Decision]) -> dict[Pair, int]:
+    return {one.pair: one.initcwnd for one in decided if one.initcwnd is not None}
+
+
+def _congestion(store: Store, policy: Policy, moments: list[int]) -> Iterator[Round]:
+    last = congestion_rows.previous(store, congestion_rows.last_round(store, moments[0]))
+    for moment in moments:
+        # Every prefix: which ones a replay remembers the store does not know.
+        evidence = congestion_rows.evidence(store, moment, policy, 0, least_low=0)
+        decided = decide_congestion(moment, policy, evidence, last)
+        last = carry_prefixes(decided, moment)
+        recorded = congestion_rows.read_round(store, moment)
+        ours, theirs = _on_bbr(decided), _on_bbr(recorded)
+        known = bool(len(recorded))
+        yield Round(
+            "congestion",
+            moment,
+            len(ours),
+            _changed(decided),
+            len(theirs) if known else None,
+            _changed(recorded) if known else None,
+            len(np.setxor1d(ours, theirs)) if known else None,
+        )
+
+
+def _on_bbr(decided: Table) -> np.ndarray[tuple[int], np.dtype[np.bytes_]]:
+    return keys(decided[decided["algorithm"] > 0])
+
+
+def _changed(decided: Table) -> int:
+    """Those that began or ceased to use BBR: held-out ones change no route."""
+    began = (decided["action"] == Action.ENTER) & (decided["algorithm"] > 0)
+    # A row that leaves no longer says that it was held out; of those the share is small.
+    return int((began | (decided["action"] == Action.LEAVE)).sum())

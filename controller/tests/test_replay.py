@@ -1,0 +1,108 @@
+"""`springtide replay`: history through another policy, beside what was decided."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from samplekit.home import ROUND, Home
+from samplekit.prefixes import INTERVAL, random_rounds, store_rounds
+from springtide import instants
+from springtide.decide import congestion_rows, decisions
+from springtide.decide.congestion import decide as decide_congestion
+from springtide.decide.initcwnd import decide as decide_initcwnd
+from springtide.observe.rounds import pair_observations
+from springtide.policy import load_policy
+from springtide.store import Store
+
+pytestmark = pytest.mark.usefixtures("clock")
+
+ROUNDS = 14
+SINCE = instants.show(ROUND - ROUNDS * INTERVAL)
+MIDDLE = instants.show(ROUND - ROUNDS // 2 * INTERVAL)
+POLICY = """
+initcwnd: {duty_rounds: 3, duty_window_rounds: 5, ttl_s: 900}
+congestion: {window_rounds: 8, min_rounds: 4, benefit_rounds: 2, min_stay_s: 900, enter_duty: 0.5, leave_duty: 0.3,
+  max_flap_rate: 0.6}
+"""
+
+
+def store_pairs(store: Store, seed: int) -> None:
+    """Windows that move about, with rounds in which a pair shows nothing."""
+    chance = random.Random(seed)
+    rows = []
+    for age in range(ROUNDS):
+        for dst in ("fra", "nyc"):
+            cwnd, earned = chance.randint(15, 90), chance.choice([0, 1, 4, 9])
+            rows.append(
+                {
+                    "round": ROUND - age * INTERVAL,
+                    "generation": 1,
+                    "src_pop": "ams",
+                    "dst_pop": dst,
+                    "ip_version": 4,
+                    "connections_seen": earned + 1,
+                    "connections_earned": earned,
+                    "cwnd_sum": cwnd * earned,
+                    "cwnd_weight": earned,
+                    "min_cwnd": cwnd,
+                    "max_cwnd": cwnd,
+                }
+            )
+    store.insert("rollup_pairs", rows)
+
+
+@pytest.fixture
+def decided(home: Home) -> Home:
+    """Two hours of both laws, decided round by round."""
+    home.policy.write_text(POLICY)
+    opened = home.open()
+    store_rounds(opened, random_rounds(seed=8, newest=ROUND, rounds=ROUNDS + 10))
+    store_pairs(opened, 8)
+    policy = load_policy(home.policy)
+    for moment in range(ROUND - (ROUNDS - 1) * INTERVAL, ROUND + 1, INTERVAL):
+        windows = decide_initcwnd(
+            moment, policy, pair_observations(opened, moment), decisions.previous(opened, moment, policy)
+        )
+        decisions.write_round(opened, moment, windows)
+        last = congestion_rows.last_round(opened, moment)
+        evidence = congestion_rows.evidence(opened, moment, policy, last)
+        chosen = decide_congestion(moment, policy, evidence, congestion_rows.previous(opened, last))
+        congestion_rows.write_round(opened, moment, chosen, policy.version)
+    opened.close()
+    return home
+
+
+def summaries(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {one["law"]: one for one in answer["summary"]}
+
+
+def test_the_same_policy_decides_the_same_wherever_it_begins(decided: Home) -> None:
+    before = decided.query("select count() as n from congestion_decisions")
+    for since in (SINCE, MIDDLE):
+        answer = decided.json("replay", "--from", since)
+        found = summaries(answer)
+        assert found.keys() == {"initcwnd", "congestion"}
+        for one in found.values():
+            assert one["changes"] == one["changes_recorded"] > 0
+            assert one["rounds"] == one["decided_rounds"]
+        assert {row["different"] for row in answer["rounds"]} == {0}
+    assert decided.query("select count() as n from congestion_decisions") == before
+
+
+def test_another_policy_is_shown_beside_what_was(decided: Home, tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    other.write_text("initcwnd: {duty_rounds: 1, hysteresis: 0.0}\ncongestion: {min_rounds: 40}\n")
+    found = summaries(decided.json("replay", "--from", SINCE, "--policy", other))
+    assert found["initcwnd"]["changes"] > found["initcwnd"]["changes_recorded"]
+    assert found["initcwnd"]["different_per_round_median"] > 0
+    assert found["congestion"]["values_at_the_end"] < found["congestion"]["values_at_the_end_recorded"]
+    screen = decided.run("replay", "--from", SINCE, "--policy", other, "--law", "initcwnd").stdout
+    assert "initcwnd" in screen
+    assert "congestion" not in screen
+
+
+def test_a_span_without_rounds_says_so(home: Home) -> None:
+    assert "no round has its tables" in home.run("replay").stdout
