@@ -4,7 +4,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
 
-.PHONY: help setup setup-lint demo test test-rust test-python lint fmt lock bench-collector bench-push bench-pipeline package calm kafka lab-clean clean
+.PHONY: help setup setup-lint demo test test-rust test-python lint fmt lock bench-collector bench-controller bench-push bench-pipeline package calm kafka lab-clean clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,6 +54,10 @@ package: ## the collector's Debian package, into target/debian
 calm: ## a simulated week of 34 PoPs under our law and the naive ones; writes out/bench/calm.json and calm.svg
 	@tools/setup
 	@$(BIN)/python -m bench.calm
+
+bench-controller: ## both laws at 62,250 pairs and a million prefixes beside a bare scan; writes out/bench/controller.json
+	@tools/setup
+	@$(BIN)/python -m bench.controller
 
 bench-push: ## a push on one edge beside a bare ip -batch; needs root; writes out/bench/push.json
 	@tools/need-root "make bench-push" "it makes network namespaces"
