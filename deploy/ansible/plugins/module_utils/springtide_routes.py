@@ -1147,6 +1147,50 @@ def apply(path: str, edge: str, state_dir: str, allowed_signers: str | None = DE
     }
 
 
+def preview(path: str, edge: str, state_dir: str, allowed_signers: str | None = DEFAULT_ALLOWED_SIGNERS) -> Document:
+    """What `apply` would do now, changing nothing: its report, and the routes `before` and `after` it.
+
+    Raises what `apply` raises before it changes anything.
+    """
+    clock = Clock.read()
+    raw = read_file(path, MAX_BUNDLE_BYTES)
+    if allowed_signers is not None:
+        verify_signature(path, raw, allowed_signers)
+    bundle = parse_bundle(raw, path, edge, clock.wall)
+    store = Store(state_dir)
+    notes: list[str] = []
+    with contextlib.ExitStack() as stack:
+        lock = stack.enter_context(store.locked()) if store.directory.is_dir() else None
+        try:
+            state = store.load("state.json")
+        except DamagedError as damage:
+            notes.append(f"{damage}; would be set aside")
+            state = None
+        if (store.directory / "intent.json").exists():
+            notes.append("a run was interrupted; its repair would come first")
+        check_newer(bundle, state, path)
+        plan, before = survey(Kernel(lock), bundle)
+    verbs = [step.verb for step in difference(before.routes, plan.routes)]
+    record = {"bundle_digest": bundle.digest, "routes": plan.routes, "refused": plan.refused, "withdrawn": None}
+    recorded = state is not None and all(state[key] == value for key, value in record.items())
+    return {
+        "command": "preview",
+        "changed": not recorded or before != with_rules(plan.routes) or bool(notes),
+        "edge": bundle.edge,
+        "round": format_instant(bundle.round),
+        "digest": bundle.digest,
+        "expires_at": format_instant(bundle.expires_at),
+        "routes": len(plan.routes),
+        "added": verbs.count("add"),
+        "replaced": verbs.count("replace"),
+        "removed": verbs.count("del"),
+        "refused": [{"prefix": prefix, "reason": reason} for prefix, reason in plan.refused.items()],
+        "notes": notes,
+        "before": before.routes,
+        "after": plan.routes,
+    }
+
+
 def survey(kernel: Kernel, bundle: Bundle) -> tuple[Plan, Snapshot]:
     """What the bundle means on this host, and what is ours now. Raises RefusedError when the host is not fit."""
     needed = {destination.prefix[0] for destination in bundle.routes}

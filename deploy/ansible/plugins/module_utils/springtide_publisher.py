@@ -1,0 +1,155 @@
+"""What plays do on the publisher: waves, the lock, the journal. Pure parts first; standard library, no controller."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import getpass
+import hashlib
+import json
+import os
+import time
+import uuid
+from pathlib import Path
+from typing import Any, Iterator, NamedTuple, Sequence
+
+JOURNAL = "journal.jsonl"
+LOCK = "rollout.lock"
+
+
+class Candidate(NamedTuple):
+    """An edge of a rollout: its region and how many routes its bundle has."""
+
+    name: str
+    region: str
+    routes: int
+
+
+def waves(candidates: Sequence[Candidate], growth: int, salt: str) -> list[list[str]]:
+    """One canary for each region, then waves that grow by `growth`, until no edge is left.
+
+    A canary is an edge with the most routes, since an empty bundle tries nothing; among equals the round (`salt`)
+    chooses, so that it is not always the same host that goes first.
+    """
+
+    def rank(candidate: Candidate) -> tuple[int, str]:
+        return -candidate.routes, hashlib.sha256(f"{salt}/{candidate.name}".encode()).hexdigest()
+
+    regions = sorted({candidate.region for candidate in candidates})
+    first = [min((c for c in candidates if c.region == region), key=rank).name for region in regions]
+    left = sorted((c for c in candidates if c.name not in first), key=rank)
+    result = [first] if first else []
+    size = len(first) * growth
+    while left:
+        result.append([candidate.name for candidate in left[:size]])
+        left, size = left[size:], size * growth
+    return result
+
+
+def read_publication(folder: Path, edges: Sequence[tuple[str, str]]) -> list[Candidate]:
+    """(edge, region) with the routes of their bundles. Raises ValueError when one has none."""
+    found = {path.name[: -len(".json")]: path for path in folder.glob("*.json")}
+    missing = sorted({name for name, _ in edges} - set(found))
+    if missing:
+        raise ValueError(f"{folder}: no bundle for {', '.join(missing)}; publish a round for this fleet.yaml")
+    candidates = []
+    for name, region in edges:
+        try:
+            routes = len(json.loads(found[name].read_bytes())["routes"])
+        except (ValueError, KeyError, TypeError):
+            routes = 0  # what is no bundle is for the edge to refuse
+        candidates.append(Candidate(name, region, routes))
+    return candidates
+
+
+def playbook_process() -> int:
+    """The process whose end is the end of this run: the outermost ansible-playbook above us, else our parent."""
+    found = pid = os.getppid()
+    outermost: int | None = None
+    while pid > 1:
+        with contextlib.suppress(OSError):
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            if any(word.rpartition(b"/")[2].startswith(b"ansible") for word in words[:2]):
+                outermost = pid
+        parent = parent_of(pid)
+        if parent is None:
+            break
+        pid = parent
+    return outermost or found
+
+
+def _stat(pid: int) -> list[str] | None:
+    try:
+        # The name in parentheses may hold anything.
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return None
+
+
+def parent_of(pid: int) -> int | None:
+    words = _stat(pid)
+    return None if words is None else int(words[1])
+
+
+def started(pid: int) -> str | None:
+    """When a process began, in the kernel's ticks: tells it from a later one with its number (proc(5), field 22)."""
+    words = _stat(pid)
+    return None if words is None or words[0] in ("Z", "X") else words[19]
+
+
+@contextlib.contextmanager
+def _open_locked(path: Path) -> Iterator[Any]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle = os.open(str(path), os.O_RDWR | os.O_CREAT, 0o640)
+    with os.fdopen(handle, "r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
+
+
+def take_lock(folder: Path, pid: int, what: str) -> str | None:
+    """None when the lock is ours, else who has it. A holder that has ended holds nothing, however it ended."""
+    with _open_locked(folder / LOCK) as file:
+        try:
+            holder = json.loads(file.read() or "{}")
+        except ValueError:
+            holder = {}
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        other = holder.get("pid")
+        alive = isinstance(other, int) and holder.get("boot") == boot and started(other) == holder.get("started")
+        if alive and other != pid:
+            return f"{holder.get('what')} by {holder.get('who')} (process {other})"
+        mine = {"pid": pid, "started": started(pid), "boot": boot, "what": what, "who": who()}
+        file.seek(0)
+        file.truncate()
+        file.write(json.dumps(mine))
+    return None
+
+
+def give_lock_back(folder: Path, pid: int) -> None:
+    with _open_locked(folder / LOCK) as file:
+        try:
+            holder = json.loads(file.read() or "{}")
+        except ValueError:
+            holder = {}
+        if holder.get("pid") == pid:
+            file.seek(0)
+            file.truncate()
+
+
+def who() -> str:
+    """The person behind sudo, else the user of this process."""
+    with contextlib.suppress(OSError, KeyError):
+        return os.environ.get("SUDO_USER") or getpass.getuser()
+    return str(os.getuid())
+
+
+def record(folder: Path, fields: dict[str, Any]) -> None:
+    """A line in the journal, on the disk when it returns; the controller makes rows of the lines."""
+    line = dict(fields, id=uuid.uuid4().hex, at_unix_s=int(time.time()), who=who())
+    folder.mkdir(parents=True, exist_ok=True)
+    handle = os.open(str(folder / JOURNAL), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
+    with os.fdopen(handle, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.write(json.dumps(line, sort_keys=True) + "\n")
+        file.flush()
+        os.fsync(file.fileno())

@@ -1,0 +1,258 @@
+"""Edges with real sshd in namespaces of their own, a publisher that reaches them, and rounds for them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+from deploy.ansible.tests.edge import bundle, make_key
+from springtide.publish.bundle import canonical
+from springtide.publish.publication import PublishFolder
+
+ANSIBLE = Path(__file__).resolve().parents[1]
+BIN = Path(sys.executable).parent
+PYTHON = os.environ.get("SPRINGTIDE_EDGE_PYTHON", sys.executable)
+REGIONS = ("europe", "america")
+
+SSHD = """\
+HostKey {d}/host
+PidFile none
+AuthorizedKeysFile {d}/authorized
+StrictModes no
+UsePAM no
+UseDNS no
+PasswordAuthentication no
+PermitRootLogin prohibit-password
+MaxStartups 100
+Subsystem sftp internal-sftp
+"""
+
+
+@dataclass
+class Played:
+    """What an ansible-playbook run gave; `stats` is Ansible's own per host."""
+
+    code: int
+    output: str
+    stats: dict[str, dict[str, int]]
+
+
+@dataclass
+class Node:
+    name: str
+    address: str
+    namespace: str
+    directory: Path
+    sshd: subprocess.Popen[bytes] | None = None
+
+    @property
+    def state_dir(self) -> Path:
+        return self.directory / "state"
+
+    def start(self) -> None:
+        command = ["ip", "netns", "exec", self.namespace, "/usr/sbin/sshd", "-D", "-e", "-f", f"{self.directory}/sshd"]
+        with (self.directory / "sshd.log").open("ab") as log:
+            self.sshd = subprocess.Popen(command, stderr=log, start_new_session=True)
+
+    def die(self) -> None:
+        """The host is gone: no sshd, no link."""
+        if self.sshd is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.sshd.pid, signal.SIGKILL)
+            self.sshd.wait()
+            self.sshd = None
+        subprocess.run(["ip", "-n", self.namespace, "link", "set", "wan0", "down"], check=True)
+
+    def windows(self) -> dict[str, int]:
+        """Destination -> initcwnd of table 201."""
+        command = ["ip", "-n", self.namespace, "-j", "route", "show", "table", "201"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        routes = json.loads(done.stdout) if done.returncode == 0 and done.stdout.strip() else []
+        return {route["dst"]: next(m["initcwnd"] for m in route["metrics"] if "initcwnd" in m) for route in routes}
+
+    def ip(self, *arguments: str) -> None:
+        subprocess.run(["ip", "-n", self.namespace, *arguments], check=True)
+
+
+@dataclass
+class Farm:
+    """`edges` by name; `publish` and `play` are what an operator does."""
+
+    directory: Path
+    unique: str = field(default_factory=lambda: f"{os.getpid()}-{secrets.token_hex(3)}")
+    edges: dict[str, Node] = field(default_factory=dict)
+
+    @classmethod
+    @contextlib.contextmanager
+    def made(cls, directory: Path, count: int = 3) -> Iterator[Farm]:
+        farm = cls(directory)
+        try:
+            farm.make(count)
+            yield farm
+        finally:
+            farm.end()
+
+    @property
+    def namespace(self) -> str:
+        return f"sprt-f-{self.unique}"
+
+    @property
+    def publish_dir(self) -> Path:
+        return self.directory / "publish"
+
+    @property
+    def folder(self) -> PublishFolder:
+        return PublishFolder(self.publish_dir)
+
+    def make(self, count: int) -> None:
+        Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        for name in ("publisher", "login", "host"):
+            make_key(self.directory / name)
+        (self.directory / "allowed_signers").write_text(f"springtide {(self.directory / 'publisher.pub').read_text()}")
+        self.run("ip", "netns", "add", self.namespace)
+        lines = ["link add lan type bridge", "addr add 10.99.0.1/16 dev lan", "link set lan up", "link set lo up"]
+        for number in range(count):
+            region = REGIONS[number % len(REGIONS)]
+            node = Node(
+                f"{region[:2]}-{number}",
+                f"10.99.1.{number + 1}",
+                f"sprt-g{number}-{self.unique}",
+                self.directory / f"edge{number}",
+            )
+            node.directory.mkdir()
+            self.run("ip", "netns", "add", node.namespace)
+            lines += [
+                f"link add e{number} type veth peer name wan0 netns {node.namespace}",
+                f"link set e{number} master lan up",
+            ]
+            (node.directory / "host").write_bytes((self.directory / "host").read_bytes())
+            (node.directory / "host").chmod(0o600)
+            (node.directory / "authorized").write_bytes((self.directory / "login.pub").read_bytes())
+            (node.directory / "sshd").write_text(SSHD.format(d=node.directory))
+            self.edges[node.name] = node
+        self.batch(self.namespace, lines)
+        for node in self.edges.values():
+            commands = ["link set lo up", f"addr add {node.address}/16 dev wan0", "link set wan0 up"]
+            self.batch(node.namespace, [*commands, "route add default via 10.99.0.1"])
+            node.start()
+        self.write_inventory()
+        self.wait_for_sshd()
+
+    def write_inventory(self) -> None:
+        pops: dict[str, Any] = {}
+        for name, node in self.edges.items():
+            number = int(name.split("-")[1])
+            region = REGIONS[number % len(REGIONS)]
+            pop = pops.setdefault(name[:2], {"region": region, "prefixes": [], "edges": {}})
+            pop["prefixes"].append(f"10.{100 + number}.0.0/16")
+            pop["edges"][name] = {"address": node.address}
+        (self.directory / "fleet.yaml").write_text(yaml.safe_dump({"version": 1, "pops": pops}))
+
+    def wait_for_sshd(self) -> None:
+        give_up = time.monotonic() + 60
+        for node in self.edges.values():
+            probe = [sys.executable, "-c", f"import socket; socket.create_connection(('{node.address}', 22), 1)"]
+            while subprocess.run(
+                ["ip", "netns", "exec", self.namespace, *probe], check=False, capture_output=True
+            ).returncode:
+                assert time.monotonic() < give_up, (node.directory / "sshd.log").read_text()
+                time.sleep(0.05)
+
+    @staticmethod
+    def run(*command: str) -> str:
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    @staticmethod
+    def batch(namespace: str, lines: list[str]) -> None:
+        subprocess.run(["ip", "-n", namespace, "-batch", "-"], input="\n".join(lines) + "\n", check=True, text=True)
+
+    def documents(
+        self, windows: Mapping[str, int] | None = None, *, later: float = 0, ttl: float = 600, **fields: str | int
+    ) -> dict[str, dict[str, Any]]:
+        """A bundle for every edge; `later` seconds from now, so that rounds of one second can follow each other."""
+        routes = {"10.200.1.0/24": 30, "10.200.2.0/24": 40} if windows is None else dict(windows)
+        now = time.time() + later
+        return {name: bundle(routes, now=now, ttl=ttl, edge=name, **fields) for name in self.edges}
+
+    def publish(self, documents: Mapping[str, Mapping[str, Any]] | None = None, *, key: str = "publisher") -> Path:
+        given = self.documents() if documents is None else documents
+        return self.folder.publish({name: canonical(each) for name, each in given.items()}, self.directory / key)
+
+    def command(self, play: str, *arguments: str, **variables: Any) -> list[str]:
+        settings = {
+            "springtide_publish_dir": str(self.publish_dir),
+            "springtide_allowed_signers": str(self.directory / "allowed_signers"),
+            "springtide_edge_allowed_signers": str(self.directory / "allowed_signers"),
+            "springtide_validate": False,
+            "springtide_gate": False,
+            "springtide_gate_delay_s": 0,
+            "ansible_user": "root",
+            "ansible_ssh_private_key_file": str(self.directory / "login"),
+            "ansible_python_interpreter": PYTHON,
+        } | variables
+        # Edges share this machine's files, so each needs a place of its own.
+        (self.directory / "host_vars").mkdir(exist_ok=True)
+        for name, node in self.edges.items():
+            own = {
+                "springtide_state_dir": str(node.state_dir),
+                "springtide_etc_dir": str(node.directory / "etc"),
+                "routes_command": str(node.directory / "springtide-routes"),
+            }
+            (self.directory / "host_vars" / f"{name}.yml").write_text(yaml.safe_dump(own))
+        command = ["ip", "netns", "exec", self.namespace, str(BIN / "ansible-playbook")]
+        command += ["-i", str(self.directory / "fleet.yaml"), "-e", json.dumps(settings)]
+        return [*command, *arguments, str(ANSIBLE / "playbooks" / play)]
+
+    def environment(self) -> dict[str, str]:
+        ssh = "-o ControlMaster=no -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o ConnectTimeout=5"
+        return {
+            **os.environ,
+            "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
+            "ANSIBLE_HOME": str(self.directory / "ansible"),
+            "ANSIBLE_LOCAL_TEMP": str(self.directory / "ansible/tmp"),
+            "ANSIBLE_SSH_ARGS": f"{ssh} -o LogLevel=ERROR",
+            "ANSIBLE_NOCOLOR": "1",
+            "PATH": f"{BIN}:{os.environ['PATH']}",
+        }
+
+    def start(self, play: str, *arguments: str, **variables: Any) -> subprocess.Popen[str]:
+        command = self.command(play, *arguments, **variables)
+        return subprocess.Popen(
+            command, env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def play(self, play: str, *arguments: str, **variables: Any) -> Played:
+        running = self.start(play, *arguments, **variables)
+        output, errors = running.communicate(timeout=300)
+        stats = {
+            match[1]: {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", match[2])}
+            for match in re.finditer(r"^(\S+)\s+: (ok=.*)$", output, re.MULTILINE)
+        }
+        return Played(running.returncode, output + errors, stats)
+
+    def windows(self) -> dict[str, dict[str, int]]:
+        return {name: node.windows() for name, node in self.edges.items()}
+
+    def journal(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.publish_dir / "journal.jsonl").read_text().splitlines()]
+
+    def end(self) -> None:
+        for node in self.edges.values():
+            if node.sshd is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(node.sshd.pid, signal.SIGKILL)
+                node.sshd.wait()
+            subprocess.run(["ip", "netns", "del", node.namespace], check=False, capture_output=True)
+        subprocess.run(["ip", "netns", "del", self.namespace], check=False, capture_output=True)

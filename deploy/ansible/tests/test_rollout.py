@@ -1,0 +1,240 @@
+"""Rounds reach edges through Ansible and real sshd, in waves, and come back."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from deploy.ansible.tests.edge import make_key, sign
+from deploy.ansible.tests.farm import BIN, Farm, Node
+from springtide.publish.bundle import canonical
+
+pytestmark = pytest.mark.root
+
+NEW = {"10.200.1.0/24": 35, "10.200.3.0/24": 50}
+
+
+@pytest.fixture
+def farm(tmp_path: Path, _root_where_marked: None) -> Iterator[Farm]:
+    with Farm.made(tmp_path) as made:
+        yield made
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    give_up = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < give_up, what
+        time.sleep(0.05)
+
+
+def script(farm: Farm, text: str) -> list[str]:
+    """A gate that does what the test needs; it is asked with the wave's number and edges."""
+    path = farm.directory / "gate.sh"
+    path.write_text(
+        "#!/bin/sh\nwhile [ $# -gt 1 ]; do case $1 in --wave) wave=$2;; --changed) changed=$2;; esac; shift; done\n"
+        f"{text}\n"
+    )
+    path.chmod(0o755)
+    return [str(path)]
+
+
+def hold(farm: Farm) -> dict[str, int]:
+    """A first round on every edge, applied by their own command, which is quicker than a rollout; what it sets."""
+    folder = farm.publish(farm.documents(later=-3))
+    for name, node in farm.edges.items():
+        command = ["ip", "netns", "exec", node.namespace, str(BIN / "python")]
+        command += [str(Path(__file__).parents[1] / "plugins/module_utils/springtide_routes.py"), "apply"]
+        command += [f"{folder}/edges/{name}.json", "--edge", name, "--state-dir", str(node.state_dir)]
+        command += ["--allowed-signers", str(farm.directory / "allowed_signers")]
+        subprocess.run(command, check=True, capture_output=True)
+    farm.folder.point("current", folder / "edges")
+    return {"10.200.1.0/24": 30, "10.200.2.0/24": 40}
+
+
+def changed(stats: dict[str, dict[str, int]]) -> dict[str, int]:
+    return {host: counts["changed"] for host, counts in stats.items()}
+
+
+def test_a_round_reaches_every_edge_and_a_second_run_changes_nothing(farm: Farm) -> None:
+    folder = farm.publish()
+    looked = farm.play("rollout.yml", "--check", "--diff")
+    assert looked.code == 0, looked.output
+    assert "+10.200.1.0/24 " in looked.output
+    assert changed(looked.stats) == {**dict.fromkeys(farm.edges, 1), "localhost": 1}
+    assert farm.windows() == {name: {} for name in farm.edges}, "check mode changed an edge"
+    assert not any(node.state_dir.exists() for node in farm.edges.values())
+    assert farm.folder.resolved("current") is None
+    assert not (farm.publish_dir / "journal.jsonl").exists()
+
+    gate = script(farm, f'echo "$wave $changed" >> {farm.directory}/asked; exit 0')
+    first = farm.play("rollout.yml", springtide_gate=True, springtide_gate_command=gate)
+    assert first.code == 0, first.output
+    assert farm.windows() == {name: {"10.200.1.0/24": 30, "10.200.2.0/24": 40} for name in farm.edges}
+    asked = [line.split() for line in (farm.directory / "asked").read_text().splitlines()]
+    assert [(wave, len(names.split(","))) for wave, names in asked] == [("1", 2), ("2", 3)]
+    assert {name[:2] for name in asked[0][1].split(",")} == {"eu", "am"}, "one canary for each region"
+    assert farm.folder.resolved("current") == (folder / "edges").resolve()
+    said = [(line["event"], line["verdict"]) for line in farm.journal()]
+    assert said == [("rollout", "begun"), ("wave", "applied"), ("wave", "applied"), ("rollout", "done")]
+
+    again = farm.play("rollout.yml", "--diff")
+    assert again.code == 0, again.output
+    assert changed(again.stats) == dict.fromkeys([*farm.edges, "localhost"], 0)
+
+    # The way back needs only what was published: before it there was nothing.
+    back = farm.play("rollback.yml", springtide_reason="loss", springtide_command="/nonexistent")
+    assert back.code == 0, back.output
+    assert farm.windows() == {name: {} for name in farm.edges}
+    assert farm.folder.resolved("current") == (folder / "back").resolve()
+
+
+def test_a_canary_that_fails_the_gate_takes_all_back_also_one_that_was_away(farm: Farm) -> None:
+    before = hold(farm)
+    folder = farm.publish(farm.documents(NEW))
+    # The canary of america dies after it took the round, before the gate speaks.
+    lost = farm.edges["am-1"]
+    gate = script(farm, f"ip -n {lost.namespace} link set wan0 down; echo retransmissions doubled; exit 4")
+    rolled = farm.play("rollout.yml", springtide_gate=True, springtide_gate_command=gate)
+    assert rolled.code == 2, rolled.output
+    assert "the gate after wave 1 said retransmissions doubled" in rolled.output
+    assert "2 edges are back" in rolled.output
+    assert "NOT back: am-1" in rolled.output
+    assert farm.folder.resolved("current") == (folder / "back").resolve()
+    assert {name: node.windows() for name, node in farm.edges.items() if node is not lost} == dict.fromkeys(
+        [name for name in farm.edges if name != "am-1"], before
+    )
+
+    lost.ip("link", "set", "wan0", "up")
+    lost.ip("route", "replace", "default", "via", "10.99.0.1")
+    found = farm.play("drift.yml")
+    assert found.code == 2
+    assert "drift on: am-1" in found.output
+    mended = farm.play("drift.yml", springtide_repair=True)
+    assert mended.code == 0, mended.output
+    assert farm.windows() == dict.fromkeys(farm.edges, before)
+    assert [(line["event"], line["verdict"]) for line in farm.journal()][-3:] == [
+        ("rollout", "failed"),
+        ("drift", "found"),
+        ("drift", "repaired"),
+    ]
+
+
+def tampered(farm: Farm, folder: Path) -> None:
+    path = folder / "edges/eu-0.json"
+    path.write_bytes(path.read_bytes().replace(b'"initcwnd":35', b'"initcwnd":36'))
+
+
+def by_a_stranger(farm: Farm, folder: Path) -> None:
+    sign(folder / "edges/am-1.json", make_key(farm.directory / "stranger"))
+
+
+def of_another_edge(farm: Farm, folder: Path) -> None:
+    for suffix in (".json", ".json.sig"):
+        (folder / f"edges/eu-2{suffix}").write_bytes((folder / f"edges/eu-0{suffix}").read_bytes())
+
+
+def an_older_round(farm: Farm, folder: Path) -> None:
+    path = folder / "edges/am-3.json"
+    path.write_bytes(canonical(farm.documents(NEW, later=-600, ttl=1200)["am-3"]))
+    sign(path, farm.directory / "publisher")
+
+
+def test_what_edges_refuse_stops_the_rollout(tmp_path: Path) -> None:
+    with Farm.made(tmp_path, count=4) as farm:
+        before = hold(farm)
+        fleet: dict[str, Any] = yaml.safe_load((farm.directory / "fleet.yaml").read_text())
+        # Each edge in a region of its own: then all of them are canaries.
+        fleet["pops"] = {
+            name: {"region": name, "prefixes": ["10.1.0.0/16"], "edges": {name: {"address": node.address}}}
+            for name, node in farm.edges.items()
+        }
+        (farm.directory / "fleet.yaml").write_text(yaml.safe_dump(fleet))
+        folder = farm.publish(farm.documents(NEW))
+        of_another_edge(farm, folder)
+        for spoil in (tampered, by_a_stranger, an_older_round):
+            spoil(farm, folder)
+        rolled = farm.play("rollout.yml")
+        assert rolled.code == 2
+        for refusal in (
+            "is not one of this content",
+            "its key does not stand in",
+            "edge: is for eu-0, this is eu-2",
+            "is older than the applied",
+        ):
+            assert refusal in rolled.output, refusal
+        assert "4 edges are back" in rolled.output
+        assert farm.windows() == dict.fromkeys(farm.edges, before)
+
+
+def test_an_edge_that_is_down_stops_the_rollout_and_the_others_go_back(farm: Farm) -> None:
+    before = hold(farm)
+    farm.publish(farm.documents(NEW))
+    # Wave 2 is what is left of europe.
+    gate = script(
+        farm,
+        "case $changed in *eu-0*) dead="
+        + shlex.quote(farm.edges["eu-2"].namespace)
+        + ";; *) dead="
+        + shlex.quote(farm.edges["eu-0"].namespace)
+        + ";; esac\nip -n $dead link set wan0 down; exit 0",
+    )
+    rolled = farm.play("rollout.yml", springtide_gate=True, springtide_gate_command=gate)
+    assert rolled.code == 2, rolled.output
+    assert "not applied on eu-" in rolled.output
+    assert "2 edges are back" in rolled.output
+    held = [node.windows() for node in farm.edges.values() if reachable(node)]
+    assert held == [before, before]
+
+
+def reachable(node: Node) -> bool:
+    return "state UP" in Farm.run("ip", "-n", node.namespace, "link", "show", "wan0")
+
+
+def test_one_rollout_at_a_time_and_the_red_button_waits_for_none(farm: Farm) -> None:
+    farm.publish()
+    started, go_on = farm.directory / "started", farm.directory / "go-on"
+    gate = script(farm, f"touch {started}; while [ ! -e {go_on} ]; do sleep 0.1; done; exit 0")
+    first = farm.start("rollout.yml", springtide_gate=True, springtide_gate_command=gate)
+    try:
+        wait_for(started.exists, "the first rollout did not reach its gate")
+        second = farm.play("rollout.yml")
+        assert second.code == 2
+        assert "taken: a rollout by" in second.output
+        assert sum(bool(windows) for windows in farm.windows().values()) == 2, "the second changed an edge"
+        withdrawn = farm.play("withdraw.yml", springtide_reason="loss towards nyc")
+        assert withdrawn.code == 0, withdrawn.output
+        assert farm.windows() == {name: {} for name in farm.edges}
+        assert (farm.journal()[-1]["event"], farm.journal()[-1]["reason"]) == ("withdraw", "loss towards nyc")
+    finally:
+        go_on.touch()
+        output, _ = first.communicate(timeout=120)
+    assert first.returncode == 0, output
+
+
+def test_edges_are_prepared_and_stay_so(tmp_path: Path) -> None:
+    with Farm.made(tmp_path, count=1) as farm:
+        prepare(farm)
+
+
+def prepare(farm: Farm) -> None:
+    looked = farm.play("edges.yml", "--check")
+    assert looked.code == 0, looked.output
+    assert not any((node.directory / "etc").exists() for node in farm.edges.values())
+    prepared = farm.play("edges.yml")
+    assert prepared.code == 0, prepared.output
+    for name, node in farm.edges.items():
+        assert (node.directory / "etc/edge").read_text() == f"{name}\n"
+        done = subprocess.run([node.directory / "springtide-routes", "--help"], check=False, capture_output=True)
+        assert done.returncode == 0
+    again = farm.play("edges.yml")
+    assert changed(again.stats) == dict.fromkeys(farm.edges, 0), again.output
+    farm.edges["eu-0"].ip("rule", "add", "l3mdev", "pref", "1001")
+    refused = farm.play("edges.yml")
+    assert refused.code == 2
+    assert "VRF" in refused.output
