@@ -81,19 +81,22 @@ def _socket(records: list[Sample], within: list[Sample], first_poll: Sample | No
     cwnd, mss, threshold = (last[name] or 0 for name in ("snd_cwnd", "snd_mss", "snd_ssthresh"))
     live = bool(polls) and polls[-1]["state"] == "ESTABLISHED"
     closed = any(r["kind"] == "CLOSE" for r in within)
-    mapped = IPv6Address(last["dst_ip"]).ipv4_mapped is not None
+    # What stays the same in a socket's life is the greatest that was said.
+    constant = {name: max(r[name] for r in within) for name in ("pop", "src_pop", "dst_pop")}
+    weight = max(1 if r["sample_weight"] is None else r["sample_weight"] for r in within)
+    peer = max(within, key=lambda r: IPv6Address(r["dst_ip"]))["dst_ip"]
+    mapped = IPv6Address(peer).ipv4_mapped is not None
     window = max(cwnd, 0 if threshold == 2**31 - 1 else threshold, 10) * mss
     unique = max(0, life["bytes_sent"] - life["bytes_retransmitted"])
     algorithms = [r["congestion_algorithm"] for r in records if r["congestion_algorithm"] is not None]
     inside = [r["congestion_algorithm"] for r in within if r["congestion_algorithm"] is not None]
     return {
-        **{name: last[name] for name in ("host", "boot_id", "netns", "cookie", "pop", "src_pop", "dst_pop")},
+        **{name: last[name] for name in ("host", "boot_id", "netns", "cookie")},
+        **constant,
         "ip_version": 4 if mapped else 6,
-        "client_prefix": str(
-            IPv6Network((last["dst_ip"], 120 if mapped else 56), strict=False).network_address.exploded
-        ),
+        "client_prefix": str(IPv6Network((peer, 120 if mapped else 56), strict=False).network_address.exploded),
         "congestion_algorithm": (inside or algorithms or [""])[-1],
-        "sample_weight": min(65535, max(1, 1 if last["sample_weight"] is None else last["sample_weight"])),
+        "sample_weight": min(65535, max(1, weight)),
         "samples": len(within),
         "live": live,
         "closed": closed,

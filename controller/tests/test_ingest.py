@@ -330,3 +330,15 @@ def test_killed_anywhere_and_run_again_counts_once(home: Home) -> None:
     home.run("ingest", home.spool)
     assert counts(home)[1] == 6000
     assert home.json("ingest", home.spool)["rows"] == 0
+
+
+def test_how_long_rows_were_on_their_way_can_be_asked(home: Home) -> None:
+    began = time.time()
+    samples = [
+        Socket("ams-1", 1, "10.77.1.1", "10.77.2.1", "ams").at(began - age, poll=7, bytes_acked=0) for age in (60, 90)
+    ]
+    write_spool(home.spool, "ams-1", [record(samples)])
+    home.run("ingest", home.spool)
+    rows = home.query("select host, sum(row_count) as n, max(lag_max_s) as lag from ingest_lag group by host")
+    assert [(row["host"], int(row["n"])) for row in rows] == [("ams-1", 2)]
+    assert 88 < rows[0]["lag"] < 92 + time.time() - began

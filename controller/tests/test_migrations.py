@@ -67,7 +67,7 @@ def test_a_migration_cut_short_anywhere_is_finished_by_the_next(bare_home: Home,
             break
         except Killed:
             life, deaths = life + 1, deaths + 1
-    assert deaths > len(MIGRATIONS)
+    assert deaths > 10
     assert [state.state for state in status(store, MIGRATIONS)] == ["applied"] * len(MIGRATIONS)
     assert [
         {**row, "create_table_query": row["create_table_query"].replace("again.", "springtide.")}

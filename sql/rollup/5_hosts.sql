@@ -1,5 +1,5 @@
--- What each host should have said in the round, and said. Parameters: generation, round_s, interval_s, lookback_us <=
--- round_start_us < round_us (microseconds since the epoch).
+-- What each host should have said in the round, and said. Parameters: generation, round_s, interval_s, round_start_us
+-- (microseconds since the epoch).
 insert into rollup_hosts
 with polls as (
     select
@@ -7,13 +7,10 @@ with polls as (
         boot_id,
         poll_sequence,
         -- A poll that runs across the round's beginning lies in both.
-        max(time_unix_us >= {round_start_us:Int64}) as in_round,
+        max(ended_us >= {round_start_us:Int64}) as in_round,
         max(pop) as pop
-    from tcp_samples
-    where
-        time_unix_us >= {lookback_us:Int64}
-        and time_unix_us < {round_us:Int64}
-        and kind = 'POLL'
+    from rollup_polls
+    where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
     group by host, boot_id, poll_sequence
 ),
 

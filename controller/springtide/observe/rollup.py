@@ -14,9 +14,17 @@ from dataclasses import dataclass
 from springtide.store import Store
 from springtide.store.files import sql
 
-# In the order in which they are made: those that follow read the sockets.
-STEPS = ("1_sockets", "2_pairs", "3_prefixes", "4_outcomes", "5_hosts", "6_goodput")
-TABLES = ("rollup_sockets", "rollup_pairs", "rollup_prefixes", "rollup_outcomes", "rollup_hosts", "rollup_goodput")
+# In the order in which they are made: those that follow read the polls and the sockets.
+STEPS = ("0_polls", "1_sockets", "2_pairs", "3_prefixes", "4_outcomes", "5_hosts", "6_goodput")
+TABLES = (
+    "rollup_polls",
+    "rollup_sockets",
+    "rollup_pairs",
+    "rollup_prefixes",
+    "rollup_outcomes",
+    "rollup_hosts",
+    "rollup_goodput",
+)
 
 # How far back rounds are looked for that lack their tables: what is older is a backfill, and asked for.
 PENDING_S = 86_400

@@ -1,0 +1,20 @@
+-- Each poll of a namespace that the round, or the one before it, shows: read once, for the sockets and for the hosts.
+-- Parameters: generation, round_s, lookback_us < round_us (microseconds since the epoch).
+insert into rollup_polls
+select
+    fromUnixTimestamp({round_s:UInt32}) as round,
+    {generation:UInt64} as generation,
+    host,
+    boot_id,
+    netns,
+    poll_sequence,
+    max(pop) as pop,
+    min(time_unix_us) as began_us,
+    max(time_unix_us) as ended_us
+from tcp_samples
+where
+    time_unix_us >= {lookback_us:Int64}
+    and time_unix_us < {round_us:Int64}
+    and kind = 'POLL'
+group by host, boot_id, netns, poll_sequence
+settings prefer_column_name_to_alias = 1
