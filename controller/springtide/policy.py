@@ -77,6 +77,13 @@ class RoundPolicy(_Section):
         ge=0,
         le=3600,
     )
+    min_complete: float = Field(
+        default=0.6,
+        description="Share of a PoP's expected rows below which a round is not decided upon: its last decisions stand.",
+        json_schema_extra=_from("with half of the hosts missing the rest may be the odd ones; one of three may reboot"),
+        ge=0.0,
+        le=1.0,
+    )
 
 
 class InitcwndPolicy(_Section):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from ipaddress import IPv6Address
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -177,3 +178,44 @@ def test_explain_tells_why_and_what_would_change_it(home: Home) -> None:
     assert "more traffic" in home.run("explain", "fra", "203.0.113.0/24").stdout
     [line] = home.refused("explain", "ams", "192.0.0.0/16")
     assert "write one of its /24" in line
+
+
+def hosts(home: Home, moment: int, seen: dict[str, int]) -> None:
+    """The round's hosts, each of which should have sent 100 rows."""
+    opened = home.open()
+    opened.execute("truncate table rollup_hosts")
+    rows = [
+        {"round": moment, "generation": 1, "host": host, "pop": "ams", "rows_seen": count, "rows_expected": 100}
+        for host, count in seen.items()
+    ]
+    opened.insert("rollup_hosts", rows)
+    opened.close()
+
+
+@pytest.mark.parametrize(
+    "seen", [{"ams-1": 100, "ams-2": 0}, {"ams-1": 0, "ams-2": 0}, {}], ids=["half missing", "silent", "not known"]
+)
+def test_where_too_much_is_missing_the_last_decisions_stand(home: Home, tmp_path: Path, seen: dict[str, int]) -> None:
+    home.policy.write_text(QUICK)
+    fill(home, fleet_of(SLOW, rounds=6, newest=ROUND - INTERVAL))
+    first = decided(home, "--round", instants.show(ROUND - INTERVAL))
+    # What is there would let every one of them go, and choose others.
+    fill(home, fleet_of({1: 50.0, 2: 50.0, 3: 50.0, 5: 50.0}, rounds=9, newest=ROUND + 8 * INTERVAL))
+    fill(home, [Seen(ROUND, "fra", 0, 1000)])
+    hosts(home, ROUND, seen)
+    gauges = tmp_path / "congestion.prom"
+    answer = home.json("decide", "congestion", "--metrics", gauges, code=3)
+    kept = {row["prefix"]: row for row in answer["decisions"] if row["algorithm"] == "bbr"}
+    assert kept.keys() == first.keys()
+    assert {(row["action"], row["reason"]) for row in kept.values()} == {("keep", "held_incomplete_input")}
+    assert answer["incomplete_pops"] == {"ams": sum(seen.values()) / 200}
+    text = gauges.read_text()
+    assert "springtide_congestion_incomplete_pops 1\n" in text
+    assert 'springtide_congestion_complete_share{pop="ams"}' in text
+
+
+def test_one_host_of_three_may_be_missing(home: Home) -> None:
+    home.policy.write_text(QUICK)
+    fill(home, fleet_of(SLOW, rounds=6))
+    hosts(home, ROUND, {"ams-1": 100, "ams-2": 100, "ams-3": 0})
+    assert len(decided(home)) == len(SLOW)

@@ -114,6 +114,13 @@ def test_between_the_thresholds_and_within_the_stay_nothing_changes() -> None:
     assert one([prefix(), half, half, half], policy())[1:] == [("KEEP", "bbr", "held_hysteresis")] * 3
 
 
+def test_a_number_that_is_none_breaks_nothing() -> None:
+    nan = float("nan")
+    broken = prefix(rtt_us=nan, retransmit_ratio=nan, log2_rate=nan, recent_log2_rate=nan)
+    assert one([broken, broken, broken], policy(holdout_share=0.0))[0] == CHOSEN
+    assert np.isnan(run([broken] * 3, policy())[-1]["benefit"]).all()
+
+
 def test_thin_rounds_keep_and_silence_lets_go() -> None:
     nothing = np.zeros(0, EVIDENCE)
     assert one([prefix(), prefix(low=0, measured=0b11), nothing], policy()) == [

@@ -5,7 +5,8 @@
 -- which on a prefix is a candidate; recent_rounds; last_s: the round of the last decisions.
 --
 -- A round is a bit, the newest one the lowest of `*_0`, the 65th that of `*_1`: setting a bit twice changes nothing;
--- every sum is of integers: order and splitting change nothing either.
+-- every sum is of integers: order and splitting change nothing either. Prefixes are grouped by 64 bits for PoP and
+-- prefix, in half the time that grouping by both takes; of a million two share theirs with a chance of 1 in 30 million.
 with measured as (
     select
         round,
@@ -50,7 +51,8 @@ flagged as (
     select
         measured.* except (round, rate, delivery_rate),
         measured.rate < bounds.bound as is_low,
-        bitShiftLeft(toUInt64(1), measured.age % 64) as bit
+        bitShiftLeft(toUInt64(1), measured.age % 64) as bit,
+        cityHash64(measured.pop, measured.client_prefix) as prefix_key
     from measured
     inner join bounds
         on
@@ -59,17 +61,16 @@ flagged as (
 ),
 
 known as (
-    select
-        pop,
-        client_prefix
+    select cityHash64(pop, client_prefix) as prefix_key
     from congestion_decisions
     where round = fromUnixTimestamp({last_s:UInt32})
 ),
 
 prefixes as (
     select
-        pop,
-        client_prefix,
+        prefix_key,
+        any(pop) as at_pop,
+        any(client_prefix) as network,
         max(ip_version) as version,
         max(back_office) as is_back_office,
         groupBitOrIf(bit, age < 64 and is_bbr) as bbr_0,
@@ -92,21 +93,16 @@ prefixes as (
         sumIf(weight, age < {recent_rounds:UInt32}) as recent_weights,
         sumIf(weight * log_rate, age < {recent_rounds:UInt32}) as recent_log_rates
     from flagged
-    group by pop, client_prefix
+    group by prefix_key
     having
         bitCount(low_0) + bitCount(low_1) >= {least_low:UInt32}
-        or (pop, client_prefix) in (
-            select
-                known.pop,
-                known.client_prefix
-            from known
-        )
+        or prefix_key in (select known.prefix_key from known)
 )
 
 select
-    toFixedString(pop, 64) as pop,
-    toUInt64(bitShiftRight(toUInt128(client_prefix), 64)) as high,
-    toUInt64(bitAnd(toUInt128(client_prefix), toUInt128(18446744073709551615))) as low,
+    toFixedString(at_pop, 64) as pop,
+    toUInt64(bitShiftRight(toUInt128(network), 64)) as high,
+    toUInt64(bitAnd(toUInt128(network), toUInt128(18446744073709551615))) as low,
     toUInt8(version) as ip_version,
     toUInt8(is_back_office) as back_office,
     toUInt64(bitOr(bbr_0, other_0)) as measured_0,

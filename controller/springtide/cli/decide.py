@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from springtide import instants
+from springtide.cli.metrics import write_metrics
 from springtide.cli.options import (
     StoreOptions,
     closed_round,
@@ -23,11 +24,15 @@ from springtide.cli.options import (
 from springtide.cli.output import print_json, print_table
 from springtide.decide import congestion_rows
 from springtide.decide import decisions as rows
+from springtide.decide.completeness import incomplete_pops
 from springtide.decide.congestion import decide as decide_congestion
 from springtide.decide.initcwnd import Decision
 from springtide.decide.initcwnd import decide as decide_initcwnd
 from springtide.observe.rollup import ensure
-from springtide.observe.rounds import pair_observations
+from springtide.observe.rounds import completeness, pair_observations
+
+# Decided, but for some PoPs the last decisions had to stand.
+INCOMPLETE = 3
 
 
 @click.group()
@@ -95,15 +100,32 @@ def initcwnd(
 @decide.command()
 @round_option
 @click.option("--dry-run", is_flag=True, help="Show what would be decided; write nothing.")
+@click.option(
+    "--metrics",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write gauges for node_exporter's textfile collector.",
+)
 @json_option
 @policy_option
 @store_options
-def congestion(store: StoreOptions, policy_path: Path, round_text: str | None, dry_run: bool, as_json: bool) -> None:
+@click.pass_context
+def congestion(
+    context: click.Context,
+    store: StoreOptions,
+    policy_path: Path,
+    round_text: str | None,
+    dry_run: bool,
+    metrics: Path | None,
+    as_json: bool,
+) -> None:
     """Decide which client prefixes of each PoP use BBR, for one round.
 
     Those that are consistently among their PoP's slowest, by the round tables of the last hours; a hashed share of them
     is held out to measure what it is good for. Nothing after the round is read, and again gives the same rows. Decide
     rounds in their order: each remembers the one before.
+
+    Where less than round.min_complete of what a PoP's hosts should have said is there, its last decisions stand, and
+    the exit code is 3.
 
     \b
     Examples:
@@ -117,22 +139,45 @@ def congestion(store: StoreOptions, policy_path: Path, round_text: str | None, d
         ensure(opened, moment, interval_s, policy.round.lateness_s, instants.now())
         last = congestion_rows.last_round(opened, moment)
         seen = congestion_rows.evidence(opened, moment, policy, last)
-        decided = decide_congestion(moment, policy, seen, congestion_rows.previous(opened, last))
+        before = congestion_rows.previous(opened, last)
+        pops = {name.decode() for table in (seen, before) for name in set(table["pop"].tolist())}
+        missing = incomplete_pops(pops, completeness(opened, moment), policy.round.min_complete)
+        decided = decide_congestion(moment, policy, seen, before, frozenset(missing))
         written = not dry_run and congestion_rows.write_round(opened, moment, decided, policy.version)
     listed = [congestion_rows.as_dict(row) for row in congestion_rows.rows(decided)]
+    chosen = sum(one["algorithm"] == "bbr" for one in listed)
+    held = sum(bool(one["held_out"]) for one in listed)
+    if metrics is not None:
+        write_metrics(
+            metrics,
+            {
+                "springtide_congestion_round_seconds": ("Newest decided round.", {(): moment}),
+                "springtide_congestion_prefixes": (
+                    "Chosen prefixes.",
+                    {(("algorithm", "bbr"),): chosen, (("algorithm", "held_out"),): held},
+                ),
+                "springtide_congestion_incomplete_pops": ("PoPs whose last decisions stand.", {(): len(missing)}),
+                "springtide_congestion_complete_share": (
+                    "Share of the rows that an incomplete PoP should have sent.",
+                    {(("pop", pop),): share for pop, share in missing.items()},
+                ),
+            },
+        )
+    for pop, share in missing.items():
+        click.echo(f"{pop}: {share:.0%} of the round's rows are there: its last decisions stand", err=True)
     if as_json:
         head = {"round": instants.show(moment), "policy_version": policy.version, "dry_run": dry_run}
-        print_json({**head, "written": len(decided) if written else 0, "decisions": listed})
-        return
+        outcome = {"written": len(decided) if written else 0, "incomplete_pops": missing}
+        print_json({**head, **outcome, "decisions": listed})
+        context.exit(INCOMPLETE if missing else 0)
     counts = Counter((str(one["pop"]), str(one["action"]), str(one["reason"])) for one in listed)
     table = [(*key, count) for key, count in sorted(counts.items())]
     print_table(
         ["PoP", "action", "reason", "prefixes"], table, title=f"Round {instants.show(moment)}, policy {policy.version}"
     )
     verb = "would be written" if dry_run else "written" if written else "unchanged"
-    chosen = sum(one["algorithm"] == "bbr" for one in listed)
-    held = sum(bool(one["held_out"]) for one in listed)
     click.echo(f"{len(listed)} decisions {verb}; {chosen} prefixes use BBR, {held} are held out")
+    context.exit(INCOMPLETE if missing else 0)
 
 
 def as_dict(decision: Decision) -> dict[str, object]:

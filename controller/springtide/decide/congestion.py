@@ -254,11 +254,12 @@ def _keep_or_leave(
     young = stay < law.min_stay_s
     # The first that holds counts.
     rules: list[tuple[Bits, Reason, bool]] = [
+        # Nothing in the whole window: what was known of it is too old to stand on.
+        (silent, Reason.NO_EVIDENCE, True),
         (still, Reason.HELD_INCOMPLETE_INPUT, False),
         (out["back_office"] > 0, Reason.BACK_OFFICE, True),
         (not_helped, Reason.NOT_HELPED, True),
         (better & young, Reason.HELD_MIN_STAY, False),
-        (silent, Reason.NO_EVIDENCE, True),
         (_healthy(out, law), Reason.HEALTHY_PATH, True),
         (better, Reason.RECOVERED, True),
         (~enough, Reason.HELD_THIN_EVIDENCE, False),
