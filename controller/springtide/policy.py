@@ -566,6 +566,80 @@ class BundlePolicy(_Section):
         ge=16,
         le=128,
     )
+    max_changed_share: float = Field(
+        default=0.5,
+        description="Most of the fleet's routes that one publication may change or withdraw, as a share.",
+        json_schema_extra=_from(
+            "smoothing and hysteresis move few values a round: half of them moving is a fault upstream"
+        ),
+        ge=0.0,
+        le=1.0,
+    )
+    max_withdrawn_share: float = Field(
+        default=0.3,
+        description="Most of the fleet's routes that one publication may withdraw, as a share.",
+        json_schema_extra=_from(
+            "a region that falls silent is less; more is a collector or a store that lost its rows"
+        ),
+        ge=0.0,
+        le=1.0,
+    )
+    max_growth: float = Field(
+        default=2.0,
+        description="Most routes of a publication, as a multiple of what holds on the fleet.",
+        json_schema_extra=_from("a fleet does not double within a round: what does is a duplicated or broken input"),
+        ge=1.0,
+        le=100.0,
+    )
+    caps_from_routes: int = Field(
+        default=20,
+        description="Routes on the fleet from which on these three caps hold.",
+        json_schema_extra=_from("with fewer, one pair is more than a twentieth, and a fleet that begins must grow"),
+        ge=0,
+        le=1_000_000,
+    )
+
+
+class GatePolicy(_Section):
+    """What lets a rollout go on after each wave, `springtide gate`."""
+
+    min_connections: int = Field(
+        default=100,
+        description="Fewest connections on changed edges that a verdict rests on.",
+        json_schema_extra=_from("with 100, a share of 5 % has a standard error of 2 %"),
+        ge=1,
+        le=1_000_000,
+    )
+    max_retransmit_rise: float = Field(
+        default=0.01,
+        description="Most by which the retransmitted share of bytes may rise, beyond what unchanged edges saw.",
+        json_schema_extra=_from("a third of initcwnd.loss_bound: a wave stops before the law itself would cut"),
+        ge=0.0,
+        le=1.0,
+    )
+    max_rtt_ratio: float = Field(
+        default=1.25,
+        description="Most by which the median RTT may grow, as a ratio, beyond what unchanged edges saw.",
+        json_schema_extra=_from("a standing queue of a quarter of the path's own delay is one that a user feels"),
+        ge=1.0,
+        le=100.0,
+    )
+    max_failed_rise: float = Field(
+        default=0.02,
+        description="Most by which the share of connections that closed unheard may rise.",
+        json_schema_extra=_from("a window cannot make a connect fail, a wrong route does: any clear rise is a fault"),
+        ge=0.0,
+        le=1.0,
+    )
+    max_silence_s: int = Field(
+        default=60,
+        description="Seconds after which a changed edge's collector is not fresh.",
+        json_schema_extra=_from(
+            "collectors poll every few seconds; spool rotation and delivery take up to half a minute"
+        ),
+        ge=1,
+        le=3600,
+    )
 
 
 class RetentionPolicy(_Section):
@@ -608,7 +682,7 @@ class RetentionPolicy(_Section):
     )
     decisions_days: int = Field(
         default=400,
-        description="Days of decisions.",
+        description="Days of decisions and of the audit.",
         json_schema_extra=_from("as long as the hours that show their effect"),
         ge=1,
         le=36_500,
@@ -625,6 +699,7 @@ class Policy(_Section):
     congestion_damping: CongestionDampingPolicy = CongestionDampingPolicy()
     congestion_overrides: list[CongestionOverride] = []
     bundle: BundlePolicy = BundlePolicy()
+    gate: GatePolicy = GatePolicy()
     retention: RetentionPolicy = RetentionPolicy()
 
     @property

@@ -10,6 +10,8 @@ from springtide.cli.check import check
 from springtide.cli.consume import consume
 from springtide.cli.decide import decide
 from springtide.cli.explain import explain
+from springtide.cli.gate import gate
+from springtide.cli.history import history
 from springtide.cli.ingest import ingest
 from springtide.cli.ingest_logs import ingest_logs
 from springtide.cli.migrate import migrate
@@ -18,6 +20,7 @@ from springtide.cli.replay import replay
 from springtide.cli.report import report
 from springtide.cli.retention import downsample, retention
 from springtide.cli.rollup import rollup
+from springtide.cli.rounds import diff, publish, rollback
 from springtide.cli.size import size
 from springtide.cli.sql import sql
 from springtide.cli.tail import tail
@@ -37,6 +40,11 @@ COMMANDS = (
     decide,
     bundle,
     validate,
+    publish,
+    diff,
+    gate,
+    rollback,
+    history,
     explain,
     report,
     replay,

@@ -25,6 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 STORE = "chdb:///var/lib/springtide/store"
 FLEET = "/etc/springtide/fleet.yaml"
 POLICY = "/etc/springtide/policy.yaml"
+PUBLISH_DIR = "/var/lib/springtide/publish"
 
 
 @dataclass(frozen=True)
@@ -137,6 +138,28 @@ def kafka_options(command: F) -> F:
         help="Brokers to begin with.",
     )
     return brokers(more(command))
+
+
+def publish_dir_option(command: F) -> F:
+    return click.option(
+        "--publish-dir",
+        type=click.Path(file_okay=False, path_type=Path),
+        default=PUBLISH_DIR,
+        envvar="SPRINGTIDE_PUBLISH_DIR",
+        show_default=True,
+        metavar="DIR",
+        help="The publisher's folder: rounds, what holds, journal.",
+    )(command)
+
+
+def sign_key_option(command: F) -> F:
+    return click.option(
+        "--sign-key",
+        envvar="SPRINGTIDE_SIGN_KEY",
+        show_envvar=True,
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="SSH key that signs each bundle into EDGE.json.sig.",
+    )(command)
 
 
 def json_option(command: F) -> F:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,27 +18,51 @@ from springtide.cli.options import (
     read_fleet,
     read_policy,
     round_option,
+    sign_key_option,
     store_options,
 )
 from springtide.cli.output import print_json, print_table
 from springtide.decide import decisions
 from springtide.errors import InputError, Problem
+from springtide.fleet import Fleet
+from springtide.policy import Policy
 from springtide.publish import bundle as bundles
+from springtide.publish import caps
+from springtide.publish.publication import PublishFolder
 from springtide.publish.sign import sign, signature_problem
 from springtide.publish.validate import Context, problems
+
+
+def rendered_round(
+    store: StoreOptions, fleet: Fleet, policy: Policy, asked: int | None
+) -> tuple[bundles.Rendered, int]:
+    """A round's valid bundles and the round, the newest decided one by default; raises InputError."""
+    now = instants.now()
+    with store.open() as opened:
+        newest = instants.latest_round(now, policy.round.interval_s)
+        moment = asked or decisions.latest_decided(opened, newest)
+        decided = [] if moment is None else decisions.read_round(opened, moment)
+    if moment is None or not decided:
+        what = "no round" if moment is None else f"round {instants.show(moment)}"
+        message = f"{what} has decisions" if moment is None else f"{what} has no decisions"
+        raise InputError([Problem("--round", "round", message, "run `springtide decide initcwnd` first")])
+    rendered = bundles.render(fleet, policy, moment, decided, now)
+    context = Context(fleet, policy, now)
+    found = [
+        problem
+        for edge, content in rendered.documents.items()
+        for problem in problems(f"{edge}.json", content, context)
+    ]
+    if found:
+        raise InputError(found)
+    return rendered, moment
 
 
 @click.command()
 @click.option(
     "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder for EDGE.json files."
 )
-@click.option(
-    "--sign-key",
-    envvar="SPRINGTIDE_SIGN_KEY",
-    show_envvar=True,
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="SSH key that signs each bundle into EDGE.json.sig.",
-)
+@sign_key_option
 @round_option
 @json_option
 @fleet_option
@@ -63,25 +88,7 @@ def bundle(
     """
     fleet = read_fleet(fleet_path)
     policy = read_policy(policy_path)
-    now = instants.now()
-    newest = instants.latest_round(now, policy.round.interval_s)
-    asked = closed_round(round_text, policy)
-    with store.open() as opened:
-        moment = asked or decisions.latest_decided(opened, newest)
-        decided = [] if moment is None else decisions.read_round(opened, moment)
-    if moment is None or not decided:
-        what = "no round" if moment is None else f"round {instants.show(moment)}"
-        message = f"{what} has decisions" if moment is None else f"{what} has no decisions"
-        raise InputError([Problem("--round", "round", message, "run `springtide decide initcwnd` first")])
-    rendered = bundles.render(fleet, policy, moment, decided, now)
-    context = Context(fleet, policy, now)
-    found = [
-        problem
-        for edge, content in rendered.documents.items()
-        for problem in problems(f"{edge}.json", content, context)
-    ]
-    if found:
-        raise InputError(found)
+    rendered, moment = rendered_round(store, fleet, policy, closed_round(round_text, policy))
     signatures = {} if sign_key is None else sign(rendered.documents, sign_key)
     paths = bundles.write(out, rendered.documents, signatures)
     if sign_key is None:
@@ -111,6 +118,12 @@ def bundle(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="Check BUNDLE.sig too, against the keys in this file (the edges' /etc/springtide/allowed_signers).",
 )
+@click.option(
+    "--against",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Hold them against what holds on the fleet, in the publisher's folder, by the policy's caps.",
+)
 @json_option
 @fleet_option
 @policy_option
@@ -118,6 +131,7 @@ def validate(
     files: tuple[Path, ...],
     edge: str | None,
     allowed_signers: Path | None,
+    against: Path | None,
     fleet_path: Path,
     policy_path: Path,
     as_json: bool,
@@ -129,9 +143,11 @@ def validate(
       springtide validate bundles/*.json
       springtide validate ams-1.json --edge ams-1
       springtide validate bundles/*.json --allowed-signers /etc/springtide/allowed_signers
+      springtide validate bundles/*.json --against /var/lib/springtide/publish
     """
     context = Context(read_fleet(fleet_path), read_policy(policy_path), instants.now(), edge)
     found: list[Problem] = []
+    documents: dict[str, dict[str, Any]] = {}
     for path in files:
         try:
             with path.open("rb") as file:
@@ -139,9 +155,17 @@ def validate(
         except OSError as error:
             found.append(Problem(str(path), "file", f"cannot be read: {error.strerror}", "give a readable bundle"))
             continue
-        found += problems(str(path), content, context)
+        wrong = problems(str(path), content, context)
+        found += wrong
+        if not wrong:
+            document = json.loads(content)
+            documents[document["edge"]] = document
         if allowed_signers is not None:
             found += _signature_problems(path, content, allowed_signers)
+    held = None if against is None else PublishFolder(against).current()
+    if held is not None:
+        of_these = {edge: document for edge, document in held.items() if edge in documents}
+        found += caps.problems(str(against), caps.difference(of_these, documents), context.policy.bundle)
     if as_json:
         print_json({"files": len(files), "valid": not found, "problems": [vars(problem) for problem in found]})
     elif not found:

@@ -33,6 +33,7 @@ TABLES = (
     ("prefix_days", "since", "days_days"),
     ("initcwnd_decisions", "round", "decisions_days"),
     ("congestion_decisions", "round", "decisions_days"),
+    ("audit", "at", "decisions_days"),
 )
 
 

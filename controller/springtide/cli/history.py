@@ -1,0 +1,59 @@
+"""springtide history: who did what to the fleet, when and why"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from springtide import instants
+from springtide.cli.options import StoreOptions, json_option, publish_dir_option, store_options
+from springtide.cli.output import print_json, print_table
+from springtide.publish import journal
+
+COLUMNS = "toUnixTimestamp(at) as at, id, who, event, publication, digest, edges, verdict, reason, details"
+
+
+@click.command()
+@publish_dir_option
+@click.option("--event", "event_name", default="", metavar="EVENT", help="Only publish, rollout, gate, rollback, ...")
+@click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Newest rows.")
+@json_option
+@store_options
+def history(store: StoreOptions, publish_dir: Path, event_name: str, limit: int, as_json: bool) -> None:
+    """Every publish, wave, gate, rollback, withdrawal and forced action, newest first.
+
+    What plays noted in the publisher's folder goes into the store first, so nothing is missing that was done while the
+    store was down.
+
+    \b
+    Examples:
+      springtide history
+      springtide history --event gate --json
+    """
+    with store.open() as opened:
+        journal.send(publish_dir, opened)
+        rows = opened.query(
+            f"""
+            select {COLUMNS} from audit final
+            where {{event:String}} = '' or event = {{event:String}}
+            order by audit.at desc, id limit {{limit:UInt32}}
+            """,
+            {"event": event_name, "limit": limit},
+        )
+    if as_json:
+        print_json([{**row, "at": instants.show(row["at"])} for row in rows])
+        return
+    table = [
+        (
+            instants.show(row["at"]),
+            row["who"],
+            row["event"],
+            row["verdict"] or None,
+            row["publication"] or None,
+            len(row["edges"]),
+            row["reason"] or None,
+        )
+        for row in rows
+    ]
+    print_table(["at", "who", "event", "verdict", "publication", "edges", "reason"], table)

@@ -1,0 +1,229 @@
+"""springtide publish, rollback and diff: rounds in the publisher's folder"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from springtide import instants
+from springtide.cli.options import (
+    StoreOptions,
+    closed_round,
+    fleet_option,
+    json_option,
+    policy_option,
+    publish_dir_option,
+    read_fleet,
+    read_policy,
+    round_option,
+    sign_key_option,
+    store_options,
+)
+from springtide.cli.output import print_json, print_table
+from springtide.cli.publish import rendered_round
+from springtide.errors import InputError, Problem, SpringtideError
+from springtide.publish import bundle as bundles
+from springtide.publish import caps, journal
+from springtide.publish.publication import PublishFolder, read_folder, renewed
+from springtide.publish.validate import Context, problems
+
+Documents = Mapping[str, Mapping[str, Any]]
+
+
+def digest_of(documents: Documents) -> str:
+    """One digest for a publication: over its bundles' digests, sorted by edge."""
+    lines = "".join(f"{edge} {documents[edge]['digest']}\n" for edge in sorted(documents))
+    return f"sha256:{hashlib.sha256(lines.encode()).hexdigest()}"
+
+
+def need_reason(force: bool, reason: str) -> None:
+    if force and not reason.strip():
+        raise InputError([Problem("--force", "reason", "is missing", "say why with --reason TEXT; the audit keeps it")])
+
+
+def write(
+    folder: PublishFolder, documents: Mapping[str, bytes], key: Path | None, events: Iterable[journal.Event]
+) -> Path:
+    """The publication, then its events with its name and digest in the journal."""
+    path = folder.publish(documents, key)
+    parsed = {edge: json.loads(content) for edge, content in documents.items()}
+    for event in events:
+        named = replace(event, publication=path.name, digest=digest_of(parsed), edges=sorted(parsed))
+        journal.append(folder.path, named)
+    return path
+
+
+@click.command()
+@publish_dir_option
+@sign_key_option
+@click.option("--force", is_flag=True, help="Publish although it changes more than the policy's caps allow.")
+@click.option("--reason", default="", metavar="TEXT", help="Why; the audit keeps it.")
+@round_option
+@json_option
+@fleet_option
+@policy_option
+@store_options
+def publish(
+    store: StoreOptions,
+    fleet_path: Path,
+    policy_path: Path,
+    round_text: str | None,
+    publish_dir: Path,
+    sign_key: Path | None,
+    force: bool,
+    reason: str,
+    as_json: bool,
+) -> None:
+    """Render, validate and sign a round with its way back, for rollout.yml to bring to the edges.
+
+    \b
+    Examples:
+      springtide publish --sign-key /etc/springtide/publisher
+      springtide publish --force --reason "two PoPs left the fleet"
+    """
+    need_reason(force, reason)
+    fleet, policy = read_fleet(fleet_path), read_policy(policy_path)
+    rendered, moment = rendered_round(store, fleet, policy, closed_round(round_text, policy))
+    folder = PublishFolder(publish_dir)
+    new = {edge: json.loads(content) for edge, content in rendered.documents.items()}
+    held = folder.current()
+    events = [journal.Event("publish", reason=reason, verdict="published")]
+    if held is not None:
+        newest = max((str(document["round"]) for document in held.values()), default="")
+        if instants.show(moment) < newest:
+            fix = "publish a newer round; for the old values use `springtide rollback`"
+            message = f"{instants.show(moment)} is older than {newest}, which holds on the fleet"
+            raise InputError([Problem("--round", "round", message, fix)])
+        over = list(caps.problems(str(publish_dir), caps.difference(held, new), policy.bundle))
+        if over and not force:
+            raise InputError(over)
+        if over:
+            what = {"caps": [str(problem) for problem in over]}
+            events.insert(0, journal.Event("force", reason=reason, verdict="forced", details=what))
+    path = write(folder, rendered.documents, sign_key, events)
+    if sign_key is None:
+        click.echo("unsigned: edges refuse these bundles; sign with --sign-key", err=True)
+    count = sum(len(document["routes"]) for document in new.values())
+    if as_json:
+        digest = digest_of(new)
+        print_json(
+            {"publication": path.name, "folder": str(path), "digest": digest, "edges": len(new), "routes": count}
+        )
+        return
+    click.echo(f"published {path.name}: {len(new)} edges, {count} routes; roll it out with rollout.yml")
+
+
+@click.command()
+@click.argument("round_name", metavar="ROUND")
+@publish_dir_option
+@sign_key_option
+@click.option("--reason", required=True, metavar="TEXT", help="Why; the audit keeps it.")
+@json_option
+@fleet_option
+@policy_option
+def rollback(
+    round_name: str,
+    publish_dir: Path,
+    sign_key: Path | None,
+    reason: str,
+    fleet_path: Path,
+    policy_path: Path,
+    as_json: bool,
+) -> None:
+    """Publish an earlier round's values again, for rollout.yml; needs no store.
+
+    To undo the newest round at once there is rollback.yml, which needs no key either. ROUND is a publication's name or
+    its round. An edge takes nothing older than what it has, so the old values get a new creation time and signature;
+    they live no longer than they were promised.
+
+    \b
+    Examples:
+      springtide rollback 2026-01-02T03:05:00Z --reason "loss towards nyc" --sign-key /etc/springtide/publisher
+    """
+    folder = PublishFolder(publish_dir)
+    source = folder.publication(round_name)
+    old, held = read_folder(source / "edges"), folder.current() or {}
+    now = instants.now()
+    again = {edge: renewed(document, held.get(edge), now) for edge, document in old.items()}
+    documents = {edge: bundles.canonical(document) for edge, document in again.items()}
+    context = Context(read_fleet(fleet_path), read_policy(policy_path), now)
+    found = [problem for edge, content in documents.items() for problem in problems(f"{edge}.json", content, context)]
+    if found:
+        raise InputError(found)
+    event = journal.Event("rollback", reason=reason, verdict="published", details={"of": source.name})
+    path = write(folder, documents, sign_key, [event])
+    if as_json:
+        print_json({"publication": path.name, "of": source.name, "edges": len(documents)})
+        return
+    click.echo(f"published {path.name} with the values of {source.name}; roll it out with rollout.yml")
+
+
+@click.command()
+@click.argument("what", metavar="[ROUND|EDGE]", required=False)
+@publish_dir_option
+@json_option
+def diff(what: str | None, publish_dir: Path, as_json: bool) -> None:
+    """What a publication changes against what holds on the fleet, edge by edge.
+
+    Without an argument: the newest publication. With an edge: only that edge's part of it.
+
+    \b
+    Examples:
+      springtide diff
+      springtide diff 2026-01-02T03:05:00Z
+      springtide diff ams-1
+    """
+    folder = PublishFolder(publish_dir)
+    candidate = folder.resolved("candidate")
+    if candidate is None:
+        raise InputError([Problem(str(publish_dir), "candidate", "is not there", "run `springtide publish` first")])
+    new, held = read_folder(candidate / "edges"), folder.current() or {}
+    if what is not None and what in new.keys() | held.keys():
+        new = {edge: document for edge, document in new.items() if edge == what}
+        held = {edge: document for edge, document in held.items() if edge == what}
+    elif what is not None:
+        candidate = folder.publication(what)
+        new = read_folder(candidate / "edges")
+    found = caps.difference(held, new)
+    rows: list[tuple[str, str, int | None, int | None]] = [
+        *((*key, None, value) for key, value in found.added.items()),
+        *((*key, before, after) for key, (before, after) in found.changed.items()),
+        *((*key, value, None) for key, value in found.withdrawn.items()),
+    ]
+    rows.sort()
+    if as_json:
+        names = ("edge", "prefix", "before", "after")
+        listed = [dict(zip(names, row, strict=True)) for row in rows]
+        print_json({"publication": candidate.name, "before": found.before, "after": found.after, "changes": listed})
+        return
+    counts = f"{len(found.added)} added, {len(found.changed)} changed, {len(found.withdrawn)} withdrawn"
+    print_table(["edge", "prefix", "before", "after"], rows, title=f"{candidate.name}: {counts}")
+
+
+def edges_of(text: str, fleet_edges: Iterable[str]) -> list[str]:
+    """A comma-separated list; raises InputError for an edge that is not in the fleet."""
+    names = [name for name in text.split(",") if name]
+    unknown = sorted(set(names) - set(fleet_edges))
+    if unknown:
+        raise InputError([Problem("--changed", "edge", f"{unknown[0]} is not in the fleet", "see fleet.yaml")])
+    return names
+
+
+def publication_prefixes(folder: Path, edges: Iterable[str]) -> list[str]:
+    """Every destination of these edges, in the new bundle or in the one before; raises SpringtideError."""
+    found = {
+        route["prefix"]
+        for part in ("edges", "back")
+        for edge, document in read_folder(folder / part).items()
+        if edge in set(edges)
+        for route in document["routes"]
+    }
+    if not found:
+        raise SpringtideError(f"{folder}: no routes for these edges; there is nothing that a gate could measure")
+    return sorted(found)

@@ -1,0 +1,61 @@
+"""How much one publication may change at once, against what holds on the fleet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from springtide.errors import Problem
+from springtide.policy import BundlePolicy
+
+Value = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Routes as (edge, prefix) -> initcwnd, and what happens to each."""
+
+    added: Mapping[Value, int]
+    changed: Mapping[Value, tuple[int, int]]
+    withdrawn: Mapping[Value, int]
+    before: int
+    after: int
+
+
+def routes(documents: Mapping[str, Mapping[str, Any]]) -> dict[Value, int]:
+    return {
+        (edge, route["prefix"]): route["initcwnd"]
+        for edge, document in documents.items()
+        for route in document["routes"]
+    }
+
+
+def difference(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> Difference:
+    old, new = routes(before), routes(after)
+    return Difference(
+        added={key: new[key] for key in new.keys() - old.keys()},
+        changed={key: (old[key], new[key]) for key in old.keys() & new.keys() if old[key] != new[key]},
+        withdrawn={key: old[key] for key in old.keys() - new.keys()},
+        before=len(old),
+        after=len(new),
+    )
+
+
+def problems(where: str, found: Difference, policy: BundlePolicy) -> Iterator[Problem]:
+    """What goes over a cap. A fleet with fewer than `caps_from_routes` routes is learning, and may."""
+    if found.before < policy.caps_from_routes:
+        return
+    fix = "look at `springtide diff`; what is meant goes with --force --reason TEXT"
+    shares = (
+        ("max_changed_share", "changed or withdrawn", len(found.changed) + len(found.withdrawn)),
+        ("max_withdrawn_share", "withdrawn", len(found.withdrawn)),
+    )
+    for key, what, count in shares:
+        limit = getattr(policy, key)
+        if count > limit * found.before:
+            message = f"{count} of {found.before} routes are {what}, over bundle.{key} = {limit}"
+            yield Problem(where, f"cap {key}", message, fix)
+    if found.after > policy.max_growth * found.before:
+        message = f"{found.before} routes become {found.after}, over bundle.max_growth = {policy.max_growth}"
+        yield Problem(where, "cap max_growth", message, fix)

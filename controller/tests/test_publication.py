@@ -1,0 +1,220 @@
+"""The publisher's folder: what leaves, how it comes back, how much may change, and who did it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from samplekit.home import ROUND, Home
+from springtide import instants
+from springtide.decide.decisions import write_round
+from springtide.decide.initcwnd import Action, Decision, Reason
+from springtide.policy import BundlePolicy
+from springtide.publish import caps, journal
+from springtide.publish.bundle import digest
+from springtide.publish.publication import PublishFolder, going_back, renewed, sealed
+
+pytestmark = pytest.mark.usefixtures("clock")
+
+
+def document(windows: dict[str, int], round_s: int = ROUND, ttl_s: int = 900, created_s: int = 30) -> dict[str, Any]:
+    return sealed(
+        {
+            "schema_version": 1,
+            "edge": "ams-1",
+            "pop": "ams",
+            "round": instants.show(round_s),
+            "policy_version": "0123456789ab",
+            "created_at": instants.show(round_s + created_s),
+            "expires_at": instants.show(round_s + ttl_s),
+            "routes": [{"prefix": prefix, "initcwnd": value} for prefix, value in windows.items()],
+        }
+    )
+
+
+WINDOWS = st.dictionaries(st.sampled_from([f"10.0.{n}.0/24" for n in range(9)]), st.integers(10, 100))
+
+
+@given(WINDOWS, WINDOWS, st.integers(1, 10), st.integers(60, 5000))
+def test_going_back_is_younger_and_never_outlives_its_promise(
+    old: dict[str, int], new: dict[str, int], rounds: int, ttl: int
+) -> None:
+    before, after = document(old, ROUND - 300 * rounds, ttl), document(new)
+    back = going_back(before, after)
+    assert back["digest"] == digest(back)
+    assert (back["round"], back["created_at"]) > (after["round"], after["created_at"])
+    if before["expires_at"] <= back["created_at"]:
+        assert back["routes"] == []
+    else:
+        assert (back["routes"], back["expires_at"]) == (before["routes"], before["expires_at"])
+    assert going_back(None, after)["routes"] == []
+
+
+def test_renewed_values_are_younger_than_a_way_back() -> None:
+    old, held = document({"10.0.1.0/24": 20}, ROUND - 300), document({"10.0.1.0/24": 50})
+    undone = going_back(old, held)
+    again = renewed(old, held, ROUND + 30)
+    assert (again["round"], again["created_at"]) > (undone["round"], undone["created_at"])
+    assert (again["routes"], again["expires_at"]) == (old["routes"], old["expires_at"])
+
+
+def fleet_of(count: int, value: int = 20) -> dict[str, Any]:
+    return {"ams-1": document({f"10.{n // 250}.{n % 250}.0/24": value for n in range(count)})}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (fleet_of(100), fleet_of(100), []),
+        (fleet_of(100), fleet_of(100, 21), ["max_changed_share"]),
+        (fleet_of(100), fleet_of(65), ["max_withdrawn_share"]),
+        (fleet_of(100), fleet_of(10), ["max_changed_share", "max_withdrawn_share"]),
+        (fleet_of(100), fleet_of(201), ["max_growth"]),
+        (fleet_of(100), {}, ["max_changed_share", "max_withdrawn_share"]),
+        (fleet_of(19), fleet_of(400, 21), []),
+    ],
+)
+def test_caps_hold_back_what_is_too_much_at_once(
+    before: dict[str, Any], after: dict[str, Any], expected: list[str]
+) -> None:
+    found = caps.problems("publish", caps.difference(before, after), BundlePolicy())
+    assert [problem.field for problem in found] == [f"cap {name}" for name in expected]
+
+
+def decide(home: Home, moment: int, values: dict[tuple[str, str], int]) -> None:
+    rows = [
+        Decision(
+            round=moment,
+            src_pop=src,
+            dst_pop=dst,
+            ip_version=4,
+            action=Action.SET,
+            initcwnd=value,
+            reason=Reason.LEARNT,
+            connections_seen=5,
+            connections_earned=4,
+            observed_cwnd=float(value),
+            min_cwnd=value,
+            max_cwnd=value,
+            retransmit_ratio=0.01,
+            young_connections=0,
+            young_retransmit_ratio=None,
+            receiver_cwnd=None,
+            previous_initcwnd=None,
+            previous_cwnd=None,
+            smoothed_cwnd=float(value),
+            target_cwnd=float(value),
+            measured_rounds=3,
+            guard_until=None,
+            penalty=0.0,
+            suppressed=False,
+            last_evidence=moment,
+            expires_at=moment + 1800,
+            policy_version="0123456789ab",
+        )
+        for (src, dst), value in values.items()
+    ]
+    store = home.open()
+    try:
+        write_round(store, moment, rows)
+    finally:
+        store.close()
+
+
+@pytest.fixture
+def key(tmp_path: Path) -> Path:
+    path = tmp_path / "publisher"
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path)], check=True)
+    (tmp_path / "allowed_signers").write_text(f"springtide {path.with_suffix('.pub').read_text()}")
+    return path
+
+
+def test_rounds_are_published_compared_forced_taken_back_and_remembered(
+    home: Home, key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home.policy.write_text("bundle: {caps_from_routes: 1}\n")
+    folder = PublishFolder(home.path / "publish")
+    where = ("--publish-dir", folder.path)
+    signed = (*where, "--sign-key", key)
+    decide(home, ROUND - 300, {("ams", "nyc"): 30, ("ams", "fra"): 40})
+    first = home.json("publish", "--round", instants.show(ROUND - 300), *signed)
+    assert (first["edges"], first["routes"]) == (4, 4)
+    candidate = folder.resolved("candidate")
+    assert candidate is not None
+    for part in ("edges", "back"):
+        bundles = sorted((candidate / part).glob("*.json"))
+        home.run("validate", *bundles, "--allowed-signers", key.with_name("allowed_signers"))
+    folder.point("current", candidate / "edges")
+
+    decide(home, ROUND, {("ams", "nyc"): 35, ("nyc", "ams"): 50})
+    errors = home.refused("publish", *signed)
+    assert any("cap max_changed_share: 4 of 4 routes are changed or withdrawn" in line for line in errors)
+    assert any("cap max_withdrawn_share" in line for line in errors)
+    assert "--reason TEXT" in home.refused("publish", *signed, "--force")[0]
+    assert folder.resolved("candidate") == candidate, "a refused publication left something"
+    home.run("publish", *signed, "--force", "--reason", "fra is leaving")
+
+    changes = {(c["edge"], c["prefix"]): (c["before"], c["after"]) for c in home.json("diff", *where)["changes"]}
+    assert changes["ams-1", "10.77.3.0/24"] == (30, 35)
+    assert changes["ams-1", "10.77.2.0/24"] == (40, None)
+    assert changes["nyc-1", "10.77.1.0/24"] == (None, 50)
+    assert {edge for edge, _ in changes} == {"ams-1", "ams-2", "nyc-1"}
+    assert {c["edge"] for c in home.json("diff", "nyc-1", *where)["changes"]} == {"nyc-1"}
+    assert home.refused("diff", "2001-01-01T00:00:00Z", *where)[0].endswith(folder.rounds()[-1])
+
+    now = folder.resolved("candidate")
+    assert now is not None
+    bundle_files = sorted((now / "edges").glob("*.json"))
+    assert "cap max_changed_share" in home.refused("validate", *bundle_files, "--against", folder.path)[0]
+    folder.point("current", now / "edges")
+    assert "older than" in home.refused("publish", "--round", instants.show(ROUND - 300), *signed)[0]
+
+    home.run("rollback", instants.show(ROUND - 300), *signed, "--reason", "fra stays")
+    third = folder.resolved("candidate")
+    assert third is not None
+    old = json.loads((candidate / "edges/ams-1.json").read_text())
+    again = json.loads((third / "edges/ams-1.json").read_text())
+    assert (again["routes"], again["round"]) == (old["routes"], instants.show(ROUND))
+    home.run("validate", third / "edges/ams-1.json", "--allowed-signers", key.with_name("allowed_signers"))
+
+    rows = home.json("history", *where)
+    said = sorted((row["event"], row["verdict"], row["reason"]) for row in rows)
+    assert said == [
+        ("force", "forced", "fra is leaving"),
+        ("publish", "published", ""),
+        ("publish", "published", "fra is leaving"),
+        ("rollback", "published", "fra stays"),
+    ]
+    assert all(row["digest"].startswith("sha256:") and row["who"] for row in rows)
+    (folder.path / journal.SENT).unlink()
+    assert len(home.json("history", *where)) == len(rows), "sent again, the events counted twice"
+    assert "fra stays" in home.run("history", *where, "--event", "rollback").stdout
+
+
+def test_a_journal_line_that_is_cut_or_foreign_loses_none_beside_it(tmp_path: Path) -> None:
+    journal.append(tmp_path, journal.Event("publish", reason="a"))
+    with (tmp_path / journal.FILE).open("a") as file:
+        file.write("not ours\n")
+    journal.append(tmp_path, journal.Event("publish", reason="b"))
+    with (tmp_path / journal.FILE).open("a") as file:
+        file.write('{"event": "pub')
+    events, end, bad = journal.read(tmp_path)
+    assert ([event.reason for event in events], bad) == (["a", "b"], 1)
+    assert end == (tmp_path / journal.FILE).stat().st_size - len('{"event": "pub')
+
+
+def test_pruning_keeps_what_links_lead_to(tmp_path: Path) -> None:
+    folder = PublishFolder(tmp_path)
+    for number in range(5):
+        content = json.dumps(document({"10.0.1.0/24": 20}, ROUND + 300 * number)).encode()
+        path = folder.publish({"ams-1": content}, None)
+        if number == 1:
+            folder.point("current", path / "edges")
+    names = folder.rounds()
+    assert folder.prune(2) == [names[0], names[2]]
+    assert folder.rounds() == [names[1], names[3], names[4]]
