@@ -9,7 +9,7 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -82,31 +82,38 @@ def test_when_not_even_the_state_before_can_be_restored_every_route_goes(routed:
 
 # --- SIGKILL
 
-# Kills the process just before the N-th step that touches kernel or disk. It is the real program, run by its path.
+# Kills the process (or stops it) just before the N-th step that touches kernel or disk, or just before the N-th of one
+# kind: a write into the kernel, or a rename to one name. It is the real program, run by its path.
 KILLER = """
 import os, runpy, signal, sys
-left, directory, only = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-STEPS = {"subprocess.Popen", "os.rename", "os.remove", "os.chmod", "fcntl.flock", "open"}
+left, directory, only, number = int(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
+STEPS = {"subprocess.Popen", "os.rename", "os.remove", "os.chmod", "fcntl.flock", "open", "socket.sendto"}
 def hook(event, arguments):
     global left
     if event not in STEPS or (event == "open" and not str(arguments[0]).startswith(directory)):
         return
-    if only and not (event == "os.rename" and str(arguments[1]).endswith(only)):
+    if only and event != only and not (event == "os.rename" and str(arguments[1]).endswith(only)):
         return
     left -= 1
     if left == 0:
-        os.kill(os.getpid(), signal.SIGKILL)
-sys.argv = sys.argv[4:]
+        os.kill(os.getpid(), number)
+sys.argv = sys.argv[5:]
 sys.addaudithook(hook)
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def killed(edge: Edge, step: int, *arguments: str, only: str = "") -> bool:
-    """Run the program and kill it just before its N-th step; False when it ended before that."""
+def with_killer(edge: Edge, step: int, *arguments: str, only: str, number: signal.Signals) -> list[str]:
+    """The command line that sends itself signal `number` just before its N-th step."""
     command = edge.command(*arguments)
     at = command.index(str(SCRIPT))
-    command[at:at] = ["-c", KILLER, str(step), str(edge.state_dir), only]
+    command[at:at] = ["-c", KILLER, str(step), str(edge.state_dir), only, str(int(number))]
+    return command
+
+
+def killed(edge: Edge, step: int, *arguments: str, only: str = "") -> bool:
+    """Run the program and kill it just before its N-th step; False when it ended before that."""
+    command = with_killer(edge, step, *arguments, only=only, number=signal.SIGKILL)
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode in (0, -signal.SIGKILL, 128 + signal.SIGKILL), done.stderr
     return done.returncode != 0
@@ -203,9 +210,33 @@ def test_killed_at_random_moments_of_a_large_apply(routed: Edge, group: bool) ->
     assert 20 in outcomes
 
 
+MANY = {f"10.{n // 250}.{n % 250}.0/24": 30 for n in range(5000)}
+
+
+def test_killed_between_any_two_writes_into_the_kernel_the_next_run_undoes_them(routed: Edge) -> None:
+    routed.apply(OLD)
+    before = routed.picture()
+    partly = set()
+    step = 0
+    while True:
+        step += 1
+        path = routed.write(bundle(MANY))
+        if not killed(routed, step, "apply", path, only="socket.sendto"):
+            break
+        partly.add(len(routed.windows()))
+        outcome = routed.run("expire")
+        assert "the state before (3 routes) is restored and verified" in outcome.report["notes"][0]
+        assert routed.picture() == before, f"step {step}"
+        assert routed.run("status").code == 0
+    assert {len(OLD), len(MANY)} < partly, "no kill fell between two writes"
+    assert routed.windows() == MANY
+
+
 @contextlib.contextmanager
 def stopped_in_its_batch(edge: Edge, routes: Mapping[str, int]) -> Iterator[tuple[subprocess.Popen[str], int]]:
     """An apply whose `ip -batch` stands still in the middle: the run, and the child's process id."""
+    # A metric in milliseconds is left to `ip`, and so is all that copies it.
+    edge.ip("route", "replace", "default", "via", "192.168.0.2", "rtt", "100ms")
     path = edge.write(bundle(routes))
     run = subprocess.Popen(edge.command("apply", path), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     child = 0
@@ -221,11 +252,26 @@ def stopped_in_its_batch(edge: Edge, routes: Mapping[str, int]) -> Iterator[tupl
     finally:
         run.kill()
         run.communicate()
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
+        if child:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, signal.SIGKILL)
 
 
-MANY = {f"10.{n // 250}.{n % 250}.0/24": 30 for n in range(5000)}
+@contextlib.contextmanager
+def stopped_in_its_writes(edge: Edge, routes: Mapping[str, int]) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """An apply that stands still between two writes into the kernel: the run, and which process to let go on."""
+    path = edge.write(bundle(routes))
+    command = with_killer(edge, 3, "apply", path, only="socket.sendto", number=signal.SIGSTOP)
+    run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        while Path(f"/proc/{run.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            assert run.poll() is None, "the apply ended before its third write"
+            time.sleep(0.001)
+        assert len(OLD) < len(edge.windows()) < len(routes)
+        yield run, run.pid
+    finally:
+        run.kill()
+        run.communicate()
 
 
 def test_the_lock_is_held_as_long_as_an_orphaned_batch_still_writes(routed: Edge) -> None:
@@ -242,20 +288,27 @@ def test_the_lock_is_held_as_long_as_an_orphaned_batch_still_writes(routed: Edge
     assert routed.run("status").code == 0
 
 
-def test_a_table_that_reads_back_otherwise_than_written_is_restored(routed: Edge) -> None:
+@pytest.mark.parametrize("stopped", [stopped_in_its_writes, stopped_in_its_batch])
+def test_a_table_that_reads_back_otherwise_than_written_is_restored(
+    routed: Edge,
+    stopped: Callable[[Edge, Mapping[str, int]], contextlib.AbstractContextManager[tuple[subprocess.Popen[str], int]]],
+) -> None:
     routed.apply(OLD)
-    before = routed.picture()
-    with stopped_in_its_batch(routed, MANY) as (run, child):
+    before = {table: routed.table(table=table) for table in ("201", "255")}
+    with stopped(routed, MANY) as (run, writer):
+        before["254"] = routed.table(table="254")
         # Somebody else writes into our table under our number in the same moment.
         routed.ip(
             *["route", "add", "172.16.0.0/12", "via", "192.168.1.2", "table", "201", "proto", "201", "initcwnd", "99"]
         )
-        os.kill(child, signal.SIGCONT)
+        os.kill(writer, signal.SIGCONT)
         _, errors = run.communicate()
     assert run.returncode == 1
     assert "read back: table 201 is 1 steps from what was written (del 172.16.0.0/12" in errors
     assert "is restored and verified" in errors
-    assert routed.picture() == before
+    assert {table: routed.table(table=table) for table in before} == before
+    assert routed.run("withdraw").code == 0
+    assert routed.table() == []
 
 
 def test_after_a_reboot_an_intent_of_the_boot_before_is_history(routed: Edge) -> None:
