@@ -127,7 +127,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _POLICY_VERSION = re.compile(r"[0-9a-f]{12}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _INSTANT = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)Z", re.ASCII)
-_LENGTH = re.compile(r"0|[1-9][0-9]{0,2}", re.ASCII)
+_LENGTHS = {str(length): length for length in range(129)}
 _FIELDS = (
     "schema_version",
     "edge",
@@ -139,6 +139,7 @@ _FIELDS = (
     "routes",
     "digest",
 )
+_ROUTE_FIELDS = frozenset(("prefix", "initcwnd"))
 _RENDER = "render it again with `springtide bundle`"
 
 
@@ -164,9 +165,9 @@ def parse_prefix(text: str) -> Prefix:
         raise ValueError(f"{text!r} is not in canonical form ({socket.inet_ntop(family, packed)}/...)")
     length = bits
     if slash:
-        if not _LENGTH.fullmatch(length_text) or int(length_text) > bits:
+        length = _LENGTHS.get(length_text, 129)
+        if length > bits:
             raise ValueError(f"{text!r} has no valid prefix length")
-        length = int(length_text)
     network = int.from_bytes(packed, "big")
     if network & ((1 << (bits - length)) - 1):
         raise ValueError(f"{text!r} has bits set beyond its length")
@@ -286,25 +287,24 @@ def _check_routes(routes: object, bad: Callable[..., RefusedError]) -> tuple[Des
     checked: list[Destination] = []
     previous: Prefix = (0, 0, 0)
     for number, route in enumerate(routes):
-        field = f"routes[{number}]"
-        if not isinstance(route, dict) or set(route) != {"prefix", "initcwnd"}:
-            raise bad(field, "must have exactly the fields prefix and initcwnd")
+        if not isinstance(route, dict) or route.keys() != _ROUTE_FIELDS:
+            raise bad(f"routes[{number}]", "must have exactly the fields prefix and initcwnd")
         text, initcwnd = route["prefix"], route["initcwnd"]
         if not isinstance(text, str) or "/" not in text:
-            raise bad(f"{field}.prefix", f"{_printable(text)} is not a prefix like 10.77.2.0/24")
+            raise bad(f"routes[{number}].prefix", f"{_printable(text)} is not a prefix like 10.77.2.0/24")
         try:
             prefix = parse_prefix(text)
         except ValueError as error:
-            raise bad(f"{field}.prefix", _printable(str(error), quote=False)) from error
+            raise bad(f"routes[{number}].prefix", _printable(str(error), quote=False)) from error
         problem = destination_problem(prefix)
         if problem:
-            raise bad(f"{field}.prefix", f"{text}: {problem}", "narrow the PoP's prefix in fleet.yaml")
+            raise bad(f"routes[{number}].prefix", f"{text}: {problem}", "narrow the PoP's prefix in fleet.yaml")
         if prefix <= previous:
             order = "occurs twice" if prefix == previous else "is out of order (IP version, network, length)"
-            raise bad(f"{field}.prefix", f"{text} {order}")
+            raise bad(f"routes[{number}].prefix", f"{text} {order}")
         if type(initcwnd) is not int or not 1 <= initcwnd <= MAX_INITCWND:
             problem = f"{_printable(initcwnd)} is not a whole number in 1..{MAX_INITCWND}"
-            raise bad(f"{field}.initcwnd", problem, "set initcwnd.cmax in policy.yaml")
+            raise bad(f"routes[{number}].initcwnd", problem, "set initcwnd.cmax in policy.yaml")
         previous = prefix
         checked.append(Destination(text, prefix, initcwnd))
     return tuple(checked)
@@ -583,36 +583,43 @@ class Index:
     """Routes of one address family, for longest match and for what lies inside a prefix."""
 
     def __init__(self, routes: Iterable[KernelRoute]) -> None:
-        self._by_length: dict[int, dict[int, list[KernelRoute]]] = {}
         ordered = sorted(routes, key=lambda route: route.prefix)
+        by_length: dict[int, dict[int, list[KernelRoute]]] = {}
         for route in ordered:
             _, network, length = route.prefix
-            self._by_length.setdefault(length, {}).setdefault(network, []).append(route)
-        self._lengths = sorted(self._by_length, reverse=True)
+            by_length.setdefault(length, {}).setdefault(network, []).append(route)
+        self._by_length = sorted(by_length.items(), reverse=True)
         self._ordered = ordered
         self._networks = [route.prefix[1] for route in ordered]
+        self._choices: dict[Prefix, tuple[KernelRoute | None, str]] = {}
 
-    def covering(self, prefix: Prefix) -> Iterator[list[KernelRoute]]:
+    def choice(self, routes: Sequence[KernelRoute]) -> tuple[KernelRoute | None, str]:
+        """`choose`, once for each prefix: a default route may be asked for 100,000 times."""
+        prefix = routes[0].prefix
+        if prefix not in self._choices:
+            self._choices[prefix] = choose(routes)
+        return self._choices[prefix]
+
+    def covering(self, prefix: Prefix) -> list[list[KernelRoute]]:
         """Routes that contain the whole prefix, longest first, those of one length together."""
         version, network, length = prefix
         bits = 32 if version == 4 else 128
-        for candidate in self._lengths:
-            if candidate <= length:
-                shift = bits - candidate
-                routes = self._by_length[candidate].get(network >> shift << shift)
-                if routes:
-                    yield routes
+        return [
+            routes[network >> (bits - shorter) << (bits - shorter)]
+            for shorter, routes in self._by_length
+            if shorter <= length and network >> (bits - shorter) << (bits - shorter) in routes
+        ]
 
     def first_inside(self, prefix: Prefix, shortest: int) -> KernelRoute | None:
         """A route at least `shortest` long that lies inside the prefix, or None."""
         version, network, length = prefix
+        networks = self._networks
+        position, end = bisect.bisect_left(networks, network), len(networks)
         last = network | ((1 << ((32 if version == 4 else 128) - length)) - 1)
-        for position in range(bisect.bisect_left(self._networks, network), len(self._ordered)):
-            route = self._ordered[position]
-            if route.prefix[1] > last:
-                return None
-            if route.prefix[2] >= shortest:
-                return route
+        while position < end and networks[position] <= last:
+            if self._ordered[position].prefix[2] >= shortest:
+                return self._ordered[position]
+            position += 1
         return None
 
 
@@ -631,28 +638,38 @@ def find_next_hop(prefix: Prefix, main: Index, local: Index) -> KernelRoute:
     inside = local.first_inside(prefix, prefix[2])
     if inside is not None:
         raise ValueError(f"the edge's own address {inside.text} lies inside it")
-    if any(route.kind == "local" for routes in local.covering(prefix) for route in routes):
-        raise ValueError("it is the edge's own (its local table has a route over all of it)")
+    for routes in local.covering(prefix):
+        if any(route.kind == "local" for route in routes):
+            raise ValueError("it is the edge's own (its local table has a route over all of it)")
     inside = main.first_inside(prefix, prefix[2] + 1)
     if inside is not None:
         raise ValueError(f"the edge's more specific route {inside.text} lies inside it and our rule would hide it")
     for routes in main.covering(prefix):
-        alive = [route for route in routes if not route.way.dead]
-        if not alive:
-            continue
-        if any(route.way.narrow for route in alive):
-            raise ValueError(f"the edge routes {alive[0].text} by TOS or source, which our rule would bypass")
-        metric = min(route.way.metric for route in alive)
-        best = [route for route in alive if route.way.metric == metric]
-        chosen = best[0]
-        if chosen.kind != "unicast":
-            raise ValueError(f"the edge's own route to it, {chosen.text}, is {chosen.kind}")
-        if len(best) > 1:
-            raise ValueError(f"the edge has several routes {chosen.text} of one metric: which one counts is not clear")
-        if chosen.way.obstacle:
-            raise ValueError(f"the edge's own route to it, {chosen.text}, carries {chosen.way.obstacle}")
-        return chosen
+        chosen, reason = main.choice(routes)
+        if reason:
+            raise ValueError(reason)
+        if chosen is not None:
+            return chosen
     raise ValueError("no route of the edge's own covers it")
+
+
+def choose(routes: Sequence[KernelRoute]) -> tuple[KernelRoute | None, str]:
+    """Which route of one prefix to copy, or why none; neither when all are dead: then a shorter prefix counts."""
+    alive = [route for route in routes if not route.way.dead]
+    if not alive:
+        return None, ""
+    if any(route.way.narrow for route in alive):
+        return None, f"the edge routes {alive[0].text} by TOS or source, which our rule would bypass"
+    metric = min(route.way.metric for route in alive)
+    best = [route for route in alive if route.way.metric == metric]
+    chosen = best[0]
+    if chosen.kind != "unicast":
+        return None, f"the edge's own route to it, {chosen.text}, is {chosen.kind}"
+    if len(best) > 1:
+        return None, f"the edge has several routes {chosen.text} of one metric: which one counts is not clear"
+    if chosen.way.obstacle:
+        return None, f"the edge's own route to it, {chosen.text}, carries {chosen.way.obstacle}"
+    return chosen, ""
 
 
 def plan_routes(destinations: Iterable[Destination], main: dict[int, Index], local: dict[int, Index]) -> Plan:
@@ -823,6 +840,11 @@ def messages_of(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
         at += max(length + -length % 4, _HEADER.size)
 
 
+def destination_start(size: int) -> bytes:
+    """What stands between an rtmsg and an address of `size` bytes: the table, as the kernel dumps it, and a header."""
+    return attribute(RTA_TABLE, _u32(int(TABLE))) + _ATTRIBUTE.pack(4 + size, RTA_DST)
+
+
 class Encoder:
     """The lines of `batch_lines` as the messages that `ip -batch` would send; made anew for every batch, because the
     numbers of interfaces change.
@@ -831,70 +853,54 @@ class Encoder:
     def __init__(self, version: int, interface: Callable[[str], int] = socket.if_nametoindex) -> None:
         self._family, self._size = (socket.AF_INET, 4) if version == 4 else (socket.AF_INET6, 16)
         self._interface = interface
-        self._shape = struct.Struct(f"{_HEADER.format}{_BODY.format[1:]}HHIHH{self._size}s")
-        self._ways: dict[str, tuple[int, int, bytes] | None] = {}
+        self._start = struct.Struct(f"{_HEADER.format}BB")  # up to the destination's length
+        self._frames: dict[tuple[str, str], tuple[int, int, bytes, bytes] | None] = {}
 
     def message(self, line: str, sequence: int) -> bytes | None:
         """None for what is only expressed by `ip`, or what it should complain about."""
         what, verb, subject, rest = line.split(" ", 3)
-        kind, flags = _VERBS[f"{what} {verb}"]
         if what == "rule":
-            action = FR_ACT_TO_TBL if verb == "add" else 0
-            body = _BODY.pack(self._family, 0, 0, 0, int(TABLE), 0, 0, action, 0)
-            body += attribute(FRA_PRIORITY, _u32(RULE_PREF)) + attribute(FRA_PROTOCOL, bytes([int(PROTO)]))
-            return _HEADER.pack(_HEADER.size + len(body), kind, flags, sequence, 0) + body
-        if rest not in self._ways:
-            self._ways[rest] = self._way(rest)
-        way = self._ways[rest]
-        if way is None:
+            return self._rule(verb, sequence)
+        key = verb, rest
+        if key not in self._frames:
+            self._frames[key] = self._frame(*key)
+        frame = self._frames[key]
+        if frame is None:
             return None
-        scope, hop_flags, tail = way
-        route_type = RTN_UNICAST
-        if verb == "del":
-            scope, route_type = RT_SCOPE_NOWHERE, 0
+        kind, flags, before, after = frame
         address, _, length = subject.partition("/")
-        return (
-            self._shape.pack(
-                self._shape.size + len(tail),
-                kind,
-                flags,
-                sequence,
-                0,
-                self._family,
-                int(length),
-                0,
-                0,
-                int(TABLE),
-                int(PROTO),
-                scope,
-                route_type,
-                hop_flags,
-                8,
-                RTA_TABLE,
-                int(TABLE),
-                4 + self._size,
-                RTA_DST,
-                socket.inet_pton(self._family, address),
-            )
-            + tail
-        )
+        size = self._start.size + len(before) + self._size + len(after)
+        start = self._start.pack(size, kind, flags, sequence, 0, self._family, int(length))
+        return start + before + socket.inet_pton(self._family, address) + after
 
     def essence(self, rest: str) -> Essence | None:
         """Of the route that `route add PREFIX REST` makes."""
-        way = self._way(rest)
-        if way is None:
+        frame = self._frame("add", rest)
+        if frame is None:
             return None
-        scope, flags, tail = way
-        return essence(_BODY.pack(self._family, 0, 0, 0, int(TABLE), int(PROTO), scope, RTN_UNICAST, flags), tail)
+        _, _, before, after = frame
+        return essence(bytes([self._family, 0]) + before[: _BODY.size - 2], after)
 
-    def _way(self, text: str) -> tuple[int, int, bytes] | None:
-        """Scope, flags and attributes of what follows the destination, or None."""
+    def _rule(self, verb: str, sequence: int) -> bytes:
+        kind, flags = _VERBS[f"rule {verb}"]
+        body = _BODY.pack(self._family, 0, 0, 0, int(TABLE), 0, 0, FR_ACT_TO_TBL if verb == "add" else 0, 0)
+        body += attribute(FRA_PRIORITY, _u32(RULE_PREF)) + attribute(FRA_PROTOCOL, bytes([int(PROTO)]))
+        return _HEADER.pack(_HEADER.size + len(body), kind, flags, sequence, 0) + body
+
+    def _frame(self, verb: str, rest: str) -> tuple[int, int, bytes, bytes] | None:
+        """Type and flags of the message, and its bytes between the destination's length and address, and after that."""
         try:
-            return self._parsed(text)
+            scope, hop_flags, after = self._parsed(rest)
         except (OSError, ValueError, struct.error):
             return None
+        kind = RTN_UNICAST
+        if verb == "del":
+            scope, kind = RT_SCOPE_NOWHERE, 0
+        body = _BODY.pack(self._family, 0, 0, 0, int(TABLE), int(PROTO), scope, kind, hop_flags)
+        return (*_VERBS[f"route {verb}"], body[2:] + destination_start(self._size), after)
 
     def _parsed(self, text: str) -> tuple[int, int, bytes]:
+        """Scope, flags and attributes of what follows the destination. Raises OSError, ValueError, struct.error."""
         path, *hops = text.split(" nexthop ")
         scope, metrics = 0, {}
         flags, tail, others = self._hop(path)
@@ -970,7 +976,7 @@ def essence(body: bytes, tail: bytes) -> Essence:
 def translate(bodies: Iterable[bytes], version: int, known: dict[Essence, str]) -> dict[str, str] | None:
     """Dumped routes as prefix -> arguments, or None when one is not `known`. Raises ValueError."""
     family, size = (socket.AF_INET, 4) if version == 4 else (socket.AF_INET6, 16)
-    start = attribute(RTA_TABLE, _u32(int(TABLE))) + _ATTRIBUTE.pack(4 + size, RTA_DST)
+    start = destination_start(size)
     address = _BODY.size + len(start)
     end = address + size
     seen: dict[bytes, str | None] = {}
