@@ -12,6 +12,12 @@ class SpringtideError(Exception):
     exit_code = 1
 
 
+class ThinInputError(SpringtideError):
+    """Too little of a round arrived: what could be decided was, elsewhere the last decisions stand. Exit code 3."""
+
+    exit_code = 3
+
+
 class StoreError(SpringtideError):
     """The store could not be opened, or refused a statement; `code` is ClickHouse's own, 0 when it has none."""
 

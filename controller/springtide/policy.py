@@ -77,12 +77,31 @@ class RoundPolicy(_Section):
         ge=0,
         le=3600,
     )
-    min_complete: float = Field(
+
+
+class CompletenessPolicy(_Section):
+    """How much of a round must have arrived for a PoP's decisions to follow it."""
+
+    min_hosts: float = Field(
         default=0.6,
-        description="Share of a PoP's expected rows below which a round is not decided upon: its last decisions stand.",
-        json_schema_extra=_from("with half of the hosts missing the rest may be the odd ones; one of three may reboot"),
+        description="Share of a PoP's hosts, of those heard in the last memory_rounds, that the round must have.",
+        json_schema_extra=_from("two edges of three still speak for their PoP; one of two, or half of many, do not"),
         ge=0.0,
         le=1.0,
+    )
+    min_rows: float = Field(
+        default=0.6,
+        description="Share of the rows expected of a PoP's hosts that must have arrived; gaps between polls count.",
+        json_schema_extra=_from("as for hosts: what is missing may be what is slow"),
+        ge=0.0,
+        le=1.0,
+    )
+    memory_rounds: int = Field(
+        default=6,
+        description="Rounds for which a host that fell silent is still expected.",
+        json_schema_extra=_from("half an hour: a host that was taken out must not freeze its PoP until values expire"),
+        ge=2,
+        le=288,
     )
 
 
@@ -691,6 +710,7 @@ class RetentionPolicy(_Section):
 
 class Policy(_Section):
     round: RoundPolicy = RoundPolicy()
+    completeness: CompletenessPolicy = CompletenessPolicy()
     initcwnd: InitcwndPolicy = InitcwndPolicy()
     damping: DampingPolicy = DampingPolicy()
     holdout: HoldoutPolicy = HoldoutPolicy()

@@ -208,10 +208,10 @@ def test_where_too_much_is_missing_the_last_decisions_stand(home: Home, tmp_path
     kept = {row["prefix"]: row for row in answer["decisions"] if row["algorithm"] == "bbr"}
     assert kept.keys() == first.keys()
     assert {(row["action"], row["reason"]) for row in kept.values()} == {("keep", "held_incomplete_input")}
-    assert answer["incomplete_pops"] == {"ams": sum(seen.values()) / 200}
-    text = gauges.read_text()
-    assert "springtide_congestion_incomplete_pops 1\n" in text
-    assert 'springtide_congestion_complete_share{pop="ams"}' in text
+    assert list(answer["incomplete"]) == ["ams"]
+    lines = gauges.read_text().splitlines()
+    assert 'springtide_input_incomplete{law="congestion",pop="ams"} 1' in lines
+    assert f'springtide_congestion_prefixes{{algorithm="bbr"}} {len(kept)}' in lines
 
 
 def test_one_host_of_three_may_be_missing(home: Home) -> None:

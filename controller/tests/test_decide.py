@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -168,15 +169,78 @@ def test_a_round_that_was_decided_otherwise_is_replaced_whole(home: Home) -> Non
 
 
 def test_silence_holds_then_withdraws(home: Home) -> None:
+    """The host goes on polling: what it polls is idle."""
     home.policy.write_text("initcwnd: {duty_rounds: 1, ttl_s: 900}\n")
-    feed(home, "a", [s for c in connections(3) for s in polls(c, NOW - 4 * INTERVAL, FULL)])
+    busy = [s for c in connections(3) for s in polls(c, NOW - 4 * INTERVAL, FULL)]
+    idle = [
+        s
+        for later in range(1, 5)
+        for s in polls(connections(1, dst="nyc", first=90)[0], NOW - (4 - later) * INTERVAL, 0, number=later)
+    ]
+    feed(home, "a", busy + idle)
     backfill(home, 5)
-    assert [(row["action"], row["reason"]) for row in stored(home)] == [
+    assert [(row["action"], row["reason"]) for row in stored(home) if row["dst_pop"] == "fra"] == [
         ("set", "learnt"),
         ("set", "held_no_evidence"),
         ("set", "held_no_evidence"),
         ("withdraw", "expired"),
     ]
+
+
+def two_hosts(
+    round_unix_s: int, number: int, hosts: tuple[str, ...] = ("ams-1", "ams-2"), cwnd: int = 40
+) -> list[Sample]:
+    """Traffic of two hosts in ams, each with connections of its own to fra."""
+    return [
+        s
+        for index, host in enumerate(("ams-1", "ams-2"))
+        if host in hosts
+        for c in connections(3, cwnd, first=1 + 10 * index)
+        for s in polls(Socket(**{**vars(c), "host": host}), round_unix_s, FULL, start=number * FULL, number=number)
+    ]
+
+
+def test_where_half_of_the_hosts_are_missing_the_last_decisions_stand(home: Home, tmp_path: Path) -> None:
+    home.policy.write_text("initcwnd: {duty_rounds: 1, history_weight: 0, falling_history_weight: 0}\n")
+    feed(home, "a", two_hosts(NOW - INTERVAL, 0) + two_hosts(NOW, 1, ("ams-1",), cwnd=90))
+    [before] = decide(home, "--round", instants.show(NOW - INTERVAL))
+    file = tmp_path / "springtide.prom"
+    answer = home.json("decide", "initcwnd", "--metrics", file, code=3)
+    assert answer["incomplete"] == {"ams": "1 of 2 hosts were heard"}
+    [decision] = answer["decisions"]
+    assert (decision["initcwnd"], decision["reason"]) == (before["initcwnd"], "held_incomplete_input")
+    assert (before["initcwnd"], before["reason"]) == (40, "learnt")
+    assert 'springtide_input_incomplete{law="initcwnd",pop="ams"} 1' in file.read_text().splitlines()
+    assert 'springtide_input_hosts{law="initcwnd",pop="ams"} 1' in file.read_text().splitlines()
+    error = home.run("decide", "initcwnd", code=3).stderr
+    assert "ams: 1 of 2 hosts were heard; the last decisions stand until they expire" in error
+    assert "too little of the round arrived from ams" in home.run("explain", "ams", "fra").stdout
+    # As soon as the other one is heard, it is followed.
+    feed(home, "b", two_hosts(NOW, 1, ("ams-2",), cwnd=90))
+    home.run("rollup", "--round", instants.show(NOW))
+    answer = home.json("decide", "initcwnd", "--metrics", file)
+    assert (answer["incomplete"], answer["decisions"][0]["initcwnd"]) == ({}, 90)
+    assert 'springtide_input_incomplete{law="initcwnd",pop="ams"} 0' in file.read_text().splitlines()
+
+
+def test_where_half_of_the_polls_are_missing_the_last_decisions_stand(home: Home) -> None:
+    home.policy.write_text("initcwnd: {duty_rounds: 1}\n")
+    missing = {113, 114, 115}
+    both = two_hosts(NOW - INTERVAL, 1) + two_hosts(NOW, 2, cwnd=90)
+    feed(home, "a", [s for s in both if s["poll_sequence"] not in missing])
+    home.run("decide", "initcwnd", "--round", instants.show(NOW - INTERVAL))
+    answer = home.json("decide", "initcwnd", code=3)
+    assert answer["incomplete"] == {"ams": "18 of 36 rows arrived"}
+    assert answer["decisions"][0]["reason"] == "held_incomplete_input"
+
+
+def test_a_host_that_was_taken_out_is_not_waited_for_for_ever(home: Home) -> None:
+    home.policy.write_text("completeness: {memory_rounds: 2}\ninitcwnd: {duty_rounds: 1}\n")
+    early = two_hosts(NOW - 2 * INTERVAL, 0)
+    feed(home, "a", early + two_hosts(NOW - INTERVAL, 1, ("ams-1",)) + two_hosts(NOW, 2, ("ams-1",)))
+    home.run("decide", "initcwnd", "--round", instants.show(NOW - 2 * INTERVAL))
+    home.run("decide", "initcwnd", "--round", instants.show(NOW - INTERVAL), code=3)
+    assert home.json("decide", "initcwnd")["incomplete"] == {}
 
 
 def test_dry_run_writes_nothing(home: Home) -> None:
@@ -205,8 +269,9 @@ def test_a_round_that_is_none_is_refused(home: Home, given: str, message: str) -
 
 
 def test_nothing_seen_is_nothing_decided(home: Home) -> None:
-    answer = home.json("decide", "initcwnd")
+    answer = home.json("decide", "initcwnd", code=3)
     assert (answer["decisions"], answer["pairs_without_samples"]) == ([], 6)
+    assert "no host was heard" in home.run("decide", "initcwnd", code=3).stderr
 
 
 def test_explain_shows_value_inputs_rule_history_and_what_would_change_it(home: Home) -> None:

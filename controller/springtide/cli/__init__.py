@@ -56,7 +56,10 @@ COMMANDS = (
 
 
 class _Group(click.Group):
-    """Exit codes: 0 done, 1 a failure at run time, 2 bad input or usage. An error is one line for each problem."""
+    """Exit codes: 0 done, 1 a failure at run time, 2 bad input or usage, 3 too little input to decide on.
+
+    An error is one line for each problem.
+    """
 
     def invoke(self, ctx: click.Context) -> object:
         try:

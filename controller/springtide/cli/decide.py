@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from springtide import instants
-from springtide.cli.metrics import write_metrics
+from springtide.cli.metrics import Gauges, Labels, write_metrics
 from springtide.cli.options import (
     StoreOptions,
     closed_round,
@@ -24,31 +25,48 @@ from springtide.cli.options import (
 from springtide.cli.output import print_json, print_table
 from springtide.decide import congestion_rows
 from springtide.decide import decisions as rows
-from springtide.decide.completeness import incomplete_pops
 from springtide.decide.congestion import decide as decide_congestion
 from springtide.decide.initcwnd import Decision
 from springtide.decide.initcwnd import decide as decide_initcwnd
+from springtide.errors import ThinInputError
+from springtide.observe.completeness import Input, inputs, lacking
 from springtide.observe.rollup import ensure
-from springtide.observe.rounds import completeness, pair_observations
+from springtide.observe.rounds import pair_observations
 
-# Decided, but for some PoPs the last decisions had to stand.
-INCOMPLETE = 3
+metrics_option = click.option(
+    "--metrics",
+    "metrics_path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write gauges for node_exporter's textfile collector (FILE.prom).",
+)
 
 
 @click.group()
 def decide() -> None:
-    """Turn a round's observations into decisions, with their reasons."""
+    """Turn a round's observations into decisions, with their reasons.
+
+    Where too little of a round arrived from a PoP (policy section completeness), its last decisions stand, with that
+    reason, and the exit code is 3.
+    """
 
 
 @decide.command()
 @round_option
 @click.option("--dry-run", is_flag=True, help="Show what would be decided; write nothing.")
+@metrics_option
 @json_option
 @fleet_option
 @policy_option
 @store_options
 def initcwnd(
-    store: StoreOptions, fleet_path: Path, policy_path: Path, round_text: str | None, dry_run: bool, as_json: bool
+    store: StoreOptions,
+    fleet_path: Path,
+    policy_path: Path,
+    round_text: str | None,
+    dry_run: bool,
+    metrics_path: Path | None,
+    as_json: bool,
 ) -> None:
     """Decide the initial congestion window of every pair of PoPs for one round.
 
@@ -68,13 +86,21 @@ def initcwnd(
     with store.open() as opened:
         ensure(opened, moment, interval_s, policy.round.lateness_s, instants.now())
         observations = pair_observations(opened, moment)
-        decided = decide_initcwnd(moment, policy, observations, rows.previous(opened, moment, policy))
+        before = rows.previous(opened, moment, policy)
+        heard = inputs(opened, moment, interval_s, policy.completeness.memory_rounds)
+        thin = lacking(heard, policy.completeness, {pair[0] for pair in before})
+        decided = decide_initcwnd(moment, policy, observations, before, thin)
         written = not dry_run and rows.write_round(opened, moment, decided)
+    windows = sum(decision.initcwnd is not None for decision in decided)
+    gauges: Gauges = {"springtide_initcwnd_windows": ("Pairs with a window of their own.", {(): windows})}
+    _tell("initcwnd", moment, heard, thin, gauges, metrics_path)
     silent = len(fleet.pops) * (len(fleet.pops) - 1) - len({d.pair[:2] for d in decided})
     if as_json:
         head = {"round": instants.show(moment), "policy_version": policy.version, "dry_run": dry_run}
         counts = {"written": len(decided) if written else 0, "pairs_without_samples": max(0, silent)}
-        print_json({**head, **counts, "decisions": [as_dict(decision) for decision in decided]})
+        listed = [as_dict(decision) for decision in decided]
+        print_json({**head, **counts, "incomplete": thin, "decisions": listed})
+        _conclude(moment, heard, thin)
         return
     columns = ["from", "to", "ip", "action", "initcwnd", "reason", "observed", "earned", "seen", "retransmitted"]
     table = [
@@ -95,27 +121,22 @@ def initcwnd(
     print_table(columns, table, title=f"Round {instants.show(moment)}, policy {policy.version}")
     verb = "would be written" if dry_run else "written" if written else "unchanged"
     click.echo(f"{len(decided)} decisions {verb}; {max(0, silent)} pairs of the fleet have no samples")
+    _conclude(moment, heard, thin)
 
 
 @decide.command()
 @round_option
 @click.option("--dry-run", is_flag=True, help="Show what would be decided; write nothing.")
-@click.option(
-    "--metrics",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Write gauges for node_exporter's textfile collector.",
-)
+@metrics_option
 @json_option
 @policy_option
 @store_options
-@click.pass_context
 def congestion(
-    context: click.Context,
     store: StoreOptions,
     policy_path: Path,
     round_text: str | None,
     dry_run: bool,
-    metrics: Path | None,
+    metrics_path: Path | None,
     as_json: bool,
 ) -> None:
     """Decide which client prefixes of each PoP use BBR, for one round.
@@ -123,9 +144,6 @@ def congestion(
     Those that are consistently among their PoP's slowest, by the round tables of the last hours; a hashed share of them
     is held out to measure what it is good for. Nothing after the round is read, and again gives the same rows. Decide
     rounds in their order: each remembers the one before.
-
-    Where less than round.min_complete of what a PoP's hosts should have said is there, its last decisions stand, and
-    the exit code is 3.
 
     \b
     Examples:
@@ -141,35 +159,26 @@ def congestion(
         seen = congestion_rows.evidence(opened, moment, policy, last)
         before = congestion_rows.previous(opened, last)
         pops = {name.decode() for table in (seen, before) for name in set(table["pop"].tolist())}
-        missing = incomplete_pops(pops, completeness(opened, moment), policy.round.min_complete)
-        decided = decide_congestion(moment, policy, seen, before, frozenset(missing))
+        heard = inputs(opened, moment, interval_s, policy.completeness.memory_rounds)
+        thin = lacking(heard, policy.completeness, pops)
+        decided = decide_congestion(moment, policy, seen, before, thin)
         written = not dry_run and congestion_rows.write_round(opened, moment, decided, policy.version)
     listed = [congestion_rows.as_dict(row) for row in congestion_rows.rows(decided)]
     chosen = sum(one["algorithm"] == "bbr" for one in listed)
     held = sum(bool(one["held_out"]) for one in listed)
-    if metrics is not None:
-        write_metrics(
-            metrics,
-            {
-                "springtide_congestion_round_seconds": ("Newest decided round.", {(): moment}),
-                "springtide_congestion_prefixes": (
-                    "Chosen prefixes.",
-                    {(("algorithm", "bbr"),): chosen, (("algorithm", "held_out"),): held},
-                ),
-                "springtide_congestion_incomplete_pops": ("PoPs whose last decisions stand.", {(): len(missing)}),
-                "springtide_congestion_complete_share": (
-                    "Share of the rows that an incomplete PoP should have sent.",
-                    {(("pop", pop),): share for pop, share in missing.items()},
-                ),
-            },
+    gauges: Gauges = {
+        "springtide_congestion_prefixes": (
+            "Chosen prefixes.",
+            {(("algorithm", "bbr"),): chosen, (("algorithm", "held_out"),): held},
         )
-    for pop, share in missing.items():
-        click.echo(f"{pop}: {share:.0%} of the round's rows are there: its last decisions stand", err=True)
+    }
+    _tell("congestion", moment, heard, thin, gauges, metrics_path)
     if as_json:
         head = {"round": instants.show(moment), "policy_version": policy.version, "dry_run": dry_run}
-        outcome = {"written": len(decided) if written else 0, "incomplete_pops": missing}
+        outcome = {"written": len(decided) if written else 0, "incomplete": thin}
         print_json({**head, **outcome, "decisions": listed})
-        context.exit(INCOMPLETE if missing else 0)
+        _conclude(moment, heard, thin)
+        return
     counts = Counter((str(one["pop"]), str(one["action"]), str(one["reason"])) for one in listed)
     table = [(*key, count) for key, count in sorted(counts.items())]
     print_table(
@@ -177,7 +186,54 @@ def congestion(
     )
     verb = "would be written" if dry_run else "written" if written else "unchanged"
     click.echo(f"{len(listed)} decisions {verb}; {chosen} prefixes use BBR, {held} are held out")
-    context.exit(INCOMPLETE if missing else 0)
+    _conclude(moment, heard, thin)
+
+
+def _tell(
+    law: str, moment: int, heard: Sequence[Input], thin: Mapping[str, str], more: Gauges, path: Path | None
+) -> None:
+    """Gauges of a law's round: how complete its input was, and what came of it."""
+    if path is None:
+        return
+
+    def by_pop(values: Iterable[tuple[str, float]]) -> dict[Labels, float]:
+        return {(("law", law), ("pop", pop)): value for pop, value in values}
+
+    pops = sorted({*thin, *(one.pop for one in heard)})
+    write_metrics(
+        path,
+        {
+            "springtide_decided_round_seconds": ("Newest decided round.", {(("law", law),): moment}),
+            "springtide_input_incomplete": (
+                "1 where too little of the round arrived: the PoP's last decisions stand.",
+                by_pop((pop, pop in thin) for pop in pops),
+            ),
+            "springtide_input_hosts": (
+                "Hosts heard in the round.",
+                by_pop((one.pop, one.hosts_heard) for one in heard),
+            ),
+            "springtide_input_hosts_expected": (
+                "Hosts heard of late.",
+                by_pop((one.pop, one.hosts_expected) for one in heard),
+            ),
+            "springtide_input_rows": ("Samples that arrived.", by_pop((one.pop, one.rows_seen) for one in heard)),
+            "springtide_input_rows_expected": (
+                "Samples that should have arrived.",
+                by_pop((one.pop, one.rows_expected) for one in heard),
+            ),
+            **more,
+        },
+    )
+
+
+def _conclude(moment: int, heard: Sequence[Input], thin: Mapping[str, str]) -> None:
+    """Raises ThinInputError where the input was too thin."""
+    fix = "the last decisions stand until they expire; see `springtide sql incomplete-hosts`"
+    lines = [f"round {instants.show(moment)}: {pop}: {why}; {fix}" for pop, why in thin.items()]
+    if not heard:
+        lines = [f"round {instants.show(moment)}: no host was heard; {fix}"]
+    if lines:
+        raise ThinInputError("\n".join(lines))
 
 
 def as_dict(decision: Decision) -> dict[str, object]:

@@ -9,6 +9,8 @@ from pathlib import Path
 from springtide.errors import SpringtideError
 
 Labels = tuple[tuple[str, str], ...]
+# Help, and values by labels.
+Gauges = dict[str, tuple[str, Mapping[Labels, float]]]
 
 
 def write_metrics(path: Path, metrics: Mapping[str, tuple[str, Mapping[Labels, float]]]) -> None:
@@ -18,7 +20,7 @@ def write_metrics(path: Path, metrics: Mapping[str, tuple[str, Mapping[Labels, f
         lines += [f"# HELP {name} {text}", f"# TYPE {name} gauge"]
         for labels, value in values.items():
             inside = ",".join(f'{key}="{label}"' for key, label in labels)
-            lines.append(f"{name}{{{inside}}} {value:g}" if inside else f"{name} {value:.15g}")
+            lines.append(f"{name}{{{inside}}} {value:.15g}" if inside else f"{name} {value:.15g}")
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_text("\n".join(lines) + "\n")

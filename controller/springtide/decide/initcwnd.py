@@ -15,7 +15,7 @@ In the order in which they act:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -45,6 +45,7 @@ class Reason(StrEnum):
     HELD_DAMPING = "held_damping"
     HELD_THIN_EVIDENCE = "held_thin_evidence"
     HELD_NO_EVIDENCE = "held_no_evidence"
+    HELD_INCOMPLETE_INPUT = "held_incomplete_input"
     BELOW_DUTY_CYCLE = "below_duty_cycle"
     OVERRIDE = "override"
     EXPIRED = "expired"
@@ -108,15 +109,29 @@ class Decision:
 
 
 def decide(
-    round_unix_s: int, policy: Policy, observations: Iterable[PairObservation], last: Mapping[Pair, Previous]
+    round_unix_s: int,
+    policy: Policy,
+    observations: Iterable[PairObservation],
+    last: Mapping[Pair, Previous],
+    frozen: Collection[str] = (),
 ) -> list[Decision]:
-    """Every pair that was seen in the round, has history, or is overridden, sorted by pair."""
+    """Every pair that was seen in the round, has history, or is overridden, sorted by pair.
+
+    Of PoPs that are `frozen` too little of the round arrived to be trusted: what they had decided stands, as long as it
+    would without evidence.
+    """
     observed = {observation.pair: observation for observation in observations}
     overrides = _overrides(policy, round_unix_s)
     version = policy.version
     return [
         _decide_pair(
-            round_unix_s, policy, version, observed.get(pair) or _unseen(pair), last.get(pair), overrides.get(pair)
+            round_unix_s,
+            policy,
+            version,
+            observed.get(pair) or _unseen(pair),
+            last.get(pair),
+            overrides.get(pair),
+            frozen=pair[0] in frozen,
         )
         for pair in sorted({*observed, *last, *overrides})
     ]
@@ -200,9 +215,11 @@ def _is_alive(last: Previous, now: int, law: InitcwndPolicy) -> bool:
     return last.last_evidence is not None and now < last.last_evidence + law.ttl_s
 
 
-def _learn(now: int, law: InitcwndPolicy, seen: PairObservation, alive: float | None, last: Previous | None) -> _Learnt:
+def _learn(
+    now: int, law: InitcwndPolicy, seen: PairObservation, alive: float | None, last: Previous | None, *, frozen: bool
+) -> _Learnt:
     """Steps 1 and 2; `alive` is the last smoothed value, unless it has died."""
-    observed = combine(seen, law)
+    observed = None if frozen else combine(seen, law)
     evidence = last.last_evidence if last else None
     if observed is not None:
         smoothed, reason = bound(smooth(observed, alive, law), law)
@@ -211,6 +228,7 @@ def _learn(now: int, law: InitcwndPolicy, seen: PairObservation, alive: float | 
         # Bounded again: the policy may have become narrower since.
         smoothed, _ = bound(alive, law)
         reason = Reason.HELD_THIN_EVIDENCE if seen.connections_earned else Reason.HELD_NO_EVIDENCE
+        reason = Reason.HELD_INCOMPLETE_INPUT if frozen else reason
         return _Learnt(None, smoothed, evidence, reason)
     return _Learnt(None, None, evidence, Reason.THIN_EVIDENCE if seen.connections_earned else Reason.NO_EVIDENCE)
 
@@ -231,17 +249,19 @@ def _decide_pair(
     seen: PairObservation,
     last: Previous | None,
     override: Override | None,
+    *,
+    frozen: bool,
 ) -> Decision:
     law = policy.initcwnd
     alive = last.smoothed_cwnd if last is not None and _is_alive(last, now, law) else None
-    learnt = _learn(now, law, seen, alive, last)
+    learnt = _learn(now, law, seen, alive, last, frozen=frozen)
     in_use = last.initcwnd if last else None
     # Bounds hold whatever else would keep a value as it is.
     current = None if in_use is None else min(max(in_use, law.cmin), law.cmax)
     penalty = damping.decay(last.penalty if last else damping.NONE, now, policy.damping)
     guard_until = last.guard_until if last and last.guard_until is not None and now < last.guard_until else None
     measured = (last.measured_rounds if last else 0) + (learnt.observed is not None)
-    cut = loses_too_much(seen, law)
+    cut = not frozen and loses_too_much(seen, law)
     if cut:
         guard_until = now + law.loss_hold_s
 
@@ -260,6 +280,8 @@ def _decide_pair(
         if current is None:
             if measured < law.duty_rounds:
                 value, reason = None, Reason.BELOW_DUTY_CYCLE
+        elif frozen:
+            value, reason = current, Reason.HELD_INCOMPLETE_INPUT
         elif value != current and not cut:
             if abs(value - current) < smallest_change(current, law):
                 value, reason = current, Reason.HELD_HYSTERESIS

@@ -23,6 +23,7 @@ RULES = {
     Reason.OVERRIDE: "an operator's override in the policy",
     Reason.HELD_THIN_EVIDENCE: "initcwnd.min_connections, then initcwnd.ttl_s",
     Reason.HELD_NO_EVIDENCE: "initcwnd.ttl_s",
+    Reason.HELD_INCOMPLETE_INPUT: "completeness: where too little of the round arrived, the last decisions stand",
     Reason.EXPIRED: "initcwnd.ttl_s",
     Reason.THIN_EVIDENCE: "initcwnd.min_connections",
     Reason.NO_EVIDENCE: "only connections that earned their window count",
@@ -78,6 +79,10 @@ def _because(d: Decision, policy: Policy) -> str:
         return f"{seen}, {needed} are needed; the evidence of {since} was the last, and died at {_show(d.expires_at)}"
     if d.reason in (Reason.HELD_THIN_EVIDENCE, Reason.HELD_NO_EVIDENCE):
         return f"{seen}, {needed} are needed; the value of {since} stays until {_show(d.expires_at)}"
+    if d.reason is Reason.HELD_INCOMPLETE_INPUT:
+        return (
+            f"too little of the round arrived from {d.src_pop}; the value of {since} stays until {_show(d.expires_at)}"
+        )
     if d.smoothed_cwnd is None:
         return f"{seen}{observed}, {needed} are needed, and no earlier value is alive"
     if d.previous_cwnd is None:
