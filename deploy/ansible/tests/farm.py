@@ -7,9 +7,11 @@ import json
 import os
 import re
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -93,6 +95,8 @@ class Farm:
     directory: Path
     unique: str = field(default_factory=lambda: f"{os.getpid()}-{secrets.token_hex(3)}")
     edges: dict[str, Node] = field(default_factory=dict)
+    # A socket's path may have 107 characters, which pytest's folders leave no room for.
+    sockets: str = field(default_factory=lambda: tempfile.mkdtemp(prefix="sprt-"))
 
     @classmethod
     @contextlib.contextmanager
@@ -216,12 +220,14 @@ class Farm:
         return [*command, *arguments, str(ANSIBLE / "playbooks" / play)]
 
     def environment(self) -> dict[str, str]:
-        ssh = "-o ControlMaster=no -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o ConnectTimeout=5"
+        ssh = "-o ControlMaster=auto -o ControlPersist=5s -o ServerAliveInterval=2 -o ServerAliveCountMax=2"
+        ssh += " -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o ConnectTimeout=5"
         return {
             **os.environ,
             "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
             "ANSIBLE_HOME": str(self.directory / "ansible"),
             "ANSIBLE_LOCAL_TEMP": str(self.directory / "ansible/tmp"),
+            "ANSIBLE_SSH_CONTROL_PATH_DIR": self.sockets,
             "ANSIBLE_SSH_ARGS": f"{ssh} -o LogLevel=ERROR",
             "ANSIBLE_NOCOLOR": "1",
             "PATH": f"{BIN}:{os.environ['PATH']}",
@@ -249,10 +255,15 @@ class Farm:
         return [json.loads(line) for line in (self.publish_dir / "journal.jsonl").read_text().splitlines()]
 
     def end(self) -> None:
+        for namespace in [self.namespace, *(node.namespace for node in self.edges.values())]:
+            # Sessions of sshd and connections that ssh kept open: all that runs in our namespaces is ours.
+            found = subprocess.run(["ip", "netns", "pids", namespace], check=False, capture_output=True, text=True)
+            for pid in found.stdout.split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(pid), signal.SIGKILL)
         for node in self.edges.values():
             if node.sshd is not None:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(node.sshd.pid, signal.SIGKILL)
                 node.sshd.wait()
             subprocess.run(["ip", "netns", "del", node.namespace], check=False, capture_output=True)
         subprocess.run(["ip", "netns", "del", self.namespace], check=False, capture_output=True)
+        shutil.rmtree(self.sockets, ignore_errors=True)

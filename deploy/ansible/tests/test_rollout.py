@@ -214,7 +214,15 @@ def test_one_rollout_at_a_time_and_the_red_button_waits_for_none(farm: Farm) -> 
     finally:
         go_on.touch()
         output, _ = first.communicate(timeout=120)
-    assert first.returncode == 0, output
+    assert first.returncode == 2, output
+    assert "withdraw.yml came in between" in output
+    assert farm.windows() == {name: {} for name in farm.edges}, "the rollout brought routes back after the red button"
+    refused = farm.play("rollout.yml")
+    assert refused.code == 2
+    assert "loss towards nyc; to push again, say -e springtide_resume=true" in refused.output
+    resumed = farm.play("rollout.yml", springtide_resume=True)
+    assert resumed.code == 0, resumed.output
+    assert all(farm.windows().values())
 
 
 def test_edges_are_prepared_and_stay_so(tmp_path: Path) -> None:

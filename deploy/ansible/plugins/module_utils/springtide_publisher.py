@@ -15,6 +15,7 @@ from typing import Any, Iterator, NamedTuple, Sequence
 
 JOURNAL = "journal.jsonl"
 LOCK = "rollout.lock"
+STOP = "withdrawn"
 
 
 class Candidate(NamedTuple):
@@ -134,6 +135,25 @@ def give_lock_back(folder: Path, pid: int) -> None:
         if holder.get("pid") == pid:
             file.seek(0)
             file.truncate()
+
+
+def stop(folder: Path, why: str) -> None:
+    """From now on nothing is pushed, not even by a rollout that is running, until `resume`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / STOP).write_text(f"withdrawn by {who()}: {why}\n", encoding="utf-8")
+
+
+def stopped(folder: Path) -> str | None:
+    """Why nothing may be pushed, or None."""
+    try:
+        return (folder / STOP).read_text(encoding="utf-8").strip()
+    except FileNotFoundError:
+        return None
+
+
+def resume(folder: Path) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        (folder / STOP).unlink()
 
 
 def who() -> str:

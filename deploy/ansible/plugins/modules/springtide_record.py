@@ -1,6 +1,7 @@
 #!/usr/bin/python
 """What a play did, for the audit."""
 
+# It runs on the publisher within Ansible itself: plugins/action has the code.
 from __future__ import annotations
 
 DOCUMENTATION = r"""
@@ -57,37 +58,3 @@ EXAMPLES = r"""
 """
 
 RETURN = r""""""
-
-from pathlib import Path
-
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils import springtide_publisher as publisher
-
-
-def main() -> None:
-    events = ["rollout", "wave", "gate", "rollback", "withdraw", "drift"]
-    module = AnsibleModule(
-        argument_spec={
-            "publish_dir": {"type": "path", "required": True},
-            "event": {"type": "str", "choices": events, "required": True},
-            "publication": {"type": "str", "default": ""},
-            "verdict": {"type": "str", "default": ""},
-            "reason": {"type": "str", "default": ""},
-            "edges": {"type": "list", "elements": "str", "default": []},
-            "details": {"type": "dict", "default": {}},
-        },
-        supports_check_mode=True,
-    )
-    fields = {key: value for key, value in module.params.items() if key != "publish_dir"}
-    if not module.check_mode:
-        try:
-            publisher.record(Path(module.params["publish_dir"]), dict(fields, digest=""))
-        except OSError as error:
-            module.fail_json(msg=f"{module.params['publish_dir']}: {error.strerror}; let this user write there")
-    # The journal is about the work and no part of it.
-    module.exit_json(changed=False)
-
-
-if __name__ == "__main__":
-    main()

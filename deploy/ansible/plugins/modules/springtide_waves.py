@@ -1,6 +1,7 @@
 #!/usr/bin/python
 """In which order a rollout reaches the edges."""
 
+# It runs on the publisher within Ansible itself: plugins/action has the code.
 from __future__ import annotations
 
 DOCUMENTATION = r"""
@@ -54,38 +55,3 @@ waves:
   type: list
   elements: list
 """
-
-from pathlib import Path
-
-from ansible.module_utils.basic import AnsibleModule
-
-from ..module_utils import springtide_publisher as publisher
-
-
-def main() -> None:
-    suboptions = {"name": {"type": "str", "required": True}, "region": {"type": "str", "required": True}}
-    module = AnsibleModule(
-        argument_spec={
-            "publication": {"type": "path", "required": True},
-            "edges": {"type": "list", "elements": "dict", "required": True, "options": suboptions},
-            "growth": {"type": "int", "default": 3},
-        },
-        supports_check_mode=True,
-    )
-    folder = Path(module.params["publication"])
-    if module.params["growth"] < 1:
-        module.fail_json(msg="growth: is less than 1; waves cannot shrink")
-    if not folder.is_dir():
-        module.fail_json(msg=f"{folder}: is not there; publish a round first")
-    try:
-        edges = [(edge["name"], edge["region"]) for edge in module.params["edges"]]
-        candidates = publisher.read_publication(folder, edges)
-    except (OSError, ValueError) as error:
-        module.fail_json(msg=str(error))
-    salt = folder.resolve().parent.name
-    waves = publisher.waves(candidates, module.params["growth"], salt)
-    module.exit_json(changed=False, waves=waves, folder=str(folder.resolve()), name=salt)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,50 @@
+"""One push at a time from this publisher, and none after a withdrawal until somebody resumes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ..module_utils import springtide_publisher as publisher
+
+SPEC = {
+    "publish_dir": {"type": "path", "required": True},
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "what": {"type": "str", "default": "a push"},
+    "resume": {"type": "bool", "default": False},
+    "stop": {"type": "str", "default": ""},
+}
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
+    def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, given = self.validate_argument_spec(SPEC)
+        folder = Path(given["publish_dir"])
+        result["changed"] = False
+        try:
+            if self._task.check_mode:
+                self._refuse_stopped(folder, given["resume"])
+            elif given["stop"]:
+                publisher.stop(folder, given["stop"])
+            elif given["state"] == "absent":
+                publisher.give_lock_back(folder, publisher.playbook_process())
+            else:
+                self._refuse_stopped(folder, given["resume"])
+                holder = publisher.take_lock(folder, publisher.playbook_process(), given["what"])
+                if holder is not None:
+                    raise AnsibleActionFail(f"{folder / publisher.LOCK}: taken: {holder}; wait until it has ended")
+                if given["resume"]:
+                    publisher.resume(folder)
+        except OSError as error:
+            raise AnsibleActionFail(f"{folder}: {error.strerror}; let this user write there") from error
+        return result
+
+    @staticmethod
+    def _refuse_stopped(folder: Path, resume: bool) -> None:
+        why = publisher.stopped(folder)
+        if why is not None and not resume:
+            raise AnsibleActionFail(f"{why}; to push again, say -e springtide_resume=true")
