@@ -50,6 +50,7 @@ class Springtide:
             "decide": ("--store", "--fleet", "--policy"),
             "explain": ("--store", "--fleet", "--policy"),
             "bundle": ("--store", "--fleet", "--policy"),
+            "publish": ("--store", "--fleet", "--policy"),
             "validate": ("--fleet", "--policy"),
             "check": ("--fleet", "--policy"),
         }[arguments[0]]

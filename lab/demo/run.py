@@ -19,6 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from lab import nginx, sizes
 from lab.demo.edges import CloseWatch, routes_command, routing, start_collector
 from lab.demo.product import COLLECTOR, ROOT, Springtide, make_publisher
+from lab.demo.push import Push
 from lab.demo.report import figure, page
 from lab.demo.summary import Group, Phase, Transfer, by_group, spread, summary
 from lab.demo.tables import decisions_table, results_table
@@ -45,6 +46,7 @@ class Demo:
         self.pop_of_edge = self.topology.edges()
         self.product = Springtide(out / "store", out / "fleet.yaml", out / "policy.yaml")
         self.publisher, self.allowed_signers = out / "publisher", out / "allowed_signers"
+        self.push = Push(out, self.product, sorted(self.pop_of_edge), lab.command)
         self.interval_s = int(yaml.safe_load(POLICY.read_text())["round"]["interval_s"])
         self.samples = 0
         self.begin = time.monotonic()
@@ -146,11 +148,12 @@ class Demo:
                 return decisions
 
     def bundles(self) -> datetime:
-        """Rendered, signed, validated; when they expire."""
-        directory = self.out / "bundles"
+        """Published, signed, validated; when they expire."""
         make_publisher(self.publisher, self.allowed_signers)
-        self.product.json("bundle", "--out", str(directory), "--sign-key", str(self.publisher))
-        files = sorted(str(path) for path in directory.glob("*.json"))
+        self.push.prepare()
+        where = ("--publish-dir", str(self.push.publish_dir), "--sign-key", str(self.publisher))
+        published = Path(self.product.json("publish", *where)["folder"])
+        files = sorted(str(path) for path in (published / "edges").glob("*.json"))
         self.product.text("validate", *files, "--allowed-signers", str(self.allowed_signers))
         return min(datetime.fromisoformat(json.loads(Path(file).read_text())["expires_at"]) for file in files)
 
@@ -184,10 +187,13 @@ class Demo:
             self.say("learning: a round every " + f"{self.interval_s} s")
             decisions = self.learn()
             expiry = self.bundles()
-            self.say("bundles rendered, signed and validated; applying them")
+            self.say(
+                "bundles published, signed and validated; Ansible rolls them out: a canary for each region, then all"
+            )
             untouched = {edge: routing(self.lab, edge) for edge in self.pop_of_edge}
-            signers = ("--allowed-signers", str(self.allowed_signers))
-            applied = self.on_every_edge("apply", str(self.out / "bundles" / "{edge}.json"), *signers)
+            # Bundles that live for a minute leave no minutes for a gate.
+            self.push.play("rollout.yml", springtide_gate=False)
+            applied = self.on_every_edge("status")
             self.say(f"{sum(int(answer['routes']) for answer in applied.values())} routes in table 201; probing again")
             after = self.probe("after")
             self.wait_until(expiry.timestamp() + 1, f"until the bundles expire at {expiry:%H:%M:%S} UTC")
