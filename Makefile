@@ -59,10 +59,11 @@ bench-controller: ## both laws at 62,250 pairs and a million prefixes beside a b
 	@tools/setup
 	@$(BIN)/python -m bench.controller
 
-bench-push: ## a push on one edge beside a bare ip -batch; needs root; writes out/bench/push.json
+bench-push: ## 30 edges through Ansible, and one beside a bare ip -batch; needs root; writes out/bench/push.json
 	@tools/need-root "make bench-push" "it makes network namespaces"
 	@tools/setup
 	@$(BIN)/python -m bench.push
+	@$(BIN)/python -m bench.push_fleet
 
 bench-pipeline: ## Kafka into the store beside files, bytes on disk, roll-up; writes out/bench/pipeline.json
 	@tools/setup
