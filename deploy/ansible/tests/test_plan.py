@@ -156,6 +156,29 @@ def test_a_narrow_route_behind_the_chosen_one_does_not_matter() -> None:
     assert chosen("10.1.2.0/24", [route("10.1.0.0/16"), route("10.0.0.0/8", narrow=True)]) == "10.1.0.0/16"
 
 
+@given(
+    st.lists(st.tuples(prefixes, st.sampled_from(["unicast", "blackhole"])), max_size=12),
+    st.lists(st.tuples(prefixes, st.sampled_from(["local", "broadcast"])), max_size=4),
+    st.sets(prefixes, max_size=40),
+    st.booleans(),
+)
+def test_destinations_share_an_answer_only_where_each_would_get_the_same(
+    main: list[tuple[str, str]], local: list[tuple[str, str]], destinations: set[str], default: bool
+) -> None:
+    own = [route(text, kind=kind, head=f"way {number}") for number, (text, kind) in enumerate(main)]
+    if default:
+        own += parse_routes("default via 192.0.2.1 dev up0", 4)
+    tables = Index(own), Index([route(text, kind=kind) for text, kind in local])
+    wanted = [Destination(text, parse_prefix(text), 20) for text in sorted(destinations, key=parse_prefix)]
+    routes, refused = {}, {}
+    for destination in wanted:
+        try:
+            routes[destination.text] = find_next_hop(destination.prefix, *tables).way.arguments(20)
+        except ValueError as reason:
+            refused[destination.text] = str(reason)
+    assert plan_routes(wanted, {4: tables[0]}, {4: tables[1]}) == (routes, refused)
+
+
 def test_one_refused_destination_does_not_hold_up_the_others() -> None:
     plan = plan_routes(
         [Destination(text, parse_prefix(text), 20) for text in ("10.1.2.0/24", "172.16.0.0/12", "fd00::/48")],

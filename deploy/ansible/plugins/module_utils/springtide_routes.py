@@ -579,6 +579,11 @@ def sort_own_table(output: str, version: int) -> OwnTable:
 # --- plan ------------------------------------------------------------------------------------------------------------
 
 
+def last_address(prefix: Prefix) -> int:
+    version, network, length = prefix
+    return network | ((1 << ((32 if version == 4 else 128) - length)) - 1)
+
+
 class Index:
     """Routes of one address family, for longest match and for what lies inside a prefix."""
 
@@ -591,14 +596,10 @@ class Index:
         self._by_length = sorted(by_length.items(), reverse=True)
         self._ordered = ordered
         self._networks = [route.prefix[1] for route in ordered]
-        self._choices: dict[Prefix, tuple[KernelRoute | None, str]] = {}
 
-    def choice(self, routes: Sequence[KernelRoute]) -> tuple[KernelRoute | None, str]:
-        """`choose`, once for each prefix: a default route may be asked for 100,000 times."""
-        prefix = routes[0].prefix
-        if prefix not in self._choices:
-            self._choices[prefix] = choose(routes)
-        return self._choices[prefix]
+    def marks(self) -> set[int]:
+        """The first address of each route, and the first one behind it."""
+        return {mark for route in self._ordered for mark in (route.prefix[1], last_address(route.prefix) + 1)}
 
     def covering(self, prefix: Prefix) -> list[list[KernelRoute]]:
         """Routes that contain the whole prefix, longest first, those of one length together."""
@@ -612,10 +613,9 @@ class Index:
 
     def first_inside(self, prefix: Prefix, shortest: int) -> KernelRoute | None:
         """A route at least `shortest` long that lies inside the prefix, or None."""
-        version, network, length = prefix
         networks = self._networks
-        position, end = bisect.bisect_left(networks, network), len(networks)
-        last = network | ((1 << ((32 if version == 4 else 128) - length)) - 1)
+        position, end = bisect.bisect_left(networks, prefix[1]), len(networks)
+        last = last_address(prefix)
         while position < end and networks[position] <= last:
             if self._ordered[position].prefix[2] >= shortest:
                 return self._ordered[position]
@@ -645,7 +645,7 @@ def find_next_hop(prefix: Prefix, main: Index, local: Index) -> KernelRoute:
     if inside is not None:
         raise ValueError(f"the edge's more specific route {inside.text} lies inside it and our rule would hide it")
     for routes in main.covering(prefix):
-        chosen, reason = main.choice(routes)
+        chosen, reason = choose(routes)
         if reason:
             raise ValueError(reason)
         if chosen is not None:
@@ -675,15 +675,29 @@ def choose(routes: Sequence[KernelRoute]) -> tuple[KernelRoute | None, str]:
 def plan_routes(destinations: Iterable[Destination], main: dict[int, Index], local: dict[int, Index]) -> Plan:
     """Copy the next hop of every destination. `main` and `local`: IP version -> that table."""
     plan = Plan({}, {})
+    marks = {version: sorted(main[version].marks() | local[version].marks()) for version in main}
+    answers: dict[tuple[int, int], Way | str] = {}
     for text, prefix, initcwnd in destinations:
         version = prefix[0]
         if version not in main:
             plan.refused[text] = f"this host has no IPv{version}"
             continue
-        try:
-            plan.routes[text] = find_next_hop(prefix, main[version], local[version]).way.arguments(initcwnd)
-        except ValueError as reason:
-            plan.refused[text] = str(reason)
+        # Where no route of the edge begins or has just ended, none lies inside, and what covers one destination between
+        # two marks covers every other one there: they share the answer.
+        place = bisect.bisect_left(marks[version], prefix[1])
+        shared = place == len(marks[version]) or marks[version][place] > last_address(prefix)
+        answer = answers.get((version, place)) if shared else None
+        if answer is None:
+            try:
+                answer = find_next_hop(prefix, main[version], local[version]).way
+            except ValueError as reason:
+                answer = str(reason)
+            if shared:
+                answers[version, place] = answer
+        if isinstance(answer, str):
+            plan.refused[text] = answer
+        else:
+            plan.routes[text] = answer.arguments(initcwnd)
     return plan
 
 
@@ -1919,7 +1933,7 @@ def parser() -> argparse.ArgumentParser:
         epilog=_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, prog=top.prog)
     apply_command = commands.add_parser("apply", parents=[common], help="routes of a bundle into the kernel")
     apply_command.add_argument("bundle", metavar="BUNDLE", help="the bundle's file; its signature is BUNDLE.sig")
     apply_command.add_argument(
