@@ -224,6 +224,8 @@ class Farm:
         ssh += " -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o ConnectTimeout=5"
         return {
             **os.environ,
+            "SPRINGTIDE_STORE": f"chdb://{self.directory}/store",
+            "SPRINGTIDE_FLEET": str(self.directory / "fleet.yaml"),
             "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
             "ANSIBLE_HOME": str(self.directory / "ansible"),
             "ANSIBLE_LOCAL_TEMP": str(self.directory / "ansible/tmp"),

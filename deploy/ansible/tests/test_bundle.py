@@ -230,3 +230,12 @@ def test_any_value_anywhere_is_good_or_a_refusal(field: str, value: object) -> N
         return
     with contextlib.suppress(RefusedError):  # any other exception fails the test
         parse_bundle(encoded(document), "b.json", NAME, NOW)
+
+
+@pytest.mark.parametrize(
+    ("hours", "problem"), [(2, "it expired 6600 s ago"), (-2, "in the future of this edge's clock")]
+)
+def test_an_edge_whose_clock_is_two_hours_off_takes_no_bundle(hours: int, problem: str) -> None:
+    raw = json.dumps(bundle({"10.0.0.0/24": 20}, now=NOW)).encode()
+    with pytest.raises(RefusedError, match=problem):
+        parse_bundle(raw, "ams-1.json", "ams-1", NOW + 3600 * hours)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import subprocess
 import time
@@ -123,6 +124,28 @@ def test_a_canary_that_fails_the_gate_takes_all_back_also_one_that_was_away(farm
         ("drift", "found"),
         ("drift", "repaired"),
     ]
+
+
+def test_a_gate_that_sees_no_samples_lets_nothing_go_on(farm: Farm) -> None:
+    before = hold(farm)
+    farm.publish(farm.documents(NEW))
+    subprocess.run([BIN / "springtide", "migrate"], env=farm.environment(), check=True, capture_output=True)
+    rolled = farm.play("rollout.yml", springtide_gate=True, springtide_gate_tries=1)
+    assert rolled.code == 2, rolled.output
+    assert "the gate after wave 1 said wait: no samples within 60 s" in rolled.output
+    assert farm.windows() == dict.fromkeys(farm.edges, before)
+    asked = [line for line in farm.journal() if line["event"] == "gate"]
+    assert asked
+    assert {(line["verdict"], len(line["edges"]), line["details"]["wave"]) for line in asked} == {("wait", 2, 1)}
+    told = subprocess.run(
+        [BIN / "springtide", "history", "--publish-dir", farm.publish_dir, "--json"],
+        env=farm.environment(),
+        check=True,
+        capture_output=True,
+    )
+    events = [(row["event"], row["verdict"]) for row in json.loads(told.stdout)]
+    assert ("rollback", "done") in events
+    assert len(events) == len(farm.journal())
 
 
 def tampered(farm: Farm, folder: Path) -> None:
