@@ -51,9 +51,10 @@ package: ## the collector's Debian package, into target/debian
 	@tools/setup
 	@tools/package
 
-calm: ## a simulated week of 34 PoPs under our law and the naive ones; writes out/bench/calm.json and calm.svg
+calm: ## simulated weeks of 34 PoPs and of 20,000 client prefixes under our laws and the naive ones; writes out/bench/calm*
 	@tools/setup
 	@$(BIN)/python -m bench.calm
+	@$(BIN)/python -m bench.calm.prefixes
 
 bench-controller: ## both laws at 62,250 pairs and a million prefixes beside a bare scan; writes out/bench/controller.json
 	@tools/setup

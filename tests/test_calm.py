@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from springtide.policy import Policy
 
-from bench.calm import run
+from bench.calm import prefixes, run
 
 
 def test_our_law_is_calm_harms_least_and_reaches_most_of_the_gain() -> None:
@@ -26,3 +26,12 @@ def test_round_trips_are_those_of_slow_start() -> None:
     assert [run.round_trips(70, window, 1000.0) for window in (10, 35, 70)] == [3, 2, 1]
     # A burst of 100 into a path that carries 20 is sent again: larger is not always faster.
     assert run.round_trips(100, 100, 20.0) > run.round_trips(100, 20, 20.0)
+
+
+def test_prefixes_are_chosen_calmly() -> None:
+    ours, _, _, duty, average, newest = (
+        tally.summary(1) for tally in prefixes.run(count=400, days=1, seed=3, policy=Policy())
+    )
+    assert ours["new_share_of_selected"] <= 0.01
+    assert ours["changes_per_round_mean"] < min(one["changes_per_round_mean"] for one in (duty, average, newest)) / 3
+    assert ours["share_of_attainable_gain"] > 0.2

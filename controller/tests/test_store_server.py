@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -97,6 +98,18 @@ def test_what_is_inserted_comes_back_alike_on_both_engines(remote: Store, store:
         one.insert("alike", rows)
         one.insert("alike", [])
         assert one.query("select * from alike") == rows
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_columns_are_alike_on_both_engines(remote: Store, store: Store, count: int) -> None:
+    dtype = np.dtype([("name", "S64"), ("big", "<u8"), ("small", "u1"), ("double", "<f8")])
+    sql = (
+        "select toFixedString(concat('pop', toString(number)), 64) as name, toUInt64('18446744073709551615') as big, "
+        f"toUInt8(number) as small, if(number = 1, nan, 0.1 + number) as double from numbers(3) where number < {count}"
+    )
+    here, there = store.columns(sql, dtype), remote.columns(sql, dtype)
+    assert len(here) == count
+    assert there.tobytes() == here.tobytes()
 
 
 @given(values=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))

@@ -1,0 +1,282 @@
+"""The congestion law over days: simulated client prefixes, our law and the naive ones side by side.
+
+    python -m bench.calm.prefixes [--prefixes N] [--days N]   writes out/bench/calm-prefixes.json and .svg
+
+The shapes are those that operators know, their sizes are assumptions, stated here: rates are lognormal over prefixes,
+have a daily tide, wander, jitter, fall in loss episodes and change for good with routes. BBR makes most of the slow
+paths faster, some slower, and costs the others a little. Every number is drawn from one seed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from springtide.decide.congestion import PREVIOUS, carry, decide
+from springtide.decide.prefixes import EVIDENCE, Table
+from springtide.policy import Policy
+
+ROUNDS_PER_DAY, INTERVAL_S, START = 288, 300, 1_767_312_000
+POPS = 20
+# Everything of rates is in powers of two.
+LEVEL, LEVEL_SIGMA = 20.0, 1.7
+TIDE, WALK_SIGMA, WALK_KEPT, NOISE_SIGMA = (0.05, 0.6), 0.02, 0.999, 0.35
+EPISODES_PER_DAY, EPISODE_ROUNDS, EPISODE_DEPTH = 0.25, (6, 72), (1.0, 3.0)
+ROUTES_PER_DAY, ROUTE_SIGMA = 0.05, 0.7
+MEASURED = 0.9
+# What BBR does to a path in its PoP's slowest fifth; elsewhere it costs a little.
+HELPED, HELPED_GAIN, HARMED_GAIN, ELSEWHERE = 0.7, (0.2, 1.0), (-0.3, 0.0), -0.05
+
+COLOURS = ("#0b7fab", "#7cc0d8", "#d08a2e", "#a34a4a", "#8a8f98", "#c9b458")
+
+Flags = NDArray[np.bool_]
+Floats = NDArray[np.float64]
+
+
+class Controller(Protocol):
+    name: str
+
+    def decide(self, now: int, low: Flags, measured: Flags, rate: Floats) -> Flags:
+        """Which prefixes use BBR from now on."""
+
+    @property
+    def discount(self) -> float:
+        """Powers of two by which rates under BBR are lowered before they are ranked."""
+
+
+class Springtide:
+    def __init__(self, policy: Policy, count: int, name: str = "springtide") -> None:
+        self.name, self._policy, self._count = name, policy, count
+        self._last = np.zeros(0, PREVIOUS)
+        self._masks = {key: np.zeros(count, np.uint64) for key in ("measured_0", "measured_1", "low_0", "low_1")}
+        self._rates = np.full((policy.congestion.window_rounds, count), np.nan)
+        self._pop = np.array([f"pop{at * POPS // count}" for at in range(count)], "S64")
+
+    @property
+    def discount(self) -> float:
+        return float(np.log2(self._policy.congestion.bbr_discount))
+
+    def decide(self, now: int, low: Flags, measured: Flags, rate: Floats) -> Flags:
+        for kind, flags in (("measured", measured), ("low", low & measured)):
+            newest, older = self._masks[f"{kind}_0"], self._masks[f"{kind}_1"]
+            self._masks[f"{kind}_1"] = older << np.uint64(1) | newest >> np.uint64(63)
+            self._masks[f"{kind}_0"] = newest << np.uint64(1) | flags
+        at = now // INTERVAL_S % len(self._rates)
+        self._rates[at] = np.where(measured, rate, np.nan)
+        decided = decide(now, self._policy, self._evidence(at), self._last)
+        self._last = carry(decided, now)
+        chosen = np.zeros(self._count, bool)
+        chosen[decided["low"][decided["algorithm"] > 0].astype(int)] = True
+        return chosen
+
+    def _evidence(self, at: int) -> Table:
+        """Of those that were low often enough to matter or are remembered, as the engine gives it."""
+        often = np.bitwise_count(self._masks["low_0"]) + np.bitwise_count(self._masks["low_1"])
+        often[self._last["low"].astype(int)] = 255
+        where = np.flatnonzero(often >= 8)
+        table = np.zeros(len(where), EVIDENCE)
+        table["pop"], table["low"], table["ip_version"] = self._pop[where], where, 4
+        for name, mask in self._masks.items():
+            table[name] = mask[where]
+        table["rtt_us"], table["retransmit_ratio"] = 80_000, 0.02
+        newest = (at - np.arange(self._policy.congestion.benefit_rounds)) % len(self._rates)
+        for name, rows in (("log2_rate", self._rates), ("recent_log2_rate", self._rates[newest])):
+            own = rows[:, where]
+            known = np.isfinite(own)
+            table[name] = np.where(known.any(0), np.where(known, own, 0).sum(0) / np.maximum(known.sum(0), 1), -1.0)
+        return table
+
+
+@dataclass
+class LastRound:
+    """Whatever is low in this round."""
+
+    name: str = "last round"
+    discount: float = 0.0
+
+    def decide(self, now: int, low: Flags, measured: Flags, rate: Floats) -> Flags:
+        return low & measured
+
+
+@dataclass
+class Average:
+    """Low more often than not, by a moving average."""
+
+    name: str = "plain EWMA"
+    discount: float = 0.0
+    share: Floats | None = None
+
+    def decide(self, now: int, low: Flags, measured: Flags, rate: Floats) -> Flags:
+        share = np.zeros(len(low)) if self.share is None else self.share
+        self.share = np.where(measured, 0.9 * share + 0.1 * low, share)
+        return self.share > 0.5
+
+
+@dataclass
+class Duty:
+    """The article's duty cycle over six hours against one threshold, without hysteresis or stay."""
+
+    name: str = "duty cycle, one threshold"
+    discount: float = 0.0
+    flags: list[Flags] = field(default_factory=list)
+
+    def decide(self, now: int, low: Flags, measured: Flags, rate: Floats) -> Flags:
+        self.flags = [*self.flags[-71:], low & measured]
+        share: Flags = np.mean(self.flags, axis=0) >= 0.8 * MEASURED
+        return share
+
+
+@dataclass
+class Tally:
+    name: str
+    selected: list[int] = field(default_factory=list)
+    new: list[int] = field(default_factory=list)
+    changes: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    gained: float = 0.0
+    attainable: float = 0.0
+
+    def summary(self, days: float) -> dict[str, Any]:
+        """Over the rounds after the first day: before, our law is still filling."""
+        settled = slice(min(ROUNDS_PER_DAY, len(self.new) // 2), None)
+        selected, new = float(np.median(self.selected[settled])), float(np.median(self.new[settled]))
+        ever = self.changes[self.changes > 0]
+        return {
+            "controller": self.name,
+            "selected_median": selected,
+            "new_per_round_median": new,
+            "new_share_of_selected": round(new / selected, 4) if selected else None,
+            "changes_per_round_mean": round(float(self.changes.sum()) / len(self.new), 1),
+            "changes_per_ever_selected_and_day_p95": round(float(np.quantile(ever, 0.95)) / days, 2)
+            if len(ever)
+            else 0,
+            "prefixes_with_four_changes_or_more": int((self.changes >= 4).sum()),
+            "share_of_attainable_gain": round(self.gained / self.attainable, 4) if self.attainable else None,
+        }
+
+
+def run(count: int, days: float, seed: int, policy: Policy, tell: Callable[[int], None] | None = None) -> list[Tally]:
+    """Every controller over the same paths; each sees the rates that its own choices make."""
+    draw = np.random.default_rng(seed)
+    rounds = int(days * ROUNDS_PER_DAY)
+    controllers = _controllers(policy, count)
+    tallies = [Tally(one.name, changes=np.zeros(count, np.int64)) for one in controllers]
+    on = [np.zeros(count, bool) for _ in controllers]
+    level = draw.normal(LEVEL, LEVEL_SIGMA, count)
+    tide, busiest = draw.uniform(*TIDE, count), draw.uniform(0, ROUNDS_PER_DAY, count)
+    helped = draw.random(count) < HELPED
+    gain_if_slow = np.where(helped, draw.uniform(*HELPED_GAIN, count), draw.uniform(*HARMED_GAIN, count))
+    walk, depth, until = np.zeros(count), np.zeros(count), np.zeros(count)
+    for number in range(rounds):
+        if tell is not None and number % ROUNDS_PER_DAY == 0:
+            tell(number // ROUNDS_PER_DAY)
+        walk = WALK_KEPT * walk + draw.normal(0, WALK_SIGMA, count)
+        level += (draw.random(count) < ROUTES_PER_DAY / ROUNDS_PER_DAY) * draw.normal(0, ROUTE_SIGMA, count)
+        starts = (draw.random(count) < EPISODES_PER_DAY / ROUNDS_PER_DAY) & (until <= number)
+        until = np.where(starts, number + draw.integers(*EPISODE_ROUNDS, count), until)
+        depth = np.where(starts, draw.uniform(*EPISODE_DEPTH, count), depth)
+        path = level + walk - depth * (until > number)
+        path -= tide * (0.5 + 0.5 * np.cos(2 * np.pi * (number - busiest) / ROUNDS_PER_DAY))
+        measured = draw.random(count) < MEASURED
+        noise = draw.normal(0, NOISE_SIGMA, count)
+        slow = _low(path, np.ones(count, bool))
+        gain = np.where(slow, gain_if_slow, ELSEWHERE)
+        attainable = float(np.maximum(gain, 0).sum())
+        for which, (controller, tally) in enumerate(zip(controllers, tallies, strict=True)):
+            # What serves in a round was decided from the rounds before it.
+            before = on[which]
+            tally.attainable += attainable
+            tally.gained += float(gain[before].sum())
+            rate = path + noise + gain * before
+            low = _low(rate - controller.discount * before, measured)
+            after = controller.decide(START + number * INTERVAL_S, low, measured, rate)
+            tally.selected.append(int(after.sum()))
+            tally.new.append(int((after & ~before).sum()))
+            tally.changes += after != before
+            on[which] = after
+    return tallies
+
+
+def _controllers(policy: Policy, count: int) -> list[Controller]:
+    undamped = policy.congestion_damping.model_copy(update={"suppress_above": 100.0})
+    bare = {"min_stay_s": 0, "leave_duty": policy.congestion.enter_duty - 1e-6, "give_back_hold_s": 0}
+    return [
+        Springtide(policy, count),
+        Springtide(policy.model_copy(update={"congestion_damping": undamped}), count, "springtide, undamped"),
+        Springtide(
+            policy.model_copy(
+                update={"congestion_damping": undamped, "congestion": policy.congestion.model_copy(update=bare)}
+            ),
+            count,
+            "springtide, no hysteresis either",
+        ),
+        Duty(),
+        Average(),
+        LastRound(),
+    ]
+
+
+def _low(rate: Floats, measured: Flags) -> Flags:
+    """Below the 20th percentile of its PoP."""
+    by_pop = np.where(measured, rate, np.inf).reshape(POPS, -1)
+    seen = measured.reshape(POPS, -1).sum(1)
+    bound = np.sort(by_pop, axis=1)[np.arange(POPS), (0.2 * seen).astype(int)]
+    low: Flags = (by_pop < bound[:, None]).reshape(-1)
+    return low
+
+
+def draw_plot(tallies: list[Tally], path: Path) -> None:
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "springtide", "font.family": "sans-serif"}):
+        figure = Figure(figsize=(10, 6), layout="constrained")
+        upper, lower = figure.subplots(2, 1, sharex=True)
+        for tally, colour in zip(
+            tallies, ("#0b7fab", "#7cc0d8", "#d08a2e", "#a34a4a", "#8a8f98", "#c9b458"), strict=True
+        ):
+            hours = np.arange(len(tally.new)) * INTERVAL_S / 3600
+            upper.plot(hours, tally.selected, color=colour, linewidth=1, label=tally.name)
+            kernel = np.ones(12) / 12
+            lower.plot(hours, np.convolve(tally.new, kernel, "same"), color=colour, linewidth=1)
+        upper.set_ylabel("prefixes on BBR")
+        upper.legend(fontsize=8)
+        lower.set_ylabel("new in a round, mean of an hour")
+        lower.set_yscale("symlog")
+        lower.set_xlabel("hours")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path, format="svg", metadata={"Date": None})
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--prefixes", type=int, default=20_000)
+    parser.add_argument("--days", type=float, default=7)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--out", type=Path, default=Path("out/bench/calm-prefixes.json"))
+    options = parser.parse_args()
+    if options.prefixes % POPS:
+        parser.error(f"--prefixes: {options.prefixes} is no multiple of {POPS}, the number of PoPs")
+
+    def tell(day: int) -> None:
+        print(f"{options.prefixes} prefixes: day {day + 1} of {options.days:g}", file=sys.stderr, flush=True)
+
+    tallies = run(options.prefixes, options.days, options.seed, Policy(), tell)
+    summaries = [tally.summary(options.days) for tally in tallies]
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    options.out.write_text(json.dumps({"prefixes": options.prefixes, "days": options.days, "all": summaries}, indent=2))
+    draw_plot(tallies, options.out.with_suffix(".svg"))
+    names = list(summaries[0])
+    print("| " + " | ".join(name.replace("_", " ") for name in names) + " |\n" + "|---" * len(names) + "|")
+    for one in summaries:
+        print("| " + " | ".join(str(one[name]) for name in names) + " |")
+
+
+if __name__ == "__main__":
+    main()
