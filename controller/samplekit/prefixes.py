@@ -69,9 +69,12 @@ def store_rounds(store: Store, rows: Iterable[Seen]) -> None:
             for row in rows
         ],
     )
-    hosts = {"host": "h", "polls_seen": 5, "polls_expected": 5, "rows_seen": 100, "rows_expected": 100, "closes": 0}
-    at = sorted({(row.round, row.pop) for row in rows})
-    store.insert("rollup_hosts", [{"round": moment, "generation": 1, "pop": pop, **hosts} for moment, pop in at])
+    hosts = {"polls_seen": 5, "polls_expected": 5, "rows_seen": 100, "rows_expected": 100, "closes": 0}
+    heard = sorted({(row.round, row.pop) for row in rows})
+    store.insert(
+        "rollup_hosts",
+        [{"round": moment, "generation": 1, "host": f"{pop}-1", "pop": pop, **hosts} for moment, pop in heard],
+    )
     lines = [
         {"round": moment, "generation": 1, "interval_s": INTERVAL, "waited_s": 9999}
         for moment in sorted({row.round for row in rows})

@@ -18,6 +18,7 @@ from springtide.decide.congestion import decide as decide_congestion
 from springtide.decide.initcwnd import Decision, Previous, carry
 from springtide.decide.initcwnd import decide as decide_initcwnd
 from springtide.decide.prefixes import Table, keys
+from springtide.observe.completeness import inputs, lacking
 from springtide.observe.rollup import rolled_up
 from springtide.observe.rounds import Pair, pair_observations
 from springtide.policy import Policy
@@ -91,7 +92,8 @@ def _initcwnd(store: Store, policy: Policy, moments: list[int]) -> Iterator[Roun
     last = decisions.previous(store, moments[0], policy)
     evidence = decisions.evidence_rounds(store, moments[0] - window_s, moments[0])
     for at, moment in enumerate(moments):
-        decided = decide_initcwnd(moment, policy, pair_observations(store, moment), last)
+        frozen = _frozen(store, policy, moment, {pair[0] for pair in last})
+        decided = decide_initcwnd(moment, policy, pair_observations(store, moment), last, frozen)
         following = moments[at + 1] if at + 1 < len(moments) else moment
         last = _remember(decided, evidence, following - window_s)
         recorded = decisions.read_round(store, moment)
@@ -122,6 +124,11 @@ def _remember(decided: list[Decision], evidence: dict[Pair, list[int]], since: i
     return last
 
 
+def _frozen(store: Store, policy: Policy, moment: int, pops: set[str]) -> dict[str, str]:
+    heard = inputs(store, moment, policy.round.interval_s, policy.completeness.memory_rounds)
+    return lacking(heard, policy.completeness, pops)
+
+
 def _windows(decided: list[Decision]) -> dict[Pair, int]:
     return {one.pair: one.initcwnd for one in decided if one.initcwnd is not None}
 
@@ -131,7 +138,8 @@ def _congestion(store: Store, policy: Policy, moments: list[int]) -> Iterator[Ro
     for moment in moments:
         # Every prefix: which ones a replay remembers the store does not know.
         evidence = congestion_rows.evidence(store, moment, policy, 0, least_low=0)
-        decided = decide_congestion(moment, policy, evidence, last)
+        pops = {name.decode() for table in (evidence, last) for name in set(table["pop"].tolist())}
+        decided = decide_congestion(moment, policy, evidence, last, _frozen(store, policy, moment, pops))
         last = carry_prefixes(decided, moment)
         recorded = congestion_rows.read_round(store, moment)
         ours, theirs = _on_bbr(decided), _on_bbr(recorded)
