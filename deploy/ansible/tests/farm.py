@@ -212,6 +212,7 @@ class Farm:
             own = {
                 "springtide_state_dir": str(node.state_dir),
                 "springtide_etc_dir": str(node.directory / "etc"),
+                "routes_sysctl_file": str(node.directory / "receivers.conf"),
                 "routes_command": str(node.directory / "springtide-routes"),
             }
             (self.directory / "host_vars" / f"{name}.yml").write_text(yaml.safe_dump(own))

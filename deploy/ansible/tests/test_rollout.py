@@ -253,18 +253,29 @@ def test_edges_are_prepared_and_stay_so(tmp_path: Path) -> None:
         prepare(farm)
 
 
+def receive_buffer(farm: Farm) -> list[int]:
+    command = ["ip", "netns", "exec", farm.edges["eu-0"].namespace, "sysctl", "-n", "net.ipv4.tcp_rmem"]
+    return [int(word) for word in Farm.run(*command).split()]
+
+
 def prepare(farm: Farm) -> None:
     looked = farm.play("edges.yml", "--check")
     assert looked.code == 0, looked.output
     assert not any((node.directory / "etc").exists() for node in farm.edges.values())
-    prepared = farm.play("edges.yml")
+    rmem = receive_buffer(farm)
+    prepared = farm.play("edges.yml", "-e", "routes_receive_buffer_bytes=400000")
     assert prepared.code == 0, prepared.output
+    assert receive_buffer(farm)[1] == 400_000
     for name, node in farm.edges.items():
         assert (node.directory / "etc/edge").read_text() == f"{name}\n"
         done = subprocess.run([node.directory / "springtide-routes", "--help"], check=False, capture_output=True)
         assert done.returncode == 0
-    again = farm.play("edges.yml")
+    again = farm.play("edges.yml", routes_receive_buffer_bytes=400_000)
     assert changed(again.stats) == dict.fromkeys(farm.edges, 0), again.output
+    back = farm.play("edges.yml")
+    assert back.code == 0, back.output
+    assert receive_buffer(farm) == rmem
+    assert not (farm.edges["eu-0"].directory / "receivers.conf").exists()
     farm.edges["eu-0"].ip("rule", "add", "l3mdev", "pref", "1001")
     refused = farm.play("edges.yml")
     assert refused.code == 2
