@@ -11,6 +11,7 @@ import sys
 
 import pytest
 from deploy.ansible.plugins.module_utils.springtide_routes import (
+    RULE,
     Encoder,
     attribute,
     attributes,
@@ -157,15 +158,15 @@ def interface(name: str) -> int:
     ],
 )
 def test_what_is_not_understood_is_left_to_ip(rest: str) -> None:
-    assert Encoder(4, interface).message(f"route add 10.1.0.0/16 {OWNER} {rest}", 0) is None
+    assert Encoder(4, interface).messages([f"rule add {RULE}", f"route add 10.1.0.0/16 {OWNER} {rest}"]) is None
 
 
 def test_a_message_is_the_one_of_the_kernels_headers() -> None:
     line = f"route replace 10.1.0.0/16 {OWNER} via 192.168.0.2 dev up0 scope 0 initcwnd 50"
-    message = Encoder(4, interface).message(line, 9)
-    assert message is not None
-    ((kind, flags, sequence, body),) = messages_of(message)
-    assert (kind, flags, sequence) == (24, 0x501, 9)  # RTM_NEWROUTE; REQUEST, REPLACE, CREATE
+    messages = Encoder(4, interface).messages([line, line])
+    assert messages is not None
+    ((kind, flags, sequence, body),) = messages_of(messages[1])
+    assert (kind, flags, sequence) == (24, 0x501, 1)  # RTM_NEWROUTE; REQUEST, REPLACE, CREATE
     assert list(body[:8]) == [2, 16, 0, 0, 201, 201, 0, 1]
     found = dict(attributes(body[12:]))
     assert found.keys() == {1, 4, 5, 8, 15}

@@ -26,6 +26,7 @@ import datetime
 import errno
 import fcntl
 import functools
+import gc
 import hashlib
 import json
 import os
@@ -139,7 +140,6 @@ _FIELDS = (
     "routes",
     "digest",
 )
-_ROUTE_FIELDS = frozenset(("prefix", "initcwnd"))
 _RENDER = "render it again with `springtide bundle`"
 
 
@@ -287,7 +287,7 @@ def _check_routes(routes: object, bad: Callable[..., RefusedError]) -> tuple[Des
     checked: list[Destination] = []
     previous: Prefix = (0, 0, 0)
     for number, route in enumerate(routes):
-        if not isinstance(route, dict) or route.keys() != _ROUTE_FIELDS:
+        if not isinstance(route, dict) or len(route) != 2 or "prefix" not in route or "initcwnd" not in route:
             raise bad(f"routes[{number}]", "must have exactly the fields prefix and initcwnd")
         text, initcwnd = route["prefix"], route["initcwnd"]
         if not isinstance(text, str) or "/" not in text:
@@ -847,11 +847,11 @@ def attributes(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 def messages_of(data: bytes) -> Iterator[tuple[int, int, int, bytes]]:
     """Type, flags, sequence and body of each message that one datagram holds."""
-    at = 0
-    while at + _HEADER.size <= len(data):
-        length, kind, flags, sequence, _ = _HEADER.unpack_from(data, at)
-        yield kind, flags, sequence, data[at + _HEADER.size : at + length]
-        at += max(length + -length % 4, _HEADER.size)
+    at, header, unpack = 0, _HEADER.size, _HEADER.unpack_from
+    while at + header <= len(data):
+        length, kind, flags, sequence, _ = unpack(data, at)
+        yield kind, flags, sequence, data[at + header : at + length]
+        at += length + -length % 4 if length > header else header
 
 
 def destination_start(size: int) -> bytes:
@@ -870,22 +870,26 @@ class Encoder:
         self._start = struct.Struct(f"{_HEADER.format}BB")  # up to the destination's length
         self._frames: dict[tuple[str, str], tuple[int, int, bytes, bytes] | None] = {}
 
-    def message(self, line: str, sequence: int) -> bytes | None:
-        """None for what is only expressed by `ip`, or what it should complain about."""
-        what, verb, subject, rest = line.split(" ", 3)
-        if what == "rule":
-            return self._rule(verb, sequence)
-        key = verb, rest
-        if key not in self._frames:
-            self._frames[key] = self._frame(*key)
-        frame = self._frames[key]
-        if frame is None:
-            return None
-        kind, flags, before, after = frame
-        address, _, length = subject.partition("/")
-        size = self._start.size + len(before) + self._size + len(after)
-        start = self._start.pack(size, kind, flags, sequence, 0, self._family, int(length))
-        return start + before + socket.inet_pton(self._family, address) + after
+    def messages(self, lines: Iterable[str]) -> list[bytes] | None:
+        """Numbered from 0. None when one is only expressed by `ip`, or should be complained about by it."""
+        frames, pack, family, made = self._frames, self._start.pack, self._family, []
+        fixed = self._start.size + self._size
+        for sequence, line in enumerate(lines):
+            what, verb, subject, rest = line.split(" ", 3)
+            if what == "rule":
+                made.append(self._rule(verb, sequence))
+                continue
+            key = verb, rest
+            if key not in frames:
+                frames[key] = self._frame(verb, rest)
+            frame = frames[key]
+            if frame is None:
+                return None
+            kind, flags, before, after = frame
+            address, _, length = subject.partition("/")
+            start = pack(fixed + len(before) + len(after), kind, flags, sequence, 0, family, int(length))
+            made.append(start + before + socket.inet_pton(family, address) + after)
+        return made
 
     def essence(self, rest: str) -> Essence | None:
         """Of the route that `route add PREFIX REST` makes."""
@@ -996,11 +1000,10 @@ def translate(bodies: Iterable[bytes], version: int, known: dict[Essence, str]) 
     seen: dict[bytes, str | None] = {}
     routes = {}
     for body in bodies:
-        if body[_BODY.size : address] != start:
-            return None
-        like = body[2 : _BODY.size] + body[end:]
+        like = body[2:address] + body[end:]
         if like not in seen:
-            seen[like] = known.get(essence(body[: _BODY.size], body[end:]))
+            placed = body[_BODY.size : address] == start
+            seen[like] = known.get(essence(body[: _BODY.size], body[end:])) if placed else None
         arguments = seen[like]
         if arguments is None:
             return None
@@ -1186,14 +1189,10 @@ class Kernel:
 
     def _write(self, version: int, lines: Sequence[str]) -> None:
         """Over netlink, or by `ip` when one line is not expressed there. Raises FailedError, with some lines done."""
-        encoder = Encoder(version)
-        messages = []
-        for position, line in enumerate(lines):
-            message = encoder.message(line, position)
-            if message is None:
-                self._batch(version, lines)
-                return
-            messages.append(message)
+        messages = Encoder(version).messages(lines)
+        if messages is None:
+            self._batch(version, lines)
+            return
         try:
             with Rtnetlink() as conversation:
                 refused = conversation.send(messages)
@@ -1923,7 +1922,10 @@ last applied one, 15 expired.
 
 
 def parser() -> argparse.ArgumentParser:
-    common = argparse.ArgumentParser(add_help=False)
+    # As wide as the epilog. Without a width argparse asks for the terminal's at every option, and for that it imports
+    # shutil with every compressor of Python.
+    form = functools.partial(argparse.RawDescriptionHelpFormatter, width=118)
+    common = argparse.ArgumentParser(add_help=False, formatter_class=form)
     common.add_argument("--json", action="store_true", help="one JSON object on standard output")
     common.add_argument("--state-dir", default=DEFAULT_STATE_DIR, metavar="DIR", help=f"default {DEFAULT_STATE_DIR}")
     common.add_argument("--edge", metavar="NAME", help=f"this edge's name; default: the content of {DEFAULT_EDGE_FILE}")
@@ -1931,10 +1933,12 @@ def parser() -> argparse.ArgumentParser:
         prog="springtide_routes.py",
         description="Springtide's routes on this edge: table 201, proto 201, rule pref 1000. Nothing else is touched.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=form,
     )
-    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True, prog=top.prog)
-    apply_command = commands.add_parser("apply", parents=[common], help="routes of a bundle into the kernel")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    apply_command = commands.add_parser(
+        "apply", parents=[common], formatter_class=form, help="routes of a bundle into the kernel"
+    )
     apply_command.add_argument("bundle", metavar="BUNDLE", help="the bundle's file; its signature is BUNDLE.sig")
     apply_command.add_argument(
         "--allowed-signers",
@@ -1943,12 +1947,21 @@ def parser() -> argparse.ArgumentParser:
         help=f"whose signatures count, as in ssh-keygen(1); default {DEFAULT_ALLOWED_SIGNERS}",
     )
     apply_command.add_argument("--unsigned", action="store_true", help="take a bundle whose origin nobody vouches for")
-    commands.add_parser("status", parents=[common], help="what is applied, until when, and drift")
-    commands.add_parser("withdraw", parents=[common], help="every route and rule of Springtide out of the kernel")
-    commands.add_parser("expire", parents=[common], help="withdraw if the applied bundle has expired")
-    commands.add_parser("follow", parents=[common], help="expire, and copy next hops again that have changed since")
+    commands.add_parser("status", parents=[common], formatter_class=form, help="what is applied, until when, and drift")
+    commands.add_parser(
+        "withdraw", parents=[common], formatter_class=form, help="every route and rule of Springtide out of the kernel"
+    )
+    commands.add_parser(
+        "expire", parents=[common], formatter_class=form, help="withdraw if the applied bundle has expired"
+    )
+    commands.add_parser(
+        "follow",
+        parents=[common],
+        formatter_class=form,
+        help="expire, and copy next hops again that have changed since",
+    )
     watch_command = commands.add_parser(
-        "watch", parents=[common], help="follow after each change of the host's routing"
+        "watch", parents=[common], formatter_class=form, help="follow after each change of the host's routing"
     )
     watch_command.add_argument(
         "--interval",
@@ -2023,6 +2036,7 @@ def shown(report: Document, as_json: bool) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    gc.set_threshold(200_000)  # a bundle is so many small objects that all stay: none of them is garbage
     options = parser().parse_args(arguments)
     try:
         require_net_admin()
