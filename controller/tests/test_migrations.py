@@ -199,3 +199,13 @@ def test_the_command_renders_for_a_cluster_and_applies_only_to_servers(bare_home
     assert "on cluster 'main'" in bare_home.run("migrate", "--dry-run", "--cluster", "main").stdout
     assert "has no clusters" in bare_home.refused("migrate", "--cluster", "main")[0]
     assert "no name of a cluster" in bare_home.refused("migrate", "--cluster", "a'b", "--dry-run")[0]
+
+
+def test_a_missing_number_is_refused(tmp_path: Path) -> None:
+    for name in ("0001_a.sql", "0002_b.sql", "0004_d.sql"):
+        (tmp_path / name).write_text("select 1;\n")
+    with pytest.raises(InputError, match=r"0004_d\.sql: number: follows 0002_b\.sql: 0003 is missing"):
+        read_migrations(tmp_path)
+    (tmp_path / "0001_a.sql").unlink()
+    with pytest.raises(InputError, match=r"0002_b\.sql: number: is the first one"):
+        read_migrations(tmp_path)

@@ -163,4 +163,4 @@ def test_a_killed_holder_holds_nothing(home: Home) -> None:
     process = holder(home)
     process.kill()
     process.communicate()
-    home.run("decide", "initcwnd", "--store-wait", 0)
+    home.run("rollup", "--store-wait", 0)

@@ -224,6 +224,8 @@ def test_kill_9_mid_query_a_read_is_asked_again_and_a_write_is_not(server: OldSe
         server.kill()
         writing.join(PATIENCE_S)
     finally:
+        # Twice does no harm: a server that still ran would not be ended by anybody.
+        server.kill()
         server.start()
     reading.join(PATIENCE_S)
     assert read == [[{"marked_read": 20}]]

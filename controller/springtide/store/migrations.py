@@ -59,17 +59,23 @@ class State:
 
 
 def read_migrations(folder: Path | None = None) -> list[Migration]:
-    """Every NNNN_name.sql, in order; raises InputError when a number is given twice."""
+    """Every NNNN_name.sql, in order; raises InputError when a number is given twice or is missing."""
     paths = sorted((folder or migrations_folder()).glob("*.sql"))
     for path in paths:
         if not re.fullmatch(r"[0-9]{4}_[a-z0-9_]+\.sql", path.name):
             fix = "call it NNNN_name.sql, of lower-case letters, digits and underscores"
             raise InputError([Problem(str(path), "name", "is no name of a migration", fix)])
     migrations = [Migration(int(path.name[:4]), path, path.read_text()) for path in paths]
+    if migrations and migrations[0].number != 1:
+        what, fix = "is the first one, and its number is not 0001", "put back what is missing before it"
+        raise InputError([Problem(str(migrations[0].path), "number", what, fix)])
     for before, migration in pairwise(migrations):
         if migration.number == before.number:
             message = f"has the number of {before.path.name}"
             raise InputError([Problem(str(migration.path), "number", message, "give it the next free one")])
+        if migration.number != before.number + 1:
+            message = f"follows {before.path.name}: {before.number + 1:04} is missing"
+            raise InputError([Problem(str(migration.path), "number", message, "put back the file that is missing")])
     return migrations
 
 
