@@ -20,9 +20,10 @@ from typing import Any
 
 from confluent_kafka import Producer
 from springtide.fleet import Fleet, load_fleet
-from springtide.observe.consume import Consumer, Source
+from springtide.observe.consume import Consumer
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.ingest import tables_of_samples
+from springtide.observe.kafka_tables import Source
 from springtide.store import open_store
 from springtide.store.embedded import EmbeddedStore
 from springtide.store.files import proto_file

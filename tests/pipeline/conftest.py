@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from samplekit.home import FLEET, Home
-from springtide.observe.consume import TOPIC
+from springtide.observe.kafka_tables import TOPIC
 
 from lab.kafka import Broker
 

@@ -18,10 +18,10 @@ from samplekit.proto import message, row
 from samplekit.spool import record, write_spool
 from samplekit.traffic import MSS, Socket
 from springtide import instants
-from springtide.observe.consume import GROUP, TOPIC
+from springtide.observe.kafka_tables import GROUP, TOPIC
 
 from lab.collector import wait_until
-from lab.kafka import Broker
+from lab.kafka import Broker, read_topic
 
 SPRINGTIDE = Path(sys.executable).with_name("springtide")
 GARBAGE = b"\x99not an envelope"
@@ -188,3 +188,76 @@ def test_a_broker_that_is_not_there_is_told(home: Home) -> None:
     )
     assert done.returncode == 0
     assert "0 messages taken" in done.stdout
+
+
+def test_one_message_in_a_thousand_is_garbage_and_the_consumer_never_stalls(broker: Broker, home: Home) -> None:
+    good = batches(2997, rows=2)
+    payloads = [payload(samples) for samples in good]
+    for place in (0, 1500, 2999):
+        payloads.insert(place, GARBAGE)
+    produce(broker, payloads)
+    until(home, broker, lambda: count(home) == 2 * len(good) and count(home, "rejected_messages") == 3)
+    held = {(m.partition, m.offset) for m in read_topic(broker.bootstrap, TOPIC) if m.payload == GARBAGE}
+    rejected = home.query("select kafka_partition, kafka_offset from rejected_messages final")
+    assert {(r["kafka_partition"], r["kafka_offset"]) for r in rejected} == held
+
+
+def request_line(n: int, **changed: Any) -> str:
+    given = {
+        "time": ROUND - 200 + n / 1000,
+        "host": "ams-1",
+        "request_id": f"{n:032x}",
+        "client": "192.0.2.7" if n % 2 else "2001:db8::7",
+        "server": "10.77.1.1",
+        "method": "GET",
+        "status": 200,
+        "bytes": 125_000 + n,
+        "request_time": (n + 1) / 10,
+    }
+    return json.dumps({**given, **changed})
+
+
+BAD_LINES = {
+    "not json": "is not a JSON object",
+    "[1]": "is not a JSON object",
+    request_line(1, client="nobody"): "client: is not an IP address",
+    request_line(1, request_id="xyz"): "request_id: is not 32 hexadecimal digits",
+    request_line(1, status="200"): "status: is not a whole number from 0 to 999",
+    request_line(1, bytes=-1): "bytes: is not a whole number",
+    request_line(1, time=None): "time: is not a number",
+    request_line(1, host=""): "host: is not a text",
+}
+
+
+def test_access_logs_come_through_kafka_as_they_come_from_files(broker: Broker, home: Home) -> None:
+    topic = "springtide.http_requests"
+    broker.topic(topic)
+    lines = [request_line(n) for n in range(40)]
+    # One line a message, and several; a line that comes twice; bad ones alone and between good ones.
+    messages = [*lines[:10], "\n".join(lines[8:30]), *BAD_LINES, "\n".join([*lines[30:], "broken"])]
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for text in messages:
+        producer.produce(topic, text.encode(), key="ams-1")
+    assert producer.flush(30) == 0
+    rejections = len(BAD_LINES) + 1
+    deadline = time.monotonic() + PATIENCE_S
+    while count(home, "http_requests") < len(lines) or count(home, "rejected_messages") < rejections:
+        assert time.monotonic() < deadline, "the requests did not arrive"
+        with consume(home, broker, "--requests", topic, "--seconds", "8") as process:
+            process.communicate(timeout=PATIENCE_S)
+    rejected = {r["message"]: r["error"] for r in home.query("select message, error from rejected_messages final")}
+    assert {
+        message: error.startswith(BAD_LINES.get(message, "is not")) for message, error in rejected.items()
+    } == dict.fromkeys([*BAD_LINES, messages[-1]], True)
+    through_kafka = home.query("select * from http_requests final order by request_id")
+    assert {row["pop"] for row in through_kafka} == {"ams"}
+
+    clean = Home(home.path / "clean")
+    clean.path.mkdir()
+    clean.fleet.write_text(home.fleet.read_text())
+    clean.policy.write_text(home.policy.read_text())
+    clean.run("migrate")
+    log = clean.path / "access.json"
+    log.write_text("\n".join(lines) + "\n")
+    clean.run("ingest-logs", log)
+    assert clean.query("select * from http_requests final order by request_id") == through_kafka

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 from samplekit.home import ROUND, Home
 from samplekit.proto import message, row
 from samplekit.traffic import Socket
-from springtide.observe.consume import TOPIC
+from springtide.observe.kafka_tables import TOPIC
 
 from lab.kafka import Broker
 

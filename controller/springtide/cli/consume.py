@@ -11,16 +11,25 @@ import click
 from springtide.cli.options import StoreOptions, fleet_option, is_terminal, json_option, read_fleet, store_options
 from springtide.cli.output import print_json
 from springtide.errors import InputError, Problem
-from springtide.observe.consume import GROUP, TOPIC, Consumer, Source
+from springtide.fleet import Fleet
+from springtide.observe.consume import Consumer
+from springtide.observe.enrich import publish_fleet
+from springtide.observe.kafka_tables import GROUP, SERVER_SCHEMA, TOPIC, Source, removal, server_statements
+from springtide.store import Store
+from springtide.store.cluster import check_name
 from springtide.store.embedded import EmbeddedStore
 
 
 @click.command()
 @click.option("--kafka", "brokers", required=True, metavar="HOST:PORT,...", help="Brokers to begin with.")
 @click.option("--topic", default=TOPIC, show_default=True, help="Where the collectors send.")
+@click.option("--requests", default="", metavar="TOPIC", help="Take access logs from this topic too.")
 @click.option("--group", default=GROUP, show_default=True, help="Whose offsets count.")
 @click.option("--consumers", type=click.IntRange(1, 64), default=1, show_default=True, help="At most one a partition.")
 @click.option("--seconds", type=click.FloatRange(0.1), help="End after so long; by default on SIGINT or SIGTERM.")
+@click.option("--cluster", metavar="NAME", help="On a server: for every one of this cluster.")
+@click.option("--dry-run", is_flag=True, help="Print the SQL that a server would be given; change nothing.")
+@click.option("--remove", is_flag=True, help="On a server: take its Kafka tables away; the rows stay.")
 @json_option
 @fleet_option
 @store_options
@@ -29,31 +38,51 @@ def consume(
     fleet_path: Path,
     brokers: str,
     topic: str,
+    requests: str,
     group: str,
     consumers: int,
     seconds: float | None,
+    cluster: str | None,
+    dry_run: bool,
+    remove: bool,
     as_json: bool,
 ) -> None:
-    """Take samples from a Kafka topic into the embedded store, until told to stop.
+    """Take samples, and access logs, from Kafka topics into the store.
 
-    Messages that are no samples go to rejected_messages, with their offset and the reason, and hold nothing up. What is
-    delivered twice counts once. The store is held all the while: other commands wait, or give this one --seconds.
+    Messages that are none go to rejected_messages, with their offset and the reason, and hold nothing up. What is
+    delivered twice counts once.
+
+    The embedded store is held until this command is told to stop: other commands wait, or give it --seconds. A server
+    (clickhouse://) is given Kafka tables and views, once, and consumes by itself from then on.
 
     \b
     Examples:
       springtide consume --kafka localhost:9092
       springtide consume --kafka localhost:9092 --seconds 30 --json
+      springtide consume --kafka kafka-1:9092 --requests springtide.http_requests
+      springtide consume --kafka kafka-1:9092 --store clickhouse://ch-1 --cluster main --dry-run
     """
     fleet = read_fleet(fleet_path)
+    source = Source(brokers, topic, group, consumers, requests)
+    if cluster is not None:
+        check_name(cluster)
+    if dry_run or remove or cluster:
+        with store.open() as opened:
+            statements = removal(source, cluster) if remove else server_statements(opened, source, cluster)
+            if not dry_run:
+                _tell_server(opened, fleet, statements)
+        click.echo("\n\n".join(f"{statement};" for statement in statements) if dry_run else "done")
+        return
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
     with store.open() as opened:
         if not isinstance(opened, EmbeddedStore):
-            what, fix = "has Kafka tables of its own", "consume is for chdb:// stores"
-            raise InputError([Problem(opened.url, "store", what, fix)])
+            _tell_server(opened, fleet, server_statements(opened, source, None))
+            click.echo(f"{opened.url} consumes {topic}; it reads the contract from {SERVER_SCHEMA}")
+            return
         said: set[str] = set()
-        with Consumer(opened, fleet, Source(brokers, topic, group, consumers)) as consumer:
+        with Consumer(opened, fleet, source) as consumer:
             while not ended.wait(0.5 if seconds is None else min(0.5, seconds)):
                 for complaint in set(consumer.complaints()) - said:
                     said.add(complaint)
@@ -70,3 +99,12 @@ def consume(
         print_json({"messages": progress.messages, "rejected": progress.rejected, "complaints": sorted(said)})
     else:
         click.echo(f"{topic}: {progress.messages} messages taken, {progress.rejected} of them rejected")
+
+
+def _tell_server(store: Store, fleet: Fleet, statements: list[str]) -> None:
+    if isinstance(store, EmbeddedStore):
+        what, fix = "is embedded: it consumes while this command runs", "leave --cluster and --remove away"
+        raise InputError([Problem(store.url, "store", what, fix)])
+    publish_fleet(store, fleet)
+    for statement in statements:
+        store.execute(statement)

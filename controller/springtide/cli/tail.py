@@ -11,7 +11,7 @@ import click
 from springtide.cli.options import kafka_options
 from springtide.errors import InputError, Problem, StoreError
 from springtide.fleet import Prefix
-from springtide.observe.consume import TOPIC
+from springtide.observe.kafka_tables import TOPIC
 from springtide.observe.tail import Sample, belongs, payloads, samples
 
 # How wide each column is; numbers stand to the right.

@@ -39,11 +39,7 @@ class Migration:
 
     @property
     def statements(self) -> list[str]:
-        """A statement ends with a semicolon at the end of a line; comments may stand anywhere."""
-        code = re.sub(r"--[^\n]*", "", self.sql)
-        # Comments at the end of a line leave blanks behind, where clusters look for whole lines.
-        code = re.sub(r"[ \t]+$", "", code, flags=re.MULTILINE)
-        return [statement.strip() for statement in re.split(r";[ \t]*(?:\n|$)", code) if statement.strip()]
+        return statements_of(self.sql)
 
     def rendered(self, cluster: str | None) -> list[str]:
         """The statements as they are, or for a cluster; raises InputError for one that clusters do not know."""
@@ -56,6 +52,14 @@ class State:
     name: str
     state: Literal["applied", "pending", "changed", "unknown"]
     applied_at: str | None
+
+
+def statements_of(sql: str) -> list[str]:
+    """A statement ends with a semicolon at the end of a line; comments may stand anywhere."""
+    code = re.sub(r"--[^\n]*", "", sql)
+    # Comments at the end of a line leave blanks behind, where clusters look for whole lines.
+    code = re.sub(r"[ \t]+$", "", code, flags=re.MULTILINE)
+    return [statement.strip() for statement in re.split(r";[ \t]*(?:\n|$)", code) if statement.strip()]
 
 
 def read_migrations(folder: Path | None = None) -> list[Migration]:

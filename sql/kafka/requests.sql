@@ -1,0 +1,94 @@
+-- Access logs into http_requests: a message is one line or several, each a JSON object as docs/reference/access-log.md
+-- gives it. What is none is kept whole in rejected_messages with its reason; good lines beside it are loaded. Made as
+-- samples.sql is.
+create table if not exists kafka_requests ( -- noqa: PRS
+    message String
+)
+engine = Kafka
+settings
+kafka_broker_list = {brokers:String},
+kafka_topic_list = {topic:String},
+kafka_group_name = {group:String},
+kafka_format = 'RawBLOB',
+kafka_num_consumers = {consumers:UInt8},
+kafka_thread_per_consumer = {threads:UInt8},
+kafka_max_block_size = 65536,
+kafka_poll_max_batch_size = 65536,
+kafka_flush_interval_ms = 2000;
+
+-- Each line is judged once; two views read the outcome.
+create table if not exists kafka_request_lines (
+    topic String,
+    kafka_partition UInt64,
+    kafka_offset UInt64,
+    message_key String,
+    message String,
+    message_time DateTime('UTC'),
+    line String,
+    problem String
+)
+engine = Null;
+
+create materialized view if not exists kafka_requests_rejected to rejected_messages as
+select
+    topic,
+    kafka_partition,
+    kafka_offset,
+    message_key,
+    problem as error,
+    message,
+    message_time
+from kafka_request_lines
+where problem != '';
+
+create materialized view if not exists kafka_requests_loaded to http_requests (
+    time_unix_us, host, request_id, client_ip, server_ip, method, status, bytes, duration_us
+) as
+select
+    toInt64(round(JSONExtractFloat(line, 'time') * 1000000)) as time_unix_us,
+    JSONExtractString(line, 'host') as host,
+    reinterpretAsUInt128(reverse(unhex(JSONExtractString(line, 'request_id')))) as request_id,
+    toIPv6OrDefault(JSONExtractString(line, 'client')) as client_ip,
+    toIPv6OrDefault(JSONExtractString(line, 'server')) as server_ip,
+    JSONExtractString(line, 'method') as method,
+    toUInt16(JSONExtractUInt(line, 'status')) as status,
+    JSONExtractUInt(line, 'bytes') as bytes,
+    toUInt64(round(JSONExtractFloat(line, 'request_time') * 1000000)) as duration_us
+from kafka_request_lines
+where problem = '';
+
+create materialized view if not exists kafka_requests_judged to kafka_request_lines as
+select
+    _topic as topic,
+    _partition as kafka_partition,
+    _offset as kafka_offset,
+    _key as message_key,
+    message,
+    coalesce(_timestamp, now()) as message_time,
+    arrayJoin(if(trimBoth(message) = '', [''], arrayFilter(x -> x != '', splitByChar('\n', message)))) as line,
+    multiIf(
+        JSONType(line) != 'Object',
+        'is not a JSON object',
+        JSONType(line, 'time') not in ('Int64', 'UInt64', 'Double')
+        or not JSONExtractFloat(line, 'time') between 0 and 4000000000,
+        'time: is not a number from 0 to 4e+09',
+        not lengthUTF8(JSONExtractString(line, 'host')) between 1 and 255,
+        'host: is not a text of 1 to 255 characters',
+        not match(JSONExtractString(line, 'request_id'), '^[0-9a-fA-F]{32}$'),
+        'request_id: is not 32 hexadecimal digits',
+        toIPv6OrNull(JSONExtractString(line, 'client')) is null,
+        'client: is not an IP address',
+        toIPv6OrNull(JSONExtractString(line, 'server')) is null,
+        'server: is not an IP address',
+        not lengthUTF8(JSONExtractString(line, 'method')) between 1 and 255,
+        'method: is not a text of 1 to 255 characters',
+        JSONType(line, 'status') not in ('Int64', 'UInt64') or not JSONExtractInt(line, 'status') between 0 and 999,
+        'status: is not a whole number from 0 to 999',
+        JSONType(line, 'bytes') not in ('Int64', 'UInt64') or JSONExtractInt(line, 'bytes') < 0,
+        'bytes: is not a whole number from 0 to 9.22337e+18',
+        JSONType(line, 'request_time') not in ('Int64', 'UInt64', 'Double')
+        or not JSONExtractFloat(line, 'request_time') between 0 and 1000000000,
+        'request_time: is not a number from 0 to 1e+09',
+        ''
+    ) as problem
+from kafka_requests;

@@ -1,0 +1,66 @@
+-- The collectors' messages into tcp_samples, and what is no message of theirs into rejected_messages. Made by
+-- `springtide consume`, which fills in what stands in braces: in its own process for as long as it runs, or once on a
+-- server, which then consumes by itself. The engine parses, inserts and then commits the offsets: what dies in between
+-- comes again, and the sample's identity makes that harmless.
+create table if not exists kafka_samples ( -- noqa: PRS
+    {structure:Columns}
+)
+engine = Kafka
+settings
+    kafka_broker_list = {brokers:String},
+    kafka_topic_list = {topic:String},
+    kafka_group_name = {group:String},
+    kafka_format = 'ProtobufList',
+    kafka_schema = {schema:String},
+    kafka_handle_error_mode = 'stream',
+    kafka_num_consumers = {consumers:UInt8},
+    kafka_thread_per_consumer = {threads:UInt8},
+    -- An insert is one part: larger blocks are fewer. A block waits for at most as long as the flush interval.
+    kafka_max_block_size = 262144,
+    kafka_poll_max_batch_size = 262144,
+    kafka_flush_interval_ms = 2000;
+
+-- The two views that read a block stand before the consumer starts: the view into this table is made last.
+create table if not exists kafka_sample_rows ( -- noqa: PRS
+    {structure:Columns},
+    kafka_topic String,
+    kafka_partition UInt64,
+    kafka_offset UInt64,
+    message_key String,
+    error String,
+    message String,
+    message_time DateTime('UTC')
+)
+engine = Null;
+
+create materialized view if not exists kafka_samples_rejected to rejected_messages as
+select
+    kafka_topic as topic,
+    kafka_partition,
+    kafka_offset,
+    message_key,
+    error,
+    message,
+    message_time
+from kafka_sample_rows
+where error != '';
+
+create materialized view if not exists kafka_samples_loaded to tcp_samples ( -- noqa: PRS
+    {columns:Columns}
+) as
+select
+    {values:Columns}
+from kafka_sample_rows
+where error = '';
+
+create materialized view if not exists kafka_samples_received to kafka_sample_rows as
+select
+    *,
+    _topic as kafka_topic,
+    _partition as kafka_partition,
+    _offset as kafka_offset,
+    _key as message_key,
+    _error as error,
+    _raw_message as message,
+    coalesce(_timestamp, now()) as message_time
+from kafka_samples; -- noqa: AM04
