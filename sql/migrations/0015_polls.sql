@@ -17,8 +17,17 @@ partition by toYYYYMMDD(round)
 order by (round, host);
 
 create view if not exists round_polls as
-select * except (generation) from rollup_polls -- noqa: AM04, LT09
-where (round, generation) in (select rollups.round, rollups.generation from rollups final);
+select
+    rollup_polls.round as round,
+    rollup_polls.host as host,
+    rollup_polls.boot_id as boot_id,
+    rollup_polls.netns as netns,
+    rollup_polls.poll_sequence as poll_sequence,
+    rollup_polls.pop as pop,
+    rollup_polls.began_us as began_us,
+    rollup_polls.ended_us as ended_us
+from rollup_polls
+inner join rollups final on rollup_polls.round = rollups.round and rollup_polls.generation = rollups.generation;
 
 alter table tcp_samples
 -- When the row came here: for a poll's rows, how long they took from the host.
@@ -30,7 +39,7 @@ select
     toDateTime(intDiv(time_unix_us, 300000000) * 300, 'UTC') as since,
     host,
     count() as row_count,
-    quantile(0.5)(toUnixTimestamp(inserted_at) - time_unix_us / 1000000) as lag_p50_s,
+    median(toUnixTimestamp(inserted_at) - time_unix_us / 1000000) as lag_p50_s,
     max(toUnixTimestamp(inserted_at) - time_unix_us / 1000000) as lag_max_s
 from tcp_samples
 group by since, host;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from ipaddress import IPv6Address, ip_address
@@ -77,10 +78,10 @@ def parse(line: bytes) -> Row:
 def _columns(given: dict[str, object]) -> Iterator[tuple[str, object]]:
     yield "time_unix_us", round(_number(given, "time", 4e9) * 1_000_000)
     yield "host", _text(given, "host")
-    try:
-        yield "request_id", str(int(_text(given, "request_id"), 16) % (1 << 128))
-    except ValueError:
-        raise ValueError("request_id: is not 32 hexadecimal digits") from None
+    request_id = _text(given, "request_id")
+    if not re.fullmatch("[0-9a-fA-F]{32}", request_id):
+        raise ValueError("request_id: is not 32 hexadecimal digits")
+    yield "request_id", str(int(request_id, 16))
     for name, column in (("client", "client_ip"), ("server", "server_ip")):
         try:
             address = ip_address(_text(given, name))
