@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("clock")
 def feed(home: Home, name: str, moments: list[int], sockets: int = 3) -> None:
     samples = [
         Socket("ams-1", n + 1, "10.77.1.1", f"10.77.2.{1 + n % 200}").at(
-            moment - INTERVAL + at, at + moment % 10**6, (moment % 10**6 + at) * 200 * MSS
+            moment - INTERVAL + at, moment // INTERVAL * 2 + (at > 100), (moment % 10**6 + at) * 200 * MSS
         )
         for moment in moments
         for at in (10, 200)
