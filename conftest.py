@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
-ROOT = Path(__file__).parent
 # They fill emulated links, watch the whole machine's sockets or time what they see: one at a time.
-ALONE = (ROOT / "lab/tests", ROOT / "tests")
+ALONE = ("lab/tests/", "tests/")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need the machine to themselves go to one worker; the others fill the other one beside them."""
-    for item in items:
-        if any(folder in item.path.parents for folder in ALONE):
-            item.add_marker(pytest.mark.xdist_group("machine"))
+class OneAtATime(LoadScopeScheduling):
+    """Tests that need the machine to themselves go to one worker; the others fill the other one, file by file."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "alone" if nodeid.startswith(ALONE) else nodeid.split("::", 1)[0]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> OneAtATime:
+    return OneAtATime(config, log)

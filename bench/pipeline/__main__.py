@@ -1,6 +1,6 @@
 """`make bench-pipeline`: writes out/bench/pipeline.json.
 
-python -m bench.pipeline [--rows N] [--turns N] [--codecs]
+python -m bench.pipeline [--rows N] [--turns N] [--round-rows N] [--prefixes N] [--rounds N] [--codecs]
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 from springtide.fleet import load_fleet
 
+from bench import rounds as round_tables
 from bench.pipeline.ingest import ROOT, TOPIC, compare, fleet_file, from_files, new_store, produce
 from bench.pipeline.storage import measure_codecs, measure_storage
 from lab.kafka import Broker
@@ -55,14 +56,25 @@ def measure(rows: int, turns: int, codecs: bool) -> dict[str, Any]:
     return result
 
 
+def measure_rounds(rows: int, prefixes: int, rounds: int) -> dict[str, Any]:
+    """The roll-up of one round, and the controller's reads."""
+    say(f"one round's tables over {rows:,} rows, then reads over {rounds} rounds of {prefixes:,} prefixes")
+    found = round_tables.measure(rows, prefixes, rounds)
+    return {f"rollup_{name}" if name == "rows" else name: value for name, value in found.items()}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="bench.pipeline", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--round-rows", type=int, default=20_000_000)
+    parser.add_argument("--prefixes", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=72)
     parser.add_argument("--codecs", action="store_true", help="also what each column takes under other codecs")
     parser.add_argument("--out", type=Path, default=ROOT / "out/bench/pipeline.json")
     given = parser.parse_args()
     result = measure(given.rows, given.turns, given.codecs)
+    result |= measure_rounds(given.round_rows, given.prefixes, given.rounds)
     given.out.parent.mkdir(parents=True, exist_ok=True)
     given.out.write_text(json.dumps(result, indent=2) + "\n")
     print(json.dumps(result, indent=2))
