@@ -61,7 +61,7 @@ def test_sampling_begins_where_shards_end() -> None:
 def test_the_command_and_figures_of_ones_own(home: Home, tmp_path: Path) -> None:
     plain = home.json("size", "--pops", 34, "--edges", 1000)
     bench = tmp_path / "pipeline.json"
-    bench.write_text(json.dumps({"bytes_per_row": 60.0, "something_else": {"a": 1}}))
+    bench.write_text(json.dumps({"bytes_per_row": 2 * Measured().bytes_per_row, "something_else": {"a": 1}}))
     own = home.json("size", "--pops", 34, "--edges", 1000, "--measured", bench)
     assert own["samples_tb"] == pytest.approx(2 * plain["samples_tb"], abs=0.02)
     assert "shards" in home.run("size", "--pops", 34, "--edges", 1000).stdout
