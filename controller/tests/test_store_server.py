@@ -342,8 +342,15 @@ def word(text: bytes) -> bytes:
 HELLO = b"\0" + word(b"Recorder") + b"\x1a\x03" + b"\xbb\xa9\x03" + word(b"UTC") + word(b"recorder") + b"\x01"
 
 
+# What ends a query: an empty block of data with no name.
+NO_MORE_DATA = b"\x02\0\x01\0\x02\xff\xff\xff\xff\0\0\0"
+
+
 class Recorder:
-    """A server as far as the driver can tell: it greets, answers pings, and says of every query that it is done."""
+    """A server as far as the driver can tell: it greets, answers pings, and says of every query that it is done.
+
+    TCP may cut and join what it is sent as it likes, and the driver may come again.
+    """
 
     def __init__(self) -> None:
         self.queries: list[bytes] = []
@@ -353,18 +360,42 @@ class Recorder:
         self._thread.start()
 
     def _serve(self) -> None:
-        connection, _ = self._listener.accept()
-        with connection:
-            while chunk := connection.recv(1 << 20):
-                if chunk[0] == 1:
-                    self.queries.append(chunk)
-                    connection.sendall(b"\x05")
-                elif chunk in (b"\x04", b"\0\x04"):
-                    connection.sendall(b"\x04")
-                elif chunk[0] == 0 and len(chunk) > 2:
-                    connection.sendall(HELLO)
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            with connection:
+                self._greet(connection)
+                self._answer(connection)
+
+    def _greet(self, connection: socket.socket) -> None:
+        """Takes the driver's hello, answers, and takes the quota key, which is empty."""
+        # The driver waits for the answer, so nothing is joined to its hello.
+        hello = b""
+        while not hello.endswith(word(b"me") + b"\0"):
+            if not (chunk := connection.recv(1 << 20)):
+                return
+            hello += chunk
+        connection.sendall(HELLO)
+        connection.recv(1)
+
+    def _answer(self, connection: socket.socket) -> None:
+        pending = b""
+        while chunk := connection.recv(1 << 20):
+            pending += chunk
+            if pending == b"\x04":
+                connection.sendall(b"\x04")
+            elif pending[0] == 1 and pending.endswith(NO_MORE_DATA):
+                self.queries.append(pending)
+                connection.sendall(b"\x05")
+            else:
+                continue
+            pending = b""
 
     def close(self) -> None:
+        # Closing alone does not wake the thread that waits in accept.
+        self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
         self._thread.join(PATIENCE_S)
 
