@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from samplekit import rounds as model
 from samplekit.home import ROUND
 from springtide.observe.rollup import TABLES, rollup
-from springtide.observe.rounds import completeness
 from springtide.store import Row, Store
 
 INTERVAL = 300
@@ -179,11 +178,19 @@ def test_missing_polls_and_silent_hosts_are_counted(store: Store) -> None:
         row for n in range(-5, 0) for row in poll("nyc-1", (10**6 if n > -3 else 0) + 50 + n, 60 * n + 1, ten)
     ]
     rolled(store, [whole, gaps, silent, renumbered])
-    found = {c.host: c for c in completeness(store, ROUND)}
-    assert (found["ams-1"].polls_seen, found["ams-1"].polls_expected, found["ams-1"].share) == (5, 5, 1.0)
-    assert (found["ams-2"].polls_seen, found["ams-2"].polls_expected, found["ams-2"].rows_expected) == (3, 6, 60)
-    assert (found["fra-1"].polls_seen, found["fra-1"].polls_expected, found["fra-1"].share) == (0, 5, 0.0)
-    assert (found["nyc-1"].polls_seen, found["nyc-1"].polls_expected) == (5, 5)
+    rows = store.query(
+        "select host, polls_seen, polls_expected, rows_seen, rows_expected from round_hosts "
+        "where round = {round:DateTime('UTC')}",
+        {"round": ROUND},
+    )
+    found = {row["host"]: row for row in rows}
+    assert (found["ams-1"]["polls_seen"], found["ams-1"]["polls_expected"]) == (5, 5)
+    assert found["ams-1"]["rows_seen"] == found["ams-1"]["rows_expected"] > 0
+    assert (found["ams-2"]["polls_seen"], found["ams-2"]["polls_expected"]) == (3, 6)
+    assert found["ams-2"]["rows_expected"] == 60
+    assert (found["fra-1"]["polls_seen"], found["fra-1"]["polls_expected"], found["fra-1"]["rows_seen"]) == (0, 5, 0)
+    assert found["fra-1"]["rows_expected"] > 0
+    assert (found["nyc-1"]["polls_seen"], found["nyc-1"]["polls_expected"]) == (5, 5)
 
 
 def test_sketches_of_rounds_merge_into_longer_windows(store: Store) -> None:

@@ -41,23 +41,6 @@ class PairObservation:
         return self.src_pop, self.dst_pop, self.ip_version
 
 
-@dataclass(frozen=True)
-class Completeness:
-    """What a host should have said in a round, and said."""
-
-    host: str
-    pop: str
-    polls_seen: int
-    polls_expected: int
-    rows_seen: int
-    rows_expected: int
-
-    @property
-    def share(self) -> float:
-        """Of the rows expected, 0 to 1."""
-        return self.rows_seen / self.rows_expected if self.rows_expected else 1.0
-
-
 def pair_observations(store: Store, round_unix_s: int) -> list[PairObservation]:
     """What the round's tables say of each pair with live or young connections, sorted by pair."""
     rows = store.query(
@@ -96,16 +79,6 @@ def pair_observations(store: Store, round_unix_s: int) -> list[PairObservation]:
         )
         for row in rows
     ]
-
-
-def completeness(store: Store, round_unix_s: int) -> list[Completeness]:
-    """Each host that was heard in the round or in the one before it, sorted by name."""
-    rows = store.query(
-        "select host, pop, polls_seen, polls_expected, rows_seen, rows_expected from round_hosts "
-        "where round = {round:DateTime('UTC')} order by host",
-        {"round": round_unix_s},
-    )
-    return [Completeness(**row) for row in rows]
 
 
 def _double(value: float | None) -> float | None:
