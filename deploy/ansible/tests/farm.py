@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from deploy.ansible.tests.edge import bundle, make_key
+from deploy.ansible.tests.edge import PYTHON, SCRIPT, bundle, make_key
 from springtide.publish.bundle import canonical
 from springtide.publish.publication import PublishFolder
 
 ANSIBLE = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
-PYTHON = os.environ.get("SPRINGTIDE_EDGE_PYTHON", sys.executable)
 REGIONS = ("europe", "america")
 
 SSHD = """\
@@ -68,13 +67,16 @@ class Node:
         with (self.directory / "sshd.log").open("ab") as log:
             self.sshd = subprocess.Popen(command, stderr=log, start_new_session=True)
 
-    def die(self) -> None:
-        """The host is gone: no sshd, no link."""
+    def stop(self) -> None:
         if self.sshd is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.sshd.pid, signal.SIGKILL)
             self.sshd.wait()
             self.sshd = None
+
+    def die(self) -> None:
+        """The host is gone: no sshd, no link."""
+        self.stop()
         subprocess.run(["ip", "-n", self.namespace, "link", "set", "wan0", "down"], check=True)
 
     def windows(self) -> dict[str, int]:
@@ -86,6 +88,23 @@ class Node:
 
     def ip(self, *arguments: str) -> None:
         subprocess.run(["ip", "-n", self.namespace, *arguments], check=True)
+
+    def picture(self) -> str:
+        """All that routes packets, as `ip` prints it."""
+        return "".join(
+            Farm.run("ip", "-n", self.namespace, version, *what.split())
+            for version in ("-4", "-6")
+            for what in ("-d route show table all", "-d rule show")
+        )
+
+    def routes(self, *arguments: str, seconds_later: int = 0) -> dict[str, Any]:
+        """The edge's own command, as its timer runs it, some time later by the clock of this boot; its report."""
+        command = ["ip", "netns", "exec", self.namespace, "unshare", "--time", f"--boottime={seconds_later}", PYTHON]
+        command += [str(SCRIPT), *arguments, "--state-dir", str(self.state_dir), "--json"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert done.returncode in (0, 3), done.stderr
+        report: dict[str, Any] = json.loads(done.stdout)
+        return report
 
 
 @dataclass
@@ -148,7 +167,12 @@ class Farm:
             self.edges[node.name] = node
         self.batch(self.namespace, lines)
         for node in self.edges.values():
-            commands = ["link set lo up", f"addr add {node.address}/16 dev wan0", "link set wan0 up"]
+            commands = [
+                "link set lo up",
+                "link set wan0 addrgenmode none",
+                f"addr add {node.address}/16 dev wan0",
+                "link set wan0 up",
+            ]
             self.batch(node.namespace, [*commands, "route add default via 10.99.0.1"])
             node.start()
         self.write_inventory()
@@ -253,6 +277,25 @@ class Farm:
 
     def windows(self) -> dict[str, dict[str, int]]:
         return {name: node.windows() for name, node in self.edges.items()}
+
+    def hold(self) -> dict[str, int]:
+        """A first round on every edge, applied by their own command, which is quicker than a rollout; what it sets."""
+        folder = self.publish(self.documents(later=-3))
+        signers = ["--allowed-signers", str(self.directory / "allowed_signers")]
+        for name, node in self.edges.items():
+            node.routes("apply", f"{folder}/edges/{name}.json", "--edge", name, *signers)
+        self.folder.point("current", folder / "edges")
+        return {"10.200.1.0/24": 30, "10.200.2.0/24": 40}
+
+    def script(self, text: str) -> list[str]:
+        """A gate that does what the test needs; it is asked with the wave's number and edges."""
+        path = self.directory / "gate.sh"
+        path.write_text(
+            "#!/bin/sh\nwhile [ $# -gt 1 ]; do case $1 in --wave) wave=$2;; --changed) changed=$2;; esac; shift; done\n"
+            f"{text}\n"
+        )
+        path.chmod(0o755)
+        return [str(path)]
 
     def journal(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.publish_dir / "journal.jsonl").read_text().splitlines()]

@@ -34,30 +34,6 @@ def wait_for(condition: Callable[[], bool], what: str) -> None:
         time.sleep(0.05)
 
 
-def script(farm: Farm, text: str) -> list[str]:
-    """A gate that does what the test needs; it is asked with the wave's number and edges."""
-    path = farm.directory / "gate.sh"
-    path.write_text(
-        "#!/bin/sh\nwhile [ $# -gt 1 ]; do case $1 in --wave) wave=$2;; --changed) changed=$2;; esac; shift; done\n"
-        f"{text}\n"
-    )
-    path.chmod(0o755)
-    return [str(path)]
-
-
-def hold(farm: Farm) -> dict[str, int]:
-    """A first round on every edge, applied by their own command, which is quicker than a rollout; what it sets."""
-    folder = farm.publish(farm.documents(later=-3))
-    for name, node in farm.edges.items():
-        command = ["ip", "netns", "exec", node.namespace, str(BIN / "python")]
-        command += [str(Path(__file__).parents[1] / "plugins/module_utils/springtide_routes.py"), "apply"]
-        command += [f"{folder}/edges/{name}.json", "--edge", name, "--state-dir", str(node.state_dir)]
-        command += ["--allowed-signers", str(farm.directory / "allowed_signers")]
-        subprocess.run(command, check=True, capture_output=True)
-    farm.folder.point("current", folder / "edges")
-    return {"10.200.1.0/24": 30, "10.200.2.0/24": 40}
-
-
 def changed(stats: dict[str, dict[str, int]]) -> dict[str, int]:
     return {host: counts["changed"] for host, counts in stats.items()}
 
@@ -67,13 +43,13 @@ def test_a_round_reaches_every_edge_and_a_second_run_changes_nothing(farm: Farm)
     looked = farm.play("rollout.yml", "--check", "--diff")
     assert looked.code == 0, looked.output
     assert "+10.200.1.0/24 " in looked.output
-    assert changed(looked.stats) == {**dict.fromkeys(farm.edges, 1), "localhost": 1}
+    assert changed(looked.stats) == {**dict.fromkeys(farm.edges, 1), "localhost": 2}
     assert farm.windows() == {name: {} for name in farm.edges}, "check mode changed an edge"
     assert not any(node.state_dir.exists() for node in farm.edges.values())
     assert farm.folder.resolved("current") is None
     assert not (farm.publish_dir / "journal.jsonl").exists()
 
-    gate = script(farm, f'echo "$wave $changed" >> {farm.directory}/asked; exit 0')
+    gate = farm.script(f'echo "$wave $changed" >> {farm.directory}/asked; exit 0')
     first = farm.play("rollout.yml", springtide_gate=True, springtide_gate_command=gate)
     assert first.code == 0, first.output
     assert farm.windows() == {name: {"10.200.1.0/24": 30, "10.200.2.0/24": 40} for name in farm.edges}
@@ -96,11 +72,11 @@ def test_a_round_reaches_every_edge_and_a_second_run_changes_nothing(farm: Farm)
 
 
 def test_a_canary_that_fails_the_gate_takes_all_back_also_one_that_was_away(farm: Farm) -> None:
-    before = hold(farm)
+    before = farm.hold()
     folder = farm.publish(farm.documents(NEW))
     # The canary of america dies after it took the round, before the gate speaks.
     lost = farm.edges["am-1"]
-    gate = script(farm, f"ip -n {lost.namespace} link set wan0 down; echo retransmissions doubled; exit 4")
+    gate = farm.script(f"ip -n {lost.namespace} link set wan0 down; echo retransmissions doubled; exit 4")
     rolled = farm.play("rollout.yml", springtide_gate=True, springtide_gate_command=gate)
     assert rolled.code == 2, rolled.output
     assert "the gate after wave 1 said retransmissions doubled" in rolled.output
@@ -127,7 +103,7 @@ def test_a_canary_that_fails_the_gate_takes_all_back_also_one_that_was_away(farm
 
 
 def test_a_gate_that_sees_no_samples_lets_nothing_go_on(farm: Farm) -> None:
-    before = hold(farm)
+    before = farm.hold()
     farm.publish(farm.documents(NEW))
     subprocess.run([BIN / "springtide", "migrate"], env=farm.environment(), check=True, capture_output=True)
     rolled = farm.play("rollout.yml", springtide_gate=True, springtide_gate_tries=1)
@@ -170,7 +146,7 @@ def an_older_round(farm: Farm, folder: Path) -> None:
 
 def test_what_edges_refuse_stops_the_rollout(tmp_path: Path) -> None:
     with Farm.made(tmp_path, count=4) as farm:
-        before = hold(farm)
+        before = farm.hold()
         fleet: dict[str, Any] = yaml.safe_load((farm.directory / "fleet.yaml").read_text())
         # Each edge in a region of its own: then all of them are canaries.
         fleet["pops"] = {
@@ -196,11 +172,10 @@ def test_what_edges_refuse_stops_the_rollout(tmp_path: Path) -> None:
 
 
 def test_an_edge_that_is_down_stops_the_rollout_and_the_others_go_back(farm: Farm) -> None:
-    before = hold(farm)
+    before = farm.hold()
     farm.publish(farm.documents(NEW))
     # Wave 2 is what is left of europe.
-    gate = script(
-        farm,
+    gate = farm.script(
         "case $changed in *eu-0*) dead="
         + shlex.quote(farm.edges["eu-2"].namespace)
         + ";; *) dead="
@@ -222,7 +197,7 @@ def reachable(node: Node) -> bool:
 def test_one_rollout_at_a_time_and_the_red_button_waits_for_none(farm: Farm) -> None:
     farm.publish()
     started, go_on = farm.directory / "started", farm.directory / "go-on"
-    gate = script(farm, f"touch {started}; while [ ! -e {go_on} ]; do sleep 0.1; done; exit 0")
+    gate = farm.script(f"touch {started}; while [ ! -e {go_on} ]; do sleep 0.1; done; exit 0")
     first = farm.start("rollout.yml", springtide_gate=True, springtide_gate_command=gate)
     try:
         wait_for(started.exists, "the first rollout did not reach its gate")

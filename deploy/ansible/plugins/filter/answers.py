@@ -35,6 +35,11 @@ def changed(hosts: Hosts, variable: str) -> list[str]:
     return _where(hosts, variable, lambda answer: not _is_bad(answer) and bool(answer.get("changed")))
 
 
+def holding(hosts: Hosts, variable: str) -> list[str]:
+    """Edges that failed only to write down what their kernel holds all the same."""
+    return _where(hosts, variable, lambda answer: bool(answer.get("holds")))
+
+
 class FilterModule:
     """Ansible's entry."""
 
@@ -44,4 +49,5 @@ class FilterModule:
             "springtide_bad": bad,
             "springtide_good": good,
             "springtide_changed": changed,
+            "springtide_holding": holding,
         }

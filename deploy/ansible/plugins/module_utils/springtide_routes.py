@@ -99,6 +99,10 @@ class FailedError(Exception):
     exit_code = FAILED
 
 
+class UnrecordedError(FailedError):
+    """The kernel holds just what the bundle wants, and no longer than it wants it; only the record is the older one."""
+
+
 # --- bundle ----------------------------------------------------------------------------------------------------------
 
 
@@ -1658,7 +1662,11 @@ def commit(
     except OSError as error:
         with contextlib.suppress(OSError):
             store.remove("intent.json")
-        raise FailedError(f"{store.directory}: {error.strerror}; nothing was changed: make room, then again") from error
+        what = f"{store.directory}: {error.strerror}; nothing was changed"
+        alive = state is not None and state["withdrawn"] is None and state["expires_at"] <= bundle.expires_at
+        if alive and before == wanted:
+            raise UnrecordedError(f"{what}, the routes are already this bundle's: make room, then again") from error
+        raise FailedError(f"{what}: make room, then again") from error
     try:
         steps = kernel.move(before, wanted)
         store.save("state.json", new_state)

@@ -72,6 +72,10 @@ report:
   description: What the edge's own command prints with C(--json).
   returned: success
   type: dict
+holds:
+  description: The kernel holds what the bundle wants all the same; only the record of it could not be written.
+  returned: failure
+  type: bool
 refusal:
   description: The edge's exit code for the failure, 2 or 10 to 15 when it refused and nothing was changed.
   returned: failure
@@ -168,7 +172,7 @@ def main() -> None:
         core.require_net_admin()
         result = act(module)
     except (core.RefusedError, core.FailedError) as error:
-        module.fail_json(msg=str(error), refusal=error.exit_code)
+        module.fail_json(msg=str(error), refusal=error.exit_code, holds=isinstance(error, core.UnrecordedError))
     except OSError as error:
         module.fail_json(msg=f"{error.filename or module.params['state_dir']}: {error.strerror}", refusal=core.FAILED)
     module.exit_json(**result)

@@ -1,0 +1,136 @@
+"""What breaks around a rollout: the state of every edge afterwards."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from deploy.ansible.tests.farm import Farm, Node
+
+pytestmark = pytest.mark.root
+
+NEW = {"10.200.1.0/24": 35, "10.200.3.0/24": 50}
+
+
+@pytest.fixture
+def farm(tmp_path: Path, _root_where_marked: None) -> Iterator[Farm]:
+    with Farm.made(tmp_path) as made:
+        yield made
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    give_up = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < give_up, what
+        time.sleep(0.05)
+
+
+def test_edges_outlive_controller_store_and_publisher_and_go_back_to_the_kernels_default(farm: Farm) -> None:
+    before = {name: node.picture() for name, node in farm.edges.items()}
+    farm.publish()
+    rolled = farm.play("rollout.yml")
+    assert rolled.code == 0, rolled.output
+    assert all(farm.windows().values())
+
+    # Nobody is there any more who could push or answer; three edges without a common friend.
+    shutil.rmtree(farm.publish_dir)
+    early, late, asked = farm.edges.values()
+    assert early.routes("follow", seconds_later=300)["removed"] == 0, "a bundle that is valid must stay"
+    assert early.routes("follow", seconds_later=700)["removed"] == 2
+    assert late.routes("expire", seconds_later=7000)["removed"] == 2
+    assert asked.windows(), "an edge whose bundle is valid lost it"
+
+    # The red button from any machine that has Ansible and fleet.yaml: no store, no publication, no controller.
+    withdrawn = farm.play("withdraw.yml", springtide_command="/nonexistent", springtide_reason="all is lost")
+    assert withdrawn.code == 0, withdrawn.output
+    assert {name: node.picture() for name, node in farm.edges.items()} == before
+
+
+@contextlib.contextmanager
+def full_disk(node: Node) -> Iterator[Callable[[], None]]:
+    """A small disk for the edge's state that `fill` fills; the edge's sshd must see the mount, so it starts anew."""
+    node.state_dir.mkdir()
+    options = ["-t", "tmpfs", "-o", "size=64k,nr_inodes=100"]
+    subprocess.run(["mount", *options, "springtide-test", str(node.state_dir)], check=True)
+    node.stop()
+    node.start()
+
+    def fill() -> None:
+        with (node.state_dir / "filler").open("wb", buffering=0) as file, contextlib.suppress(OSError):
+            while True:
+                file.write(b"x" * 4096)
+
+    try:
+        yield fill
+    finally:
+        subprocess.run(["umount", str(node.state_dir)], check=True)
+
+
+def test_a_canary_with_a_full_disk_keeps_its_old_state_and_the_others_go_back(farm: Farm) -> None:
+    full = farm.edges["am-1"]
+    with full_disk(full) as fill:
+        farm.wait_for_sshd()
+        before = farm.hold()
+        held = {name: node.picture() for name, node in farm.edges.items()}
+        fill()
+        farm.publish(farm.documents(NEW))
+        rolled = farm.play("rollout.yml")
+        assert rolled.code == 2, rolled.output
+        assert "not applied on am-1" in rolled.output
+        assert "No space left on device; nothing was changed" in rolled.output
+        assert "2 edges are back to what held before; hold that and could not record it: am-1" in rolled.output
+        assert farm.windows() == dict.fromkeys(farm.edges, before)
+        assert {name: node.picture() for name, node in farm.edges.items()} == held
+        assert farm.journal()[-2]["details"] == {"away": [], "withdrawn": [], "unrecorded": ["am-1"]}
+
+        # The red button does not need room.
+        withdrawn = farm.play("withdraw.yml")
+        assert "but the record is not written" in withdrawn.output
+        assert farm.windows() == {name: {} for name in farm.edges}
+        (full.state_dir / "filler").unlink()
+        mended = farm.play("drift.yml", springtide_repair=True, springtide_resume=True)
+        assert mended.code == 0, mended.output
+        assert farm.windows() == dict.fromkeys(farm.edges, before)
+
+
+@contextlib.contextmanager
+def busy(node: Node) -> Iterator[None]:
+    """While another run works on the edge: an apply there waits for it."""
+    with (node.state_dir / "lock").open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.mark.parametrize("then", ["drift.yml", "rollback.yml", "rollout.yml"])
+def test_after_a_rollout_was_killed_the_next_run_brings_all_edges_to_one_state(farm: Farm, then: str) -> None:
+    before = farm.hold()
+    farm.publish(farm.documents(NEW))
+    last = farm.edges["eu-2" if then == "rollback.yml" else "eu-0"]
+    running = None
+    try:
+        # One canary has the round, at the other an apply is under way, the third edge was not reached.
+        with busy(farm.edges["eu-0"]), busy(farm.edges["eu-2"]):
+            running = farm.start("rollout.yml")
+            wait_for(lambda: farm.edges["am-1"].windows() == NEW, "no edge took the round")
+            # Only Ansible's first process, as the kernel does it when memory runs out: what it started goes on.
+            running.send_signal(signal.SIGKILL)
+            running.wait()
+        assert last.windows() in (before, NEW)
+        assert farm.journal()[-1]["verdict"] == "begun"
+
+        after = farm.play(then, springtide_repair=True)
+        assert after.code == 0, after.output
+        expected = NEW if then == "rollout.yml" else before
+        assert farm.windows() == dict.fromkeys(farm.edges, expected)
+    finally:
+        if running is not None and running.poll() is None:
+            os.kill(running.pid, signal.SIGKILL)
+            running.wait()
