@@ -23,12 +23,14 @@ from springtide.cli.rollup import rollup
 from springtide.cli.rounds import diff, publish, rollback
 from springtide.cli.size import size
 from springtide.cli.sql import sql
+from springtide.cli.status import status
 from springtide.cli.tail import tail
 from springtide.cli.topics import topics
 from springtide.errors import SpringtideError
 
 COMMANDS = (
     check,
+    status,
     migrate,
     ingest,
     consume,

@@ -1,0 +1,90 @@
+"""springtide status"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from springtide import instants
+from springtide.cli.options import (
+    StoreOptions,
+    fleet_option,
+    json_option,
+    policy_option,
+    publish_dir_option,
+    read_fleet,
+    read_policy,
+    store_options,
+)
+from springtide.cli.output import print_json
+from springtide.learn import status_facts
+from springtide.learn.status import Line, State, lines, verdict
+from springtide.publish.publication import PublishFolder
+
+STYLES = {State.OK: "green", State.NOTE: "dim", State.NONE: "yellow", State.STALE: "yellow", State.BROKEN: "bold red"}
+
+
+@click.command()
+@publish_dir_option
+@json_option
+@fleet_option
+@policy_option
+@store_options
+def status(store: StoreOptions, fleet_path: Path, policy_path: Path, publish_dir: Path, as_json: bool) -> None:
+    """Say on one screen whether the loop is closing.
+
+    From samples to what holds on the fleet, each step with its age; what runs once a round is stale when it has left
+    one out (policy.yaml's round.interval_s). On a host that is not the publisher, pushes, gates and drift are those of
+    the audit in the store.
+
+    Exit codes: 0 the loop is closing, 1 something is missing, stale or broken, or the store does not answer, 2 bad
+    input or usage.
+
+    \b
+    Examples:
+      springtide status
+      springtide status --json
+      springtide status > /dev/null || mail -s "springtide" ops < /dev/null
+    """
+    fleet, policy, now = read_fleet(fleet_path), read_policy(policy_path), instants.now()
+    with store.open() as opened:
+        found = lines(status_facts.read(opened, fleet, policy, PublishFolder(publish_dir), now))
+    closing = all(line.closes for line in found)
+    if as_json:
+        print_json(
+            {
+                "closing": closing,
+                "verdict": verdict(found),
+                "at": instants.show(now),
+                "steps": [_for_machines(line, now) for line in found],
+            }
+        )
+    else:
+        _print(found, closing)
+    sys.exit(0 if closing else 1)
+
+
+def _for_machines(line: Line, now: int) -> dict[str, object]:
+    moment = line.at_unix_s
+    when = {"at": None if moment is None else instants.show(moment), "age_s": None if moment is None else now - moment}
+    return {**{key: value for key, value in asdict(line).items() if key != "at_unix_s"}, **when}
+
+
+def _print(found: Sequence[Line], closing: bool) -> None:
+    # Colours only on a terminal; lines are not broken where nobody looks.
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(Text(verdict(found), style="bold green" if closing else "bold red"))
+    width = max(len(line.what) for line in found)
+    for line in found:
+        row = Text(f"  {line.what:<{width}}  ")
+        row.append(f"{line.state:<6}", STYLES[line.state])
+        row.append(f"  {line.text}")
+        if line.fix:
+            row.append(f"; {line.fix}", "italic")
+        console.print(row)

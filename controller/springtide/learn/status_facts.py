@@ -1,0 +1,149 @@
+"""What store and publisher's folder know of the loop: reading for `learn.status`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from springtide import instants
+from springtide.errors import SpringtideError
+from springtide.fleet import Fleet
+from springtide.learn import report
+from springtide.learn.benefit import Effect
+from springtide.learn.status import Decided, Facts, Published
+from springtide.policy import Policy
+from springtide.publish import journal
+from springtide.publish.publication import PublishFolder, read_folder
+from springtide.store import Store
+
+DAY_S = 86_400
+# The file that withdraw.yml leaves, in the words of who stopped the pushes.
+STOPPED = "withdrawn"
+
+
+def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now: int) -> Facts:
+    """Raises StoreError and SpringtideError."""
+    newest = _one(store, "select toUnixTimestamp(max(round)) as at, argMax(samples, round) as total from rollups final")
+    moment = newest["at"] or None
+    hosts = _one(
+        store,
+        "select countIf(rows_seen > 0) as heard, count() as expected from round_hosts "
+        "where round = fromUnixTimestamp({round:UInt32})",
+        {"round": moment or 0},
+    )
+    sample = _one(store, "select max(time_unix_us) as at, count() > 0 as any from tcp_samples")
+    return Facts(
+        now=now,
+        interval_s=policy.round.interval_s,
+        lateness_s=policy.round.lateness_s,
+        sample=sample["at"] // 1_000_000 if sample["any"] else None,
+        round=moment,
+        round_samples=newest["total"],
+        hosts_heard=hosts["heard"],
+        hosts_expected=hosts["expected"],
+        decisions=_decisions(store),
+        published=_publication(folder.resolved("candidate"), "edges"),
+        holds=_holding(folder),
+        events=_newest([*_audit(store), *journal.read(folder.path)[0]]),
+        stopped=_stopped(folder.path),
+        benefit=_benefit(store, fleet, policy, now),
+    )
+
+
+def _one(store: Store, sql: str, params: Mapping[str, int] | None = None) -> dict[str, Any]:
+    return store.query(sql, params)[0]
+
+
+def _decisions(store: Store) -> dict[str, Decided]:
+    found = {}
+    for law, acts in (("initcwnd", "initcwnd is not null"), ("congestion", "algorithm = 'bbr'")):
+        row = _one(
+            store,
+            f"""
+            select
+                toUnixTimestamp(max({law}_decisions.round)) as at,
+                count() as row_count,
+                countIf({acts}) as acting,
+                countIf(reason = 'held_incomplete_input') as held
+            from {law}_decisions final
+            where round = (select max(round) from {law}_decisions)
+            """,
+        )
+        if row["row_count"]:
+            found[law] = Decided(row["at"], row["row_count"], row["acting"], row["held"])
+    return found
+
+
+def _publication(folder: Path | None, part: str) -> Published | None:
+    if folder is None:
+        return None
+    documents = read_folder(folder / part)
+    if not documents:
+        raise SpringtideError(f"{folder / part}: holds no bundle; publish a round anew")
+    with_routes = [document for document in documents.values() if document["routes"]] or list(documents.values())
+    return Published(
+        name=folder.name,
+        created=max(instants.parse(document["created_at"]) for document in documents.values()),
+        expires=min(instants.parse(document["expires_at"]) for document in with_routes),
+        edges=len(documents),
+        routes=sum(len(document["routes"]) for document in documents.values()),
+        back=part == "back",
+    )
+
+
+def _holding(folder: PublishFolder) -> Published | None:
+    held = folder.resolved("current")
+    return None if held is None else _publication(held.parent, held.name)
+
+
+def _audit(store: Store) -> list[journal.Event]:
+    """The newest row of each kind, for a host that is not the publisher."""
+    rows = store.query(
+        "select toUnixTimestamp(at) as at_s, id, who, event, publication, verdict, reason, edges, details "
+        "from audit final order by at desc, id limit 1 by event"
+    )
+    return [
+        journal.Event(
+            event=row["event"],
+            publication=row["publication"],
+            verdict=row["verdict"],
+            reason=row["reason"],
+            edges=row["edges"],
+            details=json.loads(row["details"] or "{}"),
+            who=row["who"],
+            at_unix_s=row["at_s"],
+            id=row["id"],
+        )
+        for row in rows
+    ]
+
+
+def _newest(events: Iterable[journal.Event]) -> dict[str, journal.Event]:
+    """Of each kind; of the same second, the one that was recorded last."""
+    found: dict[str, journal.Event] = {}
+    for event in events:
+        if event.event not in found or event.at_unix_s >= found[event.event].at_unix_s:
+            found[event.event] = event
+    return found
+
+
+def _stopped(folder: Path) -> str | None:
+    path = folder / STOPPED
+    try:
+        return path.read_text().strip() if path.exists() else None
+    except OSError as error:
+        raise SpringtideError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _benefit(store: Store, fleet: Fleet, policy: Policy, now: int) -> dict[str, Effect]:
+    """Over the newest day, of everything together."""
+    until = instants.latest_round(now, policy.round.interval_s)
+    made = report.make(store, fleet, policy, until - DAY_S, until, 0.5)
+    whole = {line.law: line.effect for line in made.lines if line.by == "all"}
+    none = Effect(0, 0)
+    return {
+        "windows: time": whole.get("initcwnd", none),
+        "BBR: rate": whole.get("congestion", none),
+    }

@@ -1,0 +1,181 @@
+"""`springtide status`: whether the loop closes, from what store and publisher's folder know."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from samplekit.home import ROUND, Home
+from samplekit.spool import record, write_spool
+from samplekit.traffic import MSS, Socket
+from springtide import instants
+from springtide.learn.benefit import Effect
+from springtide.learn.status import Decided, Facts, Line, Published, State, age, lines, verdict
+from springtide.publish import journal
+from springtide.publish.journal import Event
+from springtide.publish.publication import PublishFolder
+
+pytestmark = pytest.mark.usefixtures("clock")
+
+NOW = ROUND + 30
+ROUTES = Published("r-1", created=NOW - 40, expires=NOW + 800, edges=4, routes=9)
+
+
+def event(kind: str, said: str = "done", *, ago: int = 60, reason: str = "", **more: Any) -> Event:
+    return Event(kind, verdict=said, reason=reason, who="ann", at_unix_s=NOW - ago, **more)
+
+
+GOOD = Facts(
+    now=NOW,
+    interval_s=300,
+    lateness_s=60,
+    sample=NOW - 12,
+    round=ROUND,
+    round_samples=48_211,
+    hosts_heard=30,
+    hosts_expected=30,
+    decisions={"initcwnd": Decided(ROUND, 40, 31), "congestion": Decided(ROUND, 99, 80)},
+    published=ROUTES,
+    holds=ROUTES,
+    events={kind: event(kind, said) for kind, said in (("rollout", "done"), ("gate", "go"), ("drift", "none"))},
+    benefit={"windows: time": Effect(95, 15, -0.2, -0.24, -0.16)},
+)
+
+
+def line(facts: Facts, what: str) -> Line:
+    return next(one for one in lines(facts) if one.what == what)
+
+
+def test_a_loop_with_every_step_in_time_closes() -> None:
+    found = lines(GOOD)
+    assert verdict(found) == "the loop is closing"
+    assert {one.state for one in found} <= {State.OK, State.NOTE}
+    assert not any(one.fix for one in found)
+    assert line(GOOD, "samples").text == "the newest 12 s ago; 30 of 30 hosts in the newest round"
+    assert line(GOOD, "windows: time").text == "-20.0% (-24.0% to -16.0%; 95 treated, 15 held out)"
+
+
+LONG_AGO = NOW - 2 * 300 - 60 - 1
+WITHDRAWN = {**GOOD.events, "withdraw": event("withdraw", "partial", ago=5, reason="loss")}
+FAILED = {**GOOD.events, "rollout": event("rollout", "failed", reason="ams-1 does not answer")}
+DRIFT = {**GOOD.events, "drift": event("drift", "found", edges=["ams-1", "fra-1"])}
+SILENT = {**GOOD.events, "drift": event("drift", "unknown", details={"not_compared": ["nyc-1"]})}
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "state", "says"),
+    [
+        ({"sample": NOW - 601}, "samples", State.STALE, "10 min ago"),
+        ({"sample": NOW + 7200}, "samples", State.BROKEN, "2 h ahead"),
+        ({"round": LONG_AGO}, "rounds", State.STALE, "11 min ago"),
+        ({"decisions": {"initcwnd": Decided(LONG_AGO, 40, 31)}}, "initcwnd", State.STALE, "31 of 40 pairs"),
+        (
+            {"decisions": {"initcwnd": Decided(ROUND, 40, 31, 40)}},
+            "initcwnd",
+            State.STALE,
+            "40 stand, input incomplete",
+        ),
+        ({"decisions": {}}, "initcwnd", State.NONE, "nothing decided"),
+        ({"published": replace(ROUTES, created=LONG_AGO)}, "published", State.STALE, "11 min ago"),
+        ({"published": None}, "published", State.NONE, "nothing yet"),
+        ({"holds": replace(ROUTES, expires=NOW - 90)}, "on the fleet", State.BROKEN, "expired 90 s ago"),
+        ({"holds": None}, "on the fleet", State.NONE, "nothing yet"),
+        ({"stopped": "withdrawn by ann: loss"}, "last push", State.BROKEN, "stopped: withdrawn by ann: loss"),
+        ({"events": WITHDRAWN}, "last push", State.BROKEN, "withdraw partial 5 s ago by ann: loss"),
+        ({"events": FAILED}, "last push", State.BROKEN, "ams-1 does not answer"),
+        ({"events": {}}, "last push", State.NONE, "none yet"),
+        ({"events": DRIFT}, "drift", State.BROKEN, "on ams-1, fra-1"),
+        ({"events": SILENT}, "drift", State.BROKEN, "unknown; no answer from nyc-1"),
+    ],
+)
+def test_one_step_that_fails_is_named_with_what_to_do(
+    change: dict[str, Any], what: str, state: State, says: str
+) -> None:
+    facts = replace(GOOD, **change)
+    found = line(facts, what)
+    assert found.state is state
+    assert says in found.text
+    assert found.fix
+    assert verdict(lines(facts)) == f"the loop is NOT closing: see {what}"
+
+
+@pytest.mark.parametrize(
+    ("change", "what", "says"),
+    [
+        ({"decisions": {"initcwnd": Decided(ROUND, 40, 31)}}, "congestion", "no prefix chosen yet"),
+        ({"events": {**GOOD.events, "gate": event("gate", "roll_back", reason="loss")}}, "last gate", "roll back"),
+        ({"events": {"rollout": event("rollout", "begun")}}, "last push", "rollout begun 60 s ago"),
+        ({"events": {"rollout": event("rollout")}}, "drift", "never looked for"),
+        ({"holds": replace(ROUTES, routes=0, expires=NOW - 90, back=True)}, "on the fleet", "before r-1: no routes"),
+        ({"benefit": {"BBR: rate": Effect(50, 40, 0.05, -0.01, 0.09)}}, "BBR: rate", "not shown"),
+        ({"benefit": {"BBR: rate": Effect(3, 1)}}, "BBR: rate", "cannot be told yet (3 treated, 1 held out)"),
+    ],
+)
+def test_what_is_no_fault_lets_the_loop_close(change: dict[str, Any], what: str, says: str) -> None:
+    facts = replace(GOOD, **change)
+    assert says in line(facts, what).text
+    assert verdict(lines(facts)) == "the loop is closing"
+
+
+def test_ages_follow_the_policys_interval() -> None:
+    slow = replace(GOOD, interval_s=3600, sample=NOW - 3700, round=NOW - 7000)
+    assert verdict(lines(slow)) == "the loop is closing"
+
+
+def test_ages_are_told_in_the_unit_that_says_most() -> None:
+    shown = [age(seconds) for seconds in (-3, 0, 119, 120, 7199, 7200, 172_799, 172_800)]
+    assert shown == ["0 s", "0 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 days"]
+
+
+def test_an_empty_store_says_that_nothing_has_begun(home: Home) -> None:
+    said = home.run("status", "--publish-dir", home.path / "publish", code=1).stdout
+    assert said.splitlines()[0] == "the loop has not begun: there are no samples yet"
+    assert "\x1b" not in said, "colours where there is no terminal"
+
+
+def test_a_store_that_is_not_there_is_bad_usage(bare_home: Home) -> None:
+    assert bare_home.refused("status")[0].endswith("does not exist; run `springtide migrate` first")
+
+
+def test_it_follows_a_round_from_samples_to_the_fleet_and_into_age(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    sockets = [Socket("ams-1", n, "10.77.1.1", f"10.77.2.{n}", "ams") for n in range(1, 5)]
+    samples = [s.at(ROUND - 290 + 50 * n, 100 + n, 40 * n * MSS) for s in sockets for n in range(6)]
+    write_spool(home.spool, "a", [record(samples)])
+    folder = PublishFolder(home.path / "publish")
+    where = ("--publish-dir", folder.path)
+
+    def steps(code: int) -> dict[str, Any]:
+        answer = home.json("status", *where, code=code)
+        assert answer["closing"] is (code == 0)
+        return {step["what"]: step for step in answer["steps"]}
+
+    home.run("ingest", home.spool)
+    found = steps(1)
+    assert (found["samples"]["state"], found["rounds"]["state"]) == ("ok", "none")
+    assert found["samples"]["age_s"] == 70
+    home.run("decide", "initcwnd")
+    home.run("publish", *where)
+    found = steps(1)
+    assert found["initcwnd"]["text"] == "decided 30 s ago: 1 of 1 pairs have a window"
+    assert "1 of 1 hosts" in found["samples"]["text"]
+    assert (found["published"]["state"], found["on the fleet"]["state"]) == ("ok", "none")
+    candidate = folder.resolved("candidate")
+    assert candidate is not None
+    folder.point("current", candidate / "edges")
+    journal.append(folder.path, event("drift", "found", ago=20, edges=["nyc-1"]))
+    journal.append(folder.path, event("rollout", ago=10))
+    assert steps(1)["drift"]["text"] == "on nyc-1, 20 s ago"
+    journal.append(folder.path, event("drift", "repaired", ago=20, edges=["nyc-1"]))
+    assert "2 routes on 4 edges for another 14 min" in steps(0)["on the fleet"]["text"]
+    home.run("history", *where)  # brings the journal into the store
+    elsewhere = home.json("status", "--publish-dir", home.path / "none", code=1)["steps"]
+    assert next(step for step in elsewhere if step["what"] == "last push")["text"] == "rollout done 10 s ago by ann"
+    (folder.path / "withdrawn").write_text("withdrawn by ann: loss\n")
+    assert "withdrawn by ann: loss" in steps(1)["last push"]["text"]
+    (folder.path / "withdrawn").unlink()
+    monkeypatch.setattr(instants, "now", lambda: ROUND + 3600)
+    late = steps(1)
+    stale = {what for what, step in late.items() if step["state"] == "stale"}
+    assert stale == {"samples", "rounds", "initcwnd", "published"}
+    assert late["on the fleet"]["state"] == "broken"
