@@ -26,6 +26,13 @@ def test_topics_are_made_once_widened_set_and_never_narrowed(broker: Broker, tmp
     assert len(run("apply")) == 1
     assert run("apply") == run("check") == []
     write(partitions=4, hours=48)
+    doctor = ("doctor", "--site", "--kafka", broker.bootstrap, "--topics", path)
+    found = [f for f in home.json(*doctor, code=1)["findings"] if f["check"] in ("kafka", "topics")]
+    assert [(f["verdict"], f["what"]) for f in found] == [
+        ("fine", "answers"),
+        ("fix", "partitions is 2, should be 4"),
+        ("fix", "retention.ms is 86400000, should be 172800000"),
+    ]
     differs = [("partitions", "2", "4", False), ("retention.ms", "86400000", "172800000", False)]
     assert run("check", code=1) == differs
     assert run("apply") == differs

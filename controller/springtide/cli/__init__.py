@@ -9,6 +9,7 @@ from springtide.cli.asn import asn
 from springtide.cli.check import check
 from springtide.cli.consume import consume
 from springtide.cli.decide import decide
+from springtide.cli.doctor import doctor
 from springtide.cli.explain import explain
 from springtide.cli.gate import gate
 from springtide.cli.history import history
@@ -31,6 +32,7 @@ from springtide.errors import SpringtideError
 COMMANDS = (
     check,
     status,
+    doctor,
     migrate,
     ingest,
     consume,

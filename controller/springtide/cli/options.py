@@ -113,12 +113,22 @@ def policy_option(command: F) -> F:
 
 def kafka_options(command: F) -> F:
     """--kafka and --kafka-option, handed over as one `kafka: dict` of librdkafka's properties."""
+    return _kafka_options(command, required=True)
+
+
+def optional_kafka_options(command: F) -> F:
+    """As kafka_options, for a site that may have no Kafka: then the dict is without brokers."""
+    return _kafka_options(command, required=False)
+
+
+def _kafka_options(command: F, *, required: bool) -> F:
 
     def join(context: click.Context, _: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
         wrong = [option for option in given if "=" not in option]
         if wrong:
             raise InputError([Problem("--kafka-option", "property", f"{wrong[0]!r} is none", "write KEY=VALUE")])
-        own = {"bootstrap.servers": context.params.pop("brokers")}
+        brokers = context.params.pop("brokers")
+        own = {} if brokers is None else {"bootstrap.servers": brokers}
         return own | dict(option.split("=", 1) for option in given)
 
     more = click.option(
@@ -132,7 +142,7 @@ def kafka_options(command: F) -> F:
     brokers = click.option(
         "--kafka",
         "brokers",
-        required=True,
+        required=required,
         is_eager=True,
         metavar="HOST:PORT,...",
         help="Brokers to begin with.",

@@ -1,0 +1,72 @@
+"""The store: whether it answers, its schema, how far its clock and its hosts' clocks agree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from springtide.doctor.clock import TOLERANCE_S
+from springtide.doctor.finding import Finding, advice, fine, fix
+from springtide.store import Store
+from springtide.store.migrations import State, read_migrations, status
+
+
+@dataclass(frozen=True)
+class HostClock:
+    """A host's newest sample against the moment in which the store took it: ahead is impossible but for its clock."""
+
+    host: str
+    ahead_s: float
+
+
+def gather_schema(store: Store) -> list[State]:
+    """Raises StoreError."""
+    return status(store, read_migrations())
+
+
+def gather_clocks(store: Store, since_unix_s: int) -> list[HostClock]:
+    """Of hosts whose samples lie ahead of their insert, the worst first. Needs the schema. Raises StoreError."""
+    rows = store.query(
+        """
+        select host, max(time_unix_us / 1000000 - toUnixTimestamp(inserted_at)) as ahead
+        from tcp_samples
+        where time_unix_us >= {since:Int64}
+        group by host
+        having ahead > 0
+        order by ahead desc, host
+        """,
+        {"since": since_unix_s * 1_000_000},
+    )
+    return [HostClock(row["host"], float(row["ahead"])) for row in rows]
+
+
+def check_schema(url: str, seen: Sequence[State]) -> Iterator[Finding]:
+    by_state = {state: [one for one in seen if one.state == state] for state in ("changed", "unknown", "pending")}
+    for one in by_state["changed"]:
+        what = f"{one.name} differs from what was applied at {one.applied_at}"
+        yield fix("schema", url, what, "restore the file; changes go into a new migration")
+    if by_state["unknown"]:
+        numbers = ", ".join(str(one.number) for one in by_state["unknown"])
+        what = f"has migrations that this version does not know: {numbers}"
+        yield fix("schema", url, what, "use the version that applied them, or a newer one")
+    if by_state["pending"]:
+        what = f"lacks {len(by_state['pending'])} migrations, {by_state['pending'][0].name} first"
+        yield fix("schema", url, what, "run `springtide migrate`")
+    if not any(by_state.values()):
+        yield fine("schema", url, f"is that of migration {max(one.number for one in seen)}")
+
+
+def check_clocks(seen: Sequence[HostClock]) -> Iterator[Finding]:
+    wrong = [one for one in seen if one.ahead_s > TOLERANCE_S]
+    for one in wrong:
+        what = f"its samples lie {one.ahead_s:.1f} s ahead of the store's clock"
+        yield fix("hosts' clocks", one.host, what, "synchronise it by NTP")
+    if not wrong:
+        yield fine("hosts' clocks", "tcp_samples", "no host is ahead")
+
+
+def check_answer(url: str, took_s: float) -> Finding:
+    """A store that answers, but slowly, makes every job late."""
+    if took_s > 5:
+        return advice("store", url, f"took {took_s:.0f} s for its first answer", "see what else it does")
+    return fine("store", url, "answers")
