@@ -18,6 +18,12 @@ class ThinInputError(SpringtideError):
     exit_code = 3
 
 
+class PausedError(SpringtideError):
+    """An operator has paused publishing; nothing was changed. Exit code 5."""
+
+    exit_code = 5
+
+
 class StoreError(SpringtideError):
     """The store could not be opened, or refused a statement; `code` is ClickHouse's own, 0 when it has none."""
 

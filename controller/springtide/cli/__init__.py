@@ -16,6 +16,7 @@ from springtide.cli.history import history
 from springtide.cli.ingest import ingest
 from springtide.cli.ingest_logs import ingest_logs
 from springtide.cli.migrate import migrate
+from springtide.cli.pause import pause, resume
 from springtide.cli.publish import bundle, validate
 from springtide.cli.replay import replay
 from springtide.cli.report import report
@@ -48,6 +49,8 @@ COMMANDS = (
     diff,
     gate,
     rollback,
+    pause,
+    resume,
     history,
     explain,
     report,
@@ -60,7 +63,7 @@ COMMANDS = (
 
 
 class _Group(click.Group):
-    """Exit codes: 0 done, 1 a failure at run time, 2 bad input or usage, 3 too little input to decide on.
+    """Exit codes: 0 done, 1 a failure at run time, 2 bad input or usage, 3 too little input to decide on, 5 paused.
 
     An error is one line for each problem.
     """

@@ -30,6 +30,7 @@ from springtide.cli.publish import rendered_round
 from springtide.errors import InputError, Problem, SpringtideError
 from springtide.publish import bundle as bundles
 from springtide.publish import caps, journal
+from springtide.publish.pause import refuse_when_paused
 from springtide.publish.publication import PublishFolder, read_folder, renewed
 from springtide.publish.validate import Context, problems
 
@@ -82,12 +83,15 @@ def publish(
 ) -> None:
     """Render, validate and sign a round with its way back, for rollout.yml to bring to the edges.
 
+    Refuses with exit code 5 while `springtide pause` is in force.
+
     \b
     Examples:
       springtide publish --sign-key /etc/springtide/publisher
       springtide publish --force --reason "two PoPs left the fleet"
     """
     need_reason(force, reason)
+    refuse_when_paused(publish_dir, instants.now())
     fleet, policy = read_fleet(fleet_path), read_policy(policy_path)
     rendered, moment = rendered_round(store, fleet, policy, closed_round(round_text, policy))
     folder = PublishFolder(publish_dir)

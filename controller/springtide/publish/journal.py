@@ -27,7 +27,7 @@ SENT = "journal.sent"
 
 @dataclass(frozen=True)
 class Event:
-    """`event`: publish, force, rollout, wave, gate, rollback, withdraw or drift; `verdict` may be empty."""
+    """`event` is one of publish, force, rollout, wave, gate, rollback, withdraw, drift, pause, resume."""
 
     event: str
     publication: str = ""
