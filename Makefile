@@ -4,7 +4,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
 
-.PHONY: help setup setup-lint demo test test-rust test-python lint fmt lock bench-collector bench-controller bench-push bench-pipeline package calm kafka lab-clean clean
+.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards lock bench-collector bench-controller bench-push bench-pipeline package calm kafka lab-clean clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -12,8 +12,8 @@ help: ## this list
 setup: ## system packages, Python environment, Rust binaries (repeats safely)
 	@tools/setup
 
-setup-lint:
-	@tools/setup --lint
+setup-dev:
+	@tools/setup --dev
 
 demo: ## the closed loop on four emulated PoPs; needs root; leaves out/demo/report.html
 	@tools/need-root "make demo" "it makes network namespaces and TUN devices"
@@ -22,7 +22,7 @@ demo: ## the closed loop on four emulated PoPs; needs root; leaves out/demo/repo
 
 test: ## every test; needs root for the network namespaces
 	@tools/need-root "make test" "its end-to-end tests make network namespaces and TUN devices"
-	@start=$$SECONDS; tools/setup && $(MAKE) --no-print-directory test-rust test-python \
+	@start=$$SECONDS; tools/setup --dev && $(MAKE) --no-print-directory test-rust test-python \
 	    && printf '== make test: green in %d s\n' $$((SECONDS - start))
 
 test-rust:
@@ -31,12 +31,15 @@ test-rust:
 test-python:
 	@$(BIN)/python -m pytest -q --numprocesses 2 --dist loadscope
 
-lint: setup-lint ## every linter and formatter, changing nothing
+lint: setup-dev ## every linter and formatter, changing nothing
 	@tools/lint
 
 fmt: ## format Rust and Python
 	cargo fmt
 	$(BIN)/ruff check --fix -q . && $(BIN)/ruff format -q .
+
+dashboards: ## write dashboards/json anew from dashboards/*.py
+	@$(BIN)/python -m dashboards
 
 lock: ## write requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile -q --universal --generate-hashes --all-extras --no-emit-index-url pyproject.toml -o requirements.lock

@@ -1,0 +1,74 @@
+"""The fleet of `history` as it is operated: both laws decided, rounds published, gates asked, one rolled back."""
+
+from __future__ import annotations
+
+from springtide import instants
+from springtide.publish import journal
+from springtide.publish.publication import PublishFolder
+
+from samplekit.history import ROUNDS, fill
+from samplekit.home import FLEET, ROUND, Home
+from samplekit.spool import record, write_spool
+from samplekit.traffic import Socket
+
+# So few edges, prefixes and rounds that a test can have them, and both sides of each comparison.
+POLICY = """\
+initcwnd: {duty_rounds: 1}
+holdout: {min_edges: 2, edge_share: 0.5}
+gate: {min_connections: 1}
+congestion:
+  {window_rounds: 8, min_rounds: 2, min_prefixes: 2, min_connections: 1, min_samples: 1, min_bytes: 1,
+   benefit_rounds: 2, min_stay_s: 600, low_share: 0.5, enter_duty: 0.5, leave_duty: 0.1, max_flap_rate: 1.0,
+   holdout_share: 0.4}
+"""
+ASN = "prefix,asn,name\n203.0.113.0/24,64500,Far Away\n198.51.100.0/24,64501,Near By\n"
+
+
+def operate(home: Home, now: list[int]) -> None:
+    """Fill a migrated home; `now` holds what `springtide.instants.now` says."""
+    home.fleet.write_text(FLEET)
+    home.policy.write_text(POLICY)
+    table = home.path / "asn.csv"
+    table.write_text(ASN)
+    home.run("asn", table)
+    now[0] = ROUND + 120
+    fill(home)
+    home.run("rollup", "--from", instants.show(ROUNDS[0]), "--to", instants.show(ROUNDS[2]))
+    home.run("rollup", "--from", instants.show(ROUNDS[3]), "--to", instants.show(ROUNDS[-1]))
+    for moment in ROUNDS[-5:]:
+        at = instants.show(moment)
+        home.run("decide", "initcwnd", "--round", at)
+        home.run("decide", "congestion", "--round", at)
+    _roll_out(home, now)
+    _arrive_oddly(home)
+
+
+def _roll_out(home: Home, now: list[int]) -> None:
+    folder = home.path / "publish"
+    where = ("--publish-dir", folder)
+    for moment in (ROUND - 600, ROUND - 300):
+        now[0] = moment + 60
+        made = home.json("publish", "--round", instants.show(moment), *where, "--force", "--reason", "a first time")
+        now[0] += 20
+        journal.append(folder, journal.Event("rollout", publication=made["publication"], verdict="started"))
+        wave = journal.Event("wave", publication=made["publication"], verdict="applied", edges=["ams-1"])
+        journal.append(folder, wave)
+        PublishFolder(folder).point("current", folder / made["publication"] / "edges")
+        now[0] = moment + 295
+        arguments = ("--publication", made["publication"], "--wave", 1, "--changed", "ams-1", "--unchanged", "ams-2")
+        home.json("gate", *where, *arguments, code=0)
+    now[0] = ROUND - 1
+    home.run("rollback", PublishFolder(folder).rounds()[0], *where, "--reason", "a trial")
+    for edge, reason in (("ams-2", "1 route is missing"), ("fra-1", "unknown routes")):
+        journal.append(folder, journal.Event("drift", verdict="drift", edges=[edge], reason=reason))
+    now[0] = ROUND + 120
+    home.json("history", *where)
+
+
+def _arrive_oddly(home: Home) -> None:
+    """A spool file that is none, and samples after their round was computed."""
+    (home.spool / "torn.spool").write_bytes(b"STB1 this is no record")
+    late = Socket("fra-1", 99_999, "10.77.2.1", "192.0.2.9", "fra")
+    write_spool(home.spool, "late", [record([late.at(ROUND - 50, ROUND // 300 % 1000 * 5 + 103, 1_000_000)])])
+    home.run("ingest", home.spool, code=2)
+    home.run("rollup")

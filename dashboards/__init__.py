@@ -1,0 +1,1 @@
+"""Grafana dashboards as code: one file a dashboard; `python -m dashboards` writes their JSON."""

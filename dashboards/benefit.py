@@ -1,0 +1,219 @@
+"""Benefit: treated against held-out."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders import timeseries
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+from springtide.policy import HoldoutPolicy
+
+from dashboards.build import choice, lines, number, row, rows, start, text
+
+POP = "pop in (${pop:singlequote})"
+# Of each prefix that was chosen within the time shown: the newest decision says on which side it is.
+CHOSEN = f"""(
+                    select pop, client_prefix, if(held_out, 'held out', 'treated') as side
+                    from congestion_decisions final
+                    where $__timeFilter(round) and {POP} and selected_since is not null
+                    order by round desc limit 1 by pop, client_prefix
+                ) as chosen using (pop, client_prefix)"""
+# The law of springtide.decide.holdout over the hosts that were heard.
+HELD_OUT = """
+select host from (
+    select host,
+        row_number() over (partition by pop order by SHA256(concat('springtide holdout\\0', host))) as place,
+        count() over (partition by pop) as edges
+    from (select distinct pop, toString(host) as host from round_hosts where $__timeFilter(round) and rows_seen > 0)
+)
+where edges >= ${min_edges:raw} and place <= greatest(1, round(${edge_share:raw} * edges))
+order by host
+"""
+SIDE = "if(host in (${held_out:singlequote}), 'held out', 'treated')"
+
+
+def benefit() -> Dashboard:
+    made = start(
+        "benefit",
+        "Benefit",
+        "What decisions are good for: treated against held-out, which a hash chose. Lines show, they do not prove: "
+        "`springtide report` gives the differences with their intervals.",
+        choice(
+            "pop",
+            "PoP",
+            "select distinct pop from round_hosts where $__timeFilter(round) order by pop",
+            "PoPs whose prefixes and edges are compared.",
+        ),
+        text("edge_share", "Share held out", str(HoldoutPolicy().edge_share), "holdout.edge_share of your policy."),
+        text("min_edges", "Least edges", str(HoldoutPolicy().min_edges), "holdout.min_edges of your policy."),
+        choice(
+            "held_out", "Edges held out", HELD_OUT, "Edges that keep the kernel's window, of those that were heard."
+        ),
+    )
+    return (
+        made.with_row(row("BBR for the slowest prefixes"))
+        .with_panel(
+            number(
+                "Growth, treated",
+                "Median growth of the delivery rate since each prefix was chosen, over those that use BBR.",
+                _growth("not held_out"),
+                "percent",
+                span=6,
+            )
+        )
+        .with_panel(
+            number(
+                "Growth, held out",
+                "The same over those that keep the default: regression to the mean, tides, everything that is not BBR.",
+                _growth("held_out"),
+                "percent",
+                span=6,
+            )
+        )
+        .with_panel(
+            number(
+                "Prefixes, treated",
+                "Prefixes behind the treated side of what is below; fewer than 20 prove nothing.",
+                f"select countIf(side = 'treated') as prefixes from {_listed()}",
+                "short",
+                span=6,
+                steps=((0, "orange"), (20, "green")),
+            )
+        )
+        .with_panel(
+            number(
+                "Prefixes, held out",
+                "Prefixes behind the held-out side of what is below; fewer than 20 prove nothing.",
+                f"select countIf(side = 'held out') as prefixes from {_listed()}",
+                "short",
+                span=6,
+                steps=((0, "orange"), (20, "green")),
+            )
+        )
+        .with_panel(_delivery("5th percentile", 0.05))
+        .with_panel(_delivery("10th percentile", 0.1))
+        .with_panel(
+            lines(
+                "Goodput, 10th percentile",
+                "Over chosen prefixes, of their 10th percentile of goodput for objects of 100 KB and more.",
+                f"""
+                select round as time, side as series,
+                    quantileExact(0.1)(goodput_p10_bytes_per_s) * 8 / 1000000 as goodput
+                from round_goodput
+                inner join {CHOSEN}
+                where $__timeFilter(round) and {POP} and size_class_bytes >= 100000
+                    and goodput_p10_bytes_per_s is not null
+                group by time, series
+                order by time, series
+                """,
+                "Mbits",
+            )
+        )
+        .with_panel(
+            rows(
+                "Goodput by size of object",
+                "Geometric means over chosen prefixes of their goodput's 10th percentile, in the time shown.",
+                f"""
+                select size_class_bytes / 1000 as from_kb,
+                    exp(avgIf(log_goodput, side = 'treated')) * 8 / 1000000 as treated_mbit_per_s,
+                    exp(avgIf(log_goodput, side = 'held out')) * 8 / 1000000 as held_out_mbit_per_s,
+                    countIf(side = 'treated') as treated_prefixes, countIf(side = 'held out') as held_out_prefixes
+                from (
+                    select size_class_bytes, pop, client_prefix, any(side) as side,
+                        avg(log(goodput_p10_bytes_per_s)) as log_goodput
+                    from round_goodput
+                    inner join {CHOSEN}
+                    where $__timeFilter(round) and {POP} and goodput_p10_bytes_per_s > 0
+                    group by size_class_bytes, pop, client_prefix
+                )
+                group by from_kb
+                order by from_kb
+                """,
+                {"from_kb": "deckbytes", "treated_mbit_per_s": "Mbits", "held_out_mbit_per_s": "Mbits"},
+                span=12,
+                height=8,
+            )
+        )
+        .with_row(row("Initial windows between PoPs"))
+        .with_panel(_completion("Completion time, median", 3, "median"))
+        .with_panel(_completion("Completion time, 90th percentile", 5, "90th percentile"))
+        .with_panel(
+            rows(
+                "Completion time by size",
+                "Time with data outstanding of closed connections between PoPs, by the least size of their class.",
+                f"""
+                select from_kb,
+                    arrayElement(quantilesTDigestWeightedMergeIf(0.1, 0.25, 0.5, 0.75, 0.9)(
+                        busy_state, {SIDE} = 'treated'), 3) / 1000 as treated_p50_ms,
+                    arrayElement(quantilesTDigestWeightedMergeIf(0.1, 0.25, 0.5, 0.75, 0.9)(
+                        busy_state, {SIDE} = 'held out'), 3) / 1000 as held_out_p50_ms,
+                    sumIf(completions.connections, {SIDE} = 'treated') as treated_connections,
+                    sumIf(completions.connections, {SIDE} = 'held out') as held_out_connections
+                from completions
+                where $__timeFilter(round) and src_pop in (${{pop:singlequote}}) and dst_pop != ''
+                group by from_kb
+                order by from_kb
+                """,
+                {"from_kb": "deckbytes", "treated_p50_ms": "ms", "held_out_p50_ms": "ms"},
+            )
+        )
+    )
+
+
+def _listed() -> str:
+    return f"""(
+    select pop, client_prefix, if(held_out, 'held out', 'treated') as side
+    from congestion_decisions final
+    where $__timeFilter(round) and {POP} and selected_since is not null
+    order by round desc limit 1 by pop, client_prefix
+)"""
+
+
+def _growth(side: str) -> str:
+    return f"""
+    select 100 * (quantileExact(0.5)(recent_rate / baseline_rate) - 1) as growth_percent
+    from (
+        select pop, client_prefix, held_out, recent_rate, baseline_rate
+        from congestion_decisions final
+        where $__timeFilter(round) and {POP} and selected_since < round and baseline_rate > 0 and recent_rate > 0
+        order by round desc limit 1 by pop, client_prefix
+    )
+    where {side}
+    having count() > 0
+    """
+
+
+def _delivery(what: str, quantile: float) -> timeseries.Panel:
+    return lines(
+        f"Delivery rate, {what}",
+        "Over chosen prefixes, of their median delivery rates, before and after each was chosen.",
+        f"""
+                select round as time, side as series, quantileExact({quantile})(rate) * 8 / 1000000 as delivery
+                from (
+                    select round, pop, client_prefix, argMax(delivery_rate_p50_bytes_per_s, bytes_acked) as rate
+                    from round_prefixes
+                    where $__timeFilter(round) and {POP} and delivery_rate_p50_bytes_per_s > 0
+                    group by round, pop, client_prefix
+                ) as rates
+                inner join {CHOSEN}
+                group by time, series
+                order by time, series
+        """,
+        "Mbits",
+    )
+
+
+def _completion(title: str, place: int, what: str) -> timeseries.Panel:
+    return lines(
+        title,
+        f"Time with data outstanding of connections between PoPs that delivered 30 KB and more: {what} over closed "
+        "ones.",
+        f"""
+        select round as time, {SIDE} as series,
+            arrayElement(quantilesTDigestWeightedMerge(0.1, 0.25, 0.5, 0.75, 0.9)(busy_state), {place})
+            / 1000 as busy_ms
+        from completions
+        where $__timeFilter(round) and src_pop in (${{pop:singlequote}}) and dst_pop != '' and from_kb >= 30
+        group by time, series
+        order by time, series
+        """,
+        "ms",
+    )

@@ -1,0 +1,202 @@
+"""Connection explorer: ad-hoc by host, peer, prefix and autonomous system."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+
+from dashboards.build import PREFIX, choice, lines, row, rows, start, text
+
+# As the view `connections` has it, which knows whole rounds.
+ROUNDS = (
+    "$__timeFilter(round) and host in (${host:singlequote}) and position(prefix, ${prefix:sqlstring}) > 0 "
+    "and (${peer:sqlstring} = '' or dst_pop = ${peer:sqlstring})"
+)
+# As tcp_samples has it, which knows each poll, and the autonomous system.
+SAMPLES = f"""intDiv(time_unix_us, 300000000) >= intDiv(toUnixTimestamp($__fromTime), 300)
+                    and time_unix_us <= toUnixTimestamp($__toTime) * 1000000
+                    and host in (${{host:singlequote}})
+                    and position({PREFIX}, ${{prefix:sqlstring}}) > 0
+                    and (${{peer:sqlstring}} = '' or dst_pop = ${{peer:sqlstring}})
+                    and (${{asn:sqlstring}} = '' or toString(dst_asn) = ${{asn:sqlstring}})"""
+
+
+def connections() -> Dashboard:
+    made = start(
+        "connections",
+        "Connection explorer",
+        "Connections by host, peer, prefix and autonomous system. Narrow it down before you widen the time: the lower "
+        "tables read samples, not rounds.",
+        choice(
+            "host",
+            "Host",
+            "select distinct host from round_hosts where $__timeFilter(round) order by host",
+            "Edges whose connections are shown.",
+        ),
+        text("peer", "Peer PoP", "", "A PoP's name; empty: all peers, clients too."),
+        text("prefix", "Prefix", "", "Part of a /24 or /56, such as 198.51.100; empty: all."),
+        text("asn", "AS number", "", "Of the peer, where `springtide asn` has loaded a table; empty: all."),
+    )
+    return (
+        made.with_row(row("Rounds"))
+        .with_panel(
+            lines(
+                "Connections",
+                "By congestion control algorithm and round.",
+                f"""
+                select round as time, algorithm as series, count() as connections
+                from connections where {ROUNDS}
+                group by time, series
+                order by time, series
+                """,
+                "short",
+                span=8,
+            )
+        )
+        .with_panel(
+            lines(
+                "Delivery rate",
+                "10th, 50th and 90th percentile over connections of their last delivery rates.",
+                f"""
+                select round as time, quantile(0.1)(delivery_mbit_per_s) as p10,
+                    quantile(0.5)(delivery_mbit_per_s) as p50,
+                    quantile(0.9)(delivery_mbit_per_s) as p90
+                from connections where {ROUNDS} and delivery_mbit_per_s > 0
+                group by round
+                order by time
+                """,
+                "Mbits",
+                span=8,
+            )
+        )
+        .with_panel(
+            lines(
+                "Round-trip time",
+                "10th, 50th and 90th percentile over connections of their smoothed round-trip times.",
+                f"""
+                select round as time, quantile(0.1)(rtt_ms) as p10, quantile(0.5)(rtt_ms) as p50,
+                    quantile(0.9)(rtt_ms) as p90
+                from connections where {ROUNDS} and rtt_ms > 0
+                group by round
+                order by time
+                """,
+                "ms",
+                span=8,
+            )
+        )
+        .with_panel(
+            lines(
+                "Windows",
+                "Median congestion window, by algorithm, segments.",
+                f"""
+                select round as time, algorithm as series, quantile(0.5)(cwnd) as cwnd
+                from connections where {ROUNDS} and live
+                group by time, series
+                order by time, series
+                """,
+                "short",
+                span=8,
+            )
+        )
+        .with_panel(
+            lines(
+                "Retransmissions",
+                "Bytes sent again, percent of those sent, by algorithm.",
+                f"""
+                select round as time, algorithm as series,
+                    100 * sum(bytes_retransmitted) / sum(bytes_sent) as retransmit_percent
+                from connections where {ROUNDS}
+                group by time, series having sum(bytes_sent) > 0
+                order by time, series
+                """,
+                "percent",
+                span=8,
+                steps=((0, "transparent"), (3, "orange")),
+            )
+        )
+        .with_panel(
+            lines(
+                "What holds connections back",
+                "Time limited by the receiver's window, percent of the time with data outstanding.",
+                f"""
+                select round as time, avg(receiver_limited_percent) as receiver
+                from connections where {ROUNDS} and receiver_limited_percent is not null
+                group by round
+                order by time
+                """,
+                "percent",
+                span=8,
+            )
+        )
+        .with_panel(
+            rows(
+                "Prefixes",
+                "Peers by prefix over the time shown, the most traffic first.",
+                f"""
+                select prefix, any(dst_pop) as peer_pop, count() as connection_rounds, sum(delivered_kb)
+                    / 1000 as delivered_mb,
+                    quantile(0.5)(rtt_ms) as rtt_p50_ms, quantile(0.5)(delivery_mbit_per_s) as delivery_p50_mbit_per_s,
+                    100 * sum(bytes_retransmitted) / nullIf(sum(bytes_sent), 0) as retransmit_percent
+                from connections where {ROUNDS}
+                group by prefix
+                order by delivered_mb desc
+                limit 200
+                """,
+                {
+                    "delivered_mb": "decmbytes",
+                    "rtt_p50_ms": "ms",
+                    "delivery_p50_mbit_per_s": "Mbits",
+                    "retransmit_percent": "percent",
+                },
+                links={
+                    "prefix": (
+                        "Why it has its algorithm",
+                        "/d/springtide-prefixes?var-prefix=${__value.raw}&${__url_time_range}",
+                    )
+                },
+            )
+        )
+        .with_row(row("Samples"))
+        .with_panel(
+            rows(
+                "Autonomous systems",
+                "Peers by the autonomous system that originates their address, the most connections first; 0 is "
+                "unknown.",
+                f"""
+                select dst_asn as asn, any(dictGetOrDefault('asns', 'name', dst_ip, '')) as name,
+                    uniq(host, boot_id, netns, cookie) as connections, quantile(0.5)(rtt) / 1000 as rtt_p50_ms,
+                    quantile(0.1)(delivery_rate) * 8 / 1000000 as delivery_p10_mbit_per_s
+                from tcp_samples final
+                where {SAMPLES}
+                group by asn
+                order by connections desc, asn
+                limit 100
+                """,
+                {"rtt_p50_ms": "ms", "delivery_p10_mbit_per_s": "Mbits"},
+            )
+        )
+        .with_panel(
+            rows(
+                "Newest samples",
+                "Single polls and closes, newest first.",
+                f"""
+                select fromUnixTimestamp64Micro(time_unix_us, 'UTC') as time, toString(host) as host,
+                    replaceOne(toString(dst_ip), '::ffff:', '') as peer, dst_port, toString(kind) as kind,
+                    toString(state) as state, toString(congestion_algorithm) as algorithm, snd_cwnd, rtt
+                    / 1000 as rtt_ms,
+                    delivery_rate * 8 / 1000000 as delivery_mbit_per_s, bytes_acked, bytes_retrans, dst_asn, cookie
+                from tcp_samples final
+                where {SAMPLES}
+                order by time_unix_us desc
+                limit 200
+                """,
+                {
+                    "rtt_ms": "ms",
+                    "delivery_mbit_per_s": "Mbits",
+                    "bytes_acked": "bytes",
+                    "bytes_retrans": "bytes",
+                    "dst_asn": "none",
+                    "dst_port": "none",
+                },
+            )
+        )
+    )

@@ -1,0 +1,306 @@
+"""Fleet overview: is it working, is it safe, is it helping."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+
+from dashboards.build import lines, number, row, rows, start
+
+AGE = ((0, "green"), (600, "orange"), (1800, "red"))
+NONE_IS_GOOD = ((0, "green"), (1, "red"))
+
+
+def fleet() -> Dashboard:
+    made = start(
+        "fleet", "Fleet overview", "Is it working, is it safe, is it helping: the three questions of every day."
+    )
+    return (
+        made.with_row(row("Is it working?"))
+        .with_panel(
+            number(
+                "Newest sample",
+                "Age of the newest sample, at the end of the time shown. Collectors hand over every few seconds.",
+                """
+                select toUnixTimestamp($__toTime) - max(time_unix_us) / 1000000 as age_s
+                from tcp_samples
+                where time_unix_us > toUnixTimestamp($__toTime) * 1000000 - 86400000000
+                    and time_unix_us <= toUnixTimestamp($__toTime) * 1000000
+                having count() > 0
+                """,
+                "s",
+                steps=((0, "green"), (60, "orange"), (300, "red")),
+            )
+        )
+        .with_panel(
+            number(
+                "Newest round",
+                "Age of the newest round whose tables are computed, at the end of the time shown.",
+                """
+                select toUnixTimestamp($__toTime) - toUnixTimestamp(max(round)) as age_s
+                from rollups final where $__timeFilter(round)
+                having count() > 0
+                """,
+                "s",
+                steps=AGE,
+            )
+        )
+        .with_panel(
+            number(
+                "Newest decision",
+                "Age of the newest round in which initial windows were decided, at the end of the time shown.",
+                """
+                select toUnixTimestamp($__toTime) - toUnixTimestamp(max(round)) as age_s
+                from initcwnd_decisions final where $__timeFilter(round)
+                having count() > 0
+                """,
+                "s",
+                steps=AGE,
+            )
+        )
+        .with_panel(
+            number(
+                "Newest publication",
+                "Age of the newest publication, at the end of the time shown. Bundles expire: see bundle.ttl_s in "
+                "the policy.",
+                """
+                select toUnixTimestamp($__toTime) - toUnixTimestamp(max(at)) as age_s
+                from audit final where $__timeFilter(at) and event = 'publish'
+                having count() > 0
+                """,
+                "s",
+                steps=((0, "green"), (1200, "orange"), (3600, "red")),
+            )
+        )
+        .with_panel(
+            number(
+                "Hosts heard",
+                "Hosts whose samples are in the newest round.",
+                """
+                select countIf(rows_seen > 0) as hosts_heard
+                from hosts
+                where round = (select max(round) from rollups final where $__timeFilter(round))
+                """,
+                "short",
+                steps=((0, "red"), (1, "green")),
+            )
+        )
+        .with_panel(
+            number(
+                "Complete",
+                "Samples of the newest round, of those that should have arrived.",
+                """
+                select 100 * sum(rows_seen) / sum(rows_expected) as complete_percent
+                from hosts
+                where round = (select max(round) from rollups final where $__timeFilter(round))
+                having sum(rows_expected) > 0
+                """,
+                "percent",
+                steps=((0, "red"), (60, "orange"), (95, "green")),
+            )
+        )
+        .with_panel(
+            lines(
+                "Completeness by PoP",
+                "Samples that arrived, of those that should have. Below completeness.min_rows (60 % by default) a "
+                "PoP's "
+                "decisions stand still.",
+                """
+                select round as time, pop as series, 100 * sum(rows_seen) / sum(rows_expected) as complete_percent
+                from hosts where $__timeFilter(round)
+                group by round, pop having sum(rows_expected) > 0
+                order by time, series
+                """,
+                "percent",
+                steps=((0, "transparent"), (60, "red")),
+            )
+        )
+        .with_panel(
+            lines(
+                "Connections seen between PoPs",
+                "Established connections by source PoP and round: what decisions are made from.",
+                """
+                select round as time, src_pop as series, sum(connections_seen) as connections
+                from pairs where $__timeFilter(round)
+                group by round, src_pop
+                order by time, series
+                """,
+                "short",
+            )
+        )
+        .with_row(row("Is it safe?"))
+        .with_panel(
+            number(
+                "Gates that rolled back",
+                "Waves after which a gate said to roll back, in the time shown.",
+                """
+                select countIf(event = 'gate' and verdict = 'roll back') as gates
+                from audit final where $__timeFilter(at)
+                """,
+                "short",
+                steps=NONE_IS_GOOD,
+            )
+        )
+        .with_panel(
+            number(
+                "Drift found",
+                "Times that edges were found to hold something else than was published, in the time shown.",
+                "select countIf(event = 'drift') as drifts from audit final where $__timeFilter(at)",
+                "short",
+                steps=NONE_IS_GOOD,
+            )
+        )
+        .with_panel(
+            number(
+                "Forced",
+                "Publications beyond the policy's caps that somebody forced, in the time shown.",
+                "select countIf(event = 'force') as forced from audit final where $__timeFilter(at)",
+                "short",
+                steps=((0, "green"), (1, "orange")),
+            )
+        )
+        .with_panel(
+            number(
+                "Largest window set",
+                "Of the newest decided round, segments; initcwnd.cmax bounds it.",
+                """
+                select max(initcwnd) as initcwnd from initcwnd_decisions final
+                where round = (select max(round) from initcwnd_decisions where $__timeFilter(round))
+                """,
+                "short",
+            )
+        )
+        .with_panel(
+            number(
+                "Pairs under the loss guard",
+                "Pairs whose window may not rise because young connections lost too much, in the newest decided round.",
+                """
+                select countIf(guard_until > round) as pairs from initcwnd_decisions final
+                where round = (select max(round) from initcwnd_decisions where $__timeFilter(round))
+                """,
+                "short",
+                steps=((0, "green"), (1, "orange")),
+            )
+        )
+        .with_panel(
+            number(
+                "Damped",
+                "Pairs and prefixes that changed so often that they must hold still, in the newest decided rounds.",
+                """
+                select (
+                    select countIf(suppressed) from initcwnd_decisions final
+                    where round = (select max(round) from initcwnd_decisions where $__timeFilter(round))
+                ) + (
+                    select countIf(suppressed) from congestion_decisions final
+                    where round = (select max(round) from congestion_decisions where $__timeFilter(round))
+                ) as damped
+                """,
+                "short",
+                steps=((0, "green"), (1, "orange")),
+            )
+        )
+        .with_panel(
+            lines(
+                "Retransmissions",
+                "Bytes sent again between PoPs, and those of young connections: closed after at most two windows, "
+                "the ones "
+                "that an initial window can hurt. initcwnd.loss_bound cuts a pair's window at 3 %.",
+                """
+                select round as time,
+                    100 * sum(bytes_retransmitted) / sum(bytes_sent) as all_connections,
+                    100 * sum(young_bytes_retransmitted) / nullIf(sum(young_bytes_sent), 0) as young_connections
+                from round_pairs where $__timeFilter(round)
+                group by round having sum(bytes_sent) > 0
+                order by time
+                """,
+                "percent",
+                steps=((0, "transparent"), (3, "red")),
+            )
+        )
+        .with_panel(
+            lines(
+                "Changes decided",
+                "Windows that were set to another value or withdrawn, and prefixes that were chosen or let go, in "
+                "each round.",
+                """
+                select round as time, series, sum(changes) as changes from (
+                    select round, 'windows' as series,
+                        countIf(coalesce(initcwnd, 0) != coalesce(previous_initcwnd, 0)) as changes
+                    from initcwnd_decisions final where $__timeFilter(round) group by round
+                    union all
+                    select round, 'prefixes' as series, countIf(action in ('enter', 'leave')) as changes
+                    from congestion_decisions final where $__timeFilter(round) group by round
+                )
+                group by time, series
+                order by time, series
+                """,
+                "short",
+                stacked=True,
+            )
+        )
+        .with_row(row("Is it helping?"))
+        .with_panel(
+            lines(
+                "Windows beyond the kernel's",
+                "Pairs of PoPs with a learnt initial window, and the mean of those windows in segments; the "
+                "kernel's is 10.",
+                """
+                select round as time, countIf(initcwnd is not null) as pairs, avg(initcwnd) as mean_initcwnd
+                from initcwnd_decisions final where $__timeFilter(round)
+                group by round
+                order by time
+                """,
+                "short",
+                span=8,
+            )
+        )
+        .with_panel(
+            lines(
+                "Prefixes on BBR",
+                "Chosen client prefixes, and those of them that keep the default so that the benefit is a difference.",
+                """
+                select round as time, countIf(algorithm = 'bbr') as bbr, countIf(held_out) as held_out
+                from congestion_decisions final where $__timeFilter(round)
+                group by round
+                order by time
+                """,
+                "short",
+                span=8,
+            )
+        )
+        .with_panel(
+            lines(
+                "Slowest tenth of requests",
+                "10th percentile of goodput over client prefixes, objects of 100 KB and more. Treated against "
+                "held-out is on "
+                "the dashboard Benefit.",
+                """
+                select round as time, pop as series, quantileExact(0.1)(goodput_p10_mbit_per_s) as goodput_p10
+                from goodput where $__timeFilter(round) and from_kb >= 100
+                group by round, pop
+                order by time, series
+                """,
+                "Mbits",
+                span=8,
+            )
+        )
+        .with_panel(
+            rows(
+                "PoPs",
+                "The newest round of each PoP.",
+                """
+                select pop, max(round) as newest_round, argMax(heard, round) as hosts_heard,
+                    argMax(complete, round) as complete_percent
+                from (
+                    select round, pop, countIf(rows_seen > 0) as heard,
+                        100 * sum(rows_seen) / nullIf(sum(rows_expected), 0) as complete
+                    from hosts where $__timeFilter(round) group by round, pop
+                )
+                group by pop
+                order by pop
+                """,
+                {"complete_percent": "percent"},
+                height=7,
+                links={"pop": ("Its pairs", "/d/springtide-pairs?var-src=${__value.raw}&${__url_time_range}")},
+            )
+        )
+    )

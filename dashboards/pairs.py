@@ -1,0 +1,185 @@
+"""PoP pairs: learnt windows over time, the evidence, and why."""
+
+from __future__ import annotations
+
+from grafana_foundation_sdk.builders.dashboard import Dashboard
+
+from dashboards.build import choice, lines, row, rows, start
+
+WHICH = "src_pop in (${src:singlequote}) and dst_pop in (${dst:singlequote})"
+PAIR = "concat(src_pop, ' → ', dst_pop, if(ip_version = 6, ' IPv6', ''))"
+
+
+def pairs() -> Dashboard:
+    made = start(
+        "pairs",
+        "PoP pairs",
+        "The initial congestion window of each ordered pair of PoPs: what was learnt, from what, and why.",
+        choice(
+            "src",
+            "From",
+            "select distinct src_pop from pairs where $__timeFilter(round) order by src_pop",
+            "PoPs whose edges send.",
+        ),
+        choice(
+            "dst",
+            "To",
+            "select distinct dst_pop from pairs where $__timeFilter(round) order by dst_pop",
+            "PoPs that are sent to.",
+        ),
+    )
+    return (
+        made.with_row(row("Learnt"))
+        .with_panel(
+            lines(
+                "Learnt windows",
+                "What new connections start with, segments; a gap is the kernel's default of 10.",
+                f"""
+                select round as time, {PAIR} as series, toFloat64(initcwnd) as initcwnd
+                from initcwnd_decisions final
+                where $__timeFilter(round) and {WHICH} and initcwnd is not null
+                order by time, series
+                """,
+                "short",
+            )
+        )
+        .with_panel(
+            lines(
+                "Earned windows",
+                "Mean window of connections that had a whole window acknowledged within the round, segments: what "
+                "is learnt from.",
+                f"""
+                select round as time, {PAIR} as series, cwnd_mean
+                from pairs where $__timeFilter(round) and {WHICH} and cwnd_mean is not null
+                order by time, series
+                """,
+                "short",
+            )
+        )
+        .with_row(row("Evidence"))
+        .with_panel(
+            lines(
+                "Connections",
+                "Seen established, and those of them that earned their window. Only the latter count.",
+                f"""
+                select round as time, sum(connections_seen) as seen, sum(connections_earned) as earned,
+                    sum(young_connections) as young
+                from round_pairs where $__timeFilter(round) and {WHICH}
+                group by round
+                order by time
+                """,
+                "short",
+                span=8,
+            )
+        )
+        .with_panel(
+            lines(
+                "Retransmissions",
+                "Bytes sent again, percent of those sent. Above initcwnd.loss_bound among young connections the "
+                "window is cut.",
+                f"""
+                select round as time, {PAIR} as series, retransmit_percent
+                from pairs where $__timeFilter(round) and {WHICH} and retransmit_percent is not null
+                order by time, series
+                """,
+                "percent",
+                span=8,
+                steps=((0, "transparent"), (3, "red")),
+            )
+        )
+        .with_panel(
+            lines(
+                "Round-trip time",
+                "Median of smoothed round-trip times of connections that had bytes acknowledged.",
+                f"""
+                select round as time, {PAIR} as series, rtt_ms
+                from pairs where $__timeFilter(round) and {WHICH} and rtt_ms is not null
+                order by time, series
+                """,
+                "ms",
+                span=8,
+            )
+        )
+        .with_panel(
+            lines(
+                "Held back by the receiver",
+                "Time in which the receiver's window was the limit, percent of the time with data outstanding. "
+                "There a larger "
+                "initial window needs a larger tcp_rmem at the receiver first.",
+                f"""
+                select round as time, {PAIR} as series, receiver_limited_percent
+                from pairs where $__timeFilter(round) and {WHICH} and receiver_limited_percent is not null
+                order by time, series
+                """,
+                "percent",
+            )
+        )
+        .with_panel(
+            lines(
+                "Windows by connection",
+                "10th, 50th and 90th percentile of earned windows over the pairs chosen above, segments.",
+                f"""
+                select round as time, avg(cwnd_p10) as p10, avg(cwnd_p50) as p50, avg(cwnd_p90) as p90
+                from pairs where $__timeFilter(round) and {WHICH} and cwnd_p50 is not null
+                group by round
+                order by time
+                """,
+                "short",
+            )
+        )
+        .with_row(row("Why"))
+        .with_panel(
+            lines(
+                "Reasons",
+                "The rule that made each decision what it is; `springtide explain SRC DST` tells one in full.",
+                f"""
+                select round as time, toString(reason) as series, count() as decisions
+                from initcwnd_decisions final where $__timeFilter(round) and {WHICH}
+                group by time, series
+                order by time, series
+                """,
+                "short",
+                stacked=True,
+                span=24,
+            )
+        )
+        .with_panel(
+            rows(
+                "Newest decisions",
+                "The newest decision of each pair with its inputs, as the law saw them.",
+                f"""
+                select src_pop, dst_pop, ip_version, toString(action) as decided, initcwnd, previous_initcwnd,
+                    toString(reason) as because, connections_earned, connections_seen, observed_cwnd, smoothed_cwnd,
+                    target_cwnd, receiver_cwnd, 100 * retransmit_ratio as retransmit_percent,
+                    100 * young_retransmit_ratio as young_retransmit_percent, measured_rounds, penalty, suppressed,
+                    guard_until, expires_at, round as decided_at
+                from initcwnd_decisions final
+                where $__timeFilter(round) and {WHICH}
+                order by round desc
+                limit 1 by src_pop, dst_pop, ip_version
+                """,
+                {"retransmit_percent": "percent", "young_retransmit_percent": "percent"},
+                links={
+                    "dst_pop": (
+                        "Its connections",
+                        "/d/springtide-connections?var-peer=${__value.raw}&${__url_time_range}",
+                    )
+                },
+            )
+        )
+        .with_panel(
+            rows(
+                "Changes",
+                "Every change of a window in the time shown, newest first.",
+                f"""
+                select round as decided_at, src_pop, dst_pop, ip_version, previous_initcwnd, initcwnd,
+                    toString(reason) as because, observed_cwnd, connections_earned
+                from initcwnd_decisions final
+                where $__timeFilter(round) and {WHICH} and coalesce(initcwnd, 0) != coalesce(previous_initcwnd, 0)
+                order by round desc, src_pop, dst_pop
+                limit 500
+                """,
+                {},
+            )
+        )
+    )

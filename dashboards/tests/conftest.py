@@ -1,0 +1,29 @@
+"""One fleet with two days behind it, for every query of every dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from samplekit.home import ROUND, Home
+from samplekit.operated import operate
+from springtide import instants
+from springtide.store import Store
+
+
+@pytest.fixture(scope="package")
+def operated(tmp_path_factory: pytest.TempPathFactory) -> Home:
+    home = Home(tmp_path_factory.mktemp("operated"))
+    now = [ROUND]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(instants, "now", lambda: now[0])
+        home.run("migrate")
+        operate(home, now)
+    return home
+
+
+@pytest.fixture(scope="package")
+def store(operated: Home) -> Iterator[Store]:
+    opened = operated.open()
+    yield opened
+    opened.close()

@@ -1,0 +1,165 @@
+"""Every query of every panel, variable and annotation runs on the engine, over a fleet that was operated."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from samplekit.home import ROUND, Home
+from samplekit.operated import POLICY
+from springtide.decide.holdout import held_out_edges
+from springtide.fleet import load_fleet
+from springtide.policy import load_policy
+from springtide.store import Store
+
+from dashboards.generate import documents
+from dashboards.reference import columns_of, page
+from dashboards.tests.plugin import View, expanded
+
+PAGE = Path(__file__).parents[2] / "docs/reference/dashboards.md"
+VIEW = View(ROUND - 86_400 - 1200, ROUND + 120)
+DOCUMENTS = documents()
+# What the fleet's own policy says, where the dashboards begin with the default.
+TYPED = {"edge_share": ["0.5"], "min_edges": ["2"]}
+# The engine's own clock stamps these, not the fleet's.
+BY_THE_ENGINES_CLOCK = {("pipeline.json", "Not understood")}
+NUMBER = ("UInt", "Int", "Float", "Bool", "Decimal")
+
+
+def plain(kind: str) -> str:
+    for wrapper in ("Nullable(", "LowCardinality("):
+        if kind.startswith(wrapper):
+            return plain(kind[len(wrapper) : -1])
+    return kind
+
+
+def values_of(store: Store, document: dict[str, Any]) -> dict[str, list[str]]:
+    """Each variable when the dashboard is opened: what it lists, all chosen, or the text it begins with."""
+    values: dict[str, list[str]] = {}
+    for variable in document["templating"]["list"]:
+        name = variable["name"]
+        if variable["type"] == "textbox":
+            values[name] = TYPED.get(name, [variable["query"]])
+        elif variable["type"] == "query":
+            rows = store.query(expanded(variable["query"], values, VIEW))
+            assert rows, f"{document['title']}: the variable {name} lists nothing"
+            assert all(len(row) == 1 for row in rows), f"{document['title']}: {name} has more than one column"
+            values[name] = [str(value) for row in rows for value in row.values()]
+            assert "".join(values[name]), f"{document['title']}: {name} lists nothing but empty names"
+    return values
+
+
+def clickhouse_targets(document: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    panels = [(panel["title"], panel) for panel in document["panels"] if panel["type"] != "row"]
+    return [
+        (title, target)
+        for title, panel in panels
+        for target in panel["targets"]
+        if target["datasource"]["type"] == "grafana-clickhouse-datasource"
+    ]
+
+
+def check_columns(where: str, panel: str, series: bool, types: dict[str, str]) -> None:
+    kinds = [plain(kind) for kind in types.values()]
+    if series:
+        assert next(iter(types)) == "time", f"{where}: the first column is {next(iter(types))}"
+        assert kinds[0].startswith("DateTime"), f"{where}: time is {kinds[0]}"
+        assert all(
+            kind.startswith(NUMBER) for name, kind in zip(types, kinds, strict=True) if name not in ("time", "series")
+        )
+        if "series" in types:
+            assert (len(types), types["series"] in ("String", "LowCardinality(String)")) == (3, True), (
+                f"{where}: {types}"
+            )
+    elif panel == "stat":
+        assert len(types) == 1, f"{where}: {types}"
+        assert kinds[0].startswith(NUMBER), f"{where}: {types}"
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_every_query_gives_rows_of_the_right_form(store: Store, name: str) -> None:
+    document = DOCUMENTS[name]
+    values = values_of(store, document)
+    panels = {panel["title"]: panel for panel in document["panels"]}
+    for title, target in clickhouse_targets(document):
+        where = f"{name}: {title}"
+        sql = expanded(target["rawSql"], values, VIEW)
+        types = columns_of(store, sql)
+        check_columns(where, panels[title]["type"], target["format"] == 0, types)
+        for override in panels[title].get("fieldConfig", {}).get("overrides", []):
+            assert override["matcher"]["options"] in types, f"{where}: no column {override['matcher']['options']}"
+        if (name, title) in BY_THE_ENGINES_CLOCK:
+            sql = expanded(target["rawSql"], values, View(VIEW.since, int(time.time()) + 60))
+        rows = store.query(sql)
+        assert rows, f"{where}: no rows"
+        assert any(value is not None for row in rows for column, value in row.items() if column != "time"), where
+        if target["format"] == 0:
+            moments = [row["time"] for row in rows]
+            assert moments == sorted(moments), f"{where}: not in the order of time"
+    for annotation in document["annotations"]["list"]:
+        sql = expanded(annotation["target"]["rawSql"], values, VIEW)
+        types = columns_of(store, sql)
+        assert list(types) == ["time", "title", "text", "tags"], annotation["name"]
+        assert plain(types["time"]) == "DateTime('UTC')"
+        assert store.query(sql), f"{name}: no marks for {annotation['name']}"
+
+
+def test_the_edges_held_out_are_those_that_the_law_holds_out(store: Store, operated: Home) -> None:
+    values = values_of(store, DOCUMENTS["benefit.json"])
+    assert operated.policy.read_text() == POLICY
+    law = load_policy(operated.policy).holdout
+    assert (values["edge_share"], values["min_edges"]) == ([str(law.edge_share)], [str(law.min_edges)])
+    assert set(values["held_out"]) == set(held_out_edges(load_fleet(operated.fleet), law))
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "chosen", "column", "expected"),
+    [
+        ("pairs.json", "Newest decisions", {"src": ["ams"], "dst": ["nyc"]}, "src_pop", {"ams"}),
+        ("prefixes.json", "Newest decisions", {"prefix": ["203.0.113"]}, "prefix", {"203.0.113.0/24"}),
+        ("prefixes.json", "What prefixes get", {"pop": ["fra"]}, "pop", {"fra"}),
+        ("connections.json", "Newest samples", {"prefix": ["198.51.100.0/24"]}, "peer", {"198.51.100.7"}),
+        ("connections.json", "Newest samples", {"prefix": ["2001:db8:1::/56"]}, "peer", {"2001:db8:1::7"}),
+        ("connections.json", "Newest samples", {"asn": ["64500"]}, "peer", {"203.0.113.7"}),
+        ("connections.json", "Autonomous systems", {"asn": ["64501"]}, "name", {"Near By"}),
+        ("connections.json", "Prefixes", {"peer": ["nyc"], "host": ["fra-1"]}, "prefix", {"10.77.3.0/24"}),
+        ("connections.json", "Prefixes", {"prefix": ["it's"]}, "prefix", set()),
+        ("rollouts.json", "Audit", {"event": ["drift"]}, "event", {"drift"}),
+        ("pipeline.json", "Hosts", {"host": ["ams-2"]}, "host", {"ams-2"}),
+    ],
+)
+def test_variables_narrow_what_is_shown(
+    store: Store, name: str, title: str, chosen: dict[str, list[str]], column: str, expected: set[str]
+) -> None:
+    values = values_of(store, DOCUMENTS[name]) | chosen
+    [sql] = [target["rawSql"] for found, target in clickhouse_targets(DOCUMENTS[name]) if found == title]
+    assert {row[column] for row in store.query(expanded(sql, values, VIEW))} == expected
+
+
+def test_numbers_are_those_of_the_fleet(store: Store) -> None:
+    def only(name: str, title: str) -> Any:
+        document = DOCUMENTS[name]
+        [sql] = [target["rawSql"] for found, target in clickhouse_targets(document) if found == title]
+        [row] = store.query(expanded(sql, values_of(store, document), VIEW))
+        [value] = row.values()
+        return value
+
+    assert only("fleet.json", "Newest round") == 120
+    assert only("fleet.json", "Hosts heard") == 3
+    assert 80 < only("fleet.json", "Complete") < 100
+    assert only("fleet.json", "Drift found") == 2
+    assert only("fleet.json", "Gates that rolled back") == 0
+    assert only("benefit.json", "Prefixes, treated") + only("benefit.json", "Prefixes, held out") == 6
+
+
+def test_the_reference_lists_every_panel_with_its_columns(store: Store, tmp_path: Path) -> None:
+    def types(document: dict[str, Any], sql: str) -> dict[str, str]:
+        return columns_of(store, expanded(sql, values_of(store, document), VIEW))
+
+    made = page(DOCUMENTS, types)
+    fresh = tmp_path / "dashboards.md"
+    fresh.write_text(made)
+    assert PAGE.exists(), f"copy {fresh} to {PAGE}"
+    assert PAGE.read_text() == made, f"copy {fresh} to {PAGE}"
