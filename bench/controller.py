@@ -5,7 +5,7 @@
 `initcwnd_ratio` is the time to decide one round of every ordered pair of PoPs (read what was observed and decided,
 decide, write the rows) / the time of one query that reads the same columns of the same rows and adds them up.
 `congestion_ratio` is the same for client prefixes over the window of their duty cycle. Both sides run in one process,
-in turns; the faster of two counts for each.
+in turns; the median of three counts for each.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from springtide.decide import congestion_rows, decisions
@@ -32,6 +33,7 @@ from springtide.store.migrations import migrate, read_migrations
 ROUND = 1_767_322_800
 INTERVAL = 300
 POPS_OF_PREFIXES = 100
+TURNS = 3
 
 # Rates are lognormal over prefixes and again from round to round; a fifth of the prefixes have too little traffic for
 # evidence in most rounds.
@@ -127,7 +129,8 @@ def measure(store: Store, pops: int, prefixes: int, rounds: int) -> dict[str, An
         )
     policy = Policy()
     _decide_prefixes(store, ROUND - INTERVAL, policy)
-    congestion_s, congestion_scan_s = _in_turns(
+    congestion = _in_turns(
+        "congestion",
         lambda: _decide_prefixes(store, ROUND, policy),
         lambda: store.execute(PREFIX_SCAN),
         lambda: _forget(store, "congestion_decisions"),
@@ -140,8 +143,8 @@ def measure(store: Store, pops: int, prefixes: int, rounds: int) -> dict[str, An
         for query in PAIR_SCANS:
             store.execute(query, {"round_s": ROUND})
 
-    initcwnd_s, initcwnd_scan_s = _in_turns(
-        lambda: _decide_pairs(store, ROUND, policy), scan, lambda: _forget(store, "initcwnd_decisions")
+    initcwnd = _in_turns(
+        "initcwnd", lambda: _decide_pairs(store, ROUND, policy), scan, lambda: _forget(store, "initcwnd_decisions")
     )
     [counted] = store.query(
         "select (select count() from round_prefixes) as prefixes, (select count() from initcwnd_decisions) as pairs, "
@@ -156,12 +159,8 @@ def measure(store: Store, pops: int, prefixes: int, rounds: int) -> dict[str, An
         "prefix_rows": counted["prefixes"],
         "pair_decision_rows": counted["pairs"],
         "prefix_decisions": counted["chosen"],
-        "initcwnd_s": round(initcwnd_s, 2),
-        "initcwnd_scan_s": round(initcwnd_scan_s, 2),
-        "initcwnd_ratio": round(initcwnd_s / initcwnd_scan_s, 2),
-        "congestion_s": round(congestion_s, 2),
-        "congestion_scan_s": round(congestion_scan_s, 2),
-        "congestion_ratio": round(congestion_s / congestion_scan_s, 2),
+        **initcwnd,
+        **congestion,
         "peak_memory_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2),
     }
 
@@ -177,14 +176,15 @@ def _decide_pairs(store: Store, moment: int, policy: Policy) -> None:
     decided = decide_initcwnd(
         moment, policy, pair_observations(store, moment), decisions.previous(store, moment, policy)
     )
-    decisions.write_round(store, moment, decided)
+    decisions.write_round(store, moment, decided, policy.version)
 
 
 def _widen_decisions(store: Store, rounds: int) -> None:
     """The newest round's decisions again for the rounds before, as a history that is no longer."""
     for number in range(4, rounds + 1):
         store.execute(
-            "insert into initcwnd_decisions select * replace (fromUnixTimestamp({round_s:UInt32}) as round) "
+            "insert into initcwnd_decisions select * replace (fromUnixTimestamp({round_s:UInt32}) as round, "
+            "fromUnixTimestamp({round_s:UInt32}) as last_evidence) "
             "from initcwnd_decisions where initcwnd_decisions.round = fromUnixTimestamp({source_s:UInt32})",
             {"round_s": ROUND - number * INTERVAL, "source_s": ROUND - 3 * INTERVAL},
         )
@@ -195,16 +195,27 @@ def _forget(store: Store, table: str) -> None:
     store.execute(f"delete from {table} where round = fromUnixTimestamp({{round_s:UInt32}})", {"round_s": ROUND})
 
 
-def _in_turns(work: Callable[[], None], floor: Callable[[], None], reset: Callable[[], None]) -> tuple[float, float]:
-    """Seconds of each; `reset` comes before each turn and does not count."""
-    times: tuple[list[float], list[float]] = ([], [])
-    for _ in range(2):
+def _in_turns(
+    law: str, work: Callable[[], None], floor: Callable[[], None], reset: Callable[[], None]
+) -> dict[str, float]:
+    """The median turn of each, and its processor seconds; `reset` comes before each turn and does not count."""
+    names = (law, f"{law}_scan")
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    for _ in range(TURNS):
         reset()
-        for measured, run in zip(times, (work, floor), strict=True):
-            start = time.perf_counter()
+        for name, run in zip(names, (work, floor), strict=True):
+            wall, processor = time.perf_counter(), time.process_time()
             run()
-            measured.append(time.perf_counter() - start)
-    return min(times[0]), min(times[1])
+            times[name].append((time.perf_counter() - wall, time.process_time() - processor))
+    (ours, ours_cpu), (scan, scan_cpu) = (map(median, zip(*times[name], strict=True)) for name in names)
+    return {
+        f"{law}_s": round(ours, 2),
+        f"{law}_scan_s": round(scan, 2),
+        f"{law}_ratio": round(ours / scan, 2),
+        f"{law}_cpu_s": round(ours_cpu, 2),
+        f"{law}_scan_cpu_s": round(scan_cpu, 2),
+        f"{law}_cpu_ratio": round(ours_cpu / scan_cpu, 2),
+    }
 
 
 if __name__ == "__main__":

@@ -1,52 +1,45 @@
 """The laws that are compared: Springtide's own, as it runs, and the naive ones.
 
-Each gives every pair's window, round by round; None is the kernel's default.
+Each gives every pair's window, round by round; 0 is the kernel's default.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Sequence
 from typing import Protocol
 
-from springtide.decide.initcwnd import Previous, carry, decide
-from springtide.observe.rounds import Pair, PairObservation
+import numpy as np
+from numpy.typing import NDArray
+from springtide.decide.columns import Table
+from springtide.decide.initcwnd import PREVIOUS, carry, decide, lasting
+from springtide.decide.pairs import DutyMemory, keys
 from springtide.policy import Policy
 
 CMIN, CMAX = 10, 100
 INTERVAL_S = 300
+Windows = NDArray[np.int64]
 
 
 class Controller(Protocol):
     name: str
 
-    def decide(self, now: int, seen: Sequence[PairObservation]) -> list[int | None]:
-        """`seen` has one entry for each pair, always in the same order."""
+    def decide(self, now: int, seen: Table) -> Windows:
+        """`seen` has one OBSERVED row for each pair, always in the same order, which is that of their keys."""
 
 
 class Springtide:
     def __init__(self, policy: Policy, name: str = "springtide") -> None:
         self.name = name
         self._policy = policy
-        self._last: dict[Pair, Previous] = {}
-        self._measured: dict[Pair, deque[int]] = {}
+        self._last: Table = np.zeros(0, PREVIOUS)
+        self._measured = DutyMemory()
 
-    def decide(self, now: int, seen: Sequence[PairObservation]) -> list[int | None]:
+    def decide(self, now: int, seen: Table) -> Windows:
         window_s = (self._policy.initcwnd.duty_window_rounds - 2) * INTERVAL_S
-        decisions = decide(now, self._policy, seen, self._last)
-        self._last = {}
-        windows = {}
-        for decision in decisions:
-            measured = self._measured.setdefault(decision.pair, deque())
-            if decision.last_evidence == now:
-                measured.append(now)
-            while measured and measured[0] < now - window_s:
-                measured.popleft()
-            left = carry(decision, len(measured))
-            if left is not None:
-                self._last[decision.pair] = left
-            windows[decision.pair] = decision.initcwnd
-        return [windows[one.pair] for one in seen]
+        decided = decide(now, self._policy, seen, self._last)
+        self._measured.remember(now, keys(decided[decided["last_evidence"] == now]))
+        left = lasting(decided)
+        self._last = carry(left, now, self._measured.count(left, now - window_s))
+        return decided["initcwnd"].astype(np.int64)
 
 
 class LastValue:
@@ -55,13 +48,11 @@ class LastValue:
     name = "last value"
 
     def __init__(self, pairs: int) -> None:
-        self._windows: list[int | None] = [None] * pairs
+        self._windows = np.zeros(pairs, np.int64)
 
-    def decide(self, now: int, seen: Sequence[PairObservation]) -> list[int | None]:
-        for at, one in enumerate(seen):
-            if one.mean_cwnd is not None and one.connections_earned:
-                self._windows[at] = clamp(one.mean_cwnd)
-        return list(self._windows)
+    def decide(self, now: int, seen: Table) -> Windows:
+        self._windows = np.where(has(seen), clamp(seen["mean_cwnd"]), self._windows)
+        return self._windows
 
 
 class PlainAverage:
@@ -70,15 +61,13 @@ class PlainAverage:
     name = "plain EWMA"
 
     def __init__(self, pairs: int) -> None:
-        self._averages: list[float | None] = [None] * pairs
+        self._averages = np.full(pairs, np.nan)
 
-    def decide(self, now: int, seen: Sequence[PairObservation]) -> list[int | None]:
-        for at, one in enumerate(seen):
-            if one.mean_cwnd is not None and one.connections_earned:
-                before = self._averages[at]
-                bounded = min(max(one.mean_cwnd, CMIN), CMAX)
-                self._averages[at] = bounded if before is None else 0.5 * before + 0.5 * bounded
-        return [None if average is None else clamp(average) for average in self._averages]
+    def decide(self, now: int, seen: Table) -> Windows:
+        bounded = np.clip(seen["mean_cwnd"], CMIN, CMAX)
+        mixed = np.where(np.isnan(self._averages), bounded, 0.5 * self._averages + 0.5 * bounded)
+        self._averages = np.where(has(seen), mixed, self._averages)
+        return clamp(self._averages)
 
 
 class Threshold:
@@ -87,14 +76,21 @@ class Threshold:
     name = "threshold"
 
     def __init__(self, pairs: int) -> None:
-        self._windows: list[int | None] = [None] * pairs
+        self._windows = np.zeros(pairs, np.int64)
 
-    def decide(self, now: int, seen: Sequence[PairObservation]) -> list[int | None]:
-        for at, one in enumerate(seen):
-            if one.mean_cwnd is not None and one.connections_earned:
-                self._windows[at] = CMAX if one.mean_cwnd > (CMIN + CMAX) / 2 else None
-        return list(self._windows)
+    def decide(self, now: int, seen: Table) -> Windows:
+        wanted = np.where(seen["mean_cwnd"] > (CMIN + CMAX) / 2, CMAX, 0)
+        self._windows = np.where(has(seen), wanted, self._windows)
+        return self._windows
 
 
-def clamp(window: float) -> int:
-    return int(min(max(window, CMIN), CMAX) + 0.5)
+def has(seen: Table) -> NDArray[np.bool_]:
+    """Whose newest mean is one."""
+    known: NDArray[np.bool_] = np.isfinite(seen["mean_cwnd"]) & (seen["connections_earned"] > 0)
+    return known
+
+
+def clamp(window: NDArray[np.float64]) -> Windows:
+    """0 where there is none."""
+    rounded: Windows = np.floor(np.clip(np.nan_to_num(window), CMIN, CMAX) + 0.5).astype(np.int64)
+    return np.where(np.isnan(window), 0, rounded)

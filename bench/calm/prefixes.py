@@ -19,8 +19,9 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from springtide.decide.columns import Table
 from springtide.decide.congestion import PREVIOUS, carry, decide
-from springtide.decide.prefixes import EVIDENCE, Table
+from springtide.decide.prefixes import EVIDENCE
 from springtide.policy import Policy
 
 ROUNDS_PER_DAY, INTERVAL_S, START = 288, 300, 1_767_312_000

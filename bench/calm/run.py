@@ -7,7 +7,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from statistics import median
 
-from springtide.observe.rounds import PairObservation
+import numpy as np
+from numpy.typing import NDArray
+from springtide.decide.columns import Table
+from springtide.decide.initcwnd import UNSEEN
 from springtide.policy import Policy
 
 from bench.calm import paths as model
@@ -20,8 +23,8 @@ OBJECTS = (1, 2, 4, 8, 15, 35, 70, 140, 300, 690)
 # Young connections that a pair closes in a round for each that earned its window.
 YOUNG = model.YOUNG_PER_EARNED
 
-# For each pair, round by round: the path's capacity and each controller's window.
-Shown = list[list[tuple[float, list[int | None]]]]
+# For each pair, round by round: the path's capacity and each controller's window, 0 for the default.
+Shown = list[list[tuple[float, list[int]]]]
 
 
 @dataclass
@@ -97,9 +100,9 @@ def initcwnd(
         LastValue(pairs),
         Threshold(pairs),
     ]
-    names = [f"p{at}" for at in range(pairs)]
+    names = np.array([f"p{at:06}" for at in range(pairs)], "S64")
     tallies = [Tally(controller.name, [0] * pairs) for controller in controllers]
-    in_use: list[list[int | None]] = [[None] * pairs for _ in controllers]
+    in_use: list[list[int]] = [[0] * pairs for _ in controllers]
     cache: dict[tuple[int, int], float] = {}
     shown: Shown = [[] for _ in range(min(6, pairs))]
     for now in range(rounds):
@@ -109,8 +112,7 @@ def initcwnd(
         attainable = [max(saved(best(one.capacity), one.capacity, cache), 0.0) for one in moments]
         for which, (controller, tally) in enumerate(zip(controllers, tallies, strict=True)):
             before = in_use[which]
-            seen = [_observe(names[at], one, before[at]) for at, one in enumerate(moments)]
-            after = controller.decide(START + now * INTERVAL_S, seen)
+            after = controller.decide(START + now * INTERVAL_S, _observe(names, moments, before)).tolist()
             changed = [at for at in range(pairs) if after[at] != before[at]]
             tally.by_round.append(len(changed))
             for at in changed:
@@ -120,7 +122,7 @@ def initcwnd(
             for at, one in enumerate(moments):
                 window = before[at]
                 tally.attainable += attainable[at]
-                if window is not None:
+                if window:
                     tally.windows += 1
                     tally.gained += saved(window, one.capacity, cache)
                     tally.too_large += window > max(CMIN, 1.25 * one.capacity)
@@ -134,16 +136,16 @@ def best(capacity: float) -> int:
     return int(min(max(capacity, CMIN), CMAX))
 
 
-def _observe(name: str, moment: model.Moment, window: int | None) -> PairObservation:
-    return PairObservation(
-        name,
-        "peer",
-        4,
-        connections_seen=moment.earned + 5,
-        connections_earned=moment.earned,
-        mean_cwnd=moment.mean_cwnd if moment.earned else None,
-        min_cwnd=None,
-        max_cwnd=moment.max_cwnd if moment.earned else None,
-        young_connections=YOUNG * moment.earned,
-        young_retransmit_ratio=model.young_retransmit_ratio(moment.capacity, window or DEFAULT_INITCWND),
-    )
+def _observe(names: NDArray[np.bytes_], moments: list[model.Moment], windows: list[int]) -> Table:
+    seen = np.full(len(moments), UNSEEN)
+    earned = np.array([one.earned for one in moments])
+    seen["src_pop"], seen["dst_pop"], seen["ip_version"] = names, b"peer", 4
+    seen["connections_earned"], seen["connections_seen"] = earned, earned + 5
+    seen["mean_cwnd"] = np.where(earned > 0, [one.mean_cwnd for one in moments], np.nan)
+    seen["max_cwnd"] = np.where(earned > 0, [one.max_cwnd for one in moments], -1)
+    seen["young_connections"] = YOUNG * earned
+    seen["young_retransmit_ratio"] = [
+        model.young_retransmit_ratio(one.capacity, window or DEFAULT_INITCWND)
+        for one, window in zip(moments, windows, strict=True)
+    ]
+    return seen

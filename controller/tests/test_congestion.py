@@ -13,7 +13,8 @@ from samplekit.home import ROUND, Home
 from samplekit.prefixes import INTERVAL, Seen, random_rounds, read, store_rounds
 from springtide import instants
 from springtide.decide import congestion_rows
-from springtide.decide.prefixes import Table, addresses, history, prefix_text
+from springtide.decide.columns import Table
+from springtide.decide.prefixes import addresses, history, prefix_text
 from springtide.policy import CongestionPolicy, Policy
 from springtide.store import Store
 

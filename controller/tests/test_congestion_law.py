@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from springtide.decide import damping
+from springtide.decide.columns import Table
 from springtide.decide.congestion import DECISION, PREVIOUS, REASONS, Action, carry, decide
-from springtide.decide.prefixes import EVIDENCE, Table, history, keys, state_changes
+from springtide.decide.prefixes import EVIDENCE, history, keys, state_changes
 from springtide.policy import CongestionDampingPolicy, CongestionPolicy, Policy
 
 ROUND = 1_767_322_800

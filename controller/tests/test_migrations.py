@@ -13,6 +13,7 @@ import pytest
 from samplekit.home import Home
 from springtide.errors import InputError
 from springtide.store import Param, Row, Store
+from springtide.store.binary import Columns
 from springtide.store.cluster import CREATE, SHARD_KEYS, render
 from springtide.store.migrations import Migration, bookkeeping, migrate, read_migrations, status
 
@@ -43,6 +44,10 @@ class Mortal:
     def insert(self, table: str, rows: Iterable[Row]) -> None:
         self._age()
         self._store.insert(table, rows)
+
+    def insert_columns(self, table: str, columns: Columns) -> None:
+        self._age()
+        self._store.insert_columns(table, columns)
 
     def _age(self) -> None:
         if self._life == 0:

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from samplekit.home import ROUND, Home
+from samplekit.pairs import decided_table
 from springtide import instants
+from springtide.decide.decision import Action, Decision, Reason
 from springtide.decide.decisions import write_round
-from springtide.decide.initcwnd import Action, Decision, Reason
 from springtide.policy import BundlePolicy
 from springtide.publish import caps, journal
 from springtide.publish.bundle import digest
@@ -121,7 +122,7 @@ def decide(home: Home, moment: int, values: dict[tuple[str, str], int]) -> None:
     ]
     store = home.open()
     try:
-        write_round(store, moment, rows)
+        write_round(store, moment, decided_table(rows), rows[0].policy_version)
     finally:
         store.close()
 

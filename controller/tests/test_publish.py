@@ -16,9 +16,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from samplekit.home import FLEET, ROUND, Home
+from samplekit.pairs import decided_table
 from springtide import instants
+from springtide.decide.decision import Action, Decision, Reason
 from springtide.decide.decisions import write_round
-from springtide.decide.initcwnd import Action, Decision, Reason
 from springtide.fleet import Fleet, load_fleet
 from springtide.policy import Policy, load_policy
 from springtide.publish.bundle import canonical, digest, json_schema, render
@@ -74,7 +75,7 @@ DECISIONS = [
 
 def decided(home: Home, decisions: list[Decision]) -> Home:
     store = home.open()
-    write_round(store, NOW, sorted(decisions, key=lambda d: d.pair))
+    write_round(store, NOW, decided_table(decisions), decisions[0].policy_version)
     store.close()
     return home
 
@@ -125,7 +126,8 @@ def test_a_round_without_decisions_publishes_nothing(home: Home) -> None:
 def test_an_old_round_is_not_published(home: Home) -> None:
     store = home.open()
     old = NOW - 3600
-    write_round(store, old, [Decision(**{**vars(DECISIONS[0]), "round": old, "last_evidence": old, "expires_at": NOW})])
+    earlier = Decision(**{**vars(DECISIONS[0]), "round": old, "last_evidence": old, "expires_at": NOW})
+    write_round(store, old, decided_table([earlier]), earlier.policy_version)
     store.close()
     lines = home.refused("bundle", "--out", home.path / "out")
     assert len(lines) == 4

@@ -66,7 +66,7 @@ def decided(home: Home) -> Home:
         windows = decide_initcwnd(
             moment, policy, pair_observations(opened, moment), decisions.previous(opened, moment, policy)
         )
-        decisions.write_round(opened, moment, windows)
+        decisions.write_round(opened, moment, windows, policy.version)
         last = congestion_rows.last_round(opened, moment)
         evidence = congestion_rows.evidence(opened, moment, policy, last)
         chosen = decide_congestion(moment, policy, evidence, congestion_rows.previous(opened, last))

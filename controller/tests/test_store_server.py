@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from samplekit.home import Home
+from samplekit.home import ROUND, Home
 from samplekit.oldserver import PASSWORD, PATIENCE_S, USER, OldServer, install
 from samplekit.proto import message, row
 from samplekit.traffic import Socket
@@ -84,6 +84,31 @@ TABLE = """create table {name} (
     n UInt64, i Int32, x Float64, s String, e Enum8('none' = 0, 'set' = 1), m Nullable(UInt32),
     t DateTime('UTC'), l Nullable(DateTime('UTC')), d Date, a Array(UInt16)
 ) engine = {engine}"""
+
+
+def test_columns_come_back_alike_on_both_engines(remote: Store, store: Store) -> None:
+    columns = {
+        "n": np.array([2**64 - 1, 0], "<u8"),
+        "i": np.array([-5, 2**31 - 1], "<i8"),
+        "x": np.array([0.1, 5e-324]),
+        "s": np.array([b"\xc3\xa4\t'\\", b""], "S8"),
+        "e": np.array([1, 0], "u1"),
+        "m": np.ma.masked_equal(np.array([0, 7], "<u4"), 0),
+        "t": np.array([ROUND, 1], "<u4"),
+        "l": np.ma.masked_equal(np.array([0, ROUND], "<u4"), 0),
+    }
+    instants = "toUnixTimestamp(t) as t, toUnixTimestamp(l) as l"
+    found = []
+    for one in (remote, store):
+        one.execute(TABLE.format(name="by_columns", engine="Memory"))
+        one.insert_columns("by_columns", columns)
+        one.insert_columns("by_columns", {name: column[:0] for name, column in columns.items()})
+        found.append(one.query(f"select n, i, x, s, e, m, {instants} from by_columns"))
+    assert found[0] == found[1]
+    assert found[0] == [
+        {"n": 2**64 - 1, "i": -5, "x": 0.1, "s": "ä\t'\\", "e": "set", "m": None, "t": ROUND, "l": None},
+        {"n": 0, "i": 2**31 - 1, "x": 5e-324, "s": "", "e": "none", "m": 7, "t": 1, "l": ROUND},
+    ]
 
 
 def test_what_is_inserted_comes_back_alike_on_both_engines(remote: Store, store: Store) -> None:

@@ -26,7 +26,7 @@ from springtide.cli.output import print_json, print_table
 from springtide.decide import congestion_rows
 from springtide.decide import decisions as rows
 from springtide.decide.congestion import decide as decide_congestion
-from springtide.decide.initcwnd import Decision
+from springtide.decide.decision import Decision
 from springtide.decide.initcwnd import decide as decide_initcwnd
 from springtide.errors import ThinInputError
 from springtide.observe.completeness import Input, inputs, lacking
@@ -88,9 +88,10 @@ def initcwnd(
         observations = pair_observations(opened, moment)
         before = rows.previous(opened, moment, policy)
         heard = inputs(opened, moment, interval_s, policy.completeness.memory_rounds)
-        thin = lacking(heard, policy.completeness, {pair[0] for pair in before})
-        decided = decide_initcwnd(moment, policy, observations, before, thin)
-        written = not dry_run and rows.write_round(opened, moment, decided)
+        thin = lacking(heard, policy.completeness, {name.decode() for name in set(before["src_pop"].tolist())})
+        found = decide_initcwnd(moment, policy, observations, before, thin)
+        written = not dry_run and rows.write_round(opened, moment, found, policy.version)
+    decided = rows.as_decisions(found, moment, policy.version)
     windows = sum(decision.initcwnd is not None for decision in decided)
     gauges: Gauges = {"springtide_initcwnd_windows": ("Pairs with a window of their own.", {(): windows})}
     _tell("initcwnd", moment, heard, thin, gauges, metrics_path)

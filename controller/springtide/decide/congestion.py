@@ -23,12 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from springtide.decide import damping
+from springtide.decide.columns import Bits, Table
 from springtide.decide.holdout import is_held_out
 from springtide.decide.prefixes import (
     EVIDENCE,
     KEY,
-    Bits,
-    Table,
     addresses,
     align,
     first_of,
@@ -130,7 +129,7 @@ def decide(
     stay = now - before["selected_since"].astype(np.int64)
     judged = chosen & (stay >= law.benefit_rounds * policy.round.interval_s)
     out["benefit"], not_helped = _benefit(out, before, judged, law)
-    penalty = damping.decay_all(before["penalty"], now - before["round"].astype(np.int64), policy.congestion_damping)
+    penalty = damping.decay(before["penalty"], now - before["round"].astype(np.int64), policy.congestion_damping)
     suppressed = (before["suppressed"] > 0) & (penalty >= policy.congestion_damping.reuse_below)
     still = np.isin(out["pop"], np.array(sorted(frozen), "S64"))
 
@@ -142,7 +141,7 @@ def decide(
     enter = np.where(is_overridden, bbr_wanted & ~chosen, enter)
     leave = np.where(is_overridden, ~bbr_wanted & chosen, leave)
     reason[is_overridden] = _CODE[Reason.OVERRIDE]
-    penalty = damping.charge_all(penalty, enter | leave, policy.congestion_damping)
+    penalty = damping.charge(penalty, enter | leave, policy.congestion_damping)
     # RFC 2439 section 4.2: what is below half of the reuse limit is forgotten.
     penalty[penalty < policy.congestion_damping.reuse_below / 2] = 0.0
 

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from springtide import instants
+from springtide.decide import round_rows
+from springtide.decide.columns import Table
 from springtide.decide.congestion import DECISION, PREVIOUS, REASONS, Action, least_low_rounds
-from springtide.decide.prefixes import EVIDENCE, Table, addresses, halves, keys, prefix_text
-from springtide.errors import StoreError
+from springtide.decide.prefixes import EVIDENCE, addresses, halves, keys, prefix_text
 from springtide.policy import MAX_HISTORY_S, Policy
 from springtide.store import Param, Row, Store
+from springtide.store.binary import Columns
 from springtide.store.files import sql
 
 TABLE = "congestion_decisions"
 ALGORITHMS = ("default", "bbr")
-# Rows that are handed to the engine at once.
-BATCH = 20_000
 
 _KEY = """
     toFixedString(pop, 64) as pop,
@@ -97,31 +97,34 @@ def read_round(store: Store, round_unix_s: int) -> Table:
 
 def write_round(store: Store, round_unix_s: int, decided: Table, policy_version: str) -> bool:
     """Make the round's rows these. Gives back whether anything had to be written."""
-    where: dict[str, Param] = {"round": round_unix_s, "version": policy_version}
-    [other] = store.query(
-        f"select count() as n from {TABLE} final "
-        "where round = fromUnixTimestamp({round:UInt32}) and policy_version != {version:String}",
-        where,
+    return round_rows.write(
+        store,
+        TABLE,
+        round_unix_s,
+        policy_version,
+        decided,
+        read=lambda: read_round(store, round_unix_s),
+        keys=keys,
+        columns=_columns,
+        name=("concat(pop, ' ', toString(toUInt128(client_prefix)))", _names),
     )
-    present = read_round(store, round_unix_s)
-    if present.tobytes() == decided.tobytes() and not other["n"]:
-        return False
-    head = {"round": round_unix_s, "policy_version": policy_version}
-    for start in range(0, len(decided), BATCH):
-        store.insert(TABLE, [{**head, **row} for row in rows(decided[start : start + BATCH])])
-    stale = present[~np.isin(keys(present), keys(decided))]
-    if len(stale):
-        pops = [pop.decode() for pop in stale["pop"].tolist()]
-        names = [f"{pop} {int.from_bytes(one)}" for pop, one in zip(pops, addresses(stale), strict=True)]
-        store.execute(
-            f"delete from {TABLE} where round = fromUnixTimestamp({{round:UInt32}}) "
-            "and concat(pop, ' ', toString(toUInt128(client_prefix))) in {stale:Array(String)}",
-            {"round": round_unix_s, "stale": names},
-        )
-    if len(read_round(store, round_unix_s)) != len(decided):
-        when = instants.show(round_unix_s)
-        raise StoreError(f"store {store.url}: {TABLE} of {when} are not what was written; decide the round again")
-    return True
+
+
+def _names(decided: Table) -> list[str]:
+    pops = [pop.decode() for pop in decided["pop"].tolist()]
+    return [f"{pop} {int.from_bytes(one)}" for pop, one in zip(pops, addresses(decided), strict=True)]
+
+
+def _columns(decided: Table) -> Columns:
+    """As the table has them: null where nothing is known."""
+    columns = {name: decided[name] for name in decided.dtype.names or () if name not in ("high", "low")}
+    columns["client_prefix"] = np.array([str(IPv6Address(one)).encode() for one in addresses(decided)], "S45")
+    columns["reason"] = np.array([reason.encode() for reason in REASONS])[decided["reason"]]
+    for name in ("selected_since", "hold_until"):
+        columns[name] = np.ma.masked_equal(columns[name], 0)
+    for name in ("rtt_us", "retransmit_ratio", "rate", "recent_rate", "benefit", "baseline_rate"):
+        columns[name] = np.ma.masked_where(np.isnan(columns[name]), columns[name])
+    return columns
 
 
 def rows(decided: Table) -> Iterator[Row]:

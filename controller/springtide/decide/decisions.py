@@ -2,116 +2,136 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import fields
 
-from springtide.decide.damping import Penalty
-from springtide.decide.initcwnd import Action, Decision, Previous, Reason
-from springtide.observe.rounds import Pair
+import numpy as np
+
+from springtide.decide import round_rows
+from springtide.decide.columns import Table
+from springtide.decide.decision import ACTIONS, REASONS, Action, Decision, Reason
+from springtide.decide.initcwnd import DECIDED, PREVIOUS
+from springtide.decide.pairs import DutyMemory, keys, named
 from springtide.policy import MAX_HISTORY_S, Policy
-from springtide.store import Row, Store
+from springtide.store import Param, Row, Store
+from springtide.store.binary import Columns
 
-_INSTANTS = ("round", "guard_until", "last_evidence", "expires_at")
-_DOUBLES = (
-    "observed_cwnd",
-    "retransmit_ratio",
-    "young_retransmit_ratio",
-    "receiver_cwnd",
-    "previous_cwnd",
-    "smoothed_cwnd",
-    "target_cwnd",
-    "penalty",
-)
-_COLUMNS = ", ".join(
-    f"toUnixTimestamp({field.name}) as {field.name}_s" if field.name in _INSTANTS else field.name
+TABLE = "initcwnd_decisions"
+_INSTANTS = ("guard_until", "last_evidence", "expires_at")
+_WINDOWS = ("initcwnd", "previous_initcwnd")
+_COUNTS = ("min_cwnd", "max_cwnd")
+_DOUBLES = tuple(name for name in DECIDED.names or () if DECIDED[name].kind == "f")
+_READ = ", ".join(
+    f"toUnixTimestamp({field.name}) as {field.name}_s" if field.name in ("round", *_INSTANTS) else field.name
     for field in fields(Decision)
 )
 
 
-def previous(store: Store, round_unix_s: int, policy: Policy) -> dict[Pair, Previous]:
-    """What earlier decisions left of each pair with history or a window in use; no later round is read."""
+def _fixed(name: str) -> str:
+    """A column of the table as DECIDED has it."""
+    if name in ("src_pop", "dst_pop"):
+        return f"toFixedString({name}, 64)"
+    if name in _INSTANTS:
+        return f"toUInt32(coalesce({name}, toDateTime(0, 'UTC')))"
+    if name in _WINDOWS:
+        return f"toUInt32(coalesce({name}, 0))"
+    if name in _COUNTS:
+        return f"toInt64(coalesce({name}, -1))"
+    if name == "reason":
+        return f"toUInt8(indexOf([{', '.join(repr(reason.value) for reason in REASONS)}], toString(reason)) - 1)"
+    if name in ("action", "suppressed"):
+        return f"toUInt8({name})"
+    return f"coalesce({name}, nan)" if name in _DOUBLES and name != "penalty" else name
+
+
+def last_round(store: Store, before_unix_s: int) -> int:
+    """The newest round before `before` that left decisions within the time that they are remembered for; 0 is none."""
     rows = store.query(
-        """
-        select
-            src_pop,
-            dst_pop,
-            ip_version,
-            -- The tuple keeps the columns of the last row together, nulls and all.
-            argMax(
-                tuple(
-                    smoothed_cwnd,
-                    toUnixTimestamp(last_evidence),
-                    initcwnd,
-                    toUnixTimestamp(guard_until),
-                    penalty,
-                    suppressed,
-                    toUnixTimestamp(round)
-                ),
-                round
-            ) as last,
-            countIf(last_evidence = round and round >= {duty_from:DateTime('UTC')}) as measured_rounds
-        from initcwnd_decisions final
-        where round < {round:DateTime('UTC')} and round >= {oldest:DateTime('UTC')}
-        group by src_pop, dst_pop, ip_version
+        f"select toUnixTimestamp(round) as newest from {TABLE} "
+        "where round < fromUnixTimestamp({before:UInt32}) and round >= fromUnixTimestamp({oldest:UInt32}) "
+        f"order by {TABLE}.round desc limit 1",
+        {"before": before_unix_s, "oldest": max(0, before_unix_s - MAX_HISTORY_S)},
+    )
+    return int(rows[0]["newest"]) if rows else 0
+
+
+def previous(store: Store, round_unix_s: int, policy: Policy) -> Table:
+    """What earlier decisions left of each pair with history or a window in use, as PREVIOUS rows; no later round is
+    read. Whatever lasts is in the last round's rows: each decides anew on all that the one before it left."""
+    names = [_fixed(name) for name in PREVIOUS.names or () if name not in ("round", "measured_rounds")]
+    [round_at] = [at for at, name in enumerate(PREVIOUS.names or ()) if name == "round"]
+    names.insert(round_at, "toUnixTimestamp(round)")
+    return store.columns(
+        f"""
+        select {", ".join(names)}, toUInt32(measured)
+        from (
+            select * from {TABLE} final
+            where round = fromUnixTimestamp({{last:UInt32}}) and (smoothed_cwnd is not null or initcwnd is not null)
+        ) as newest
+        left join (
+            select src_pop, dst_pop, ip_version, count() as measured
+            from {TABLE} final
+            where
+                round < fromUnixTimestamp({{round:UInt32}})
+                and round >= fromUnixTimestamp({{duty_from:UInt32}})
+                and last_evidence = round
+            group by src_pop, dst_pop, ip_version
+        ) as evidence
+        using (src_pop, dst_pop, ip_version)
+        order by src_pop, dst_pop, ip_version
         """,
+        PREVIOUS,
         {
+            "last": last_round(store, round_unix_s),
             "round": round_unix_s,
             "duty_from": max(0, round_unix_s - (policy.initcwnd.duty_window_rounds - 1) * policy.round.interval_s),
-            "oldest": max(0, round_unix_s - MAX_HISTORY_S),
         },
     )
-    found: dict[Pair, Previous] = {}
-    for row in rows:
-        smoothed, last_evidence, initcwnd, guard_until, penalty, suppressed, at = row["last"]
-        if smoothed is None and initcwnd is None:
-            continue
-        found[row["src_pop"], row["dst_pop"], row["ip_version"]] = Previous(
-            smoothed_cwnd=None if smoothed is None else float(smoothed),
-            last_evidence=last_evidence,
-            initcwnd=initcwnd,
-            guard_until=guard_until,
-            penalty=Penalty(float(penalty), at, bool(suppressed)),
-            measured_rounds=row["measured_rounds"],
-        )
-    return found
 
 
-def evidence_rounds(store: Store, since_unix_s: int, before_unix_s: int) -> dict[Pair, list[int]]:
-    """Each pair's rounds with sufficient evidence, since <= round < before, oldest first."""
-    rows = store.query(
-        """
-        select src_pop, dst_pop, ip_version, arraySort(groupArray(toUnixTimestamp(round))) as rounds
-        from initcwnd_decisions final
+def duty_memory(store: Store, since_unix_s: int, before_unix_s: int) -> DutyMemory:
+    """Each pair's rounds with sufficient evidence, since <= round < before."""
+    dtype = np.dtype([*named(keys(np.zeros(0, DECIDED))).dtype.descr, ("round", "<u4")])
+    found = store.columns(
+        f"""
+        select toFixedString(src_pop, 64), toFixedString(dst_pop, 64), ip_version, toUnixTimestamp(round)
+        from {TABLE} final
         where
-            round >= fromUnixTimestamp({since:UInt32})
-            and round < fromUnixTimestamp({before:UInt32})
+            round >= fromUnixTimestamp({{since:UInt32}})
+            and round < fromUnixTimestamp({{before:UInt32}})
             and last_evidence = round
-        group by src_pop, dst_pop, ip_version
         """,
+        dtype,
         {"since": max(0, since_unix_s), "before": before_unix_s},
     )
-    return {(row["src_pop"], row["dst_pop"], row["ip_version"]): list(row["rounds"]) for row in rows}
+    memory = DutyMemory()
+    for moment in np.unique(found["round"]).tolist():
+        memory.remember(moment, keys(found[found["round"] == moment]))
+    return memory
+
+
+def read_table(store: Store, round_unix_s: int) -> Table:
+    """All decisions of a round as DECIDED rows, sorted by pair."""
+    return store.columns(
+        f"select {', '.join(map(_fixed, DECIDED.names or ()))} from {TABLE} final "
+        "where round = fromUnixTimestamp({round:UInt32}) order by src_pop, dst_pop, ip_version",
+        DECIDED,
+        {"round": round_unix_s},
+    )
 
 
 def read_round(store: Store, round_unix_s: int) -> list[Decision]:
     """All decisions of a round, sorted by pair."""
-    rows = store.query(
-        f"select {_COLUMNS} from initcwnd_decisions final where round = {{round:DateTime('UTC')}} "
-        "order by src_pop, dst_pop, ip_version",
-        {"round": round_unix_s},
-    )
-    return [_decision(row) for row in rows]
+    return _read(store, "round = fromUnixTimestamp({round:UInt32})", {"round": round_unix_s})
 
 
 def read_pair(store: Store, src_pop: str, dst_pop: str, until_unix_s: int, since_unix_s: int) -> list[Decision]:
     """A pair's decisions with since < round <= until, newest first."""
-    rows = store.query(
-        f"select {_COLUMNS} from initcwnd_decisions final "
-        "where src_pop = {src_pop:String} and dst_pop = {dst_pop:String} "
-        "and round <= {until:DateTime('UTC')} and round > {since:DateTime('UTC')} order by round desc, ip_version",
+    return _read(
+        store,
+        "src_pop = {src_pop:String} and dst_pop = {dst_pop:String} "
+        "and round <= fromUnixTimestamp({until:UInt32}) and round > fromUnixTimestamp({since:UInt32})",
         {"src_pop": src_pop, "dst_pop": dst_pop, "until": until_unix_s, "since": max(0, since_unix_s)},
     )
-    return [_decision(row) for row in rows]
 
 
 def latest_decided(store: Store, until_unix_s: int) -> int | None:
@@ -124,24 +144,61 @@ def latest_decided(store: Store, until_unix_s: int) -> int | None:
     return int(newest) if newest else None
 
 
-def write_round(store: Store, round_unix_s: int, decisions: Sequence[Decision]) -> bool:
+def write_round(store: Store, round_unix_s: int, decided: Table, policy_version: str) -> bool:
     """Make the round's rows these. Gives back whether anything had to be written."""
-    present = read_round(store, round_unix_s)
-    if present == list(decisions):
-        return False
-    store.insert("initcwnd_decisions", [_row(decision) for decision in decisions])
-    stale = {decision.pair for decision in present} - {decision.pair for decision in decisions}
-    if stale:
-        store.execute(
-            "delete from initcwnd_decisions where round = {round:DateTime('UTC')} "
-            "and concat(src_pop, ' ', dst_pop, ' ', toString(ip_version)) in {stale:Array(String)}",
-            {"round": round_unix_s, "stale": sorted(f"{src} {dst} {version}" for src, dst, version in stale)},
-        )
-    return True
+    return round_rows.write(
+        store,
+        TABLE,
+        round_unix_s,
+        policy_version,
+        decided,
+        read=lambda: read_table(store, round_unix_s),
+        keys=keys,
+        columns=_columns,
+        name=("concat(src_pop, ' ', dst_pop, ' ', toString(ip_version))", _names),
+    )
 
 
-def _row(decision: Decision) -> Row:
-    return asdict(decision)
+def as_decisions(decided: Table, round_unix_s: int, policy_version: str) -> list[Decision]:
+    """DECIDED rows one by one."""
+    names = decided.dtype.names or ()
+    listed = [column.tolist() for column in _columns(decided, with_codes=True).values()]
+    found = []
+    for values in zip(*listed, strict=True):
+        row: Row = dict(zip(names, values, strict=True))
+        row |= {"src_pop": row["src_pop"].decode(), "dst_pop": row["dst_pop"].decode()}
+        row |= {"action": ACTIONS[row["action"]], "reason": REASONS[row["reason"]]}
+        row["suppressed"] = bool(row["suppressed"])
+        found.append(Decision(round=round_unix_s, policy_version=policy_version, **row))
+    return found
+
+
+def _names(decided: Table) -> list[str]:
+    pairs = zip(*(decided[name].tolist() for name in ("src_pop", "dst_pop", "ip_version")), strict=True)
+    return [f"{src.decode()} {dst.decode()} {version}" for src, dst, version in pairs]
+
+
+def _columns(decided: Table, *, with_codes: bool = False) -> Columns:
+    """As the table has them: null where nothing is known; `reason` by its name unless `with_codes`."""
+    columns = {name: decided[name] for name in decided.dtype.names or ()}
+    for name in (*_INSTANTS, *_WINDOWS):
+        columns[name] = np.ma.masked_equal(columns[name], 0)
+    for name in _COUNTS:
+        columns[name] = np.ma.masked_equal(columns[name], -1)
+    for name in _DOUBLES:
+        if name != "penalty":
+            columns[name] = np.ma.masked_where(np.isnan(columns[name]), columns[name])
+    if not with_codes:
+        columns["reason"] = np.array([reason.encode() for reason in REASONS])[columns["reason"]]
+    return columns
+
+
+def _read(store: Store, where: str, parameters: dict[str, Param]) -> list[Decision]:
+    """Newest first, then by pair."""
+    rows = store.query(
+        f"select {_READ} from {TABLE} final where {where} order by round desc, src_pop, dst_pop, ip_version", parameters
+    )
+    return [_decision(row) for row in rows]
 
 
 def _decision(row: Row) -> Decision:

@@ -14,328 +14,289 @@ In the order in which they act:
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from springtide.decide import damping
-from springtide.decide.damping import Penalty
-from springtide.observe.rounds import Pair, PairObservation
-from springtide.policy import InitcwndPolicy, Override, Policy
+from springtide.decide.columns import Bits, Table, align, union
+from springtide.decide.damping import Floats
+from springtide.decide.decision import ACTIONS, REASONS, Action, Reason
+from springtide.decide.pairs import keys, named
+from springtide.observe.rounds import OBSERVED, PAIR_KEY
+from springtide.policy import InitcwndPolicy, Policy
 
+Ints = NDArray[np.int64]
+Codes = NDArray[np.uint8]
 
-class Action(StrEnum):
-    NONE = "none"
-    SET = "set"
-    WITHDRAW = "withdraw"
+_CODE = {reason: np.uint8(code) for code, reason in enumerate(REASONS)}
+_ACTION = {action: np.uint8(code) for code, action in enumerate(ACTIONS)}
 
-
-class Reason(StrEnum):
-    """The rule that made the decision what it is: the last one that changed the value, or kept it from changing."""
-
-    LEARNT = "learnt"
-    CLAMPED_TO_CMAX = "clamped_to_cmax"
-    CLAMPED_TO_CMIN = "clamped_to_cmin"
-    CAREFUL = "careful"
-    RECEIVER_LIMITED = "receiver_limited"
-    LOSS_GUARD = "loss_guard"
-    LOSS_GUARD_HOLD = "loss_guard_hold"
-    HELD_HYSTERESIS = "held_hysteresis"
-    HELD_DAMPING = "held_damping"
-    HELD_THIN_EVIDENCE = "held_thin_evidence"
-    HELD_NO_EVIDENCE = "held_no_evidence"
-    HELD_INCOMPLETE_INPUT = "held_incomplete_input"
-    BELOW_DUTY_CYCLE = "below_duty_cycle"
-    OVERRIDE = "override"
-    EXPIRED = "expired"
-    THIN_EVIDENCE = "thin_evidence"
-    NO_EVIDENCE = "no_evidence"
-
-
-@dataclass(frozen=True)
-class Previous:
-    """What the decisions before this round left of a pair that has history or a window in use; windows in segments.
-
-    `smoothed_cwnd` is the bounded value before rounding and before the limits, `last_evidence` the round that last had
-    sufficient evidence (both None where only an override ever spoke), `initcwnd` what new connections start with now
-    (None: the kernel's default), `guard_until` the instant until which the loss guard lets nothing rise,
-    `measured_rounds` how many of the last `duty_window_rounds` rounds, this one excluded, had sufficient evidence.
-    """
-
-    smoothed_cwnd: float | None
-    last_evidence: int | None
-    initcwnd: int | None = None
-    guard_until: int | None = None
-    penalty: Penalty = damping.NONE
-    measured_rounds: int = 0
-
-
-@dataclass(frozen=True)
-class Decision:
-    """One row of initcwnd_decisions; instants in seconds since the epoch, windows in segments."""
-
-    round: int
-    src_pop: str
-    dst_pop: str
-    ip_version: int
-    action: Action
-    initcwnd: int | None
-    reason: Reason
-    connections_seen: int
-    connections_earned: int
-    observed_cwnd: float | None
-    min_cwnd: int | None
-    max_cwnd: int | None
-    retransmit_ratio: float | None
-    young_connections: int
-    young_retransmit_ratio: float | None
-    receiver_cwnd: float | None
-    previous_initcwnd: int | None
-    previous_cwnd: float | None
-    smoothed_cwnd: float | None
-    target_cwnd: float | None
-    measured_rounds: int
-    guard_until: int | None
-    penalty: float
-    suppressed: bool
-    last_evidence: int | None
-    expires_at: int | None
-    policy_version: str
-
-    @property
-    def pair(self) -> Pair:
-        return self.src_pop, self.dst_pop, self.ip_version
-
-
-def decide(
-    round_unix_s: int,
-    policy: Policy,
-    observations: Iterable[PairObservation],
-    last: Mapping[Pair, Previous],
-    frozen: Collection[str] = (),
-) -> list[Decision]:
-    """Every pair that was seen in the round, has history, or is overridden, sorted by pair.
-
-    Of PoPs that are `frozen` too little of the round arrived to be trusted: what they had decided stands, as long as it
-    would without evidence.
-    """
-    observed = {observation.pair: observation for observation in observations}
-    overrides = _overrides(policy, round_unix_s)
-    version = policy.version
-    return [
-        _decide_pair(
-            round_unix_s,
-            policy,
-            version,
-            observed.get(pair) or _unseen(pair),
-            last.get(pair),
-            overrides.get(pair),
-            frozen=pair[0] in frozen,
-        )
-        for pair in sorted({*observed, *last, *overrides})
+# What the decisions before this round left of a pair that has history or a window in use; windows in segments, instants
+# in seconds since the epoch, 0 is none, NaN is unknown. `smoothed_cwnd` is the bounded value before rounding and before
+# the limits, `last_evidence` the round that last had sufficient evidence, `initcwnd` what new connections start with
+# now, `guard_until` until when the loss guard lets nothing rise, `round` the decisions' own, `measured_rounds` how many
+# of the last `duty_window_rounds` rounds, this one excluded, had sufficient evidence.
+PREVIOUS = np.dtype(
+    [
+        *PAIR_KEY,
+        ("smoothed_cwnd", "<f8"),
+        ("last_evidence", "<u4"),
+        ("initcwnd", "<u4"),
+        ("guard_until", "<u4"),
+        ("penalty", "<f8"),
+        ("suppressed", "u1"),
+        ("round", "<u4"),
+        ("measured_rounds", "<u4"),
     ]
+)
+# The rows of initcwnd_decisions without what a round has in common; `action` and `reason` count in ACTIONS and REASONS.
+DECIDED = np.dtype(
+    [
+        *PAIR_KEY,
+        ("action", "u1"),
+        ("initcwnd", "<u4"),
+        ("reason", "u1"),
+        ("connections_seen", "<u8"),
+        ("connections_earned", "<u8"),
+        ("observed_cwnd", "<f8"),
+        ("min_cwnd", "<i8"),
+        ("max_cwnd", "<i8"),
+        ("retransmit_ratio", "<f8"),
+        ("young_connections", "<u8"),
+        ("young_retransmit_ratio", "<f8"),
+        ("receiver_cwnd", "<f8"),
+        ("previous_initcwnd", "<u4"),
+        ("previous_cwnd", "<f8"),
+        ("smoothed_cwnd", "<f8"),
+        ("target_cwnd", "<f8"),
+        ("measured_rounds", "<u4"),
+        ("guard_until", "<u4"),
+        ("penalty", "<f8"),
+        ("suppressed", "u1"),
+        ("last_evidence", "<u4"),
+        ("expires_at", "<u4"),
+    ]
+)
 
 
-def carry(decision: Decision, measured_rounds: int) -> Previous | None:
-    """What a decision leaves for the next round; `measured_rounds` as in Previous. None: nothing is left."""
-    if decision.smoothed_cwnd is None and decision.initcwnd is None:
-        return None
-    return Previous(
-        smoothed_cwnd=decision.smoothed_cwnd,
-        last_evidence=decision.last_evidence,
-        initcwnd=decision.initcwnd,
-        guard_until=decision.guard_until,
-        penalty=Penalty(decision.penalty, decision.round, decision.suppressed),
-        measured_rounds=measured_rounds,
+def decide(now: int, policy: Policy, observations: Table, last: Table, frozen: Collection[str] = ()) -> Table:
+    """The round's DECIDED rows of OBSERVED and PREVIOUS rows in any order: every pair that was seen in the round, has
+    history, or is overridden, sorted by pair.
+
+    `now` is the round. Of PoPs that are `frozen` too little of the round arrived to be trusted: what they had decided
+    stands, as long as it would without evidence.
+    """
+    law = policy.initcwnd
+    overrides = _overrides(policy, now)
+    seen_keys, last_keys, said_keys = keys(observations), keys(last), keys(overrides)
+    wanted = union(seen_keys, last_keys, said_keys)
+    seen, has = align(observations, seen_keys, wanted)
+    before, _ = align(last, last_keys, wanted)
+    said, overridden = align(overrides, said_keys, wanted)
+    seen[~has] = UNSEEN
+
+    out = np.zeros(len(wanted), DECIDED)
+    for name in ("src_pop", "dst_pop", "ip_version"):
+        out[name] = named(wanted)[name]
+    for name in SEEN:
+        out[name] = seen[name]
+    still = np.isin(out["src_pop"], np.array(sorted(frozen), "S64"))
+    last_evidence = before["last_evidence"].astype(np.int64)
+    alive = np.where((last_evidence > 0) & (now < last_evidence + law.ttl_s), before["smoothed_cwnd"], np.nan)
+    observed = np.where(still, np.nan, combine(seen, law))
+    measured = np.isfinite(observed)
+    smoothed, reason = _learn(seen, observed, alive, still, law)
+    learnt = np.isfinite(smoothed)
+
+    in_use = before["initcwnd"].astype(np.int64)
+    used = in_use > 0
+    # Bounds hold whatever else would keep a value as it is.
+    current = np.where(used, np.clip(in_use, law.cmin, law.cmax), law.cmin)
+    penalty = damping.decay(before["penalty"], now - before["round"].astype(np.int64), policy.damping)
+    suppressed = (before["suppressed"] > 0) & (penalty >= policy.damping.reuse_below)
+    cut = ~still & loses_too_much(seen, law)
+    guard_until = np.where(cut, now + law.loss_hold_s, np.where(before["guard_until"] > now, before["guard_until"], 0))
+
+    target = _limit(smoothed, reason, seen, law)
+    _guard(target, reason, current, cut, guard_until > 0, law)
+    value = to_segments(np.where(learnt, target, 0.0))
+    measured_rounds = before["measured_rounds"].astype(np.int64) + measured
+    rare = learnt & ~used & (measured_rounds < law.duty_rounds)
+    value[rare] = 0
+    reason[rare] = _CODE[Reason.BELOW_DUTY_CYCLE]
+    _calm(value, reason, current, learnt & used, still, cut, suppressed, law)
+    reason[~learnt & used] = _CODE[Reason.EXPIRED]
+    value = np.where(overridden, said["initcwnd"], value)
+    reason[overridden] = _CODE[Reason.OVERRIDE]
+
+    changed = used & (value > 0) & (value != in_use)
+    penalty = damping.charge(penalty, changed, policy.damping)
+    evidence = np.where(measured, now, last_evidence)
+    out["action"] = np.where(value > 0, _ACTION[Action.SET], np.where(used, _ACTION[Action.WITHDRAW], 0))
+    out["initcwnd"] = value
+    out["reason"] = reason
+    out["observed_cwnd"] = np.where(measured, observed, seen["mean_cwnd"])
+    out["previous_initcwnd"] = in_use
+    out["previous_cwnd"] = alive
+    out["smoothed_cwnd"] = smoothed
+    out["target_cwnd"] = target
+    out["measured_rounds"] = measured_rounds
+    out["guard_until"] = guard_until
+    out["penalty"] = penalty
+    out["suppressed"] = suppressed | (changed & (penalty > policy.damping.suppress_above))
+    out["last_evidence"] = evidence
+    out["expires_at"] = np.where(evidence > 0, evidence + law.ttl_s, 0)
+    return out
+
+
+# Columns that a decision repeats.
+SEEN = (
+    "connections_seen",
+    "connections_earned",
+    "min_cwnd",
+    "max_cwnd",
+    "retransmit_ratio",
+    "young_connections",
+    "young_retransmit_ratio",
+    "receiver_cwnd",
+)
+UNSEEN = np.zeros((), OBSERVED)
+for _name in OBSERVED.names or ():
+    if OBSERVED[_name].kind in "fi":
+        UNSEEN[_name] = np.nan if OBSERVED[_name].kind == "f" else -1
+
+
+def lasting(decided: Table) -> Table:
+    """Those of a round's decisions that leave anything for the next one."""
+    left: Table = decided[np.isfinite(decided["smoothed_cwnd"]) | (decided["initcwnd"] > 0)]
+    return left
+
+
+def carry(decided: Table, now: int, measured_rounds: NDArray[np.integer[Any]]) -> Table:
+    """What `lasting` decisions of the round `now` leave for the next one; `measured_rounds` of each as in PREVIOUS."""
+    left = np.zeros(len(decided), PREVIOUS)
+    for name in PREVIOUS.names or ():
+        if name in (DECIDED.names or ()):
+            left[name] = decided[name]
+    left["round"] = now
+    left["measured_rounds"] = measured_rounds
+    return left
+
+
+def combine(seen: Table, law: InitcwndPolicy) -> Floats:
+    """The round's one window of each pair; NaN without sufficient evidence, or where what was sampled is no number."""
+    column = {"mean": "mean_cwnd", "max": "max_cwnd", "traffic": "traffic_cwnd"}.get(
+        law.combiner, f"cwnd_{law.combiner}"
     )
+    window = seen[column].astype(np.float64)
+    sufficient = (seen["connections_earned"] >= law.min_connections) & np.isfinite(window) & (window > 0)
+    return np.where(sufficient, window, np.nan)
 
 
-def combine(seen: PairObservation, policy: InitcwndPolicy) -> float | None:
-    """The round's one window; None without sufficient evidence, or where what was sampled is no number."""
-    if seen.connections_earned < policy.min_connections:
-        return None
-    window = {
-        "mean": seen.mean_cwnd,
-        "max": None if seen.max_cwnd is None else float(seen.max_cwnd),
-        "p10": seen.cwnd_p10,
-        "p25": seen.cwnd_p25,
-        "p50": seen.cwnd_p50,
-        "p75": seen.cwnd_p75,
-        "p90": seen.cwnd_p90,
-        "traffic": seen.traffic_cwnd,
-    }[policy.combiner]
-    return window if window is not None and math.isfinite(window) and window > 0 else None
-
-
-def smooth(observed: float, previous: float | None, policy: InitcwndPolicy) -> float:
+def smooth(observed: Floats, previous: Floats, law: InitcwndPolicy) -> Floats:
     """Exponentially weighted moving average with a weight of its own for falls; a collapse is followed at once.
     Riptide's text gives alpha to the history, its Table I to the newest data: these weights are the history's."""
-    if previous is None or observed <= policy.collapse * previous:
-        return observed
-    weight = policy.history_weight if observed > previous else policy.falling_history_weight
-    return weight * previous + (1.0 - weight) * observed
+    weight = np.where(observed > previous, law.history_weight, law.falling_history_weight)
+    afresh = np.isnan(previous) | (observed <= law.collapse * previous)
+    return np.where(afresh, observed, weight * previous + (1.0 - weight) * observed)
 
 
-def bound(smoothed: float, policy: InitcwndPolicy) -> tuple[float, Reason]:
+def bound(smoothed: Floats, law: InitcwndPolicy) -> tuple[Floats, Codes]:
     """Within cmin and cmax, and which of them bound it."""
-    if smoothed > policy.cmax:
-        return float(policy.cmax), Reason.CLAMPED_TO_CMAX
-    if smoothed < policy.cmin:
-        return float(policy.cmin), Reason.CLAMPED_TO_CMIN
-    return smoothed, Reason.LEARNT
+    reason = np.full(len(smoothed), _CODE[Reason.LEARNT], np.uint8)
+    reason[smoothed > law.cmax] = _CODE[Reason.CLAMPED_TO_CMAX]
+    reason[smoothed < law.cmin] = _CODE[Reason.CLAMPED_TO_CMIN]
+    return np.clip(smoothed, law.cmin, law.cmax), reason
 
 
-def to_segments(cwnd: float) -> int:
+def to_segments(cwnd: Floats) -> Ints:
     """Rounded half up."""
-    return int(cwnd + 0.5)
+    segments: Ints = np.floor(cwnd + 0.5).astype(np.int64)
+    return segments
 
 
-def smallest_change(initcwnd: int, policy: InitcwndPolicy) -> int:
+def smallest_change(initcwnd: Ints, law: InitcwndPolicy) -> Ints:
     """Segments by which a value must differ from the one in use to be published."""
-    return max(1, math.ceil(policy.hysteresis * initcwnd))
+    least: Ints = np.maximum(1, np.ceil(law.hysteresis * initcwnd)).astype(np.int64)
+    return least
 
 
-def loses_too_much(seen: PairObservation, policy: InitcwndPolicy) -> bool:
-    ratio = seen.young_retransmit_ratio
-    return ratio is not None and ratio > policy.loss_bound and seen.young_connections >= policy.loss_min_connections
-
-
-@dataclass(frozen=True)
-class _Learnt:
-    """What steps 1 and 2 give: the history for the next round, and why it is what it is."""
-
-    observed: float | None
-    smoothed: float | None
-    last_evidence: int | None
-    reason: Reason
-
-
-def _is_alive(last: Previous, now: int, law: InitcwndPolicy) -> bool:
-    return last.last_evidence is not None and now < last.last_evidence + law.ttl_s
-
-
-def _learn(
-    now: int, law: InitcwndPolicy, seen: PairObservation, alive: float | None, last: Previous | None, *, frozen: bool
-) -> _Learnt:
-    """Steps 1 and 2; `alive` is the last smoothed value, unless it has died."""
-    observed = None if frozen else combine(seen, law)
-    evidence = last.last_evidence if last else None
-    if observed is not None:
-        smoothed, reason = bound(smooth(observed, alive, law), law)
-        return _Learnt(observed, smoothed, now, reason)
-    if alive is not None:
-        # Bounded again: the policy may have become narrower since.
-        smoothed, _ = bound(alive, law)
-        reason = Reason.HELD_THIN_EVIDENCE if seen.connections_earned else Reason.HELD_NO_EVIDENCE
-        reason = Reason.HELD_INCOMPLETE_INPUT if frozen else reason
-        return _Learnt(None, smoothed, evidence, reason)
-    return _Learnt(None, None, evidence, Reason.THIN_EVIDENCE if seen.connections_earned else Reason.NO_EVIDENCE)
-
-
-def _limit(target: float, reason: Reason, law: InitcwndPolicy, seen: PairObservation) -> tuple[float, Reason]:
-    """Step 3 without the loss guard."""
-    if law.careful and target > law.cmin:
-        target, reason = max(float(law.cmin), target / 2.0), Reason.CAREFUL
-    if law.receiver_cap and seen.receiver_cwnd is not None and seen.receiver_cwnd < target and target > law.cmin:
-        target, reason = max(float(law.cmin), seen.receiver_cwnd), Reason.RECEIVER_LIMITED
-    return target, reason
-
-
-def _decide_pair(
-    now: int,
-    policy: Policy,
-    version: str,
-    seen: PairObservation,
-    last: Previous | None,
-    override: Override | None,
-    *,
-    frozen: bool,
-) -> Decision:
-    law = policy.initcwnd
-    alive = last.smoothed_cwnd if last is not None and _is_alive(last, now, law) else None
-    learnt = _learn(now, law, seen, alive, last, frozen=frozen)
-    in_use = last.initcwnd if last else None
-    # Bounds hold whatever else would keep a value as it is.
-    current = None if in_use is None else min(max(in_use, law.cmin), law.cmax)
-    penalty = damping.decay(last.penalty if last else damping.NONE, now, policy.damping)
-    guard_until = last.guard_until if last and last.guard_until is not None and now < last.guard_until else None
-    measured = (last.measured_rounds if last else 0) + (learnt.observed is not None)
-    cut = not frozen and loses_too_much(seen, law)
-    if cut:
-        guard_until = now + law.loss_hold_s
-
-    target: float | None = None
-    value: int | None = None
-    reason = learnt.reason
-    if learnt.smoothed is not None:
-        target, reason = _limit(learnt.smoothed, reason, law, seen)
-        if cut:
-            cut_to = max(float(law.cmin), law.loss_cut * (law.cmin if current is None else current))
-            if cut_to < target:
-                target, reason = cut_to, Reason.LOSS_GUARD
-        elif guard_until is not None and target > (current or law.cmin):
-            target, reason = float(current or law.cmin), Reason.LOSS_GUARD_HOLD
-        value = to_segments(target)
-        if current is None:
-            if measured < law.duty_rounds:
-                value, reason = None, Reason.BELOW_DUTY_CYCLE
-        elif frozen:
-            value, reason = current, Reason.HELD_INCOMPLETE_INPUT
-        elif value != current and not cut:
-            if abs(value - current) < smallest_change(current, law):
-                value, reason = current, Reason.HELD_HYSTERESIS
-            elif value > current and penalty.suppressed:
-                value, reason = current, Reason.HELD_DAMPING
-    elif in_use is not None:
-        reason = Reason.EXPIRED
-    if override is not None:
-        value, reason = override.initcwnd, Reason.OVERRIDE
-    if value is not None and in_use is not None and value != in_use:
-        penalty = damping.charge(penalty, policy.damping)
-
-    action = Action.SET if value is not None else Action.NONE if in_use is None else Action.WITHDRAW
-    return Decision(
-        round=now,
-        src_pop=seen.src_pop,
-        dst_pop=seen.dst_pop,
-        ip_version=seen.ip_version,
-        action=action,
-        initcwnd=value,
-        reason=reason,
-        connections_seen=seen.connections_seen,
-        connections_earned=seen.connections_earned,
-        observed_cwnd=learnt.observed if learnt.observed is not None else seen.mean_cwnd,
-        min_cwnd=seen.min_cwnd,
-        max_cwnd=seen.max_cwnd,
-        retransmit_ratio=seen.retransmit_ratio,
-        young_connections=seen.young_connections,
-        young_retransmit_ratio=seen.young_retransmit_ratio,
-        receiver_cwnd=seen.receiver_cwnd,
-        previous_initcwnd=in_use,
-        previous_cwnd=alive,
-        smoothed_cwnd=learnt.smoothed,
-        target_cwnd=target,
-        measured_rounds=measured,
-        guard_until=guard_until,
-        penalty=penalty.value,
-        suppressed=penalty.suppressed,
-        last_evidence=learnt.last_evidence,
-        expires_at=None if learnt.last_evidence is None else learnt.last_evidence + law.ttl_s,
-        policy_version=version,
+def loses_too_much(seen: Table, law: InitcwndPolicy) -> Bits:
+    lossy: Bits = (seen["young_retransmit_ratio"] > law.loss_bound) & (
+        seen["young_connections"] >= law.loss_min_connections
     )
+    return lossy
 
 
-def _overrides(policy: Policy, now: int) -> dict[Pair, Override]:
-    """The pairs that an override in force names; where two do, the first in the file counts."""
-    found: dict[Pair, Override] = {}
+def _learn(seen: Table, observed: Floats, alive: Floats, still: Bits, law: InitcwndPolicy) -> tuple[Floats, Codes]:
+    """Steps 1 and 2: the history for the next round, and why it is what it is."""
+    fresh, reason = bound(smooth(observed, alive, law), law)
+    # Bounded again: the policy may have become narrower since.
+    held, _ = bound(alive, law)
+    some, living = seen["connections_earned"] > 0, np.isfinite(alive)
+    why = np.where(some, _CODE[Reason.HELD_THIN_EVIDENCE], _CODE[Reason.HELD_NO_EVIDENCE])
+    why = np.where(still, _CODE[Reason.HELD_INCOMPLETE_INPUT], why)
+    never = np.where(some, _CODE[Reason.THIN_EVIDENCE], _CODE[Reason.NO_EVIDENCE])
+    measured = np.isfinite(observed)
+    return np.where(measured, fresh, held), np.where(measured, reason, np.where(living, why, never))
+
+
+def _limit(smoothed: Floats, reason: Codes, seen: Table, law: InitcwndPolicy) -> Floats:
+    """Step 3 without the loss guard: what is made of the smoothed value; sets the reason."""
+    target = smoothed
+    if law.careful:
+        halved = target > law.cmin
+        target = np.where(halved, np.maximum(law.cmin, target / 2.0), target)
+        reason[halved] = _CODE[Reason.CAREFUL]
+    if law.receiver_cap:
+        receiver = seen["receiver_cwnd"]
+        capped = (receiver < target) & (target > law.cmin)
+        target = np.where(capped, np.maximum(law.cmin, receiver), target)
+        reason[capped] = _CODE[Reason.RECEIVER_LIMITED]
+    return target.copy()
+
+
+def _guard(target: Floats, reason: Codes, current: Ints, cut: Bits, holds: Bits, law: InitcwndPolicy) -> None:
+    """The loss guard, in place."""
+    cut_to = np.maximum(law.cmin, law.loss_cut * current)
+    lower = cut & (cut_to < target)
+    held = ~cut & holds & (target > current)
+    target[lower], reason[lower] = cut_to[lower], _CODE[Reason.LOSS_GUARD]
+    target[held], reason[held] = current[held], _CODE[Reason.LOSS_GUARD_HOLD]
+
+
+def _calm(
+    value: Ints,
+    reason: Codes,
+    current: Ints,
+    subject: Bits,
+    still: Bits,
+    cut: Bits,
+    suppressed: Bits,
+    law: InitcwndPolicy,
+) -> None:
+    """Step 4 of pairs with a window in use, in place."""
+    differs = subject & ~still & (value != current) & ~cut
+    small = differs & (np.abs(value - current) < smallest_change(current, law))
+    damped = differs & ~small & (value > current) & suppressed
+    stay = [
+        (subject & still, Reason.HELD_INCOMPLETE_INPUT),
+        (small, Reason.HELD_HYSTERESIS),
+        (damped, Reason.HELD_DAMPING),
+    ]
+    for which, why in stay:
+        value[which], reason[which] = current[which], _CODE[why]
+
+
+def _overrides(policy: Policy, now: int) -> Table:
+    """The pairs that an override in force names, and its value, 0 for the default; the first in the file counts."""
+    found: dict[tuple[bytes, bytes, int], int] = {}
     for override in policy.overrides:
         for ip_version in (4, 6):
             if override.covers(ip_version, now):
-                found.setdefault((override.src, override.dst, ip_version), override)
-    return found
-
-
-def _unseen(pair: Pair) -> PairObservation:
-    src_pop, dst_pop, ip_version = pair
-    return PairObservation(src_pop, dst_pop, ip_version)
+                pair = override.src.encode(), override.dst.encode(), ip_version
+                found.setdefault(pair, override.initcwnd or 0)
+    return np.array([(*pair, value) for pair, value in found.items()], np.dtype([*PAIR_KEY, ("initcwnd", "<u4")]))

@@ -11,11 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from springtide.decide import columns
+from springtide.decide.columns import Bits, Keys, Table
 from springtide.policy import CLIENT_PREFIX_LENGTH
-
-Bits = NDArray[np.bool_]
-# A structured array: its columns by name.
-Table = NDArray[np.void]
 
 KEY = [("pop", "S64"), ("high", "<u8"), ("low", "<u8")]
 
@@ -37,7 +35,7 @@ EVIDENCE = np.dtype(
 )
 
 
-def keys(table: Table) -> NDArray[np.bytes_]:
+def keys(table: Table) -> Keys:
     """One sortable key a row: by PoP, IPv4 before IPv6, by address."""
     packed = np.zeros(len(table), [("pop", "S64"), ("high", ">u8"), ("low", ">u8")])
     for name in ("pop", "high", "low"):
@@ -53,15 +51,9 @@ def addresses(table: Table) -> list[bytes]:
     return [raw[at : at + 16] for at in range(0, len(raw), 16)]
 
 
-def align(table: Table, wanted: NDArray[np.bytes_]) -> tuple[Table, Bits]:
+def align(table: Table, wanted: Keys) -> tuple[Table, Bits]:
     """The table's row for each of the sorted keys `wanted` (zeros where it has none), and which it has."""
-    own, first = np.unique(keys(table), return_index=True)
-    aligned = np.zeros(len(wanted), table.dtype)
-    at = np.searchsorted(own, wanted)
-    found = at < len(own)
-    found[found] = own[at[found]] == wanted[found]
-    aligned[found] = table[first[at[found]]]
-    return aligned, found
+    return columns.align(table, keys(table), wanted)
 
 
 def halves(prefix: str) -> tuple[int, int]:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from springtide import instants
-from springtide.decide.initcwnd import Action, Decision, Reason, bound, smallest_change, smooth, to_segments
+from springtide.decide.decision import Action, Decision, Reason
+from springtide.decide.initcwnd import bound, smallest_change, smooth, to_segments
 from springtide.policy import Policy
 
 RULES = {
@@ -132,11 +135,12 @@ def _change(d: Decision, policy: Policy) -> str:
         return own[d.reason]
     if d.action is not Action.SET or d.smoothed_cwnd is None or d.initcwnd is None:
         return more
+    [least] = smallest_change(np.array([d.initcwnd]), law).tolist()
     if d.observed_cwnd is not None:
-        following, _ = bound(smooth(d.observed_cwnd, d.smoothed_cwnd, law), law)
-        if abs(to_segments(following) - d.initcwnd) >= smallest_change(d.initcwnd, law):
-            return f"one more round like this one makes it {to_segments(following)}"
-    least = smallest_change(d.initcwnd, law)
+        following, _ = bound(smooth(np.array([d.observed_cwnd]), np.array([d.smoothed_cwnd]), law), law)
+        [segments] = to_segments(following).tolist()
+        if abs(segments - d.initcwnd) >= least:
+            return f"one more round like this one makes it {segments}"
     return f"a smoothed window that differs by {least} segment{'s' if least != 1 else ''} or more"
 
 

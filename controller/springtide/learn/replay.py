@@ -11,16 +11,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from springtide.decide import congestion_rows, decisions
+from springtide.decide import congestion_rows, decisions, pairs
+from springtide.decide.columns import Table, align, union
 from springtide.decide.congestion import Action
 from springtide.decide.congestion import carry as carry_prefixes
 from springtide.decide.congestion import decide as decide_congestion
-from springtide.decide.initcwnd import Decision, Previous, carry
+from springtide.decide.initcwnd import carry, lasting
 from springtide.decide.initcwnd import decide as decide_initcwnd
-from springtide.decide.prefixes import Table, keys
+from springtide.decide.prefixes import keys
 from springtide.observe.completeness import inputs, lacking
 from springtide.observe.rollup import rolled_up
-from springtide.observe.rounds import Pair, pair_observations
+from springtide.observe.rounds import pair_observations
 from springtide.policy import Policy
 from springtide.store import Store
 
@@ -90,47 +91,36 @@ def summary(rounds: list[Round], interval_s: int) -> list[dict[str, object]]:
 def _initcwnd(store: Store, policy: Policy, moments: list[int]) -> Iterator[Round]:
     window_s = (policy.initcwnd.duty_window_rounds - 1) * policy.round.interval_s
     last = decisions.previous(store, moments[0], policy)
-    evidence = decisions.evidence_rounds(store, moments[0] - window_s, moments[0])
+    memory = decisions.duty_memory(store, moments[0] - window_s, moments[0])
     for at, moment in enumerate(moments):
-        frozen = _frozen(store, policy, moment, {pair[0] for pair in last})
+        frozen = _frozen(store, policy, moment, {name.decode() for name in set(last["src_pop"].tolist())})
         decided = decide_initcwnd(moment, policy, pair_observations(store, moment), last, frozen)
+        memory.remember(moment, pairs.keys(decided[decided["last_evidence"] == moment]))
         following = moments[at + 1] if at + 1 < len(moments) else moment
-        last = _remember(decided, evidence, following - window_s)
-        recorded = decisions.read_round(store, moment)
-        theirs = _windows(recorded)
-        ours = _windows(decided)
+        left = lasting(decided)
+        last = carry(left, moment, memory.count(left, following - window_s))
+        recorded = decisions.read_table(store, moment)
+        known = bool(len(recorded))
         yield Round(
             "initcwnd",
             moment,
-            len(ours),
-            sum(one.initcwnd != one.previous_initcwnd for one in decided),
-            len(theirs) if recorded else None,
-            sum(one.initcwnd != one.previous_initcwnd for one in recorded) if recorded else None,
-            sum(ours.get(pair) != theirs.get(pair) for pair in ours.keys() | theirs.keys()) if recorded else None,
+            int((decided["initcwnd"] > 0).sum()),
+            int((decided["initcwnd"] != decided["previous_initcwnd"]).sum()),
+            int((recorded["initcwnd"] > 0).sum()) if known else None,
+            int((recorded["initcwnd"] != recorded["previous_initcwnd"]).sum()) if known else None,
+            _different(decided, recorded) if known else None,
         )
 
 
-def _remember(decided: list[Decision], evidence: dict[Pair, list[int]], since: int) -> dict[Pair, Previous]:
-    """What the decisions leave for the next round, in which rounds from `since` on count for the duty cycle."""
-    last = {}
-    for decision in decided:
-        measured = evidence.setdefault(decision.pair, [])
-        if decision.last_evidence == decision.round:
-            measured.append(decision.round)
-        evidence[decision.pair] = measured = [moment for moment in measured if moment >= since]
-        left = carry(decision, len(measured))
-        if left is not None:
-            last[decision.pair] = left
-    return last
+def _different(decided: Table, recorded: Table) -> int:
+    own, theirs = pairs.keys(decided), pairs.keys(recorded)
+    wanted = union(own, theirs)
+    return int((align(decided, own, wanted)[0]["initcwnd"] != align(recorded, theirs, wanted)[0]["initcwnd"]).sum())
 
 
 def _frozen(store: Store, policy: Policy, moment: int, pops: set[str]) -> dict[str, str]:
     heard = inputs(store, moment, policy.round.interval_s, policy.completeness.memory_rounds)
     return lacking(heard, policy.completeness, pops)
-
-
-def _windows(decided: list[Decision]) -> dict[Pair, int]:
-    return {one.pair: one.initcwnd for one in decided if one.initcwnd is not None}
 
 
 def _congestion(store: Store, policy: Policy, moments: list[int]) -> Iterator[Round]:

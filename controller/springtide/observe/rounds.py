@@ -2,90 +2,56 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import numpy as np
+from numpy.typing import NDArray
 
 from springtide.store import Store
 
-Pair = tuple[str, str, int]
+PAIR_KEY = [("src_pop", "S64"), ("dst_pop", "S64"), ("ip_version", "u1")]
+
+# Connections from one PoP to another within a round; windows in segments, over those that earned theirs. Young
+# connections closed within the round after at most two windows were sent; `receiver_cwnd` is the median window that
+# their receivers advertised. Unknown is -1, or NaN of doubles.
+OBSERVED = np.dtype(
+    [
+        *PAIR_KEY,
+        ("connections_seen", "<u8"),
+        ("connections_earned", "<u8"),
+        ("mean_cwnd", "<f8"),
+        ("min_cwnd", "<i8"),
+        ("max_cwnd", "<i8"),
+        ("retransmit_ratio", "<f8"),
+        ("cwnd_p10", "<f8"),
+        ("cwnd_p25", "<f8"),
+        ("cwnd_p50", "<f8"),
+        ("cwnd_p75", "<f8"),
+        ("cwnd_p90", "<f8"),
+        ("traffic_cwnd", "<f8"),
+        ("receiver_cwnd", "<f8"),
+        ("young_connections", "<u8"),
+        ("young_retransmit_ratio", "<f8"),
+    ]
+)
 
 
-@dataclass(frozen=True)
-class PairObservation:
-    """Connections from one PoP to another within a round; windows in segments, over those that earned theirs.
-
-    Young connections closed within the round after at most two windows were sent; `receiver_cwnd` is the median window
-    that their receivers advertised, in segments.
-    """
-
-    src_pop: str
-    dst_pop: str
-    ip_version: int
-    connections_seen: int = 0
-    connections_earned: int = 0
-    mean_cwnd: float | None = None
-    min_cwnd: int | None = None
-    max_cwnd: int | None = None
-    retransmit_ratio: float | None = None
-    cwnd_p10: float | None = None
-    cwnd_p25: float | None = None
-    cwnd_p50: float | None = None
-    cwnd_p75: float | None = None
-    cwnd_p90: float | None = None
-    traffic_cwnd: float | None = None
-    receiver_cwnd: float | None = None
-    young_connections: int = 0
-    young_retransmit_ratio: float | None = None
-
-    @property
-    def pair(self) -> Pair:
-        return self.src_pop, self.dst_pop, self.ip_version
-
-
-def pair_observations(store: Store, round_unix_s: int) -> list[PairObservation]:
-    """What the round's tables say of each pair with live or young connections, sorted by pair."""
-    rows = store.query(
+def pair_observations(store: Store, round_unix_s: int) -> NDArray[np.void]:
+    """What the round's tables say of each pair with live or young connections, as OBSERVED rows, sorted by pair."""
+    return store.columns(
         """
         select
-            src_pop, dst_pop, ip_version, connections_seen, connections_earned,
-            cwnd_sum, cwnd_weight, min_cwnd, max_cwnd, traffic_cwnd,
-            cwnd_p10, cwnd_p25, cwnd_p50, cwnd_p75, cwnd_p90, bytes_sent, bytes_retransmitted,
-            young_connections, young_bytes_sent, young_bytes_retransmitted, young_rwnd_p50
+            toFixedString(src_pop, 64), toFixedString(dst_pop, 64), ip_version, connections_seen, connections_earned,
+            -- Of integers, so that it is the same double whatever the order of what was summed.
+            if(cwnd_weight > 0, cwnd_sum / cwnd_weight, nan),
+            toInt64(coalesce(min_cwnd, -1)), toInt64(coalesce(max_cwnd, -1)),
+            if(bytes_sent > 0, bytes_retransmitted / bytes_sent, nan),
+            toFloat64(coalesce(cwnd_p10, nan)), toFloat64(coalesce(cwnd_p25, nan)),
+            toFloat64(coalesce(cwnd_p50, nan)), toFloat64(coalesce(cwnd_p75, nan)),
+            toFloat64(coalesce(cwnd_p90, nan)), coalesce(traffic_cwnd, nan), toFloat64(coalesce(young_rwnd_p50, nan)),
+            young_connections, if(young_bytes_sent > 0, young_bytes_retransmitted / young_bytes_sent, nan)
         from round_pairs
         where round = {round:DateTime('UTC')} and (connections_seen > 0 or young_connections > 0)
         order by src_pop, dst_pop, ip_version
         """,
+        OBSERVED,
         {"round": round_unix_s},
     )
-    return [
-        PairObservation(
-            src_pop=row["src_pop"],
-            dst_pop=row["dst_pop"],
-            ip_version=row["ip_version"],
-            connections_seen=row["connections_seen"],
-            connections_earned=row["connections_earned"],
-            mean_cwnd=_ratio(row["cwnd_sum"], row["cwnd_weight"]),
-            min_cwnd=row["min_cwnd"],
-            max_cwnd=row["max_cwnd"],
-            retransmit_ratio=_ratio(row["bytes_retransmitted"], row["bytes_sent"]),
-            cwnd_p10=_double(row["cwnd_p10"]),
-            cwnd_p25=_double(row["cwnd_p25"]),
-            cwnd_p50=_double(row["cwnd_p50"]),
-            cwnd_p75=_double(row["cwnd_p75"]),
-            cwnd_p90=_double(row["cwnd_p90"]),
-            traffic_cwnd=_double(row["traffic_cwnd"]),
-            receiver_cwnd=_double(row["young_rwnd_p50"]),
-            young_connections=row["young_connections"],
-            young_retransmit_ratio=_ratio(row["young_bytes_retransmitted"], row["young_bytes_sent"]),
-        )
-        for row in rows
-    ]
-
-
-def _double(value: float | None) -> float | None:
-    """The engine prints a whole double without its point."""
-    return None if value is None else float(value)
-
-
-def _ratio(part: int, whole: int) -> float | None:
-    """Of integers, so that it is the same double whatever the order of what was summed."""
-    return part / whole if whole else None

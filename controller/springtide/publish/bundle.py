@@ -13,8 +13,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from springtide import instants
+from springtide.decide.decision import Action, Decision, Reason
 from springtide.decide.holdout import held_out_edges
-from springtide.decide.initcwnd import Action, Decision, Reason
 from springtide.errors import SpringtideError
 from springtide.fleet import Fleet, prefix_order
 from springtide.policy import Policy

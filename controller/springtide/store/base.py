@@ -8,6 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from springtide.store.binary import Columns
+
 Param = str | int | float | bool | None | Sequence[str] | Sequence[int]
 Row = dict[str, Any]
 
@@ -32,6 +34,10 @@ class Store(Protocol):
 
     def insert(self, table: str, rows: Iterable[Row]) -> None:
         """Insert rows that all have the same columns; doubles arrive bit for bit."""
+        ...
+
+    def insert_columns(self, table: str, columns: Columns) -> None:
+        """Many rows at once, without an object for each: columns of one length, masked values are null."""
         ...
 
     def insert_messages(self, table: str, select: str, structure: str, messages: Sequence[bytes]) -> None:

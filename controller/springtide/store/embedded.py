@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from springtide.errors import StoreError
 from springtide.store.base import Param, Row, encode
+from springtide.store.binary import Columns, binary_source
 from springtide.store.files import engine_file
 from springtide.store.lock import DirectoryLock
 from springtide.store.messages import message_source
@@ -76,6 +77,10 @@ class EmbeddedStore:
                 inserter.finish()
         except Exception as error:
             raise _refusal(f"store {self.url}: insert into {table}", error) from error
+
+    def insert_columns(self, table: str, columns: Columns) -> None:
+        with binary_source(columns) as (select, source):
+            self.execute(f"insert into {table} ({', '.join(columns)}) select {select} from {source}")
 
     def insert_messages(self, table: str, select: str, structure: str, messages: Sequence[bytes]) -> None:
         # A host whose clock is wrong spreads a batch over many days: odd rows are better than none.

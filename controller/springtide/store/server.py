@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from springtide.errors import StoreError
 from springtide.store.address import ServerAddress
 from springtide.store.base import Param, Row, encode
+from springtide.store.binary import Columns
 from springtide.store.messages import parsed_columns
 from springtide.store.values import from_json, to_json
 
@@ -118,6 +119,17 @@ class ServerStore:
         statement = f"insert into {table} ({', '.join(names)}) values"
         self._run(lambda: self._client.execute(statement, columns, columnar=True), again=False)
 
+    def insert_columns(self, table: str, columns: Columns) -> None:
+        if not len(next(iter(columns.values()))):
+            return
+        types = self._types(table)
+        listed = [
+            [None if one is None else from_json(_plain(one), types[name]) for one in column.tolist()]
+            for name, column in columns.items()
+        ]
+        statement = f"insert into {table} ({', '.join(columns)}) values"
+        self._run(lambda: self._client.execute(statement, listed, columnar=True), again=False)
+
     def insert_messages(self, table: str, select: str, structure: str, messages: Sequence[bytes]) -> None:
         # chDB parses here, the server enriches and stores there: the native protocol carries columns, not protobuf.
         names, columns = parsed_columns(structure, messages)
@@ -202,6 +214,10 @@ class ServerStore:
             return StoreError(f"store {self.url}: cannot connect in {tries}: {reason[:300]}; {fix}")
         fix = "it may have been done: see that the server runs, then run the command again"
         return StoreError(f"store {self.url}: connection lost while it worked: {reason[:300]}; {fix}")
+
+
+def _plain(value: Any) -> Any:
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def _is_read(sql: str) -> bool:

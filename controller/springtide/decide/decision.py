@@ -1,0 +1,79 @@
+"""One decision on a pair's initial window, as people and bundles read it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+Pair = tuple[str, str, int]
+
+
+class Action(StrEnum):
+    NONE = "none"
+    SET = "set"
+    WITHDRAW = "withdraw"
+
+
+ACTIONS = tuple(Action)
+
+
+class Reason(StrEnum):
+    """The rule that made the decision what it is: the last one that changed the value, or kept it from changing."""
+
+    LEARNT = "learnt"
+    CLAMPED_TO_CMAX = "clamped_to_cmax"
+    CLAMPED_TO_CMIN = "clamped_to_cmin"
+    CAREFUL = "careful"
+    RECEIVER_LIMITED = "receiver_limited"
+    LOSS_GUARD = "loss_guard"
+    LOSS_GUARD_HOLD = "loss_guard_hold"
+    HELD_HYSTERESIS = "held_hysteresis"
+    HELD_DAMPING = "held_damping"
+    HELD_THIN_EVIDENCE = "held_thin_evidence"
+    HELD_NO_EVIDENCE = "held_no_evidence"
+    HELD_INCOMPLETE_INPUT = "held_incomplete_input"
+    BELOW_DUTY_CYCLE = "below_duty_cycle"
+    OVERRIDE = "override"
+    EXPIRED = "expired"
+    THIN_EVIDENCE = "thin_evidence"
+    NO_EVIDENCE = "no_evidence"
+
+
+REASONS = tuple(Reason)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One row of initcwnd_decisions; instants in seconds since the epoch, windows in segments."""
+
+    round: int
+    src_pop: str
+    dst_pop: str
+    ip_version: int
+    action: Action
+    initcwnd: int | None
+    reason: Reason
+    connections_seen: int
+    connections_earned: int
+    observed_cwnd: float | None
+    min_cwnd: int | None
+    max_cwnd: int | None
+    retransmit_ratio: float | None
+    young_connections: int
+    young_retransmit_ratio: float | None
+    receiver_cwnd: float | None
+    previous_initcwnd: int | None
+    previous_cwnd: float | None
+    smoothed_cwnd: float | None
+    target_cwnd: float | None
+    measured_rounds: int
+    guard_until: int | None
+    penalty: float
+    suppressed: bool
+    last_evidence: int | None
+    expires_at: int | None
+    policy_version: str
+
+    @property
+    def pair(self) -> Pair:
+        return self.src_pop, self.dst_pop, self.ip_version

@@ -1,0 +1,66 @@
+"""Writing a round's decisions so that doing it twice changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from springtide import instants
+from springtide.decide.columns import Keys, Table, same
+from springtide.errors import StoreError
+from springtide.store import Store
+from springtide.store.binary import Columns
+
+
+def write(
+    store: Store,
+    table: str,
+    round_unix_s: int,
+    policy_version: str,
+    decided: Table,
+    *,
+    read: Callable[[], Table],
+    keys: Callable[[Table], Keys],
+    columns: Callable[[Table], Columns],
+    name: tuple[str, Callable[[Table], list[str]]],
+) -> bool:
+    """Make the round's rows these. Gives back whether anything had to be written.
+
+    `read` gives the rows that are there, `keys` tells rows apart; `name` is an SQL expression of a row's own text, and
+    the texts of some rows. Raises StoreError when another process wrote in between.
+    """
+    present = read()
+    if len(present):
+        [other] = store.query(
+            f"select count() as n from {table} final "
+            "where round = fromUnixTimestamp({round:UInt32}) and policy_version != {version:String}",
+            {"round": round_unix_s, "version": policy_version},
+        )
+        if same(present, decided) and not other["n"]:
+            return False
+    elif not len(decided):
+        return False
+    count = len(decided)
+    head = {
+        "round": np.full(count, round_unix_s, "<u4"),
+        "policy_version": np.full(count, policy_version.encode(), "S12"),
+    }
+    if count:
+        store.insert_columns(table, {**head, **columns(decided)})
+    stale = present[~np.isin(keys(present), keys(decided))]
+    if len(stale):
+        expression, names = name
+        store.execute(
+            f"delete from {table} where round = fromUnixTimestamp({{round:UInt32}}) "
+            f"and {expression} in {{stale:Array(String)}}",
+            {"round": round_unix_s, "stale": names(stale)},
+        )
+    [found] = store.query(
+        f"select count() as n from {table} final where round = fromUnixTimestamp({{round:UInt32}})",
+        {"round": round_unix_s},
+    )
+    if found["n"] != count:
+        when = instants.show(round_unix_s)
+        raise StoreError(f"store {store.url}: {table} of {when} are not what was written; decide the round again")
+    return True
