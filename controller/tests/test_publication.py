@@ -17,7 +17,7 @@ from springtide.decide.decision import Action, Decision, Reason
 from springtide.decide.decisions import write_round
 from springtide.policy import BundlePolicy
 from springtide.publish import caps, journal
-from springtide.publish.bundle import digest
+from springtide.publish.bundle import canonical, digest
 from springtide.publish.publication import PublishFolder, going_back, renewed, sealed
 
 pytestmark = pytest.mark.usefixtures("clock")
@@ -85,6 +85,57 @@ def test_caps_hold_back_what_is_too_much_at_once(
 ) -> None:
     found = caps.problems("publish", caps.difference(before, after), BundlePolicy())
     assert [problem.field for problem in found] == [f"cap {name}" for name in expected]
+
+
+def clients_of(count: int, least: int = 100_000) -> dict[str, Any]:
+    """Two edges of one PoP, which are given the same: a client counts once."""
+    choices = [
+        {"prefix": f"192.{n // 250}.{n % 250}.0/24", "algorithm": "bbr", "min_object_bytes": least}
+        for n in range(count)
+    ]
+    return {edge: {**document({}), "edge": edge, "congestion": choices} for edge in ("ams-1", "ams-2")}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        (clients_of(100), clients_of(50), []),
+        (clients_of(100), clients_of(100, 7), []),
+        (clients_of(100), clients_of(400), []),
+        (clients_of(100), clients_of(49), ["51 of 100 client prefixes leave BBR"]),
+        (clients_of(100), fleet_of(3), ["100 of 100 client prefixes leave BBR"]),
+        (clients_of(19), clients_of(0), []),
+    ],
+)
+def test_a_fleet_leaves_bbr_in_parts(before: dict[str, Any], after: dict[str, Any], expected: list[str]) -> None:
+    found = list(caps.congestion_problems("publish", caps.congestion_difference(before, after), BundlePolicy()))
+    assert [problem.message.split(", over")[0] for problem in found] == expected
+
+
+def test_the_way_back_knows_what_congestion_control_held() -> None:
+    plain, after = document({}, ROUND - 300), clients_of(2)["ams-1"]
+    before = {**clients_of(1, 7)["ams-1"], "round": plain["round"], "expires_at": plain["expires_at"]}
+    assert going_back(before, after)["congestion"] == before["congestion"]
+    assert "congestion" not in going_back(plain, after)
+    assert "congestion" not in going_back(None, after)
+    assert renewed(before, after, ROUND + 30)["congestion"] == before["congestion"]
+
+
+def test_diff_shows_whose_congestion_control_changes(home: Home) -> None:
+    folder = PublishFolder(home.path / "publish")
+    where = ("--publish-dir", folder.path)
+    first = {edge: canonical(sealed(one)) for edge, one in clients_of(2).items()}
+    folder.point("current", folder.publish(first, None) / "edges")
+    later = {
+        edge: canonical(sealed({**one, "created_at": instants.show(ROUND + 60)}))
+        for edge, one in clients_of(1, 7).items()
+    }
+    folder.publish(later, None)
+    assert home.json("diff", *where)["congestion"] == [
+        {"pop": "ams", "prefix": "192.0.0.0/24", "before": "bbr from 100,000 B", "after": "bbr from 7 B"},
+        {"pop": "ams", "prefix": "192.0.1.0/24", "before": "bbr from 100,000 B", "after": None},
+    ]
+    assert "0 added, 1 changed, 1 withdrawn" in home.run("diff", *where).stdout
 
 
 def decide(home: Home, moment: int, values: dict[tuple[str, str], int]) -> None:

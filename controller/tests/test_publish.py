@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+import numpy as np
 import pytest
 import yaml
 from hypothesis import given
@@ -18,8 +19,11 @@ from hypothesis import strategies as st
 from samplekit.home import FLEET, ROUND, Home
 from samplekit.pairs import decided_table
 from springtide import instants
+from springtide.decide import congestion_rows
+from springtide.decide.congestion import DECISION
 from springtide.decide.decision import Action, Decision, Reason
 from springtide.decide.decisions import write_round
+from springtide.decide.prefixes import halves
 from springtide.fleet import Fleet, load_fleet
 from springtide.policy import Policy, load_policy
 from springtide.publish.bundle import canonical, digest, json_schema, render
@@ -229,7 +233,35 @@ def route(document: dict[str, Any], index: int, **values: object) -> None:
     document["routes"][index].update(values)
 
 
+def choose(document: dict[str, Any], *changes: dict[str, Any]) -> None:
+    document["congestion"] = [CHOICE | change for change in changes]
+
+
+CHOICE = {"prefix": "192.0.2.0/24", "algorithm": "bbr", "min_object_bytes": 100_000}
 BROKEN: dict[str, tuple[Change, str]] = {
+    "congestion is nothing": (lambda d: d.update(congestion=None), "congestion: input should be a valid list"),
+    "choice with a next hop": (lambda d: choose(d, {"via": "10.0.0.1"}), "congestion[0].via: extra inputs are not"),
+    "choice without a condition": (
+        lambda d: d.update(congestion=[{"prefix": "192.0.2.0/24", "algorithm": "bbr"}]),
+        "congestion[0].min_object_bytes: field required",
+    ),
+    "wide client": (lambda d: choose(d, {"prefix": "0.0.0.0/0"}), "'0.0.0.0/0' is no client prefix in its shortest"),
+    "client's host bits": (lambda d: choose(d, {"prefix": "192.0.2.1/24"}), "is no client prefix in its shortest form"),
+    "client twice": (
+        lambda d: choose(d, {}, {}),
+        "congestion: 192.0.2.0/24 stands there twice (rule congestion_sorted)",
+    ),
+    "clients unsorted": (
+        lambda d: choose(d, {"prefix": "192.0.3.0/24"}, {}),
+        "congestion: 192.0.3.0/24 stands before 192.0.2.0/24 (rule congestion_sorted)",
+    ),
+    "another algorithm": (lambda d: choose(d, {"algorithm": "reno"}), "congestion[0].algorithm: is 'reno', not 'bbr'"),
+    "negative object": (lambda d: choose(d, {"min_object_bytes": -1}), "-1 is no size of an object"),
+    "huge object": (lambda d: choose(d, {"min_object_bytes": 10**10}), "10000000000 is no size of an object"),
+    "text object": (
+        lambda d: choose(d, {"min_object_bytes": "1"}),
+        "min_object_bytes: input should be a valid integer",
+    ),
     "schema version": (lambda d: d.update(schema_version=2), "schema_version: input should be 1"),
     "missing key": (lambda d: d.pop("round"), "round: field required"),
     "unknown key": (lambda d: d.update(next_hop="10.0.0.1"), "next_hop: extra inputs are not permitted"),
@@ -341,6 +373,64 @@ def test_routes_over_the_cap_are_refused(bare_home: Home) -> None:
     path.write_bytes(render(load_fleet(bare_home.fleet), policy, NOW, DECISIONS, NOW).documents["ams-1"])
     [line] = bare_home.refused("validate", path)
     assert "routes: 2 routes are over bundle.max_routes = 1 (rule size)" in line
+
+
+def test_choices_over_the_cap_are_refused(bare_home: Home) -> None:
+    bare_home.policy.write_text("bundle: {max_congestion: 1}\n")
+    policy = Policy.model_validate({"bundle": {"max_congestion": 1}})
+    clients = {"ams": [ip_network("192.0.2.0/24"), ip_network("192.0.3.0/24")]}
+    path = bare_home.path / "b.json"
+    path.write_bytes(render(load_fleet(bare_home.fleet), policy, NOW, DECISIONS, NOW, clients).documents["ams-1"])
+    [line] = bare_home.refused("validate", path)
+    assert "congestion: 2 prefixes are over bundle.max_congestion = 1 (rule congestion_size)" in line
+
+
+def chosen(home: Home, moment: int, **columns: object) -> None:
+    """Three prefixes of ams: one on BBR, one held out, one left in this round; one of fra on BBR, IPv6."""
+    table = np.zeros(4, DECISION)
+    table["pop"] = [b"ams", b"ams", b"ams", b"fra"]
+    for at, prefix in enumerate(("192.0.2.0/24", "192.0.3.0/24", "192.0.4.0/24", "2001:db8:0:100::/56")):
+        table["high"][at], table["low"][at] = halves(prefix)
+    table["ip_version"] = [4, 4, 4, 6]
+    table["algorithm"], table["held_out"] = [1, 0, 0, 1], [0, 1, 0, 0]
+    table["action"] = [2, 2, 3, 1]
+    for name in DECISION.names or ():
+        if DECISION[name].kind == "f" and name != "penalty":
+            table[name] = np.nan
+    store = home.open()
+    congestion_rows.write_round(store, moment, table, Policy().version)
+    store.close()
+
+
+def test_bundles_carry_who_uses_bbr_and_never_who_is_held_out(home: Home) -> None:
+    chosen(decided(home, DECISIONS), NOW)
+    home.policy.write_text("congestion: {min_object_bytes: 250000}\n")
+    out = home.path / "out"
+    answer = home.json("bundle", "--out", out)
+    assert [(one["edge"], one["congestion"]) for one in answer["bundles"]] == [
+        ("ams-1", 1),
+        ("ams-2", 1),
+        ("fra-1", 1),
+        ("nyc-1", 0),
+    ]
+    on_bbr = {"algorithm": "bbr", "min_object_bytes": 250_000}
+    assert read(out / "ams-2.json")["congestion"] == [{"prefix": "192.0.2.0/24", **on_bbr}]
+    assert read(out / "fra-1.json")["congestion"] == [{"prefix": "2001:db8:0:100::/56", **on_bbr}]
+    assert read(out / "nyc-1.json")["congestion"] == []
+    jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(read(out / "ams-1.json"))
+    home.run("validate", *sorted(out.glob("*.json")))
+
+
+@pytest.mark.parametrize(
+    ("age_s", "carried", "there"), [(600, "true", True), (900, "true", False), (0, "false", False)]
+)
+def test_what_was_decided_a_bundles_life_ago_or_is_not_wanted_is_not_carried(
+    home: Home, age_s: int, carried: str, there: bool
+) -> None:
+    chosen(decided(home, DECISIONS), NOW - age_s)
+    home.policy.write_text(f"bundle: {{congestion: {carried}}}\n")
+    home.run("bundle", "--out", home.path / "out")
+    assert ("congestion" in read(home.path / "out" / "ams-1.json")) is there
 
 
 @st.composite

@@ -22,7 +22,7 @@ from springtide.cli.options import (
     store_options,
 )
 from springtide.cli.output import print_json, print_table
-from springtide.decide import decisions
+from springtide.decide import congestion_rows, decisions
 from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet
 from springtide.policy import Policy
@@ -42,11 +42,15 @@ def rendered_round(
         newest = instants.latest_round(now, policy.round.interval_s)
         moment = asked or decisions.latest_decided(opened, newest)
         decided = [] if moment is None else decisions.read_round(opened, moment)
+        # A round without the other law keeps what the last one said, for as long as a bundle may live.
+        on_bbr = None
+        if policy.bundle.congestion and moment is not None:
+            on_bbr = congestion_rows.on_bbr(opened, moment, policy.bundle.ttl_s)
     if moment is None or not decided:
         what = "no round" if moment is None else f"round {instants.show(moment)}"
         message = f"{what} has decisions" if moment is None else f"{what} has no decisions"
         raise InputError([Problem("--round", "round", message, "run `springtide decide initcwnd` first")])
-    rendered = bundles.render(fleet, policy, moment, decided, now)
+    rendered = bundles.render(fleet, policy, moment, decided, now, on_bbr)
     context = Context(fleet, policy, now)
     found = [
         problem
@@ -98,14 +102,28 @@ def bundle(
     expires = instants.show(moment + policy.bundle.ttl_s)
     if as_json:
         listed = [
-            {"edge": d["edge"], "pop": d["pop"], "file": str(p), "routes": len(d["routes"]), "digest": d["digest"]}
+            {
+                "edge": d["edge"],
+                "pop": d["pop"],
+                "file": str(p),
+                "routes": len(d["routes"]),
+                "congestion": len(d.get("congestion", ())),
+                "digest": d["digest"],
+            }
             for p, d in zip(paths, documents, strict=True)
         ]
         head = {"round": instants.show(moment), "policy_version": policy.version, "expires_at": expires}
         print_json({**head, "signed": sign_key is not None, "bundles": listed, "left_out": left_out})
         return
-    table = [(d["edge"], d["pop"], len(d["routes"]), str(p)) for p, d in zip(paths, documents, strict=True)]
-    print_table(["edge", "pop", "routes", "file"], table, title=f"Round {instants.show(moment)}, until {expires}")
+    table = [
+        (d["edge"], d["pop"], len(d["routes"]), len(d.get("congestion", ())), str(p))
+        for p, d in zip(paths, documents, strict=True)
+    ]
+    print_table(
+        ["edge", "pop", "routes", "clients on BBR", "file"],
+        table,
+        title=f"Round {instants.show(moment)}, until {expires}",
+    )
     for pair in left_out:
         click.echo(f"left out: {pair}: its last evidence is too old to be promised until {expires}")
 
@@ -166,6 +184,8 @@ def validate(
     if held is not None:
         of_these = {edge: document for edge, document in held.items() if edge in documents}
         found += caps.problems(str(against), caps.difference(of_these, documents), context.policy.bundle)
+        of_clients = caps.congestion_difference(of_these, documents)
+        found += caps.congestion_problems(str(against), of_clients, context.policy.bundle)
     if as_json:
         print_json({"files": len(files), "valid": not found, "problems": [vars(problem) for problem in found]})
     elif not found:

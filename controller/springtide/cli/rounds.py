@@ -104,7 +104,10 @@ def publish(
             fix = "publish a newer round; for the old values use `springtide rollback`"
             message = f"{instants.show(moment)} is older than {newest}, which holds on the fleet"
             raise InputError([Problem("--round", "round", message, fix)])
-        over = list(caps.problems(str(publish_dir), caps.difference(held, new), policy.bundle))
+        over = [
+            *caps.problems(str(publish_dir), caps.difference(held, new), policy.bundle),
+            *caps.congestion_problems(str(publish_dir), caps.congestion_difference(held, new), policy.bundle),
+        ]
         if over and not force:
             raise InputError(over)
         if over:
@@ -194,20 +197,39 @@ def diff(what: str | None, publish_dir: Path, as_json: bool) -> None:
     elif what is not None:
         candidate = folder.publication(what)
         new = read_folder(candidate / "edges")
-    found = caps.difference(held, new)
-    rows: list[tuple[str, str, int | None, int | None]] = [
-        *((*key, None, value) for key, value in found.added.items()),
-        *((*key, before, after) for key, (before, after) in found.changed.items()),
-        *((*key, value, None) for key, value in found.withdrawn.items()),
-    ]
-    rows.sort()
+    found, of_clients = caps.difference(held, new), caps.congestion_difference(held, new)
+    rows = _rows(found)
+    clients = [(pop, prefix, _choice(a), _choice(b)) for pop, prefix, a, b in _rows(of_clients)]
+    names = ("edge", "prefix", "before", "after")
     if as_json:
-        names = ("edge", "prefix", "before", "after")
         listed = [dict(zip(names, row, strict=True)) for row in rows]
-        print_json({"publication": candidate.name, "before": found.before, "after": found.after, "changes": listed})
+        chosen = [dict(zip(("pop", *names[1:]), row, strict=True)) for row in clients]
+        head = {"publication": candidate.name, "before": found.before, "after": found.after}
+        print_json({**head, "changes": listed, "congestion": chosen})
         return
-    counts = f"{len(found.added)} added, {len(found.changed)} changed, {len(found.withdrawn)} withdrawn"
-    print_table(["edge", "prefix", "before", "after"], rows, title=f"{candidate.name}: {counts}")
+    print_table(names, rows, title=f"{candidate.name}: {_counts(found)}")
+    if clients:
+        title = f"Congestion control of clients: {_counts(of_clients)}"
+        print_table(("PoP", *names[1:]), clients, title=title)
+
+
+def _rows(found: caps.Difference | caps.CongestionDifference) -> list[tuple[str, str, Any, Any]]:
+    return sorted(
+        [
+            *((*key, None, value) for key, value in found.added.items()),
+            *((*key, before, after) for key, (before, after) in found.changed.items()),
+            *((*key, value, None) for key, value in found.withdrawn.items()),
+        ],
+        key=lambda row: row[:2],
+    )
+
+
+def _choice(choice: caps.Choice | None) -> str | None:
+    return None if choice is None else f"{choice[0]} from {choice[1]:,} B"
+
+
+def _counts(found: caps.Difference | caps.CongestionDifference) -> str:
+    return f"{len(found.added)} added, {len(found.changed)} changed, {len(found.withdrawn)} withdrawn"
 
 
 def edges_of(text: str, fleet_edges: Iterable[str]) -> list[str]:

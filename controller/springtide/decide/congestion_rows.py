@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from ipaddress import IPv6Address
+from ipaddress import IPv4Network, IPv6Address, IPv6Network, ip_network
 from typing import Any
 
 import numpy as np
@@ -93,6 +93,19 @@ def read_round(store: Store, round_unix_s: int) -> Table:
         DECISION,
         {"round": round_unix_s},
     )
+
+
+def on_bbr(store: Store, round_unix_s: int, max_age_s: int) -> dict[str, list[IPv4Network | IPv6Network]] | None:
+    """Each PoP's prefixes that use BBR by the newest decisions up to the round, None where they are older than that."""
+    newest = last_round(store, round_unix_s + 1)
+    if newest <= round_unix_s - max_age_s:
+        return None
+    found: dict[str, list[IPv4Network | IPv6Network]] = {}
+    decided = read_round(store, newest)
+    chosen = decided[decided["algorithm"] == ALGORITHMS.index("bbr")]
+    for pop, address in zip(chosen["pop"].tolist(), addresses(chosen), strict=True):
+        found.setdefault(pop.decode(), []).append(ip_network(prefix_text(IPv6Address(address))))
+    return found
 
 
 def write_round(store: Store, round_unix_s: int, decided: Table, policy_version: str) -> bool:

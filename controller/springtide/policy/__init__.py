@@ -7,7 +7,7 @@ from springtide.policy.defaults import default_yaml
 from springtide.policy.gate import GatePolicy
 from springtide.policy.holdout import HoldoutPolicy
 from springtide.policy.initcwnd import InitcwndPolicy
-from springtide.policy.limits import CLIENT_PREFIX_LENGTH, MAX_HISTORY_S, MAX_TTL_S
+from springtide.policy.limits import CLIENT_PREFIX_LENGTH, MAX_HISTORY_S, MAX_OBJECT_BYTES, MAX_TTL_S
 from springtide.policy.load import load_policy
 from springtide.policy.overrides import CongestionOverride, Override
 from springtide.policy.retention import RetentionPolicy
@@ -17,6 +17,7 @@ from springtide.policy.whole import Policy
 __all__ = [
     "CLIENT_PREFIX_LENGTH",
     "MAX_HISTORY_S",
+    "MAX_OBJECT_BYTES",
     "MAX_TTL_S",
     "BundlePolicy",
     "CompletenessPolicy",

@@ -23,6 +23,18 @@ class BundlePolicy(Section):
         ge=1,
         le=100_000,
     )
+    congestion: bool = tunable(
+        True,
+        "Whether bundles say which client prefixes use BBR.",
+        source="edges whose springtide_routes.py is older than this field refuse a bundle that has it",
+    )
+    max_congestion: int = tunable(
+        10_000,
+        "Most client prefixes with a congestion control of their own that one bundle may hold.",
+        source="five times congestion.max_selected, as many as routes",
+        ge=0,
+        le=100_000,
+    )
     max_bytes: int = tunable(
         1_000_000,
         "Largest size of one bundle, bytes.",
@@ -55,6 +67,13 @@ class BundlePolicy(Section):
         0.3,
         "Most of the fleet's routes that one publication may withdraw, as a share.",
         source="a region that falls silent is less; more is a collector or a store that lost its rows",
+        ge=0.0,
+        le=1.0,
+    )
+    max_congestion_withdrawn_share: float = tunable(
+        0.5,
+        "Most of the fleet's client prefixes on BBR that one publication may take off it, as a share.",
+        source="a whole PoP may be given back where BBR does not help it; half of the fleet at once is a fault upstream",
         ge=0.0,
         le=1.0,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from springtide.policy.limits import MAX_TTL_S
+from springtide.policy.limits import MAX_OBJECT_BYTES, MAX_TTL_S
 from springtide.policy.section import Section, tunable
 
 
@@ -108,7 +108,7 @@ class CongestionPolicy(Section):
         "BBR is for connections that have delivered this much; the condition travels in the bundle.",
         source="the article: no benefit below 100 KB",
         ge=0,
-        le=1_000_000_000,
+        le=MAX_OBJECT_BYTES,
     )
     min_stay_s: int = tunable(
         7200,

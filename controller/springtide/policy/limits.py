@@ -6,3 +6,5 @@ MAX_TTL_S = 86_400
 MAX_HISTORY_S = 2 * MAX_TTL_S
 # How far clients are told apart, by IP version (the selective-BBR article).
 CLIENT_PREFIX_LENGTH = {4: 24, 6: 56}
+# The largest condition on an object's size: 1 GB.
+MAX_OBJECT_BYTES = 1_000_000_000

@@ -1,4 +1,5 @@
-"""One JSON document for each edge: which initial window new connections use towards which prefix, and until when."""
+"""One JSON document for each edge: which initial window new connections use towards which prefix, which clients use
+BBR, and until when."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from springtide import instants
 from springtide.decide.decision import Action, Decision, Reason
 from springtide.decide.holdout import held_out_edges
 from springtide.errors import SpringtideError
-from springtide.fleet import Fleet, prefix_order
+from springtide.fleet import Fleet, Prefix, prefix_order
 from springtide.policy import Policy
 
 
@@ -25,6 +26,16 @@ class Route(BaseModel):
 
     prefix: str = Field(description="IPv4 or IPv6 prefix in its shortest form, like 10.77.2.0/24")
     initcwnd: int = Field(description="initial congestion window of new connections to it, in segments")
+
+
+class Choice(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    prefix: str = Field(description="client prefix in its shortest form, IPv4 /24 or IPv6 /56")
+    algorithm: str = Field(description="congestion control by the kernel's name for it, like bbr")
+    min_object_bytes: int = Field(
+        description="for connections that have delivered this much; the others keep the default"
+    )
 
 
 class Bundle(BaseModel):
@@ -40,6 +51,9 @@ class Bundle(BaseModel):
     created_at: str = Field(description="when it was rendered, like 2026-01-02T03:05:04Z")
     expires_at: str = Field(description="from then on the edge withdraws it by itself")
     routes: list[Route] = Field(description="sorted by IP version, network address and length; unique")
+    congestion: list[Choice] = Field(
+        default_factory=list, description="sorted and unique as routes; every other client keeps the kernel's default"
+    )
     digest: str = Field(description="sha256:<hex> over the canonical JSON of all other fields")
 
 
@@ -69,7 +83,12 @@ def digest(document: Mapping[str, Any]) -> str:
 
 
 def render(
-    fleet: Fleet, policy: Policy, round_unix_s: int, decisions: Iterable[Decision], created_unix_s: int
+    fleet: Fleet,
+    policy: Policy,
+    round_unix_s: int,
+    decisions: Iterable[Decision],
+    created_unix_s: int,
+    on_bbr: Mapping[str, Iterable[Prefix]] | None = None,
 ) -> Rendered:
     """A bundle for every edge of the fleet, those without routes included: that is how an edge loses its old ones.
 
@@ -77,6 +96,9 @@ def render(
     is left out: so no edge can use a value for longer than initcwnd.ttl_s after its last evidence, whoever is down, and
     one silent pair shortens no other's life. Policy keeps bundle.ttl_s <= initcwnd.ttl_s, so fresh ones always fit. An
     override is an operator's word and needs no evidence. Edges that are held out get no routes.
+
+    `on_bbr` are each PoP's client prefixes that use BBR, None where that is not decided or not to be carried: then the
+    field is left out. Held-out prefixes are not among them; every edge of the PoP gets them.
     """
     expires = round_unix_s + policy.bundle.ttl_s
     values: dict[tuple[str, str, int], int] = {}
@@ -98,6 +120,7 @@ def render(
             if (pop, other_name, prefix.version) in values
         ]
         routes.sort(key=lambda route: prefix_order(route[0]))
+        chosen = [] if on_bbr is None else sorted(on_bbr.get(pop, ()), key=prefix_order)
         for edge in fleet.pops[pop].edges:
             own = [] if edge in held_out else routes
             document: dict[str, Any] = {
@@ -110,6 +133,11 @@ def render(
                 "expires_at": instants.show(expires),
                 "routes": [{"prefix": str(prefix), "initcwnd": value} for prefix, value in own],
             }
+            if on_bbr is not None:
+                least = policy.congestion.min_object_bytes
+                document["congestion"] = [
+                    {"prefix": str(prefix), "algorithm": "bbr", "min_object_bytes": least} for prefix in chosen
+                ]
             documents[edge] = canonical({**document, "digest": digest(document)})
     return Rendered(documents, left_out)
 

@@ -10,6 +10,8 @@ from springtide.errors import Problem
 from springtide.policy import BundlePolicy
 
 Value = tuple[str, str]
+Choice = tuple[str, int]
+FIX = "look at `springtide diff`; what is meant goes with --force --reason TEXT"
 
 
 @dataclass(frozen=True)
@@ -42,11 +44,50 @@ def difference(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapp
     )
 
 
+@dataclass(frozen=True)
+class CongestionDifference:
+    """Which congestion control clients of a PoP get: (PoP, prefix) -> (algorithm, from how many bytes)."""
+
+    added: Mapping[Value, Choice]
+    changed: Mapping[Value, tuple[Choice, Choice]]
+    withdrawn: Mapping[Value, Choice]
+    before: int
+
+
+def choices(documents: Mapping[str, Mapping[str, Any]]) -> dict[Value, Choice]:
+    """Edges of one PoP are given the same."""
+    return {
+        (document["pop"], choice["prefix"]): (choice["algorithm"], choice["min_object_bytes"])
+        for document in documents.values()
+        for choice in document.get("congestion", ())
+    }
+
+
+def congestion_difference(
+    before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
+) -> CongestionDifference:
+    old, new = choices(before), choices(after)
+    return CongestionDifference(
+        added={key: new[key] for key in new.keys() - old.keys()},
+        changed={key: (old[key], new[key]) for key in old.keys() & new.keys() if old[key] != new[key]},
+        withdrawn={key: old[key] for key in old.keys() - new.keys()},
+        before=len(old),
+    )
+
+
+def congestion_problems(where: str, found: CongestionDifference, policy: BundlePolicy) -> Iterator[Problem]:
+    """As `problems`. What is added needs no cap: the law itself lets in congestion.max_new a round and PoP."""
+    limit = policy.max_congestion_withdrawn_share
+    if found.before >= policy.caps_from_routes and len(found.withdrawn) > limit * found.before:
+        message = f"{len(found.withdrawn)} of {found.before} client prefixes leave BBR, over "
+        message += f"bundle.max_congestion_withdrawn_share = {limit}"
+        yield Problem(where, "cap max_congestion_withdrawn_share", message, FIX)
+
+
 def problems(where: str, found: Difference, policy: BundlePolicy) -> Iterator[Problem]:
     """What goes over a cap. A fleet with fewer than `caps_from_routes` routes is learning, and may."""
     if found.before < policy.caps_from_routes:
         return
-    fix = "look at `springtide diff`; what is meant goes with --force --reason TEXT"
     shares = (
         ("max_changed_share", "changed or withdrawn", len(found.changed) + len(found.withdrawn)),
         ("max_withdrawn_share", "withdrawn", len(found.withdrawn)),
@@ -55,7 +96,7 @@ def problems(where: str, found: Difference, policy: BundlePolicy) -> Iterator[Pr
         limit = getattr(policy, key)
         if count > limit * found.before:
             message = f"{count} of {found.before} routes are {what}, over bundle.{key} = {limit}"
-            yield Problem(where, f"cap {key}", message, fix)
+            yield Problem(where, f"cap {key}", message, FIX)
     if found.after > policy.max_growth * found.before:
         message = f"{found.before} routes become {found.after}, over bundle.max_growth = {policy.max_growth}"
-        yield Problem(where, "cap max_growth", message, fix)
+        yield Problem(where, "cap max_growth", message, FIX)

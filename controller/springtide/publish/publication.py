@@ -39,9 +39,11 @@ def going_back(before: Mapping[str, Any] | None, new: Mapping[str, Any]) -> Docu
     It is one second younger than `new`, because an edge takes nothing older than what it has.
     """
     created = instants.parse(new["created_at"]) + 1
-    back = {**new, "created_at": instants.show(created), "routes": []}
+    rest = {name: value for name, value in new.items() if name != "congestion"}
+    back = {**rest, "created_at": instants.show(created), "routes": []}
     if before is not None and instants.parse(before["expires_at"]) > created:
-        back |= {name: before[name] for name in ("routes", "expires_at", "policy_version")}
+        kept = ("routes", "congestion", "expires_at", "policy_version")
+        back |= {name: before[name] for name in kept if name in before}
     return sealed(back)
 
 

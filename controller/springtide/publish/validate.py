@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from springtide import instants
 from springtide.errors import Problem
 from springtide.fleet import Fleet, Prefix, prefix_order
-from springtide.policy import Policy
+from springtide.policy import CLIENT_PREFIX_LENGTH, MAX_OBJECT_BYTES, Policy
 from springtide.publish.bundle import Bundle, digest
 
 # Clocks of controllers that keep time at all agree better than this.
@@ -134,6 +134,41 @@ def _size(bundle: Bundle, context: Context) -> Iterator[Finding]:
         yield "routes", message, "find out what made it grow before raising the limit"
 
 
+def _congestion_prefixes(bundle: Bundle, context: Context) -> Iterator[Finding]:
+    for index, choice in enumerate(bundle.congestion):
+        field, prefix = f"congestion[{index}].prefix", _prefix(choice.prefix)
+        if prefix is None or prefix.prefixlen != CLIENT_PREFIX_LENGTH[prefix.version]:
+            what = f"{choice.prefix!r} is no client prefix in its shortest form"
+            yield field, what, "write an IPv4 /24 or an IPv6 /56, like 192.0.2.0/24"
+
+
+def _congestion_sorted(bundle: Bundle, _: Context) -> Iterator[Finding]:
+    parsed = [prefix for prefix in (_prefix(choice.prefix) for choice in bundle.congestion) if prefix is not None]
+    for before, after in pairwise(parsed):
+        if before == after:
+            yield "congestion", f"{after} stands there twice", "keep one choice for each prefix"
+        elif prefix_order(before) > prefix_order(after):
+            yield "congestion", f"{before} stands before {after}", "sort by IP version, address and length"
+            return
+
+
+def _congestion_values(bundle: Bundle, _: Context) -> Iterator[Finding]:
+    for index, choice in enumerate(bundle.congestion):
+        if choice.algorithm != "bbr":
+            field, what = f"congestion[{index}].algorithm", f"is {choice.algorithm!r}, not 'bbr'"
+            yield field, what, "leave out what keeps the default"
+        if not 0 <= choice.min_object_bytes <= MAX_OBJECT_BYTES:
+            field, what = f"congestion[{index}].min_object_bytes", f"{choice.min_object_bytes} is no size of an object"
+            yield field, what, "render it again with `springtide bundle`"
+
+
+def _congestion_size(bundle: Bundle, context: Context) -> Iterator[Finding]:
+    limit = context.policy.bundle.max_congestion
+    if len(bundle.congestion) > limit:
+        message = f"{len(bundle.congestion)} prefixes are over bundle.max_congestion = {limit}"
+        yield "congestion", message, "find out what made it grow before raising the limit"
+
+
 def _times(bundle: Bundle, context: Context) -> Iterator[Finding]:
     moments: dict[str, int] = {}
     for field in ("round", "created_at", "expires_at"):
@@ -166,7 +201,7 @@ def _policy_version(bundle: Bundle, _: Context) -> Iterator[Finding]:
 
 def _digest(bundle: Bundle, _: Context) -> Iterator[Finding]:
     try:
-        matches = bundle.digest == digest(bundle.model_dump())
+        matches = bundle.digest == digest(bundle.model_dump(exclude_unset=True))
     except UnicodeEncodeError:
         # Half a surrogate pair can stand in JSON text, but not in the UTF-8 that is digested.
         matches = False
@@ -183,6 +218,10 @@ RULES: Mapping[str, Callable[[Bundle, Context], Iterator[Finding]]] = {
     "bounds": _bounds,
     "size": _size,
     "times": _times,
+    "congestion_prefixes": _congestion_prefixes,
+    "congestion_sorted": _congestion_sorted,
+    "congestion_values": _congestion_values,
+    "congestion_size": _congestion_size,
     "policy_version": _policy_version,
     "digest": _digest,
 }

@@ -20,6 +20,8 @@ from hypothesis import strategies as st
 NOW = 1_767_323_222.0
 GOOD = bundle({"10.77.2.0/24": 83, "10.77.3.7/32": 12, "fd77:2::/48": 40}, now=NOW)
 
+CHOICE = {"prefix": "192.0.2.0/24", "algorithm": "bbr", "min_object_bytes": 100_000}
+
 
 def encoded(document: object) -> bytes:
     return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
@@ -45,6 +47,20 @@ def test_a_good_bundle_is_read_whole() -> None:
     ]
     assert (instant(read.round), instant(read.created_at)) == (GOOD["round"], GOOD["created_at"])
     assert (read.edge, read.pop, read.digest) == (NAME, "ams", GOOD["digest"])
+
+
+def test_congestion_control_is_read_where_a_bundle_says_it() -> None:
+    assert parse_bundle(encoded(GOOD), "b.json", NAME, NOW).congestion == ()
+    said = sealed({**GOOD, "congestion": [CHOICE, CHOICE | {"prefix": "2001:db8:0:100::/56", "algorithm": "cubic"}]})
+    read = parse_bundle(encoded(said), "b.json", NAME, NOW)
+    assert [(choice.text, choice.algorithm, choice.min_object_bytes) for choice in read.congestion] == [
+        ("192.0.2.0/24", "bbr", 100_000),
+        ("2001:db8:0:100::/56", "cubic", 100_000),
+    ]
+    assert read.raw == encoded(said)
+    # The digest covers it: it cannot be taken out.
+    altered = {name: value for name, value in said.items() if name != "congestion"}
+    assert "digest: does not match" in refusal(encoded(altered))
 
 
 def test_layout_of_the_json_does_not_matter_only_its_content_does() -> None:
@@ -74,6 +90,20 @@ def test_an_empty_bundle_is_good() -> None:
         ({"expires_at": instant(NOW)}, "expires_at", "not after created_at"),
         ({"expires_at": instant(NOW + 8 * 86400)}, "expires_at", "more than"),
         ({"created_at": instant(NOW - 600), "expires_at": instant(NOW - 7)}, "expires_at", "expired 7 s ago"),
+        ({"congestion": None}, "congestion", "is not a list"),
+        ({"congestion": [None]}, "congestion[0]", "exactly the fields"),
+        ({"congestion": [{"prefix": "192.0.2.0/24", "algorithm": "bbr"}]}, "congestion[0]", "exactly the fields"),
+        ({"congestion": [CHOICE | {"via": "x"}]}, "congestion[0]", "exactly the fields"),
+        ({"congestion": [CHOICE | {"prefix": 7}]}, "congestion[0].prefix", "7 is not a prefix"),
+        ({"congestion": [CHOICE | {"prefix": "192.0.2.1/24"}]}, "congestion[0].prefix", "beyond its length"),
+        ({"congestion": [CHOICE | {"prefix": "0.0.0.0/0"}]}, "congestion[0].prefix", "neither an IPv4 /24 nor"),
+        ({"congestion": [CHOICE | {"prefix": "2001:db8::/48"}]}, "congestion[0].prefix", "nor an IPv6 /56"),
+        ({"congestion": [CHOICE, CHOICE]}, "congestion[1].prefix", "occurs twice"),
+        ({"congestion": [CHOICE, CHOICE | {"prefix": "192.0.1.0/24"}]}, "congestion[1].prefix", "out of order"),
+        ({"congestion": [CHOICE | {"algorithm": "../bbr"}]}, "congestion[0].algorithm", "no name of"),
+        ({"congestion": [CHOICE | {"algorithm": "b" * 16}]}, "congestion[0].algorithm", "no name of"),
+        ({"congestion": [CHOICE | {"min_object_bytes": True}]}, "congestion[0].min_object_bytes", "whole number"),
+        ({"congestion": [CHOICE | {"min_object_bytes": -1}]}, "congestion[0].min_object_bytes", "whole number"),
         ({"routes": {}}, "routes", "is not a list"),
         ({"routes": [["10.0.0.0/8", 10]]}, "routes[0]", "exactly the fields"),
         ({"routes": [{"prefix": "10.0.0.0/8"}]}, "routes[0]", "exactly the fields"),

@@ -51,6 +51,9 @@ MAIN_TABLE, LOCAL_TABLE = "254", "255"  # linux/rtnetlink.h: RT_TABLE_MAIN, RT_T
 # The edge's own bounds stand behind the controller's policy: they hold when a well-formed bundle is still wrong.
 MAX_INITCWND = 1000  # 1.4 MB in the first round trip; ten times the largest default of the policy, a slip above it
 MAX_ROUTES = 100_000  # ten times what a fleet needs; also the largest that the policy can ask for
+MAX_CONGESTION = 100_000  # the largest that the policy can ask for
+MAX_OBJECT_BYTES = 1_000_000_000  # as the policy
+CLIENT_PREFIX_LENGTH = {4: 24, 6: 56}  # how far the controller tells clients apart
 MAX_BUNDLE_BYTES = 16 * 1024 * 1024  # 100,000 of the longest IPv6 routes are 7.5 MB
 MIN_LENGTH = {4: 8, 6: 16}  # a shorter prefix is most of the Internet: a default route by another name
 CLOCK_TOLERANCE_S = 300  # an edge whose clock is further off must not judge expiry
@@ -114,6 +117,18 @@ class Destination(NamedTuple):
     initcwnd: int
 
 
+class Choice(NamedTuple):
+    """The congestion control of a client prefix, for connections that have delivered so many bytes.
+
+    Nothing here applies it: it is checked and kept with the bundle, for what enforces it.
+    """
+
+    text: str
+    prefix: Prefix
+    algorithm: str
+    min_object_bytes: int
+
+
 class Bundle(NamedTuple):
     """A bundle that passed every check. Times in seconds since the epoch."""
 
@@ -125,10 +140,13 @@ class Bundle(NamedTuple):
     expires_at: int
     digest: str
     routes: tuple[Destination, ...]
+    congestion: tuple[Choice, ...]
     raw: bytes
 
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+# As long as the kernel's TCP_CA_NAME_MAX of 16 allows, its end included.
+_ALGORITHM = re.compile(r"[a-z0-9_-]{1,15}")
 _POLICY_VERSION = re.compile(r"[0-9a-f]{12}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _INSTANT = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)Z", re.ASCII)
@@ -144,6 +162,9 @@ _FIELDS = (
     "routes",
     "digest",
 )
+# What bundles may leave out.
+_OPTIONAL = ("congestion",)
+_CHOICE_FIELDS = ("prefix", "algorithm", "min_object_bytes")
 _RENDER = "render it again with `springtide bundle`"
 
 
@@ -219,7 +240,7 @@ def parse_bundle(raw: bytes, source: str, edge: str, now: float) -> Bundle:
         if field not in document:
             raise bad(field, "is missing")
     for field in document:
-        if field not in _FIELDS:
+        if field not in _FIELDS + _OPTIONAL:
             raise bad(_printable(field), "is not a field of a bundle", "remove it, or update this edge's Springtide")
     if type(document["schema_version"]) is not int or document["schema_version"] != SCHEMA_VERSION:
         found = _printable(document["schema_version"])
@@ -234,6 +255,7 @@ def parse_bundle(raw: bytes, source: str, edge: str, now: float) -> Bundle:
         except ValueError as error:
             raise bad(field, _printable(str(error), quote=False)) from error
     routes = _check_routes(document["routes"], bad)
+    congestion = _check_congestion(document.get("congestion", []), bad)
     if canonical_digest(document) != document["digest"]:
         fix = "fetch the bundle again: it was cut or altered on its way"
         raise bad("digest", "does not match the content", fix, ALTERED)
@@ -246,6 +268,7 @@ def parse_bundle(raw: bytes, source: str, edge: str, now: float) -> Bundle:
         policy_version=document["policy_version"],
         digest=document["digest"],
         routes=routes,
+        congestion=congestion,
         raw=raw,
         **instants,
     )
@@ -311,6 +334,39 @@ def _check_routes(routes: object, bad: Callable[..., RefusedError]) -> tuple[Des
             raise bad(f"routes[{number}].initcwnd", problem, "set initcwnd.cmax in policy.yaml")
         previous = prefix
         checked.append(Destination(text, prefix, initcwnd))
+    return tuple(checked)
+
+
+def _check_congestion(choices: object, bad: Callable[..., RefusedError]) -> tuple[Choice, ...]:
+    if not isinstance(choices, list):
+        raise bad("congestion", "is not a list")
+    if len(choices) > MAX_CONGESTION:
+        fix = "lower bundle.max_congestion in policy.yaml"
+        raise bad("congestion", f"{len(choices)} are more than the {MAX_CONGESTION} that an edge takes", fix)
+    checked: list[Choice] = []
+    previous: Prefix = (0, 0, 0)
+    for number, choice in enumerate(choices):
+        field = f"congestion[{number}]"
+        if not isinstance(choice, dict) or set(choice) != set(_CHOICE_FIELDS):
+            raise bad(field, f"must have exactly the fields {', '.join(_CHOICE_FIELDS)}")
+        text, algorithm, least = (choice[name] for name in _CHOICE_FIELDS)
+        if not isinstance(text, str) or "/" not in text:
+            raise bad(f"{field}.prefix", f"{_printable(text)} is not a prefix like 192.0.2.0/24")
+        try:
+            prefix = parse_prefix(text)
+        except ValueError as error:
+            raise bad(f"{field}.prefix", _printable(str(error), quote=False)) from error
+        if prefix[2] != CLIENT_PREFIX_LENGTH[prefix[0]]:
+            raise bad(f"{field}.prefix", f"{text} is neither an IPv4 /24 nor an IPv6 /56")
+        if prefix <= previous:
+            order = "occurs twice" if prefix == previous else "is out of order (IP version, network, length)"
+            raise bad(f"{field}.prefix", f"{text} {order}")
+        if not isinstance(algorithm, str) or not _ALGORITHM.fullmatch(algorithm):
+            raise bad(f"{field}.algorithm", f"{_printable(algorithm)} is no name of a congestion control")
+        if type(least) is not int or not 0 <= least <= MAX_OBJECT_BYTES:
+            raise bad(f"{field}.min_object_bytes", f"{_printable(least)} is no whole number in 0..{MAX_OBJECT_BYTES}")
+        previous = prefix
+        checked.append(Choice(text, prefix, algorithm, least))
     return tuple(checked)
 
 
