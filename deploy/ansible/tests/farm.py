@@ -41,6 +41,16 @@ Subsystem sftp internal-sftp
 """
 
 
+# `ip netns exec` has given it mounts of its own.
+ROOTED = """
+over=$1; shift
+mkdir $over; mount -t tmpfs springtide-test $over; mkdir $over/upper $over/work $over/root
+mount -t overlay springtide-test -o lowerdir=/,upperdir=$over/upper,workdir=$over/work $over/root
+for each in proc sys dev; do mount --rbind /$each $over/root/$each; done
+exec chroot $over/root "$@"
+"""
+
+
 @dataclass
 class Played:
     """What an ansible-playbook run gave; `stats` is Ansible's own per host."""
@@ -57,13 +67,23 @@ class Node:
     namespace: str
     directory: Path
     sshd: subprocess.Popen[bytes] | None = None
+    # A root of its own: this machine's files, and what is written stays in memory and goes with the last process.
+    rooted: bool = False
+
+    @property
+    def root(self) -> Path:
+        """Where the host's root is seen from here."""
+        assert self.sshd is not None
+        return Path(f"/proc/{self.sshd.pid}/root")
 
     @property
     def state_dir(self) -> Path:
         return self.directory / "state"
 
     def start(self) -> None:
-        command = ["ip", "netns", "exec", self.namespace, "/usr/sbin/sshd", "-D", "-e", "-f", f"{self.directory}/sshd"]
+        command = ["ip", "netns", "exec", self.namespace]
+        command += ["sh", "-ec", ROOTED, "sh", str(self.directory / "over")] if self.rooted else []
+        command += ["/usr/sbin/sshd", "-D", "-e", "-f", f"{self.directory}/sshd"]
         with (self.directory / "sshd.log").open("ab") as log:
             self.sshd = subprocess.Popen(command, stderr=log, start_new_session=True)
 
@@ -114,13 +134,14 @@ class Farm:
     directory: Path
     unique: str = field(default_factory=lambda: f"{os.getpid()}-{secrets.token_hex(3)}")
     edges: dict[str, Node] = field(default_factory=dict)
+    rooted: bool = False
     # A socket's path may have 107 characters, which pytest's folders leave no room for.
     sockets: str = field(default_factory=lambda: tempfile.mkdtemp(prefix="sprt-"))
 
     @classmethod
     @contextlib.contextmanager
-    def made(cls, directory: Path, count: int = 3) -> Iterator[Farm]:
-        farm = cls(directory)
+    def made(cls, directory: Path, count: int = 3, *, rooted: bool = False) -> Iterator[Farm]:
+        farm = cls(directory, rooted=rooted)
         try:
             farm.make(count)
             yield farm
@@ -153,6 +174,7 @@ class Farm:
                 f"10.99.1.{number + 1}",
                 f"sprt-g{number}-{self.unique}",
                 self.directory / f"edge{number}",
+                rooted=self.rooted,
             )
             node.directory.mkdir()
             self.run("ip", "netns", "add", node.namespace)
@@ -242,7 +264,8 @@ class Farm:
             (self.directory / "host_vars" / f"{name}.yml").write_text(yaml.safe_dump(own))
         command = ["ip", "netns", "exec", self.namespace, str(BIN / "ansible-playbook")]
         command += ["-i", str(self.directory / "fleet.yaml"), "-e", json.dumps(settings)]
-        return [*command, *arguments, str(ANSIBLE / "playbooks" / play)]
+        path = str(ANSIBLE / "playbooks" / play) if play.endswith(".yml") else play
+        return [*command, *arguments, path]
 
     def environment(self) -> dict[str, str]:
         ssh = "-o ControlMaster=auto -o ControlPersist=5s -o ServerAliveInterval=2 -o ServerAliveCountMax=2"
@@ -268,7 +291,7 @@ class Farm:
 
     def play(self, play: str, *arguments: str, **variables: Any) -> Played:
         running = self.start(play, *arguments, **variables)
-        output, errors = running.communicate(timeout=300)
+        output, errors = running.communicate(timeout=600)
         stats = {
             match[1]: {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", match[2])}
             for match in re.finditer(r"^(\S+)\s+: (ok=.*)$", output, re.MULTILINE)
