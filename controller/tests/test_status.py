@@ -79,6 +79,7 @@ SILENT = {**GOOD.events, "drift": event("drift", "unknown", details={"not_compar
         ({"decisions": {}}, "initcwnd", State.NONE, "nothing decided"),
         ({"published": replace(ROUTES, created=LONG_AGO)}, "published", State.STALE, "11 min ago"),
         ({"published": None}, "published", State.NONE, "nothing yet"),
+        ({"paused": "paused since then by ann: works"}, "published", State.STALE, "paused since then by ann: works"),
         ({"holds": replace(ROUTES, expires=NOW - 90)}, "on the fleet", State.BROKEN, "expired 90 s ago"),
         ({"holds": None}, "on the fleet", State.NONE, "nothing yet"),
         ({"stopped": "withdrawn by ann: loss"}, "last push", State.BROKEN, "stopped: withdrawn by ann: loss"),
@@ -171,6 +172,10 @@ def test_it_follows_a_round_from_samples_to_the_fleet_and_into_age(home: Home, m
     home.run("history", *where)  # brings the journal into the store
     elsewhere = home.json("status", "--publish-dir", home.path / "none", code=1)["steps"]
     assert next(step for step in elsewhere if step["what"] == "last push")["text"] == "rollout done 10 s ago by ann"
+    home.run("pause", *where, "--reason", "backbone")
+    assert steps(1)["published"]["text"].endswith(": backbone")
+    home.run("resume", *where)
+    assert steps(0)["published"]["state"] == "ok"
     (folder.path / "withdrawn").write_text("withdrawn by ann: loss\n")
     assert "withdrawn by ann: loss" in steps(1)["last push"]["text"]
     (folder.path / "withdrawn").unlink()

@@ -43,8 +43,8 @@ def status(store: StoreOptions, fleet_path: Path, policy_path: Path, publish_dir
     one out (policy.yaml's round.interval_s). On a host that is not the publisher, pushes, gates and drift are those of
     the audit in the store.
 
-    Exit codes: 0 the loop is closing, 1 something is missing, stale or broken, or the store does not answer, 2 bad
-    input or usage.
+    Exit codes: 0 the loop is closing, 1 something is missing, stale, paused or broken, or the store does not answer,
+    2 bad input or usage.
 
     \b
     Examples:

@@ -85,8 +85,9 @@ class Facts:
     holds: Published | None = None
     # The newest of each kind.
     events: Mapping[str, Event] = field(default_factory=dict)
-    # Why nothing is pushed, in the words of who stopped it.
+    # Why nothing is pushed, and why nothing is published, in the words of who stopped it.
     stopped: str | None = None
+    paused: str | None = None
     benefit: Mapping[str, Effect] = field(default_factory=dict)
 
 
@@ -182,6 +183,9 @@ def _prefixes(facts: Facts) -> Line:
 def _published(facts: Facts) -> Line:
     fix = "run `springtide publish` each round"
     found = facts.published
+    if facts.paused is not None:
+        moment = None if found is None else found.created
+        return Line("published", State.STALE, facts.paused, "`springtide resume` ends it", moment)
     if found is None:
         return Line("published", State.NONE, "nothing yet", fix)
     text = f"{_ago(facts, found.created)}: {found.routes:,} routes for {found.edges:,} edges ({found.name})"

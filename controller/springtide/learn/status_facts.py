@@ -15,6 +15,7 @@ from springtide.learn.benefit import Effect
 from springtide.learn.status import Decided, Facts, Published
 from springtide.policy import Policy
 from springtide.publish import journal
+from springtide.publish.pause import paused
 from springtide.publish.publication import PublishFolder, read_folder
 from springtide.store import Store
 
@@ -48,6 +49,7 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
         holds=_holding(folder),
         events=_newest([*_audit(store), *journal.read(folder.path)[0]]),
         stopped=_stopped(folder.path),
+        paused=None if (found := paused(folder.path, now)) is None else str(found),
         benefit=_benefit(store, fleet, policy, now),
     )
 
