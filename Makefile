@@ -4,7 +4,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
 
-.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards lock bench-collector bench-controller bench-push bench-pipeline package calm kafka lab-clean clean
+.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards lock bench-collector bench-controller bench-push bench-pipeline package calm kafka lab-clean clean docs docs-reference
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -72,6 +72,15 @@ bench-push: ## 30 edges through Ansible, and one beside a bare ip -batch; needs 
 bench-pipeline: ## Kafka into the store beside files, bytes on disk, roll-up; writes out/bench/pipeline.json
 	@tools/setup
 	@$(BIN)/python -m bench.pipeline
+
+docs: ## the documentation as a site, links checked, into out/site
+	@tools/setup
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@printf '== docs: out/site/index.html\n'
+
+docs-reference: ## write the pages of the reference that are made from the code
+	@tools/setup
+	@$(BIN)/python -m tools.reference
 
 kafka: ## a Kafka broker on loopback to play with, until Ctrl-C
 	@tools/setup

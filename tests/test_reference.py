@@ -4,19 +4,54 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from springtide.policy import default_yaml
-from springtide.store.migrations import read_migrations
-from springtide.store.reference import tables_page
+from springtide.cli import cli
+from springtide.cli.metrics import METRICS
+
+from tools import docs_nav, reference
 
 ROOT = Path(__file__).parents[1]
 
 
-def test_the_policy_reference_is_made_from_the_code() -> None:
-    page = (ROOT / "docs/reference/configuration.md").read_text()
-    assert f"```yaml\n{default_yaml()}```" in page, "paste what `springtide check --defaults` prints into the page"
+@pytest.fixture(scope="module")
+def pages() -> Mapping[str, str]:
+    return reference.pages()
+
+
+def test_the_reference_is_made_from_the_code(pages: Mapping[str, str]) -> None:
+    differ = [name for name, text in pages.items() if (reference.FOLDER / name).read_text() != text]
+    assert not differ, "run `make docs-reference`"
+
+
+def test_every_command_metric_column_and_option_is_in_the_reference(pages: Mapping[str, str]) -> None:
+    assert pages["commands.md"].count("\n## springtide ") == len(list(reference.leaves(cli))) > 25
+    assert pages["metrics.md"].count("| `springtide_") == len(METRICS)
+    assert "| `connections_earned` | UInt64 |  |" in pages["tables.md"].partition("\n## round_pairs\n")[2]
+    assert "| `--unsigned` | take a bundle" in pages["edge-command.md"]
+
+
+def test_the_site_is_built_with_every_link_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    command = [str(ROOT / ".venv/bin/mkdocs"), "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    built = {path.relative_to(tmp_path / "site").as_posix() for path in (tmp_path / "site").rglob("*.html")}
+    written = {path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")}
+    assert {page.replace(".md", ".html") for page in written} <= built
+    loads = re.compile(r"""<(?:script|img|link|iframe)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//""")
+    for page in built:
+        assert not loads.search((tmp_path / "site" / page).read_text()), page
+
+
+def test_a_new_page_of_a_folder_is_in_the_navigation_and_an_empty_folder_is_not(tmp_path: Path) -> None:
+    for name in ("how-to/b.md", "how-to/a.md", "index.md"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("# x\n")
+    nav = [{"Home": "index.md"}, {"How to": ["how-to/b.md", "how-to/*.md"]}, {"Runbooks": ["runbooks/*.md"]}]
+    config = docs_nav.on_config({"nav": nav, "docs_dir": str(tmp_path)})
+    assert config["nav"] == [{"Home": "index.md"}, {"How to": ["how-to/b.md", "how-to/a.md"]}]
 
 
 PAGES = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
@@ -27,9 +62,3 @@ def test_links_lead_to_files(page: str) -> None:
     text = re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.S)
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
         assert ((ROOT / page).parent / target).exists(), f"{page}: links to {target}, which does not exist"
-
-
-def test_the_tables_reference_is_made_from_the_migrations() -> None:
-    page = (ROOT / "docs/reference/tables.md").read_text()
-    made = "write springtide.store.reference.tables_page(read_migrations()) into the page"
-    assert page == tables_page(read_migrations()), made

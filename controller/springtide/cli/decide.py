@@ -93,7 +93,7 @@ def initcwnd(
         written = not dry_run and rows.write_round(opened, moment, found, policy.version)
     decided = rows.as_decisions(found, moment, policy.version)
     windows = sum(decision.initcwnd is not None for decision in decided)
-    gauges: Gauges = {"springtide_initcwnd_windows": ("Pairs with a window of their own.", {(): windows})}
+    gauges: Gauges = {"springtide_initcwnd_windows": {(): windows}}
     _tell("initcwnd", moment, heard, thin, gauges, metrics_path)
     silent = len(fleet.pops) * (len(fleet.pops) - 1) - len({d.pair[:2] for d in decided})
     if as_json:
@@ -168,10 +168,7 @@ def congestion(
     chosen = sum(one["algorithm"] == "bbr" for one in listed)
     held = sum(bool(one["held_out"]) for one in listed)
     gauges: Gauges = {
-        "springtide_congestion_prefixes": (
-            "Chosen prefixes.",
-            {(("algorithm", "bbr"),): chosen, (("algorithm", "held_out"),): held},
-        )
+        "springtide_congestion_prefixes": {(("algorithm", "bbr"),): chosen, (("algorithm", "held_out"),): held}
     }
     _tell("congestion", moment, heard, thin, gauges, metrics_path)
     if as_json:
@@ -204,24 +201,12 @@ def _tell(
     write_metrics(
         path,
         {
-            "springtide_decided_round_seconds": ("Newest decided round.", {(("law", law),): moment}),
-            "springtide_input_incomplete": (
-                "1 where too little of the round arrived: the PoP's last decisions stand.",
-                by_pop((pop, pop in thin) for pop in pops),
-            ),
-            "springtide_input_hosts": (
-                "Hosts heard in the round.",
-                by_pop((one.pop, one.hosts_heard) for one in heard),
-            ),
-            "springtide_input_hosts_expected": (
-                "Hosts heard of late.",
-                by_pop((one.pop, one.hosts_expected) for one in heard),
-            ),
-            "springtide_input_rows": ("Samples that arrived.", by_pop((one.pop, one.rows_seen) for one in heard)),
-            "springtide_input_rows_expected": (
-                "Samples that should have arrived.",
-                by_pop((one.pop, one.rows_expected) for one in heard),
-            ),
+            "springtide_decided_round_seconds": {(("law", law),): moment},
+            "springtide_input_incomplete": by_pop((pop, pop in thin) for pop in pops),
+            "springtide_input_hosts": by_pop((one.pop, one.hosts_heard) for one in heard),
+            "springtide_input_hosts_expected": by_pop((one.pop, one.hosts_expected) for one in heard),
+            "springtide_input_rows": by_pop((one.pop, one.rows_seen) for one in heard),
+            "springtide_input_rows_expected": by_pop((one.pop, one.rows_expected) for one in heard),
             **more,
         },
     )

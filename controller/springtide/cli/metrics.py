@@ -4,20 +4,44 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from springtide.errors import SpringtideError
 
 Labels = tuple[tuple[str, str], ...]
-# Help, and values by labels.
-Gauges = dict[str, tuple[str, Mapping[Labels, float]]]
+# Values by labels.
+Gauges = dict[str, Mapping[Labels, float]]
 
 
-def write_metrics(path: Path, metrics: Mapping[str, tuple[str, Mapping[Labels, float]]]) -> None:
-    """Replace the file at once; `metrics` is help and values by labels of each gauge. Raises SpringtideError."""
+@dataclass(frozen=True)
+class Metric:
+    """A gauge: what it says, and the names of its labels."""
+
+    help: str
+    labels: tuple[str, ...] = ()
+
+
+# Every metric of the controller; the reference is made from this.
+METRICS: Mapping[str, Metric] = {
+    "springtide_decided_round_seconds": Metric("Newest decided round, seconds since the epoch.", ("law",)),
+    "springtide_input_incomplete": Metric(
+        "1 where too little of the round arrived: the PoP's last decisions stand.", ("law", "pop")
+    ),
+    "springtide_input_hosts": Metric("Hosts heard in the round.", ("law", "pop")),
+    "springtide_input_hosts_expected": Metric("Hosts heard of late.", ("law", "pop")),
+    "springtide_input_rows": Metric("Samples that arrived.", ("law", "pop")),
+    "springtide_input_rows_expected": Metric("Samples that should have arrived.", ("law", "pop")),
+    "springtide_initcwnd_windows": Metric("Pairs with a window of their own."),
+    "springtide_congestion_prefixes": Metric("Chosen prefixes: those on BBR, and those held out.", ("algorithm",)),
+}
+
+
+def write_metrics(path: Path, metrics: Mapping[str, Mapping[Labels, float]]) -> None:
+    """Replace the file at once; `metrics` is values by labels of each of METRICS. Raises SpringtideError."""
     lines = []
-    for name, (text, values) in metrics.items():
-        lines += [f"# HELP {name} {text}", f"# TYPE {name} gauge"]
+    for name, values in metrics.items():
+        lines += [f"# HELP {name} {METRICS[name].help}", f"# TYPE {name} gauge"]
         for labels, value in values.items():
             inside = ",".join(f'{key}="{label}"' for key, label in labels)
             lines.append(f"{name}{{{inside}}} {value:.15g}" if inside else f"{name} {value:.15g}")

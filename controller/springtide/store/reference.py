@@ -19,15 +19,19 @@ ALTER = re.compile(r"alter table (\w+)\n")
 ADDED = re.compile(r"((?:-- .*\n)*)add column if not exists (\w+) (\S+)")
 
 
-def tables_page(migrations: Sequence[Migration]) -> str:
-    """The whole page."""
+# Name and type of each column, by view.
+Columns = Mapping[str, Sequence[tuple[str, str]]]
+
+
+def tables_page(migrations: Sequence[Migration], views: Columns) -> str:
+    """The whole page; the columns of `views` are what the engine makes of them."""
     added: dict[str, str] = {}
     for migration in migrations:
         for statement in re.split(r";[ \t]*\n", migration.sql):
             if altered := ALTER.search(statement):
                 rows = "".join(_added(match) for match in ADDED.finditer(statement))
                 added[altered[1]] = added.get(altered[1], "") + rows
-    return HEAD + "".join(_section(block, added) for migration in migrations for block in _blocks(migration.sql))
+    return HEAD + "".join(_section(block, added, views) for migration in migrations for block in _blocks(migration.sql))
 
 
 def _added(match: re.Match[str]) -> str:
@@ -43,13 +47,13 @@ def _blocks(text: str) -> Iterator[list[str]]:
             yield lines
 
 
-def _section(lines: list[str], added: Mapping[str, str]) -> str:
+def _section(lines: list[str], added: Mapping[str, str], views: Columns) -> str:
     at = next(number for number, line in enumerate(lines) if CREATE.match(line))
     found = CREATE.match(lines[at])
     kind, name = (found[1], found[2]) if found else ("", "")
     above = " ".join(line.removeprefix("-- ") for line in lines[:at] if line.startswith("-- "))
     rows, comment = [], ""
-    for line in lines[at + 1 :]:
+    for line in _joined(lines[at + 1 :]):
         if line.startswith(")"):
             break
         if line.startswith("    -- "):
@@ -57,9 +61,21 @@ def _section(lines: list[str], added: Mapping[str, str]) -> str:
         elif match := COLUMN.match(line):
             rows.append(f"| `{match[1]}` | {match[2].rstrip(',')} | {comment.strip()} |")
             comment = ""
-    table = (
-        "\n| column | type | |\n|---|---|---|\n" + "\n".join(rows) + "\n" + added.get(name, "")
-        if rows and kind == "table"
-        else ""
-    )
+    rows += [f"| `{column}` | {of} |  |" for column, of in views.get(name, ())] if kind == "view" else []
+    table = "\n| column | type | |\n|---|---|---|\n" + "\n".join(rows) + "\n" + added.get(name, "") if rows else ""
     return f"\n## {name}\n\n{kind.capitalize()}. {above}\n{table}"
+
+
+def _joined(lines: Sequence[str]) -> Iterator[str]:
+    """Columns whose type goes over several lines on one."""
+    begun = ""
+    for line in lines:
+        if begun:
+            begun += line.strip() + (" " if line.endswith(",") else "")
+            if line.startswith("    )"):
+                yield begun
+                begun = ""
+        elif line.endswith("(") and COLUMN.match(line):
+            begun = line
+        else:
+            yield line
