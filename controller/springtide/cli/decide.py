@@ -10,7 +10,6 @@ from pathlib import Path
 import click
 
 from springtide import instants
-from springtide.cli.metrics import Gauges, Labels, write_metrics
 from springtide.cli.options import (
     StoreOptions,
     closed_round,
@@ -24,14 +23,10 @@ from springtide.cli.options import (
 )
 from springtide.cli.output import print_json, print_table
 from springtide.decide import congestion_rows
-from springtide.decide import decisions as rows
-from springtide.decide.congestion import decide as decide_congestion
 from springtide.decide.decision import Decision
-from springtide.decide.initcwnd import decide as decide_initcwnd
-from springtide.errors import ThinInputError
-from springtide.observe.completeness import Input, inputs, lacking
-from springtide.observe.rollup import ensure
-from springtide.observe.rounds import pair_observations
+from springtide.jobs import decide as jobs
+from springtide.metrics import Gauges, Labels, write_metrics
+from springtide.observe.completeness import Input
 
 metrics_option = click.option(
     "--metrics",
@@ -84,14 +79,8 @@ def initcwnd(
     interval_s = policy.round.interval_s
     moment = closed_round(round_text, policy) or instants.latest_round(instants.now(), interval_s)
     with store.open() as opened:
-        ensure(opened, moment, interval_s, policy.round.lateness_s, instants.now())
-        observations = pair_observations(opened, moment)
-        before = rows.previous(opened, moment, policy)
-        heard = inputs(opened, moment, interval_s, policy.completeness.memory_rounds)
-        thin = lacking(heard, policy.completeness, {name.decode() for name in set(before["src_pop"].tolist())})
-        found = decide_initcwnd(moment, policy, observations, before, thin)
-        written = not dry_run and rows.write_round(opened, moment, found, policy.version)
-    decided = rows.as_decisions(found, moment, policy.version)
+        made = jobs.initcwnd(opened, policy, moment, instants.now(), dry_run=dry_run)
+    heard, thin, decided, written = made.heard, made.thin, made.decided, made.written
     windows = sum(decision.initcwnd is not None for decision in decided)
     gauges: Gauges = {"springtide_initcwnd_windows": {(): windows}}
     _tell("initcwnd", moment, heard, thin, gauges, metrics_path)
@@ -155,15 +144,8 @@ def congestion(
     interval_s = policy.round.interval_s
     moment = closed_round(round_text, policy) or instants.latest_round(instants.now(), interval_s)
     with store.open() as opened:
-        ensure(opened, moment, interval_s, policy.round.lateness_s, instants.now())
-        last = congestion_rows.last_round(opened, moment)
-        seen = congestion_rows.evidence(opened, moment, policy, last)
-        before = congestion_rows.previous(opened, last)
-        pops = {name.decode() for table in (seen, before) for name in set(table["pop"].tolist())}
-        heard = inputs(opened, moment, interval_s, policy.completeness.memory_rounds)
-        thin = lacking(heard, policy.completeness, pops)
-        decided = decide_congestion(moment, policy, seen, before, thin)
-        written = not dry_run and congestion_rows.write_round(opened, moment, decided, policy.version)
+        made = jobs.congestion(opened, policy, moment, instants.now(), dry_run=dry_run)
+    heard, thin, decided, written = made.heard, made.thin, made.decided, made.written
     listed = [congestion_rows.as_dict(row) for row in congestion_rows.rows(decided)]
     chosen = sum(one["algorithm"] == "bbr" for one in listed)
     held = sum(bool(one["held_out"]) for one in listed)
@@ -214,12 +196,9 @@ def _tell(
 
 def _conclude(moment: int, heard: Sequence[Input], thin: Mapping[str, str]) -> None:
     """Raises ThinInputError where the input was too thin."""
-    fix = "the last decisions stand until they expire; see `springtide sql incomplete-hosts`"
-    lines = [f"round {instants.show(moment)}: {pop}: {why}; {fix}" for pop, why in thin.items()]
-    if not heard:
-        lines = [f"round {instants.show(moment)}: no host was heard; {fix}"]
-    if lines:
-        raise ThinInputError("\n".join(lines))
+    error = jobs.too_thin(moment, heard, thin)
+    if error is not None:
+        raise error
 
 
 def as_dict(decision: Decision) -> dict[str, object]:

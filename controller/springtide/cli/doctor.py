@@ -13,7 +13,6 @@ from rich.console import Console
 from rich.text import Text
 
 from springtide.cli.options import (
-    POLICY,
     StoreOptions,
     fleet_option,
     json_option,
@@ -29,6 +28,7 @@ from springtide.cli.output import print_json
 from springtide.doctor import examine
 from springtide.doctor.finding import Finding, Verdict
 from springtide.errors import SpringtideError
+from springtide.jobs.site import POLICY
 from springtide.policy import Policy
 
 STYLES = {Verdict.FIX: "bold red", Verdict.ADVICE: "yellow", Verdict.UNKNOWN: "dim", Verdict.FINE: "green"}

@@ -15,17 +15,13 @@ from click.core import ParameterSource
 from springtide import instants
 from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet, load_fleet
-from springtide.policy import Policy, load_policy
-from springtide.store import Store, open_store
+from springtide.jobs import site
+from springtide.jobs.site import FLEET, POLICY, PUBLISH_DIR, STORE, STORE_WAIT_S
+from springtide.policy import Policy
+from springtide.store import Store
 from springtide.store.address import PASSWORD_VARIABLE, carries_password
-from springtide.store.migrations import require_current
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-STORE = "chdb:///var/lib/springtide/store"
-FLEET = "/etc/springtide/fleet.yaml"
-POLICY = "/etc/springtide/policy.yaml"
-PUBLISH_DIR = "/var/lib/springtide/publish"
 
 
 @dataclass(frozen=True)
@@ -40,13 +36,8 @@ class StoreOptions:
         def tell(holder: str) -> None:
             click.echo(f"waiting up to {self.wait_s:g} s for {self.url}, held by {holder}", err=True)
 
-        store = open_store(self.url, create=create, wait_s=self.wait_s, on_wait=tell)
-        try:
-            if check:
-                require_current(store)
+        with site.opened(self.url, self.wait_s, tell, create=create, check=check) as store:
             yield store
-        finally:
-            store.close()
 
 
 def store_options(command: F) -> F:
@@ -65,7 +56,7 @@ def store_options(command: F) -> F:
         "--store-wait",
         "store",
         type=click.FloatRange(0, 86_400),
-        default=60.0,
+        default=STORE_WAIT_S,
         envvar="SPRINGTIDE_STORE_WAIT",
         show_default=True,
         callback=join,
@@ -217,10 +208,7 @@ def read_fleet(path: Path) -> Fleet:
 
 
 def read_policy(path: Path) -> Policy:
-    """Every key is optional, and so is the file where nobody named one."""
-    if str(path) == POLICY and not path.exists():
-        return Policy()
-    return load_policy(path)
+    return site.read_policy(path)
 
 
 def is_terminal() -> bool:

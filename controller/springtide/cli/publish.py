@@ -22,44 +22,12 @@ from springtide.cli.options import (
     store_options,
 )
 from springtide.cli.output import print_json, print_table
-from springtide.decide import congestion_rows, decisions
 from springtide.errors import InputError, Problem
-from springtide.fleet import Fleet
-from springtide.policy import Policy
+from springtide.jobs.publish import render, too_much
 from springtide.publish import bundle as bundles
-from springtide.publish import caps
 from springtide.publish.publication import PublishFolder
 from springtide.publish.sign import sign, signature_problem
 from springtide.publish.validate import Context, problems
-
-
-def rendered_round(
-    store: StoreOptions, fleet: Fleet, policy: Policy, asked: int | None
-) -> tuple[bundles.Rendered, int]:
-    """A round's valid bundles and the round, the newest decided one by default; raises InputError."""
-    now = instants.now()
-    with store.open() as opened:
-        newest = instants.latest_round(now, policy.round.interval_s)
-        moment = asked or decisions.latest_decided(opened, newest)
-        decided = [] if moment is None else decisions.read_round(opened, moment)
-        # A round without the other law keeps what the last one said, for as long as a bundle may live.
-        on_bbr = None
-        if policy.bundle.congestion and moment is not None:
-            on_bbr = congestion_rows.on_bbr(opened, moment, policy.bundle.ttl_s)
-    if moment is None or not decided:
-        what = "no round" if moment is None else f"round {instants.show(moment)}"
-        message = f"{what} has decisions" if moment is None else f"{what} has no decisions"
-        raise InputError([Problem("--round", "round", message, "run `springtide decide initcwnd` first")])
-    rendered = bundles.render(fleet, policy, moment, decided, now, on_bbr)
-    context = Context(fleet, policy, now)
-    found = [
-        problem
-        for edge, content in rendered.documents.items()
-        for problem in problems(f"{edge}.json", content, context)
-    ]
-    if found:
-        raise InputError(found)
-    return rendered, moment
 
 
 @click.command()
@@ -92,7 +60,9 @@ def bundle(
     """
     fleet = read_fleet(fleet_path)
     policy = read_policy(policy_path)
-    rendered, moment = rendered_round(store, fleet, policy, closed_round(round_text, policy))
+    asked = closed_round(round_text, policy)
+    with store.open() as opened:
+        rendered, moment = render(opened, fleet, policy, asked, instants.now())
     signatures = {} if sign_key is None else sign(rendered.documents, sign_key)
     paths = bundles.write(out, rendered.documents, signatures)
     if sign_key is None:
@@ -180,12 +150,8 @@ def validate(
             documents[document["edge"]] = document
         if allowed_signers is not None:
             found += _signature_problems(path, content, allowed_signers)
-    held = None if against is None else PublishFolder(against).current()
-    if held is not None:
-        of_these = {edge: document for edge, document in held.items() if edge in documents}
-        found += caps.problems(str(against), caps.difference(of_these, documents), context.policy.bundle)
-        of_clients = caps.congestion_difference(of_these, documents)
-        found += caps.congestion_problems(str(against), of_clients, context.policy.bundle)
+    if against is not None:
+        found += too_much(PublishFolder(against), documents, context.policy)
     if as_json:
         print_json({"files": len(files), "valid": not found, "problems": [vars(problem) for problem in found]})
     elif not found:

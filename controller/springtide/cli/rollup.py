@@ -21,7 +21,8 @@ from springtide.cli.options import (
 )
 from springtide.cli.output import print_json, print_table
 from springtide.errors import InputError, Problem
-from springtide.observe.rollup import Rollup, count_late, pending
+from springtide.jobs.rounds import due, newest_due, span
+from springtide.observe.rollup import Rollup, count_late
 from springtide.observe.rollup import rollup as run
 
 
@@ -66,10 +67,9 @@ def rollup(
         raise InputError([Problem("--from", "round", f"{from_text} is after {to_text}", "swap them")])
     with store.open() as opened:
         if first is None:
-            due = instants.latest_round(now - policy.round.lateness_s, interval_s)
-            rounds = pending(opened, due, interval_s, policy.round.lateness_s)
+            rounds = due(opened, policy, newest_due(policy, now)).to_roll_up
         else:
-            rounds = list(range(first, last + 1, interval_s))
+            rounds = list(span(first, last, interval_s))
         console = Console(stderr=True)
         steps = track(rounds, "rollup", console=console, disable=not is_terminal())
         done = [run(opened, moment, interval_s, instants.now()) for moment in steps]

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +23,13 @@ from springtide.cli.options import (
     store_options,
 )
 from springtide.cli.output import print_json, print_table
-from springtide.cli.publish import rendered_round
 from springtide.errors import InputError, Problem, SpringtideError
+from springtide.jobs import publish as jobs
 from springtide.publish import bundle as bundles
 from springtide.publish import caps, journal
 from springtide.publish.pause import refuse_when_paused
 from springtide.publish.publication import PublishFolder, read_folder, renewed
 from springtide.publish.validate import Context, problems
-
-Documents = Mapping[str, Mapping[str, Any]]
-
-
-def digest_of(documents: Documents) -> str:
-    """One digest for a publication: over its bundles' digests, sorted by edge."""
-    lines = "".join(f"{edge} {documents[edge]['digest']}\n" for edge in sorted(documents))
-    return f"sha256:{hashlib.sha256(lines.encode()).hexdigest()}"
 
 
 def need_reason(force: bool, reason: str) -> None:
@@ -48,23 +37,14 @@ def need_reason(force: bool, reason: str) -> None:
         raise InputError([Problem("--force", "reason", "is missing", "say why with --reason TEXT; the audit keeps it")])
 
 
-def write(
-    folder: PublishFolder, documents: Mapping[str, bytes], key: Path | None, events: Iterable[journal.Event]
-) -> Path:
-    """The publication, then its events with its name and digest in the journal."""
-    path = folder.publish(documents, key)
-    parsed = {edge: json.loads(content) for edge, content in documents.items()}
-    for event in events:
-        named = replace(event, publication=path.name, digest=digest_of(parsed), edges=sorted(parsed))
-        journal.append(folder.path, named)
-    return path
-
-
 @click.command()
 @publish_dir_option
 @sign_key_option
 @click.option("--force", is_flag=True, help="Publish although it changes more than the policy's caps allow.")
 @click.option("--reason", default="", metavar="TEXT", help="Why; the audit keeps it.")
+@click.option(
+    "--once", is_flag=True, help="Leave the newest publication as it is where it says the same of this round."
+)
 @round_option
 @json_option
 @fleet_option
@@ -79,6 +59,7 @@ def publish(
     sign_key: Path | None,
     force: bool,
     reason: str,
+    once: bool,
     as_json: bool,
 ) -> None:
     """Render, validate and sign a round with its way back, for rollout.yml to bring to the edges.
@@ -93,32 +74,18 @@ def publish(
     need_reason(force, reason)
     refuse_when_paused(publish_dir, instants.now())
     fleet, policy = read_fleet(fleet_path), read_policy(policy_path)
-    rendered, moment = rendered_round(store, fleet, policy, closed_round(round_text, policy))
+    asked = closed_round(round_text, policy)
+    with store.open() as opened:
+        rendered, _ = jobs.render(opened, fleet, policy, asked, instants.now())
+    documents = rendered.documents
     folder = PublishFolder(publish_dir)
-    new = {edge: json.loads(content) for edge, content in rendered.documents.items()}
-    held = folder.current()
-    events = [journal.Event("publish", reason=reason, verdict="published")]
-    if held is not None:
-        newest = max((str(document["round"]) for document in held.values()), default="")
-        if instants.show(moment) < newest:
-            fix = "publish a newer round; for the old values use `springtide rollback`"
-            message = f"{instants.show(moment)} is older than {newest}, which holds on the fleet"
-            raise InputError([Problem("--round", "round", message, fix)])
-        over = [
-            *caps.problems(str(publish_dir), caps.difference(held, new), policy.bundle),
-            *caps.congestion_problems(str(publish_dir), caps.congestion_difference(held, new), policy.bundle),
-        ]
-        if over and not force:
-            raise InputError(over)
-        if over:
-            what = {"caps": [str(problem) for problem in over]}
-            events.insert(0, journal.Event("force", reason=reason, verdict="forced", details=what))
-    path = write(folder, rendered.documents, sign_key, events)
+    path = jobs.publish(folder, documents, sign_key, policy, instants.now(), force=force, reason=reason, once=once)
+    new = read_folder(path / "edges")
     if sign_key is None:
         click.echo("unsigned: edges refuse these bundles; sign with --sign-key", err=True)
     count = sum(len(document["routes"]) for document in new.values())
     if as_json:
-        digest = digest_of(new)
+        digest = jobs.digest_of(new)
         print_json(
             {"publication": path.name, "folder": str(path), "digest": digest, "edges": len(new), "routes": count}
         )
@@ -164,7 +131,7 @@ def rollback(
     if found:
         raise InputError(found)
     event = journal.Event("rollback", reason=reason, verdict="published", details={"of": source.name})
-    path = write(folder, documents, sign_key, [event])
+    path = jobs.write(folder, documents, sign_key, [event])
     if as_json:
         print_json({"publication": path.name, "of": source.name, "edges": len(documents)})
         return

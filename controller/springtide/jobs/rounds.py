@@ -1,0 +1,65 @@
+"""Which rounds are due: an hour that was missed is caught up in order, so that each decision has the one before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from springtide import instants
+from springtide.decide import congestion_rows, decisions
+from springtide.observe.rollup import PENDING_S, RETRIED_ROUNDS, pending, rolled_up
+from springtide.policy import Policy
+from springtide.store import Store
+
+
+@dataclass(frozen=True)
+class Due:
+    """Rounds in their order: those that lack their tables, and the hosts that the newest one has heard of late."""
+
+    newest: int
+    to_roll_up: list[int]
+    hosts_heard: int
+    hosts_expected: int
+
+
+def newest_due(policy: Policy, now_unix_s: int) -> int:
+    """The newest round whose samples have had their time to arrive."""
+    return instants.latest_round(now_unix_s - policy.round.lateness_s, policy.round.interval_s)
+
+
+def due(store: Store, policy: Policy, newest_unix_s: int) -> Due:
+    """What a run has to do, up to a round. Raises StoreError."""
+    interval_s = policy.round.interval_s
+    memory_us = policy.completeness.memory_rounds * interval_s * 1_000_000
+    until_us = newest_unix_s * 1_000_000
+    [row] = store.query(
+        """
+        select uniqExactIf(host, time_unix_us >= {start:Int64}) as heard, uniqExact(host) as expected
+        from tcp_samples
+        where time_unix_us >= {since:Int64} and time_unix_us < {until:Int64}
+        """,
+        {"start": until_us - interval_s * 1_000_000, "since": max(0, until_us - memory_us), "until": until_us},
+    )
+    waiting = pending(store, newest_unix_s, interval_s, policy.round.lateness_s)
+    return Due(newest_unix_s, waiting, int(row["heard"]), int(row["expected"]))
+
+
+def undecided(store: Store, policy: Policy, newest_unix_s: int) -> list[int]:
+    """Rounds that have their tables and lack the decisions of a law, oldest first; both laws can be given them all.
+
+    No further back than a day, and where there is no last decision, than RETRIED_ROUNDS. A law can have nothing to say
+    of a round, so where only prefixes lag behind it is no further than RETRIED_ROUNDS either.
+    """
+    interval_s = policy.round.interval_s
+    shortly = newest_unix_s - RETRIED_ROUNDS * interval_s
+    windows = decisions.latest_decided(store, newest_unix_s)
+    prefixes = congestion_rows.last_round(store, newest_unix_s + 1)
+    last = shortly if windows is None else max(windows, newest_unix_s - PENDING_S)
+    if prefixes:
+        last = min(last, max(prefixes, shortly))
+    return [line.round for line in rolled_up(store, last + interval_s, newest_unix_s) if line.interval_s == interval_s]
+
+
+def span(first_unix_s: int, last_unix_s: int, interval_s: int) -> Iterable[int]:
+    """Both included."""
+    return range(first_unix_s, last_unix_s + 1, interval_s)

@@ -1,0 +1,78 @@
+"""One installation of the controller, as the environment names it: the variables are those of the command line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from springtide.fleet import Fleet, load_fleet
+from springtide.policy import Policy, load_policy
+from springtide.store import Store, open_store
+from springtide.store.migrations import require_current
+
+STORE = "chdb:///var/lib/springtide/store"
+STORE_WAIT_S = 60.0
+FLEET = "/etc/springtide/fleet.yaml"
+POLICY = "/etc/springtide/policy.yaml"
+PUBLISH_DIR = "/var/lib/springtide/publish"
+
+
+def read_policy(path: Path) -> Policy:
+    """Every key is optional, and so is the file where nobody named one. Raises InputError."""
+    if str(path) == POLICY and not path.exists():
+        return Policy()
+    return load_policy(path)
+
+
+@contextmanager
+def opened(
+    url: str, wait_s: float, on_wait: Callable[[str], None], *, create: bool = False, check: bool = True
+) -> Iterator[Store]:
+    """The store; with `check`, an InputError unless it has the schema that this version needs."""
+    store = open_store(url, create=create, wait_s=wait_s, on_wait=on_wait)
+    try:
+        if check:
+            require_current(store)
+        yield store
+    finally:
+        store.close()
+
+
+@dataclass(frozen=True)
+class Site:
+    store_url: str
+    store_wait_s: float
+    fleet_path: Path
+    policy_path: Path
+    publish_dir: Path
+    sign_key: Path | None
+
+    @classmethod
+    def of(cls, environment: Mapping[str, str] = os.environ) -> Site:
+        """By SPRINGTIDE_STORE, _STORE_WAIT, _FLEET, _POLICY, _PUBLISH_DIR and _SIGN_KEY."""
+        key = environment.get("SPRINGTIDE_SIGN_KEY")
+        return cls(
+            environment.get("SPRINGTIDE_STORE", STORE),
+            float(environment.get("SPRINGTIDE_STORE_WAIT", STORE_WAIT_S)),
+            Path(environment.get("SPRINGTIDE_FLEET", FLEET)),
+            Path(environment.get("SPRINGTIDE_POLICY", POLICY)),
+            Path(environment.get("SPRINGTIDE_PUBLISH_DIR", PUBLISH_DIR)),
+            Path(key) if key else None,
+        )
+
+    def fleet(self) -> Fleet:
+        return load_fleet(self.fleet_path)
+
+    def policy(self) -> Policy:
+        return read_policy(self.policy_path)
+
+    @contextmanager
+    def open(self, *, check: bool = True) -> Iterator[Store]:
+        def tell(holder: str) -> None:
+            print(f"waiting up to {self.store_wait_s:g} s for {self.store_url}, held by {holder}")
+
+        with opened(self.store_url, self.store_wait_s, tell, check=check) as store:
+            yield store
