@@ -64,6 +64,10 @@ def sockets(samples: Sequence[Sample], round_unix_s: int) -> list[Sample]:
 
 def _socket(records: list[Sample], within: list[Sample], first_poll: Sample | None) -> Sample:
     before = records[: len(records) - len(within)]
+    samples = len(within)
+    # The first record, the last poll's and the close's tell all the rest.
+    ends = [max((r["time_unix_us"] for r in within if r["kind"] == kind), default=0) for kind in ("POLL", "CLOSE")]
+    within = [r for r in within if r["time_unix_us"] in (within[0]["time_unix_us"], *ends)]
     last = within[-1]
     polls = [r for r in within if r["kind"] == "POLL"]
     new = (
@@ -97,7 +101,7 @@ def _socket(records: list[Sample], within: list[Sample], first_poll: Sample | No
         "client_prefix": str(IPv6Network((peer, 120 if mapped else 56), strict=False).network_address.exploded),
         "congestion_algorithm": (inside or algorithms or [""])[-1],
         "sample_weight": min(65535, max(1, weight)),
-        "samples": len(within),
+        "samples": samples,
         "live": live,
         "closed": closed,
         "earned": live and cwnd > 0 and mss > 0 and gained["bytes_acked"] >= cwnd * mss,

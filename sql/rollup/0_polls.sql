@@ -4,9 +4,9 @@ insert into rollup_polls
 select
     fromUnixTimestamp({round_s:UInt32}) as round,
     {generation:UInt64} as generation,
-    host,
-    boot_id,
-    netns,
+    any(host) as host,
+    any(boot_id) as boot_id,
+    any(netns) as netns,
     poll_sequence,
     max(pop) as pop,
     min(time_unix_us) as began_us,
@@ -16,5 +16,8 @@ where
     time_unix_us >= {lookback_us:Int64}
     and time_unix_us < {round_us:Int64}
     and kind = 'POLL'
-group by host, boot_id, netns, poll_sequence
+-- 64 bits for the names, as in the sockets' step: grouping by the names takes twice as long.
+group by
+    bitXor(bitXor(cityHash64(host), bitRotateLeft(cityHash64(boot_id), 17)), intHash64(netns)),
+    poll_sequence
 settings prefer_column_name_to_alias = 1

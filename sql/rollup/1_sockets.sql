@@ -6,10 +6,10 @@
 -- with a chance of 1 in 40 million, and grouping by the names takes a third longer. Names are hashed one by one: the
 -- engine then hashes each only once.
 --
--- Nothing depends on the order, the splitting or the copies of what arrived: counters only grow, so that their last
--- value is their greatest, and the last of other values is the latest record's (of one microsecond's, the close's).
--- What stays the same in a socket's life, and changes only with fleet.yaml or a collector's configuration, is the
--- greatest.
+-- Of the round's records of a socket three tell all but their number: the first, the last poll's and the close's.
+-- Counters only grow, so that their greatest value is their last. Nothing depends on the order, the splitting or the
+-- copies of what arrived: other values are the latest record's (of one microsecond's, the close's), and what stays the
+-- same in a socket's life, and changes only with fleet.yaml or a collector's configuration, is the greatest.
 insert into rollup_sockets
 with before as (
     select
@@ -35,6 +35,63 @@ with before as (
     group by cookie, namespace
 ),
 
+-- The records that tell, each known by 64 bits: one that shares them with another is read too and changes nothing.
+telling as (
+    select arrayJoin([first_record, last_poll, close]) as record
+    from (
+        select
+            cookie,
+            bitXor(
+                bitXor(cityHash64(host), bitRotateLeft(cityHash64(boot_id), 17)), intHash64(netns)
+            ) as namespace,
+            bitXor(bitXor(cookie, namespace), intHash64(min(time_unix_us))) as first_record,
+            bitXor(bitXor(cookie, namespace), intHash64(maxIf(time_unix_us, kind = 'POLL'))) as last_poll,
+            bitXor(bitXor(cookie, namespace), intHash64(maxIf(time_unix_us, kind = 'CLOSE'))) as close
+        from tcp_samples
+        where
+            time_unix_us >= {round_start_us:Int64}
+            and time_unix_us < {round_us:Int64}
+            and state in ('ESTABLISHED', 'FIN_WAIT1', 'FIN_WAIT2', 'CLOSE', 'CLOSE_WAIT', 'LAST_ACK', 'CLOSING')
+        group by cookie, namespace
+    ) as sockets
+),
+
+-- Whether 64 bits do not tell the polls of some namespace apart.
+crowded as (
+    select max(polls > numbers) as beyond_64
+    from (
+        select
+            count() as polls,
+            uniqExact(poll_sequence % 64) as numbers
+        from rollup_polls
+        where
+            round = fromUnixTimestamp({round_s:UInt32})
+            and generation = {generation:UInt64}
+            and ended_us >= {round_start_us:Int64}
+        group by host, boot_id, netns
+    ) as namespaces
+),
+
+-- Records of each socket, its copies counted once: one bit a poll is a tenth of the work of merging copies first.
+counted as (
+    select
+        cookie,
+        bitXor(
+            bitXor(cityHash64(host), bitRotateLeft(cityHash64(boot_id), 17)), intHash64(netns)
+        ) as namespace,
+        if(
+            (select crowded.beyond_64 from crowded),
+            uniqExactIf(poll_sequence, kind != 'CLOSE' and (select crowded.beyond_64 from crowded)),
+            bitCount(groupBitOr(if(kind = 'CLOSE', 0, bitShiftLeft(toUInt64(1), poll_sequence % 64))))
+        ) + max(kind = 'CLOSE') as samples
+    from tcp_samples
+    where
+        time_unix_us >= {round_start_us:Int64}
+        and time_unix_us < {round_us:Int64}
+        and state in ('ESTABLISHED', 'FIN_WAIT1', 'FIN_WAIT2', 'CLOSE', 'CLOSE_WAIT', 'LAST_ACK', 'CLOSING')
+    group by cookie, namespace
+),
+
 within as (
     select
         cookie,
@@ -45,7 +102,6 @@ within as (
         any(boot_id) as boot_id,
         any(netns) as netns,
         min(time_unix_us) as first_us,
-        count() as samples,
         max(kind = 'CLOSE') as closed,
         argMinIf(poll_sequence, time_unix_us, kind = 'POLL') as first_poll,
         countIf(kind = 'POLL') > 0 as polled,
@@ -88,7 +144,15 @@ within as (
         min(coalesce(busy_time, 18446744073709551615)) as first_busy,
         min(coalesce(rwnd_limited, 18446744073709551615)) as first_rwnd_limited,
         min(coalesce(sndbuf_limited, 18446744073709551615)) as first_sndbuf_limited
-    from tcp_samples final
+    from tcp_samples
+    prewhere
+        bitXor(
+            bitXor(
+                cookie,
+                bitXor(bitXor(cityHash64(host), bitRotateLeft(cityHash64(boot_id), 17)), intHash64(netns))
+            ),
+            intHash64(time_unix_us)
+        ) in (select telling.record from telling)
     where
         time_unix_us >= {round_start_us:Int64}
         and time_unix_us < {round_us:Int64}
@@ -118,7 +182,7 @@ changes as (
         within.boot_id as boot_id,
         within.netns as netns,
         within.cookie as cookie,
-        within.samples as samples,
+        counted.samples as samples,
         within.closed as closed,
         within.polled as polled,
         within.last_state as last_state,
@@ -165,6 +229,10 @@ changes as (
             within.sndbuf_limited, multiIf(before.seen, before.sndbuf_limited, is_new, 0, within.first_sndbuf_limited)
         ) as gained_sndbuf_limited
     from within
+    inner join counted
+        on
+            within.cookie = counted.cookie
+            and within.namespace = counted.namespace
     left join before
         on
             within.cookie = before.cookie
@@ -222,5 +290,4 @@ select
     retransmitted as life_bytes_retransmitted,
     busy as life_busy_us
 from changes
--- A sample and its duplicates carry the same time and so lie in the same partition.
-settings do_not_merge_across_partitions_select_final = 1, prefer_column_name_to_alias = 1
+settings prefer_column_name_to_alias = 1
