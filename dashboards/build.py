@@ -45,7 +45,7 @@ def start(uid: str, title: str, description: str, *variables: Variable) -> dashb
         .with_variable(dashboard.DatasourceVariable("clickhouse").label("ClickHouse").type(str(CLICKHOUSE.type_val)))
         .with_variable(dashboard.DatasourceVariable("prometheus").label("Prometheus").type("prometheus"))
         .annotation(_marks("Pushes", "blue", "'publish', 'rollout', 'wave'"))
-        .annotation(_marks("Taken back", "red", "'rollback', 'withdraw', 'force'"))
+        .annotation(_marks("Stops", "red", "'rollback', 'withdraw', 'force', 'pause', 'resume'"))
     )
     for variable in variables:
         made.with_variable(variable)

@@ -144,7 +144,10 @@ def fleet() -> Dashboard:
             number(
                 "Drift found",
                 "Times that edges were found to hold something else than was published, in the time shown.",
-                "select countIf(event = 'drift') as drifts from audit final where $__timeFilter(at)",
+                """
+                select countIf(event = 'drift' and verdict != 'none') as drifts
+                from audit final where $__timeFilter(at)
+                """,
                 "short",
                 steps=NONE_IS_GOOD,
             )

@@ -21,7 +21,7 @@ the engine over the data of a small fleet. What is not: no Grafana server could 
 so nobody has
 looked at these pages in the tests. [Proofs](proofs.md) names the test for each feature.
 
-Each dashboard marks pushes and what was taken back, from the table `audit`, links to the others,
+Each dashboard marks pushes, and what was taken back, forced or paused, from the table `audit`, links to the others,
 and lets you choose its datasources.
 """
 

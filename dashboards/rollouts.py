@@ -53,8 +53,8 @@ def rollouts() -> Dashboard:
         ),
         (
             "Drift",
-            "Times that edges held something else than was published.",
-            "event = 'drift'",
+            "Searches that found edges with something else than was published, or without an answer.",
+            "event = 'drift' and verdict != 'none'",
             ((0, "green"), (1, "red")),
         ),
     ):
@@ -131,7 +131,7 @@ def rollouts() -> Dashboard:
                 """
                 select edge, count() as times, max(at) as last_found, argMax(reason, at) as last_reason
                 from audit final array join edges as edge
-                where $__timeFilter(at) and event = 'drift'
+                where $__timeFilter(at) and event = 'drift' and verdict != 'none'
                 group by edge
                 order by times desc, edge
                 """,

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 from springtide.cli import cli
-from springtide.cli.metrics import METRICS
+from springtide.metrics import METRICS
 from springtide.policy import default_yaml
 from springtide.store import open_store
 from springtide.store.migrations import migrate, read_migrations
@@ -138,8 +138,8 @@ def metrics_page() -> str:
     lines += ["Over HTTP, on each edge: [in its own reference](collector.md#metrics).", "", "## The controller's", ""]
     lines += [
         "Jobs end, so theirs are written to a file for node_exporter's textfile collector: `springtide decide initcwnd",
-        "--metrics FILE.prom` and `springtide decide congestion --metrics FILE.prom`. Each replaces its file at once.",
-        "All are gauges.",
+        "--metrics FILE.prom`, `springtide decide congestion --metrics FILE.prom` and `springtide status --metrics",
+        "FILE.prom`. Each replaces its file at once. All are gauges.",
         "",
         "| metric | what |",
         "|---|---|",

@@ -50,7 +50,7 @@ def _roll_out(home: Home, now: list[int]) -> None:
         now[0] = moment + 60
         made = home.json("publish", "--round", instants.show(moment), *where, "--force", "--reason", "a first time")
         now[0] += 20
-        journal.append(folder, journal.Event("rollout", publication=made["publication"], verdict="started"))
+        journal.append(folder, journal.Event("rollout", publication=made["publication"], verdict="begun"))
         wave = journal.Event("wave", publication=made["publication"], verdict="applied", edges=["ams-1"])
         journal.append(folder, wave)
         PublishFolder(folder).point("current", folder / made["publication"] / "edges")
@@ -59,8 +59,10 @@ def _roll_out(home: Home, now: list[int]) -> None:
         home.json("gate", *where, *arguments, code=0)
     now[0] = ROUND - 1
     home.run("rollback", PublishFolder(folder).rounds()[0], *where, "--reason", "a trial")
-    for edge, reason in (("ams-2", "1 route is missing"), ("fra-1", "unknown routes")):
-        journal.append(folder, journal.Event("drift", verdict="drift", edges=[edge], reason=reason))
+    for verdict, edges in (("found", ["ams-2", "fra-1"]), ("repaired", ["ams-2", "fra-1"]), ("none", [])):
+        journal.append(folder, journal.Event("drift", verdict=verdict, edges=edges))
+    home.run("pause", "--reason", "a storm", *where)
+    home.run("resume", *where)
     now[0] = ROUND + 120
     home.json("history", *where)
 

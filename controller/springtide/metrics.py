@@ -34,6 +34,14 @@ METRICS: Mapping[str, Metric] = {
     "springtide_input_rows_expected": Metric("Samples that should have arrived.", ("law", "pop")),
     "springtide_initcwnd_windows": Metric("Pairs with a window of their own."),
     "springtide_congestion_prefixes": Metric("Chosen prefixes: those on BBR, and those held out.", ("algorithm",)),
+    "springtide_status_seconds": Metric("When `springtide status` wrote its metrics, seconds since the epoch."),
+    "springtide_step_closes": Metric("1 where the step lets the loop close.", ("step",)),
+    "springtide_step_seconds": Metric("When the step last happened, seconds since the epoch.", ("step",)),
+    "springtide_event_seconds": Metric(
+        "When the newest event of its kind was, seconds since the epoch, with its verdict.", ("event", "verdict")
+    ),
+    "springtide_bundles_expire_seconds": Metric("When what holds on the fleet expires, seconds since the epoch."),
+    "springtide_paused": Metric("1 while publishing is paused."),
 }
 
 

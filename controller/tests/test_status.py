@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,8 +12,10 @@ from samplekit.home import ROUND, Home
 from samplekit.spool import record, write_spool
 from samplekit.traffic import MSS, Socket
 from springtide import instants
+from springtide.cli.status import gauges as status_gauges
 from springtide.learn.benefit import Effect
 from springtide.learn.status import Decided, Facts, Line, Published, State, age, lines, verdict
+from springtide.metrics import write_metrics
 from springtide.publish import journal
 from springtide.publish.journal import Event
 from springtide.publish.publication import PublishFolder
@@ -19,6 +23,7 @@ from springtide.publish.publication import PublishFolder
 pytestmark = pytest.mark.usefixtures("clock")
 
 NOW = ROUND + 30
+PROMTOOL = Path(__file__).parents[2] / "target/tools/promtool"
 ROUTES = Published("r-1", created=NOW - 40, expires=NOW + 800, edges=4, routes=9)
 
 
@@ -184,3 +189,24 @@ def test_it_follows_a_round_from_samples_to_the_fleet_and_into_age(home: Home, m
     stale = {what for what, step in late.items() if step["state"] == "stale"}
     assert stale == {"samples", "rounds", "initcwnd", "published"}
     assert late["on the fleet"]["state"] == "broken"
+
+
+def test_its_gauges_are_what_alerts_need(home: Home, tmp_path: Path) -> None:
+    folder = PublishFolder(home.path / "publish")
+    journal.append(folder.path, event("gate", "roll back", ago=20))
+    home.run("pause", "--reason", "a storm", "--publish-dir", folder.path)
+    gauges = tmp_path / "springtide-status.prom"
+    home.run("status", "--publish-dir", folder.path, "--metrics", gauges, code=1)
+    said = gauges.read_text().splitlines()
+    assert f"springtide_status_seconds {NOW}" in said
+    assert 'springtide_step_closes{step="samples"} 0' in said
+    assert f'springtide_event_seconds{{event="gate",verdict="roll back"}} {NOW - 20}' in said
+    assert "springtide_paused 1" in said
+    assert not any(line.startswith("springtide_bundles_expire_seconds ") for line in said), "nothing holds yet"
+    (tmp_path / "held.prom").write_text("")
+    write_metrics(tmp_path / "held.prom", status_gauges(GOOD, lines(GOOD), is_paused=False))
+    held = (tmp_path / "held.prom").read_text()
+    assert f"springtide_bundles_expire_seconds {ROUTES.expires}\n" in held
+    assert f'springtide_step_seconds{{step="on_the_fleet"}} {ROUTES.created}\n' in held
+    for text in (gauges.read_text(), held):
+        subprocess.run([PROMTOOL, "check", "metrics"], input=text, text=True, check=True, capture_output=True)

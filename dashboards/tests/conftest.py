@@ -11,7 +11,7 @@ from springtide import instants
 from springtide.store import Store
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def operated(tmp_path_factory: pytest.TempPathFactory) -> Home:
     home = Home(tmp_path_factory.mktemp("operated"))
     now = [ROUND]
@@ -22,7 +22,7 @@ def operated(tmp_path_factory: pytest.TempPathFactory) -> Home:
     return home
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def store(operated: Home) -> Iterator[Store]:
     opened = operated.open()
     yield opened

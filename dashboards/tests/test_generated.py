@@ -75,7 +75,7 @@ def test_every_dashboard_can_be_read(name: str) -> None:
     document = DOCUMENTS[name]
     assert document["description"].endswith(".")
     assert any(link["type"] == "dashboards" and link["keepTime"] for link in document["links"])
-    assert {mark["name"] for mark in document["annotations"]["list"]} == {"Pushes", "Taken back"}
+    assert {mark["name"] for mark in document["annotations"]["list"]} == {"Pushes", "Stops"}
     for variable in document["templating"]["list"]:
         assert variable["type"] == "datasource" or variable["description"].endswith("."), variable["name"]
     titles = [panel["title"] for panel in panels(document)]

@@ -15,6 +15,7 @@ from springtide.cli.options import (
     closed_round,
     fleet_option,
     json_option,
+    metrics_option,
     policy_option,
     read_fleet,
     read_policy,
@@ -27,14 +28,6 @@ from springtide.decide.decision import Decision
 from springtide.jobs import decide as jobs
 from springtide.metrics import Gauges, Labels, write_metrics
 from springtide.observe.completeness import Input
-
-metrics_option = click.option(
-    "--metrics",
-    "metrics_path",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Write gauges for node_exporter's textfile collector (FILE.prom).",
-)
 
 
 @click.group()

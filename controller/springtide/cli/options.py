@@ -163,6 +163,15 @@ def sign_key_option(command: F) -> F:
     )(command)
 
 
+metrics_option = click.option(
+    "--metrics",
+    "metrics_path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Write gauges for node_exporter's textfile collector (FILE.prom).",
+)
+
+
 def json_option(command: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON for machines.")(command)
 

@@ -16,6 +16,7 @@ from springtide.cli.options import (
     StoreOptions,
     fleet_option,
     json_option,
+    metrics_option,
     policy_option,
     publish_dir_option,
     read_fleet,
@@ -24,7 +25,9 @@ from springtide.cli.options import (
 )
 from springtide.cli.output import print_json
 from springtide.learn import status_facts
-from springtide.learn.status import Line, State, lines, verdict
+from springtide.learn.status import Facts, Line, State, lines, verdict
+from springtide.metrics import Gauges, write_metrics
+from springtide.publish.pause import paused
 from springtide.publish.publication import PublishFolder
 
 STYLES = {State.OK: "green", State.NOTE: "dim", State.NONE: "yellow", State.STALE: "yellow", State.BROKEN: "bold red"}
@@ -32,11 +35,19 @@ STYLES = {State.OK: "green", State.NOTE: "dim", State.NONE: "yellow", State.STAL
 
 @click.command()
 @publish_dir_option
+@metrics_option
 @json_option
 @fleet_option
 @policy_option
 @store_options
-def status(store: StoreOptions, fleet_path: Path, policy_path: Path, publish_dir: Path, as_json: bool) -> None:
+def status(
+    store: StoreOptions,
+    fleet_path: Path,
+    policy_path: Path,
+    publish_dir: Path,
+    metrics_path: Path | None,
+    as_json: bool,
+) -> None:
     """Say on one screen whether the loop is closing.
 
     From samples to what holds on the fleet, each step with its age; what runs once a round is stale when it has left
@@ -50,11 +61,15 @@ def status(store: StoreOptions, fleet_path: Path, policy_path: Path, publish_dir
     Examples:
       springtide status
       springtide status --json
+      springtide status --metrics /var/lib/node_exporter/springtide-status.prom
       springtide status > /dev/null || mail -s "springtide" ops < /dev/null
     """
     fleet, policy, now = read_fleet(fleet_path), read_policy(policy_path), instants.now()
     with store.open() as opened:
-        found = lines(status_facts.read(opened, fleet, policy, PublishFolder(publish_dir), now))
+        facts = status_facts.read(opened, fleet, policy, PublishFolder(publish_dir), now)
+    found = lines(facts)
+    if metrics_path is not None:
+        write_metrics(metrics_path, gauges(facts, found, paused(publish_dir, now) is not None))
     closing = all(line.closes for line in found)
     if as_json:
         print_json(
@@ -68,6 +83,24 @@ def status(store: StoreOptions, fleet_path: Path, policy_path: Path, publish_dir
     else:
         _print(found, closing)
     sys.exit(0 if closing else 1)
+
+
+def gauges(facts: Facts, found: Sequence[Line], is_paused: bool) -> Gauges:
+    """What alerts are made of; a step or an event that has not been yet has no line."""
+    steps = {line.what.replace(" ", "_"): line for line in found if line.what not in facts.benefit}
+    holds = facts.holds
+    return {
+        "springtide_status_seconds": {(): facts.now},
+        "springtide_step_closes": {(("step", step),): line.closes for step, line in steps.items()},
+        "springtide_step_seconds": {
+            (("step", step),): line.at_unix_s for step, line in steps.items() if line.at_unix_s is not None
+        },
+        "springtide_event_seconds": {
+            (("event", event.event), ("verdict", event.verdict)): event.at_unix_s for event in facts.events.values()
+        },
+        "springtide_bundles_expire_seconds": {(): holds.expires} if holds is not None and holds.routes else {},
+        "springtide_paused": {(): is_paused},
+    }
 
 
 def _for_machines(line: Line, now: int) -> dict[str, object]:
