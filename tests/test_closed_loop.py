@@ -23,6 +23,7 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # What a person sees at the end.
     assert "Fresh connections: request to last byte, ms" in done.stdout
     assert "Decided windows" in done.stdout
+    (directory / "stdout.txt").write_text(done.stdout)
     return directory
 
 
@@ -88,6 +89,25 @@ def test_the_report_shows_every_distribution(out: Path) -> None:
     for rtt in (20, 80, 150, 250):
         for size in (10, 50, 100):
             assert f"RTT {rtt} ms, {size} KB" in page
+
+
+def test_the_loop_closed_while_it_ran(out: Path) -> None:
+    assert (out / "status.txt").read_text().startswith("the loop is closing\n")
+
+
+def test_what_it_left_can_be_looked_at_as_it_says(out: Path) -> None:
+    said = (out / "stdout.txt").read_text().partition("Look at what it left:\n")[2]
+    source, *commands = [line.partition("  #")[0].strip() for line in said.splitlines() if line.startswith("  ")]
+    assert source == f"source {out / 'env'}"
+    assert len(commands) >= 5
+    for command in commands:
+        shell = ["bash", "-euc", f"{source}; {command}"]
+        done = subprocess.run(shell, capture_output=True, text=True, check=False, timeout=120)
+        if command == "springtide status":
+            assert (done.returncode, done.stdout[:27]) == (1, "the loop is NOT closing: se")
+        else:
+            assert done.returncode == 0, f"{command}: {done.stderr}"
+            assert "ams" in done.stdout, command
 
 
 def test_without_root_it_says_what_to_do() -> None:

@@ -86,6 +86,7 @@ SILENT = {**GOOD.events, "drift": event("drift", "unknown", details={"not_compar
         ({"published": None}, "published", State.NONE, "nothing yet"),
         ({"paused": "paused since then by ann: works"}, "published", State.STALE, "paused since then by ann: works"),
         ({"holds": replace(ROUTES, expires=NOW - 90)}, "on the fleet", State.BROKEN, "expired 90 s ago"),
+        ({"holds": replace(ROUTES, expires=NOW - 90, routes=0, clients=1)}, "on the fleet", State.BROKEN, "expired"),
         ({"holds": None}, "on the fleet", State.NONE, "nothing yet"),
         ({"stopped": "withdrawn by ann: loss"}, "last push", State.BROKEN, "stopped: withdrawn by ann: loss"),
         ({"events": WITHDRAWN}, "last push", State.BROKEN, "withdraw partial 5 s ago by ann: loss"),
@@ -111,6 +112,7 @@ def test_one_step_that_fails_is_named_with_what_to_do(
     [
         ({"decisions": {"initcwnd": Decided(ROUND, 40, 31)}}, "congestion", "no prefix chosen yet"),
         ({"events": {**GOOD.events, "gate": event("gate", "roll_back", reason="loss")}}, "last gate", "roll back"),
+        ({"holds": replace(ROUTES, clients=70)}, "on the fleet", "9 routes and 70 client prefixes on 4 edges"),
         ({"events": {"rollout": event("rollout", "begun")}}, "last push", "rollout begun 60 s ago"),
         ({"events": {"rollout": event("rollout")}}, "drift", "never looked for"),
         ({"holds": replace(ROUTES, routes=0, expires=NOW - 90, back=True)}, "on the fleet", "before r-1: no routes"),

@@ -26,7 +26,8 @@ from lab.lab import Lab
 def demo(out: Path, name: str, as_json: bool) -> None:
     """Run the closed loop on four PoPs: measure, learn, apply, measure again, and let it expire.
 
-    Takes about three minutes. Leaves report.html, summary.json, the spools, the store and the bundles in --out.
+    Takes about three minutes. Leaves report.html, summary.json, status.txt, the spools, the store and the bundles in
+    --out, and env, which a shell reads so that `springtide` works on them.
     """
     if not COLLECTOR.is_file():
         raise InputError(f"{COLLECTOR}: no such program: run `make setup`")

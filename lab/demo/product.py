@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -47,6 +48,8 @@ class Springtide:
         takes = {
             "migrate": ("--store",),
             "ingest": ("--store", "--fleet"),
+            "rollup": ("--store", "--policy"),
+            "status": ("--store", "--fleet", "--policy"),
             "decide": ("--store", "--fleet", "--policy"),
             "explain": ("--store", "--fleet", "--policy"),
             "bundle": ("--store", "--fleet", "--policy"),
@@ -61,9 +64,20 @@ class Springtide:
         """The command's `--json` answer."""
         return json.loads(run(self.command(*arguments, "--json")))
 
-    def text(self, *arguments: str) -> str:
+    def text(self, *arguments: str, accept: tuple[int, ...] = (0,)) -> str:
         """What the command prints for people."""
-        return run(self.command(*arguments))
+        return run(self.command(*arguments), accept)
+
+    def environment(self, publish_dir: Path) -> str:
+        """Lines for a shell: after them, `springtide` without options works on this store."""
+        values = {
+            "SPRINGTIDE_STORE": f"chdb://{self.store}",
+            "SPRINGTIDE_FLEET": str(self.fleet),
+            "SPRINGTIDE_POLICY": str(self.policy),
+            "SPRINGTIDE_PUBLISH_DIR": str(publish_dir),
+        }
+        path = f'export PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"'
+        return "\n".join([path, *(f"export {name}={shlex.quote(value)}" for name, value in values.items())]) + "\n"
 
 
 def make_publisher(key: Path, allowed_signers: Path) -> None:

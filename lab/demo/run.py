@@ -8,7 +8,7 @@ import shutil
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,19 @@ LEARN_S = 45  # of traffic after the first probes: windows grow, and more than o
 PROBES = 20  # of each size on each pair
 SPACING_S = 0.3  # between the probes of a pair
 LOAD_S = 600  # at most: the load stops with the lab
+# What can be asked of the store afterwards, in the shell that has read `env`.
+LOOK = (
+    ("springtide status", "nothing runs any more: it says what is late"),
+    ("springtide explain ams sin", "why a pair has its window"),
+    ("springtide sql windows-now", "the windows, by pair"),
+    ("springtide sql completion-times", "one of the questions; `springtide sql` lists them"),
+    ("springtide history", "who pushed what, and how it went"),
+)
+
+
+def instant(unix_s: int) -> str:
+    """As Springtide writes instants."""
+    return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 class Demo:
@@ -49,7 +62,7 @@ class Demo:
         self.push = Push(out, self.product, sorted(self.pop_of_edge), lab.command)
         self.interval_s = int(yaml.safe_load(POLICY.read_text())["round"]["interval_s"])
         self.samples = 0
-        self.begin = time.monotonic()
+        self.begin, self.began = time.monotonic(), int(time.time())
 
     def say(self, text: str) -> None:
         """One step's headline, with the seconds since the start."""
@@ -194,19 +207,34 @@ class Demo:
             # Bundles that live for a minute leave no minutes for a gate.
             self.push.play("rollout.yml", springtide_gate=False)
             applied = self.on_every_edge("status")
+            self.ingest()
+            closing = self.status()
             self.say(f"{sum(int(answer['routes']) for answer in applied.values())} routes in table 201; probing again")
             after = self.probe("after")
             self.wait_until(expiry.timestamp() + 1, f"until the bundles expire at {expiry:%H:%M:%S} UTC")
             self.on_every_edge("expire")
             restored = self.restored(untouched)
             self.say("the bundles have expired: " + ("every edge is as it was" if restored else "NOT restored"))
+            last = int(time.time()) // self.interval_s * self.interval_s
         self.ingest()
-        return self.finish(before, after, decisions, restored, quiet)
+        # Every round of the run, so that questions to the data have answers, and what is decided after the last one.
+        first = (self.began // self.interval_s + 1) * self.interval_s
+        self.product.text("rollup", "--from", instant(first), "--to", instant(last))
+        self.product.text("decide", "initcwnd", "--round", instant(last), accept=(0, 3))
+        (self.out / "env").write_text(self.product.environment(self.push.publish_dir))
+        return self.finish(before, after, decisions, restored, "" if quiet else closing)
+
+    def status(self) -> str:
+        """What `springtide status` says, kept in status.txt."""
+        # On a machine with too much to do something may be late: it says so.
+        said = self.product.text("status", "--publish-dir", str(self.push.publish_dir), accept=(0, 1))
+        (self.out / "status.txt").write_text(said)
+        return said
 
     def finish(
-        self, before: Phase, after: Phase, decisions: list[dict[str, Any]], restored: bool, quiet: bool
+        self, before: Phase, after: Phase, decisions: list[dict[str, Any]], restored: bool, closing: str
     ) -> dict[str, Any]:
-        """Write summary.json and report.html, print the tables."""
+        """Write summary.json and report.html, print the tables; nothing is printed where `closing` is empty."""
         rows = [
             {
                 "src_pop": decision["src_pop"],
@@ -224,7 +252,7 @@ class Demo:
         (self.out / "summary.json").write_text(json.dumps(facts, indent=1) + "\n")
         (self.out / "cdf.svg").write_text(figure(before, after))
         (self.out / "report.html").write_text(page(before, after, groups, rows, facts))
-        if quiet:
+        if not closing:
             return facts
         # A pipe has no width of its own.
         tables = Console(width=None if Console().is_terminal else 110)
@@ -232,4 +260,11 @@ class Demo:
         tables.print(decisions_table(rows))
         silent = ", ".join(f"{pair.src} to {pair.dst}" for pair in self.topology.traffic.silent)
         tables.print(f"Without traffic there is no window: {silent} keeps the kernel's default.")
+        tables.print("\nWhile the routes were applied, `springtide status` said:", style="bold", highlight=False)
+        print(closing, end="")
+        tables.print("\nLook at what it left:", style="bold")
+        env = self.out / "env"
+        shown = env.relative_to(Path.cwd()) if env.is_relative_to(Path.cwd()) else env
+        for command, what in ((f"source {shown}", "so that `springtide` finds it"), *LOOK):
+            print(f"  {command:<40} # {what}")
         return facts

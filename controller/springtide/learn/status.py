@@ -65,7 +65,14 @@ class Published:
     expires: int
     edges: int
     routes: int
+    # Client prefixes with a congestion control of their own.
+    clients: int = 0
     back: bool = False
+
+    @property
+    def content(self) -> str:
+        routes = f"{self.routes:,} routes"
+        return f"{routes} and {self.clients:,} client prefixes" if self.clients else routes
 
 
 @dataclass(frozen=True)
@@ -188,7 +195,7 @@ def _published(facts: Facts) -> Line:
         return Line("published", State.STALE, facts.paused, "`springtide resume` ends it", moment)
     if found is None:
         return Line("published", State.NONE, "nothing yet", fix)
-    text = f"{_ago(facts, found.created)}: {found.routes:,} routes for {found.edges:,} edges ({found.name})"
+    text = f"{_ago(facts, found.created)}: {found.content} for {found.edges:,} edges ({found.name})"
     return _once_a_round(facts, "published", found.created, text, fix)
 
 
@@ -202,13 +209,14 @@ def _holds(facts: Facts) -> Line:
     if found is None:
         return Line(what, State.NONE, "nothing yet", "run rollout.yml")
     name = f"what held before {found.name}" if found.back else found.name
-    if found.expires <= facts.now and found.routes:
+    empty = not found.routes and not found.clients
+    if found.expires <= facts.now and not empty:
         text = f"{name} expired {_ago(facts, found.expires)}: edges are back at the kernel's default"
         return Line(what, State.BROKEN, text, "publish, and run rollout.yml", found.expires)
-    if not found.routes:
+    if empty:
         return Line(what, State.NOTE, f"{name}: no routes", "", found.created)
     left = age(found.expires - facts.now)
-    text = f"{found.routes:,} routes on {found.edges:,} edges for another {left} ({name})"
+    text = f"{found.content} on {found.edges:,} edges for another {left} ({name})"
     return Line(what, State.OK, text, "", found.created)
 
 

@@ -84,13 +84,15 @@ def _publication(folder: Path | None, part: str) -> Published | None:
     documents = read_folder(folder / part)
     if not documents:
         raise SpringtideError(f"{folder / part}: holds no bundle; publish a round anew")
-    with_routes = [document for document in documents.values() if document["routes"]] or list(documents.values())
+    found = documents.values()
+    full = [document for document in found if document["routes"] or document.get("congestion")] or list(found)
     return Published(
         name=folder.name,
         created=max(instants.parse(document["created_at"]) for document in documents.values()),
-        expires=min(instants.parse(document["expires_at"]) for document in with_routes),
+        expires=min(instants.parse(document["expires_at"]) for document in full),
         edges=len(documents),
         routes=sum(len(document["routes"]) for document in documents.values()),
+        clients=len({(one["pop"], line["prefix"]) for one in found for line in one.get("congestion") or ()}),
         back=part == "back",
     )
 
