@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from samplekit.browser import look
 from samplekit.home import ROUND, Home
 from samplekit.prefixes import INTERVAL, Seen, store_rounds
 from springtide import instants
@@ -123,6 +124,14 @@ def test_the_report_finds_what_is_there(filled: Home, tmp_path: Path) -> None:
     assert page.count["svg"] == 2
     assert page.count["table"] == 2
     assert re.search(r"\+4\d\.\d%|\+5\d\.\d%", html.read_text())
+
+    seen = look(html, tmp_path / "profile")
+    assert seen.requests == [html.as_uri()], "the page asked for more than itself"
+    assert seen.complaints == []
+    shapes = [(box["name"], box["width"] > 300, box["height"] > 20) for box in seen.boxes]
+    assert sorted(shapes) == [("svg", True, True)] * 2 + [("table", True, True)] * 2
+    assert all(box["drawn"] > 0 for box in seen.boxes if box["name"] == "svg")
+    assert seen.colours > 30, "the picture is blank"
 
     screen = filled.run("report").stdout
     assert "differences are shown" in screen
