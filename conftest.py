@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+
+# A loaded machine is no fault of what is tested.
+settings.register_profile("springtide", deadline=None)
+settings.load_profile("springtide")
 
 # They fill emulated links, watch the whole machine's sockets or time what they see: one at a time.
 ALONE = ("lab/tests/", "tests/")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -322,3 +323,68 @@ def test_explain_of_an_unknown_pop_helps(home: Home) -> None:
     assert line.endswith("'nyk' is not in the fleet; did you mean nyc?")
     [line] = home.refused("explain", "ams", "ams")
     assert line.endswith("name two PoPs")
+
+
+SPOKEN = """
+initcwnd: {duty_rounds: 1}
+overrides:
+  - {src: ams, dst: fra, edges: [ams-2], ip_version: 4, initcwnd: 20, until: '2099-01-01T00:00:00Z', reason: old host}
+  - {src: ams, dst: fra, edges: [ams-2, ams-1], ip_version: 4, initcwnd: 90, until: '2000-01-01T00:00:00Z', reason: x}
+  - {src: ams, dst: nyc, edges: [ams-1], ip_version: 4, initcwnd: 30, until: '2099-01-01T00:00:00Z', reason: trial}
+  - {src: fra, dst: ams, edges: [fra-1], initcwnd: null, until: '2099-01-01T00:00:00Z', reason: broken card}
+"""
+
+
+def windows(home: Home, edge: str) -> dict[str, int]:
+    document = json.loads((home.path / "out" / f"{edge}.json").read_bytes())
+    return {route["prefix"]: route["initcwnd"] for route in document["routes"]}
+
+
+def test_an_override_for_edges_reaches_these_and_leaves_the_pair_alone(home: Home) -> None:
+    feed(
+        home,
+        "a",
+        [
+            s
+            for src, dst in (("ams", "fra"), ("fra", "ams"))
+            for c in connections(3, 40, src, dst)
+            for s in polls(c, NOW, FULL)
+        ],
+    )
+    home.policy.write_text(SPOKEN)
+    first = home.json("decide", "initcwnd")
+    assert {(d["src_pop"], d["dst_pop"], d["ip_version"]): d["initcwnd"] for d in first["decisions"]} == {
+        ("ams", "fra", 4): 40,
+        ("ams", "nyc", 4): None,
+        ("fra", "ams", 4): 40,
+        ("fra", "ams", 6): None,
+    }
+    home.run("bundle", "--out", home.path / "out")
+    assert windows(home, "ams-1") == {"10.77.2.0/24": 40, "10.77.3.0/24": 30}
+    assert windows(home, "ams-2") == {"10.77.2.0/24": 20}
+    assert windows(home, "fra-1") == {}
+    assert (
+        "but on ams-2, IPv4: 20 segments until 2099-01-01T00:00:00Z: old host"
+        in home.run("explain", "ams", "fra").stdout
+    )
+    [spoken] = home.json("explain", "ams", "nyc")["edges"]
+    assert (spoken["edge"], spoken["initcwnd"], spoken["why"]) == ("ams-1", 30, "trial")
+
+    # Again changes nothing; without the words nothing of them stays.
+    table = "select * from initcwnd_edge_decisions final order by all"
+    before = home.query(table)
+    assert home.json("decide", "initcwnd")["edge_decisions"] == first["edge_decisions"]
+    assert home.query(table) == before
+    assert len(before) == 4
+    home.policy.write_text("initcwnd: {duty_rounds: 1}\n")
+    assert decide(home)[0]["initcwnd"] == 40
+    assert home.query(table) == []
+
+
+def test_an_override_of_an_edge_elsewhere_is_found_by_check(home: Home) -> None:
+    home.policy.write_text(SPOKEN.replace("[fra-1]", "[ams-1, ams-1]"))
+    lines = home.refused("check")
+    assert [line.split("overrides[3].")[1].split(";")[0] for line in lines] == ["edges: names an edge twice"]
+    home.policy.write_text(SPOKEN.replace("[fra-1]", "[nyc-1]"))
+    [line] = home.refused("check")
+    assert "overrides[3].edges[0]: 'nyc-1' is no edge of fra; name edges of the override's src" in line

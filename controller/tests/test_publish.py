@@ -23,6 +23,8 @@ from springtide.decide import congestion_rows
 from springtide.decide.congestion import DECISION
 from springtide.decide.decision import Action, Decision, Reason
 from springtide.decide.decisions import write_round
+from springtide.decide.edges import EdgeDecision
+from springtide.decide.holdout import held_out_edges
 from springtide.decide.prefixes import halves
 from springtide.fleet import Fleet, load_fleet
 from springtide.policy import Policy, load_policy
@@ -473,3 +475,13 @@ def test_a_held_out_edge_gets_an_empty_bundle_and_the_others_theirs() -> None:
     fleet = Fleet.model_validate({"version": 1, "pops": pops})
     documents = render(fleet, Policy(), NOW, DECISIONS, NOW).documents
     assert sorted(len(json.loads(content)["routes"]) for content in documents.values()) == [0, 1, 1, 1, 1]
+
+
+def test_what_operators_say_of_a_held_out_edge_stands_above_the_hold_out() -> None:
+    edges = {f"ams-{n}": {"address": "10.77.1.1"} for n in range(5)}
+    pops = {"ams": {"prefixes": ["10.77.1.0/24"], "edges": edges}, "fra": {"prefixes": ["10.77.2.0/24"]}}
+    fleet = Fleet.model_validate({"version": 1, "pops": pops})
+    [held] = held_out_edges(fleet, Policy().holdout)
+    said = [EdgeDecision(held, "ams", "fra", 4, 55, NOW + 999, "trial")]
+    documents = render(fleet, Policy(), NOW, DECISIONS, NOW, of_edges=said).documents
+    assert json.loads(documents[held])["routes"] == [{"prefix": "10.77.2.0/24", "initcwnd": 55}]

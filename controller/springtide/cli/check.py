@@ -42,6 +42,7 @@ def check(fleet_path: Path, policy_path: Path, defaults: bool, as_json: bool) ->
         problems += error.problems
     if fleet is not None and policy is not None:
         problems += [Problem(str(fleet_path), *finding) for finding in _too_wide(fleet, policy)]
+        problems += [Problem(str(policy_path), *finding) for finding in _foreign_edges(fleet, policy)]
     if problems or fleet is None or policy is None:
         raise InputError(problems)
     prefixes = sum(len(pop.prefixes) for pop in fleet.pops.values())
@@ -65,4 +66,19 @@ def _too_wide(fleet: Fleet, policy: Policy) -> list[tuple[str, str, str]]:
         for name, pop in fleet.pops.items()
         for index, prefix in enumerate(pop.prefixes)
         if prefix.prefixlen < shortest[prefix.version]
+    ]
+
+
+def _foreign_edges(fleet: Fleet, policy: Policy) -> list[tuple[str, str, str]]:
+    """Edges of overrides that would never be given one."""
+    owners = fleet.edges()
+    return [
+        (
+            f"overrides[{index}].edges[{at}]",
+            f"{edge!r} is no edge of {override.src}",
+            "name edges of the override's src in fleet.yaml",
+        )
+        for index, override in enumerate(policy.overrides)
+        for at, edge in enumerate(override.edges or ())
+        if owners.get(edge) != override.src
     ]

@@ -74,6 +74,7 @@ def initcwnd(
     with store.open() as opened:
         made = jobs.initcwnd(opened, policy, moment, instants.now(), dry_run=dry_run)
     heard, thin, decided, written = made.heard, made.thin, made.decided, made.written
+    of_edges = made.of_edges
     windows = sum(decision.initcwnd is not None for decision in decided)
     gauges: Gauges = {"springtide_initcwnd_windows": {(): windows}}
     _tell("initcwnd", moment, heard, thin, gauges, metrics_path)
@@ -82,7 +83,8 @@ def initcwnd(
         head = {"round": instants.show(moment), "policy_version": policy.version, "dry_run": dry_run}
         counts = {"written": len(decided) if written else 0, "pairs_without_samples": max(0, silent)}
         listed = [as_dict(decision) for decision in decided]
-        print_json({**head, **counts, "incomplete": thin, "decisions": listed})
+        of_each_edge = [asdict(one) | {"until": instants.show(one.until)} for one in of_edges]
+        print_json({**head, **counts, "incomplete": thin, "decisions": listed, "edge_decisions": of_each_edge})
         _conclude(moment, heard, thin)
         return
     columns = ["from", "to", "ip", "action", "initcwnd", "reason", "observed", "earned", "seen", "retransmitted"]
@@ -104,6 +106,10 @@ def initcwnd(
     print_table(columns, table, title=f"Round {instants.show(moment)}, policy {policy.version}")
     verb = "would be written" if dry_run else "written" if written else "unchanged"
     click.echo(f"{len(decided)} decisions {verb}; {max(0, silent)} pairs of the fleet have no samples")
+    for one in of_edges:
+        click.echo(
+            f"override on {one.edge} to {one.dst_pop} (IPv{one.ip_version}): {one.initcwnd or 'default'}: {one.why}"
+        )
     _conclude(moment, heard, thin)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -22,7 +23,7 @@ from springtide.cli.options import (
     store_options,
 )
 from springtide.cli.output import print_json, print_table
-from springtide.decide import decisions
+from springtide.decide import decisions, edges
 from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet
 from springtide.learn.explain import Explanation, history_rows, without_decision
@@ -79,13 +80,19 @@ def explain(
         since = moment - HISTORY_ROUNDS * interval_s
         history = decisions.read_pair(opened, src_pop, dst_pop, moment, since)
         decided = decisions.latest_decided(opened, moment) == moment
+        of_edges = [one for one in edges.read_round(opened, moment) if (one.src_pop, one.dst_pop) == (src_pop, dst_pop)]
     explanations = [explain_decision(d, policy) for d in history if d.round == moment]
     if not explanations:
         explanations = [without_decision(src_pop, dst_pop, moment, decided)]
     if as_json:
         head = {"round": instants.show(moment), "src_pop": src_pop, "dst_pop": dst_pop}
         print_json(
-            {**head, "explanations": [_as_dict(e) for e in explanations], "history": [as_dict(d) for d in history]}
+            {
+                **head,
+                "explanations": [_as_dict(e) for e in explanations],
+                "edges": [asdict(one) | {"until": instants.show(one.until)} for one in of_edges],
+                "history": [as_dict(d) for d in history],
+            }
         )
         return
     click.echo(f"{src_pop} to {dst_pop}, round {instants.show(moment)}")
@@ -103,6 +110,9 @@ def explain(
             now_other = "" if found.policy_version == policy.version else f"; the policy at hand is {policy.version}"
             click.echo(f"  policy        {found.policy_version}{now_other}")
         click.echo(f"  would change  {explanation.would_change}")
+    for one in of_edges:
+        value = "the kernel's default" if one.initcwnd is None else f"{one.initcwnd} segments"
+        click.echo(f"  but on {one.edge}, IPv{one.ip_version}: {value} until {instants.show(one.until)}: {one.why}")
     if history:
         click.echo("")
         columns = ["round", "ip", "action", "initcwnd", "reason", "observed", "smoothed", "earned", "seen", "policy"]

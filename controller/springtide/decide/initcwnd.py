@@ -24,6 +24,7 @@ from springtide.decide import damping
 from springtide.decide.columns import Bits, Table, align, union
 from springtide.decide.damping import Floats
 from springtide.decide.decision import ACTIONS, REASONS, Action, Reason
+from springtide.decide.edges import edge_decisions
 from springtide.decide.pairs import keys, named
 from springtide.observe.rounds import OBSERVED, PAIR_KEY
 from springtide.policy import InitcwndPolicy, Policy
@@ -84,15 +85,16 @@ DECIDED = np.dtype(
 
 def decide(now: int, policy: Policy, observations: Table, last: Table, frozen: Collection[str] = ()) -> Table:
     """The round's DECIDED rows of OBSERVED and PREVIOUS rows in any order: every pair that was seen in the round, has
-    history, or is overridden, sorted by pair.
+    history, or is overridden, if only for an edge, sorted by pair.
 
     `now` is the round. Of PoPs that are `frozen` too little of the round arrived to be trusted: what they had decided
     stands, as long as it would without evidence.
     """
     law = policy.initcwnd
     overrides = _overrides(policy, now)
+    of_edges = np.array(sorted({one.pair for one in edge_decisions(policy, now)}), PAIR_KEY)
     seen_keys, last_keys, said_keys = keys(observations), keys(last), keys(overrides)
-    wanted = union(seen_keys, last_keys, said_keys)
+    wanted = union(seen_keys, last_keys, said_keys, keys(of_edges))
     seen, has = align(observations, seen_keys, wanted)
     before, _ = align(last, last_keys, wanted)
     said, overridden = align(overrides, said_keys, wanted)
@@ -296,7 +298,7 @@ def _overrides(policy: Policy, now: int) -> Table:
     found: dict[tuple[bytes, bytes, int], int] = {}
     for override in policy.overrides:
         for ip_version in (4, 6):
-            if override.covers(ip_version, now):
+            if override.edges is None and override.covers(ip_version, now):
                 pair = override.src.encode(), override.dst.encode(), ip_version
                 found.setdefault(pair, override.initcwnd or 0)
     return np.array([(*pair, value) for pair, value in found.items()], np.dtype([*PAIR_KEY, ("initcwnd", "<u4")]))

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from springtide import instants
-from springtide.decide import congestion_rows
+from springtide.decide import congestion_rows, edges
 from springtide.decide import decisions as window_rows
 from springtide.decide.columns import Table
 from springtide.decide.congestion import decide as decide_congestion
 from springtide.decide.decision import Decision
+from springtide.decide.edges import EdgeDecision
 from springtide.decide.initcwnd import decide as decide_initcwnd
 from springtide.errors import ThinInputError
 from springtide.observe.completeness import Input, inputs, lacking
@@ -28,6 +29,7 @@ class Windows:
     heard: Sequence[Input]
     thin: Mapping[str, str]
     decided: list[Decision]
+    of_edges: list[EdgeDecision]
     written: bool
 
 
@@ -51,8 +53,12 @@ def initcwnd(store: Store, policy: Policy, moment: int, now_unix_s: int, *, dry_
     heard = inputs(store, moment, interval_s, policy.completeness.memory_rounds)
     thin = lacking(heard, policy.completeness, {name.decode() for name in set(before["src_pop"].tolist())})
     found = decide_initcwnd(moment, policy, observations, before, thin)
+    of_edges = edges.edge_decisions(policy, moment)
     written = not dry_run and window_rows.write_round(store, moment, found, policy.version)
-    return Windows(moment, heard, thin, window_rows.as_decisions(found, moment, policy.version), written)
+    if not dry_run:
+        edges.write_round(store, moment, of_edges, policy.version)
+    decided = window_rows.as_decisions(found, moment, policy.version)
+    return Windows(moment, heard, thin, decided, of_edges, written)
 
 
 def congestion(store: Store, policy: Policy, moment: int, now_unix_s: int, *, dry_run: bool = False) -> Prefixes:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from springtide import instants
-from springtide.decide import congestion_rows, decisions
+from springtide.decide import congestion_rows, decisions, edges
 from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet
 from springtide.policy import Policy
@@ -37,7 +37,7 @@ def render(
     # A round without the other law keeps what the last one said, for as long as a bundle may live.
     wanted = policy.bundle.congestion
     on_bbr = congestion_rows.on_bbr(store, moment, policy.bundle.ttl_s) if wanted else None
-    rendered = bundles.render(fleet, policy, moment, decided, now_unix_s, on_bbr)
+    rendered = bundles.render(fleet, policy, moment, decided, now_unix_s, on_bbr, edges.read_round(store, moment))
     found = wrong(rendered.documents, Context(fleet, policy, now_unix_s))
     if found:
         raise InputError(found)

@@ -76,7 +76,11 @@ def _because(d: Decision, policy: Policy) -> str:
     needed = policy.initcwnd.min_connections
     since = "" if d.last_evidence is None else instants.show(d.last_evidence)
     if d.reason is Reason.OVERRIDE:
-        found = [o for o in policy.overrides if (o.src, o.dst) == d.pair[:2] and o.covers(d.ip_version, d.round)]
+        found = [
+            o
+            for o in policy.overrides
+            if o.edges is None and (o.src, o.dst) == d.pair[:2] and o.covers(d.ip_version, d.round)
+        ]
         return f"until {found[0].until}: {found[0].reason}" if found else "the policy of that round overrode it"
     if d.reason is Reason.EXPIRED:
         return f"{seen}, {needed} are needed; the evidence of {since} was the last, and died at {_show(d.expires_at)}"

@@ -73,7 +73,7 @@ class BundlePolicy(Section):
     max_congestion_withdrawn_share: float = tunable(
         0.5,
         "Most of the fleet's client prefixes on BBR that one publication may take off it, as a share.",
-        source="a whole PoP may be given back where BBR does not help it; half of the fleet at once is a fault upstream",
+        source="a whole PoP may be given back where BBR does not help it; half of a fleet at once is a fault upstream",
         ge=0.0,
         le=1.0,
     )

@@ -73,5 +73,7 @@ def _of_overrides(document: Document, policy: Policy) -> Iterator[Problem]:
         if override.initcwnd is not None and not law.cmin <= override.initcwnd <= law.cmax:
             message = f"is {override.initcwnd}, outside initcwnd.cmin {law.cmin} and cmax {law.cmax}"
             yield document.problem(("overrides", index, "initcwnd"), message, "give a value within them, or widen them")
+        if override.edges is not None and len(set(override.edges)) < len(override.edges):
+            yield document.problem(("overrides", index, "edges"), "names an edge twice", "name each once")
         if override.src == override.dst:
             yield document.problem(("overrides", index, "dst"), "is also the src", "name two PoPs")

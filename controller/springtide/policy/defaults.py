@@ -34,7 +34,8 @@ _LISTS = {
     "overrides": (
         f"# {Override.__doc__}",
         "# Each item: {src: ams, dst: sin, initcwnd: 20, until: '2026-01-02T03:05:00Z', reason: planned drain};",
-        "# ip_version: 4 or 6 narrows it to one; initcwnd: null keeps the kernel's default.",
+        "# ip_version: 4 or 6 narrows it to one, edges: [ams-1] to these edges of the src; initcwnd: null keeps the",
+        "# kernel's default.",
         "overrides: []",
     ),
     "congestion_overrides": (

@@ -38,6 +38,8 @@ class Override(Section):
 
     src: str
     dst: str
+    # Of the src; None: all of them.
+    edges: Annotated[list[str], Field(min_length=1)] | None = None
     ip_version: Literal[4, 6] | None = None
     initcwnd: Annotated[int, Field(ge=1, le=1000)] | None
     until: Annotated[str, AfterValidator(_instant)]

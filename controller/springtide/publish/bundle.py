@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from springtide import instants
 from springtide.decide.decision import Action, Decision, Reason
+from springtide.decide.edges import EdgeDecision
 from springtide.decide.holdout import held_out_edges
 from springtide.errors import SpringtideError
 from springtide.fleet import Fleet, Prefix, prefix_order
@@ -89,13 +90,15 @@ def render(
     decisions: Iterable[Decision],
     created_unix_s: int,
     on_bbr: Mapping[str, Iterable[Prefix]] | None = None,
+    of_edges: Iterable[EdgeDecision] = (),
 ) -> Rendered:
     """A bundle for every edge of the fleet, those without routes included: that is how an edge loses its old ones.
 
     A bundle lives until its round + bundle.ttl_s, the edge taking it back by itself. A decision that dies before that
     is left out: so no edge can use a value for longer than initcwnd.ttl_s after its last evidence, whoever is down, and
     one silent pair shortens no other's life. Policy keeps bundle.ttl_s <= initcwnd.ttl_s, so fresh ones always fit. An
-    override is an operator's word and needs no evidence. Edges that are held out get no routes.
+    override is an operator's word and needs no evidence. Edges that are held out get no routes; what `of_edges` says of
+    single edges stands above that too.
 
     `on_bbr` are each PoP's client prefixes that use BBR, None where that is not decided or not to be carried: then the
     field is left out. Held-out prefixes are not among them; every edge of the PoP gets them.
@@ -111,18 +114,22 @@ def render(
         else:
             values[decision.pair] = decision.initcwnd
     held_out = held_out_edges(fleet, policy.holdout)
+    said = {(one.edge, one.dst_pop, one.ip_version): one.initcwnd for one in of_edges}
     documents = {}
     for pop in fleet.pops:
-        routes = [
-            (prefix, values[pop, other_name, prefix.version])
+        towards = [
+            (prefix, other_name, values.get((pop, other_name, prefix.version)))
             for other_name, other in fleet.pops.items()
+            if other_name != pop
             for prefix in other.prefixes
-            if (pop, other_name, prefix.version) in values
         ]
-        routes.sort(key=lambda route: prefix_order(route[0]))
+        towards.sort(key=lambda route: prefix_order(route[0]))
+        routes = [(prefix, value) for prefix, _, value in towards if value is not None]
         chosen = [] if on_bbr is None else sorted(on_bbr.get(pop, ()), key=prefix_order)
         for edge in fleet.pops[pop].edges:
             own = [] if edge in held_out else routes
+            if any(name == edge for name, _, _ in said):
+                own = _with_edge(edge, towards, said, held_out=edge in held_out)
             document: dict[str, Any] = {
                 "schema_version": 1,
                 "edge": edge,
@@ -140,6 +147,20 @@ def render(
                 ]
             documents[edge] = canonical({**document, "digest": digest(document)})
     return Rendered(documents, left_out)
+
+
+def _with_edge(
+    edge: str,
+    towards: Iterable[tuple[Prefix, str, int | None]],
+    said: Mapping[tuple[str, str, int], int | None],
+    *,
+    held_out: bool,
+) -> list[tuple[Prefix, int]]:
+    """The routes of an edge that operators spoke of."""
+    values = (
+        (prefix, said.get((edge, dst, prefix.version), None if held_out else value)) for prefix, dst, value in towards
+    )
+    return [(prefix, value) for prefix, value in values if value is not None]
 
 
 def write(folder: Path, documents: Mapping[str, bytes], signatures: Mapping[str, bytes]) -> list[Path]:

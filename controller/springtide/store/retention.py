@@ -32,6 +32,7 @@ TABLES = (
     ("pair_days", "since", "days_days"),
     ("prefix_days", "since", "days_days"),
     ("initcwnd_decisions", "round", "decisions_days"),
+    ("initcwnd_edge_decisions", "round", "decisions_days"),
     ("congestion_decisions", "round", "decisions_days"),
     ("audit", "at", "decisions_days"),
 )
