@@ -57,12 +57,12 @@ from numbers({sockets:UInt64})
 
 # The newest round's rows again under another round, and as many times over as it takes.
 COPY = """
-insert into {table}
-select {table}.* replace (
-    fromUnixTimestamp({{round_s:UInt32}}) as round,
-    {{copy:UInt64}} as generation,
-    concat({pop}, if(copies.number = 0, '', concat('-', toString(copies.number)))) as {pop}
-)
+insert into {table} (round, generation, {pop}, {columns})
+select
+    fromUnixTimestamp({{round_s:UInt32}}),
+    {{copy:UInt64}},
+    concat({pop}, if(copies.number = 0, '', concat('-', toString(copies.number)))),
+    {columns}
 from {table}
 cross join numbers({{times:UInt64}}) as copies
 where {table}.generation = {{generation:UInt64}}
@@ -129,12 +129,23 @@ def widen(store: Store, prefixes: int, rounds: int) -> None:
         for table, pop, most in (("rollup_pairs", "src_pop", 10**9), ("rollup_prefixes", "pop", prefixes)):
             copied = {**key, "generation": line.generation, "most": most}
             copies = times if table == "rollup_prefixes" else 1
-            store.execute(COPY.format(table=table, pop=pop), {**copied, "times": copies})
+            statement = COPY.format(table=table, pop=pop, columns=copied_columns(store, table, pop))
+            store.execute(statement, {**copied, "times": copies})
         store.execute(
             "insert into rollups (round, generation, interval_s) "
             "select fromUnixTimestamp({round_s:UInt32}), {copy:UInt64}, 300",
             key,
         )
+
+
+def copied_columns(store: Store, table: str, pop: str) -> str:
+    """What a copy keeps as it is: all but its keys and the sketches, which the controller's reads leave alone."""
+    rows = store.query(
+        "select name from system.columns where database = currentDatabase() and table = {table:String} "
+        "and name not in ('round', 'generation', {pop:String}) and not startsWith(type, 'AggregateFunction')",
+        {"table": table, "pop": pop},
+    )
+    return ", ".join(row["name"] for row in rows)
 
 
 def measure_reads(store: Store, rounds: int) -> dict[str, Any]:
