@@ -223,6 +223,11 @@ def test_rounds_are_published_compared_forced_taken_back_and_remembered(
     assert now is not None
     bundle_files = sorted((now / "edges").glob("*.json"))
     assert "cap max_changed_share" in home.refused("validate", *bundle_files, "--against", folder.path)[0]
+    assert "--reason TEXT" in home.refused("validate", *bundle_files, "--against", folder.path, "--force")[0]
+    assert "name the publisher's folder" in home.refused("validate", *bundle_files, "--force", "--reason", "x")[0]
+    passed = home.json("validate", *bundle_files, "--against", folder.path, "--force", "--reason", "as agreed")
+    assert passed["valid"]
+    assert any("cap max_changed_share" in line for line in passed["forced"])
     folder.point("current", now / "edges")
     assert "older than" in home.refused("publish", "--round", instants.show(ROUND - 300), *signed)[0]
 
@@ -237,6 +242,7 @@ def test_rounds_are_published_compared_forced_taken_back_and_remembered(
     rows = home.json("history", *where)
     said = sorted((row["event"], row["verdict"], row["reason"]) for row in rows)
     assert said == [
+        ("force", "forced", "as agreed"),
         ("force", "forced", "fra is leaving"),
         ("publish", "published", ""),
         ("publish", "published", "fra is leaving"),
@@ -246,6 +252,19 @@ def test_rounds_are_published_compared_forced_taken_back_and_remembered(
     (folder.path / journal.SENT).unlink()
     assert len(home.json("history", *where)) == len(rows), "sent again, the events counted twice"
     assert "fra stays" in home.run("history", *where, "--event", "rollback").stdout
+
+
+def test_publishing_leaves_no_more_than_it_is_told_to_keep(home: Home, key: Path) -> None:
+    signed = ("--publish-dir", home.path / "publish", "--sign-key", key)
+    folder = PublishFolder(home.path / "publish")
+    for number, moment in enumerate((ROUND - 600, ROUND - 300, ROUND)):
+        decide(home, moment, {("ams", "nyc"): 30 + number})
+        home.run("publish", "--round", instants.show(moment), *signed, "--keep", "1")
+        if number == 0:
+            candidate = folder.resolved("candidate")
+            assert candidate is not None
+            folder.point("current", candidate / "edges")
+    assert [name[:20] for name in folder.rounds()] == [instants.show(ROUND - 600), instants.show(ROUND)]
 
 
 def test_a_journal_line_that_is_cut_or_foreign_loses_none_beside_it(tmp_path: Path) -> None:

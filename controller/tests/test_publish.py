@@ -6,6 +6,7 @@ import hashlib
 import json
 import subprocess
 from collections.abc import Callable
+from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
@@ -187,6 +188,24 @@ def test_signed_bundles_are_checked_and_a_changed_or_foreign_one_is_named(home: 
     signers.write_text(f"springtide {key_pair(home.path, 'stranger').with_suffix('.pub').read_text()}")
     [line] = home.refused("validate", out / "nyc-1.json", "--allowed-signers", signers)
     assert "its key does not stand in" in line
+
+
+def test_validation_warns_of_receivers_that_cannot_take_the_window(home: Home) -> None:
+    out = home.path / "out"
+    narrow = replace(DECISIONS[0], receiver_cwnd=30.0)
+    held = replace(DECISIONS[3], receiver_cwnd=30.4, smoothed_cwnd=83.2, reason=Reason.RECEIVER_LIMITED)
+    wide = replace(DECISIONS[1], receiver_cwnd=77.0)
+    decided(home, [narrow, wide, DECISIONS[2], held]).run("bundle", "--out", out)
+    files = sorted(out.glob("*.json"))
+    assert home.json("validate", *files)["warnings"] == []
+    said = home.run("validate", *files, "--receivers")
+    lines = [line for line in said.stderr.splitlines() if line.startswith("warning: ")]
+    assert lines == [
+        "warning: ams to fra (IPv4): receivers advertise 30 segments, 42 are wanted: set"
+        " routes_receive_buffer_bytes=122640 of the role routes on fra's edges",
+        "warning: fra to ams (IPv4): receivers advertise 30 segments, 84 are wanted: set"
+        " routes_receive_buffer_bytes=245280 of the role routes on ams's edges",
+    ]
 
 
 def test_an_unsigned_rendering_takes_the_old_signatures_away_and_says_so(home: Home) -> None:

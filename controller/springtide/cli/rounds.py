@@ -23,6 +23,7 @@ from springtide.cli.options import (
     store_options,
 )
 from springtide.cli.output import print_json, print_table
+from springtide.cli.publish import need_reason
 from springtide.errors import InputError, Problem, SpringtideError
 from springtide.jobs import publish as jobs
 from springtide.publish import bundle as bundles
@@ -32,11 +33,6 @@ from springtide.publish.publication import PublishFolder, read_folder, renewed
 from springtide.publish.validate import Context, problems
 
 
-def need_reason(force: bool, reason: str) -> None:
-    if force and not reason.strip():
-        raise InputError([Problem("--force", "reason", "is missing", "say why with --reason TEXT; the audit keeps it")])
-
-
 @click.command()
 @publish_dir_option
 @sign_key_option
@@ -44,6 +40,14 @@ def need_reason(force: bool, reason: str) -> None:
 @click.option("--reason", default="", metavar="TEXT", help="Why; the audit keeps it.")
 @click.option(
     "--once", is_flag=True, help="Leave the newest publication as it is where it says the same of this round."
+)
+@click.option(
+    "--keep",
+    type=click.IntRange(1, 100_000),
+    default=288,
+    show_default=True,
+    metavar="N",
+    help="Publications to keep, a day of rounds by default; what holds on the fleet always stays.",
 )
 @round_option
 @json_option
@@ -60,6 +64,7 @@ def publish(
     force: bool,
     reason: str,
     once: bool,
+    keep: int,
     as_json: bool,
 ) -> None:
     """Render, validate and sign a round with its way back, for rollout.yml to bring to the edges.
@@ -80,6 +85,7 @@ def publish(
     documents = rendered.documents
     folder = PublishFolder(publish_dir)
     path = jobs.publish(folder, documents, sign_key, policy, instants.now(), force=force, reason=reason, once=once)
+    folder.prune(keep)
     new = read_folder(path / "edges")
     if sign_key is None:
         click.echo("unsigned: edges refuse these bundles; sign with --sign-key", err=True)

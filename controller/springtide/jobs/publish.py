@@ -88,14 +88,19 @@ def publish(
         if over and not force:
             raise InputError(over)
         if over:
-            what = {"caps": [str(problem) for problem in over]}
-            events.insert(0, journal.Event("force", reason=reason, verdict="forced", details=what))
+            events.insert(0, forced(over, reason))
     there = folder.resolved("candidate") if once else None
     if there is not None and _said(read_folder(there / "edges")) == _said(new):
         if not any(event.publication == there.name for event in journal.read(folder.path)[0]):
             _note(folder, there, read_folder(there / "edges"), events)
         return there
     return write(folder, documents, key, events)
+
+
+def forced(over: Iterable[Problem], reason: str) -> journal.Event:
+    """What the audit keeps of caps that were passed on somebody's word."""
+    what = {"caps": [str(problem) for problem in over]}
+    return journal.Event("force", reason=reason, verdict="forced", details=what)
 
 
 def write(

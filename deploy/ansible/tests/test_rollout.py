@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import subprocess
 import time
@@ -60,6 +61,10 @@ def test_a_round_reaches_every_edge_and_a_second_run_changes_nothing(farm: Farm)
     said = [(line["event"], line["verdict"]) for line in farm.journal()]
     assert said == [("rollout", "begun"), ("wave", "applied"), ("wave", "applied"), ("rollout", "done")]
 
+    refused = farm.play("rollout.yml", springtide_gate=True, springtide_gate_delay_s=200)
+    assert refused.code == 2, refused.output
+    assert "gates of 2 waves need 800 s and more; publish anew, with a larger bundle.ttl_s" in refused.output
+
     again = farm.play("rollout.yml", "--diff")
     assert again.code == 0, again.output
     assert changed(again.stats) == dict.fromkeys([*farm.edges, "localhost"], 0)
@@ -92,7 +97,11 @@ def test_a_canary_that_fails_the_gate_takes_all_back_also_one_that_was_away(farm
     found = farm.play("drift.yml")
     assert found.code == 2
     assert "drift on: am-1" in found.output
-    mended = farm.play("drift.yml", springtide_repair=True)
+    # What the timer runs, told to repair.
+    unit = (Path(__file__).parents[2] / "systemd/springtide-drift.service").read_text()
+    [line] = re.findall(r"^ExecStart=\S+ -i \S+ (.*)$", unit, re.MULTILINE)
+    *options, play = line.replace("${SPRINGTIDE_REPAIR}", "true").split()
+    mended = farm.play(play, *options)
     assert mended.code == 0, mended.output
     assert farm.windows() == dict.fromkeys(farm.edges, before)
     assert [(line["event"], line["verdict"]) for line in farm.journal()][-3:] == [

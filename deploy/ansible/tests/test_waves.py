@@ -14,7 +14,9 @@ from ansible.parsing.dataloader import DataLoader
 from deploy.ansible.plugins.inventory.fleet import InventoryModule
 from deploy.ansible.plugins.module_utils.springtide_publisher import (
     Candidate,
+    gate_tries,
     give_lock_back,
+    life_s,
     read_publication,
     take_lock,
     waves,
@@ -53,6 +55,22 @@ def test_every_edge_is_in_one_wave_and_each_region_has_one_canary(
 def test_a_canary_has_routes_to_try() -> None:
     edges = [Candidate(f"e{number}", "europe", 5 if number == 3 else 0) for number in range(8)]
     assert {waves(edges, 2, str(salt))[0][0] for salt in range(20)} == {"e3"}
+
+
+@given(st.floats(-1e4, 1e6), st.integers(1, 9), st.integers(1, 20), st.integers(1, 600))
+def test_gates_never_wait_for_more_than_half_of_a_bundles_life(life: float, count: int, tries: int, delay: int) -> None:
+    allowed = gate_tries(life, count, tries, delay)
+    assert 0 <= allowed <= tries
+    assert allowed == 0 or count * allowed * delay <= life / 2
+    assert allowed == tries or count * (allowed + 1) * delay > life / 2
+
+
+def test_the_bundle_that_expires_first_counts(tmp_path: Path) -> None:
+    for name, text in (("a", "2026-01-02T03:05:00Z"), ("b", "2026-01-02T03:04:30Z")):
+        (tmp_path / f"{name}.json").write_text(f'{{"expires_at": "{text}"}}')
+    (tmp_path / "c.json").write_text("no bundle")
+    assert life_s(tmp_path, ["a", "b", "c"], 1767323000.0) == 1767323070 - 1767323000
+    assert life_s(tmp_path, ["c"], 0.0) == 0
 
 
 def test_it_is_not_always_the_same_host_that_goes_first() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ SPEC = {
     "publication": {"type": "path", "required": True},
     "edges": {"type": "list", "elements": "dict", "required": True, "options": EDGE},
     "growth": {"type": "int", "default": 3},
+    "gate_tries": {"type": "int", "default": 0},
+    "gate_delay_s": {"type": "int", "default": 0},
 }
 
 
@@ -33,4 +36,22 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
             raise AnsibleActionFail(str(error)) from error
         name = folder.resolve().parent.name
         waves = publisher.waves(candidates, given["growth"], name)
-        return dict(result, changed=False, waves=waves, folder=str(folder.resolve()), name=name)
+        tries = self._tries(given, folder, [candidate.name for candidate in candidates], len(waves))
+        if 0 < tries < given["gate_tries"]:
+            result["warnings"] = [
+                f"the bundles' life leaves {tries} of {given['gate_tries']} looks at the gate for each of {len(waves)}"
+                " waves; raise bundle.ttl_s of policy.yaml for more"
+            ]
+        folded = str(folder.resolve())
+        return dict(result, changed=False, waves=waves, folder=folded, name=name, gate_tries=tries)
+
+    @staticmethod
+    def _tries(given: dict[str, Any], folder: Path, edges: list[str], waves: int) -> int:
+        """Raises AnsibleActionFail where bundles would expire while their rollout waits."""
+        left = publisher.life_s(folder, edges, time.time())
+        tries = publisher.gate_tries(left, waves, given["gate_tries"], given["gate_delay_s"])
+        if given["gate_tries"] > 0 and tries == 0:
+            needed = 2 * waves * given["gate_delay_s"]
+            what = f"its bundles hold for {left:.0f} s, gates of {waves} waves need {needed} s and more"
+            raise AnsibleActionFail(f"{folder}: {what}; publish anew, with a larger bundle.ttl_s, or fewer waves")
+        return tries

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import contextlib
 import fcntl
 import getpass
@@ -45,6 +46,27 @@ def waves(candidates: Sequence[Candidate], growth: int, salt: str) -> list[list[
         result.append([candidate.name for candidate in left[:size]])
         left, size = left[size:], size * growth
     return result
+
+
+def gate_tries(life_s: float, waves: int, tries: int, delay_s: float) -> int:
+    """How often the gate of each wave may be asked, `tries` at most, so that waiting takes half of the bundles' life.
+
+    The other half is for the work itself, and for the next round to arrive before the first edge expires. 0: not even
+    once for each wave.
+    """
+    if waves < 1 or delay_s <= 0:
+        return tries
+    return max(0, min(tries, int(life_s / 2 / waves / delay_s)))
+
+
+def life_s(folder: Path, edges: Sequence[str], now: float) -> float:
+    """For how long the first of these bundles to expire still holds; what is no bundle is for the edge to refuse."""
+    ends = []
+    for edge in edges:
+        with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+            text = json.loads((folder / f"{edge}.json").read_bytes())["expires_at"]
+            ends.append(float(calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))))
+    return min(ends) - now if ends else 0.0
 
 
 def read_publication(folder: Path, edges: Sequence[tuple[str, str]]) -> list[Candidate]:

@@ -32,6 +32,16 @@ options:
     description: How many times larger each wave is than the one before.
     type: int
     default: 3
+  gate_tries:
+    description:
+      - How often each wave's gate may be asked again. Fewer are given back where waiting for all waves would take more
+        than half of what is left of the bundles' life, and it fails where that leaves none; V(0) asks no gate.
+    type: int
+    default: 0
+  gate_delay_s:
+    description: Seconds between them.
+    type: int
+    default: 0
 attributes:
   check_mode:
     description: It only reads.
@@ -54,4 +64,8 @@ waves:
   returned: success
   type: list
   elements: list
+gate_tries:
+  description: How often each wave's gate may be asked again.
+  returned: success
+  type: int
 """

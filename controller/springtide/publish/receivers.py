@@ -1,0 +1,62 @@
+"""Pairs whose receivers cannot take the window that their routes give."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_network
+from typing import Any
+
+from springtide.decide.decision import Action, Decision, Reason
+from springtide.fleet import Fleet
+
+# A receiver advertises about half of the middle value of its tcp_rmem at first; an Ethernet's segment has 1460 bytes.
+BUFFER_PER_WINDOW = 2
+SEGMENT_BYTES = 1460
+
+
+@dataclass(frozen=True)
+class Narrow:
+    """A pair, the window that it wants and the one that its median receiver advertises, both in segments."""
+
+    src_pop: str
+    dst_pop: str
+    ip_version: int
+    wanted: int
+    advertised: float
+
+    @property
+    def buffer_bytes(self) -> int:
+        """The middle value of tcp_rmem with which the receivers take it all."""
+        return self.wanted * SEGMENT_BYTES * BUFFER_PER_WINDOW
+
+    def __str__(self) -> str:
+        seen = f"{self.advertised:.0f} segments,"
+        return (
+            f"{self.src_pop} to {self.dst_pop} (IPv{self.ip_version}): receivers advertise {seen}"
+            f" {self.wanted} are wanted: set routes_receive_buffer_bytes={self.buffer_bytes} of the role routes"
+            f" on {self.dst_pop}'s edges"
+        )
+
+
+def narrow(documents: Iterable[Mapping[str, Any]], decided: Iterable[Decision], fleet: Fleet) -> Iterator[Narrow]:
+    """Of the pairs that these bundles give a route: those above what their receivers were seen to advertise, and those
+    that the receivers have held back already.
+    """
+    owners = {str(prefix): pop for prefix, pop in fleet.prefixes()}
+    given: dict[tuple[str, str, int], int] = {}
+    for document in documents:
+        for route in document["routes"]:
+            owner = owners.get(route["prefix"])
+            if owner is not None:
+                pair = document["pop"], owner, ip_network(route["prefix"]).version
+                given[pair] = max(given.get(pair, 0), route["initcwnd"])
+    for decision in decided:
+        window = given.get(decision.pair)
+        if window is None or decision.receiver_cwnd is None or decision.action is not Action.SET:
+            continue
+        held = decision.reason is Reason.RECEIVER_LIMITED and decision.smoothed_cwnd is not None
+        wanted = max(window, math.ceil(decision.smoothed_cwnd or 0)) if held else window
+        if wanted > decision.receiver_cwnd:
+            yield Narrow(*decision.pair, wanted, decision.receiver_cwnd)
