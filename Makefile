@@ -76,7 +76,7 @@ bench-pipeline: ## Kafka into the store beside files, bytes on disk, roll-up; wr
 docs: ## the documentation as a site, links checked, into out/site
 	@tools/setup
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
-	@printf '== docs: out/site/index.html\n'
+	@printf '== docs: out/site/index.html; with its search: python3 -m http.server --bind 127.0.0.1 --directory out/site\n'
 
 docs-reference: ## write the pages of the reference that are made from the code
 	@tools/setup
