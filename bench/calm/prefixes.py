@@ -25,6 +25,7 @@ from springtide.decide.prefixes import EVIDENCE
 from springtide.policy import Policy
 
 ROUNDS_PER_DAY, INTERVAL_S, START = 288, 300, 1_767_312_000
+ROUNDS_AN_HOUR = 12
 POPS = 20
 # Everything of rates is in powers of two.
 LEVEL, LEVEL_SIGMA = 20.0, 1.7
@@ -242,10 +243,11 @@ def draw_plot(tallies: list[Tally], path: Path) -> None:
         for tally, colour in zip(
             tallies, ("#0b7fab", "#7cc0d8", "#d08a2e", "#a34a4a", "#8a8f98", "#c9b458"), strict=True
         ):
-            hours = np.arange(len(tally.new)) * INTERVAL_S / 3600
-            upper.plot(hours, tally.selected, color=colour, linewidth=1, label=tally.name)
-            kernel = np.ones(12) / 12
-            lower.plot(hours, np.convolve(tally.new, kernel, "same"), color=colour, linewidth=1)
+            # One point an hour: a week of rounds would be a megabyte of lines.
+            hours = len(tally.new) // ROUNDS_AN_HOUR
+            for axes, values in ((upper, tally.selected), (lower, tally.new)):
+                by_hour = np.reshape(values[: hours * ROUNDS_AN_HOUR], (hours, ROUNDS_AN_HOUR)).mean(axis=1)
+                axes.plot(np.arange(hours) + 0.5, by_hour, color=colour, linewidth=1, label=tally.name)
         upper.set_ylabel("prefixes on BBR")
         upper.legend(fontsize=8)
         lower.set_ylabel("new in a round, mean of an hour")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from springtide.learn.benefit import Effect, difference
+from springtide.decide.benefit import Effect, difference
 
 RUNS = 100
 

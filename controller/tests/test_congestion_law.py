@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from springtide.decide import damping
 from springtide.decide.columns import Table
-from springtide.decide.congestion import DECISION, PREVIOUS, REASONS, Action, carry, decide
+from springtide.decide.congestion import ALONE, DECISION, PREVIOUS, REASONS, Action, carry, decide
 from springtide.decide.prefixes import EVIDENCE, history, keys, state_changes
 from springtide.policy import CongestionDampingPolicy, CongestionPolicy, Policy
 
@@ -168,10 +168,10 @@ def test_a_hashed_share_of_the_chosen_is_held_out_for_ever() -> None:
     assert (second["held_out"] == first["held_out"]).all()
 
 
-def judged(growth_treated: float, growth_held: float, **more: Any) -> list[Table]:
+def judged(growth_treated: Any, growth_held: Any, count: int = 200, **more: Any) -> list[Table]:
     """Chosen in the first round; from the third on judged by these factors."""
     law = policy(holdout_share=0.3, max_new=5000, max_selected=5000, min_held_out=20, **more)
-    seen = np.concatenate([prefix(number=n) for n in range(200)])
+    seen = np.concatenate([prefix(number=n) for n in range(count)])
     first = decide(ROUND, law, seen, NOBODY)
     held = first["held_out"] == 1
     later = seen.copy()
@@ -199,6 +199,39 @@ def test_what_grew_more_stays() -> None:
     *_, last = judged(2.0, 1.5)
     assert set(rows(last[last["held_out"] == 0])) == {("KEEP", "bbr", "consistently_low")}
     assert last["benefit"][last["held_out"] == 0] == pytest.approx(1 / 3)
+
+
+def spread(count: int, seed: int, factor: float = 1.0) -> Any:
+    """Growths that vary by 40 % around a factor: paths change by themselves."""
+    return factor * np.exp2(np.random.default_rng(seed).normal(0.0, 0.5, count))
+
+
+@pytest.mark.parametrize(("factor", "least", "most"), [(1.3, 0, 0), (1.0, 0, 2), (0.7, 19, 20)])
+def test_a_pop_is_given_back_where_the_interval_says_so(factor: float, least: int, most: int) -> None:
+    """By point estimates half of what BBR does nothing to would be given back, and a third of what it helps."""
+    pops = 0
+    for seed in range(20):
+        first, _, third, _ = judged(spread(200, seed, factor), spread(200, 100 + seed))
+        treated = first["held_out"] == 0
+        left = (third["algorithm"][treated] == 0).mean()
+        assert left == 1.0 or left <= 0.05
+        pops += left == 1.0
+    assert least <= pops <= most
+
+
+def test_one_prefix_is_given_back_where_it_grew_less_than_all_that_are_held_out() -> None:
+    ours = spread(400, 1, 1.5)
+    [lost, *_] = np.flatnonzero(judged(ours, ours, 400)[0]["held_out"] == 0)
+    ours[lost] = 0.1
+    first, _, third, _ = judged(ours, spread(400, 2), 400)
+    assert (first["held_out"] == 1).sum() >= ALONE
+    gone = np.flatnonzero((first["held_out"] == 0) & (third["algorithm"] == 0))
+    assert lost in gone
+    assert len(gone) <= 3
+    # Fewer than that say nothing of one prefix.
+    first, _, third, _ = judged(ours[:200], spread(200, 2))
+    assert (first["held_out"] == 1).sum() < ALONE
+    assert (third["algorithm"] == (first["held_out"] == 0)).all()
 
 
 def test_too_few_held_out_judge_nothing() -> None:

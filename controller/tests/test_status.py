@@ -13,7 +13,7 @@ from samplekit.spool import record, write_spool
 from samplekit.traffic import MSS, Socket
 from springtide import instants
 from springtide.cli.status import gauges as status_gauges
-from springtide.learn.benefit import Effect
+from springtide.decide.benefit import Effect
 from springtide.learn.status import Decided, Facts, Line, Published, State, age, lines, verdict
 from springtide.metrics import write_metrics
 from springtide.publish import journal

@@ -8,8 +8,8 @@ In the order in which they act:
    path with a low round-trip time and few retransmissions; not one that was given back or has changed too often lately;
    so many a round, so many in all. A hashed share of the chosen is held out;
 3. **keep** them for a minimum stay, and then until their duty cycle is low;
-4. **give back** what BBR does not help: what grew no more than the held-out prefixes did, which were chosen by the same
-   rule, so that regression to the mean is in both.
+4. **give back** what BBR does not help: what, by an interval, grew no more than the held-out prefixes did, which were
+   chosen by the same rule, so that regression to the mean is in both.
 
 Where a PoP's newest round cannot be trusted, its last decisions stand. An operator's override stands above all of it.
 """
@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from springtide.decide import damping
+from springtide.decide.benefit import LEVEL, difference
 from springtide.decide.columns import Bits, Table
 from springtide.decide.holdout import is_held_out
 from springtide.decide.prefixes import (
@@ -70,6 +71,9 @@ class Reason(StrEnum):
 
 REASONS = tuple(Reason)
 _CODE = {reason: code for code, reason in enumerate(REASONS)}
+
+# Held-out prefixes from which on their spread's end is known: beyond it lies one of them (2 / (1 - LEVEL)).
+ALONE = 80
 
 _STATE = [
     ("held_out", "u1"),
@@ -208,7 +212,7 @@ def _healthy(out: Table, law: CongestionPolicy) -> Bits:
 
 def _benefit(out: Table, before: Table, judged: Bits, law: CongestionPolicy) -> tuple[NDArray[np.float64], Bits]:
     """Each judged prefix's growth beyond that of the held-out ones, NaN where it cannot be told; and which treated ones
-    are not helped: by their own growth, or because their PoP's median one is not.
+    are not helped, as far as intervals say so.
 
     Growth is of the recent rate over the rate when it was chosen. Difference in differences: the held-out prefixes were
     chosen by the same rule, and share the PoP's minutes.
@@ -221,19 +225,39 @@ def _benefit(out: Table, before: Table, judged: Bits, law: CongestionPolicy) -> 
     treated = known & (before["held_out"] == 0)
     benefit = np.full(len(out), np.nan)
     not_helped = np.zeros(len(out), bool)
-    fleet = np.median(growth[control]) if control.sum() >= law.min_held_out else None
+    fleet = growth[control]
     for pop in np.unique(out["pop"][known]):
         here = out["pop"] == pop
-        own = here & control
-        base = np.median(growth[own]) if own.sum() >= law.min_held_out else fleet
-        if base is None:
+        own = growth[here & control]
+        theirs = own if len(own) >= law.min_held_out else fleet
+        if len(theirs) < law.min_held_out:
             continue
-        benefit[here & known] = np.exp2(growth[here & known] - base) - 1.0
+        benefit[here & known] = np.exp2(growth[here & known] - np.median(theirs)) - 1.0
         those = here & treated
-        not_helped |= those & (benefit <= law.min_benefit)
-        if those.sum() >= law.min_held_out and np.median(benefit[those]) <= law.min_benefit:
+        not_helped |= those & _too_little(growth, own if len(own) >= ALONE else fleet, law)
+        if _none_is_helped(growth[those], theirs, law):
             not_helped |= those
     return benefit, not_helped
+
+
+def _none_is_helped(ours: NDArray[np.float64], theirs: NDArray[np.float64], law: CongestionPolicy) -> bool:
+    """Whether the interval of the median difference lies at or below `min_benefit`, as the report's does."""
+    # An interval holds its middle: where that is above there is no need to draw.
+    if len(ours) < law.min_held_out or np.exp2(np.median(ours) - np.median(theirs)) - 1.0 > law.min_benefit + 1e-9:
+        return False
+    is_treated = np.repeat([True, False], [len(ours), len(theirs)])
+    found = difference(np.concatenate([ours, theirs]), is_treated, minimum=law.min_held_out)
+    return found.high is not None and found.high <= law.min_benefit + 1e-9
+
+
+def _too_little(growth: NDArray[np.float64], theirs: NDArray[np.float64], law: CongestionPolicy) -> Bits:
+    """Those that, whichever held-out prefix they are compared with, grew too little: one growth has no interval of its
+    own, but what it might have been without BBR has, the spread of the held-out ones."""
+    if len(theirs) < ALONE:
+        return np.zeros(len(growth), bool)
+    least = np.quantile(theirs, (1 - LEVEL) / 2)
+    too_little: Bits = np.exp2(growth - least) - 1.0 <= law.min_benefit + 1e-9
+    return too_little
 
 
 def _keep_or_leave(

@@ -29,7 +29,7 @@ RULES = {
     Reason.HELD_INCOMPLETE_INPUT: "where the newest round cannot be trusted, the last decisions stand",
     Reason.RECOVERED: "congestion.leave_duty",
     Reason.NO_EVIDENCE: "nothing measured within congestion.window_rounds",
-    Reason.NOT_HELPED: "congestion.min_benefit, against the held-out prefixes",
+    Reason.NOT_HELPED: "congestion.min_benefit: the interval of its growth against the held-out prefixes lies below",
     Reason.BACK_OFFICE: "BBR is for clients: the addresses are a PoP's own",
     Reason.HEALTHY_PATH: "congestion.low_rtt_us and congestion.few_retransmits",
     Reason.FLAPPING: "congestion.max_flap_rate",

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from springtide.decide.benefit import Effect, difference
 from springtide.decide.holdout import held_out_edges
 from springtide.fleet import Fleet
-from springtide.learn.benefit import Effect, difference
 from springtide.policy import Policy
 from springtide.store import Row, Store
 

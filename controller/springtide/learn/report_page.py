@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from springtide import instants
-from springtide.learn.benefit import LEVEL, Effect
+from springtide.decide.benefit import LEVEL, Effect
 from springtide.learn.report import Line, Report
 from springtide.store import Row
 

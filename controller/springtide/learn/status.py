@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from springtide.learn.benefit import Effect
+from springtide.decide.benefit import Effect
 from springtide.publish.journal import Event
 
 # A job that runs once a round has left one out.

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from springtide import instants
+from springtide.decide.benefit import Effect
 from springtide.errors import SpringtideError
 from springtide.fleet import Fleet
 from springtide.learn import report
-from springtide.learn.benefit import Effect
 from springtide.learn.status import Decided, Facts, Published
 from springtide.policy import Policy
 from springtide.publish import journal

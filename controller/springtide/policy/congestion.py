@@ -160,8 +160,12 @@ class CongestionPolicy(Section):
     )
     min_benefit: float = tunable(
         0.0,
-        "Growth of the delivery rate beyond the held-out ones' at or below which a prefix is given back.",
-        source="what is not shown to help is given back",
+        "Growth of the delivery rate beyond the held-out ones' below which the whole interval of a PoP's prefixes, or "
+        "of one prefix, must lie to give them back.",
+        source=(
+            "what is shown not to help is given back; by point estimates simulated prefixes change twice as often, for "
+            "less gain (`make calm`)"
+        ),
         ge=-0.5,
         le=1.0,
     )
