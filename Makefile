@@ -4,7 +4,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
 
-.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards lock bench-collector bench-controller bench-push bench-pipeline package calm kafka lab-clean clean docs docs-reference
+.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards lock bench-collector bench-controller bench-push bench-pipeline package calm kafka airflow lab-clean clean docs docs-reference
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -85,6 +85,10 @@ docs-reference: ## write the pages of the reference that are made from the code
 kafka: ## a Kafka broker on loopback to play with, until Ctrl-C
 	@tools/setup
 	@$(BIN)/python -m lab.kafka
+
+airflow: ## Airflow with Springtide's jobs on loopback, until Ctrl-C; its home is out/airflow
+	@tools/setup
+	@$(BIN)/python -m pipeline.local out/airflow
 
 lab-clean: ## remove every namespace and process that a lab left behind
 	@$(BIN)/python -m lab clean

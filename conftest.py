@@ -12,7 +12,7 @@ settings.register_profile("springtide", deadline=None)
 settings.load_profile("springtide")
 
 # They fill emulated links, watch the whole machine's sockets or time what they see: one at a time.
-ALONE = ("lab/tests/", "tests/")
+ALONE = ("lab/tests/", "pipeline/tests/", "tests/")
 
 
 class OneAtATime(LoadScopeScheduling):

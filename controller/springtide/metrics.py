@@ -42,6 +42,8 @@ METRICS: Mapping[str, Metric] = {
     ),
     "springtide_bundles_expire_seconds": Metric("When what holds on the fleet expires, seconds since the epoch."),
     "springtide_paused": Metric("1 while publishing is paused."),
+    "springtide_job_failed_seconds": Metric("When the step of a scheduled job last failed.", ("job", "step")),
+    "springtide_job_succeeded_seconds": Metric("When the step of a scheduled job last succeeded.", ("job", "step")),
 }
 
 

@@ -23,6 +23,9 @@ from springtide.store import Store
 
 Documents = Mapping[str, Mapping[str, Any]]
 
+# Bundles on their way from one step of a job to the next, in the publisher's folder.
+STAGED = "staged"
+
 
 def render(
     store: Store, fleet: Fleet, policy: Policy, asked: int | None, now_unix_s: int
@@ -134,3 +137,31 @@ def _said(documents: Documents) -> dict[str, dict[str, Any]]:
     """All that bundles say but when they were made."""
     made = ("created_at", "digest")
     return {edge: {k: v for k, v in document.items() if k not in made} for edge, document in documents.items()}
+
+
+def stage(publish_dir: Path, documents: Mapping[str, bytes]) -> None:
+    """Lay bundles where the next step finds them; those of edges that have left go. Raises SpringtideError."""
+    folder = publish_dir / STAGED
+    for path in folder.glob("*.json"):
+        if path.stem not in documents:
+            path.unlink()
+    bundles.write(folder, documents, {})
+
+
+def staged(publish_dir: Path) -> dict[str, bytes]:
+    """What `stage` has laid down. Raises InputError where there is nothing."""
+    found = {path.stem: path.read_bytes() for path in sorted((publish_dir / STAGED).glob("*.json"))}
+    if not found:
+        raise InputError([Problem(str(publish_dir / STAGED), "bundles", "are not there", "make them first")])
+    return found
+
+
+def validate_staged(publish_dir: Path, fleet: Fleet, policy: Policy, now_unix_s: int) -> None:
+    """Raises InputError with everything that is wrong or too much."""
+    documents = staged(publish_dir)
+    found = wrong(documents, Context(fleet, policy, now_unix_s))
+    if not found:
+        parsed = {edge: json.loads(content) for edge, content in documents.items()}
+        found = too_much(PublishFolder(publish_dir), parsed, policy)
+    if found:
+        raise InputError(found)

@@ -27,7 +27,7 @@ SENT = "journal.sent"
 
 @dataclass(frozen=True)
 class Event:
-    """`event` is one of publish, force, rollout, wave, gate, rollback, withdraw, drift, pause, resume."""
+    """`event` is one of publish, force, rollout, wave, gate, rollback, withdraw, drift, pause, resume, job."""
 
     event: str
     publication: str = ""

@@ -1,0 +1,73 @@
+"""A play, run as an operator would: its output is this process's, and it does not outlive us."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from springtide.errors import SpringtideError
+from springtide.jobs.site import Site
+
+# What a play may take to end its children and give the lock back after it was told to stop.
+STOP_S = 30
+
+
+def command(site: Site, play: str, extra: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> list[str]:
+    """By SPRINGTIDE_ANSIBLE (a command, `ansible-playbook`) and SPRINGTIDE_ANSIBLE_DIR (deploy/ansible)."""
+    words = shlex.split(environment.get("SPRINGTIDE_ANSIBLE", "ansible-playbook"))
+    words += ["-i", str(site.fleet_path), "-e", f"springtide_publish_dir={site.publish_dir}"]
+    for name, value in extra.items():
+        words += ["-e", f"{name}={value}"]
+    return [*words, str(directory(environment) / "playbooks" / play)]
+
+
+def directory(environment: Mapping[str, str] = os.environ) -> Path:
+    return Path(environment.get("SPRINGTIDE_ANSIBLE_DIR", "/opt/springtide/deploy/ansible"))
+
+
+def play(site: Site, name: str, extra: Mapping[str, str], say: Callable[[str], None] = print) -> None:
+    """Run it to its end. Raises SpringtideError with Ansible's own last reason where it fails."""
+    words = command(site, name, extra)
+    environment = {"ANSIBLE_CONFIG": str(directory() / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", **os.environ}
+    try:
+        running = subprocess.Popen(
+            words,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise SpringtideError(f"{words[0]}: cannot be started: {error.strerror}; set SPRINGTIDE_ANSIBLE") from error
+    reasons: list[str] = []
+    try:
+        assert running.stdout is not None  # noqa: S101 (it is a pipe)
+        for line in running.stdout:
+            say(line.rstrip())
+            reasons += re.findall(r'"msg": "(.*?)"[,}]', line) + re.findall(r"^(?:ERROR!|\[ERROR\]:) (.*)", line)
+        code = running.wait()
+    except BaseException:
+        _stop(running)
+        raise
+    if code:
+        last = reasons[-1].strip() if reasons else f"exit code {code}"
+        raise SpringtideError(f"{name}: {last}; the lines before say more")
+
+
+def _stop(running: subprocess.Popen[str]) -> None:
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(running.pid, number)
+            running.wait(STOP_S)
+        except ProcessLookupError:
+            return
+        except subprocess.TimeoutExpired:
+            continue
+        return

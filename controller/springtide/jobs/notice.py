@@ -1,0 +1,31 @@
+"""How a scheduled job tells what became of it: a line in the audit and a file for node_exporter."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from springtide import instants
+from springtide.jobs.site import Site
+from springtide.metrics import Gauges, Labels, write_metrics
+from springtide.publish import journal
+
+
+def failed(site: Site, job: str, step: str, why: str, fix: str) -> str:
+    """Note a failure; the one line that says what failed and what to do. Raises SpringtideError."""
+    line = f"{job}.{step}: {why.strip().splitlines()[0] if why.strip() else 'no reason given'}; {fix}"
+    journal.append(site.publish_dir, journal.Event("job", verdict="failed", reason=line))
+    measure(job, step, "failed")
+    return line
+
+
+def measure(job: str, step: str, outcome: str, environment: Mapping[str, str] = os.environ) -> None:
+    """When a step last succeeded or failed, in a file of its own in SPRINGTIDE_METRICS_DIR; nothing without that."""
+    folder = environment.get("SPRINGTIDE_METRICS_DIR")
+    if not folder:
+        return
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    values: dict[Labels, float] = {(("job", job), ("step", step)): instants.now()}
+    gauges: Gauges = {f"springtide_job_{outcome}_seconds": values}
+    write_metrics(Path(folder) / f"{job}_{step}_{outcome}.prom", gauges)

@@ -1,0 +1,28 @@
+"""Whether Kafka's topics are as they should be."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from confluent_kafka.admin import AdminClient
+
+from springtide.errors import SpringtideError
+from springtide.observe.topics import differences, load_topics
+
+
+def check(environment: Mapping[str, str] = os.environ) -> bool:
+    """By SPRINGTIDE_KAFKA (brokers) and SPRINGTIDE_TOPICS (topics.yaml); False where no brokers are named.
+
+    Raises SpringtideError with every difference.
+    """
+    brokers = environment.get("SPRINGTIDE_KAFKA")
+    if not brokers:
+        return False
+    file = environment.get("SPRINGTIDE_TOPICS")
+    found = differences(AdminClient({"bootstrap.servers": brokers}), load_topics(Path(file) if file else None))
+    if found:
+        said = "; ".join(f"{one.topic}: {one.what} is {one.found}, should be {one.wanted}" for one in found)
+        raise SpringtideError(f"{said}; run `springtide topics apply`")
+    return True

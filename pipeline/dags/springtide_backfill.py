@@ -1,0 +1,66 @@
+"""
+### Rounds computed and decided anew
+
+Triggered by hand with `from` and `to`: round tables, then decisions by both laws, of every round of the span in order.
+The same rows come again where samples, policy and the decisions before are the same. **Nothing is published**: the next
+round of `springtide_round` is.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import Param, dag, get_current_context, task
+from springtide import instants
+from springtide.errors import InputError, Problem
+from springtide.jobs.site import Site
+from springtide_common import DECISIONS, ROUND_TABLES, START, STORE, defaults, guarded
+
+INSTANT = "like 2026-01-02T03:05:00Z"
+
+
+@dag(
+    dag_id="springtide_backfill",
+    schedule=None,
+    start_date=START,
+    catchup=False,
+    max_active_runs=1,
+    default_args=defaults(execution_timeout=timedelta(hours=6)),
+    doc_md=__doc__,
+    tags=["springtide"],
+    params={
+        "from": Param("", type="string", description=f"The first round, {INSTANT}."),
+        "to": Param("", type="string", description=f"The last round, {INSTANT}."),
+    },
+)
+def springtide_backfill() -> None:
+    @task(pool=STORE, outlets=[ROUND_TABLES, DECISIONS])
+    @guarded
+    def backfill_rounds() -> int:
+        """Each round in its turn: tables, windows, prefixes."""
+        from springtide.jobs.decide import congestion, initcwnd
+        from springtide.jobs.rounds import newest_due, span
+        from springtide.observe.rollup import rollup
+
+        site = Site.of()
+        policy = site.policy()
+        params: dict[str, Any] = dict(get_current_context()["params"])
+        first, last = (instants.parse_round(params[name], policy.round.interval_s) for name in ("from", "to"))
+        if not first <= last <= newest_due(policy, instants.now()):
+            what = f"{params['from']} to {params['to']} is no span of closed rounds"
+            raise InputError([Problem("params", "from, to", what, "give the earlier one first, both closed")])
+        rounds = list(span(first, last, policy.round.interval_s))
+        for moment in rounds:
+            # A span can take hours: other steps get the store in between.
+            with site.open() as store:
+                rollup(store, moment, policy.round.interval_s, instants.now())
+                windows = initcwnd(store, policy, moment, instants.now())
+                prefixes = congestion(store, policy, moment, instants.now())
+            print(f"round {instants.show(moment)}: {len(windows.decided)} pairs, {len(prefixes.decided)} prefixes")
+        return len(rounds)
+
+    backfill_rounds()
+
+
+springtide_backfill()

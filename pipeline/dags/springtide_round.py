@@ -1,0 +1,166 @@
+"""
+### A round, from samples to a publication
+
+Every round (five minutes), a minute after its end: are the samples there, round tables, decisions by both laws,
+bundles, validation, publication. What was missed is rolled up and decided in its order; **only the newest
+round is published**.
+
+* Again, after a kill, or cleared: the same rows, no second publication.
+* `springtide pause --reason TEXT` skips `publish`; `springtide resume` ends that.
+* A new publication starts `springtide_rollout`.
+
+Each step is what a command does: `springtide rollup`, `decide initcwnd`, `decide congestion`, `bundle`, `validate`,
+`publish --once`. Steps that open the store share the pool `springtide_store`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow.sdk import Param, dag, get_current_context, task
+from airflow.sdk.exceptions import AirflowSkipException
+from springtide import instants
+from springtide.jobs.site import Site
+from springtide_common import DECISIONS, PUBLICATION, ROUND_TABLES, START, STORE, defaults, guarded, round_schedule
+
+
+@dag(
+    dag_id="springtide_round",
+    schedule=round_schedule(),
+    start_date=START,
+    catchup=False,
+    max_active_runs=1,
+    default_args=defaults(),
+    doc_md=__doc__,
+    tags=["springtide"],
+    params={
+        "until": Param(
+            None,
+            type=["null", "string"],
+            description="The newest round to look at, like 2026-01-02T03:05:00Z; the newest closed one by default.",
+        )
+    },
+)
+def springtide_round() -> None:
+    @task(pool=STORE)
+    @guarded
+    def completeness() -> dict[str, Any]:
+        """Which rounds lack their tables or decisions, and how many hosts were heard in the newest one."""
+        from springtide.jobs import rounds
+        from springtide.publish import journal
+
+        site = Site.of()
+        policy = site.policy()
+        asked = get_current_context()["params"].get("until")
+        newest = rounds.newest_due(policy, instants.now())
+        if asked:
+            newest = min(newest, instants.parse_round(asked, policy.round.interval_s))
+        with site.open() as store:
+            journal.send(site.publish_dir, store)
+            due = rounds.due(store, policy, newest)
+            waiting = rounds.undecided(store, policy, newest)
+        print(f"round {instants.show(newest)}: {due.hosts_heard} of {due.hosts_expected} hosts were heard")
+        if not due.to_roll_up and not waiting and not asked:
+            raise AirflowSkipException("no closed round lacks its tables or decisions; what is published stands")
+        return {"newest": newest, "to_roll_up": due.to_roll_up}
+
+    @task(pool=STORE, outlets=[ROUND_TABLES])
+    @guarded
+    def rollup(due: dict[str, Any]) -> list[int]:
+        """Round tables of every round that lacks them, in their order. Gives on the rounds that await decisions."""
+        from springtide.jobs import rounds
+        from springtide.observe.rollup import count_late
+        from springtide.observe.rollup import rollup as run
+
+        site = Site.of()
+        policy = site.policy()
+        with site.open() as store:
+            for moment in due["to_roll_up"]:
+                line = run(store, moment, policy.round.interval_s, instants.now())
+                print(f"round {instants.show(moment)}: {line.samples} samples of {line.sockets} sockets")
+            late = count_late(store, due["newest"], policy.round.interval_s, instants.now())
+            print(f"{late} samples came too late for their rounds' tables")
+            return rounds.undecided(store, policy, due["newest"])
+
+    @task(pool=STORE, outlets=[DECISIONS])
+    @guarded
+    def initcwnd(rounds: list[int]) -> int:
+        """The initial window of every pair of PoPs, round by round."""
+        from springtide.jobs.decide import initcwnd as law
+        from springtide.jobs.decide import too_thin
+
+        site = Site.of()
+        policy = site.policy()
+        with site.open() as store:
+            for moment in rounds:
+                made = law(store, policy, moment, instants.now())
+                print(f"round {instants.show(moment)}: {len(made.decided)} pairs")
+                print(too_thin(moment, made.heard, made.thin) or "every PoP's input was complete")
+        return len(rounds)
+
+    @task(pool=STORE, outlets=[DECISIONS])
+    @guarded
+    def congestion(rounds: list[int]) -> int:
+        """Which client prefixes use BBR, round by round."""
+        from springtide.jobs.decide import congestion as law
+        from springtide.jobs.decide import too_thin
+
+        site = Site.of()
+        policy = site.policy()
+        with site.open() as store:
+            for moment in rounds:
+                made = law(store, policy, moment, instants.now())
+                print(f"round {instants.show(moment)}: {len(made.decided)} prefixes")
+                print(too_thin(moment, made.heard, made.thin) or "every PoP's input was complete")
+        return len(rounds)
+
+    @task(pool=STORE)
+    @guarded
+    def bundle(due: dict[str, Any]) -> str:
+        """A bundle for every edge of the newest decided round, laid beside the publications."""
+        from springtide.decide.decisions import latest_decided
+        from springtide.jobs.publish import render, stage
+
+        site = Site.of()
+        with site.open() as store:
+            newest = latest_decided(store, due["newest"])
+            rendered, moment = render(store, site.fleet(), site.policy(), newest, instants.now())
+        stage(site.publish_dir, rendered.documents)
+        return instants.show(moment)
+
+    @task
+    @guarded
+    def validate(moment: str) -> str:
+        """The bundles by themselves, and against what holds on the fleet by the policy's caps."""
+        from springtide.jobs.publish import validate_staged
+
+        site = Site.of()
+        validate_staged(site.publish_dir, site.fleet(), site.policy(), instants.now())
+        return moment
+
+    @task(outlets=[PUBLICATION])
+    @guarded
+    def publish(moment: str) -> str:
+        """Sign the bundles with their way back and make them the newest publication, once; skipped while paused."""
+        from springtide.jobs.publish import publish as run
+        from springtide.jobs.publish import staged
+        from springtide.publish.publication import PublishFolder
+
+        site = Site.of()
+        folder = PublishFolder(site.publish_dir)
+        documents = staged(site.publish_dir)
+        path = run(folder, documents, site.sign_key, site.policy(), instants.now(), once=True)
+        print(f"published {path.name}, round {moment}")
+        return path.name
+
+    due: Any = completeness()
+    rounds: Any = rollup(due)
+    bundles: Any = bundle(due)
+    # The laws wait for each other anyway where the store takes one at a time.
+    rounds >> initcwnd(rounds) >> bundles
+    rounds >> congestion(rounds) >> bundles
+    valid: Any = validate(bundles)
+    publish(valid)
+
+
+springtide_round()

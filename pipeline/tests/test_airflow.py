@@ -1,0 +1,269 @@
+"""The real scheduler, executor and assets, on an embedded store and a farm of edges behind sshd.
+
+Rounds of half a minute stand for those of five: the schedule follows the policy. Samples are there from a quarter of an
+hour ago until well after the test, so that each round has its own as it closes, and the first run finds many missed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shlex
+import signal
+import socket
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from samplekit.home import Home
+from samplekit.proto import Value
+from samplekit.spool import record, write_spool
+from samplekit.traffic import MSS, Socket
+from springtide import instants
+from springtide.publish import journal
+from springtide_common import FIXES
+
+from deploy.ansible.tests.farm import Farm
+from pipeline.local import USER, LocalAirflow
+
+INTERVAL = 30
+MISSED = 8
+AHEAD = 40
+CWND = 40
+# A loaded machine may take minutes where a quiet one takes seconds.
+PATIENCE_S = 240
+T = TypeVar("T")
+
+
+def until(what: str, ask: Callable[[], T | None]) -> T:
+    give_up = time.monotonic() + PATIENCE_S
+    while True:
+        found = ask()
+        if found:
+            return found
+        assert time.monotonic() < give_up, f"{what}: not within {PATIENCE_S} s"
+        time.sleep(0.3)
+
+
+@dataclass
+class Site(Home):
+    """An installation that Airflow runs: the farm's files, its store, and the API that a person's browser uses."""
+
+    farm: Farm
+    airflow: LocalAirflow
+    token: str = ""
+
+    def environment_of(self) -> dict[str, str]:
+        return {
+            **self.environment,
+            "SPRINGTIDE_PUBLISH_DIR": str(self.farm.publish_dir),
+            "SPRINGTIDE_STORE_WAIT": "200",
+        }
+
+    def call(self, method: str, path: str, body: object = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"}
+        request = urllib.request.Request(f"{self.airflow.url}{path}", data, headers, method=method)  # noqa: S310 (ours)
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+            return json.loads(answer.read() or "null")
+
+    def get(self, path: str) -> Any:
+        return self.call("GET", f"/api/v2/{path}")
+
+    def unpause(self, *dags: str) -> None:
+        for dag in dags:
+            self.call("PATCH", f"/api/v2/dags/{dag}", {"is_paused": False})
+
+    def runs(self, dag: str) -> list[dict[str, Any]]:
+        """Oldest first."""
+        return list(self.get(f"dags/{dag}/dagRuns?order_by=run_after&limit=100")["dag_runs"])
+
+    def tasks(self, run: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        path = f"dags/{run['dag_id']}/dagRuns/{run['dag_run_id']}/taskInstances"
+        return {one["task_id"]: one for one in self.get(path)["task_instances"]}
+
+    def ended(self, dag: str, besides: set[str], accept: str = "publish") -> dict[str, Any] | None:
+        """The first run, not one of `besides`, that has ended and whose `accept` step came to something."""
+        self.airflow.check()
+        for run in self.runs(dag):
+            if run["dag_run_id"] not in besides and run["state"] in ("success", "failed"):
+                tasks = self.tasks(run)
+                assert run["state"] == "success", {name: task["state"] for name, task in tasks.items()}
+                if tasks["completeness" if accept == "publish" else accept]["state"] == "success":
+                    return run
+        return None
+
+    def log(self, run: dict[str, Any], task: str) -> str:
+        return json.dumps(self.get(f"dags/{run['dag_id']}/dagRuns/{run['dag_run_id']}/taskInstances/{task}/logs/1"))
+
+    def decided(self) -> list[int]:
+        rows = self.query("select distinct toUnixTimestamp(round) as r from initcwnd_decisions order by r")
+        return [int(row["r"]) for row in rows]
+
+    def names(self) -> set[str]:
+        return {run["dag_run_id"] for run in self.runs("springtide_round")}
+
+
+def samples(first: int, rounds: int) -> list[dict[str, Value]]:
+    """Both PoPs' hosts towards each other, three connections each, polled twice a round."""
+    rows: list[dict[str, Value]] = []
+    for number, (host, source, peer) in enumerate(
+        [("eu-0", "10.100.0.1", "10.101.0.9"), ("am-1", "10.101.0.1", "10.100.0.9")]
+    ):
+        for cookie in range(3):
+            one = Socket(host, 100 * number + cookie + 1, source, peer, host[:2], CWND)
+            for poll in range(2 * rounds):
+                moment = first + poll * INTERVAL / 2 + 5
+                rows.append(one.at(moment, poll + 1, (poll + 1) * CWND * MSS * 2))
+    return rows
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    assert os.geteuid() == 0, "this test makes network namespaces: run it as root"
+    folder = tmp_path_factory.mktemp("site")
+    with Farm.made(folder, count=2) as farm:
+        policy = f"round: {{interval_s: {INTERVAL}, lateness_s: 0}}\ninitcwnd: {{duty_rounds: 1}}\n"
+        (folder / "policy.yaml").write_text(policy)
+        # What rollout.yml needs of the farm, and where it runs.
+        words = farm.command("rollout.yml")
+        settings = json.loads(words[words.index("-e") + 1]) | {"springtide_validate": True}
+        del settings["springtide_publish_dir"]
+        (folder / "settings.json").write_text(json.dumps(settings))
+        ansible = [*words[: words.index("-i")], "-e", f"@{folder}/settings.json"]
+        airflow = LocalAirflow(folder / "airflow", free_port())
+        made = Site(folder, farm, airflow)
+        airflow.more = {
+            **{
+                name: value
+                for name, value in farm.environment().items()
+                if name.startswith(("ANSIBLE_", "SPRINGTIDE_"))
+            },
+            **made.environment_of(),
+            "SPRINGTIDE_SIGN_KEY": str(folder / "publisher"),
+            "SPRINGTIDE_ANSIBLE": shlex.join(ansible),
+            "SPRINGTIDE_METRICS_DIR": str(folder / "metrics"),
+            "AIRFLOW__CORE__DEFAULT_TASK_RETRY_DELAY": "1",
+        }
+        made.run("migrate")
+        first = instants.latest_round(instants.now(), INTERVAL) - MISSED * INTERVAL
+        write_spool(made.spool, "samples", [record(samples(first, MISSED + AHEAD))])
+        made.run("ingest", made.spool)
+        airflow.prepare()
+        try:
+            airflow.start(("api-server", "scheduler", "dag-processor"))
+            answer = made.call("POST", "/auth/token", {"username": USER, "password": airflow.password})
+            made.token = answer["access_token"]
+            until("the DAGs are read", lambda: made.get("dags")["total_entries"] == 6)
+            yield made
+        finally:
+            airflow.stop()
+
+
+@pytest.mark.root
+def test_dag_files_say_what_they_are(site: Site) -> None:
+    assert site.get("importErrors")["import_errors"] == []
+    dags = {dag["dag_id"]: site.get(f"dags/{dag['dag_id']}/details") for dag in site.get("dags")["dags"]}
+    names = ("round", "rollout", "drift", "report", "maintenance", "backfill")
+    assert set(dags) == {f"springtide_{name}" for name in names}
+    for name, dag in dags.items():
+        assert dag["doc_md"], name
+        assert dag["max_active_runs"] == 1, name
+        assert not dag["catchup"], name
+        for task in site.get(f"dags/{name}/tasks")["tasks"]:
+            where = f"{name}.{task['task_id']}"
+            assert task["owner"] == "springtide", where
+            assert task["execution_timeout"], where
+            assert task["doc_md"], where
+            assert task["retries"] >= (0 if task["task_id"] == "roll_out" else 1), where
+            assert task["task_id"] in FIXES, where
+
+
+@pytest.mark.root
+def test_the_loop_runs_by_itself(site: Site) -> None:
+    """Missed rounds, a rollout, a step that is killed after its effect, a pause: one after the other, as in life."""
+    folder = site.farm.folder
+    site.unpause("springtide_round", "springtide_rollout")
+
+    # Missed rounds: all are decided in order, only the newest is published, and it reaches the edges.
+    first = until("a first round", lambda: site.ended("springtide_round", set()))
+    assert first["run_type"] == "scheduled"
+    published = folder.rounds()
+    rollout = until("a rollout", lambda: site.ended("springtide_rollout", set(), "roll_out"))
+    assert rollout["run_type"] == "asset_triggered"
+    windows = site.farm.windows()
+    assert set(windows["eu-0"]) == {"10.101.0.0/16"}
+    assert set(windows["am-1"]) == {"10.100.0.0/16"}
+    assert "rollout.yml" in site.log(rollout, "roll_out") or "Roll out" in site.log(rollout, "roll_out")
+    held = folder.resolved("current")
+    assert held is not None
+    assert held.parent.name in folder.rounds()
+
+    # The next publication's step is killed after its effect: the journal's lock stops it between both.
+    with (site.farm.publish_dir / journal.FILE).open("a") as locked:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        before, known = set(folder.rounds()), site.names()
+        killed = until("a step that waits for the journal", lambda: waiting_for(locked.fileno()))
+        [new] = set(folder.rounds()) - before
+        os.kill(killed, signal.SIGKILL)
+    events = journal.read(site.farm.publish_dir)[0]
+    assert not [event for event in events if event.publication == new], "it was killed too late to show anything"
+
+    def retried() -> dict[str, Any] | None:
+        for run in site.runs("springtide_round"):
+            if site.tasks(run).get("publish", {}).get("try_number", 0) > 1 and run["state"] == "success":
+                return run
+        return None
+
+    again = until("the killed step's retry", retried)
+    assert site.tasks(again)["publish"]["state"] == "success"
+    said = [event for event in journal.read(site.farm.publish_dir)[0] if event.publication == new]
+    assert [event.event for event in said if event.event == "publish"] == ["publish"]
+    of_the_round = [name for name in folder.rounds() if name.startswith(new.rpartition("-")[0])]
+    assert of_the_round == [new], "the retry published a second time"
+
+    # A pause: rounds go on, nothing is published.
+    where = ("--publish-dir", site.farm.publish_dir)
+    site.run("pause", "--reason", "the test says so", *where)
+    until("no publishing step is under way", lambda: not publishing(site))
+    known, before = site.names(), set(folder.rounds())
+    paused = until("a round while paused", lambda: site.ended("springtide_round", known))
+    tasks = site.tasks(paused)
+    assert (tasks["initcwnd"]["state"], tasks["publish"]["state"]) == ("success", "skipped")
+    assert "the test says so" in site.log(paused, "publish")
+    assert set(folder.rounds()) == before
+    site.run("resume", *where)
+
+    rounds = site.decided()
+    assert rounds == list(range(rounds[0], rounds[-1] + 1, INTERVAL)), "a round was left out"
+    first_at = instants.parse(re.sub(r"-\d{8}$", "", published[0]))
+    assert first_at - rounds[0] >= (MISSED - 2) * INTERVAL, "no rounds were missed, so this shows nothing"
+    assert len(published) == 1, published
+    assert (site.path / "metrics/springtide_round_publish_succeeded.prom").exists()
+
+
+def publishing(site: Site) -> bool:
+    runs = [run for run in site.runs("springtide_round") if run["state"] in ("running", "queued")]
+    return any(site.tasks(run).get("publish", {}).get("state") in ("running", "queued", "scheduled") for run in runs)
+
+
+def waiting_for(descriptor: int) -> int | None:
+    """The process that waits for a lock on an open file (proc(5), /proc/locks)."""
+    inode = os.fstat(descriptor).st_ino
+    for line in Path("/proc/locks").read_text().splitlines():
+        words = line.split()
+        if "->" in words and words[-3].endswith(f":{inode}"):
+            return int(words[words.index("WRITE") + 1])
+    return None
