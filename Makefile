@@ -4,7 +4,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
 
-.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards lock bench-collector bench-controller bench-push bench-pipeline package calm kafka airflow lab-clean clean docs docs-reference
+.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards compose-env lock bench-collector bench-controller bench-push bench-pipeline package calm kafka airflow lab-clean clean docs docs-reference
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,6 +40,9 @@ fmt: ## format Rust and Python
 
 dashboards: ## write dashboards/json anew from dashboards/*.py
 	@$(BIN)/python -m dashboards
+
+compose-env: ## passwords for docker-compose.yml, into .env (mode 0600)
+	@tools/compose-env
 
 lock: ## write requirements.lock anew from pyproject.toml
 	$(BIN)/uv pip compile -q --universal --generate-hashes --all-extras --no-emit-index-url pyproject.toml -o requirements.lock

