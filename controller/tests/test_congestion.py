@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
+import subprocess
+import sys
 from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Any
@@ -220,3 +224,21 @@ def test_one_host_of_three_may_be_missing(home: Home) -> None:
     fill(home, fleet_of(SLOW, rounds=6))
     hosts(home, ROUND, {"ams-1": 100, "ams-2": 100, "ams-3": 0})
     assert len(decided(home)) == len(SLOW)
+
+
+def test_two_controllers_at_once_give_one_set_of_decisions(home: Home) -> None:
+    """Two processes that start together; the one that comes second finds its rows already there."""
+    home.policy.write_text(QUICK)
+    fill(home, fleet_of(SLOW, rounds=6))
+    alone = home.json("decide", "congestion", "--dry-run")["decisions"]
+    command = [
+        str(Path(sys.executable).with_name("springtide")),
+        *("decide", "congestion", "--round", instants.show(ROUND), "--store-wait", "120", "--json"),
+    ]
+    environment = {**os.environ, **home.environment}
+    both = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    answers = [json.loads(one.communicate(timeout=120)[0]) for one in both]
+    assert [one.returncode for one in both] == [0, 0]
+    assert [answer["decisions"] for answer in answers] == [alone, alone]
+    assert sorted(answer["written"] for answer in answers) == [0, len(alone)]
+    assert home.query("select count() as n from congestion_decisions") == [{"n": len(alone)}]
