@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,8 @@ from samplekit.home import FLEET, ROUND, Home
 from springtide import instants
 from springtide.learn.questions import questions
 
-PAGE = Path(__file__).parents[2] / "docs/reference/analysis.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "reference/analysis.md"
 SHOWN_ROWS = 8
 
 
@@ -120,3 +123,18 @@ def test_questions_are_listed_shown_and_mistakes_are_told(lived: Home) -> None:
     assert "hour: is no parameter" in lived.refused("sql", "rtt-bands", "--set", "hour=1")[0]
     assert "write NAME=VALUE" in lived.refused("sql", "rtt-bands", "--set", "hours")[0]
     assert json.loads(lived.run("sql", "rtt-bands", "--set", "pop=mars", "--json").stdout) == []
+
+
+@pytest.mark.parametrize("name", ["tune-the-policy", "read-a-decision"])
+def test_what_the_how_to_pages_do_works(
+    lived: Home, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(instants, "now", lambda: ROUND + 120)
+    (tmp_path / "calmer.yaml").write_text("initcwnd: {hysteresis: 0.4}\n")
+    text = (DOCS / f"how-to/{name}.md").read_text()
+    blocks = re.findall(r"```sh\n(.*?)```", text, re.S)
+    lines = [line for block in blocks for line in block.splitlines() if line.startswith("springtide ")]
+    assert len(lines) >= 4
+    for line in lines:
+        assert lived.run(*shlex.split(line)[1:]).stdout, line

@@ -48,7 +48,6 @@ class Springtide:
         takes = {
             "migrate": ("--store",),
             "ingest": ("--store", "--fleet"),
-            "rollup": ("--store", "--policy"),
             "status": ("--store", "--fleet", "--policy"),
             "decide": ("--store", "--fleet", "--policy"),
             "explain": ("--store", "--fleet", "--policy"),

@@ -33,13 +33,13 @@ POLL_INTERVAL = "1s"
 LEARN_S = 45  # of traffic after the first probes: windows grow, and more than one round smooths
 PROBES = 20  # of each size on each pair
 SPACING_S = 0.3  # between the probes of a pair
+SEALED_S = 3  # after a round's end its last samples are in files
 LOAD_S = 600  # at most: the load stops with the lab
 # What can be asked of the store afterwards, in the shell that has read `env`.
 LOOK = (
     ("springtide status", "nothing runs any more: it says what is late"),
     ("springtide explain ams sin", "why a pair has its window"),
-    ("springtide sql windows-now", "the windows, by pair"),
-    ("springtide sql completion-times", "one of the questions; `springtide sql` lists them"),
+    ("springtide sql windows-now", "a question to the data; `springtide sql` lists them"),
     ("springtide history", "who pushed what, and how it went"),
 )
 
@@ -62,7 +62,7 @@ class Demo:
         self.push = Push(out, self.product, sorted(self.pop_of_edge), lab.command)
         self.interval_s = int(yaml.safe_load(POLICY.read_text())["round"]["interval_s"])
         self.samples = 0
-        self.begin, self.began = time.monotonic(), int(time.time())
+        self.begin = time.monotonic()
 
     def say(self, text: str) -> None:
         """One step's headline, with the seconds since the start."""
@@ -154,7 +154,7 @@ class Demo:
         decisions: list[dict[str, Any]] = []
         while True:
             boundary = (int(time.time()) // self.interval_s + 1) * self.interval_s
-            self.wait_until(boundary + 3, "traffic flows, collectors watch")  # the spool's last file is sealed by then
+            self.wait_until(boundary + SEALED_S, "traffic flows, collectors watch")
             self.ingest()
             decisions = self.decide()
             if time.time() >= end:
@@ -212,18 +212,20 @@ class Demo:
             closing = self.status()
             self.say(f"{sum(int(answer['routes']) for answer in applied.values())} routes in table 201; probing again")
             after = self.probe("after")
+            self.look_closer()
             self.wait_until(expiry.timestamp() + 1, f"until the bundles expire at {expiry:%H:%M:%S} UTC")
             self.on_every_edge("expire")
             restored = self.restored(untouched)
             self.say("the bundles have expired: " + ("every edge is as it was" if restored else "NOT restored"))
-            last = int(time.time()) // self.interval_s * self.interval_s
-        self.ingest()
-        # Every round of the run, so that questions to the data have answers, and what is decided after the last one.
-        first = (self.began // self.interval_s + 1) * self.interval_s
-        self.product.text("rollup", "--from", instant(first), "--to", instant(last))
-        self.product.text("decide", "initcwnd", "--round", instant(last), accept=(0, 3))
         (self.out / "env").write_text(self.product.environment(self.push.publish_dir))
         return self.finish(before, after, decisions, restored, "" if quiet else closing)
+
+    def look_closer(self) -> None:
+        """While the bundles run out: what came since, and a round of it, so that questions to the data have answers."""
+        self.ingest()
+        last = int(time.time() - SEALED_S) // self.interval_s * self.interval_s
+        # A round that lacks samples is decided with exit code 3.
+        self.product.text("decide", "initcwnd", "--round", instant(last), accept=(0, 3))
 
     def status(self) -> str:
         """What `springtide status` says, kept in status.txt."""
