@@ -10,14 +10,11 @@ in turns; the median of three counts for each.
 
 from __future__ import annotations
 
-import argparse
-import json
 import resource
 import sys
 import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -28,6 +25,8 @@ from springtide.observe.rounds import pair_observations
 from springtide.policy import Policy
 from springtide.store import Store, open_store
 from springtide.store.migrations import migrate, read_migrations
+
+from bench import output
 
 # 2026-01-02T03:00:00Z
 ROUND = 1_767_322_800
@@ -98,21 +97,15 @@ PAIR_SCANS = (
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pops", type=int, default=250)
-    parser.add_argument("--prefixes", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=72)
-    parser.add_argument("--out", type=Path, default=Path("out/bench/controller.json"))
-    options = parser.parse_args()
+    sizes = {"pops": 250, "prefixes": 1_000_000, "rounds": 72}
+    options = output.parser(__doc__, "out/bench/controller.json", **sizes).parse_args()
     with tempfile.TemporaryDirectory(prefix="springtide-bench-") as folder:
         store = open_store(f"chdb://{folder}/store", create=True, wait_s=1, on_wait=print)
         try:
             result = measure(store, options.pops, options.prefixes, options.rounds)
         finally:
             store.close()
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(result, indent=2) + "\n")
-    print(json.dumps(result, indent=2))
+    print(output.write(options.out, result))
 
 
 def measure(store: Store, pops: int, prefixes: int, rounds: int) -> dict[str, Any]:

@@ -9,8 +9,6 @@ paths faster, some slower, and costs the others a little. Every number is drawn 
 
 from __future__ import annotations
 
-import argparse
-import json
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -23,6 +21,8 @@ from springtide.decide.columns import Table
 from springtide.decide.congestion import PREVIOUS, carry, decide
 from springtide.decide.prefixes import EVIDENCE
 from springtide.policy import Policy
+
+from bench import output
 
 ROUNDS_PER_DAY, INTERVAL_S, START = 288, 300, 1_767_312_000
 ROUNDS_AN_HOUR = 12
@@ -258,11 +258,8 @@ def draw_plot(tallies: list[Tally], path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--prefixes", type=int, default=20_000)
+    parser = output.parser(__doc__, "out/bench/calm-prefixes.json", prefixes=20_000, seed=1)
     parser.add_argument("--days", type=float, default=7)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--out", type=Path, default=Path("out/bench/calm-prefixes.json"))
     options = parser.parse_args()
     if options.prefixes % POPS:
         parser.error(f"--prefixes: {options.prefixes} is no multiple of {POPS}, the number of PoPs")
@@ -272,8 +269,7 @@ def main() -> None:
 
     tallies = run(options.prefixes, options.days, options.seed, Policy(), tell)
     summaries = [tally.summary(options.days) for tally in tallies]
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps({"prefixes": options.prefixes, "days": options.days, "all": summaries}, indent=2))
+    output.write(options.out, {"prefixes": options.prefixes, "days": options.days, "all": summaries})
     draw_plot(tallies, options.out.with_suffix(".svg"))
     names = list(summaries[0])
     print("| " + " | ".join(name.replace("_", " ") for name in names) + " |\n" + "|---" * len(names) + "|")

@@ -50,8 +50,7 @@ def feed(home: Home, name: str, rows: list[dict[str, Value]]) -> None:
     home.run("ingest", home.spool)
 
 
-@pytest.mark.parametrize("off_s", [3600, -3600])
-def test_a_round_is_decided_without_a_host_whose_clock_is_an_hour_off(home: Home, tmp_path: Path, off_s: int) -> None:
+def test_a_round_is_decided_without_a_host_whose_clock_is_an_hour_off(home: Home, tmp_path: Path) -> None:
     home.policy.write_text(POLICY)
     hosts = ("ams-1", "ams-2")
     feed(home, "before", [row for age in range(ROUNDS, 0, -1) for host in hosts for row in samples(host, age)])
@@ -65,14 +64,15 @@ def test_a_round_is_decided_without_a_host_whose_clock_is_an_hour_off(home: Home
     feed(home, "now", samples("ams-2", 0))
     without = {law: home.json("decide", law, "--dry-run", code=3)["decisions"] for law in ("initcwnd", "congestion")}
     # Its windows and its slow prefix are others than the PoP's: following them would show.
-    feed(home, "off", samples("ams-1", 0, window=95, slow=7, off_s=off_s))
-    home.run("rollup", "--round", instants.show(ROUND))
-    for law in ("initcwnd", "congestion"):
-        gauges = tmp_path / f"{law}.prom"
-        answer = home.json("decide", law, "--metrics", gauges, code=3)
-        assert answer["decisions"] == without[law]
-        assert answer["incomplete"] == {"ams": "1 of 2 hosts were heard"}
-        assert {row["reason"] for row in answer["decisions"]} == {"held_incomplete_input"}
-        assert f'springtide_input_incomplete{{law="{law}",pop="ams"}} 1' in gauges.read_text().splitlines()
+    for off_s in (3600, -3600):
+        feed(home, f"off{off_s}", samples("ams-1", 0, window=95, slow=7, off_s=off_s))
+        home.run("rollup", "--round", instants.show(ROUND))
+        for law in ("initcwnd", "congestion"):
+            gauges = tmp_path / f"{law}.prom"
+            answer = home.json("decide", law, "--metrics", gauges, code=3)
+            assert answer["decisions"] == without[law]
+            assert answer["incomplete"] == {"ams": "1 of 2 hosts were heard"}
+            assert {row["reason"] for row in answer["decisions"]} == {"held_incomplete_input"}
+            assert f'springtide_input_incomplete{{law="{law}",pop="ams"}} 1' in gauges.read_text().splitlines()
     [window] = home.query(f"select initcwnd from initcwnd_decisions final where toUnixTimestamp(round) = {ROUND}")
     assert window == {"initcwnd": 40}

@@ -21,6 +21,7 @@ from springtide.policy import Policy
 from springtide.store import Store
 from springtide.store.address import PASSWORD_VARIABLE, carries_password
 
+DAY_S = 86_400
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -76,30 +77,25 @@ def store_options(command: F) -> F:
     return url(wait(command))
 
 
-def fleet_option(command: F) -> F:
+def _place(flag: str, name: str, default: str, what: str, *, folder: bool = False) -> Callable[[F], F]:
+    """A file or folder that has its default and its variable."""
     return click.option(
-        "--fleet",
-        "fleet_path",
-        type=click.Path(path_type=Path),
-        default=FLEET,
-        envvar="SPRINGTIDE_FLEET",
+        flag,
+        name,
+        type=click.Path(file_okay=not folder, path_type=Path),
+        default=default,
+        envvar=f"SPRINGTIDE_{flag.removeprefix('--').replace('-', '_').upper()}",
         show_default=True,
-        metavar="FILE",
-        help="PoPs, prefixes and edges.",
-    )(command)
+        metavar="DIR" if folder else "FILE",
+        help=what,
+    )
 
 
-def policy_option(command: F) -> F:
-    return click.option(
-        "--policy",
-        "policy_path",
-        type=click.Path(path_type=Path),
-        default=POLICY,
-        envvar="SPRINGTIDE_POLICY",
-        show_default=True,
-        metavar="FILE",
-        help="Tunables; the default file need not exist.",
-    )(command)
+fleet_option = _place("--fleet", "fleet_path", FLEET, "PoPs, prefixes and edges.")
+policy_option = _place("--policy", "policy_path", POLICY, "Tunables; the default file need not exist.")
+publish_dir_option = _place(
+    "--publish-dir", "publish_dir", PUBLISH_DIR, "The publisher's folder: rounds, what holds, journal.", folder=True
+)
 
 
 def kafka_options(command: F) -> F:
@@ -141,18 +137,6 @@ def _kafka_options(command: F, *, required: bool) -> F:
     return brokers(more(command))
 
 
-def publish_dir_option(command: F) -> F:
-    return click.option(
-        "--publish-dir",
-        type=click.Path(file_okay=False, path_type=Path),
-        default=PUBLISH_DIR,
-        envvar="SPRINGTIDE_PUBLISH_DIR",
-        show_default=True,
-        metavar="DIR",
-        help="The publisher's folder: rounds, what holds, journal.",
-    )(command)
-
-
 def sign_key_option(command: F) -> F:
     return click.option(
         "--sign-key",
@@ -189,11 +173,11 @@ def span_options(command: F) -> F:
     return since(until(command))
 
 
-def time_span(from_text: str | None, to_text: str | None, policy: Policy, default_s: int) -> tuple[int, int]:
-    """The rounds since < round <= until that were asked for; raises InputError when there are none."""
+def time_span(from_text: str | None, to_text: str | None, policy: Policy) -> tuple[int, int]:
+    """The rounds since < round <= until that were asked for, a day by default; raises InputError for none."""
     interval_s = policy.round.interval_s
     until = closed_round(to_text, policy) or instants.latest_round(instants.now(), interval_s)
-    since = until - default_s if from_text is None else instants.parse_round(from_text, interval_s)
+    since = until - DAY_S if from_text is None else instants.parse_round(from_text, interval_s)
     if since >= until:
         message = f"{instants.show(since)} is not before {instants.show(until)}"
         raise InputError([Problem("--from", "round", message, "give an earlier one, or a later --to")])

@@ -22,8 +22,6 @@ from springtide.cli.options import (
 from springtide.cli.output import print_json, print_table
 from springtide.learn import replay as history
 
-DAY_S = 86_400
-
 
 @click.command()
 @span_options
@@ -50,7 +48,7 @@ def replay(
       springtide replay --from 2026-01-01T00:00:00Z --to 2026-01-02T00:00:00Z --policy calmer.yaml --law congestion
     """
     policy = read_policy(policy_path)
-    since, until = time_span(from_text, to_text, policy, DAY_S)
+    since, until = time_span(from_text, to_text, policy)
     rounds = []
     with store.open() as opened:
         for name in (law,) if law else history.LAWS:

@@ -24,8 +24,6 @@ from springtide.errors import SpringtideError
 from springtide.learn import report as reports
 from springtide.learn.report_page import cells, page
 
-DAY_S = 86_400
-
 
 @click.command()
 @span_options
@@ -63,7 +61,7 @@ def report(
     """
     fleet = read_fleet(fleet_path)
     policy = read_policy(policy_path)
-    since, until = time_span(from_text, to_text, policy, DAY_S)
+    since, until = time_span(from_text, to_text, policy)
     with store.open() as opened:
         made = reports.make(opened, fleet, policy, since, until, quantile)
     if html is not None:
