@@ -66,7 +66,8 @@ class LocalAirflow:
             "API__BASE_URL": self.url,
             "API__SECRET_KEY": self._secret("api"),
             "API_AUTH__JWT_SECRET": self._secret("jwt"),
-            "SCHEDULER__ENABLE_HEALTH_CHECK": False,
+            # Reading a DAG file anew costs seconds of a core, and ours change with a release.
+            "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 600,
             "USAGE_DATA_COLLECTION__ENABLED": False,
         }
         return {

@@ -17,6 +17,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -155,6 +156,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             "SPRINGTIDE_SIGN_KEY": str(folder / "publisher"),
             "SPRINGTIDE_ANSIBLE": shlex.join(ansible),
             "SPRINGTIDE_METRICS_DIR": str(folder / "metrics"),
+            "SPRINGTIDE_REPORT_DIR": str(folder / "reports"),
             "AIRFLOW__CORE__DEFAULT_TASK_RETRY_DELAY": "1",
         }
         made.run("migrate")
@@ -252,6 +254,57 @@ def test_the_loop_runs_by_itself(site: Site) -> None:
     assert first_at - rounds[0] >= (MISSED - 2) * INTERVAL, "no rounds were missed, so this shows nothing"
     assert len(published) == 1, published
     assert (site.path / "metrics/springtide_round_publish_succeeded.prom").exists()
+
+
+@pytest.mark.root
+def test_the_other_jobs_run_and_one_that_fails_says_what_to_do(site: Site) -> None:
+    """By hand, at once, as from the browser; they wait for each other at the store's pool."""
+    site.call("PATCH", "/api/v2/dags/springtide_round", {"is_paused": True})
+    until("no round is under way", lambda: not unfinished(site, "springtide_round"))
+    rounds = site.decided()
+    span = {"from": instants.show(rounds[1]), "to": instants.show(rounds[2])}
+    query = f"select * from initcwnd_decisions where toUnixTimestamp(round) <= {rounds[-1]} order by all"
+    before, publications = site.query(query), site.farm.folder.rounds()
+    names = ("drift", "report", "maintenance")
+    site.unpause(*(f"springtide_{name}" for name in (*names, "backfill")))
+    started = {f"springtide_{name}": trigger(site, f"springtide_{name}") for name in names}
+    good, bad = (
+        trigger(site, "springtide_backfill", conf) for conf in (span, {"from": span["to"], "to": span["from"]})
+    )
+    for dag, run in started.items():
+        ended = until(dag, partial(finished, site, dag, run))
+        assert ended["state"] == "success", {name: task["state"] for name, task in site.tasks(ended).items()}
+    assert until("backfill", lambda: finished(site, "springtide_backfill", good))["state"] == "success"
+    assert site.query(query) == before
+    assert site.farm.folder.rounds() == publications
+
+    failed = until("the backfill that makes no sense", lambda: finished(site, "springtide_backfill", bad))
+    assert failed["state"] == "failed"
+    assert site.tasks(failed)["backfill_rounds"]["try_number"] == 1, "bad input was tried again"
+    [told] = [event for event in journal.read(site.farm.publish_dir)[0] if event.event == "job"]
+    assert "is no span of closed rounds" in told.reason
+    assert FIXES["backfill_rounds"] in told.reason
+    assert (site.path / "metrics/springtide_backfill_backfill_rounds_failed.prom").exists()
+
+    events = [(event.event, event.verdict) for event in journal.read(site.farm.publish_dir)[0]]
+    assert ("drift", "none") in events
+    day = instants.show(instants.now() - 86_400)[:10]
+    assert (site.path / f"reports/{day}.html").read_text().startswith("<!doctype html>")
+    json.loads((site.path / f"reports/{day}.json").read_text())
+
+
+def trigger(site: Site, dag: str, conf: object = None) -> str:
+    body = {"logical_date": None, "conf": conf or {}}
+    return str(site.call("POST", f"/api/v2/dags/{dag}/dagRuns", body)["dag_run_id"])
+
+
+def finished(site: Site, dag: str, name: str) -> dict[str, Any] | None:
+    site.airflow.check()
+    return next((r for r in site.runs(dag) if r["dag_run_id"] == name and r["state"] in ("success", "failed")), None)
+
+
+def unfinished(site: Site, dag: str) -> bool:
+    return any(run["state"] in ("running", "queued") for run in site.runs(dag))
 
 
 def publishing(site: Site) -> bool:

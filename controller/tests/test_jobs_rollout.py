@@ -1,0 +1,103 @@
+"""When a publication is rolled out, and how a play that fails or outstays its time ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from samplekit.home import ROUND
+from springtide import instants
+from springtide.errors import SpringtideError
+from springtide.jobs import ansible, notice
+from springtide.jobs.rollout import WITHDRAWN, wanted
+from springtide.jobs.site import Site
+from springtide.publish import journal
+from springtide.publish.pause import Pause, pause, resume
+from springtide.publish.publication import PublishFolder, sealed
+
+
+def publish(folder: PublishFolder, seconds: int) -> Path:
+    document = {
+        "schema_version": 1,
+        "edge": "ams-1",
+        "round": instants.show(ROUND),
+        "policy_version": "0123456789ab",
+        "created_at": instants.show(ROUND + seconds),
+        "expires_at": instants.show(ROUND + 900),
+        "routes": [],
+    }
+    return folder.publish({"ams-1": json.dumps(sealed(document)).encode()}, None)
+
+
+def test_what_keeps_a_rollout_back_is_said(tmp_path: Path) -> None:
+    folder = PublishFolder(tmp_path)
+    assert wanted(folder) == ("", "nothing is published yet")
+    first = publish(folder, 0)
+    assert wanted(folder) == (first.name, "")
+    pause(tmp_path, Pause("maintenance", instants.now()))
+    assert "maintenance" in wanted(folder)[1]
+    resume(tmp_path, "")
+    (tmp_path / WITHDRAWN).write_text("loss")
+    assert "springtide_resume=true" in wanted(folder)[1]
+    (tmp_path / WITHDRAWN).unlink()
+    for verdict, expected in (("begun", ""), ("failed", "failed before")):
+        journal.append(tmp_path, journal.Event("rollout", publication=first.name, verdict=verdict))
+        assert expected in wanted(folder)[1]
+    second = publish(folder, 10)
+    assert wanted(folder) == (second.name, "")
+    folder.point("current", second / "edges")
+    assert "holds on the fleet already" in wanted(folder)[1]
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Site:
+    return Site("chdb:///none", 1, tmp_path / "fleet.yaml", tmp_path / "policy.yaml", tmp_path / "publish", None)
+
+
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None:
+    """A program in ansible-playbook's place, which stays or fails as no real play can be made to."""
+    program = tmp_path / "play.py"
+    program.write_text(code)
+    monkeypatch.setenv("SPRINGTIDE_ANSIBLE", f"{sys.executable} {program}")
+
+
+def test_a_play_that_fails_says_why(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(
+        tmp_path, monkeypatch, 'print(\'fatal: [x]: FAILED! => {"msg": "the gate said loss"}\'); raise SystemExit(2)'
+    )
+    said: list[str] = []
+    with pytest.raises(SpringtideError, match=r"rollout\.yml: the gate said loss"):
+        ansible.play(site, "rollout.yml", {}, said.append)
+    assert said[0].startswith("fatal:")
+    monkeypatch.setenv("SPRINGTIDE_ANSIBLE", "/nonexistent/ansible-playbook")
+    with pytest.raises(SpringtideError, match="cannot be started"):
+        ansible.play(site, "rollout.yml", {})
+
+
+def test_a_play_does_not_outlive_its_step(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(tmp_path, monkeypatch, "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)")
+    pids: list[int] = []
+
+    def stop_at_once(line: str) -> None:
+        pids.append(int(line))
+        raise TimeoutError(line)
+
+    with pytest.raises(TimeoutError):
+        ansible.play(site, "rollout.yml", {}, stop_at_once)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pids[0], 0)
+
+
+def test_a_failure_is_one_line_in_the_audit_and_a_time(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: None
+) -> None:
+    monkeypatch.setenv("SPRINGTIDE_METRICS_DIR", str(tmp_path / "metrics"))
+    line = notice.failed(site, "springtide_round", "publish", "disk full\nand more", "make room")
+    assert line == "springtide_round.publish: disk full; make room"
+    [event], _, _ = journal.read(site.publish_dir)
+    assert (event.event, event.verdict, event.reason) == ("job", "failed", line)
+    written = (tmp_path / "metrics/springtide_round_publish_failed.prom").read_text()
+    assert f'{{job="springtide_round",step="publish"}} {ROUND + 30}' in written
