@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -114,3 +115,22 @@ def test_runbooks_name_commands_at_all() -> None:
 
 def test_prometheus_takes_its_configuration() -> None:
     promtool("check", "config", "prometheus.yml")
+
+
+def test_promtool_takes_every_query_of_the_dashboards(tmp_path: Path) -> None:
+    """As recording rules, with the interval that Grafana would put in."""
+    expressions = [
+        target["expr"].replace("$__rate_interval", "1m")
+        for path in sorted((ROOT / "dashboards/json").glob("*.json"))
+        for panel in json.loads(path.read_text())["panels"]
+        for target in panel.get("targets", [])
+        if "expr" in target
+    ]
+    assert len(expressions) >= 10
+    rules = [{"record": f"springtide:panel:{number}", "expr": text} for number, text in enumerate(expressions)]
+    file = tmp_path / "panels.yml"
+    file.write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    promtool("check", "rules", str(file))
+    file.write_text(file.read_text().replace("histogram_quantile(", "histogram_quantile((", 1))
+    with pytest.raises(AssertionError):
+        promtool("check", "rules", str(file))
