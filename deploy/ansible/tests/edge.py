@@ -150,14 +150,14 @@ class Edge:
             for what in ("-d route show table all", "-d rule show")
         }
 
-    def command(self, *arguments: str) -> list[str]:
+    def command(self, *arguments: str, script: Path = SCRIPT) -> list[str]:
         """The command line that runs the edge's program in the edge's namespace."""
-        inside = ["ip", "netns", "exec", self.name, PYTHON, str(SCRIPT)]
+        inside = ["ip", "netns", "exec", self.name, PYTHON, str(script)]
         signers = ["--allowed-signers", str(self.allowed_signers)] if arguments[:1] == ("apply",) else []
         return [*inside, *arguments, *signers, "--json", "--edge", NAME, "--state-dir", str(self.state_dir)]
 
-    def run(self, *arguments: str) -> Outcome:
-        done = subprocess.run(self.command(*arguments), check=False, capture_output=True, text=True)
+    def run(self, *arguments: str, script: Path = SCRIPT) -> Outcome:
+        done = subprocess.run(self.command(*arguments, script=script), check=False, capture_output=True, text=True)
         assert "Traceback" not in done.stderr, done.stderr
         return Outcome(done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr)
 

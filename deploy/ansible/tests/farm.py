@@ -35,6 +35,8 @@ StrictModes no
 UsePAM no
 UseDNS no
 PasswordAuthentication no
+# Not the one of whoever runs the tests: its shell start files may do anything, and wait for anybody.
+SetEnv HOME={d}
 PermitRootLogin prohibit-password
 MaxStartups 100
 Subsystem sftp internal-sftp
@@ -260,6 +262,7 @@ class Farm:
                 "springtide_etc_dir": str(node.directory / "etc"),
                 "routes_sysctl_file": str(node.directory / "receivers.conf"),
                 "routes_command": str(node.directory / "springtide-routes"),
+                "routes_library": str(node.directory / "library"),
             }
             (self.directory / "host_vars" / f"{name}.yml").write_text(yaml.safe_dump(own))
         command = ["ip", "netns", "exec", self.namespace, str(BIN / "ansible-playbook")]

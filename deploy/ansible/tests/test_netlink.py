@@ -12,6 +12,7 @@ import sys
 import pytest
 from deploy.ansible.plugins.module_utils.springtide_routes import (
     RULE,
+    Change,
     Encoder,
     attribute,
     attributes,
@@ -158,12 +159,12 @@ def interface(name: str) -> int:
     ],
 )
 def test_what_is_not_understood_is_left_to_ip(rest: str) -> None:
-    assert Encoder(4, interface).messages([f"rule add {RULE}", f"route add 10.1.0.0/16 {OWNER} {rest}"]) is None
+    assert Encoder(4, interface).messages([Change("add", "", RULE), Change("add", "10.1.0.0/16", rest)]) is None
 
 
 def test_a_message_is_the_one_of_the_kernels_headers() -> None:
-    line = f"route replace 10.1.0.0/16 {OWNER} via 192.168.0.2 dev up0 scope 0 initcwnd 50"
-    messages = Encoder(4, interface).messages([line, line])
+    change = Change("replace", "10.1.0.0/16", "via 192.168.0.2 dev up0 scope 0 initcwnd 50")
+    messages = Encoder(4, interface).messages([change, change])
     assert messages is not None
     ((kind, flags, sequence, body),) = messages_of(messages[1])
     assert (kind, flags, sequence) == (24, 0x501, 1)  # RTM_NEWROUTE; REQUEST, REPLACE, CREATE

@@ -14,7 +14,8 @@ from deploy.ansible.plugins.module_utils.springtide_routes import (
     KernelRoute,
     Snapshot,
     Way,
-    batch_lines,
+    batch,
+    batch_line,
     difference,
     expired,
     find_next_hop,
@@ -62,21 +63,20 @@ def test_difference_leads_from_any_table_to_any_other(before: dict[str, str], af
 def test_a_rule_stands_only_while_its_routes_do(before: dict[str, str], after: dict[str, str]) -> None:
     for version in (4, 6):
         had, has = version in with_rules(before).rules, version in with_rules(after).rules
-        lines = batch_lines(with_rules(before), with_rules(after), difference(before, after), version)
-        rules = [(number, line.split()[1]) for number, line in enumerate(lines) if line.startswith("rule")]
+        changes = batch(with_rules(before), with_rules(after), difference(before, after), version)
+        rules = [(number, change.verb) for number, change in enumerate(changes) if not change.prefix]
         if had and not has:
             assert rules == [(0, "del")], "the rule goes before the routes"
         elif has and not had:
-            assert rules == [(len(lines) - 1, "add")], "the rule comes after the routes"
+            assert rules == [(len(changes) - 1, "add")], "the rule comes after the routes"
         else:
             assert rules == []
 
 
 def test_a_lost_rule_is_put_back() -> None:
     routes = {"10.1.0.0/16": "dev a initcwnd 10"}
-    assert batch_lines(Snapshot(routes, ()), with_rules(routes), [], 4) == [
-        "rule add pref 1000 lookup 201 protocol 201",
-    ]
+    [change] = batch(Snapshot(routes, ()), with_rules(routes), [], 4)
+    assert batch_line(change, 4) == "rule add pref 1000 lookup 201 protocol 201"
 
 
 # --- longest match, against the standard library's slow and independent one

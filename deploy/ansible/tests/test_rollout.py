@@ -254,6 +254,7 @@ def prepare(farm: Farm) -> None:
         assert (node.directory / "etc/edge").read_text() == f"{name}\n"
         done = subprocess.run([node.directory / "springtide-routes", "--help"], check=False, capture_output=True)
         assert done.returncode == 0
+        assert list((node.directory / "library/__pycache__").glob("springtide_routes.*.pyc")), "it is not kept compiled"
     again = farm.play("edges.yml", routes_receive_buffer_bytes=400_000)
     assert changed(again.stats) == dict.fromkeys(farm.edges, 0), again.output
     back = farm.play("edges.yml")

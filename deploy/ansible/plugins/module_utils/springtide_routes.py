@@ -175,6 +175,15 @@ def canonical_digest(document: Document) -> str:
     return "sha256:" + hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
+def digest_matches(raw: bytes, document: Document) -> bool:
+    """Whether the digest is of the content; as bundles are rendered, the bytes beside it are what was digested."""
+    digest: str = document["digest"]
+    before, found, after = raw.partition(b'"digest":"%s",' % digest.encode())
+    if found and "sha256:" + hashlib.sha256(before + after).hexdigest() == digest:
+        return True
+    return canonical_digest(document) == digest
+
+
 def parse_prefix(text: str) -> Prefix:
     """`10.0.0.0/8`, `fd00::/48`, or a bare host address as the kernel prints it.
 
@@ -256,7 +265,7 @@ def parse_bundle(raw: bytes, source: str, edge: str, now: float) -> Bundle:
             raise bad(field, _printable(str(error), quote=False)) from error
     routes = _check_routes(document["routes"], bad)
     congestion = _check_congestion(document.get("congestion", []), bad)
-    if canonical_digest(document) != document["digest"]:
+    if not digest_matches(raw, document):
         fix = "fetch the bundle again: it was cut or altered on its way"
         raise bad("digest", "does not match the content", fix, ALTERED)
     if document["edge"] != edge:
@@ -737,6 +746,7 @@ def plan_routes(destinations: Iterable[Destination], main: dict[int, Index], loc
     plan = Plan({}, {})
     marks = {version: sorted(main[version].marks() | local[version].marks()) for version in main}
     answers: dict[tuple[int, int], Way | str] = {}
+    written: dict[tuple[int, int, int], str] = {}
     for text, prefix, initcwnd in destinations:
         version = prefix[0]
         if version not in main:
@@ -746,6 +756,9 @@ def plan_routes(destinations: Iterable[Destination], main: dict[int, Index], loc
         # two marks covers every other one there: they share the answer.
         place = bisect.bisect_left(marks[version], prefix[1])
         shared = place == len(marks[version]) or marks[version][place] > last_address(prefix)
+        if shared and (version, place, initcwnd) in written:
+            plan.routes[text] = written[version, place, initcwnd]
+            continue
         answer = answers.get((version, place)) if shared else None
         if answer is None:
             try:
@@ -756,8 +769,10 @@ def plan_routes(destinations: Iterable[Destination], main: dict[int, Index], loc
                 answers[version, place] = answer
         if isinstance(answer, str):
             plan.refused[text] = answer
-        else:
-            plan.routes[text] = answer.arguments(initcwnd)
+            continue
+        plan.routes[text] = answer.arguments(initcwnd)
+        if shared:
+            written[version, place, initcwnd] = plan.routes[text]
     return plan
 
 
@@ -802,23 +817,23 @@ def owner(version: int) -> str:
     return f"table {TABLE} proto {PROTO}" + (f" metric {metric}" if metric else "")
 
 
-def batch_lines(actual: Snapshot, wanted: Snapshot, steps: Iterable[Change], version: int) -> list[str]:
-    """The input of `ip -VERSION -batch -`: our rule is gone before the last route, and comes after the first one.
+def batch(actual: Snapshot, wanted: Snapshot, steps: Iterable[Change], version: int) -> list[Change]:
+    """What to write, in order: our rule is gone before the last route, and comes after the first one.
 
-    `steps` is the difference of the two snapshots' routes.
+    `steps` is the difference of the two snapshots' routes. The rule is a change without a prefix.
     """
-    lines = []
+    changes = [step for step in steps if version_of(step.prefix) == version]
     if version in actual.rules and version not in wanted.rules:
-        lines.append(f"rule del {RULE}")
-    mark = owner(version)
-    lines += [
-        f"route {verb} {prefix} {mark} {arguments}"
-        for verb, prefix, arguments in steps
-        if version_of(prefix) == version
-    ]
+        changes.insert(0, Change("del", "", RULE))
     if version in wanted.rules and version not in actual.rules:
-        lines.append(f"rule add {RULE}")
-    return lines
+        changes.append(Change("add", "", RULE))
+    return changes
+
+
+def batch_line(change: Change, version: int) -> str:
+    """As `ip -VERSION -batch -` reads it."""
+    verb, prefix, arguments = change
+    return f"route {verb} {prefix} {owner(version)} {arguments}" if prefix else f"rule {verb} {arguments}"
 
 
 # --- rules -----------------------------------------------------------------------------------------------------------
@@ -920,40 +935,40 @@ def destination_start(size: int) -> bytes:
 
 
 class Encoder:
-    """The lines of `batch_lines` as the messages that `ip -batch` would send; made anew for every batch, because the
-    numbers of interfaces change.
+    """Changes as the messages that `ip -batch` would send; made anew for every batch, because the numbers of interfaces
+    change.
     """
 
     def __init__(self, version: int, interface: Callable[[str], int] = socket.if_nametoindex) -> None:
         self._family, self._size = (socket.AF_INET, 4) if version == 4 else (socket.AF_INET6, 16)
         self._interface = interface
+        self._owner = owner(version)
         self._start = struct.Struct(f"{_HEADER.format}BB")  # up to the destination's length
         self._frames: dict[tuple[str, str], tuple[int, int, bytes, bytes] | None] = {}
 
-    def messages(self, lines: Iterable[str]) -> list[bytes] | None:
+    def messages(self, changes: Iterable[Change]) -> list[bytes] | None:
         """Numbered from 0. None when one is only expressed by `ip`, or should be complained about by it."""
         frames, pack, family, made = self._frames, self._start.pack, self._family, []
-        fixed = self._start.size + self._size
-        for sequence, line in enumerate(lines):
-            what, verb, subject, rest = line.split(" ", 3)
-            if what == "rule":
+        fixed, packed = self._start.size + self._size, socket.inet_pton
+        for sequence, (verb, prefix, arguments) in enumerate(changes):
+            if not prefix:
                 made.append(self._rule(verb, sequence))
                 continue
-            key = verb, rest
+            key = verb, arguments
             if key not in frames:
-                frames[key] = self._frame(verb, rest)
+                frames[key] = self._frame(verb, arguments)
             frame = frames[key]
             if frame is None:
                 return None
             kind, flags, before, after = frame
-            address, _, length = subject.partition("/")
+            address, _, length = prefix.partition("/")
             start = pack(fixed + len(before) + len(after), kind, flags, sequence, 0, family, int(length))
-            made.append(start + before + socket.inet_pton(family, address) + after)
+            made.append(start + before + packed(family, address) + after)
         return made
 
-    def essence(self, rest: str) -> Essence | None:
-        """Of the route that `route add PREFIX REST` makes."""
-        frame = self._frame("add", rest)
+    def essence(self, arguments: str) -> Essence | None:
+        """Of the route of ours with these arguments."""
+        frame = self._frame("add", arguments)
         if frame is None:
             return None
         _, _, before, after = frame
@@ -965,10 +980,10 @@ class Encoder:
         body += attribute(FRA_PRIORITY, _u32(RULE_PREF)) + attribute(FRA_PROTOCOL, bytes([int(PROTO)]))
         return _HEADER.pack(_HEADER.size + len(body), kind, flags, sequence, 0) + body
 
-    def _frame(self, verb: str, rest: str) -> tuple[int, int, bytes, bytes] | None:
+    def _frame(self, verb: str, arguments: str) -> tuple[int, int, bytes, bytes] | None:
         """Type and flags of the message, and its bytes between the destination's length and address, and after that."""
         try:
-            scope, hop_flags, after = self._parsed(rest)
+            scope, hop_flags, after = self._parsed(f"{self._owner} {arguments}")
         except (OSError, ValueError, struct.error):
             return None
         kind = RTN_UNICAST
@@ -1236,10 +1251,10 @@ class Kernel:
         steps = difference(actual.routes, wanted.routes)
         written = []
         for version in self.versions:
-            lines = batch_lines(actual, wanted, steps, version)
-            if lines:
+            changes = batch(actual, wanted, steps, version)
+            if changes:
                 written.append(version)
-                self._write(version, lines)
+                self._write(version, changes)
         found = self._read_back(written, wanted.routes)
         if found != of_versions(wanted, written):
             left = difference(found.routes, of_versions(wanted, written).routes)
@@ -1247,20 +1262,20 @@ class Kernel:
             raise FailedError(f"read back: table {TABLE} is {len(left)} steps from what was written ({sample})")
         return steps
 
-    def _write(self, version: int, lines: Sequence[str]) -> None:
-        """Over netlink, or by `ip` when one line is not expressed there. Raises FailedError, with some lines done."""
-        messages = Encoder(version).messages(lines)
+    def _write(self, version: int, changes: Sequence[Change]) -> None:
+        """Over netlink, or by `ip` when one is not expressed there. Raises FailedError, with some of them done."""
+        messages = Encoder(version).messages(changes)
         if messages is None:
-            self._batch(version, lines)
+            self._batch(version, [batch_line(change, version) for change in changes])
             return
         try:
             with Rtnetlink() as conversation:
                 refused = conversation.send(messages)
         except OSError as error:
-            raise FailedError(f"netlink: {len(lines)} lines: {error}") from error
+            raise FailedError(f"netlink: {len(changes)} changes: {error}") from error
         if refused is not None:
             position, reason = refused
-            raise FailedError(f"netlink: {lines[position]}: {reason}")
+            raise FailedError(f"netlink: {batch_line(changes[position], version)}: {reason}")
 
     def _batch(self, version: int, lines: Sequence[str]) -> None:
         code, _, errors = self.run([f"-{version}", "-batch", "-"], "\n".join(lines) + "\n")
@@ -1286,7 +1301,7 @@ class Kernel:
     def _holds(self, version: int, expected: dict[str, str]) -> bool:
         encoder, known = Encoder(version), {}
         for arguments in set(expected.values()):
-            form = encoder.essence(f"{owner(version)} {arguments}")
+            form = encoder.essence(arguments)
             if form is None:
                 return False
             known[form] = arguments
@@ -1434,7 +1449,7 @@ class Store:
 
     def save(self, name: str, document: Document) -> None:
         """A line with the sha256 of the rest, so that damage is seen, then the document. Raises OSError."""
-        body = json.dumps(document, sort_keys=True).encode()
+        body = json.dumps(document).encode()
         self.write(name, hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
 
     def load(self, name: str) -> Document | None:
@@ -1577,10 +1592,16 @@ def apply(path: str, edge: str, state_dir: str, allowed_signers: str | None = DE
             steps = commit(store, kernel, clock, bundle, plan, before, state)
     if allowed_signers is None:
         notes.append("UNSIGNED: whoever could write this bundle set these routes; no signature was checked")
-    verbs = [step.verb for step in steps or ()]
+    return _report("apply", bundle, plan, steps or (), changed=steps is not None, notes=notes)
+
+
+def _report(
+    command: str, bundle: Bundle, plan: Plan, steps: Iterable[Change], *, changed: bool, notes: list[str]
+) -> Document:
+    verbs = [step.verb for step in steps]
     return {
-        "command": "apply",
-        "changed": steps is not None,
+        "command": command,
+        "changed": changed,
         "edge": bundle.edge,
         "round": format_instant(bundle.round),
         "digest": bundle.digest,
@@ -1617,25 +1638,12 @@ def preview(path: str, edge: str, state_dir: str, allowed_signers: str | None = 
             notes.append("a run was interrupted; its repair would come first")
         check_newer(bundle, state, path)
         plan, before = survey(Kernel(lock), bundle)
-    verbs = [step.verb for step in difference(before.routes, plan.routes)]
     record = {"bundle_digest": bundle.digest, "routes": plan.routes, "refused": plan.refused, "withdrawn": None}
     recorded = state is not None and all(state[key] == value for key, value in record.items())
-    return {
-        "command": "preview",
-        "changed": not recorded or before != with_rules(plan.routes) or bool(notes),
-        "edge": bundle.edge,
-        "round": format_instant(bundle.round),
-        "digest": bundle.digest,
-        "expires_at": format_instant(bundle.expires_at),
-        "routes": len(plan.routes),
-        "added": verbs.count("add"),
-        "replaced": verbs.count("replace"),
-        "removed": verbs.count("del"),
-        "refused": [{"prefix": prefix, "reason": reason} for prefix, reason in plan.refused.items()],
-        "notes": notes,
-        "before": before.routes,
-        "after": plan.routes,
-    }
+    changed = not recorded or before != with_rules(plan.routes) or bool(notes)
+    steps = difference(before.routes, plan.routes)
+    report = _report("preview", bundle, plan, steps, changed=changed, notes=notes)
+    return dict(report, before=before.routes, after=plan.routes)
 
 
 def survey(kernel: Kernel, bundle: Bundle) -> tuple[Plan, Snapshot]:
