@@ -1,7 +1,7 @@
 """The real scheduler, executor and assets, on an embedded store and a farm of edges behind sshd.
 
-Rounds of a quarter of a minute stand for those of five: the schedule follows the policy. Samples are there from some minutes
-ago until well after the test, so that each round has its own as it closes, and the first run finds many missed.
+Rounds of a quarter of a minute stand for those of five: the schedule follows the policy. Samples are there from some
+minutes ago until well after the test: each round has its own as it closes, and the first run finds many missed.
 """
 
 from __future__ import annotations
