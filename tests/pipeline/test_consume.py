@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from samplekit.home import ROUND, Home
 from samplekit.proto import message, row
 from samplekit.spool import record, write_spool
@@ -54,10 +55,16 @@ def payload(samples: Samples) -> bytes:
     return message(row(sample) for sample in samples)
 
 
-def consume(home: Home, broker: Broker, *arguments: str) -> subprocess.Popen[str]:
+@contextmanager
+def consume(home: Home, broker: Broker, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """The command, which does not outlive the block: it would run for ever where the test fails within."""
     line = ["consume", "--kafka", broker.bootstrap, "--json", *arguments]
     environment = {**os.environ, **home.environment}
-    return subprocess.Popen([SPRINGTIDE, *line], env=environment, stdout=subprocess.PIPE, text=True)
+    with subprocess.Popen([SPRINGTIDE, *line], env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def taken(home: Home, broker: Broker, seconds: int = 8) -> dict[str, Any]:
@@ -81,8 +88,16 @@ def until(home: Home, broker: Broker, done: Callable[[], bool], seconds: int = 5
 def committed(broker: Broker) -> int:
     """How many messages the group has behind it."""
     reader = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": GROUP})
+    places: list[TopicPartition] = []
+
+    def told() -> bool:
+        # A broker that has only just started may still read its groups, or not yet lead any.
+        with suppress(KafkaException):
+            places[:] = reader.committed([TopicPartition(TOPIC, number) for number in (0, 1)], timeout=10)
+        return bool(places)
+
     try:
-        places = reader.committed([TopicPartition(TOPIC, number) for number in (0, 1)], timeout=30)
+        wait_until("answer of the group's coordinator", told)
     finally:
         reader.close()
     return sum(max(0, place.offset) for place in places)
