@@ -326,24 +326,32 @@ def _check_routes(routes: object, bad: Callable[..., RefusedError]) -> tuple[Des
         if not isinstance(route, dict) or len(route) != 2 or "prefix" not in route or "initcwnd" not in route:
             raise bad(f"routes[{number}]", "must have exactly the fields prefix and initcwnd")
         text, initcwnd = route["prefix"], route["initcwnd"]
-        if not isinstance(text, str) or "/" not in text:
-            raise bad(f"routes[{number}].prefix", f"{_printable(text)} is not a prefix like 10.77.2.0/24")
-        try:
-            prefix = parse_prefix(text)
-        except ValueError as error:
-            raise bad(f"routes[{number}].prefix", _printable(str(error), quote=False)) from error
+        prefix = _read_prefix(text, "10.77.2.0/24", f"routes[{number}].prefix", bad)
         problem = destination_problem(prefix)
         if problem:
             raise bad(f"routes[{number}].prefix", f"{text}: {problem}", "narrow the PoP's prefix in fleet.yaml")
         if prefix <= previous:
-            order = "occurs twice" if prefix == previous else "is out of order (IP version, network, length)"
-            raise bad(f"routes[{number}].prefix", f"{text} {order}")
+            raise bad(f"routes[{number}].prefix", _disorder(text, prefix, previous))
         if type(initcwnd) is not int or not 1 <= initcwnd <= MAX_INITCWND:
             problem = f"{_printable(initcwnd)} is not a whole number in 1..{MAX_INITCWND}"
             raise bad(f"routes[{number}].initcwnd", problem, "set initcwnd.cmax in policy.yaml")
         previous = prefix
         checked.append(Destination(text, prefix, initcwnd))
     return tuple(checked)
+
+
+def _read_prefix(text: object, example: str, field: str, bad: Callable[..., RefusedError]) -> Prefix:
+    if not isinstance(text, str) or "/" not in text:
+        raise bad(field, f"{_printable(text)} is not a prefix like {example}")
+    try:
+        return parse_prefix(text)
+    except ValueError as error:
+        raise bad(field, _printable(str(error), quote=False)) from error
+
+
+def _disorder(text: str, prefix: Prefix, previous: Prefix) -> str:
+    order = "occurs twice" if prefix == previous else "is out of order (IP version, network, length)"
+    return f"{text} {order}"
 
 
 def _check_congestion(choices: object, bad: Callable[..., RefusedError]) -> tuple[Choice, ...]:
@@ -359,17 +367,11 @@ def _check_congestion(choices: object, bad: Callable[..., RefusedError]) -> tupl
         if not isinstance(choice, dict) or set(choice) != set(_CHOICE_FIELDS):
             raise bad(field, f"must have exactly the fields {', '.join(_CHOICE_FIELDS)}")
         text, algorithm, least = (choice[name] for name in _CHOICE_FIELDS)
-        if not isinstance(text, str) or "/" not in text:
-            raise bad(f"{field}.prefix", f"{_printable(text)} is not a prefix like 192.0.2.0/24")
-        try:
-            prefix = parse_prefix(text)
-        except ValueError as error:
-            raise bad(f"{field}.prefix", _printable(str(error), quote=False)) from error
+        prefix = _read_prefix(text, "192.0.2.0/24", f"{field}.prefix", bad)
         if prefix[2] != CLIENT_PREFIX_LENGTH[prefix[0]]:
             raise bad(f"{field}.prefix", f"{text} is neither an IPv4 /24 nor an IPv6 /56")
         if prefix <= previous:
-            order = "occurs twice" if prefix == previous else "is out of order (IP version, network, length)"
-            raise bad(f"{field}.prefix", f"{text} {order}")
+            raise bad(f"{field}.prefix", _disorder(text, prefix, previous))
         if not isinstance(algorithm, str) or not _ALGORITHM.fullmatch(algorithm):
             raise bad(f"{field}.algorithm", f"{_printable(algorithm)} is no name of a congestion control")
         if type(least) is not int or not 0 <= least <= MAX_OBJECT_BYTES:
