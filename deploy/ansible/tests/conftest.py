@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from deploy.ansible.tests.edge import Edge
+from deploy.ansible.tests.farm import Farm
 
 
 @pytest.fixture(autouse=True)
@@ -19,4 +20,10 @@ def _root_where_marked(request: pytest.FixtureRequest) -> None:
 @pytest.fixture
 def edge(tmp_path: Path, _root_where_marked: None) -> Iterator[Edge]:
     with Edge.made(tmp_path) as made:
+        yield made
+
+
+@pytest.fixture
+def farm(tmp_path: Path, _root_where_marked: None) -> Iterator[Farm]:
+    with Farm.made(tmp_path) as made:
         yield made

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ from springtide.publish.publication import PublishFolder
 ANSIBLE = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
 REGIONS = ("europe", "america")
+# A next round's windows, beside those of `publish` by default.
+NEW = {"10.200.1.0/24": 35, "10.200.3.0/24": 50}
 
 SSHD = """\
 HostKey {d}/host
@@ -51,6 +53,13 @@ mount -t overlay springtide-test -o lowerdir=/,upperdir=$over/upper,workdir=$ove
 for each in proc sys dev; do mount --rbind /$each $over/root/$each; done
 exec chroot $over/root "$@"
 """
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    give_up = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < give_up, what
+        time.sleep(0.05)
 
 
 @dataclass

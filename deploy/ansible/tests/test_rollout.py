@@ -6,33 +6,16 @@ import json
 import re
 import shlex
 import subprocess
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from deploy.ansible.tests.edge import make_key, sign
-from deploy.ansible.tests.farm import BIN, Farm, Node
+from deploy.ansible.tests.farm import BIN, NEW, Farm, Node, wait_for
 from springtide.publish.bundle import canonical
 
 pytestmark = pytest.mark.root
-
-NEW = {"10.200.1.0/24": 35, "10.200.3.0/24": 50}
-
-
-@pytest.fixture
-def farm(tmp_path: Path, _root_where_marked: None) -> Iterator[Farm]:
-    with Farm.made(tmp_path) as made:
-        yield made
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    give_up = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < give_up, what
-        time.sleep(0.05)
 
 
 def changed(stats: dict[str, dict[str, int]]) -> dict[str, int]:

@@ -8,29 +8,12 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-from deploy.ansible.tests.farm import Farm, Node
+from deploy.ansible.tests.farm import NEW, Farm, Node, wait_for
 
 pytestmark = pytest.mark.root
-
-NEW = {"10.200.1.0/24": 35, "10.200.3.0/24": 50}
-
-
-@pytest.fixture
-def farm(tmp_path: Path, _root_where_marked: None) -> Iterator[Farm]:
-    with Farm.made(tmp_path) as made:
-        yield made
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    give_up = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < give_up, what
-        time.sleep(0.05)
 
 
 def test_edges_outlive_controller_store_and_publisher_and_go_back_to_the_kernels_default(farm: Farm) -> None:
