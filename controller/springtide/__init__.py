@@ -1,7 +1,8 @@
 """The controller: fleet, policy and observations become decisions, and decisions become bundles.
 
-The floors, each importing only what stands above it in this list: `errors`, `document`, `instants`, `fleet`, `policy`
-and `store` are the ground; then `observe`, `decide`, `publish`, `learn`; `cli` is the door.
+The floors, each importing only what stands above it in this list: `errors`, `document`, `instants`, `metrics`, `fleet`,
+`policy` and `store` are the ground; then `observe`, `decide`, `publish`, `learn`; then `jobs`, whole steps that the
+command line and Airflow's DAGs both call, and `doctor`, which looks at all of them; `cli` is the door.
 """
 
 __version__ = "0.1.0"
