@@ -21,6 +21,7 @@ COUNTERS = {
     "rwnd_limited": "rwnd_limited_us",
     "sndbuf_limited": "sndbuf_limited_us",
 }
+KINDS = ("POLL", "CLOSE")
 CLASSES = (10_000_000, 1_000_000, 300_000, 100_000, 30_000, 10_000, 0)
 IDENTITY = ("host", "boot_id", "poll_sequence", "netns", "cookie", "kind")
 
@@ -64,27 +65,27 @@ def sockets(samples: Sequence[Sample], round_unix_s: int) -> list[Sample]:
 
 def _socket(records: list[Sample], within: list[Sample], first_poll: Sample | None) -> Sample:
     before = records[: len(records) - len(within)]
-    samples = len(within)
-    # The first record, the last poll's and the close's tell all the rest.
-    ends = [max((r["time_unix_us"] for r in within if r["kind"] == kind), default=0) for kind in ("POLL", "CLOSE")]
-    within = [r for r in within if r["time_unix_us"] in (within[0]["time_unix_us"], *ends)]
+    samples, first = len(within), within[0]["time_unix_us"]
+    # The last record before the round or else the first one in it, the last poll's and the close's tell all the rest.
+    polled, closed = (max((r["time_unix_us"] for r in within if r["kind"] == kind), default=0) for kind in KINDS)
+    moments = {before[-1]["time_unix_us"] if before else first, polled or first, closed}
+    told = [r for r in records if r["time_unix_us"] in moments]
+    within = [r for r in told if r["time_unix_us"] >= first]
     last = within[-1]
     polls = [r for r in within if r["kind"] == "POLL"]
     new = (
-        first_poll is not None
-        and first_poll["time_unix_us"] < within[0]["time_unix_us"]
+        not before
+        and first_poll is not None
+        and first_poll["time_unix_us"] < first
         and not (polls and polls[0]["poll_sequence"] == first_poll["poll_sequence"])
     )
     life, gained = {}, {}
     for column, name in COUNTERS.items():
-        life[name] = max(r[column] or 0 for r in within)
-        given = [r[column] for r in within if r[column] is not None]
-        first = 0 if new else min(given, default=0)
-        base = max(r[column] or 0 for r in before) if before else first
-        gained[name] = max(0, life[name] - base)
+        given = [r[column] for r in told if r[column] is not None]
+        life[name] = max(given, default=0)
+        gained[name] = life[name] - (0 if new else min(given, default=0))
     cwnd, mss, threshold = (last[name] or 0 for name in ("snd_cwnd", "snd_mss", "snd_ssthresh"))
     live = bool(polls) and polls[-1]["state"] == "ESTABLISHED"
-    closed = any(r["kind"] == "CLOSE" for r in within)
     # What stays the same in a socket's life is the greatest that was said.
     constant = {name: max(r[name] for r in within) for name in ("pop", "src_pop", "dst_pop")}
     weight = max(1 if r["sample_weight"] is None else r["sample_weight"] for r in within)
@@ -92,20 +93,19 @@ def _socket(records: list[Sample], within: list[Sample], first_poll: Sample | No
     mapped = IPv6Address(peer).ipv4_mapped is not None
     window = max(cwnd, 0 if threshold == 2**31 - 1 else threshold, 10) * mss
     unique = max(0, life["bytes_sent"] - life["bytes_retransmitted"])
-    algorithms = [r["congestion_algorithm"] for r in records if r["congestion_algorithm"] is not None]
-    inside = [r["congestion_algorithm"] for r in within if r["congestion_algorithm"] is not None]
+    algorithms = [r["congestion_algorithm"] for r in told if r["congestion_algorithm"] is not None]
     return {
         **{name: last[name] for name in ("host", "boot_id", "netns", "cookie")},
         **constant,
         "ip_version": 4 if mapped else 6,
         "client_prefix": str(IPv6Network((peer, 120 if mapped else 56), strict=False).network_address.exploded),
-        "congestion_algorithm": (inside or algorithms or [""])[-1],
+        "congestion_algorithm": (algorithms or [""])[-1],
         "sample_weight": min(65535, max(1, weight)),
         "samples": samples,
         "live": live,
-        "closed": closed,
+        "closed": closed > 0,
         "earned": live and cwnd > 0 and mss > 0 and gained["bytes_acked"] >= cwnd * mss,
-        "young": closed and life["bytes_sent"] > 0 and unique <= 2 * window,
+        "young": closed > 0 and life["bytes_sent"] > 0 and unique <= 2 * window,
         "app_limited": bool(last["delivery_rate_app_limited"]),
         "snd_cwnd": cwnd,
         "snd_mss": mss,

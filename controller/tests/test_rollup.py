@@ -132,6 +132,9 @@ def test_a_run_killed_between_any_two_steps_changes_nothing_that_readers_see(hom
         assert contents(home) == before
         [row] = home.query("select uniqExact(generation) as n from rollup_polls")
         assert row["n"] == step + 1
+    [row] = home.query("select uniqExact(generation) as n from rollup_records")
+    assert row["n"] > 1
     home.run("rollup", "--round", moment)
     assert contents(home) == before
     assert home.query("select uniqExact(generation) as n from rollup_polls") == [{"n": 1}]
+    assert home.query("select count() as n from rollup_records") == [{"n": 0}]

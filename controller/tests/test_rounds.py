@@ -193,6 +193,13 @@ def test_missing_polls_and_silent_hosts_are_counted(store: Store) -> None:
     assert (found["nyc-1"]["polls_seen"], found["nyc-1"]["polls_expected"]) == (5, 5)
 
 
+@pytest.mark.parametrize("sequences", [range(1, 21), range(1, 71), [1, 65, 129, 2], [2**63, 2**63 + 64]])
+def test_copies_of_a_poll_are_counted_once_however_many_polls_there_are(store: Store, sequences: list[int]) -> None:
+    rows = [row for n, number in enumerate(sequences) for row in poll("ams-1", number, -290 + 4 * n, range(3))]
+    rolled(store, [rows, rows[::2], rows])
+    assert store.query("select samples from round_sockets") == [{"samples": len(sequences)}] * 3
+
+
 def test_sketches_of_rounds_merge_into_longer_windows(store: Store) -> None:
     base = poll("ams-1", 1, -899, range(1000))
     rates = random.Random(7).sample(range(10_000, 1_000_000), 1000)

@@ -15,7 +15,16 @@ from springtide.store import Store
 from springtide.store.files import sql
 
 # In the order in which they are made: those that follow read the polls and the sockets.
-STEPS = ("0_polls", "1_sockets", "2_pairs", "3_prefixes", "4_outcomes", "5_hosts", "6_goodput")
+STEPS = (
+    "0_polls",
+    "1_records",
+    "2_sockets",
+    "3_pairs",
+    "4_prefixes",
+    "5_outcomes",
+    "6_hosts",
+    "7_goodput",
+)
 TABLES = (
     "rollup_polls",
     "rollup_sockets",
@@ -25,6 +34,8 @@ TABLES = (
     "rollup_hosts",
     "rollup_goodput",
 )
+# What only the steps read of each other. A run empties it; one that died leaves its rows to the next.
+SCRATCH = "rollup_records"
 
 # How far back rounds are looked for that lack their tables: what is older is a backfill, and asked for.
 PENDING_S = 86_400
@@ -66,6 +77,7 @@ def rollup(store: Store, round_unix_s: int, interval_s: int, now_unix_s: int) ->
     }
     for step in STEPS:
         store.execute(sql(f"rollup/{step}"), parameters)
+    store.execute(f"alter table {SCRATCH} drop partition {generation}")
     store.execute(
         """
         insert into rollups
@@ -169,7 +181,7 @@ def _sweep(store: Store, round_unix_s: int) -> None:
 
 
 def _stale(store: Store, round_unix_s: int) -> Iterator[str]:
-    for table in TABLES:
+    for table in (*TABLES, SCRATCH):
         [row] = store.query(
             f"select count() as n from {table} where round = fromUnixTimestamp({{round_s:UInt32}}) and generation < ("
             "select max(generation) from rollups where round = fromUnixTimestamp({round_s:UInt32}))",

@@ -2,116 +2,51 @@
 -- round table is made. Parameters: generation, round_s, lookback_us <= round_start_us < round_us (microseconds since
 -- the epoch). Nothing from round_us on is read.
 --
--- A socket is known by its cookie and 64 bits for host, boot and namespace: of a million of these two share their bits
--- with a chance of 1 in 40 million, and grouping by the names takes a third longer. Names are hashed one by one: the
--- engine then hashes each only once.
---
--- Of the round's records of a socket three tell all but their number: the first, the last poll's and the close's.
--- Counters only grow, so that their greatest value is their last. Nothing depends on the order, the splitting or the
--- copies of what arrived: other values are the latest record's (of one microsecond's, the close's), and what stays the
--- same in a socket's life, and changes only with fleet.yaml or a collector's configuration, is the greatest.
+-- Two or three of a socket's records tell all but their number: the last one before the round (of a socket that has
+-- none, its first), the last poll's (of one that no poll shows, its first) and the close's. Counters only grow: their
+-- least value is the baseline, their greatest the last. Nothing depends on the order, the splitting or the copies of
+-- what arrived: other values are the latest record's (of one microsecond's, the close's), and what stays the same in a
+-- socket's life, and changes only with fleet.yaml or a collector's configuration, is the greatest of the round's.
 insert into rollup_sockets
-with before as (
+with records as (
     select
-        cookie,
-        bitXor(
-            bitXor(cityHash64(host), bitRotateLeft(cityHash64(boot_id), 17)), intHash64(netns)
-        ) as namespace,
-        true as seen,
-        argMaxIf(coalesce(congestion_algorithm, ''), time_unix_us, congestion_algorithm is not null) as algorithm,
-        max(coalesce(bytes_acked, 0)) as acked,
-        max(coalesce(bytes_sent, 0)) as sent,
-        max(coalesce(bytes_retrans, 0)) as retransmitted,
-        max(coalesce(bytes_received, 0)) as received,
-        max(coalesce(busy_time, 0)) as busy,
-        max(coalesce(rwnd_limited, 0)) as rwnd_limited,
-        max(coalesce(sndbuf_limited, 0)) as sndbuf_limited
-    from tcp_samples
-    where
-        time_unix_us >= {lookback_us:Int64}
-        and time_unix_us < {round_start_us:Int64}
-        -- The states in which a socket has a connection's tcp_info.
-        and state in ('ESTABLISHED', 'FIN_WAIT1', 'FIN_WAIT2', 'CLOSE', 'CLOSE_WAIT', 'LAST_ACK', 'CLOSING')
-    group by cookie, namespace
+        socket,
+        before_us,
+        first_us,
+        last_poll_us,
+        close_us,
+        samples
+    from rollup_records
+    where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
 ),
 
--- The records that tell, each known by 64 bits: one that shares them with another is read too and changes nothing.
 telling as (
-    select arrayJoin([first_record, last_poll, close]) as record
-    from (
-        select
-            cookie,
-            bitXor(
-                bitXor(cityHash64(host), bitRotateLeft(cityHash64(boot_id), 17)), intHash64(netns)
-            ) as namespace,
-            bitXor(bitXor(cookie, namespace), intHash64(min(time_unix_us))) as first_record,
-            bitXor(bitXor(cookie, namespace), intHash64(maxIf(time_unix_us, kind = 'POLL'))) as last_poll,
-            bitXor(bitXor(cookie, namespace), intHash64(maxIf(time_unix_us, kind = 'CLOSE'))) as close
-        from tcp_samples
-        where
-            time_unix_us >= {round_start_us:Int64}
-            and time_unix_us < {round_us:Int64}
-            and state in ('ESTABLISHED', 'FIN_WAIT1', 'FIN_WAIT2', 'CLOSE', 'CLOSE_WAIT', 'LAST_ACK', 'CLOSING')
-        group by cookie, namespace
-    ) as sockets
-),
-
--- Whether 64 bits do not tell the polls of some namespace apart.
-crowded as (
-    select max(polls > numbers) as beyond_64
-    from (
-        select
-            count() as polls,
-            uniqExact(poll_sequence % 64) as numbers
-        from rollup_polls
-        where
-            round = fromUnixTimestamp({round_s:UInt32})
-            and generation = {generation:UInt64}
-            and ended_us >= {round_start_us:Int64}
-        group by host, boot_id, netns
-    ) as namespaces
-),
-
--- Records of each socket, its copies counted once: one bit a poll is a tenth of the work of merging copies first.
-counted as (
     select
-        cookie,
-        bitXor(
-            bitXor(cityHash64(host), bitRotateLeft(cityHash64(boot_id), 17)), intHash64(netns)
-        ) as namespace,
-        if(
-            (select crowded.beyond_64 from crowded),
-            uniqExactIf(poll_sequence, kind != 'CLOSE' and (select crowded.beyond_64 from crowded)),
-            bitCount(groupBitOr(if(kind = 'CLOSE', 0, bitShiftLeft(toUInt64(1), poll_sequence % 64))))
-        ) + max(kind = 'CLOSE') as samples
-    from tcp_samples
-    where
-        time_unix_us >= {round_start_us:Int64}
-        and time_unix_us < {round_us:Int64}
-        and state in ('ESTABLISHED', 'FIN_WAIT1', 'FIN_WAIT2', 'CLOSE', 'CLOSE_WAIT', 'LAST_ACK', 'CLOSING')
-    group by cookie, namespace
+        socket,
+        arrayJoin(
+            [if(before_us > 0, before_us, first_us), if(last_poll_us > 0, last_poll_us, first_us), close_us]
+        ) as moment_us
+    from records
 ),
 
 within as (
     select
-        cookie,
         bitXor(
-            bitXor(cityHash64(host), bitRotateLeft(cityHash64(boot_id), 17)), intHash64(netns)
-        ) as namespace,
+            intHash64(cookie),
+            bitXor(bitXor(cityHash64(host), bitRotateLeft(cityHash64(boot_id), 17)), intHash64(netns))
+        ) as socket,
         any(host) as host,
         any(boot_id) as boot_id,
         any(netns) as netns,
-        min(time_unix_us) as first_us,
-        max(kind = 'CLOSE') as closed,
+        any(cookie) as cookie,
         argMinIf(poll_sequence, time_unix_us, kind = 'POLL') as first_poll,
-        countIf(kind = 'POLL') > 0 as polled,
         argMaxIf(state, time_unix_us, kind = 'POLL') as last_state,
         argMaxIf(coalesce(congestion_algorithm, ''), time_unix_us, congestion_algorithm is not null) as algorithm,
-        max(pop) as pop,
-        max(src_pop) as src_pop,
-        max(dst_pop) as dst_pop,
+        maxIf(pop, time_unix_us >= {round_start_us:Int64}) as pop,
+        maxIf(src_pop, time_unix_us >= {round_start_us:Int64}) as src_pop,
+        maxIf(dst_pop, time_unix_us >= {round_start_us:Int64}) as dst_pop,
         max(dst_ip) as dst_ip,
-        max(coalesce(sample_weight, 1)) as sample_weight,
+        maxIf(coalesce(sample_weight, 1), time_unix_us >= {round_start_us:Int64}) as sample_weight,
         -- Last values. Two of 32 bits travel as one of 64: each one that is followed for itself costs a tenth more.
         argMax(
             bitShiftLeft(toUInt64(coalesce(snd_cwnd, 0)), 32) + coalesce(snd_ssthresh, 0),
@@ -146,18 +81,24 @@ within as (
         min(coalesce(sndbuf_limited, 18446744073709551615)) as first_sndbuf_limited
     from tcp_samples
     prewhere
+        -- Each such record is known by 64 bits: one that shares them is read too and changes nothing. On a cluster the
+        -- node that holds the records tells the others (global).
         bitXor(
             bitXor(
-                cookie,
+                intHash64(cookie),
                 bitXor(bitXor(cityHash64(host), bitRotateLeft(cityHash64(boot_id), 17)), intHash64(netns))
             ),
             intHash64(time_unix_us)
-        ) in (select telling.record from telling)
+        ) global in (
+            select bitXor(telling.socket, intHash64(telling.moment_us))
+            from telling
+            where telling.moment_us > 0
+        )
     where
-        time_unix_us >= {round_start_us:Int64}
+        time_unix_us >= {lookback_us:Int64}
         and time_unix_us < {round_us:Int64}
         and state in ('ESTABLISHED', 'FIN_WAIT1', 'FIN_WAIT2', 'CLOSE', 'CLOSE_WAIT', 'LAST_ACK', 'CLOSING')
-    group by cookie, namespace
+    group by socket
 ),
 
 -- The first poll of each namespace that the two rounds hold.
@@ -182,9 +123,9 @@ changes as (
         within.boot_id as boot_id,
         within.netns as netns,
         within.cookie as cookie,
-        counted.samples as samples,
-        within.closed as closed,
-        within.polled as polled,
+        records.samples as samples,
+        records.close_us > 0 as closed,
+        records.last_poll_us > 0 as polled,
         within.last_state as last_state,
         within.pop as pop,
         within.src_pop as src_pop,
@@ -204,39 +145,23 @@ changes as (
         within.sent as sent,
         within.retransmitted as retransmitted,
         within.busy as busy,
-        if(within.algorithm != '', within.algorithm, before.algorithm) as known_algorithm,
-        first_polls.first_us > 0
-        and first_polls.first_us < within.first_us
-        and not (within.polled and within.first_poll = first_polls.poll) as is_new,
-        within.acked
-        - least(within.acked, multiIf(before.seen, before.acked, is_new, 0, within.first_acked)) as gained_acked,
-        within.sent
-        - least(within.sent, multiIf(before.seen, before.sent, is_new, 0, within.first_sent)) as gained_sent,
+        within.algorithm as known_algorithm,
+        records.before_us = 0
+        and first_polls.first_us > 0
+        and first_polls.first_us < records.first_us
+        and not (records.last_poll_us > 0 and within.first_poll = first_polls.poll) as is_new,
+        within.acked - if(is_new, 0, least(within.acked, within.first_acked)) as gained_acked,
+        within.sent - if(is_new, 0, least(within.sent, within.first_sent)) as gained_sent,
         within.retransmitted
-        - least(
-            within.retransmitted, multiIf(before.seen, before.retransmitted, is_new, 0, within.first_retransmitted)
-        ) as gained_retransmitted,
-        within.received
-        - least(within.received, multiIf(before.seen, before.received, is_new, 0, within.first_received))
-            as gained_received,
-        within.busy
-        - least(within.busy, multiIf(before.seen, before.busy, is_new, 0, within.first_busy)) as gained_busy,
+        - if(is_new, 0, least(within.retransmitted, within.first_retransmitted)) as gained_retransmitted,
+        within.received - if(is_new, 0, least(within.received, within.first_received)) as gained_received,
+        within.busy - if(is_new, 0, least(within.busy, within.first_busy)) as gained_busy,
         within.rwnd_limited
-        - least(within.rwnd_limited, multiIf(before.seen, before.rwnd_limited, is_new, 0, within.first_rwnd_limited))
-            as gained_rwnd_limited,
+        - if(is_new, 0, least(within.rwnd_limited, within.first_rwnd_limited)) as gained_rwnd_limited,
         within.sndbuf_limited
-        - least(
-            within.sndbuf_limited, multiIf(before.seen, before.sndbuf_limited, is_new, 0, within.first_sndbuf_limited)
-        ) as gained_sndbuf_limited
+        - if(is_new, 0, least(within.sndbuf_limited, within.first_sndbuf_limited)) as gained_sndbuf_limited
     from within
-    inner join counted
-        on
-            within.cookie = counted.cookie
-            and within.namespace = counted.namespace
-    left join before
-        on
-            within.cookie = before.cookie
-            and within.namespace = before.namespace
+    inner join records on within.socket = records.socket
     left join first_polls
         on
             within.host = first_polls.host
@@ -290,5 +215,7 @@ select
     retransmitted as life_bytes_retransmitted,
     busy as life_busy_us
 from changes
--- Of a round so large that its sockets do not fit, groups wait on disk instead of in memory.
-settings prefer_column_name_to_alias = 1, max_bytes_before_external_group_by = 4000000000
+-- Of a round so large that its sockets do not fit, groups wait on disk instead of in memory. By default all rows are
+-- one block, and one thread writes it.
+settings prefer_column_name_to_alias = 1, max_bytes_before_external_group_by = 4000000000,
+min_insert_block_size_rows = 250000, min_insert_block_size_bytes = 0

@@ -109,4 +109,6 @@ select
         arrayMap(x -> toUInt32(bitAnd(x, 65535)), sizes)
     ) as bytes_state
 from quantiles
-settings prefer_column_name_to_alias = 1
+-- Sketches take long to write, and by default all rows are one block, which one thread writes.
+settings prefer_column_name_to_alias = 1,
+min_insert_block_size_rows = 100000, min_insert_block_size_bytes = 0
