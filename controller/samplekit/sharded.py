@@ -1,0 +1,62 @@
+"""A store whose samples lie on two shards, as those of a cluster do, in one engine.
+
+The schema is the one that is rendered for clusters, less what needs a Keeper (`on cluster`, Replicated). Both shards
+are the engine of this process: it reaches a server of its own address and port without a connection, but by the same
+plan. Their rows lie in one local table, of which a filter shows each shard what the Distributed table sent there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape
+
+from springtide.store import Store
+from springtide.store.base import Param
+from springtide.store.cluster import SHARD_KEYS
+from springtide.store.files import engine_file
+
+CLUSTER = "two"
+PORT = 9000
+KEEPER = re.compile(r"\bReplicated(\w*MergeTree)\('[^']*', '[^']*'(?:, )?")
+
+
+def engine_of_two_shards(folder: Path) -> Path:
+    """Write the engine's own configuration with the cluster added; the file to start it with."""
+    shards = "".join(
+        f"<shard><replica><host>{host}</host><port>{PORT}</port></replica></shard>"
+        for host in ("127.0.0.1", "localhost")
+    )
+    filters = {f"springtide.{name}_local": f"{key} % 2 = shardNum() - 1" for name, key in SHARD_KEYS.items()}
+    added = {
+        "engine.xml": (
+            "<clickhouse>",
+            f"<tcp_port>{PORT}</tcp_port><remote_servers><{CLUSTER}>{shards}</{CLUSTER}></remote_servers>",
+        ),
+        "users.xml": (
+            "<default>",
+            "<distributed_foreground_insert>1</distributed_foreground_insert>"
+            f"<additional_table_filters>{escape(repr(filters))}</additional_table_filters>",
+        ),
+    }
+    for name, (after, text) in added.items():
+        original = (engine_file().parent / name).read_text()
+        if after not in original:
+            raise ValueError(f"{name} has no {after}")
+        (folder / name).write_text(original.replace(after, after + text, 1))
+    return folder / "engine.xml"
+
+
+class WithoutKeeper:
+    """A store that runs statements rendered for CLUSTER without a Keeper; all else is the store's."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def execute(self, sql: str, params: Mapping[str, Param] | None = None) -> None:
+        self._store.execute(KEEPER.sub(r"\1(", sql.replace(f" on cluster '{CLUSTER}'", "")), params)

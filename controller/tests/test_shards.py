@@ -1,0 +1,111 @@
+"""A cluster's two shards give every answer that one server gives: the same commands, the same tables to the byte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from samplekit.history import ROUNDS, fill
+from samplekit.home import FLEET, ROUND, Home
+from samplekit.sharded import CLUSTER, WithoutKeeper, engine_of_two_shards
+from springtide import instants
+from springtide.learn.questions import questions
+from springtide.observe.rollup import TABLES
+from springtide.store import embedded, open_store
+from springtide.store.cluster import SHARD_KEYS
+from springtide.store.migrations import migrate, read_migrations
+
+
+def lived(path: Path, make_store: Callable[[Home], object]) -> Home:
+    """Two days of history, a third of it delivered twice, its rounds and their decisions."""
+    home = Home(path)
+    home.fleet.write_text(FLEET)
+    home.policy.write_text("{}\n")
+    make_store(home)
+    fill(home)
+    store = home.open()
+    for table in SHARD_KEYS:
+        store.execute(f"insert into {table} select * from {table} where time_unix_us % 3 = 0")
+    store.close()
+    home.run("rollup", "--from", instants.show(ROUNDS[0]), "--to", instants.show(ROUNDS[2]))
+    home.run("rollup", "--from", instants.show(ROUNDS[3]), "--to", instants.show(ROUND))
+    # Over what the first run left; and counting late samples.
+    home.run("rollup", "--round", instants.show(ROUND))
+    for moment in ROUNDS[-4:]:
+        home.run("decide", "initcwnd", "--round", instants.show(moment))
+    home.run("downsample")
+    return home
+
+
+def two_shards(home: Home) -> None:
+    store = open_store(home.store_url, create=True, wait_s=1, on_wait=print)
+    try:
+        migrate(WithoutKeeper(store), read_migrations(), CLUSTER)
+    finally:
+        store.close()
+
+
+@pytest.fixture(scope="module")
+def patch() -> Iterator[pytest.MonkeyPatch]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(instants, "now", lambda: ROUND + 120)
+        yield patch
+
+
+@pytest.fixture(scope="module")
+def single(patch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Home:
+    return lived(tmp_path_factory.mktemp("single"), lambda home: home.run("migrate"))
+
+
+@pytest.fixture(scope="module")
+def shards(single: Home, patch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Home:
+    """Made after `single`: the engine's configuration stays for the rest of the module, and changes nothing there."""
+    engine = engine_of_two_shards(tmp_path_factory.mktemp("engine"))
+    patch.setattr(embedded, "engine_file", lambda: engine)
+    return lived(tmp_path_factory.mktemp("shards"), two_shards)
+
+
+def test_samples_lie_on_both_shards_and_each_socket_on_one(shards: Home) -> None:
+    for table, key in SHARD_KEYS.items():
+        lying = shards.query(f"select shardNum() as shard, count() as n from {table} group by shard order by shard")
+        assert [row["shard"] for row in lying] == [1, 2], table
+        assert min(row["n"] for row in lying) > 100, table
+        apart = f"select uniqExact(shardNum()) as shards from {table} group by {key.removeprefix('cityHash64')}"
+        assert shards.query(f"select max(shards) as n from ({apart})") == [{"n": 1}], table
+
+
+def test_the_tables_are_the_same_to_the_byte(single: Home, shards: Home) -> None:
+    sketches = single.query(
+        "select table, groupArray(name) as names from system.columns "
+        "where database = currentDatabase() and type like 'AggregateFunction%' group by table"
+    )
+    states = {row["table"]: row["names"] for row in sketches}
+    names = [table.replace("rollup_", "round_") for table in TABLES]
+    for name in [*names, "round_late", "pair_hours", "prefix_hours", "initcwnd_decisions"]:
+        as_text = ", ".join(f"hex({state}) as {state}" for state in states.get(name, []))
+        query = f"select * {f'replace ({as_text})' if as_text else ''} from {name}"
+        one, two = (sorted(map(repr, home.query(query))) for home in (single, shards))
+        assert (len(one) > 0) == (name != "round_late"), name
+        assert one == two, name
+
+
+def test_every_question_has_the_same_answer(single: Home, shards: Home) -> None:
+    for question in questions():
+        one, two = (answer(home, question.name) for home in (single, shards))
+        assert one, question.name
+        assert [named for named, _ in one] == [named for named, _ in two], question.name
+        # Means of doubles depend on the order in which they are added up, and a digit is where one is rounded to.
+        assert [measured for _, measured in two] == [pytest.approx(measured, abs=0.11) for _, measured in one]
+
+
+def answer(home: Home, question: str) -> list[tuple[str, list[float]]]:
+    """Each row's words, counts and nulls; and its doubles."""
+    rows = [
+        (
+            repr([(name, value) for name, value in row.items() if not isinstance(value, float)]),
+            [value for value in row.values() if isinstance(value, float)],
+        )
+        for row in home.json("sql", question)
+    ]
+    return sorted(rows)
