@@ -3,14 +3,32 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from samplekit.home import Home
-from springtide.observe.kafka_tables import Source, embedded_statements, removal, server_statements
+from springtide.errors import InputError, StoreError
+from springtide.observe.consume import CHDB_SHUTDOWN_CODE
+from springtide.observe.kafka_tables import (
+    NAMES,
+    Source,
+    embedded_statements,
+    give,
+    removal,
+    server_statements,
+    take_away,
+)
 from springtide.store import Store
+from springtide.store.base import Param
 
 SOURCE = Source("kafka-1:9092,kafka-2:9092", group="it's", consumers=2, requests="springtide.http_requests")
 CREATED = re.compile(r"create (?:table|materialized view) if not exists (\S+)")
+
+
+def flat(statements: dict[str, list[str]]) -> list[str]:
+    return [statement for kind in statements.values() for statement in kind]
 
 
 def parsed(store: Store, statement: str) -> str:
@@ -20,7 +38,7 @@ def parsed(store: Store, statement: str) -> str:
 
 @pytest.mark.parametrize("cluster", [None, "main"])
 def test_the_engine_parses_every_statement_that_a_server_is_given(store: Store, cluster: str | None) -> None:
-    statements = [*server_statements(store, SOURCE, cluster), *removal(SOURCE, cluster)]
+    statements = flat(server_statements(store, SOURCE, cluster)) + flat(removal(SOURCE, cluster))
     texts = [parsed(store, statement) for statement in statements]
     assert len(texts) == 20
     assert all(("ON CLUSTER" in text) == (cluster is not None) for text in texts)
@@ -29,7 +47,7 @@ def test_the_engine_parses_every_statement_that_a_server_is_given(store: Store, 
 
 def test_a_server_and_this_process_are_given_the_same_but_for_where(store: Store) -> None:
     here = embedded_statements(store, SOURCE, "apart")
-    there = server_statements(store, SOURCE, None)
+    there = flat(server_statements(store, SOURCE, None))
     assert [re.sub(r"kafka_schema = '[^']*'", "", text.replace("apart.", "")) for text in here] == [
         re.sub(r"kafka_schema = '[^']*'", "", text) for text in there
     ]
@@ -37,7 +55,7 @@ def test_a_server_and_this_process_are_given_the_same_but_for_where(store: Store
 
 def test_what_reads_a_block_stands_before_the_consumer_starts(store: Store) -> None:
     """A view into the Null table is the last one made of each topic: with fewer readers a block would be lost."""
-    names = [match[1] for text in server_statements(store, SOURCE, None) if (match := CREATED.match(text))]
+    names = [match[1] for text in flat(server_statements(store, SOURCE, None)) if (match := CREATED.match(text))]
     assert names == [
         *("kafka_samples", "kafka_sample_rows", "kafka_samples_rejected", "kafka_samples_loaded"),
         "kafka_samples_received",
@@ -47,8 +65,81 @@ def test_what_reads_a_block_stands_before_the_consumer_starts(store: Store) -> N
 
 
 def test_all_that_is_made_is_taken_away(store: Store) -> None:
-    made = {match[1] for text in server_statements(store, SOURCE, None) if (match := CREATED.match(text))}
-    assert {text.split()[-1] for text in removal(SOURCE, None)} == made
+    made = {match[1] for text in flat(server_statements(store, SOURCE, None)) if (match := CREATED.match(text))}
+    assert {text.split()[-1] for text in flat(removal(SOURCE, None))} == made
+
+
+class Server:
+    """The engine of this process as a server: it makes Kafka tables, and complains about each. No broker is there."""
+
+    def __init__(self, store: Store, statements: int = 100) -> None:
+        self.store, self.left = store, statements
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.store, name)
+
+    def execute(self, sql: str, params: Mapping[str, Param] | None = None) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise KeyboardInterrupt
+        try:
+            self.store.execute(sql, params)
+        except StoreError as error:
+            if error.code != CHDB_SHUTDOWN_CODE:
+                raise
+
+    def standing(self) -> set[str]:
+        tables = "select name from system.tables where database = currentDatabase() and match(name, '^kafka_[rs]')"
+        return {row["name"] for row in self.store.query(tables)}
+
+
+APART = Source("127.0.0.1:9", group="first")
+SAMPLES, REQUESTS = (set(NAMES[kind]) for kind in ("samples", "requests"))
+
+
+def test_other_tables_than_those_that_stand_are_refused_until_they_are_taken_away(store: Store) -> None:
+    server, both = Server(store), replace(APART, requests="springtide.http_requests")
+    give(server, APART, None)
+    assert server.standing() == SAMPLES
+    give(server, both, None)
+    give(server, both, None)
+    assert server.standing() == SAMPLES | REQUESTS
+    for other in (replace(APART, group="second"), replace(both, brokers="127.0.0.1:8"), replace(both, topic="other")):
+        with pytest.raises(InputError, match=r"^sql/kafka/samples\.sql: checksum: .* differs .*; take them away with"):
+            give(server, other, None)
+    # A column that a migration added is one that tables of before do not bring.
+    store.execute("alter table tcp_samples add column newer Nullable(UInt8)")
+    with pytest.raises(InputError, match=r"samples\.sql: checksum"):
+        give(server, APART, None)
+    take_away(server, both, None)
+    assert server.standing() == set()
+    give(server, replace(APART, group="second"), None)
+    assert server.standing() == SAMPLES
+    take_away(server, APART, None)
+
+
+def test_tables_that_nothing_is_known_of_are_refused(store: Store) -> None:
+    server = Server(store)
+    for statement in flat(server_statements(server, APART, None)):
+        server.execute(statement)
+    with pytest.raises(InputError, match="not known what made them"):
+        give(server, APART, None)
+    take_away(server, APART, None)
+    give(server, APART, None)
+    assert server.standing() == SAMPLES
+    take_away(server, APART, None)
+
+
+def test_a_run_that_was_cut_short_is_finished_by_its_like_only(store: Store) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        give(Server(store, statements=2), APART, None)
+    server = Server(store)
+    assert server.standing() == {"kafka_samples", "kafka_sample_rows"}
+    with pytest.raises(InputError, match="differs"):
+        give(server, replace(APART, group="second"), None)
+    give(server, APART, None)
+    assert server.standing() == SAMPLES
+    take_away(server, APART, None)
 
 
 def test_the_sql_is_shown_and_an_embedded_store_is_not_told_to_keep_it(home: Home) -> None:

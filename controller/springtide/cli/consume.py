@@ -14,7 +14,16 @@ from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet
 from springtide.observe.consume import Consumer
 from springtide.observe.enrich import publish_fleet
-from springtide.observe.kafka_tables import GROUP, SERVER_SCHEMA, TOPIC, Source, removal, server_statements
+from springtide.observe.kafka_tables import (
+    GROUP,
+    SERVER_SCHEMA,
+    TOPIC,
+    Source,
+    give,
+    removal,
+    server_statements,
+    take_away,
+)
 from springtide.store import Store
 from springtide.store.cluster import check_name
 from springtide.store.embedded import EmbeddedStore
@@ -53,7 +62,8 @@ def consume(
     delivered twice counts once.
 
     The embedded store is held until this command is told to stop: other commands wait, or give it --seconds. A server
-    (clickhouse://) is given Kafka tables and views, once, and consumes by itself from then on.
+    (clickhouse://) is given Kafka tables and views, once, and consumes by itself from then on. Given again they change
+    nothing; others are refused until --remove took these away.
 
     \b
     Examples:
@@ -68,18 +78,22 @@ def consume(
         check_name(cluster)
     if dry_run or remove or cluster:
         with store.open() as opened:
-            statements = removal(source, cluster) if remove else server_statements(opened, source, cluster)
-            if not dry_run:
-                _tell_server(opened, fleet, statements)
-        click.echo("\n\n".join(f"{statement};" for statement in statements) if dry_run else "done")
+            if dry_run:
+                found = (removal(source, cluster) if remove else server_statements(opened, source, cluster)).values()
+                click.echo("\n\n".join(f"{statement};" for statements in found for statement in statements))
+            elif remove:
+                _refuse_embedded(opened)
+                take_away(opened, source, cluster)
+                click.echo(f"{opened.url} consumes no more; its rows and the group's offsets stay")
+            else:
+                _tell_server(opened, fleet, source, cluster)
         return
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
     with store.open() as opened:
         if not isinstance(opened, EmbeddedStore):
-            _tell_server(opened, fleet, server_statements(opened, source, None))
-            click.echo(f"{opened.url} consumes {topic}; it reads the contract from {SERVER_SCHEMA}")
+            _tell_server(opened, fleet, source, None)
             return
         said: set[str] = set()
         with Consumer(opened, fleet, source) as consumer:
@@ -101,10 +115,15 @@ def consume(
         click.echo(f"{topic}: {progress.messages} messages taken, {progress.rejected} of them rejected")
 
 
-def _tell_server(store: Store, fleet: Fleet, statements: list[str]) -> None:
+def _tell_server(store: Store, fleet: Fleet, source: Source, cluster: str | None) -> None:
+    _refuse_embedded(store)
+    publish_fleet(store, fleet)
+    give(store, source, cluster)
+    topics = " and ".join(filter(None, (source.topic, source.requests)))
+    click.echo(f"{store.url} consumes {topics}; it reads the contract from {SERVER_SCHEMA}")
+
+
+def _refuse_embedded(store: Store) -> None:
     if isinstance(store, EmbeddedStore):
         what, fix = "is embedded: it consumes while this command runs", "leave --cluster and --remove away"
         raise InputError([Problem(store.url, "store", what, fix)])
-    publish_fleet(store, fleet)
-    for statement in statements:
-        store.execute(statement)

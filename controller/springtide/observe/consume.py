@@ -21,7 +21,7 @@ from springtide.store.embedded import EmbeddedStore
 DATABASE = "springtide_kafka"
 
 # chDB answers every CREATE of a Kafka table with this code ("Shutdown was called"), and makes it.
-_SHUTDOWN_CODE = 49
+CHDB_SHUTDOWN_CODE = 49
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Consumer:
             try:
                 self._store.execute(statement)
             except StoreError as error:
-                if error.code != _SHUTDOWN_CODE:
+                if error.code != CHDB_SHUTDOWN_CODE:
                     raise
         self._began = time.monotonic()
         return self

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from springtide.errors import InputError, Problem
 from springtide.observe.ingest import tables_of_samples
 from springtide.store import Store, cluster
 from springtide.store.files import proto_file, sql
@@ -15,6 +17,24 @@ TOPIC = "springtide.tcp_samples"
 GROUP = "springtide"
 # Where a server has the contract, below its format_schema_path.
 SERVER_SCHEMA = "springtide/tcp_sample.proto"
+
+# By kind of message: the queue, the table that a block passes through, and the views.
+NAMES = {
+    "samples": (
+        "kafka_samples",
+        "kafka_sample_rows",
+        "kafka_samples_received",
+        "kafka_samples_loaded",
+        "kafka_samples_rejected",
+    ),
+    "requests": (
+        "kafka_requests",
+        "kafka_request_lines",
+        "kafka_requests_judged",
+        "kafka_requests_loaded",
+        "kafka_requests_rejected",
+    ),
+}
 
 _NAME = re.compile(r"\b(kafka_(?:samples|sample_rows|requests|request_lines)\w*)")
 
@@ -33,27 +53,77 @@ class Source:
 def embedded_statements(store: Store, source: Source, database: str) -> list[str]:
     """For the engine in this process, in a database of their own."""
     found = _statements(store, source, str(proto_file()))
-    return [_NAME.sub(rf"{database}.\1", statement) for statement in found]
+    return [_NAME.sub(rf"{database}.\1", statement) for topic in found.values() for statement in topic]
 
 
-def server_statements(store: Store, source: Source, on_cluster: str | None) -> list[str]:
-    """For a server, which finds the contract below its format_schema_path; `store` has the schema."""
-    found = _statements(store, source, SERVER_SCHEMA)
-    return cluster.render(found, on_cluster, "sql/kafka") if on_cluster else found
+def server_statements(store: Store, source: Source, on_cluster: str | None) -> dict[str, list[str]]:
+    """For a server, which finds the contract below its format_schema_path; `store` has the schema. By kind of message:
+    samples and, where `source` has their topic, requests."""
+    return _rendered(_statements(store, source, SERVER_SCHEMA), on_cluster)
 
 
-def removal(source: Source, on_cluster: str | None) -> list[str]:
+def removal(source: Source, on_cluster: str | None) -> dict[str, list[str]]:
     """What takes a server's Kafka tables away, views first; the rows stay."""
-    views = ["kafka_samples_received", "kafka_samples_loaded", "kafka_samples_rejected"]
-    tables = ["kafka_sample_rows", "kafka_samples"]
-    if source.requests:
-        views += ["kafka_requests_judged", "kafka_requests_loaded", "kafka_requests_rejected"]
-        tables += ["kafka_request_lines", "kafka_requests"]
-    found = [f"drop view if exists {name}" for name in views] + [f"drop table if exists {name}" for name in tables]
-    return cluster.render(found, on_cluster, "sql/kafka") if on_cluster else found
+    return _rendered(
+        {
+            kind: [f"drop view if exists {name}" for name in views]
+            + [f"drop table if exists {name}" for name in (lines, queue)]
+            for kind, (queue, lines, *views) in NAMES.items()
+            if kind == "samples" or source.requests
+        },
+        on_cluster,
+    )
 
 
-def _statements(store: Store, source: Source, schema: str) -> list[str]:
+def give(store: Store, source: Source, on_cluster: str | None) -> None:
+    """Make a server's Kafka tables, or finish making them. Raises InputError, before changing anything, when it has
+    others: `if not exists` would leave those as they are."""
+    wanted = server_statements(store, source, on_cluster)
+    rows = store.query("select name, checksum from kafka_tables final where checksum != ''")
+    given = {row["name"]: row["checksum"] for row in rows}
+    standing = {row["name"] for row in store.query("select name from system.tables where database = currentDatabase()")}
+    fix = "take them away with --remove (rows and offsets stay), then run this again"
+    problems = []
+    for kind, statements in wanted.items():
+        where = f"sql/kafka/{kind}.sql"
+        if kind in given and given[kind] != _checksum(statements):
+            message = f"with these options differs from the tables that {store.url} consumes by"
+            problems.append(Problem(where, "checksum", message, fix))
+        elif kind not in given and NAMES[kind][0] in standing:
+            message = f"{store.url} consumes by tables of which it is not known what made them"
+            problems.append(Problem(where, "checksum", message, fix))
+    if problems:
+        raise InputError(problems)
+    for kind, statements in wanted.items():
+        # First, so that a run that was cut short is finished by its like only.
+        _remember(store, kind, _checksum(statements))
+        for statement in statements:
+            store.execute(statement)
+
+
+def take_away(store: Store, source: Source, on_cluster: str | None) -> None:
+    """Remove a server's Kafka tables; what they brought stays."""
+    for kind, statements in removal(source, on_cluster).items():
+        for statement in statements:
+            store.execute(statement)
+        _remember(store, kind, "")
+
+
+def _checksum(statements: list[str]) -> str:
+    return hashlib.sha256(";\n".join(statements).encode()).hexdigest()
+
+
+def _remember(store: Store, kind: str, checksum: str) -> None:
+    store.insert("kafka_tables", [{"name": kind, "checksum": checksum}])
+
+
+def _rendered(statements: dict[str, list[str]], on_cluster: str | None) -> dict[str, list[str]]:
+    if on_cluster is None:
+        return statements
+    return {kind: cluster.render(found, on_cluster, f"sql/kafka/{kind}.sql") for kind, found in statements.items()}
+
+
+def _statements(store: Store, source: Source, schema: str) -> dict[str, list[str]]:
     table, select, structure = tables_of_samples(store)
     common = {
         "brokers": _quoted(source.brokers),
@@ -68,9 +138,9 @@ def _statements(store: Store, source: Source, schema: str) -> list[str]:
         "columns": table.partition("(")[2].rpartition(")")[0],
         "values": select.removeprefix("select "),
     }
-    found = _filled("kafka/samples", {**common, **samples})
+    found = {"samples": _filled("kafka/samples", {**common, **samples})}
     if source.requests:
-        found += _filled("kafka/requests", {**common, "topic": _quoted(source.requests)})
+        found["requests"] = _filled("kafka/requests", {**common, "topic": _quoted(source.requests)})
     return found
 
 
