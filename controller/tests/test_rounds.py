@@ -200,6 +200,15 @@ def test_copies_of_a_poll_are_counted_once_however_many_polls_there_are(store: S
     assert store.query("select samples from round_sockets") == [{"samples": len(sequences)}] * 3
 
 
+def test_sockets_whose_numbers_are_alike_are_told_apart(store: Store) -> None:
+    [row] = poll("ams-1", 1, -100, range(1))
+    numbers = [(namespace, cookie) for namespace in (5, 7) for cookie in (5, 7)]
+    alike = [{**row, "netns": namespace, "cookie": cookie} for namespace, cookie in numbers]
+    rolled(store, [[{**each, "host": host, "boot_id": boot} for each in alike for host, boot in ("ab", "ba")]])
+    found = store.query("select host, boot_id, netns, cookie from round_sockets")
+    assert {tuple(each.values()) for each in found} == {(h, b, *each) for h, b in ("ab", "ba") for each in numbers}
+
+
 def test_sketches_of_rounds_merge_into_longer_windows(store: Store) -> None:
     base = poll("ams-1", 1, -899, range(1000))
     rates = random.Random(7).sample(range(10_000, 1_000_000), 1000)

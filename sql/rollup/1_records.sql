@@ -4,7 +4,7 @@
 --
 -- A socket is known by 64 bits for host, boot, namespace and cookie: of a million some two share theirs with a chance
 -- of 1 in 40 million, and grouping by the names takes twice as long. Names are hashed one by one: the engine then
--- hashes each only once.
+-- hashes each only once. Hashes are turned, so that numbers which are swapped or equal do not cancel each other.
 insert into rollup_records
 with crowded as (
     -- Whether 64 bits do not tell the polls of some namespace apart.
@@ -26,7 +26,10 @@ records as (
     select
         bitXor(
             intHash64(cookie),
-            bitXor(bitXor(cityHash64(host), bitRotateLeft(cityHash64(boot_id), 17)), intHash64(netns))
+            bitXor(
+                bitXor(cityHash64(host), bitRotateLeft(cityHash64(boot_id), 17)),
+                bitRotateLeft(intHash64(netns), 34)
+            )
         ) as socket,
         maxIf(time_unix_us, time_unix_us < {round_start_us:Int64}) as before_us,
         minIf(time_unix_us, time_unix_us >= {round_start_us:Int64}) as first_us,
@@ -57,7 +60,10 @@ counted as (
     select
         bitXor(
             intHash64(cookie),
-            bitXor(bitXor(cityHash64(host), bitRotateLeft(cityHash64(boot_id), 17)), intHash64(netns))
+            bitXor(
+                bitXor(cityHash64(host), bitRotateLeft(cityHash64(boot_id), 17)),
+                bitRotateLeft(intHash64(netns), 34)
+            )
         ) as socket,
         uniqExact(poll_sequence) as polls
     from tcp_samples

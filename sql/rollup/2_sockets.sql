@@ -33,7 +33,10 @@ within as (
     select
         bitXor(
             intHash64(cookie),
-            bitXor(bitXor(cityHash64(host), bitRotateLeft(cityHash64(boot_id), 17)), intHash64(netns))
+            bitXor(
+                bitXor(cityHash64(host), bitRotateLeft(cityHash64(boot_id), 17)),
+                bitRotateLeft(intHash64(netns), 34)
+            )
         ) as socket,
         any(host) as host,
         any(boot_id) as boot_id,
@@ -86,7 +89,10 @@ within as (
         bitXor(
             bitXor(
                 intHash64(cookie),
-                bitXor(bitXor(cityHash64(host), bitRotateLeft(cityHash64(boot_id), 17)), intHash64(netns))
+                bitXor(
+                    bitXor(cityHash64(host), bitRotateLeft(cityHash64(boot_id), 17)),
+                    bitRotateLeft(intHash64(netns), 34)
+                )
             ),
             intHash64(time_unix_us)
         ) global in (
