@@ -11,15 +11,18 @@ from xdist.scheduler import LoadScopeScheduling
 settings.register_profile("springtide", deadline=None)
 settings.load_profile("springtide")
 
-# They fill emulated links, watch the whole machine's sockets or time what they see: one at a time.
-ALONE = ("lab/tests/", "pipeline/tests/", "tests/")
+# They fill emulated links, watch the whole machine's sockets or time what they see: one at a time. This chain takes
+# longest of all; what is named below it is in these folders and does none of that.
+ALONE = ("lab/tests/", "tests/")
+BESIDE = ("tests/test_calm.py", "tests/test_docs_commands.py", "tests/test_package.py", "tests/test_reference.py")
 
 
 class OneAtATime(LoadScopeScheduling):
-    """Tests that need the machine to themselves go to one worker; the others fill the other one, file by file."""
+    """Tests that need the machine to themselves go to one worker; the others fill the other ones, file by file."""
 
     def _split_scope(self, nodeid: str) -> str:
-        return "alone" if nodeid.startswith(ALONE) else nodeid.split("::", 1)[0]
+        alone = nodeid.startswith(ALONE) and not nodeid.startswith(BESIDE)
+        return "alone" if alone else nodeid.split("::", 1)[0]
 
 
 @pytest.hookimpl(optionalhook=True)
