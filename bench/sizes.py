@@ -21,7 +21,7 @@ from springtide.store.migrations import migrate, read_migrations
 ROOT = Path(__file__).resolve().parents[1]
 
 MIDNIGHT = 1_767_312_000
-INTERVAL, POLL, ROUNDS, SOCKETS, PREFIXES = 300, 60, 12, 30_000, 5_000
+INTERVAL, POLL, ROUNDS, SOCKETS, PREFIXES = 300, 60, 12, 300_000, 50_000
 
 SAMPLES = """
 insert into tcp_samples (

@@ -22,12 +22,12 @@ class Measured:
     wire_bytes_per_row: float = 107.6
     ingest_cpu_s_per_million_rows: float = 8.7
     consumer_rows_per_s: float = 118_000.0
-    rollup_s_per_million_rows: float = 6.94
-    bytes_per_socket: float = 38.6
-    bytes_per_pair: float = 658.3
-    bytes_per_prefix: float = 72.5
-    bytes_per_pair_period: float = 1753.4
-    bytes_per_prefix_period: float = 297.2
+    rollup_s_per_million_rows: float = 1.95
+    bytes_per_socket: float = 26.1
+    bytes_per_pair: float = 1311.1
+    bytes_per_prefix: float = 80.0
+    bytes_per_pair_period: float = 2896.0
+    bytes_per_prefix_period: float = 322.9
 
 
 SOURCES = {
@@ -35,11 +35,11 @@ SOURCES = {
     "wire_bytes_per_row": f"{PIPELINE}: zstd level 1, a thousand rows a message",
     "ingest_cpu_s_per_million_rows": f"{PIPELINE}: Kafka engine to MergeTree, two consumers on two cores",
     "consumer_rows_per_s": f"{PIPELINE}: half of what two consumers take, with the broker on the same two cores",
-    "rollup_s_per_million_rows": f"{SIZES}: on two cores that others used as well",
+    "rollup_s_per_million_rows": f"{SIZES}: a socket to five rows, six sockets to a prefix, two cores",
     "bytes_per_socket": SIZES,
-    "bytes_per_pair": f"{SIZES}: few rows, so an upper bound",
+    "bytes_per_pair": f"{SIZES}: sketches of 2,000 connections each",
     "bytes_per_prefix": SIZES,
-    "bytes_per_pair_period": f"{SIZES}: few rows, so an upper bound",
+    "bytes_per_pair_period": f"{SIZES}: merged sketches",
     "bytes_per_prefix_period": f"{SIZES}: merged sketches",
 }
 
