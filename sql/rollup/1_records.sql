@@ -1,10 +1,6 @@
 -- Which records of each socket tell what it did in the round: the last one before it, its first one, its last poll's
 -- and its close's. Parameters: generation, round_s, lookback_us <= round_start_us < round_us (microseconds since the
 -- epoch).
---
--- A socket is known by 64 bits for host, boot, namespace and cookie: of a million some two share theirs with a chance
--- of 1 in 40 million, and grouping by the names takes twice as long. Names are hashed one by one: the engine then
--- hashes each only once. Hashes are turned, so that numbers which are swapped or equal do not cancel each other.
 insert into rollup_records
 with crowded as (
     -- Whether 64 bits do not tell the polls of some namespace apart.
@@ -24,13 +20,7 @@ with crowded as (
 
 records as (
     select
-        bitXor(
-            intHash64(cookie),
-            bitXor(
-                bitXor(cityHash64(host), bitRotateLeft(cityHash64(boot_id), 17)),
-                bitRotateLeft(intHash64(netns), 34)
-            )
-        ) as socket,
+        socket,
         maxIf(time_unix_us, time_unix_us < {round_start_us:Int64}) as before_us,
         minIf(time_unix_us, time_unix_us >= {round_start_us:Int64}) as first_us,
         maxIf(time_unix_us, time_unix_us >= {round_start_us:Int64} and kind = 'POLL') as last_poll_us,
@@ -58,13 +48,7 @@ records as (
 -- Empty, and nothing is read for it, unless polls are crowded.
 counted as (
     select
-        bitXor(
-            intHash64(cookie),
-            bitXor(
-                bitXor(cityHash64(host), bitRotateLeft(cityHash64(boot_id), 17)),
-                bitRotateLeft(intHash64(netns), 34)
-            )
-        ) as socket,
+        socket,
         uniqExact(poll_sequence) as polls
     from tcp_samples
     where

@@ -31,13 +31,7 @@ telling as (
 
 within as (
     select
-        bitXor(
-            intHash64(cookie),
-            bitXor(
-                bitXor(cityHash64(host), bitRotateLeft(cityHash64(boot_id), 17)),
-                bitRotateLeft(intHash64(netns), 34)
-            )
-        ) as socket,
+        socket,
         any(host) as host,
         any(boot_id) as boot_id,
         any(netns) as netns,
@@ -86,16 +80,7 @@ within as (
     prewhere
         -- Each such record is known by 64 bits: one that shares them is read too and changes nothing. On a cluster the
         -- node that holds the records tells the others (global).
-        bitXor(
-            bitXor(
-                intHash64(cookie),
-                bitXor(
-                    bitXor(cityHash64(host), bitRotateLeft(cityHash64(boot_id), 17)),
-                    bitRotateLeft(intHash64(netns), 34)
-                )
-            ),
-            intHash64(time_unix_us)
-        ) global in (
+        bitXor(socket, intHash64(time_unix_us)) global in (
             select bitXor(telling.socket, intHash64(telling.moment_us))
             from telling
             where telling.moment_us > 0
