@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import secrets
@@ -38,17 +39,23 @@ def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
     return dict(document, digest=springtide_routes.canonical_digest(dict(document)))
 
 
+_made = itertools.count()
+
+
 def bundle(
     routes: Mapping[str, int], *, now: float | None = None, ttl: float = 600, **fields: str | int
 ) -> dict[str, Any]:
-    """A valid bundle; `fields` override before the digest is taken."""
+    """A valid bundle; `fields` override before the digest is taken. Without `now`, of a newer round than the one made
+    before it: of one round and second an edge takes only one.
+    """
     created = int(time.time() if now is None else now)
+    later = next(_made) if now is None else 0
     ordered = sorted(routes, key=springtide_routes.parse_prefix)
     document: dict[str, Any] = {
         "schema_version": 1,
         "edge": NAME,
         "pop": "ams",
-        "round": instant(created // 300 * 300),
+        "round": instant(created // 300 * 300 + later),
         "policy_version": "0123456789ab",
         "created_at": instant(created),
         "expires_at": instant(created + ttl),
@@ -79,7 +86,7 @@ class Edge:
         unique = f"{os.getpid()}-{secrets.token_hex(3)}"
         self.name, self.peer = f"sprt-e-{unique}", f"sprt-p-{unique}"
         self.directory = directory
-        self.state_dir = directory / "state"
+        self.state_dir, self.run_dir = directory / "state", directory / "run"
         self.key = make_key(directory / "publisher")
         self.allowed_signers = directory / "allowed_signers"
         self.allowed_signers.write_text(f"springtide {self.key.with_suffix('.pub').read_text()}")
@@ -154,7 +161,8 @@ class Edge:
         """The command line that runs the edge's program in the edge's namespace."""
         inside = ["ip", "netns", "exec", self.name, PYTHON, str(script)]
         signers = ["--allowed-signers", str(self.allowed_signers)] if arguments[:1] == ("apply",) else []
-        return [*inside, *arguments, *signers, "--json", "--edge", NAME, "--state-dir", str(self.state_dir)]
+        places = ["--state-dir", str(self.state_dir), "--run-dir", str(self.run_dir)]
+        return [*inside, *arguments, *signers, "--json", "--edge", NAME, *places]
 
     def run(self, *arguments: str, script: Path = SCRIPT) -> Outcome:
         done = subprocess.run(self.command(*arguments, script=script), check=False, capture_output=True, text=True)

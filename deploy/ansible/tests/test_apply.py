@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from deploy.ansible.tests.edge import NAME, PYTHON, SCRIPT, Edge, bundle, instant, make_key, sign
+from deploy.ansible.tests.edge import NAME, PYTHON, SCRIPT, Edge, bundle, instant, make_key, sealed, sign
 
 pytestmark = pytest.mark.root
 
@@ -296,7 +296,8 @@ def test_names_that_an_operator_gives_to_our_numbers_change_nothing(edge: Edge) 
 
 def test_bad_bundles_change_nothing(edge: Edge) -> None:
     edge.ip("route", "add", "default", "via", "192.168.0.2")
-    edge.apply({"10.77.2.0/24": 83})
+    applied = bundle({"10.77.2.0/24": 83})
+    assert edge.run("apply", edge.write(applied)).code == 0
     picture, files = edge.picture(), sorted(edge.state_dir.iterdir())
     good = bundle({"10.77.2.0/24": 50, "10.77.3.0/24": 50})
     now = time.time()
@@ -335,7 +336,8 @@ def test_bad_bundles_change_nothing(edge: Edge) -> None:
         edge.write(bundle({"10.77.2.0/24": 50}, now=now - 700)): (15, ": expires_at: it expired"),
         edge.write(bundle({"10.77.2.0/24": 50}, now=now + 3600)): (2, ": created_at: "),
         edge.write(bundle({"10.77.2.0/24": 50}, round=instant(now // 300 * 300 - 300))): (14, ": round: "),
-        edge.write(bundle({"10.77.2.0/24": 50}, now=now - 60, round=instant(now // 300 * 300))): (14, ": created_at: "),
+        edge.write(bundle({"10.77.2.0/24": 50}, now=now - 60, round=applied["round"])): (14, ": created_at: "),
+        edge.write(sealed({**applied, "routes": []})): (14, ": digest: another bundle of "),
         str(edge.directory / "none.json"): (2, ": file: No such file"),
         str(edge.directory): (2, ": file: Is a directory"),
         "/dev/zero": (2, ": file: is not a regular file"),

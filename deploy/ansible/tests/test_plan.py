@@ -12,6 +12,7 @@ from deploy.ansible.plugins.module_utils.springtide_routes import (
     Destination,
     Index,
     KernelRoute,
+    Plan,
     Snapshot,
     Way,
     batch,
@@ -176,7 +177,7 @@ def test_destinations_share_an_answer_only_where_each_would_get_the_same(
             routes[destination.text] = find_next_hop(destination.prefix, *tables).way.arguments(20)
         except ValueError as reason:
             refused[destination.text] = str(reason)
-    assert plan_routes(wanted, {4: tables[0]}, {4: tables[1]}) == (routes, refused)
+    assert plan_routes(wanted, {4: tables[0]}, {4: tables[1]}) == Plan(routes, refused)
 
 
 def test_one_refused_destination_does_not_hold_up_the_others() -> None:

@@ -7,7 +7,8 @@ follow, watch, status), the state directory, the rim to the kernel, and the pure
 plan, difference).
 
 `ip` tells what stands in the kernel. What is written goes over netlink, in the messages that `ip -batch` would send, or
-through `ip -batch` itself where a route carries something unusual.
+through `ip -batch` itself where a route carries something unusual. Taking back needs no `ip`: it lists and deletes over
+netlink, the rules first, which alone puts the host back at its default.
 
 What it owns: routes with `proto 201` in `table 201`, and per address family the rule `pref 1000 lookup 201 protocol
 201`. Everything else is read, never written.
@@ -15,6 +16,11 @@ What it owns: routes with `proto 201` in `table 201`, and per address family the
 How it stays whole: a run that changes the kernel first writes an intent (what stood before), then changes, reads back,
 and commits by renaming state.json. A failure restores what stood before; after a kill or a crash the next run does it,
 whichever command it is (`status` only says so). In doubt, the routes go: the kernel's default is always safe.
+
+How taking back always ends: it waits for the lock a few seconds and goes on without it. The run that holds the lock
+looks before and after each write whether that has happened, and then takes its own routes back (`Fence`). A withdrawal
+that the state directory does not take is remembered in /run, and by the rule itself: within one boot a rule that is
+gone was taken away, and is not put back by anything but an apply.
 """
 
 from __future__ import annotations
@@ -28,7 +34,9 @@ import fcntl
 import functools
 import gc
 import hashlib
+import itertools
 import json
+import math
 import os
 import re
 import signal
@@ -39,7 +47,20 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, FrozenSet, Iterable, Iterator, NamedTuple, Sequence, Tuple, TypeVar
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    FrozenSet,
+    Iterable,
+    Iterator,
+    NamedTuple,
+    NoReturn,
+    Sequence,
+    TextIO,
+    Tuple,
+    TypeVar,
+)
 
 SCHEMA_VERSION = 1
 TABLE = "201"
@@ -54,6 +75,8 @@ MAX_ROUTES = 100_000  # ten times what a fleet needs; also the largest that the 
 MAX_CONGESTION = 100_000  # the largest that the policy can ask for
 MAX_OBJECT_BYTES = 1_000_000_000  # as the policy
 CLIENT_PREFIX_LENGTH = {4: 24, 6: 56}  # how far the controller tells clients apart
+MAX_STATE_BYTES = 256 * 1024 * 1024  # 100,000 routes with many hops each, wanted and refused
+MAX_MARK_BYTES = 64 * 1024
 MAX_BUNDLE_BYTES = 16 * 1024 * 1024  # 100,000 of the longest IPv6 routes are 7.5 MB
 MIN_LENGTH = {4: 8, 6: 16}  # a shorter prefix is most of the Internet: a default route by another name
 CLOCK_TOLERANCE_S = 300  # an edge whose clock is further off must not judge expiry
@@ -63,12 +86,15 @@ MAX_LIFETIME_S = 2 * 86400  # twice what the policy allows; the expiry is the de
 # What a routing daemon changes comes in bursts: wait until it is quiet, but not so long that a copy is stale for 2 s.
 QUIET_S, BURST_S = 0.1, 0.5
 WATCH_INTERVAL_S = 20  # also without an event: what expired goes, and what a killed run left is repaired
+EXPIRY_MARGIN_S = 1.05  # what a route has left is shown in whole seconds, and not at all in its last hundredth
 # linux/rtnetlink.h, RTNLGRP_*: links, IPv4 and IPv6 addresses, routes and rules, nexthop objects
 WATCH_GROUPS = (1, 5, 9, 7, 11, 8, 19, 32)
 SOL_NETLINK, NETLINK_ADD_MEMBERSHIP = 270, 1  # linux/socket.h, linux/netlink.h
 NETLINK_CAP_ACK, NETLINK_EXT_ACK, NETLINK_GET_STRICT_CHK = 10, 11, 12
 
 LOCK_WAIT_S = 30.0
+SHORT_WAIT_S = 2.0  # for taking back, which then goes on without the lock
+DELETE_PASSES = 5  # what another run still writes meanwhile goes with the next pass
 IP_TIMEOUT_S = 120.0
 CAP_NET_ADMIN = 12  # linux/capability.h
 
@@ -79,9 +105,12 @@ UNSIGNED, WRONG_SIGNER, ALTERED, OTHER_EDGE, REPLAYED, EXPIRED = 10, 11, 12, 13,
 SIGNATURE_NAMESPACE = "springtide-bundle"  # ssh-keygen(1) -n: a signature made for anything else is not one of ours
 SIGNER = "springtide"  # the principal that stands before the keys in allowed_signers
 MAX_SIGNATURE_BYTES = 64 * 1024  # an armored signature by a 16384-bit RSA key is under 6 KB
+MAX_SIGNERS_BYTES = 1024 * 1024  # thousands of keys
 DEFAULT_ALLOWED_SIGNERS = "/etc/springtide/allowed_signers"
 DEFAULT_STATE_DIR = "/var/lib/springtide"
+DEFAULT_RUN_DIR = "/run/springtide"
 DEFAULT_EDGE_FILE = "/etc/springtide/edge"
+MAX_EDGE_FILE_BYTES = 4096
 
 Document = Dict[str, Any]
 Parsed = TypeVar("Parsed")
@@ -102,8 +131,27 @@ class FailedError(Exception):
     exit_code = FAILED
 
 
+class WithdrawnError(FailedError):
+    """Another run has withdrawn the routes without waiting for this one: nothing may be put back."""
+
+
 class UnrecordedError(FailedError):
     """The kernel holds just what the bundle wants, and no longer than it wants it; only the record is the older one."""
+
+
+def read_regular(path: str, limit: int) -> tuple[os.stat_result, bytes]:
+    """What a file is, and up to `limit` + 1 bytes of it. Never waits, as for the writer of a pipe. Raises OSError."""
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        status = os.fstat(handle)
+        if stat.S_ISDIR(status.st_mode):
+            raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+        if not stat.S_ISREG(status.st_mode):
+            raise OSError(errno.EINVAL, "is not a regular file", path)
+        with open(handle, "rb", closefd=False) as file:
+            return status, file.read(limit + 1)
+    finally:
+        os.close(handle)
 
 
 # --- bundle ----------------------------------------------------------------------------------------------------------
@@ -407,18 +455,20 @@ def verify_signature(path: str, content: bytes, allowed_signers: str) -> None:
     Raises RefusedError: no signature, a signer that is not allowed, or other bytes than those that were signed.
     """
     try:
-        status = Path(allowed_signers).stat()
+        status, signers = read_regular(allowed_signers, MAX_SIGNERS_BYTES)
     except OSError as error:
         fix = "put the publisher's public key there, or take the bundle unchecked with --unsigned"
         raise RefusedError(f"{allowed_signers}: {error.strerror}; {fix}", UNSIGNED) from error
     if status.st_uid not in (0, os.geteuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise RefusedError(f"{allowed_signers}: others than its owner root can write it; chmod and chown it to root")
+    if len(signers) > MAX_SIGNERS_BYTES:
+        raise RefusedError(f"{allowed_signers}: is over {MAX_SIGNERS_BYTES} bytes; keep the publisher's keys only")
     signed = f"{path}.sig"
     if not Path(signed).exists():
         fix = "sign with `springtide bundle --sign-key`, push both files, or say --unsigned"
         raise RefusedError(f"{signed}: signature: is missing; {fix}", UNSIGNED)
     signature = read_file(signed, MAX_SIGNATURE_BYTES)
-    code, errors = _ssh_keygen(("verify", "-f", allowed_signers, "-I", SIGNER), content, signature)
+    code, errors = _ssh_keygen(("verify", "-I", SIGNER), content, signature, signers)
     if code == 0:
         return
     if _ssh_keygen(("check-novalidate",), content, signature)[0] == 0:
@@ -428,17 +478,26 @@ def verify_signature(path: str, content: bytes, allowed_signers: str) -> None:
     raise RefusedError(f"{signed}: signature: {problem}; fetch both files again: one was altered on its way", ALTERED)
 
 
-def _ssh_keygen(arguments: Sequence[str], content: bytes, signature: bytes) -> tuple[int, str]:
-    """Exit code and errors of `ssh-keygen -Y`; both inputs as they were read once, whatever the files say by now."""
-    with os.fdopen(os.memfd_create("springtide-signature"), "w+b") as file:
-        file.write(signature)
-        file.flush()
-        handle = file.fileno()
-        action, *rest = arguments
-        command = ["ssh-keygen", "-Y", action, *rest, "-n", SIGNATURE_NAMESPACE, "-s", f"/dev/fd/{handle}"]
+def _ssh_keygen(
+    arguments: Sequence[str], content: bytes, signature: bytes, signers: bytes | None = None
+) -> tuple[int, str]:
+    """Exit code and errors of `ssh-keygen -Y`; every input as it was read once, whatever the files say by now."""
+    with contextlib.ExitStack() as stack:
+
+        def held(name: str, data: bytes) -> int:
+            file = stack.enter_context(os.fdopen(os.memfd_create(f"springtide-{name}"), "w+b"))
+            file.write(data)
+            file.flush()
+            return file.fileno()
+
+        handles = [held("signature", signature)]
+        command = ["ssh-keygen", "-Y", *arguments, "-n", SIGNATURE_NAMESPACE, "-s", f"/dev/fd/{handles[0]}"]
+        if signers is not None:
+            handles.append(held("signers", signers))
+            command += ["-f", f"/dev/fd/{handles[1]}"]
         try:
             done = subprocess.run(
-                command, input=content, capture_output=True, pass_fds=(handle,), timeout=IP_TIMEOUT_S, check=False
+                command, input=content, capture_output=True, pass_fds=handles, timeout=IP_TIMEOUT_S, check=False
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             raise RefusedError(f"ssh-keygen: {error}; install OpenSSH 8.2 or newer on this edge") from error
@@ -452,7 +511,8 @@ class Way(NamedTuple):
     """What `ip route show` prints after a destination, taken apart so that it can be written with another initcwnd.
 
     `head`, `initcwnd N` and `hops` in this order are the arguments of `ip route add`. `obstacle` says why they would
-    not be faithful ("" when they are). `narrow` marks a route for some packets only (by TOS or source).
+    not be faithful ("" when they are). `narrow` marks a route for some packets only (by TOS or source). `expires` are
+    the seconds that it has left, rounded down, or None.
     """
 
     proto: str
@@ -463,6 +523,7 @@ class Way(NamedTuple):
     initcwnd: int
     hops: str
     obstacle: str
+    expires: int | None = None
 
     def arguments(self, initcwnd: int) -> str:
         return f"{self.head} initcwnd {initcwnd}{self.hops}"
@@ -500,7 +561,7 @@ _METRICS = _LOCKABLE | {"rto_min", "initrwnd", "quickack", "fastopen_no_cookie"}
 _MOMENTARY = frozenset(
     ("linkdown", "pervasive", "offload", "trap", "notify", "rt_offload", "rt_trap", "rt_offload_failed")
 )
-_SKIPPED_WITH_VALUE = frozenset(("pref", "expires", "table"))
+_SKIPPED_WITH_VALUE = frozenset(("pref", "table"))
 
 
 @functools.lru_cache(maxsize=65536)  # in a table of ours a few next hops and windows repeat over and over
@@ -512,6 +573,7 @@ def parse_way(text: str, version: int) -> Way:
     words = iter(text.replace("\\", " ").split())
     proto, scope, metric, initcwnd = "3", "0", 0, 0  # what `ip` leaves out: RTPROT_BOOT, RT_SCOPE_UNIVERSE
     narrow = dead = False
+    expires: int | None = None
     nexthop_id = obstacle = ""
     path: list[str] = []
     attributes: list[str] = []
@@ -562,6 +624,10 @@ def parse_way(text: str, version: int) -> Way:
                 next(words)
             elif word == "dead":
                 dead = dead or target is path  # of a multipath route only some hops may be dead
+            elif word == "expires":
+                # The kernel shows one that has run out until it clears up, but no longer uses it.
+                expires = int(next(words).rstrip("sec"))
+                dead = dead or expires <= 0
             elif word in _SKIPPED_WITH_VALUE:
                 next(words)
             elif word not in _MOMENTARY:
@@ -583,6 +649,7 @@ def parse_way(text: str, version: int) -> Way:
         initcwnd=initcwnd,
         hops="".join(f" {hop}" for hop in hops),
         obstacle=obstacle,
+        expires=expires,
     )
 
 
@@ -668,6 +735,11 @@ class Index:
         self._ordered = ordered
         self._networks = [route.prefix[1] for route in ordered]
 
+    def lasts(self) -> float:
+        """Seconds until the next of these routes runs out; infinity when none will."""
+        left = (route.way.expires for route in self._ordered if not route.way.dead)
+        return min((seconds + EXPIRY_MARGIN_S for seconds in left if seconds is not None), default=math.inf)
+
     def marks(self) -> set[int]:
         """The first address of each route, and the first one behind it."""
         return {mark for route in self._ordered for mark in (route.prefix[1], last_address(route.prefix) + 1)}
@@ -695,10 +767,13 @@ class Index:
 
 
 class Plan(NamedTuple):
-    """What table 201 shall hold (prefix -> arguments), and what cannot be served (prefix -> reason)."""
+    """What table 201 shall hold (prefix -> arguments), what cannot be served (prefix -> reason), and for how many
+    seconds at most this is so.
+    """
 
     routes: dict[str, str]
     refused: dict[str, str]
+    lasts: float = math.inf
 
 
 def find_next_hop(prefix: Prefix, main: Index, local: Index) -> KernelRoute:
@@ -745,7 +820,7 @@ def choose(routes: Sequence[KernelRoute]) -> tuple[KernelRoute | None, str]:
 
 def plan_routes(destinations: Iterable[Destination], main: dict[int, Index], local: dict[int, Index]) -> Plan:
     """Copy the next hop of every destination. `main` and `local`: IP version -> that table."""
-    plan = Plan({}, {})
+    plan = Plan({}, {}, min((index.lasts() for index in main.values()), default=math.inf))
     marks = {version: sorted(main[version].marks() | local[version].marks()) for version in main}
     answers: dict[tuple[int, int], Way | str] = {}
     written: dict[tuple[int, int, int], str] = {}
@@ -872,10 +947,11 @@ NLM_F_REQUEST, NLM_F_ACK, NLM_F_DUMP_INTR, NLM_F_DUMP = 1, 4, 0x10, 0x300
 NLM_F_CAPPED, NLM_F_ACK_TLVS, NLMSGERR_ATTR_MSG = 0x100, 0x200, 1
 NLM_F_REPLACE, NLM_F_EXCL, NLM_F_CREATE = 0x100, 0x200, 0x400
 # linux/rtnetlink.h
-RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE, RTM_NEWRULE, RTM_DELRULE = 24, 25, 26, 32, 33
+RTM_NEWROUTE, RTM_DELROUTE, RTM_GETROUTE, RTM_NEWRULE, RTM_DELRULE, RTM_GETRULE = 24, 25, 26, 32, 33, 34
+RTM_F_CLONED = 0x200
 RTN_UNICAST, RT_SCOPE_NOWHERE = 1, 255
 RTNH_F_DEAD, RTNH_F_ONLINK = 1, 4
-RTA_DST, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_METRICS, RTA_MULTIPATH = 1, 4, 5, 6, 7, 8, 9
+RTA_DST, RTA_SRC, RTA_OIF, RTA_GATEWAY, RTA_PRIORITY, RTA_PREFSRC, RTA_METRICS, RTA_MULTIPATH = 1, 2, 4, 5, 6, 7, 8, 9
 RTA_CACHEINFO, RTA_TABLE, RTA_VIA, RTA_PREF, RTA_NH_ID = 12, 15, 18, 20, 30
 _NUMBERED_METRICS = {
     "mtu": 2,
@@ -888,7 +964,7 @@ _NUMBERED_METRICS = {
     "initrwnd": 14,
     "quickack": 15,
 }
-FR_ACT_TO_TBL, FRA_PRIORITY, FRA_PROTOCOL = 1, 6, 21  # linux/fib_rules.h
+FR_ACT_TO_TBL, FRA_PRIORITY, FRA_TABLE, FRA_PROTOCOL = 1, 6, 15, 21  # linux/fib_rules.h
 
 _VERBS = {
     "route add": (RTM_NEWROUTE, NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL),
@@ -936,13 +1012,51 @@ def destination_start(size: int) -> bytes:
     return attribute(RTA_TABLE, _u32(int(TABLE))) + _ATTRIBUTE.pack(4 + size, RTA_DST)
 
 
+def rule_message(verb: str, version: int, sequence: int) -> bytes:
+    """Our rule comes or goes."""
+    kind, flags = _VERBS[f"rule {verb}"]
+    action = FR_ACT_TO_TBL if verb == "add" else 0
+    body = _BODY.pack(family_of(version), 0, 0, 0, int(TABLE), 0, 0, action, 0)
+    body += attribute(FRA_PRIORITY, _u32(RULE_PREF)) + attribute(FRA_PROTOCOL, bytes([int(PROTO)]))
+    return _HEADER.pack(_HEADER.size + len(body), kind, flags, sequence, 0) + body
+
+
+def is_our_rule(body: bytes) -> bool:
+    """Of a dumped rule. Raises ValueError."""
+    found = dict(attributes(body[_BODY.size :]))
+    marks = {FRA_PRIORITY: _u32(RULE_PREF), FRA_TABLE: _u32(int(TABLE)), FRA_PROTOCOL: bytes([int(PROTO)])}
+    return all(found.get(kind) == value for kind, value in marks.items())
+
+
+def is_our_route(body: bytes) -> bool:
+    """Of a dumped route, by its table and protocol: also one that this program would never have written."""
+    _, _, _, _, table, proto, _, _, flags = _BODY.unpack_from(body)
+    return (table, proto) == (int(TABLE), int(PROTO)) and not flags & RTM_F_CLONED
+
+
+def deletion(body: bytes, sequence: int) -> bytes:
+    """Of a dumped route, by what the kernel finds it by and nothing else: what it carries can contradict itself, as a
+    nexthop id beside the hop that the id stands for, and a message that says both is refused. Raises ValueError.
+    """
+    family, length, source, tos, table, proto, _, _, _ = _BODY.unpack_from(body)
+    kind, flags = _VERBS["route del"]
+    keys = (RTA_DST, RTA_SRC, RTA_PRIORITY, RTA_TABLE)
+    key = b"".join(attribute(name, value) for name, value in attributes(body[_BODY.size :]) if name in keys)
+    key = _BODY.pack(family, length, source, tos, table, proto, RT_SCOPE_NOWHERE, 0, 0) + key
+    return _HEADER.pack(_HEADER.size + len(key), kind, flags, sequence, 0) + key
+
+
+def family_of(version: int) -> int:
+    return int(socket.AF_INET if version == 4 else socket.AF_INET6)
+
+
 class Encoder:
     """Changes as the messages that `ip -batch` would send; made anew for every batch, because the numbers of interfaces
     change.
     """
 
     def __init__(self, version: int, interface: Callable[[str], int] = socket.if_nametoindex) -> None:
-        self._family, self._size = (socket.AF_INET, 4) if version == 4 else (socket.AF_INET6, 16)
+        self._version, self._family, self._size = version, family_of(version), 4 if version == 4 else 16
         self._interface = interface
         self._owner = owner(version)
         self._start = struct.Struct(f"{_HEADER.format}BB")  # up to the destination's length
@@ -954,7 +1068,7 @@ class Encoder:
         fixed, packed = self._start.size + self._size, socket.inet_pton
         for sequence, (verb, prefix, arguments) in enumerate(changes):
             if not prefix:
-                made.append(self._rule(verb, sequence))
+                made.append(rule_message(verb, self._version, sequence))
                 continue
             key = verb, arguments
             if key not in frames:
@@ -975,12 +1089,6 @@ class Encoder:
             return None
         _, _, before, after = frame
         return essence(bytes([self._family, 0]) + before[: _BODY.size - 2], after)
-
-    def _rule(self, verb: str, sequence: int) -> bytes:
-        kind, flags = _VERBS[f"rule {verb}"]
-        body = _BODY.pack(self._family, 0, 0, 0, int(TABLE), 0, 0, FR_ACT_TO_TBL if verb == "add" else 0, 0)
-        body += attribute(FRA_PRIORITY, _u32(RULE_PREF)) + attribute(FRA_PROTOCOL, bytes([int(PROTO)]))
-        return _HEADER.pack(_HEADER.size + len(body), kind, flags, sequence, 0) + body
 
     def _frame(self, verb: str, arguments: str) -> tuple[int, int, bytes, bytes] | None:
         """Type and flags of the message, and its bytes between the destination's length and address, and after that."""
@@ -1105,12 +1213,15 @@ class Rtnetlink:
     def __exit__(self, *_: object) -> None:
         self._socket.close()
 
-    def send(self, messages: Sequence[bytes]) -> tuple[int, str] | None:
+    def send(
+        self, messages: Sequence[bytes], check: Callable[[], None] = lambda: None, *, through: bool = False
+    ) -> tuple[int, str] | None:
         """In order, many at once; the position of the first that the kernel refused and why, or None.
 
-        The sequence number of a message is its position. What was sent together with a refused one is still done.
+        The sequence number of a message is its position. What was sent together with a refused one is still done, and
+        with `through` what comes after it too. `check` is called before each part and ends it by raising.
         """
-        begin = 0
+        begin, first = 0, None
         while begin < len(messages):
             end, size = begin, 0
             while end < len(messages) and (end == begin or size + len(messages[end]) <= SENT_AT_ONCE):
@@ -1119,12 +1230,13 @@ class Rtnetlink:
             last = bytearray(messages[end - 1])
             length, kind, flags, sequence, port = _HEADER.unpack_from(last)
             _HEADER.pack_into(last, 0, length, kind, flags | NLM_F_ACK, sequence, port)  # what succeeds says nothing
+            check()
             self._socket.sendto(b"".join(messages[begin : end - 1]) + last, (0, 0))
-            refused = self._answer(end - 1)
-            if refused is not None:
-                return refused
+            first = first or self._answer(end - 1)
+            if first is not None and not through:
+                break
             begin = end
-        return None
+        return first
 
     def _answer(self, last: int) -> tuple[int, str] | None:
         refused = None
@@ -1139,20 +1251,43 @@ class Rtnetlink:
                     return refused
 
     def dump(self, version: int, table: int) -> list[bytes] | None:
-        """The bodies of one table's routes; None when the kernel cannot tell them exactly."""
-        family = socket.AF_INET if version == 4 else socket.AF_INET6
+        """The bodies of one table's routes; None when it was changed while the kernel told them."""
         self._socket.setsockopt(SOL_NETLINK, NETLINK_GET_STRICT_CHK, 1)
+        bodies, whole = self._ask(RTM_GETROUTE, version, table)
+        return bodies if whole else None
+
+    def our_rules(self, version: int) -> list[bytes]:
+        """The bodies of the rules that carry our marks. Raises OSError, ValueError."""
+        return [body for body in self._ask(RTM_GETRULE, version, 0)[0] if is_our_rule(body)]
+
+    def our_routes(self, version: int) -> list[bytes]:
+        """The bodies of the routes that carry our marks. Raises OSError."""
+        with contextlib.suppress(OSError):  # without it an old kernel tells the routes of every table
+            self._socket.setsockopt(SOL_NETLINK, NETLINK_GET_STRICT_CHK, 1)
+        try:
+            bodies, _ = self._ask(RTM_GETROUTE, version, int(TABLE))
+        except FileNotFoundError:  # no such table
+            return []
+        return [body for body in bodies if is_our_route(body)]
+
+    def _ask(self, kind: int, version: int, table: int) -> tuple[list[bytes], bool]:
+        """The bodies that a dump of one address family gives, and whether it is of one moment. Raises OSError."""
+        family = family_of(version)
         body = _BODY.pack(family, 0, 0, 0, table, 0, 0, 0, 0)
         flags = NLM_F_REQUEST | NLM_F_DUMP
-        self._socket.sendto(_HEADER.pack(_HEADER.size + len(body), RTM_GETROUTE, flags, 0, 0) + body, (0, 0))
-        routes: list[bytes] = []
+        self._socket.sendto(_HEADER.pack(_HEADER.size + len(body), kind, flags, 0, 0) + body, (0, 0))
+        bodies: list[bytes] = []
+        whole = True
         while True:
-            for kind, flags, _, body in messages_of(self._socket.recv(65536)):
-                if kind == NLMSG_ERROR or flags & NLM_F_DUMP_INTR:
-                    return None
-                if kind == NLMSG_DONE:
-                    return routes
-                routes.append(body)
+            for answer, flags, _, body in messages_of(self._socket.recv(65536)):
+                whole = whole and not flags & NLM_F_DUMP_INTR
+                if answer in (NLMSG_ERROR, NLMSG_DONE):
+                    (code,) = struct.unpack_from("=i", body) if len(body) >= 4 else (0,)
+                    if code:
+                        raise OSError(-code, os.strerror(-code))
+                    return bodies, whole
+                if body[0] == family:  # a kernel without one answers for all others
+                    bodies.append(body)
 
 
 def _refusal(code: int, flags: int, body: bytes) -> str:
@@ -1168,26 +1303,32 @@ def _refusal(code: int, flags: int, body: bytes) -> str:
 # --- the rim to the kernel -------------------------------------------------------------------------------------------
 
 
+def never() -> None:
+    """The check of a run that no other one can overtake."""
+
+
 class Kernel:
     """Runs `ip`. `lock_fd` is handed to every child: when this process is killed while `ip` still works through a
-    batch, the lock stays taken until that child is gone too.
+    batch, the lock stays taken until that child is gone too. `check` is called before and after each write; it raises
+    WithdrawnError when nothing may be put back any more.
     """
 
-    def __init__(self, lock_fd: int | None = None) -> None:
+    def __init__(self, lock_fd: int | None = None, check: Callable[[], None] = never) -> None:
         directories = (*os.environ.get("PATH", "").split(":"), "/usr/sbin", "/sbin")
         programs = [str(Path(directory, "ip")) for directory in directories if directory]
         self._program = next((program for program in programs if os.access(program, os.X_OK)), "")
-        if not self._program:
-            raise RefusedError("ip: not found; install iproute2")
         self._pass_fds = () if lock_fd is None else (lock_fd,)
+        self._check = check
         self.versions = (4, 6) if Path("/proc/net/if_inet6").exists() else (4,)
 
     def run(self, arguments: Sequence[str], given: str = "") -> tuple[int, str, str]:
-        """Exit code, output, errors. Raises FailedError when `ip` cannot run or hangs.
+        """Exit code, output, errors. Raises RefusedError without `ip`, FailedError when it cannot run or hangs.
 
         The input lies complete in memory before `ip` starts. Through a pipe, a kill of this process would cut a line
         in two, and `ip` takes the first half for a command: without its `table 201`, that one is about main.
         """
+        if not self._program:
+            raise RefusedError("ip: not found; install iproute2")
         try:
             with os.fdopen(os.memfd_create("springtide-batch"), "w+b") as batch:
                 batch.write(given.encode())
@@ -1248,7 +1389,7 @@ class Kernel:
     def move(self, actual: Snapshot, wanted: Snapshot) -> list[Change]:
         """From one to the other, then read back what was written to. Returns the steps.
 
-        Raises FailedError, with the kernel somewhere in between.
+        Raises FailedError, with the kernel somewhere in between; WithdrawnError when it must be nowhere but at nothing.
         """
         steps = difference(actual.routes, wanted.routes)
         written = []
@@ -1258,6 +1399,7 @@ class Kernel:
                 written.append(version)
                 self._write(version, changes)
         found = self._read_back(written, wanted.routes)
+        self._check()
         if found != of_versions(wanted, written):
             left = difference(found.routes, of_versions(wanted, written).routes)
             sample = f"{left[0].verb} {left[0].prefix} {left[0].arguments}" if left else f"rules {found.rules}"
@@ -1265,14 +1407,25 @@ class Kernel:
         return steps
 
     def _write(self, version: int, changes: Sequence[Change]) -> None:
-        """Over netlink, or by `ip` when one is not expressed there. Raises FailedError, with some of them done."""
+        """In order, the rule always alone: it comes only after a look whether all was withdrawn meanwhile, so whatever
+        wakes late, this process or its `ip`, writes routes that nothing looks up.
+
+        Raises FailedError, with some of them done.
+        """
+        for _, part in itertools.groupby(changes, key=lambda change: bool(change.prefix)):
+            self._send(version, list(part))
+        self._check()
+
+    def _send(self, version: int, changes: Sequence[Change]) -> None:
+        """Over netlink, or by `ip` when one is not expressed there."""
         messages = Encoder(version).messages(changes)
         if messages is None:
+            self._check()
             self._batch(version, [batch_line(change, version) for change in changes])
             return
         try:
             with Rtnetlink() as conversation:
-                refused = conversation.send(messages)
+                refused = conversation.send(messages, self._check)
         except OSError as error:
             raise FailedError(f"netlink: {len(changes)} changes: {error}") from error
         if refused is not None:
@@ -1314,39 +1467,57 @@ class Kernel:
         except (OSError, ValueError):
             return False
 
+    def marked(self) -> dict[int, bool]:
+        """The IP versions in which something carries our marks, and whether the rule is there. Raises FailedError."""
+        found = {}
+        try:
+            with Rtnetlink() as conversation:
+                for version in self.versions:
+                    rules = conversation.our_rules(version)
+                    if rules or conversation.our_routes(version):
+                        found[version] = bool(rules)
+        except (OSError, ValueError) as error:
+            raise FailedError(f"netlink: what is ours: {error}; withdraw") from error
+        return found
+
     def withdraw(self) -> tuple[int, int]:
         """Rules first, so that the host is back at its default with the first step. Returns (routes, rules) removed.
 
-        By protocol number and not by what we remember: it works with no state at all, and on any shape of route.
-        Raises FailedError after having tried everything.
+        By table and protocol number and not by what we remember, over netlink alone: it needs no state and no `ip`, and
+        takes any shape of route. Raises FailedError after having tried everything.
         """
-        routes = rules = 0
-        trouble = []
-        for version in self.versions:
-            try:
-                if _OUR_RULE in self.rules(version):
-                    self._must(version, "rule", "del", *RULE.split())
-                    rules += 1
-                count = self._count_ours(version)
-                if count:
-                    self._must(version, "route", "flush", "table", TABLE, "proto", PROTO)
-                    routes += count
-                if self._count_ours(version):
-                    trouble.append(f"routes of ours are left in IPv{version}")
-            except FailedError as error:
-                trouble.append(str(error))
+        removed, trouble = [], []
+        for what in ("rules", "routes"):
+            removed.append(0)
+            for version in (4, 6):
+                try:
+                    removed[-1] += _take_back(what, version)
+                except (OSError, ValueError) as error:
+                    trouble.append(f"IPv{version} {what}: {error}")
         if trouble:
             raise FailedError(f"withdraw: {'; '.join(trouble)}; run it again, then `ip rule del {RULE}`")
+        rules, routes = removed
         return routes, rules
 
-    def _count_ours(self, version: int) -> int:
-        mark = f" proto {PROTO} "
-        return sum(1 for line in route_lines(self.table(version, TABLE)) if mark in line + " ")
 
-    def _must(self, version: int, *arguments: str) -> None:
-        code, _, errors = self.run([f"-{version}", *arguments])
-        if code:
-            raise FailedError(f"ip -{version} {' '.join(arguments)}: {_one_line(errors)}")
+def _take_back(what: str, version: int) -> int:
+    """Remove the rules or routes with our marks, as often as there are some. Returns how many there were.
+
+    Raises OSError, ValueError.
+    """
+    most, refused = 0, None
+    with Rtnetlink() as conversation:
+        for _ in range(DELETE_PASSES):
+            if what == "rules":
+                count = len(conversation.our_rules(version))
+                messages = [rule_message("del", version, place) for place in range(count)]
+            else:
+                messages = [deletion(body, place) for place, body in enumerate(conversation.our_routes(version))]
+            if not messages:
+                return most
+            most = max(most, len(messages))
+            refused = conversation.send(messages, through=True)
+    raise OSError(f"{len(messages)} are left, {refused[1] if refused else 'somebody brings them back'}")
 
 
 def of_versions(snapshot: Snapshot, versions: Sequence[int]) -> Snapshot:
@@ -1396,50 +1567,72 @@ class DamagedError(Exception):
     """A file of the state directory is not what this program wrote."""
 
 
-class Store:
-    """`lock`, `state.json` (what is applied), `intent.json` (while changing), `bundle-<digest>.json` (last good)."""
+Identity = Tuple[int, int, int, int]  # of a file: device, inode, time of change in ns, size
 
-    def __init__(self, directory: str) -> None:
+
+def identity(status: os.stat_result) -> Identity:
+    return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
+
+
+class Store:
+    """`lock`, `state.json` (what is applied), `intent.json` (while changing), `bundle-<digest>.json` (last good).
+
+    Beside it, in `run_dir`, the mark: that a withdrawal was asked for, and why. Memory that needs no disk, until the
+    next restart. `withdrawal_seen` in state and intent is the mark that stood when that run began; any other mark came
+    later, and counts.
+
+    `check` notices that another run has withdrawn the routes without waiting for the lock that this one holds: that one
+    leaves a mark, an intent or a state, whichever can still be written, and this one knows its own. The mark counts
+    from the beginning of the run, the files from when it has the lock.
+    """
+
+    def __init__(self, directory: str, run_dir: str = DEFAULT_RUN_DIR) -> None:
         self.directory = Path(directory)
+        name = hashlib.sha256(os.fsencode(self.directory.absolute())).hexdigest()[:16]
+        self._mark = Path(run_dir) / f"withdrawn-{name}.json"
+        self._expected = self._identities()
+        self.withdrawal_seen, _ = self.marked()
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[int]:
+    def locked(self, wait: float = LOCK_WAIT_S) -> Iterator[int]:
         """Yields the descriptor of the lock. Raises RefusedError (unusable directory) or FailedError (still busy)."""
         try:
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self.directory.chmod(0o700)
-            lock = os.open(str(self.directory / "lock"), os.O_RDWR | os.O_CREAT, 0o600)
+            lock = self._open_lock()
         except OSError as error:
             raise RefusedError(f"{self.directory}: {error.strerror}; name another with --state-dir") from error
         try:
-            give_up = time.monotonic() + LOCK_WAIT_S
+            give_up = time.monotonic() + wait
             while True:
                 try:
                     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                     break
                 except BlockingIOError:
                     if time.monotonic() > give_up:
-                        problem = f"taken by another run for {LOCK_WAIT_S:.0f} s; wait for it, or see `fuser` on it"
+                        problem = f"taken by another run for {wait:.0f} s; wait for it, or see `fuser` on it"
                         raise FailedError(f"{self.directory}/lock: {problem}") from None
                     time.sleep(0.02)
+            found = self._identities()
+            self._expected.update({name: found[name] for name in ("state.json", "intent.json")})
             yield lock
         finally:
             os.close(lock)
 
+    def _open_lock(self) -> int:
+        path, flags = str(self.directory / "lock"), os.O_NONBLOCK | os.O_CLOEXEC
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if stat.S_IMODE(self.directory.stat().st_mode) != 0o700:
+                self.directory.chmod(0o700)
+            return os.open(path, os.O_RDWR | os.O_CREAT | flags, 0o600)
+        except OSError:
+            # A disk that takes no writes any more: whoever only reads can hold the lock as well.
+            with contextlib.suppress(OSError):
+                return os.open(path, os.O_RDONLY | flags)
+            raise
+
     def write(self, name: str, content: bytes) -> None:
         """All or nothing, on the disk when it returns. Raises OSError."""
-        temporary = self.directory / f".{name}.new"
-        try:
-            handle = os.open(str(temporary), os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with os.fdopen(handle, "wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self.directory / name)
-        except OSError:
-            with contextlib.suppress(OSError):
-                temporary.unlink()
-            raise
+        self._expected[name] = _replace(self.directory / name, content, sync=True)
         self._sync()
 
     def _sync(self) -> None:
@@ -1458,11 +1651,12 @@ class Store:
         """None when there is none. Raises DamagedError."""
         path = self.directory / name
         try:
-            checksum, _, body = path.read_bytes().partition(b"\n")
-        except FileNotFoundError:
+            _, content = read_regular(str(path), MAX_STATE_BYTES)
+        except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
             raise DamagedError(f"{path}: {error.strerror}") from error
+        checksum, _, body = content.partition(b"\n")
         if checksum.decode("ascii", "replace") != hashlib.sha256(body).hexdigest():
             raise DamagedError(f"{path}: its checksum does not match its content")
         document: Document = json.loads(body)
@@ -1471,18 +1665,82 @@ class Store:
         return document
 
     def remove(self, name: str) -> None:
+        """Raises OSError."""
         with contextlib.suppress(FileNotFoundError):
             (self.directory / name).unlink()
+            self._expected[name] = None
             self._sync()
 
     def set_aside(self, name: str) -> None:
+        """Raises OSError."""
         with contextlib.suppress(FileNotFoundError):
             (self.directory / name).replace(self.directory / f"{name}.damaged")
+            self._expected[name] = None
 
     def keep_only(self, bundle: str) -> None:
+        """Raises OSError."""
         for path in self.directory.glob("bundle-*.json"):
             if path.name != bundle:
                 path.unlink()
+
+    def _identities(self) -> dict[str, Identity | None]:
+        """Which files lie there now; None is none."""
+        found: dict[str, Identity | None] = {}
+        for path in (self.directory / "state.json", self.directory / "intent.json", self._mark):
+            try:
+                found[path.name] = identity(path.stat())
+            except OSError:
+                found[path.name] = None
+        return found
+
+    def check(self) -> None:
+        """Raises WithdrawnError."""
+        found = self._identities()
+        if any(self._expected[name] != there for name, there in found.items()):
+            raise WithdrawnError("another run withdrew every route meanwhile")
+
+    def mark(self, when: str, reason: str) -> bool:
+        """Remember in /run that everything is withdrawn; whether that is possible."""
+        content = json.dumps({"at": when, "reason": reason, "by": os.urandom(8).hex()}).encode()
+        try:
+            self._mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._expected[self._mark.name] = _replace(self._mark, content, sync=False)
+        except OSError:
+            return False
+        return True
+
+    def marked(self) -> tuple[str | None, Document]:
+        """Which mark stands now, None without one, and what it says, as `withdrawn` in a state."""
+        try:
+            _, content = read_regular(str(self._mark), MAX_MARK_BYTES)
+        except OSError:
+            return None, {}
+        said = {"at": "a time that is not known", "reason": "withdrawn"}
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            found = json.loads(content)
+            said = {"at": str(found["at"]), "reason": str(found["reason"])}
+        return hashlib.sha256(content).hexdigest()[:16], said
+
+
+def _replace(path: Path, content: bytes, sync: bool) -> Identity:
+    """Raises OSError, and then leaves what was there before."""
+    temporary = path.with_name(f".{path.name}.new")
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            temporary.unlink()  # a run that stands still may have it open, and would write into ours
+        handle = os.open(str(temporary), os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            if sync:
+                os.fsync(file.fileno())
+            written = identity(os.fstat(file.fileno()))
+        temporary.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+    return written
 
 
 # --- operations ------------------------------------------------------------------------------------------------------
@@ -1493,19 +1751,27 @@ def load_state(store: Store, notes: list[str]) -> Document | None:
     try:
         return store.load("state.json")
     except DamagedError as damage:
-        notes.append(f"{damage}; set aside as state.json.damaged")
-        store.set_aside("state.json")
+        done = "set aside as state.json.damaged"
+        try:
+            store.set_aside("state.json")
+        except OSError as error:
+            done = f"not set aside: {error.strerror}"
+        notes.append(f"{damage}; {done}")
         return None
 
 
 def repair(store: Store, kernel: Kernel, clock: Clock, notes: list[str]) -> None:
-    """Finish what a killed run left: back to what stood before an apply, on to the end of a withdrawal."""
+    """Finish what a killed run left: back to what stood before an apply, on to the end of a withdrawal.
+
+    The kernel first; a disk that does not take the record of it leaves that to a later run.
+    """
     try:
         intent = store.load("intent.json")
     except DamagedError as damage:
         kernel.withdraw()
-        store.set_aside("intent.json")
         notes.append(f"{damage}; withdrew every route, set it aside")
+        with contextlib.suppress(OSError):
+            store.set_aside("intent.json")
         return
     if intent is None:
         return
@@ -1513,17 +1779,32 @@ def repair(store: Store, kernel: Kernel, clock: Clock, notes: list[str]) -> None
         state = store.load("state.json")
     except DamagedError:
         state = None
+    recorded = None
     if intent["operation"] == "withdraw":
         kernel.withdraw()
-        if state is not None:
-            store.save("state.json", withdrawn(state, clock, intent["reason"]))
+        if state is not None and state["withdrawn"] is None:
+            recorded = withdrawn(state, clock, intent["reason"])
         notes.append("finished a withdrawal that was interrupted")
     elif state is not None and state["transaction"] == intent["transaction"]:
         pass  # it was committed; only the clearing up was cut off
+    elif later_withdrawal(store, intent) is not None:
+        kernel.withdraw()
+        notes.append("found an interrupted apply and a withdrawal that came after it: withdrew every route")
     elif intent["boot_id"] == clock.boot_id:
         before = Snapshot(intent["before"]["routes"], tuple(intent["before"]["rules"]))
         notes.append("found an interrupted apply: " + restore(kernel, before))
-    store.remove("intent.json")
+    try:
+        if recorded is not None:
+            store.save("state.json", recorded)
+        store.remove("intent.json")
+    except OSError as error:
+        notes.append(f"{store.directory}: {error.strerror}: the record of that is not written")
+
+
+def later_withdrawal(store: Store, record: Document) -> str | None:
+    """Why everything was withdrawn after a state or an intent was begun, where only /run remembers it, or None."""
+    mark, said = store.marked()
+    return None if mark in (None, record.get("withdrawal_seen")) else str(said["reason"])
 
 
 def restore(kernel: Kernel, before: Snapshot) -> str:
@@ -1533,53 +1814,74 @@ def restore(kernel: Kernel, before: Snapshot) -> str:
     """
     try:
         kernel.move(kernel.snapshot(), before)
-    except FailedError as error:
+    except (FailedError, RefusedError) as error:
         kernel.withdraw()
         return f"the state before could not be restored ({error}), so every route was withdrawn"
     return f"the state before ({len(before.routes)} routes) is restored and verified"
 
 
-def withdrawn(state: Document, clock: Clock, reason: str) -> Document:
-    """Keeps round and creation time: what was refused as too old stays refused."""
-    return dict(state, routes={}, refused={}, withdrawn={"at": format_instant(clock.wall), "reason": reason})
+def withdrawn(state: Document, clock: Clock, reason: str, *, forget_round: bool = False) -> Document:
+    """Keeps round and creation time: what was refused as too old stays refused.
+
+    With `forget_round` any round is new, of bundles that are created from now on; older ones stay refused.
+    """
+    out = dict(state, routes={}, refused={}, withdrawn={"at": format_instant(clock.wall), "reason": reason})
+    return dict(out, round=0, created_at=0, created_after=int(clock.wall)) if forget_round else out
 
 
 def check_newer(bundle: Bundle, state: Document | None, source: str) -> None:
-    """Raises RefusedError for a bundle older than the last one applied: a replay, or a late straggler."""
-    if state is not None and (bundle.round, bundle.created_at) < (state["round"], state["created_at"]):
-        field = "round" if bundle.round < state["round"] else "created_at"
-        raise RefusedError(
-            f"{source}: {field}: {format_instant(getattr(bundle, field))} is older than the applied"
-            f" {format_instant(state[field])}; push the newest round",
-            REPLAYED,
-        )
+    """Raises RefusedError for a replay or a late straggler: a bundle that is older than the last one applied or than
+    the last `--forget-round`, or another one of the same round and creation time.
+    """
+    if state is None:
+        return
+    problem = ""
+    for field in ("round", "created_at"):
+        value, applied = getattr(bundle, field), state[field]
+        if value != applied:
+            if value < applied:
+                problem = f"{field}: {format_instant(value)} is older than the applied {format_instant(applied)}"
+            break
+    else:
+        if bundle.digest != state["bundle_digest"]:
+            problem = f"digest: another bundle of {format_instant(bundle.created_at)} is the applied one"
+    since = state.get("created_after")
+    if since is not None and bundle.created_at <= since:
+        problem = f"created_at: {format_instant(bundle.created_at)} is before the rounds were begun anew, just after"
+        problem += f" {format_instant(since)}"
+    if problem:
+        raise RefusedError(f"{source}: {problem}; push the newest round", REPLAYED)
 
 
 def read_file(path: str, limit: int) -> bytes:
     """Up to `limit` + 1 bytes of a regular file. Raises RefusedError."""
     try:
-        with Path(path).open("rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise RefusedError(f"{path}: file: is not a regular file; name a bundle")
-            return file.read(limit + 1)
+        return read_regular(path, limit)[1]
     except OSError as error:
-        raise RefusedError(f"{path}: file: {error.strerror}; name a bundle that this user can read") from error
+        what = "name a bundle" if error.errno == errno.EINVAL else "name a bundle that this user can read"
+        raise RefusedError(f"{path}: file: {error.strerror}; {what}") from error
 
 
-def apply(path: str, edge: str, state_dir: str, allowed_signers: str | None = DEFAULT_ALLOWED_SIGNERS) -> Document:
+def apply(
+    path: str,
+    edge: str,
+    state_dir: str,
+    allowed_signers: str | None = DEFAULT_ALLOWED_SIGNERS,
+    run_dir: str = DEFAULT_RUN_DIR,
+) -> Document:
     """Make table 201 hold the bundle's routes. Returns the report that `--json` prints.
 
     `allowed_signers` None takes the bundle on anybody's word; otherwise PATH.sig must be by one of that file's keys.
     Raises RefusedError (nothing was changed) and FailedError (the message says what state the host is in).
     """
     clock = Clock.read()
+    store = Store(state_dir, run_dir)
     raw = read_file(path, MAX_BUNDLE_BYTES)
     if allowed_signers is not None:
         verify_signature(path, raw, allowed_signers)
     bundle = parse_bundle(raw, path, edge, clock.wall)
-    store = Store(state_dir)
     with store.locked() as lock:
-        kernel = Kernel(lock)
+        kernel = Kernel(lock, store.check)
         notes: list[str] = []
         with uninterrupted():
             repair(store, kernel, clock, notes)
@@ -1694,7 +1996,7 @@ def commit(
         # A clock that was set back since gives the same bundle no longer life.
         boottime_expires = min(boottime_expires, state["boottime_expires"])
     transaction = os.urandom(8).hex()
-    new_state = {
+    claim = {
         "schema_version": SCHEMA_VERSION,
         "transaction": transaction,
         "edge": bundle.edge,
@@ -1708,20 +2010,17 @@ def commit(
         "applied_at": int(clock.wall),
         "boot_id": clock.boot_id,
         "boottime_expires": boottime_expires,
-        "routes": plan.routes,
-        "refused": plan.refused,
+        "created_after": None if state is None else state.get("created_after"),
+        "withdrawal_seen": store.withdrawal_seen,
         "withdrawn": None,
     }
+    new_state = dict(claim, routes=plan.routes, refused=plan.refused)
     same = ("bundle_digest", "routes", "refused", "withdrawn")
     if before == wanted and state is not None and all(state[key] == new_state[key] for key in same):
         return None
-    intent = {
-        "schema_version": SCHEMA_VERSION,
-        "operation": "apply",
-        "transaction": transaction,
-        "boot_id": clock.boot_id,
-        "before": {"routes": before.routes, "rules": list(before.rules)},
-    }
+    before_it = {"routes": before.routes, "rules": list(before.rules)}
+    intent = dict(claim, operation="apply", before=before_it)
+    store.check()
     try:
         store.write(name, bundle.raw)
         store.save("intent.json", intent)
@@ -1736,6 +2035,11 @@ def commit(
     try:
         steps = kernel.move(before, wanted)
         store.save("state.json", new_state)
+        store.check()
+    except WithdrawnError as error:
+        reason = later_withdrawal(store, claim) or "withdrawn while it was applied"
+        _withdraw(store, kernel, clock, reason, [], "apply")
+        raise WithdrawnError(f"{error}, so this one took back its own too; apply again") from error
     except (FailedError, OSError) as error:
         done = restore(kernel, before)
         with contextlib.suppress(OSError):
@@ -1749,25 +2053,50 @@ def commit(
     return steps
 
 
-def withdraw(state_dir: str, reason: str = "withdrawn by command") -> Document:
-    """Every route and rule of ours out of the kernel. The red button: works without state, disk or lock directory.
+def withdraw(
+    state_dir: str,
+    reason: str = "withdrawn by command",
+    run_dir: str = DEFAULT_RUN_DIR,
+    *,
+    forget_round: bool = False,
+) -> Document:
+    """Every route and rule of ours out of the kernel. The red button: works without state, disk, `ip` or lock.
 
     Raises FailedError when the kernel refuses, or when only the record of it could not be written.
     """
     clock = Clock.read()
-    store = Store(state_dir)
+    store = Store(state_dir, run_dir)
     notes: list[str] = []
     with contextlib.ExitStack() as stack:
-        try:
-            lock: int | None = stack.enter_context(store.locked())
-        except RefusedError as error:
-            notes.append(f"went on without the lock: {error}")
-            lock = None
+        lock = lock_for_a_while(stack, store, notes)
         with uninterrupted():
-            return _withdraw(store, Kernel(lock), clock, reason, notes, "withdraw")
+            return _withdraw(
+                store, Kernel(lock), clock, reason, notes, "withdraw", held=lock is not None, forget_round=forget_round
+            )
 
 
-def _withdraw(store: Store, kernel: Kernel, clock: Clock, reason: str, notes: list[str], command: str) -> Document:
+def lock_for_a_while(stack: contextlib.ExitStack, store: Store, notes: list[str]) -> int | None:
+    """The lock, or None where it is not to be had soon: taking back does not depend on it."""
+    try:
+        return stack.enter_context(store.locked(SHORT_WAIT_S))
+    except (RefusedError, FailedError) as error:
+        notes.append(f"went on without the lock: {error}")
+        return None
+
+
+def _withdraw(
+    store: Store,
+    kernel: Kernel,
+    clock: Clock,
+    reason: str,
+    notes: list[str],
+    command: str,
+    *,
+    held: bool = True,
+    forget_round: bool = False,
+) -> Document:
+    """Without the lock (`held`) the intent stays, for whoever holds it and for the next run. Raises FailedError."""
+    remembered = store.mark(format_instant(clock.wall), reason) if not held or command == "withdraw" else None
     intent = {"schema_version": SCHEMA_VERSION, "operation": "withdraw", "reason": reason}
     with contextlib.suppress(OSError):  # without a disk the routes still go
         store.save("intent.json", intent)
@@ -1775,78 +2104,146 @@ def _withdraw(store: Store, kernel: Kernel, clock: Clock, reason: str, notes: li
     changed = bool(routes or rules)
     try:
         state = load_state(store, notes)
-        if state is not None and state["withdrawn"] is None:
-            store.save("state.json", withdrawn(state, clock, reason))
+        if forget_round and state is None:
+            notes.append("no state, so no round to forget")
+        if state is not None and (state["withdrawn"] is None or forget_round):
+            _record(store, withdrawn(state, clock, reason, forget_round=forget_round))
             changed = True
-        store.remove("intent.json")
+        if held:
+            store.remove("intent.json")
     except OSError as error:
         if not store.directory.is_dir():
             notes.append("no state directory, nothing to record")
         else:
-            problem = f"{routes} routes and {rules} rules are withdrawn, but the record is not written"
+            if remembered is None:
+                remembered = store.mark(format_instant(clock.wall), reason)
+            memory = "remembered until the next restart" if remembered else "and not in the run directory either"
+            problem = f"{routes} routes and {rules} rules are withdrawn, but the record is not written ({memory})"
             raise FailedError(f"{store.directory}: {error.strerror}; {problem}: make room, then again") from error
     return {"command": command, "changed": changed, "removed": routes, "reason": reason, "notes": notes}
 
 
-def overdue(kernel: Kernel, state: Document | None, clock: Clock) -> str | None:
-    """Why every route of ours must go now, or None."""
+def _record(store: Store, state: Document) -> None:
+    """A withdrawn state. On a full disk the last good bundle makes room, nobody needs it any more. Raises OSError."""
+    try:
+        store.save("state.json", state)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        store.keep_only("")
+        store.save("state.json", state)
+
+
+def overdue(store: Store, kernel: Kernel, state: Document | None, clock: Clock) -> str | None:
+    """Why every route of ours must go now, or None. `state` may be the intent of a run that is at work."""
     if state is None or state["withdrawn"] is not None:
-        if kernel.snapshot() == Snapshot({}, ()):
+        if not kernel.marked():
             return None
         return "no state says until when these routes hold" if state is None else "left over from a withdrawal"
+    reason = later_withdrawal(store, state)
+    if reason is not None:
+        return reason
     if expired(state, clock):
         return f"expired at {format_instant(state['expires_at'])}"
-    if clock.boot_id != state["boot_id"] and clock.wall < state["applied_at"] - CLOCK_TOLERANCE_S:
-        return "since the restart the clock is before the last apply, so it cannot tell when these routes expire"
+    if clock.boot_id != state["boot_id"]:
+        if clock.wall < state["applied_at"] - CLOCK_TOLERANCE_S:
+            return "since the restart the clock is before the last apply, so it cannot tell when these routes expire"
+        return None
+    there = kernel.marked()
+    gone = [version for version in with_rules(state.get("routes", {})).rules if not there.get(version)]
+    if gone:
+        return f"the IPv{gone[0]} rule was taken away, by hand or by a withdrawal that could not be recorded"
     return None
 
 
-def expire(state_dir: str) -> Document:
+def claim_of(store: Store, clock: Clock) -> Document | None:
+    """What says, to a run without the lock, until when routes of ours may stand: the intent of an apply that may be at
+    work, else the state. None when nothing does.
+    """
+    try:
+        intent = store.load("intent.json")
+        if intent is None:
+            return store.load("state.json")
+    except DamagedError:
+        return None
+    alive = intent["operation"] == "apply" and intent["boot_id"] == clock.boot_id
+    return intent if alive and "expires_at" in intent else None
+
+
+def expire(state_dir: str, run_dir: str = DEFAULT_RUN_DIR) -> Document:
     """Withdraw when the applied bundle has expired, or when it can't be known whether it has; else change nothing.
 
-    Raises RefusedError and FailedError.
+    Raises FailedError.
     """
     clock = Clock.read()
-    store = Store(state_dir)
+    store = Store(state_dir, run_dir)
     notes: list[str] = []
-    with store.locked() as lock, uninterrupted():
-        kernel = Kernel(lock)
-        repair(store, kernel, clock, notes)
-        reason = overdue(kernel, load_state(store, notes), clock)
-        if reason is not None:
-            return _withdraw(store, kernel, clock, reason, notes, "expire")
-    return {"command": "expire", "changed": bool(notes), "removed": 0, "reason": None, "notes": notes}
+    with contextlib.ExitStack() as stack:
+        lock = lock_for_a_while(stack, store, notes)
+        kernel = Kernel(lock, store.check)
+        with uninterrupted():
+            if lock is None:
+                reason = overdue(store, kernel, claim_of(store, clock), clock)
+            else:
+                repair(store, kernel, clock, notes)
+                reason = overdue(store, kernel, load_state(store, notes), clock)
+            if reason is not None:
+                return _withdraw(store, kernel, clock, reason, notes, "expire", held=lock is not None)
+    changed = bool(notes) and lock is not None
+    return {"command": "expire", "changed": changed, "removed": 0, "reason": None, "notes": notes}
 
 
-def follow(state_dir: str) -> Document:
+def follow(state_dir: str, run_dir: str = DEFAULT_RUN_DIR) -> Document:
     """Make table 201 what the last good bundle means by the routing of this moment; withdraw it once it has expired.
 
     A copy that cannot be brought up to date is not left standing: then every route goes.
     Raises RefusedError and FailedError.
     """
     clock = Clock.read()
-    store = Store(state_dir)
+    store = Store(state_dir, run_dir)
     notes: list[str] = []
-    with store.locked() as lock, uninterrupted():
-        kernel = Kernel(lock)
-        repair(store, kernel, clock, notes)
-        state = load_state(store, notes)
-        reason = overdue(kernel, state, clock)
-        if reason is not None:
-            return _withdraw(store, kernel, clock, reason, notes, "follow")
-        steps: list[Change] | None = None
-        refused: dict[str, str] = {}
-        if state is not None and state["withdrawn"] is None:
+    with contextlib.ExitStack() as stack:
+        lock = lock_for_a_while(stack, store, notes)
+        kernel = Kernel(lock, store.check)
+        if lock is None:
+            with uninterrupted():
+                reason = overdue(store, kernel, claim_of(store, clock), clock)
+                if reason is not None:
+                    return _withdraw(store, kernel, clock, reason, notes, "follow", held=False)
+            notes.clear()
             try:
-                bundle = last_good(store, state)
-                # The routing may change again between reading it and copying it: a second look, then no third.
-                try:
-                    steps, refused = _copy_again(store, kernel, clock, bundle, state)
-                except FailedError as error:
-                    notes.append(str(error))
-                    steps, refused = _copy_again(store, kernel, clock, bundle, state)
-            except (RefusedError, FailedError, DamagedError) as error:
-                return _withdraw(store, kernel, clock, f"could not follow: {error}", notes, "follow")
+                kernel = Kernel(stack.enter_context(store.locked()), store.check)
+            except RefusedError as error:
+                if not kernel.marked():
+                    raise
+                return _withdraw(store, kernel, clock, f"could not follow: {error}", notes, "follow", held=False)
+        with uninterrupted():
+            return _follow(store, kernel, clock, notes)
+
+
+def _follow(store: Store, kernel: Kernel, clock: Clock, notes: list[str]) -> Document:
+    repair(store, kernel, clock, notes)
+    state = load_state(store, notes)
+    reason = overdue(store, kernel, state, clock)
+    if reason is not None:
+        return _withdraw(store, kernel, clock, reason, notes, "follow")
+    steps: list[Change] | None = None
+    plan = Plan({}, {})
+    if state is not None and state["withdrawn"] is None:
+        try:
+            bundle = last_good(store, state)
+            # The routing may change again between reading it and copying it: a second look, then no third.
+            try:
+                steps, plan = _copy_again(store, kernel, clock, bundle, state)
+            except WithdrawnError:
+                raise
+            except FailedError as error:
+                notes.append(str(error))
+                steps, plan = _copy_again(store, kernel, clock, bundle, state)
+        except WithdrawnError:
+            raise
+        except (RefusedError, FailedError, DamagedError) as error:
+            return _withdraw(store, kernel, clock, f"could not follow: {error}", notes, "follow")
     verbs = [step.verb for step in steps or ()]
     return {
         "command": "follow",
@@ -1855,16 +2252,17 @@ def follow(state_dir: str) -> Document:
         "replaced": verbs.count("replace"),
         "removed": verbs.count("del"),
         "reason": None,
-        "refused": [{"prefix": prefix, "reason": reason} for prefix, reason in refused.items()],
+        "next_look_s": None if math.isinf(plan.lasts) else plan.lasts,
+        "refused": [{"prefix": prefix, "reason": reason} for prefix, reason in plan.refused.items()],
         "notes": notes,
     }
 
 
 def _copy_again(
     store: Store, kernel: Kernel, clock: Clock, bundle: Bundle, state: Document
-) -> tuple[list[Change] | None, dict[str, str]]:
+) -> tuple[list[Change] | None, Plan]:
     plan, before = survey(kernel, bundle)
-    return commit(store, kernel, clock, bundle, plan, before, state), plan.refused
+    return commit(store, kernel, clock, bundle, plan, before, state), plan
 
 
 def last_good(store: Store, state: Document) -> Bundle:
@@ -1874,7 +2272,8 @@ def last_good(store: Store, state: Document) -> Bundle:
     """
     path = store.directory / bundle_name(state["bundle_digest"])
     try:
-        bundle = parse_bundle(path.read_bytes(), str(path), state["edge"], state["created_at"])
+        _, raw = read_regular(str(path), MAX_BUNDLE_BYTES)
+        bundle = parse_bundle(raw, str(path), state["edge"], state["created_at"])
     except OSError as error:
         raise DamagedError(f"{path}: {error.strerror}") from error
     except RefusedError as error:
@@ -1884,28 +2283,35 @@ def last_good(store: Store, state: Document) -> Bundle:
     return bundle
 
 
-def watch(state_dir: str, interval: float, say: Callable[[Document], None]) -> None:
-    """`follow` at the start, after each change of the host's routing, and every `interval` seconds; never returns.
+def watch(
+    state_dir: str,
+    interval: float,
+    say: Callable[[Document], None],
+    complain: Callable[[str], None],
+    run_dir: str = DEFAULT_RUN_DIR,
+) -> NoReturn:
+    """`follow` at the start, after each change of the host's routing, when a route of the host's runs out, and every
+    `interval` seconds; never returns.
 
-    A pass that fails is said, and tried again at the next event or after a second. The first raises as `follow` does.
+    A pass that fails is said, and tried again at the next event or after a second, then two, then four. The first
+    raises as `follow` does.
     """
     with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE) as events:
         events.bind((0, 0))  # without an address of its own a socket misses what the kernel itself says
         for group in WATCH_GROUPS:
             events.setsockopt(SOL_NETLINK, NETLINK_ADD_MEMBERSHIP, group)
-        say(follow(state_dir))
-        wait = interval
+        report = follow(state_dir, run_dir)
+        say(report)
+        pause = 0.0
         while True:
-            await_change(events, wait)
-            wait = interval
+            await_change(events, pause or min(interval, report.get("next_look_s") or interval))
             try:
-                report = follow(state_dir)
+                report = follow(state_dir, run_dir)
             except (RefusedError, FailedError, OSError) as error:
-                print(
-                    f"springtide_routes.py: watch: {_one_line(str(error))}; trying again", file=sys.stderr, flush=True
-                )
-                wait = 1.0
+                complain(f"watch: {_one_line(str(error))}; trying again")
+                pause = min(interval, WATCH_INTERVAL_S, 2 * pause or 1.0)
                 continue
+            pause = 0.0
             if report["changed"]:
                 say(report)
 
@@ -1932,10 +2338,13 @@ def await_change(events: socket.socket, longest: float) -> None:
             return
 
 
-def status(state_dir: str) -> Document:
-    """What is applied and how the kernel differs from it. Changes nothing. Raises RefusedError and FailedError."""
+def status(state_dir: str, run_dir: str = DEFAULT_RUN_DIR) -> Document:
+    """What is applied, and how the kernel differs from what that means by the host's routing of this moment.
+
+    Changes nothing. Raises RefusedError and FailedError.
+    """
     clock = Clock.read()
-    store = Store(state_dir)
+    store = Store(state_dir, run_dir)
     notes: list[str] = []
     with store.locked() as lock:
         kernel = Kernel(lock)
@@ -1947,10 +2356,19 @@ def status(state_dir: str) -> Document:
             state = None
         if (store.directory / "intent.json").exists():
             notes.append("a run was interrupted; `expire` or the next `apply` repairs it")
+        if state is not None and state["withdrawn"] is None and later_withdrawal(store, state) is not None:
+            state = dict(state, routes={}, refused={}, withdrawn=store.marked()[1])
+        wanted = Snapshot({}, ())
+        if state is not None and state["withdrawn"] is None:
+            wanted = with_rules(state["routes"])
+            try:
+                plan, _ = survey(kernel, last_good(store, state))
+                wanted = with_rules(plan.routes)
+                state = dict(state, refused=plan.refused)
+            except (RefusedError, DamagedError) as error:
+                notes.append(f"{error}: the copies cannot follow; `follow` or `watch` withdraws them")
     report: Document = {"command": "status", "applied": False}
-    wanted = Snapshot({}, ())
     if state is not None:
-        wanted = with_rules(state["routes"])
         report = {
             "command": "status",
             "applied": state["withdrawn"] is None,
@@ -1986,12 +2404,13 @@ _EPILOG = """examples:
   springtide_routes.py watch                               a service: copies follow the host's own routing
   springtide_routes.py follow                              from a timer: one pass of watch
   springtide_routes.py withdraw                            every route out, the host as it was
+  springtide_routes.py withdraw --forget-round             and new rounds are taken again, with the clock set right
 
 exit codes: 0 done (or nothing to do); 1 failed, and the message says what state the host is in; 2 refused, nothing was
 changed (bad bundle, wrong usage, a host that is not fit, no CAP_NET_ADMIN); 3 not whole: apply refused some
 destinations and serves the others, or status found drift, damage or an overdue expiry. A bundle that must not be used,
 nothing changed: 10 not signed, 11 signed by a key that is not allowed, 12 altered, 13 another edge's, 14 older than the
-last applied one, 15 expired.
+last applied one, or another one of the same round and creation time, 15 expired.
 """
 
 
@@ -2002,6 +2421,12 @@ def parser() -> argparse.ArgumentParser:
     common = argparse.ArgumentParser(add_help=False, formatter_class=form)
     common.add_argument("--json", action="store_true", help="one JSON object on standard output")
     common.add_argument("--state-dir", default=DEFAULT_STATE_DIR, metavar="DIR", help=f"default {DEFAULT_STATE_DIR}")
+    common.add_argument(
+        "--run-dir",
+        default=DEFAULT_RUN_DIR,
+        metavar="DIR",
+        help=f"remembers a withdrawal that the state directory does not take; default {DEFAULT_RUN_DIR}",
+    )
     common.add_argument("--edge", metavar="NAME", help=f"this edge's name; default: the content of {DEFAULT_EDGE_FILE}")
     top = argparse.ArgumentParser(
         prog="springtide_routes.py",
@@ -2022,8 +2447,13 @@ def parser() -> argparse.ArgumentParser:
     )
     apply_command.add_argument("--unsigned", action="store_true", help="take a bundle whose origin nobody vouches for")
     commands.add_parser("status", parents=[common], formatter_class=form, help="what is applied, until when, and drift")
-    commands.add_parser(
+    withdraw_command = commands.add_parser(
         "withdraw", parents=[common], formatter_class=form, help="every route and rule of Springtide out of the kernel"
+    )
+    withdraw_command.add_argument(
+        "--forget-round",
+        action="store_true",
+        help="take any round again, of bundles created from now on: for a round that was applied under a wrong clock",
     )
     commands.add_parser(
         "expire", parents=[common], formatter_class=form, help="withdraw if the applied bundle has expired"
@@ -2054,7 +2484,7 @@ def edge_name(given: str | None) -> str:
     if name is None:
         source = DEFAULT_EDGE_FILE
         try:
-            name = Path(DEFAULT_EDGE_FILE).read_text(encoding="utf-8").strip()
+            name = read_regular(DEFAULT_EDGE_FILE, MAX_EDGE_FILE_BYTES)[1].decode("utf-8").strip()
         except (OSError, ValueError) as error:
             problem = error.strerror if isinstance(error, OSError) else "is not text"
             raise RefusedError(f"{source}: edge: {problem}; write this edge's name there, or use --edge") from error
@@ -2109,39 +2539,71 @@ def shown(report: Document, as_json: bool) -> str:
     return json.dumps(dict(report, exit_code=exit_code(report))) if as_json else render(report)
 
 
+def open_standard_streams() -> None:
+    """Whoever starts us may have closed them; nothing of ours may come to lie there."""
+    for handle in (0, 1, 2):
+        try:
+            os.fstat(handle)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free one
+
+
+def put(text: str, stream: TextIO | None) -> None:
+    """A line for whoever still reads. A terminal or pipe that is gone keeps nothing from being done."""
+    if stream is None:
+        return
+    try:
+        print(text, file=stream, flush=True)
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+def complain(text: str) -> None:
+    put(f"springtide_routes.py: {text}", sys.stderr)
+
+
+def run(options: argparse.Namespace) -> Document:
+    """Raises RefusedError, FailedError, OSError."""
+    places = (options.state_dir, options.run_dir)
+    if options.command == "apply":
+        signers = None if options.unsigned else options.allowed_signers
+        if signers is None:
+            complain("WARNING: --unsigned: no signature is checked")
+        return apply(options.bundle, edge_name(options.edge), options.state_dir, signers, options.run_dir)
+    if options.command == "withdraw":
+        return withdraw(options.state_dir, run_dir=options.run_dir, forget_round=options.forget_round)
+    if options.command == "watch":
+        say = functools.partial(show, as_json=options.json)
+        watch(options.state_dir, options.interval, say, complain, options.run_dir)
+    return {"status": status, "follow": follow, "expire": expire}[options.command](*places)
+
+
+def show(report: Document, as_json: bool) -> None:
+    put(shown(report, as_json), sys.stdout)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     gc.set_threshold(200_000)  # a bundle is so many small objects that all stay: none of them is garbage
+    open_standard_streams()
     options = parser().parse_args(arguments)
     try:
         require_net_admin()
-        if options.command == "apply":
-            signers = None if options.unsigned else options.allowed_signers
-            if signers is None:
-                print("springtide_routes.py: WARNING: --unsigned: no signature is checked", file=sys.stderr)
-            report = apply(options.bundle, edge_name(options.edge), options.state_dir, signers)
-        elif options.command == "status":
-            report = status(options.state_dir)
-        elif options.command == "withdraw":
-            report = withdraw(options.state_dir)
-        elif options.command == "follow":
-            report = follow(options.state_dir)
-        elif options.command == "watch":
-            watch(options.state_dir, options.interval, lambda report: print(shown(report, options.json), flush=True))
-            return DONE
-        else:
-            report = expire(options.state_dir)
+        report = run(options)
     except (RefusedError, FailedError) as error:
-        print(error, file=sys.stderr)
+        put(str(error), sys.stderr)
         if options.json:
-            print(json.dumps({"command": options.command, "error": str(error), "exit_code": error.exit_code}))
+            failure = {"command": options.command, "error": str(error), "exit_code": error.exit_code}
+            put(json.dumps(failure), sys.stdout)
         return error.exit_code
     except KeyboardInterrupt:
-        print("springtide_routes.py: interrupted, after finishing what it had begun; see `status`", file=sys.stderr)
+        complain("interrupted, after finishing what it had begun; see `status`")
         return FAILED
     except OSError as error:
-        print(f"{error.filename or options.state_dir}: {error.strerror}; run `status`, then again", file=sys.stderr)
+        put(f"{error.filename or options.state_dir}: {error.strerror}; run `status`, then again", sys.stderr)
         return FAILED
-    print(shown(report, options.json))
+    show(report, options.json)
     return exit_code(report)
 
 

@@ -40,6 +40,12 @@ options:
     description: Whose signatures count, as in ssh-keygen(1).
     type: path
     default: /etc/springtide/allowed_signers
+  forget_round:
+    description:
+      - With O(state=withdrawn), any round is taken again, of bundles created from now on; older ones stay refused.
+      - For an edge that took a round under a wrong clock and refuses every later one. Set its clock right first.
+    type: bool
+    default: false
   reason:
     description: Why the routes are withdrawn; the edge remembers it.
     type: str
@@ -65,6 +71,11 @@ EXAMPLES = r"""
   springtide.fleet.springtide_routes:
     state: withdrawn
     reason: packet loss towards nyc
+
+- name: Take rounds again, after one that was applied under a clock far ahead
+  springtide.fleet.springtide_routes:
+    state: withdrawn
+    forget_round: true
 """
 
 RETURN = r"""
@@ -84,6 +95,7 @@ refusal:
 
 import base64
 import binascii
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -133,18 +145,21 @@ def applied(module: AnsibleModule) -> dict[str, Any]:
 def withdrawn(module: AnsibleModule) -> dict[str, Any]:
     state_dir = module.params["state_dir"]
     result: dict[str, Any] = {}
-    if module.check_mode or module._diff:
-        before = in_kernel(state_dir)
-        result["diff"] = difference(before.routes, {})
+    if module._diff and not module.check_mode:
+        # What keeps us from looking must not keep the routes in.
+        with contextlib.suppress(core.RefusedError, core.FailedError):
+            result["diff"] = difference(core.Kernel().snapshot().routes, {})
     if not module.check_mode:
-        report = core.withdraw(state_dir, module.params["reason"])
+        report = core.withdraw(state_dir, module.params["reason"], forget_round=module.params["forget_round"])
         return dict(result, report=report, changed=report["changed"])
+    before = in_kernel(state_dir)
+    result["diff"] = difference(before.routes, {})
     store = core.Store(state_dir)
     try:
         state = store.load("state.json")
     except core.DamagedError:
         state = None
-    stands = state is not None and state["withdrawn"] is None
+    stands = state is not None and (state["withdrawn"] is None or module.params["forget_round"])
     return dict(result, changed=bool(before.routes or before.rules or stands))
 
 
@@ -162,6 +177,7 @@ def main() -> None:
             "edge": {"type": "str"},
             "state_dir": {"type": "path", "default": core.DEFAULT_STATE_DIR},
             "allowed_signers": {"type": "path", "default": core.DEFAULT_ALLOWED_SIGNERS},
+            "forget_round": {"type": "bool", "default": False},
             "reason": {"type": "str", "default": "withdrawn by Ansible"},
         },
         required_if=[("state", "applied", ("content",))],

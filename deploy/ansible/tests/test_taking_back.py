@@ -1,0 +1,326 @@
+"""Whatever is broken, withdraw, expire and follow end with the kernel's default, and nothing puts the routes back."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+from deploy.ansible.tests.edge import Edge, Outcome, bundle
+from deploy.ansible.tests.test_faults import stopped_in_its_batch, stopped_in_its_writes, with_killer
+
+pytestmark = pytest.mark.root
+
+ROUTES = {"10.1.0.0/16": 20, "10.2.0.0/16": 30, "fd01::/32": 20}
+LONG = 120  # seconds that no run takes, however busy the machine
+LATER = 700  # seconds after which every bundle of these tests has expired
+
+
+def run(edge: Edge, command: str, *, later: int = 0, without_ip: bool = False) -> Outcome:
+    """The command; its boot `later` seconds longer ago, or where no `ip` can be run."""
+    inside = edge.command(command)
+    at = inside.index(edge.name) + 1
+    wrapper = ["unshare", "--time", f"--boottime={later}"] if later else []
+    if without_ip:
+        places = {str(Path(found).resolve()) for found in ("/usr/sbin/ip", "/sbin/ip", "/usr/bin/ip", "/bin/ip")}
+        hide = " && ".join(f"mount --bind /dev/null {place}" for place in sorted(places) if Path(place).exists())
+        wrapper = ["unshare", "--mount", "sh", "-c", f'{hide} && exec "$@"', "sh", *wrapper]
+    inside[at:at] = wrapper
+    done = subprocess.run(inside, check=False, capture_output=True, text=True, timeout=LONG)
+    assert "Traceback" not in done.stderr, done.stderr
+    return Outcome(done.returncode, {}, done.stderr)
+
+
+@pytest.fixture
+def routed(edge: Edge) -> Iterator[Edge]:
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    edge.ip("-6", "route", "add", "default", "via", "fd00:0::2")
+    edge.state_dir.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "springtide-test", str(edge.state_dir)], check=True)
+    yield edge
+    subprocess.run(["umount", "-l", str(edge.state_dir)], check=True)
+
+
+# --- what is broken while the routes are to go
+
+
+@contextmanager
+def read_only_disk(edge: Edge) -> Iterator[None]:
+    subprocess.run(["mount", "-o", "remount,ro", str(edge.state_dir)], check=True)
+    yield
+    subprocess.run(["mount", "-o", "remount,rw", str(edge.state_dir)], check=True)
+
+
+@contextmanager
+def full_disk(edge: Edge) -> Iterator[None]:
+    """The last good bundle is all that a withdrawal can make room from."""
+    filler = edge.state_dir / "filler"
+    with filler.open("wb", buffering=0) as file, contextlib.suppress(OSError):
+        while True:
+            file.write(b"x" * 4096)
+    yield
+    filler.unlink()
+
+
+@contextmanager
+def no_run_directory(edge: Edge) -> Iterator[None]:
+    """Neither is there one, nor can one be made."""
+    shutil.rmtree(edge.run_dir, ignore_errors=True)
+    edge.run_dir.write_text("a file stands where the directory should")
+    yield
+    edge.run_dir.unlink()
+
+
+@contextmanager
+def neither_disk_nor_run_directory(edge: Edge) -> Iterator[None]:
+    with read_only_disk(edge), no_run_directory(edge):
+        yield
+
+
+@contextmanager
+def held_lock(edge: Edge) -> Iterator[None]:
+    with (edge.state_dir / "lock").open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def damaged_state(edge: Edge) -> Iterator[None]:
+    (edge.state_dir / "state.json").write_bytes(b"x")
+    yield
+
+
+@contextmanager
+def damaged_state_on_a_read_only_disk(edge: Edge) -> Iterator[None]:
+    with damaged_state(edge), read_only_disk(edge):
+        yield
+
+
+@contextmanager
+def deleted_state(edge: Edge) -> Iterator[None]:
+    subprocess.run(["umount", str(edge.state_dir)], check=True)
+    shutil.rmtree(edge.state_dir)
+    yield
+    subprocess.run(["mount", "-t", "tmpfs", "springtide-test", str(edge.state_dir)], check=True)
+
+
+@contextmanager
+def all_of_it(edge: Edge) -> Iterator[None]:
+    with held_lock(edge), no_run_directory(edge):
+        subprocess.run(["mount", "-o", "remount,ro", str(edge.state_dir)], check=True)
+        yield
+    subprocess.run(["mount", "-o", "remount,rw", str(edge.state_dir)], check=True)
+
+
+@contextmanager
+def nothing_more(edge: Edge) -> Iterator[None]:
+    """Only the command's `ip` is missing."""
+    yield
+
+
+TROUBLES = [
+    read_only_disk,
+    full_disk,
+    no_run_directory,
+    neither_disk_nor_run_directory,
+    held_lock,
+    damaged_state,
+    damaged_state_on_a_read_only_disk,
+    deleted_state,
+    all_of_it,
+    nothing_more,
+]
+
+
+@pytest.mark.parametrize("trouble", TROUBLES)
+def test_whatever_is_broken_the_routes_go_and_stay_away(
+    routed: Edge, trouble: Callable[[Edge], AbstractContextManager[None]]
+) -> None:
+    before = routed.picture()
+    for command in ("withdraw", "expire", "follow"):
+        assert routed.apply(ROUTES).code == 0, "an apply begins anew"
+        assert routed.windows() == ROUTES
+        with trouble(routed):
+            without_ip = trouble in (all_of_it, nothing_more)
+            outcome = run(routed, command, later=0 if command == "withdraw" else LATER, without_ip=without_ip)
+            assert routed.picture() == before, outcome
+            # 1: they are gone, and the record of it is not written.
+            assert outcome.code in (0, 1), outcome
+            assert outcome.code == 0 or "are withdrawn, but the record is not written" in outcome.errors
+        # What looks after the routes meets the same bundle, by this clock still valid, and a disk that works again.
+        assert routed.run("follow").code == 0
+        assert routed.picture() == before, f"{command} was undone"
+        assert routed.run("status").code == 0
+
+
+@pytest.mark.parametrize("command", ["withdraw", "expire", "follow"])
+def test_every_shape_of_route_goes_and_nothing_else(edge: Edge, command: str) -> None:
+    """As FRR writes them: `ip route flush` answers EINVAL to these. And what our marks stand on by accident."""
+    for number, gateway in enumerate(("192.168.0.2", "192.168.1.2", "fd00:0::2", "fd00:1::2"), 1):
+        edge.ip("nexthop", "add", "id", str(number), "via", gateway, "dev", f"up{(number - 1) % 2}")
+    for group, members in (("7", "1,3/2,2"), ("8", "3/4")):
+        edge.ip("nexthop", "add", "id", group, "group", members)
+    edge.ip("nexthop", "add", "id", "9", "blackhole")
+    edge.ip("-6", "nexthop", "add", "id", "10", "blackhole")
+    edge.batch(["route add 10.1.0.0/16 nhid 1", "route add 10.2.0.0/16 nhid 7", "route add default via 192.168.0.2"])
+    edge.ip("-6", "route", "add", "fd01::/32", "nhid", "3")
+    edge.ip("-6", "route", "add", "fd02::/32", "nhid", "8")
+    assert edge.apply({"10.1.0.0/16": 20, "10.2.0.0/16": 30, "fd01::/32": 20, "fd02::/32": 30}).code == 0
+    foreign = [("202", "201"), ("main", "bird"), ("201", "bird")]
+    edge.batch([f"route add 10.9.0.0/16 via 192.168.0.2 table {table} proto {proto}" for table, proto in foreign])
+    others = [edge.table(version, table) for version in (4, 6) for table in ("254", "255", "202")]
+    odd = [
+        "add blackhole 10.3.0.0/16",
+        "add 10.1.0.0/16 via 192.168.1.2 metric 7",
+        "append 10.1.0.0/16 via 192.168.1.2",
+        "add 10.1.0.0/16 via 192.168.1.2 tos 0x10",
+        "add 10.4.0.0/16 nexthop via 192.168.0.2 weight 3 nexthop via 192.168.1.2",
+        "add 10.5.0.0/16 via inet6 fd00:1::2 dev up1",
+        "add 10.6.0.0/16 via 192.168.0.2 mtu lock 1400 rtt 100ms congctl reno realms 7",
+        "add 10.7.0.0/16 via 192.168.0.2 onlink dev up0 src 192.168.1.1",
+        "add local 10.8.0.1 dev lo",
+        "add default nhid 2",
+        "add 10.10.0.0/16 nhid 9",
+    ]
+    edge.batch([ours(route) for route in odd])
+    odd = [
+        "add unreachable fd03::/32",
+        "add fd01::/32 via fd00:1::2 metric 7",
+        "add fd04::/32 nexthop via fd00:1::2 weight 2 nexthop via fd00:0::2 weight 3",
+        "add fd05::/32 from fd06::/48 via fd00:1::2",
+        "add fd07::/32 via fd00:1::2 expires 1000",
+        "add default nhid 8",
+        "add fd08::/32 nhid 10",
+    ]
+    for route in odd:
+        edge.ip("-6", *ours(route).split())
+    outcome = run(edge, command, later=0 if command == "withdraw" else LATER)
+    assert outcome.code == 0, outcome
+    assert [edge.table(version, table) for version in (4, 6) for table in ("254", "255", "202")] == others
+    assert (edge.table(4), edge.table(6)) == (["10.9.0.0/16 via 192.168.0.2 dev up0 proto 12"], [])
+    assert "lookup 201" not in edge.ip("rule") + edge.ip("-6", "rule")
+
+
+def ours(route: str) -> str:
+    """As arguments of `ip`, with our marks: they stand before the hops."""
+    head, hop, hops = route.partition(" nexthop ")
+    return f"route {head} table 201 proto 201{hop}{hops}"
+
+
+def test_a_withdrawal_that_only_run_remembers_holds_also_where_there_was_no_rule_to_take(routed: Edge) -> None:
+    routed.ip("route", "del", "default")
+    assert routed.apply({"10.1.0.0/16": 20}).code == 3, "no route of the edge's own covers it yet"
+    with read_only_disk(routed):
+        assert run(routed, "withdraw").code == 1
+        assert routed.status()["withdrawn"]["reason"] == "withdrawn by command"
+        routed.ip("route", "add", "default", "via", "192.168.0.2")
+        assert routed.run("follow").code == 1, "it would be said if it were recorded"
+        assert routed.windows() == {}
+    assert routed.run("follow").code == 0
+    assert routed.windows() == {}
+    shutil.rmtree(routed.run_dir)
+    assert routed.status()["withdrawn"]["reason"] == "withdrawn by command", "now it is recorded"
+
+
+def test_a_rule_that_is_taken_away_by_hand_is_a_withdrawal(routed: Edge) -> None:
+    before = routed.picture()
+    assert routed.apply(ROUTES).code == 0
+    routed.ip("rule", "del", "pref", "1000")
+    assert "IPv4 rule was taken away" in routed.run("follow").report["reason"]
+    assert routed.picture() == before
+    assert routed.run("follow").report["changed"] is False
+    assert routed.apply(ROUTES).code == 0
+    assert routed.windows() == ROUTES
+
+
+# --- a run that stands still
+
+
+@contextmanager
+def stopped_before(edge: Edge, step: int, path: str) -> Iterator[subprocess.Popen[str] | None]:
+    """An apply that stands still just before its N-th step; None when it has fewer."""
+    command = with_killer(edge, step, "apply", path, only="", number=signal.SIGSTOP)
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    try:
+        while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] not in "TZ":
+            time.sleep(0.005)
+        yield process if process.poll() is None else None
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_an_apply_that_stands_still_at_any_step_puts_nothing_back_after_a_withdrawal(tmp_path: Path) -> None:
+    """Each step on an edge of its own, so that all withdrawals wait for their locks at the same time."""
+    with ExitStack() as stack:
+        runs = []
+        for step in range(1, 60, 2):
+            directory = tmp_path / str(step)
+            directory.mkdir()
+            edge = stack.enter_context(Edge.made(directory))
+            edge.ip("route", "add", "default", "via", "192.168.0.2")
+            before = edge.picture()
+            if step % 4 == 1:  # half of them have routes, and with them the rule, from before
+                assert edge.apply({"10.1.0.0/16": 20, "10.3.0.0/16": 40}).code == 0
+            path = edge.write(bundle({"10.1.0.0/16": 25, "10.2.0.0/16": 30}))
+            process = stack.enter_context(stopped_before(edge, step, path))
+            if process is None:
+                break
+            runs.append((step, edge, before, process))
+        assert len(runs) > 10, "the hook saw too few steps to mean anything"
+        withdrawals = [subprocess.Popen(edge.command("withdraw"), stdout=subprocess.DEVNULL) for _, edge, *_ in runs]
+        assert [withdrawal.wait(LONG) for withdrawal in withdrawals] == [0] * len(runs)
+        for step, edge, before, process in runs:
+            assert edge.picture() == before, f"step {step}"
+            os.kill(process.pid, signal.SIGCONT)
+            _, errors = process.communicate(timeout=LONG)
+            assert edge.picture() == before, f"step {step}: {errors}"
+            assert process.returncode in (0, 1), f"step {step}: {errors}"
+            assert process.returncode == 0 or "another run withdrew every route meanwhile" in errors, f"step {step}"
+            assert edge.run("follow").code == 0
+            assert edge.picture() == before, f"step {step}"
+            assert edge.run("status").code == 0, f"step {step}"
+            assert edge.apply({"10.1.0.0/16": 20}).code == 0
+
+
+MANY = {f"10.{n // 250}.{n % 250}.0/24": 30 for n in range(2000)}
+
+
+@pytest.mark.parametrize("stopped", [stopped_in_its_writes, stopped_in_its_batch])
+def test_what_a_stopped_run_still_writes_is_looked_up_by_nobody(
+    edge: Edge, stopped: Callable[..., AbstractContextManager[tuple[subprocess.Popen[str], int]]]
+) -> None:
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    assert edge.apply({"10.1.0.0/16": 20}).code == 0
+    with stopped(edge, MANY) as (process, writer):
+        before = edge.table(table="254")
+        expiry = run(edge, "expire")
+        assert (expiry.code, edge.windows() != {}) == (0, True), "an apply at work has until its bundle's end"
+        assert run(edge, "expire", later=LATER).code == 0
+        assert (edge.windows(), "lookup 201" in edge.ip("rule")) == ({}, False)
+        os.kill(writer, signal.SIGCONT)
+        _, errors = process.communicate(timeout=LONG)
+    assert process.returncode == 1
+    assert "another run withdrew every route meanwhile" in errors
+    assert (edge.windows(), "lookup 201" in edge.ip("rule")) == ({}, False)
+    assert edge.table(table="254") == before
+
+
+def test_a_slow_apply_is_not_disturbed_by_what_looks_after_the_routes(edge: Edge) -> None:
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    path = edge.write(bundle(MANY))
+    with stopped_before(edge, 14, path) as process:
+        assert process is not None
+        assert run(edge, "expire").code == 0
+        os.kill(process.pid, signal.SIGCONT)
+        _, errors = process.communicate(timeout=LONG)
+    assert (process.returncode, errors) == (0, "")
+    assert edge.windows() == MANY
