@@ -74,9 +74,9 @@ def test_a_canary_with_a_full_disk_keeps_its_old_state_and_the_others_go_back(fa
         assert {name: node.picture() for name, node in farm.edges.items()} == held
         assert farm.journal()[-2]["details"] == {"away": [], "withdrawn": [], "unrecorded": ["am-1"]}
 
-        # The red button does not need room.
+        # The red button does not need room: for its record the last good bundle makes some.
         withdrawn = farm.play("withdraw.yml")
-        assert "but the record is not written" in withdrawn.output
+        assert withdrawn.code == 0, withdrawn.output
         assert farm.windows() == {name: {} for name in farm.edges}
         (full.state_dir / "filler").unlink()
         mended = farm.play("drift.yml", springtide_repair=True, springtide_resume=True)

@@ -1493,7 +1493,8 @@ class Kernel:
                 try:
                     removed[-1] += _take_back(what, version)
                 except (OSError, ValueError) as error:
-                    trouble.append(f"IPv{version} {what}: {error}")
+                    if getattr(error, "errno", None) not in (errno.EAFNOSUPPORT, errno.EOPNOTSUPP):
+                        trouble.append(f"IPv{version} {what}: {error}")
         if trouble:
             raise FailedError(f"withdraw: {'; '.join(trouble)}; run it again, then `ip rule del {RULE}`")
         rules, routes = removed
@@ -2015,8 +2016,8 @@ def commit(
         "withdrawn": None,
     }
     new_state = dict(claim, routes=plan.routes, refused=plan.refused)
-    same = ("bundle_digest", "routes", "refused", "withdrawn")
-    if before == wanted and state is not None and all(state[key] == new_state[key] for key in same):
+    same = ("bundle_digest", "routes", "refused", "withdrawn", "withdrawal_seen")
+    if before == wanted and state is not None and all(state.get(key) == new_state[key] for key in same):
         return None
     before_it = {"routes": before.routes, "rules": list(before.rules)}
     intent = dict(claim, operation="apply", before=before_it)
