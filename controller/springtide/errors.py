@@ -6,6 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 
+def printable(text: str) -> str:
+    """`text` on one line, for a terminal: what is no printable character is shown as Python would write it."""
+    if text.isprintable():
+        return text
+    return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
+
+
 class SpringtideError(Exception):
     """A failure at run time: one line that says what failed, on what, and what to do. Exit code 1."""
 
@@ -42,7 +49,7 @@ class Problem:
     fix: str
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.field}: {self.message}; {self.fix}"
+        return printable(f"{self.where}: {self.field}: {self.message}; {self.fix}")
 
 
 class InputError(SpringtideError):

@@ -35,6 +35,7 @@ class Mortal:
         self.columns = store.columns
         self.insert_messages = store.insert_messages
         self.parse_messages = store.parse_messages
+        self.syntax = store.syntax
         self.close = store.close
 
     def execute(self, sql: str, params: Mapping[str, Param] | None = None) -> None:

@@ -21,8 +21,9 @@ from samplekit.oldserver import PASSWORD, PATIENCE_S, USER, OldServer, install
 from samplekit.proto import message, row
 from samplekit.traffic import Socket
 from springtide.errors import InputError, StoreError
-from springtide.store import Store, open_store
+from springtide.store import Limits, Store, open_store
 from springtide.store.base import encode
+from springtide.store.reading import ask
 
 SECRET = quote(PASSWORD, safe="")
 
@@ -494,3 +495,28 @@ def test_the_driver_is_loaded_only_for_servers(bare_home: Home) -> None:
     subprocess = importlib.import_module("subprocess")
     path = str(Path(__file__).resolve().parents[1])
     assert subprocess.run([sys.executable, "-c", command], env={"PYTHONPATH": path}, check=False).returncode == 0
+
+
+def test_who_may_only_read_is_held_to_it_by_every_query(server: OldServer, remote: Store) -> None:
+    """The limits go with each query, so that a connection that was made again has them too."""
+    remote.execute("create table if not exists readers (a UInt8) engine = Log")
+    limits = Limits(seconds=2, memory_bytes=100_000_000, rows=1000)
+    reader = open_store(url(server), create=False, wait_s=1, on_wait=print, limits=limits)
+    for again in range(2):
+        for attack in ("insert into readers select 1", "drop table readers", "set readonly = 0"):
+            with pytest.raises(StoreError, match="readonly"):
+                reader.execute(attack)
+        with pytest.raises(StoreError, match="readonly"):
+            reader.query("select 1 as a settings readonly = 0, max_execution_time = 0")
+        with pytest.raises(StoreError, match="Timeout"):
+            reader.query("select count() from system.numbers")
+        with pytest.raises(StoreError, match="Limit for result"):
+            reader.query("select number from system.numbers")
+        assert ask(reader, "select count() as n from readers", {}) == [{"n": 0}]
+        with pytest.raises(InputError, match="is no SELECT"):
+            ask(reader, "kill query where 1", {})
+        if not again:
+            server.kill()
+            server.start()
+    reader.close()
+    remote.execute("drop table readers")

@@ -18,7 +18,7 @@ from springtide.fleet import Fleet, load_fleet
 from springtide.jobs import site
 from springtide.jobs.site import FLEET, POLICY, PUBLISH_DIR, STORE, STORE_WAIT_S
 from springtide.policy import Policy
-from springtide.store import Store
+from springtide.store import Limits, Store
 from springtide.store.address import PASSWORD_VARIABLE, carries_password
 
 DAY_S = 86_400
@@ -31,13 +31,14 @@ class StoreOptions:
     wait_s: float
 
     @contextmanager
-    def open(self, *, create: bool = False, check: bool = True) -> Iterator[Store]:
-        """The store; with `check`, an InputError unless it has the schema that this version needs."""
+    def open(self, *, create: bool = False, check: bool = True, limits: Limits | None = None) -> Iterator[Store]:
+        """The store; with `check`, an InputError unless it has the schema that this version needs; with `limits`, to
+        read only."""
 
         def tell(holder: str) -> None:
             click.echo(f"waiting up to {self.wait_s:g} s for {self.url}, held by {holder}", err=True)
 
-        with site.opened(self.url, self.wait_s, tell, create=create, check=check) as store:
+        with site.opened(self.url, self.wait_s, tell, create=create, check=check, limits=limits) as store:
             yield store
 
 

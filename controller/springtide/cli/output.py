@@ -8,6 +8,9 @@ from collections.abc import Sequence
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
+
+from springtide.errors import printable
 
 
 def print_json(value: object) -> None:
@@ -26,5 +29,6 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
         numeric = all(isinstance(row[index], int | float) or row[index] is None for row in rows)
         table.add_column(column, justify="right" if rows and numeric else "left")
     for row in rows:
-        table.add_row(*("-" if cell is None else str(cell) for cell in row))
+        # What a host says of itself is neither markup nor a word to the terminal.
+        table.add_row(*("-" if cell is None else Text(printable(str(cell))) for cell in row))
     console.print(table)

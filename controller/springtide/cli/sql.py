@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import csv
+import os
 import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
+from typing import Any
 
 import click
 
@@ -12,7 +17,17 @@ from springtide.cli.options import StoreOptions, json_option, store_options
 from springtide.cli.output import print_json, print_table
 from springtide.errors import InputError, Problem
 from springtide.learn.questions import question, questions
-from springtide.store import Row
+from springtide.store import Limits, Row
+from springtide.store.reading import ask
+
+DEFAULTS = Limits()
+MB = 1_000_000
+# The engine ends most queries at their limit by itself.
+GRACE_S = 10
+
+
+def _limit(flag: str, default: int, what: str, most: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return click.option(flag, type=click.IntRange(1, most), default=default, show_default=True, metavar="N", help=what)
 
 
 @click.command()
@@ -20,15 +35,27 @@ from springtide.store import Row
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A parameter of the question or query.")
 @click.option("--show", is_flag=True, help="Print the question's SQL; ask nothing.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a header.")
+@_limit("--max-seconds", DEFAULTS.seconds, "How long the query may run.", 86_400)
+@_limit("--max-memory-mb", DEFAULTS.memory_bytes // MB, "What it may use in the engine.", 1_000_000)
+@_limit("--max-rows", DEFAULTS.rows, "The longest answer.", 100_000_000)
 @json_option
 @store_options
 def sql(
-    store: StoreOptions, what: str | None, settings: tuple[str, ...], show: bool, as_csv: bool, as_json: bool
+    store: StoreOptions,
+    what: str | None,
+    settings: tuple[str, ...],
+    show: bool,
+    as_csv: bool,
+    max_seconds: int,
+    max_memory_mb: int,
+    max_rows: int,
+    as_json: bool,
 ) -> None:
-    """Ask one of the questions that come with Springtide, or any SQL of your own. Nothing can be written.
+    """Ask one of the questions that come with Springtide, or any SELECT of your own. Nothing can be written.
 
     Without an argument the questions are listed. WHAT is a question's name, or a query: whatever has a space in it.
-    A query's parameters are ClickHouse's own, {name:Type}.
+    A query's parameters are ClickHouse's own, {name:Type}. It reads Springtide's tables and what the
+    engine tells of itself (database system): no file, no address. SETTINGS, FORMAT and INTO OUTFILE are refused.
 
     \b
     Examples:
@@ -49,11 +76,27 @@ def sql(
     if show:
         click.echo(text, nl=False)
         return
-    with store.open() as opened:
-        # 2 and not 1: the format of the answer is a setting too. It cannot be taken back.
-        opened.execute("set readonly = 2")
-        rows = opened.query(text, values)
+    with store.open(limits=Limits(max_seconds, max_memory_mb * MB, max_rows)) as opened, _ended_after(max_seconds):
+        rows = ask(opened, text, values)
     _print(rows, as_csv, as_json)
+
+
+@contextmanager
+def _ended_after(seconds: int) -> Iterator[None]:
+    """The engine looks at the clock between blocks of rows, and one block can take hours: then this process ends. It
+    writes nothing, so that nothing is cut short."""
+
+    def end() -> None:
+        click.echo(f"springtide: sql: no end {GRACE_S} s after --max-seconds {seconds}: given up", err=True)
+        os._exit(1)
+
+    timer = threading.Timer(seconds + GRACE_S, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def _list(as_json: bool) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from springtide.fleet import Fleet, load_fleet
 from springtide.policy import Policy, load_policy
-from springtide.store import Store, open_store
+from springtide.store import Limits, Store, open_store
 from springtide.store.migrations import require_current
 
 STORE = "chdb:///var/lib/springtide/store"
@@ -29,10 +29,16 @@ def read_policy(path: Path) -> Policy:
 
 @contextmanager
 def opened(
-    url: str, wait_s: float, on_wait: Callable[[str], None], *, create: bool = False, check: bool = True
+    url: str,
+    wait_s: float,
+    on_wait: Callable[[str], None],
+    *,
+    create: bool = False,
+    check: bool = True,
+    limits: Limits | None = None,
 ) -> Iterator[Store]:
     """The store; with `check`, an InputError unless it has the schema that this version needs."""
-    store = open_store(url, create=create, wait_s=wait_s, on_wait=on_wait)
+    store = open_store(url, create=create, wait_s=wait_s, on_wait=on_wait, limits=limits)
     try:
         if check:
             require_current(store)

@@ -10,9 +10,10 @@ from springtide.errors import InputError, Problem
 from springtide.store import address
 from springtide.store.base import Param, Row, Store
 from springtide.store.embedded import EmbeddedStore
+from springtide.store.reading import Limits
 from springtide.store.server import ServerStore
 
-__all__ = ["Param", "Row", "Store", "exists", "open_store"]
+__all__ = ["Limits", "Param", "Row", "Store", "exists", "open_store"]
 
 
 def exists(url: str) -> bool:
@@ -23,19 +24,22 @@ def exists(url: str) -> bool:
     return _directory(url).is_dir()
 
 
-def open_store(url: str, *, create: bool, wait_s: float, on_wait: Callable[[str], None]) -> Store:
+def open_store(
+    url: str, *, create: bool, wait_s: float, on_wait: Callable[[str], None], limits: Limits | None = None
+) -> Store:
     """Open chdb:///DIR or clickhouse://USER@HOST:PORT/DATABASE.
 
     With `create` false, a directory that is not there is an InputError and is not made, and a database that is not
     there a StoreError. `on_wait` is called once with the holder's name when another process has a chDB directory.
+    With `limits` nothing can be written, and each query is held to them.
     Raises StoreError after `wait_s` seconds of waiting.
     """
     if _is_server(url):
-        return ServerStore(address.parse(url), create=create)
+        return ServerStore(address.parse(url), create=create, limits=limits)
     directory = _directory(url)
     if not create and not directory.is_dir():
         raise InputError([Problem(url, "store", "does not exist", "run `springtide migrate` first")])
-    return EmbeddedStore(directory, wait_s, on_wait)
+    return EmbeddedStore(directory, wait_s, on_wait, limits)
 
 
 def _is_server(url: str) -> bool:

@@ -52,6 +52,10 @@ class Store(Protocol):
         """As insert_messages, without inserting: whether the engine can make rows of these."""
         ...
 
+    def syntax(self, sql: str) -> str:
+        """The engine's own parse of one statement, as JSON; nothing of it is run."""
+        ...
+
     def close(self) -> None: ...
 
 

@@ -12,20 +12,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.errors import StoreError
+from springtide.errors import InputError, Problem, StoreError
 from springtide.store.base import Param, Row, encode
 from springtide.store.binary import Columns, binary_source
 from springtide.store.files import engine_file
 from springtide.store.lock import DirectoryLock
-from springtide.store.messages import message_source
+from springtide.store.messages import SYNTAX, message_source
+from springtide.store.reading import Limits
 
 DATABASE = "springtide"
+UNKNOWN_DATABASE = 81
 
 
 class EmbeddedStore:
-    """chDB opens a directory for one process at a time: this waits for its turn, up to `wait_s` seconds."""
+    """chDB opens a directory for one process at a time: this waits for its turn, up to `wait_s` seconds.
 
-    def __init__(self, directory: Path, wait_s: float, on_wait: Callable[[str], None]) -> None:
+    With `limits` it is opened as a user who may only read Springtide's tables, within them.
+    """
+
+    def __init__(
+        self, directory: Path, wait_s: float, on_wait: Callable[[str], None], limits: Limits | None = None
+    ) -> None:
         self._directory = directory
         try:
             directory.parent.mkdir(parents=True, exist_ok=True)
@@ -36,14 +43,24 @@ class EmbeddedStore:
         try:
             # The import maps a 300 MB library: commands that need no store do not pay for it.
             chdb: Any = importlib.import_module("chdb.session")
-            self._session: Any = chdb.Session(f"{directory}?config-file={engine_file()}")
+            self._session: Any = chdb.Session(f"{directory}?config-file={engine_file(reading=limits is not None)}")
         except Exception as error:
             self._lock.release()
             raise StoreError(
                 f"store {self.url}: cannot be opened: {_reason(error)}; is it a chDB directory?"
             ) from error
-        self.execute(f"create database if not exists {DATABASE}")
-        self.execute(f"use {DATABASE}")
+        try:
+            if limits is None:
+                self.execute(f"create database if not exists {DATABASE}")
+            self.execute(f"use {DATABASE}")
+            if limits is not None:
+                # One session for all: `readonly` cannot be taken back.
+                self.execute("set " + ", ".join(f"{name} = {value}" for name, value in limits.settings().items()))
+        except StoreError as error:
+            self.close()
+            if error.code != UNKNOWN_DATABASE:
+                raise
+            raise InputError([Problem(self.url, "schema", "has none", "run `springtide migrate`")]) from error
 
     @property
     def url(self) -> str:
@@ -93,6 +110,10 @@ class EmbeddedStore:
     def _from_messages(self, statement: str, structure: str, messages: Sequence[bytes], settings: str) -> None:
         with message_source(structure, messages) as (source, source_settings):
             self.execute(f"{statement} from {source} settings {source_settings}, {settings}")
+
+    def syntax(self, sql: str) -> str:
+        [row] = self.query(SYNTAX, {"text": sql})
+        return str(row["tree"])
 
     def close(self) -> None:
         self._session.close()

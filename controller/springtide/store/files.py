@@ -21,9 +21,9 @@ def analysis_folder() -> Path:
     return _folder("_sql", "sql") / "analysis"
 
 
-def engine_file() -> Path:
-    """The engine's own configuration."""
-    return _folder("_sql", "sql") / "engine.xml"
+def engine_file(*, reading: bool = False) -> Path:
+    """The engine's own configuration; with `reading`, for who may only read."""
+    return _folder("_sql", "sql") / ("reader.xml" if reading else "engine.xml")
 
 
 def proto_file() -> Path:

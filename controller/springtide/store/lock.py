@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from springtide.errors import StoreError
+from springtide.errors import StoreError, printable
 
 # Short against any command that holds the lock, long against the cost of asking.
 POLL_S = 0.05
@@ -46,7 +46,8 @@ class DirectoryLock:
                     told = True
                 time.sleep(POLL_S)
         os.ftruncate(fd, 0)
-        os.pwrite(fd, f"pid {os.getpid()} ({' '.join([Path(sys.argv[0]).name, *sys.argv[1:]])})\n".encode(), 0)
+        holder = f"pid {os.getpid()} ({' '.join([Path(sys.argv[0]).name, *sys.argv[1:]])})"
+        os.pwrite(fd, f"{printable(holder)}\n".encode(), 0)
         self._fd = fd
 
     def release(self) -> None:

@@ -6,12 +6,16 @@ import importlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from springtide.errors import StoreError
+from springtide.store.base import encode
 from springtide.store.files import proto_file
+
+# A text becomes its syntax tree; it is a value here and never part of a statement.
+SYNTAX = "select parseQueryToJSON({text:String}) as tree"
 
 
 @contextmanager
@@ -34,17 +38,27 @@ def message_source(structure: str, messages: Sequence[bytes]) -> Iterator[tuple[
 
 def parsed_columns(structure: str, messages: Sequence[bytes]) -> tuple[list[str], list[list[Any]]]:
     """Names and columns, as JSON values; raises StoreError when the engine cannot parse."""
-    query: Callable[..., Any] = importlib.import_module("chdb").query
     with message_source(structure, messages) as (source, settings):
         form = "output_format_json_quote_64bit_integers = 0, max_threads = 1"
-        try:
-            text = bytes(query(f"select * from {source} settings {settings}, {form}", "JSONColumns").bytes())
-        except Exception as error:
-            code = re.search(r"Code: (\d+)", str(error))
-            reason = re.sub(r"\s+", " ", str(error)).strip().removeprefix("Code: ")[:500]
-            raise StoreError(f"messages: {reason}", int(code[1]) if code else 0) from error
-    columns = json.loads(text)
+        columns = _asked("messages", f"select * from {source} settings {settings}, {form}", {})
     return list(columns), list(columns.values())
+
+
+def syntax(sql: str) -> str:
+    """As Store.syntax, by the engine in this process."""
+    return str(_asked("query", SYNTAX, {"text": encode(sql)})["tree"][0])
+
+
+def _asked(what: str, sql: str, params: Mapping[str, str]) -> dict[str, list[Any]]:
+    """Columns of an answer of the engine in this process, which has no store open."""
+    query: Callable[..., Any] = importlib.import_module("chdb").query
+    try:
+        columns: dict[str, list[Any]] = json.loads(bytes(query(sql, "JSONColumns", params=params).bytes()))
+    except Exception as error:
+        code = re.search(r"Code: (\d+)", str(error))
+        reason = re.sub(r"\s+", " ", str(error)).strip().removeprefix("Code: ")[:500]
+        raise StoreError(f"{what}: {reason}", int(code[1]) if code else 0) from error
+    return columns
 
 
 def varint(number: int) -> bytes:

@@ -8,6 +8,7 @@ import re
 import ssl
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -17,7 +18,8 @@ from springtide.errors import StoreError
 from springtide.store.address import ServerAddress
 from springtide.store.base import Param, Row, encode
 from springtide.store.binary import Columns
-from springtide.store.messages import parsed_columns
+from springtide.store.messages import parsed_columns, syntax
+from springtide.store.reading import Limits
 from springtide.store.values import from_json, to_json
 
 T = TypeVar("T")
@@ -50,7 +52,9 @@ class _Wire:
 class ServerStore:
     """Reads are tried again when the connection breaks; whatever may change rows only while it has not been sent."""
 
-    def __init__(self, address: ServerAddress, *, create: bool) -> None:
+    def __init__(self, address: ServerAddress, *, create: bool, limits: Limits | None = None) -> None:
+        if limits is not None:
+            address = replace(address, query_timeout_s=limits.seconds)
         self._address = address
         driver: Any = importlib.import_module("clickhouse_driver")
         self._errors: Any = importlib.import_module("clickhouse_driver.errors")
@@ -77,6 +81,8 @@ class ServerStore:
             tcp_keepalive=True,
             settings={"server_side_params": True, "max_execution_time": max(1, round(address.query_timeout_s))},
         )
+        # They go with every query: a connection that was made again has them too.
+        self._limits: dict[str, int] = {}
         self._column_types: dict[str, dict[str, str]] = {}
         try:
             self.execute("select 1")
@@ -85,6 +91,8 @@ class ServerStore:
             if not (create and error.code == UNKNOWN_DATABASE):
                 raise
             self._create_database()
+        if limits is not None:
+            self._limits = self._allowed(limits.settings())
 
     @property
     def url(self) -> str:
@@ -145,8 +153,16 @@ class ServerStore:
     def parse_messages(self, select: str, structure: str, messages: Sequence[bytes]) -> None:
         parsed_columns(structure, messages)
 
+    def syntax(self, sql: str) -> str:
+        return syntax(sql)
+
     def close(self) -> None:
         self._client.disconnect()
+
+    def _allowed(self, settings: dict[str, int]) -> dict[str, int]:
+        """A user whose profile says `readonly` may no longer set that; who has 1 may set nothing at all."""
+        [row] = self.query("select value from system.settings where name = 'readonly'")
+        return {name: value for name, value in settings.items() if row["value"] == "0" or name != "readonly"}
 
     def _create_database(self) -> None:
         connection = self._client.connection
@@ -167,7 +183,7 @@ class ServerStore:
             version = ".".join(map(str, self._client.connection.server_info.version_tuple()))
             raise StoreError(f"store {self.url}: server {version} has no query parameters; use ClickHouse {OLDEST}")
         wire = {name: _Wire(value) for name, value in params.items()} if params else None
-        return self._client.execute(sql, wire, **options)
+        return self._client.execute(sql, wire, settings=self._limits or None, **options)
 
     def _run(self, ask: Callable[[], T], *, again: bool) -> T:
         """Connect, then ask. A broken connection is tried again while nothing was asked yet, or when `again` allows."""
