@@ -199,7 +199,7 @@ def test_bad_bytes_are_kept_aside_and_lose_nothing_beside_them(home: Home, kind:
     assert summary["rejected_records"] == 1
     kept = list((home.spool / "rejected").iterdir())
     assert len(kept) == 1
-    position = int(kept[0].name.split(".")[-2])
+    position = int(kept[0].name.split(".")[-3])
     assert kept[0].read_bytes() == before[position : position + summary["rejected_bytes"]]
     [line] = result.stderr.splitlines()
     assert f"{path}: byte {position}: " in line
@@ -268,10 +268,13 @@ def test_a_store_without_schema_is_refused(bare_home: Home) -> None:
 def test_an_unreadable_place_for_rejects_fails_and_forgets_nothing(home: Home) -> None:
     write_spool(home.spool, "a", [b"junk", record(samples(2))])
     (home.spool / "rejected").write_text("in the way")
-    assert "rejected" in home.run("ingest", home.spool, code=1).stderr
+    failed = home.run("ingest", home.spool, "--json", code=1)
+    assert "rejected" in failed.stderr
+    summary = json.loads(failed.stdout)
+    assert (summary["rejected_records"], summary["unkept_records"], summary["rows"]) == (0, 1, 2)
     (home.spool / "rejected").unlink()
     summary = json.loads(home.run("ingest", home.spool, "--json", code=2).stdout)
-    assert (summary["rejected_records"], summary["rows"]) == (1, 2)
+    assert (summary["rejected_records"], summary["unkept_records"], summary["already_loaded"]) == (1, 0, 1)
 
 
 # Stops the process dead at the moment that matters: rows are in, the ledger has not heard.

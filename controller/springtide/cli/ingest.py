@@ -10,8 +10,9 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from springtide.cli.options import StoreOptions, fleet_option, is_terminal, json_option, read_fleet, store_options
 from springtide.cli.output import print_json
-from springtide.errors import InputError
+from springtide.errors import InputError, SpringtideError
 from springtide.observe.ingest import ingest as run
+from springtide.observe.ingest import waiting_bytes
 
 
 @click.command()
@@ -24,7 +25,8 @@ def ingest(spool_dir: Path, store: StoreOptions, fleet_path: Path, delete: bool,
     """Load the sealed spool files of SPOOL_DIR, each record exactly once.
 
     Files stay where they are unless --delete is given; a second run adds nothing. Bytes that are not good records are
-    copied to SPOOL_DIR/rejected and named; then the exit code is 2, though everything good has been loaded.
+    copied to SPOOL_DIR/rejected and named, and what is no readable file is named; then the exit code is 2, though
+    everything good has been loaded. It is 1 where such bytes could not be kept: the next run tries again.
 
     \b
     Examples:
@@ -36,8 +38,7 @@ def ingest(spool_dir: Path, store: StoreOptions, fleet_path: Path, delete: bool,
     progress = Progress(*columns, console=Console(stderr=True), disable=not is_terminal())
     with store.open() as opened, progress:
         # Counted once the store is ours: another ingest may have been removing files until then.
-        total = sum(path.stat().st_size for path in spool_dir.glob("*.spool"))
-        task = progress.add_task("ingest", total=total)
+        task = progress.add_task("ingest", total=waiting_bytes(spool_dir))
         summary = run(opened, fleet, spool_dir, delete=delete, on_progress=lambda size: progress.advance(task, size))
     if as_json:
         print_json(summary.as_json())
@@ -48,9 +49,12 @@ def ingest(spool_dir: Path, store: StoreOptions, fleet_path: Path, delete: bool,
             if summary.rejected_records
             else ""
         )
+        none = f", {summary.unreadable_files} files unreadable" if summary.unreadable_files else ""
         removed = f", {summary.deleted_files} files removed" if delete else ""
         click.echo(
-            f"{summary.files} files: {summary.rows} rows in {summary.records} records loaded{known}{bad}{removed}"
+            f"{summary.files} files: {summary.rows} rows in {summary.records} records loaded{known}{bad}{none}{removed}"
         )
+    if summary.unkept_records:
+        raise SpringtideError("\n".join(map(str, summary.problems)))
     if summary.problems:
         raise InputError(summary.problems)

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
+import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
+from typing import BinaryIO
 
 from springtide.errors import Problem
 from springtide.fleet import Fleet
 from springtide.observe.enrich import publish_fleet
+from springtide.observe.folder import shown
+from springtide.observe.rejected_lines import PIECE_BYTES, Rejected
 from springtide.store import Row, Store
 
 BATCH_LINES = 50_000
@@ -27,6 +33,10 @@ class Summary:
     files: int = 0
     rows: int = 0
     rejected_lines: int = 0
+    # Of those that were named: what is no readable file.
+    unreadable_files: int = 0
+    # Lines that are bad and could not be kept aside.
+    unkept_lines: int = 0
     problems: list[Problem] = field(default_factory=list)
 
     def as_json(self) -> dict[str, object]:
@@ -34,32 +44,71 @@ class Summary:
 
 
 def ingest_logs(store: Store, fleet: Fleet, paths: Sequence[Path]) -> Summary:
-    """Load every line of `paths`. Lines that are none are counted, named and kept in FILE.rejected beside the file."""
+    """Load every line of `paths`. Lines that are none are counted, named and kept in FILE.rejected beside the file;
+    files that are none are counted and named."""
     publish_fleet(store, fleet)
     summary = Summary()
     for path in paths:
-        batch: list[Row] = []
-        rejected: list[bytes] = []
-        with path.open("rb") as file:
-            for number, line in enumerate(file, start=1):
-                try:
-                    batch.append(parse(line))
-                except ValueError as error:
-                    rejected.append(line)
-                    if len(summary.problems) < SHOWN_PROBLEMS:
-                        fix = f"it is kept in {path}.rejected"
-                        summary.problems.append(Problem(f"{path}:{number}", "line", str(error), fix))
-                if len(batch) >= BATCH_LINES:
-                    store.insert("http_requests", batch)
-                    summary.rows += len(batch)
-                    batch = []
-        store.insert("http_requests", batch)
-        if rejected:
-            path.with_name(path.name + ".rejected").write_bytes(b"".join(rejected))
-        summary.files += 1
-        summary.rows += len(batch)
-        summary.rejected_lines += len(rejected)
+        try:
+            file = _opened(path)
+        except OSError as error:
+            summary.unreadable_files += 1
+            fix = "make it readable; the others are loaded"
+            summary.problems.append(Problem(shown(str(path)), "file", f"cannot be read: {error.strerror}", fix))
+            continue
+        with file:
+            try:
+                _load(store, path, file, summary)
+            except OSError as error:
+                summary.unreadable_files += 1
+                fix = "what stands before is loaded: run again once it can be read"
+                summary.problems.append(Problem(shown(str(path)), "file", f"cannot be read on: {error.strerror}", fix))
+            else:
+                summary.files += 1
     return summary
+
+
+def _opened(path: Path) -> BinaryIO:
+    """A regular file: a pipe that nobody writes to would hold everything up."""
+    fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if stat.S_ISREG(os.fstat(fd).st_mode):
+        return os.fdopen(fd, "rb")
+    os.close(fd)
+    raise OSError(errno.EINVAL, "is no regular file", str(path))
+
+
+def _load(store: Store, path: Path, file: BinaryIO, summary: Summary) -> None:
+    batch: list[Row] = []
+    position = 0
+    with Rejected(path) as rejected:
+        for number, (line, length) in enumerate(_lines(file), start=1):
+            try:
+                batch.append(parse(line))
+            except ValueError as error:
+                summary.rejected_lines += 1
+                fault = rejected.keep(file.fileno(), position, length)
+                summary.unkept_lines += fault is not None
+                if len(summary.problems) < SHOWN_PROBLEMS:
+                    place = shown(f"{path}.rejected")
+                    fix = f"it is kept in {place}" if fault is None else f"it cannot be kept in {place}: {fault}"
+                    summary.problems.append(Problem(shown(f"{path}:{number}"), "line", str(error), fix))
+            position += length
+            if len(batch) >= BATCH_LINES:
+                store.insert("http_requests", batch)
+                summary.rows += len(batch)
+                batch = []
+    store.insert("http_requests", batch)
+    summary.rows += len(batch)
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    """Each line, or the beginning of one that is too long, and its length."""
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        length = len(line)
+        piece = line
+        while not piece.endswith(b"\n") and (piece := file.readline(PIECE_BYTES)):
+            length += len(piece)
+        yield line, length
 
 
 def parse(line: bytes) -> Row:
@@ -67,8 +116,9 @@ def parse(line: bytes) -> Row:
     if len(line) > MAX_LINE_BYTES:
         raise ValueError(f"is longer than {MAX_LINE_BYTES} bytes")
     try:
-        given = json.loads(line)
-    except ValueError:
+        # As UTF-8 and nothing else: left alone, json takes other encodings, and halves of characters.
+        given = json.loads(line.decode("utf-8-sig"))
+    except (ValueError, RecursionError):
         given = None
     if isinstance(given, dict):
         return dict(_columns(given))
@@ -87,6 +137,8 @@ def _columns(given: dict[str, object]) -> Iterator[tuple[str, object]]:
             address = ip_address(_text(given, name))
         except ValueError:
             raise ValueError(f"{name}: is not an IP address") from None
+        if isinstance(address, IPv6Address) and address.scope_id is not None:
+            raise ValueError(f"{name}: is an address of one link only")
         yield column, str(address if isinstance(address, IPv6Address) else IPv6Address(f"::ffff:{address}"))
     yield "method", _text(given, "method")
     yield "status", int(_number(given, "status", 999))
@@ -97,12 +149,13 @@ def _columns(given: dict[str, object]) -> Iterator[tuple[str, object]]:
 def _number(given: dict[str, object], name: str, most: float) -> float:
     value = given.get(name)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-        raise ValueError(f"{name}: {value!r} is not a number from 0 to {most:g}")
+        raise ValueError(f"{name}: {repr(value)[:40]} is not a number from 0 to {most:g}")
     return value
 
 
 def _text(given: dict[str, object], name: str) -> str:
     value = given.get(name)
-    if not isinstance(value, str) or not 0 < len(value) <= 255:
+    # JSON may escape half of a character, which is no text in any encoding.
+    if not isinstance(value, str) or not 0 < len(value) <= 255 or any("\ud800" <= one <= "\udfff" for one in value):
         raise ValueError(f"{name}: is not a text of 1 to 255 characters")
     return value

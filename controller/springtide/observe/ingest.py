@@ -11,10 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from springtide.errors import Problem, SpringtideError, StoreError
+from springtide.errors import InputError, Problem, StoreError
 from springtide.fleet import Fleet
 from springtide.observe import ledger
 from springtide.observe.enrich import publish_fleet
+from springtide.observe.folder import Folder, Identity, identity_of, shown, tame
 from springtide.observe.spool import BadRecordError, Damage, Record, read_spool
 from springtide.store import Store
 
@@ -24,6 +25,9 @@ BATCH_BYTES = 64 << 20
 # Records that are looked up in the ledger together.
 LOOKUP_RECORDS = 512
 LOOKUP_BYTES = 32 << 20
+
+SUFFIX = ".spool"
+REJECTED = "rejected"
 
 # The engine was short of something, whatever the data: MEMORY_LIMIT_EXCEEDED, NOT_ENOUGH_SPACE, QUERY_WAS_CANCELLED.
 ENVIRONMENT_CODES = (241, 243, 394)
@@ -40,6 +44,10 @@ class Summary:
     rejected_bytes: int = 0
     already_loaded: int = 0
     already_rejected: int = 0
+    # What stands in the folder under a spool file's name and is none, or cannot be read.
+    unreadable_files: int = 0
+    # Neither loaded nor kept aside: the next run tries again.
+    unkept_records: int = 0
     deleted_files: int = 0
     problems: list[Problem] = field(default_factory=list)
 
@@ -50,40 +58,57 @@ class Summary:
 def ingest(
     store: Store,
     fleet: Fleet,
-    folder: Path,
+    path: Path,
     *,
     delete: bool = False,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> Summary:
-    """Load every sealed file of `folder`. `on_progress` is told of bytes as they are dealt with.
+    """Load every sealed file of the folder `path`. `on_progress` is told of bytes as they are dealt with.
 
-    Bad bytes are copied to `folder`/rejected and reported in the summary; nothing beside them is lost. With `delete`,
-    files that are wholly loaded are removed. Raises StoreError or SpringtideError when the machine is at fault.
+    Bad bytes are copied to `path`/rejected and reported in the summary, and so is what is no readable file; nothing
+    beside them is lost. With `delete`, files that are wholly loaded are removed. Raises StoreError when the machine is
+    at fault.
     """
     publish_fleet(store, fleet)
-    run = _Run(store, folder, *tables_of_samples(store))
     batch: list[Record | Damage] = []
     size = 0
-    for path in sorted(folder.glob("*.spool")):
-        for item in run.open(path):
-            batch.append(item)
-            size += _size(item)
-            if len(batch) >= LOOKUP_RECORDS or size >= LOOKUP_BYTES:
-                run.take(batch)
-                on_progress(size)
-                batch, size = [], 0
-    run.take(batch)
-    run.flush()
-    on_progress(size)
-    if delete:
-        run.delete_loaded()
-    return run.summary
+    with _opened(path) as folder:
+        run = _Run(store, folder, *tables_of_samples(store))
+        for name in folder.names(SUFFIX):
+            for item in run.open(name):
+                batch.append(item)
+                size += _size(item)
+                if len(batch) >= LOOKUP_RECORDS or size >= LOOKUP_BYTES:
+                    run.take(batch)
+                    on_progress(size)
+                    batch, size = [], 0
+        run.take(batch)
+        run.flush()
+        on_progress(size)
+        if delete:
+            run.delete_loaded()
+        return run.summary
+
+
+def waiting_bytes(path: Path) -> int:
+    """What `ingest` would have to read."""
+    with _opened(path) as folder:
+        return sum(folder.size(name) for name in folder.names(SUFFIX))
+
+
+def _opened(path: Path) -> Folder:
+    try:
+        return Folder(path)
+    except OSError as error:
+        raise InputError(
+            [Problem(str(path), "folder", f"cannot be read: {error.strerror}", "make it readable")]
+        ) from error
 
 
 class _Run:
     """One ingest: what is waiting to be inserted, and what has happened so far."""
 
-    def __init__(self, store: Store, folder: Path, table: str, select: str, structure: str) -> None:
+    def __init__(self, store: Store, folder: Folder, table: str, select: str, structure: str) -> None:
         self.summary = Summary()
         self._store = store
         self._folder = folder
@@ -92,17 +117,23 @@ class _Run:
         self._structure = structure
         self._pending: dict[str, tuple[Record, bytes]] = {}
         self._pending_bytes = 0
-        self._clean: set[str] = set()
+        self._clean: dict[str, Identity] = {}
 
-    def open(self, path: Path) -> Iterator[Record | Damage]:
+    def open(self, name: str) -> Iterator[Record | Damage]:
+        """What is in the file; one that cannot be read is told, and so is what is none."""
         try:
-            yield from read_spool(path)
+            fd = self._folder.open(name)
+            try:
+                self._clean[name] = identity_of(os.fstat(fd))
+                yield from read_spool(name, fd)
+            finally:
+                os.close(fd)
         except OSError as error:
-            fix = "make it readable; the other files are loaded"
-            self.summary.problems.append(Problem(str(path), "file", f"cannot be read: {error.strerror}", fix))
+            self._clean.pop(name, None)
+            self.summary.unreadable_files += 1
+            self._problem(name, "file", f"cannot be read: {error.strerror}", "make it readable; the others are loaded")
         else:
             self.summary.files += 1
-            self._clean.add(path.name)
 
     def take(self, items: Sequence[Record | Damage]) -> None:
         """Deal with what is new among `items`."""
@@ -113,7 +144,7 @@ class _Run:
                 self.summary.already_loaded += 1
             elif outcome == "rejected":
                 self.summary.already_rejected += 1
-                self._clean.discard(item.file)
+                self._clean.pop(item.file, None)
             elif isinstance(item, Damage):
                 self._reject(item, item.data, item.reason)
             else:
@@ -127,9 +158,16 @@ class _Run:
             self._insert(waiting)
 
     def delete_loaded(self) -> None:
-        for name in sorted(self._clean):
-            (self._folder / name).unlink()
-            self.summary.deleted_files += 1
+        for name, identity in sorted(self._clean.items()):
+            try:
+                self._folder.remove(name, identity)
+            except OSError as error:
+                self._problem(name, "file", f"cannot be removed: {error.strerror}", "it is loaded: remove it by hand")
+            else:
+                self.summary.deleted_files += 1
+
+    def _problem(self, name: str, field: str, message: str, fix: str) -> None:
+        self.summary.problems.append(Problem(str(self._folder.path / shown(name)), field, message, fix))
 
     def _add(self, record: Record) -> None:
         try:
@@ -147,7 +185,7 @@ class _Run:
         messages = [envelope for _, envelope in waiting]
         try:
             self._store.insert_messages(self._table, self._select, self._structure, messages)
-        except StoreError as error:
+        except StoreError:
             if len(waiting) > 1:
                 middle = len(waiting) // 2
                 self._insert(waiting[:middle])
@@ -157,7 +195,7 @@ class _Run:
             reason = self._poison(messages)
             if reason is None:
                 raise
-            self._reject(record, record.raw(), f"the engine cannot parse it: {reason}", error)
+            self._reject(record, record.raw(), f"the engine cannot parse it: {reason}")
             return
         records = [record for record, _ in waiting]
         ledger.record_loaded(self._store, records)
@@ -174,25 +212,24 @@ class _Run:
             return str(error).partition("DB::Exception: ")[2].partition(": (in file")[0] or str(error)
         return None
 
-    def _reject(self, item: Record | Damage, data: bytes, reason: str, cause: Exception | None = None) -> None:
-        """Keep the bytes aside, then remember them: they are counted once, and a kill in between keeps them twice."""
-        kept = self._folder / "rejected" / f"{item.file}.{item.position}.bad"
+    def _reject(self, item: Record | Damage, data: bytes, reason: str) -> None:
+        """Keep the bytes aside, then remember them. Their name says what they are: a kill in between, or the next run,
+        keeps the same bytes under the same name, and other bytes under another."""
+        self._clean.pop(item.file, None)
+        kept = f"{tame(item.file)}.{item.position}.{item.digest[:16]}.bad"
+        where = self._folder.path / REJECTED / kept
         try:
-            kept.parent.mkdir(exist_ok=True)
-            with kept.open("wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
+            with self._folder.below(REJECTED) as rejected:
+                rejected.keep(kept, data)
         except OSError as error:
-            text = f"{kept}: cannot keep rejected bytes: {error.strerror}; make {self._folder} writable, then run again"
-            raise SpringtideError(text) from (cause or error)
+            self.summary.unkept_records += 1
+            fix = f"{where}: {error.strerror}: make {self._folder.path} writable, then run again"
+            self._problem(item.file, f"byte {item.position}", f"{reason}, and its bytes cannot be kept", fix)
+            return
         ledger.record_rejected(self._store, item, reason)
-        self._clean.discard(item.file)
         self.summary.rejected_records += 1
         self.summary.rejected_bytes += len(data)
-        where = str(self._folder / item.file)
-        fix = f"its {len(data)} bytes are kept in {kept}"
-        self.summary.problems.append(Problem(where, f"byte {item.position}", reason, fix))
+        self._problem(item.file, f"byte {item.position}", reason, f"its {len(data)} bytes are kept in {where}")
 
 
 def _size(item: Record | Damage) -> int:

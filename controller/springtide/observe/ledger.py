@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal
 
+from springtide.observe.folder import shown
 from springtide.observe.spool import Damage, Record
 from springtide.store import Row, Store
 
@@ -33,5 +34,5 @@ def record_rejected(store: Store, item: Record | Damage, reason: str) -> None:
 
 
 def _row(digest: str, outcome: Outcome, file: str, position: int, size: int, rows: int, reason: str) -> Row:
-    place = {"file": file, "position": position, "bytes": size, "row_count": rows}
+    place = {"file": shown(file), "position": position, "bytes": size, "row_count": rows}
     return {"digest": digest, "outcome": outcome, **place, "reason": reason}

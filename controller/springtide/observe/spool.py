@@ -8,14 +8,18 @@ is the length of an Envelope as a varint, then the Envelope.
 from __future__ import annotations
 
 import hashlib
-import mmap
+import os
 import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
+import numpy as np
 import zstandard
+from numpy.typing import NDArray
+
+from springtide.observe.checksums import Prefixes, shifted
+from springtide.observe.folder import Bytes
 
 MARKER = b"STB1"
 HEADER = struct.Struct("<4sB3sIII")
@@ -23,6 +27,12 @@ MAX_PAYLOAD = 16 << 20
 MAX_MESSAGE = 64 << 20
 
 DIGEST_BYTES = 16
+WRONG_CHECKSUM = "checksum does not match"
+# Searched for records at a time.
+SEARCH_BYTES = 1 << 20
+
+
+Positions = NDArray[np.int64]
 
 
 class BadRecordError(Exception):
@@ -73,60 +83,99 @@ class Damage:
     digest: str
 
 
-def read_spool(path: Path) -> Iterator[Record | Damage]:
-    """All of a sealed file, in order: every byte is in exactly one of what this yields."""
-    if path.stat().st_size == 0:
-        return
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        position = 0
-        while position < len(data):
-            try:
-                record = _record(path.name, data, position)
-            except BadRecordError as error:
-                end = _next_good(path.name, data, position + 1)
-                bad = data[position:end]
-                place = hashlib.blake2b(f"{path.name}:{position}:".encode(), digest_size=DIGEST_BYTES)
+def read_spool(name: str, fd: int) -> Iterator[Record | Damage]:
+    """All of an open file, in order: every byte is in exactly one of what this yields. Raises OSError.
+
+    Time grows with the file's length, whatever is in it: once there is damage, all that looks like a record is checked
+    together.
+    """
+    data = Bytes(fd)
+    position = 0
+    whole: Positions | None = None
+    while position < data.size:
+        try:
+            record = _record(name, data, position, whole)
+        except BadRecordError as error:
+            if whole is None:
+                whole = _whole_records(data, position + 1)
+            later = whole[np.searchsorted(whole, position, side="right") :]
+            end = int(later[0]) if len(later) else data.size
+            for start in range(position, end, MAX_PAYLOAD):
+                bad = data.read(start, min(MAX_PAYLOAD, end - start))
+                place = hashlib.blake2b(os.fsencode(f"{name}:{start}:"), digest_size=DIGEST_BYTES)
                 place.update(bad)
-                yield Damage(path.name, position, bad, str(error), place.hexdigest())
-                position = end
-            else:
-                yield record
-                position += record.size
+                yield Damage(name, start, bad, str(error), place.hexdigest())
+            position = end
+        else:
+            yield record
+            position += record.size
 
 
-def _record(name: str, data: mmap.mmap, position: int) -> Record:
-    left = len(data) - position
-    head = data[position : position + HEADER.size]
+def _header(data: Bytes, position: int) -> bytes:
+    """The header of what may be a record: all is right but perhaps the checksum."""
+    left = data.size - position
+    head = data.read(position, HEADER.size)
     if head[: len(MARKER)] != MARKER[: len(head)]:
         raise BadRecordError("no record begins here")
     if left < HEADER.size:
         raise BadRecordError(f"truncated: {left} bytes of a {HEADER.size}-byte header")
-    _, codec, zeros, rows, length, checksum = HEADER.unpack(head)
+    _, codec, zeros, _, length, _ = HEADER.unpack(head)
     if codec not in (0, 1) or zeros != bytes(3):
         raise BadRecordError("unknown codec or header")
     if length > MAX_PAYLOAD:
         raise BadRecordError(f"payload of {length} bytes is over the limit of {MAX_PAYLOAD}")
     if left < HEADER.size + length:
         raise BadRecordError(f"truncated: {left - HEADER.size} of {length} payload bytes")
-    payload = data[position + HEADER.size : position + HEADER.size + length]
+    return head
+
+
+def _record(name: str, data: Bytes, position: int, whole: Positions | None) -> Record:
+    """With `whole`, which are known to be right, no payload of another is read."""
+    head = _header(data, position)
+    if whole is not None and position not in whole[np.searchsorted(whole, position) :][:1]:
+        raise BadRecordError(WRONG_CHECKSUM)
+    _, codec, _, rows, length, checksum = HEADER.unpack(head)
+    payload = data.read(position + HEADER.size, length)
     if zlib.crc32(payload, zlib.crc32(head[4:16])) != checksum:
-        raise BadRecordError("checksum does not match")
+        raise BadRecordError(WRONG_CHECKSUM)
     digest = hashlib.blake2b(head, digest_size=DIGEST_BYTES)
     digest.update(payload)
     return Record(name, position, codec, rows, payload, digest.hexdigest())
 
 
-def _next_good(name: str, data: mmap.mmap, start: int) -> int:
-    """Where the next record begins whose checksum holds, or the end."""
-    position = data.find(MARKER, start)
-    while position != -1:
-        try:
-            _record(name, data, position)
-        except BadRecordError:
-            position = data.find(MARKER, position + 1)
-        else:
-            return position
-    return len(data)
+def _whole_records(data: Bytes, start: int) -> Positions:
+    """Where, from `start` on, everything begins whose header and checksum are right."""
+    prefixes = Prefixes(data, start)
+    found = [np.empty(0, np.int64)]
+    for block in range(start, data.size, SEARCH_BYTES):
+        # A marker that begins in this block may end in the next one.
+        window = data.read(block, SEARCH_BYTES + len(MARKER) - 1)
+        heads, places = [], []
+        at = window.find(MARKER)
+        while at != -1:
+            try:
+                heads.append(_header(data, block + at))
+                places.append(block + at)
+            except BadRecordError:
+                pass
+            at = window.find(MARKER, at + 1)
+        found.append(_sound(prefixes, places, heads))
+    return np.concatenate(found)
+
+
+def _sound(prefixes: Prefixes, places: list[int], heads: list[bytes]) -> Positions:
+    """Those of `places` where what the header says of header and payload is so."""
+    if not places:
+        return np.empty(0, np.int64)
+    starts = [place + HEADER.size for place in places]
+    fields = [HEADER.unpack(head) for head in heads]
+    lengths = [length for *_, length, _ in fields]
+    before = [zlib.crc32(head[4:16]) ^ prefixes.until(start) for head, start in zip(heads, starts, strict=True)]
+    after = [prefixes.until(start + length) for start, length in zip(starts, lengths, strict=True)]
+    checksums = np.array([checksum for *_, checksum in fields], np.uint32)
+    found = shifted(np.array(before, np.uint32), np.array(lengths, np.int64)) ^ np.array(after, np.uint32)
+    sound: Positions = np.array(places, np.int64)[found == checksums]
+    return sound
 
 
 def _decompress(payload: bytes) -> bytes:
