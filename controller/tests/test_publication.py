@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import resource
+import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from deploy.ansible.plugins.module_utils import springtide_publisher
 from hypothesis import given
 from hypothesis import strategies as st
 from samplekit.home import ROUND, Home
@@ -15,6 +20,7 @@ from samplekit.pairs import decided_table
 from springtide import instants
 from springtide.decide.decision import Action, Decision, Reason
 from springtide.decide.decisions import write_round
+from springtide.errors import SpringtideError
 from springtide.policy import BundlePolicy
 from springtide.publish import caps, journal
 from springtide.publish.bundle import canonical, digest
@@ -267,16 +273,81 @@ def test_publishing_leaves_no_more_than_it_is_told_to_keep(home: Home, key: Path
     assert [name[:20] for name in folder.rounds()] == [instants.show(ROUND - 600), instants.show(ROUND)]
 
 
-def test_a_journal_line_that_is_cut_or_foreign_loses_none_beside_it(tmp_path: Path) -> None:
-    journal.append(tmp_path, journal.Event("publish", reason="a"))
-    with (tmp_path / journal.FILE).open("a") as file:
-        file.write("not ours\n")
-    journal.append(tmp_path, journal.Event("publish", reason="b"))
-    with (tmp_path / journal.FILE).open("a") as file:
-        file.write('{"event": "pub')
+def by_a_play(folder: Path, reason: str) -> None:
+    springtide_publisher.record(folder, dict(vars(journal.Event("withdraw", reason=reason)), edges=[]))
+
+
+def by_the_controller(folder: Path, reason: str) -> None:
+    journal.append(folder, journal.Event("withdraw", reason=reason))
+
+
+Writer = Callable[[Path, str], None]
+WRITERS = pytest.mark.parametrize("write", [by_a_play, by_the_controller])
+LINE = b'{"at_unix_s": 1767323105, "details": {}, "event": "roll'
+
+
+@WRITERS
+@pytest.mark.parametrize("torn", [b"{", LINE, b"\xff\x00" * 9, b"[" * 200_000, b'{"event": 1}', b"x\ry"])
+def test_a_torn_line_of_the_journal_swallows_nothing_and_is_kept(tmp_path: Path, write: Writer, torn: bytes) -> None:
+    path = tmp_path / journal.FILE
+    write(tmp_path, "a")
+    before = path.stat().st_size
+    with path.open("ab") as file:
+        file.write(torn)
+    assert journal.read(tmp_path)[1:] == (before, 0), "what is still being written is not judged"
+    write(tmp_path, "the red button")
     events, end, bad = journal.read(tmp_path)
-    assert ([event.reason for event in events], bad) == (["a", "b"], 1)
-    assert end == (tmp_path / journal.FILE).stat().st_size - len('{"event": "pub')
+    assert [event.reason for event in events if event.event == "withdraw"] == ["a", "the red button"]
+    [damaged] = [event for event in events if event.event == journal.DAMAGED]
+    assert (bad, end) == (1, path.stat().st_size)
+    assert torn in path.read_bytes()
+    assert damaged.reason
+    assert damaged.reason.isprintable()
+    # Whoever reads on from before it finds the same.
+    assert journal.read(tmp_path, before)[0][0] == damaged
+
+
+@WRITERS
+def test_a_line_that_the_disk_has_no_room_for_leaves_nothing(tmp_path: Path, write: Writer) -> None:
+    path = tmp_path / journal.FILE
+    write(tmp_path, "a")
+    size = path.stat().st_size
+    writer = os.fork()
+    if writer == 0:
+        # The kernel ends a write in the middle as a full disk does, but with EFBIG.
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 100, size + 100))
+        try:
+            write(tmp_path, "b" * 300)
+        except (OSError, SpringtideError):
+            os._exit(7)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(writer, 0)[1]) == 7
+    assert path.stat().st_size == size
+    write(tmp_path, "c")
+    events, _, bad = journal.read(tmp_path)
+    assert ([event.reason for event in events], bad) == (["a", "c"], 0)
+
+
+def test_history_and_status_show_a_damaged_line(home: Home) -> None:
+    folder = home.path / "publish"
+    where = ("--publish-dir", folder)
+    home.run("migrate")
+    by_the_controller(folder, "a")
+    assert "journal" not in {line["what"] for line in home.json("status", *where, code=1)["steps"]}
+    with (folder / journal.FILE).open("ab") as file:
+        file.write(LINE)
+    by_a_play(folder, "b")
+    for _ in range(2):
+        rows = home.json("history", *where)
+        assert sorted((row["event"], row["reason"]) for row in rows) == [
+            ("damaged", LINE.decode()),
+            ("withdraw", "a"),
+            ("withdraw", "b"),
+        ]
+        (folder / journal.SENT).unlink()
+    [line] = [line for line in home.json("status", *where, code=1)["steps"] if line["what"] == "journal"]
+    assert line["text"].startswith("1 lines cannot be read")
 
 
 def test_pruning_keeps_what_links_lead_to(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ def history(store: StoreOptions, publish_dir: Path, event_name: str, limit: int,
     """Every publish, wave, gate, rollback, withdrawal and forced action, newest first.
 
     What plays noted in the publisher's folder goes into the store first, so nothing is missing that was done while the
-    store was down.
+    store was down. A line of its journal that cannot be read is an event `damaged`, with what is left of it.
 
     \b
     Examples:

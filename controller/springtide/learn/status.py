@@ -92,6 +92,8 @@ class Facts:
     holds: Published | None = None
     # The newest of each kind.
     events: Mapping[str, Event] = field(default_factory=dict)
+    # Lines of the publisher's journal that cannot be read.
+    damaged: int = 0
     # Why nothing is pushed, and why nothing is published, in the words of who stopped it.
     stopped: str | None = None
     paused: str | None = None
@@ -110,6 +112,7 @@ def lines(facts: Facts) -> list[Line]:
         _push(facts),
         _gate(facts),
         _drift(facts),
+        *_journal(facts),
         *_benefits(facts.benefit),
     ]
 
@@ -258,6 +261,13 @@ def _drift(facts: Facts) -> Line:
     good = last.verdict in ("none", "repaired")
     fix = "" if good else "drift.yml -e springtide_repair=true"
     return Line("drift", State.OK if good else State.BROKEN, f"{text}, {when}", fix, last.at_unix_s)
+
+
+def _journal(facts: Facts) -> Iterator[Line]:
+    """They stay where they are, so that the line stays too: no fault of the loop."""
+    if facts.damaged:
+        text = f"{facts.damaged:,} lines cannot be read; `springtide history --event damaged` shows what is left of them"
+        yield Line("journal", State.NOTE, text)
 
 
 def _benefits(effects: Mapping[str, Effect]) -> Iterator[Line]:

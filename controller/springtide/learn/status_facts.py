@@ -35,6 +35,7 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
         {"round": moment or 0},
     )
     sample = _one(store, "select max(time_unix_us) as at, count() > 0 as any from tcp_samples")
+    noted, _, damaged = journal.read(folder.path)
     return Facts(
         now=now,
         interval_s=policy.round.interval_s,
@@ -47,7 +48,8 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
         decisions=_decisions(store),
         published=_publication(folder.resolved("candidate"), "edges"),
         holds=_holding(folder),
-        events=_newest([*_audit(store), *journal.read(folder.path)[0]]),
+        events=_newest([*_audit(store), *noted]),
+        damaged=damaged,
         stopped=_stopped(folder.path),
         paused=None if (found := paused(folder.path, now)) is None else str(found),
         benefit=_benefit(store, fleet, policy, now),

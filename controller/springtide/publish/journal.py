@@ -1,7 +1,10 @@
 """Who did what, when and why: a line for each event in the publisher's folder, and from there a row in the store.
 
 The line comes first and waits for nobody, so that what is done while the store is down is not lost; sending the lines
-again changes nothing. Ansible's module springtide_record writes lines of the same form.
+again changes nothing. Ansible's module springtide_record writes lines of the same form, in the same way.
+
+A writer that was killed, or a disk that was full, may leave half a line. It stays a line of its own: the next one begins
+on a new line, and what cannot be read is counted and kept as an event `damaged`, whose reason is the line.
 """
 
 from __future__ import annotations
@@ -9,8 +12,10 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import getpass
+import hashlib
 import json
 import os
+import re
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -23,11 +28,15 @@ from springtide.store import Row, Store
 
 FILE = "journal.jsonl"
 SENT = "journal.sent"
+DAMAGED = "damaged"
+# Of a damaged line, in the audit; the whole of it stays in the file.
+SHOWN_BYTES = 500
 
 
 @dataclass(frozen=True)
 class Event:
-    """`event` is one of publish, force, rollout, wave, gate, rollback, withdraw, drift, pause, resume, job."""
+    """`event` is one of publish, force, rollout, wave, gate, rollback, withdraw, drift, pause, resume, job,
+    damaged."""
 
     event: str
     publication: str = ""
@@ -49,42 +58,76 @@ def who() -> str:
 
 
 def append(folder: Path, event: Event) -> None:
-    """On the disk when it returns. Raises SpringtideError."""
+    """On the disk when it returns. Raises SpringtideError; then nothing of it is in the file."""
     path = folder / FILE
-    line = json.dumps(asdict(event), sort_keys=True) + "\n"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
-        with os.fdopen(handle, "w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
+        _append_line(path, json.dumps(asdict(event), sort_keys=True))
     except OSError as error:
         raise SpringtideError(
             f"{path}: cannot be written: {error.strerror}; make room or name another folder"
         ) from error
 
 
+def _append_line(path: Path, line: str) -> None:
+    """As the collection's springtide_publisher.append_line, which must do without this package."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o640)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        size = os.fstat(handle).st_size
+        torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+        content = ("\n" * torn + line + "\n").encode()
+        try:
+            while content:
+                content = content[os.write(handle, content) :]
+            os.fsync(handle)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(handle, size)
+            raise
+    finally:
+        os.close(handle)
+
+
 def read(folder: Path, offset: int = 0) -> tuple[list[Event], int, int]:
-    """Events from a byte offset on, the offset behind the last whole line, and how many lines were none of ours."""
+    """Events from a byte offset on, the offset behind the last whole line, and how many lines are damaged."""
     path = folder / FILE
-    if not path.exists():
-        return [], 0, 0
     try:
         content = path.read_bytes()[offset:]
+        written = int(path.stat().st_mtime)
+    except FileNotFoundError:
+        return [], 0, 0
     except OSError as error:
         raise SpringtideError(f"{path}: cannot be read: {error.strerror}") from error
     whole = content[: content.rfind(b"\n") + 1]
     names = {each.name for each in fields(Event)}
-    events, bad = [], 0
-    for line in whole.splitlines():
+    events, bad, at, near = [], 0, offset + len(whole), written
+    for line in reversed(whole.split(b"\n")[:-1]):
+        at -= len(line) + 1
         try:
             found = json.loads(line)
-            events.append(Event(**{name: found[name] for name in names}))
-        except (ValueError, TypeError, KeyError):
+            event = Event(**{name: found[name] for name in names})
+            near = int(event.at_unix_s)
+        except (ValueError, TypeError, KeyError, RecursionError):
             bad += 1
-    return events, offset + len(whole), bad
+            event = _damaged(line, at, near)
+        events.append(event)
+    return events[::-1], offset + len(whole), bad
+
+
+def _damaged(line: bytes, offset: int, next_unix_s: int) -> Event:
+    """What stands for a line that cannot be read: the same each time, so that sending it again changes nothing."""
+    # Keys are sorted, so that the time is in the first bytes of a line that was cut.
+    said = re.match(rb'\{"at_unix_s": (\d{1,10}),', line)
+    text = line[:SHOWN_BYTES].decode("utf-8", "backslashreplace")
+    return Event(
+        DAMAGED,
+        reason=text if text.isprintable() else repr(text)[1:-1],
+        details={"offset": offset, "bytes": len(line)},
+        who="",
+        at_unix_s=min(int(said[1]), next_unix_s) if said else next_unix_s,
+        id=hashlib.sha256(b"%d %s" % (offset, line)).hexdigest()[:32],
+    )
 
 
 def send(folder: Path, store: Store) -> int:

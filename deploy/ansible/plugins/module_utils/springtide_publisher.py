@@ -189,9 +189,24 @@ def record(folder: Path, fields: dict[str, Any]) -> None:
     """A line in the journal, on the disk when it returns; the controller makes rows of the lines."""
     line = dict(fields, id=uuid.uuid4().hex, at_unix_s=int(time.time()), who=who())
     folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(str(folder / JOURNAL), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640)
-    with os.fdopen(handle, "w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        file.write(json.dumps(line, sort_keys=True) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    append_line(folder / JOURNAL, json.dumps(line, sort_keys=True))
+
+
+def append_line(path: Path, line: str) -> None:
+    """A line of its own behind whatever a killed writer left; all of it or, where it raises OSError, nothing."""
+    handle = os.open(str(path), os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o640)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        size = os.fstat(handle).st_size
+        torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+        content = ("\n" * torn + line + "\n").encode()
+        try:
+            while content:
+                content = content[os.write(handle, content) :]
+            os.fsync(handle)
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(handle, size)
+            raise
+    finally:
+        os.close(handle)
