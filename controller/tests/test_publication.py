@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ from springtide.decide.decision import Action, Decision, Reason
 from springtide.decide.decisions import write_round
 from springtide.errors import SpringtideError
 from springtide.policy import BundlePolicy
-from springtide.publish import caps, journal
+from springtide.publish import caps, journal, publication
 from springtide.publish.bundle import canonical, digest
 from springtide.publish.publication import PublishFolder, going_back, renewed, sealed
 
@@ -360,3 +361,112 @@ def test_pruning_keeps_what_links_lead_to(tmp_path: Path) -> None:
     names = folder.rounds()
     assert folder.prune(2) == [names[0], names[2]]
     assert folder.rounds() == [names[1], names[3], names[4]]
+
+
+def bundles_of(value: int, seconds: int) -> dict[str, bytes]:
+    """A round for one edge, published so many seconds after it."""
+    return {"ams-1": canonical(document({"10.0.1.0/24": value}, created_s=seconds))}
+
+
+def gives(part: Path) -> list[int]:
+    return [route["initcwnd"] for route in json.loads((part / "ams-1.json").read_bytes())["routes"]]
+
+
+def killed_before(call: int, work: Callable[[], object]) -> bool:
+    """Run it in a process that is killed before its so many-th change of the file system; False where it has fewer."""
+    process = os.fork()
+    if process == 0:
+        left = [call]
+
+        def count(event: str, arguments: tuple[Any, ...]) -> None:
+            changes = event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+            if changes or event in ("os.rename", "os.mkdir", "os.symlink", "os.remove", "os.rmdir"):
+                left[0] -= 1
+                if left[0] == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+        sys.addaudithook(count)
+        try:
+            work()
+        except BaseException:  # pytest must not go on in this process
+            os._exit(9)
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    assert code in (0, -signal.SIGKILL)
+    return code != 0
+
+
+def test_a_publish_that_is_killed_anywhere_leaves_the_old_or_the_new_one(tmp_path: Path) -> None:
+    calls = 1
+    while True:
+        folder = PublishFolder(tmp_path / str(calls))
+        first = folder.publish(bundles_of(20, 10), None, b"fleet")
+        folder.point("current", first / "edges")
+        new = bundles_of(50, 20)
+        killed = killed_before(calls, lambda folder=folder, new=new: folder.publish(new, None, b"fleet"))
+        for name in folder.rounds():
+            found = folder.publication(name)
+            assert sorted(path.name for path in found.iterdir()) == ["back", "edges", "fleet.yaml"]
+            assert [path.name for part in ("back", "edges") for path in (found / part).iterdir()] == [
+                "ams-1.json"
+            ] * 2
+        candidate = folder.resolved("candidate")
+        assert candidate is not None
+        assert gives(candidate / "edges") in ([20], [50])
+        assert folder.current() is not None
+        # The same again, as a job's next try does, and then nothing is left of the killed one.
+        if candidate == first:
+            candidate = folder.publish(new, None, b"fleet")
+        assert (gives(candidate / "edges"), gives(candidate / "back")) == ([50], [20])
+        pruned = folder.prune(9)
+        assert pruned == []
+        assert {path.name for path in folder.path.iterdir()} - {".candidate.new"} == {
+            "candidate",
+            "current",
+            "publish.lock",
+            "rounds",
+        }
+        assert sorted(path.name for path in (folder.path / "rounds").iterdir()) == [first.name, candidate.name]
+        if not killed:
+            break
+        calls += 1
+    assert calls > 8, "the file system was not watched"
+
+
+def test_a_pruning_that_is_killed_anywhere_leaves_whole_publications(tmp_path: Path) -> None:
+    calls = 1
+    while True:
+        folder = PublishFolder(tmp_path / str(calls))
+        for number in range(3):
+            folder.publish(bundles_of(20 + number, 10 * number), None)
+        killed = killed_before(calls, lambda folder=folder: folder.prune(1))
+        for name in folder.rounds():
+            assert all((folder.publication(name) / part / "ams-1.json").exists() for part in ("edges", "back"))
+        folder.prune(1)
+        assert len(list((folder.path / "rounds").iterdir())) == 1
+        if not killed:
+            break
+        calls += 1
+    assert calls > 8, "the file system was not watched"
+
+
+def test_a_second_content_for_a_moment_that_edges_may_know_is_refused(tmp_path: Path) -> None:
+    folder = PublishFolder(tmp_path)
+    first = folder.publish(bundles_of(20, 10), None)
+    # The way back is one second younger than what it undoes.
+    for seconds in (9, 10, 11):
+        with pytest.raises(SpringtideError, match="publish again"):
+            folder.publish(bundles_of(50, seconds), None)
+    folder.point("current", first / "back")
+    folder.publish(bundles_of(50, 12), None)
+    with pytest.raises(SpringtideError, match="wait two seconds"):
+        folder.publish(bundles_of(60, 11), None)
+    assert len(folder.rounds()) == 2
+
+
+def test_one_publish_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = PublishFolder(tmp_path)
+    monkeypatch.setattr(publication, "LOCK_WAIT_S", 0)
+    with folder._alone(), pytest.raises(SpringtideError, match="another `springtide publish`"):
+        folder.publish(bundles_of(20, 10), None)
+    folder.publish(bundles_of(20, 10), None)

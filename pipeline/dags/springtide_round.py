@@ -149,7 +149,8 @@ def springtide_round() -> None:
         site = Site.of()
         folder = PublishFolder(site.publish_dir)
         documents = staged(site.publish_dir)
-        path = run(folder, documents, site.sign_key, site.policy(), instants.now(), once=True)
+        fleet = site.fleet_path.read_bytes()
+        path = run(folder, documents, site.sign_key, site.policy(), instants.now(), once=True, fleet=fleet)
         print(f"published {path.name}, round {moment}")
         return path.name
 

@@ -84,7 +84,10 @@ def publish(
         rendered, _ = jobs.render(opened, fleet, policy, asked, instants.now())
     documents = rendered.documents
     folder = PublishFolder(publish_dir)
-    path = jobs.publish(folder, documents, sign_key, policy, instants.now(), force=force, reason=reason, once=once)
+    copy = fleet_path.read_bytes()
+    path = jobs.publish(
+        folder, documents, sign_key, policy, instants.now(), force=force, reason=reason, once=once, fleet=copy
+    )
     folder.prune(keep)
     new = read_folder(path / "edges")
     if sign_key is None:
@@ -137,7 +140,7 @@ def rollback(
     if found:
         raise InputError(found)
     event = journal.Event("rollback", reason=reason, verdict="published", details={"of": source.name})
-    path = jobs.write(folder, documents, sign_key, [event])
+    path = jobs.write(folder, documents, sign_key, [event], fleet_path.read_bytes())
     if as_json:
         print_json({"publication": path.name, "of": source.name, "edges": len(documents)})
         return

@@ -71,11 +71,12 @@ def publish(
     force: bool = False,
     reason: str = "",
     once: bool = False,
+    fleet: bytes = b"",
 ) -> Path:
     """Write the publication with its events, and let `candidate` lead to it.
 
     With `once`, a candidate that says the same of the same round is left as it is, and given back: a repetition
-    after a kill publishes nothing twice. Raises PausedError, InputError, SpringtideError.
+    after a kill publishes nothing twice. `fleet` is fleet.yaml, of which the publication keeps a copy. Raises PausedError, InputError, SpringtideError.
     """
     refuse_when_paused(folder.path, now_unix_s)
     new = {edge: json.loads(content) for edge, content in documents.items()}
@@ -97,7 +98,7 @@ def publish(
         if not any(event.publication == there.name for event in journal.read(folder.path)[0]):
             _note(folder, there, read_folder(there / "edges"), events)
         return there
-    return write(folder, documents, key, events)
+    return write(folder, documents, key, events, fleet)
 
 
 def forced(over: Iterable[Problem], reason: str) -> journal.Event:
@@ -107,10 +108,14 @@ def forced(over: Iterable[Problem], reason: str) -> journal.Event:
 
 
 def write(
-    folder: PublishFolder, documents: Mapping[str, bytes], key: Path | None, events: Iterable[journal.Event]
+    folder: PublishFolder,
+    documents: Mapping[str, bytes],
+    key: Path | None,
+    events: Iterable[journal.Event],
+    fleet: bytes,
 ) -> Path:
     """The publication, then its events with its name and digest in the journal."""
-    path = folder.publish(documents, key)
+    path = folder.publish(documents, key, fleet)
     _note(folder, path, {edge: json.loads(content) for edge, content in documents.items()}, events)
     return path
 

@@ -7,10 +7,7 @@ from collections.abc import Iterable
 from springtide import instants
 from springtide.publish import journal
 from springtide.publish.pause import paused
-from springtide.publish.publication import PublishFolder
-
-# What withdraw.yml leaves in the publisher's folder.
-WITHDRAWN = "withdrawn"
+from springtide.publish.publication import WITHDRAWN, PublishFolder
 
 
 def wanted(folder: PublishFolder) -> tuple[str, str]:

@@ -16,12 +16,10 @@ from springtide.learn.status import Decided, Facts, Published
 from springtide.policy import Policy
 from springtide.publish import journal
 from springtide.publish.pause import paused
-from springtide.publish.publication import PublishFolder, read_folder
+from springtide.publish.publication import WITHDRAWN, PublishFolder, read_folder
 from springtide.store import Store
 
 DAY_S = 86_400
-# The file that withdraw.yml leaves, in the words of who stopped the pushes.
-STOPPED = "withdrawn"
 
 
 def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now: int) -> Facts:
@@ -136,7 +134,7 @@ def _newest(events: Iterable[journal.Event]) -> dict[str, journal.Event]:
 
 
 def _stopped(folder: Path) -> str | None:
-    path = folder / STOPPED
+    path = folder / WITHDRAWN
     try:
         return path.read_text().strip() if path.exists() else None
     except OSError as error:

@@ -1,19 +1,30 @@
 """The publisher's folder: rounds that left or may leave, which of them holds, and how each is taken back.
 
     rounds/ROUND-CREATED/edges/EDGE.json, .sig    what a rollout brings to the edges
-    rounds/ROUND-CREATED/back/EDGE.json, .sig     what brings them back to what held before
+    rounds/ROUND-CREATED/back/EDGE.json, .sig     what brings them back to what held when it was published
+    rounds/ROUND-CREATED/back-if-done/...         the same, should the rollout that was under way come to its end
+    rounds/ROUND-CREATED/fleet.yaml               the fleet that it was made for, as an inventory
     candidate -> rounds/...                       the newest; the rollout takes it
     current -> rounds/.../edges or .../back       what holds on the fleet; the rollout moves it
 
 An edge refuses what is older than what it has, so going back means the old values under a newer creation time. They are
-rendered and signed beside the new ones: taking a round back needs neither store nor key nor controller.
+rendered and signed beside the new ones: taking a round back needs neither store nor key nor controller. What holds may
+change between a publication and its rollout: the rollout takes the way back that gives what holds when it begins, as
+`back`, and refuses a publication that has none.
+
+A publication is written under a name that begins with a dot, and gets its own when it is whole: what a killed `publish`
+left behind is never taken for one, and goes with the next.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
-from collections.abc import Mapping
+import shutil
+import time
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +33,12 @@ from springtide import instants
 from springtide.errors import InputError, Problem, SpringtideError
 from springtide.publish import bundle as bundles
 from springtide.publish.sign import sign
+
+# What withdraw.yml leaves in the publisher's folder, with its reason: every edge is at the kernel's default.
+WITHDRAWN = "withdrawn"
+LOCK = "publish.lock"
+# Another `publish` signs some hundred bundles a second.
+LOCK_WAIT_S = 120
 
 Document = dict[str, Any]
 Documents = Mapping[str, Document]
@@ -81,10 +98,15 @@ class PublishFolder:
         folder = self.resolved("current")
         return None if folder is None else read_folder(folder)
 
+    def held(self) -> dict[str, Document]:
+        """What a rollout that fails goes back to, were it to begin now: nothing after a withdrawal."""
+        return {} if (self.path / WITHDRAWN).exists() else self.current() or {}
+
     def rounds(self) -> list[str]:
         """Names of publications, oldest first."""
         folder = self.path / "rounds"
-        return sorted(path.name for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []
+        found = folder.iterdir() if folder.is_dir() else ()
+        return sorted(path.name for path in found if path.is_dir() and not path.name.startswith("."))
 
     def publication(self, name: str) -> Path:
         """By its name, or by its round: the newest of that round. Raises InputError."""
@@ -94,45 +116,129 @@ class PublishFolder:
             raise InputError([Problem(str(self.path), "round", f"{name} was not published", f"the newest: {known}")])
         return self.path / "rounds" / fitting[-1]
 
-    def publish(self, documents: Mapping[str, bytes], key: Path | None) -> Path:
-        """Write a publication with its way back, and let `candidate` lead to it. Raises SpringtideError, InputError."""
+    def publish(self, documents: Mapping[str, bytes], key: Path | None, fleet: bytes = b"") -> Path:
+        """Write a publication with its ways back, and let `candidate` lead to it. Raises SpringtideError, InputError."""
         new = {edge: json.loads(content) for edge, content in documents.items()}
-        held = self.current() or {}
-        back = {edge: bundles.canonical(going_back(held.get(edge), document)) for edge, document in new.items()}
-        signatures = [{} if key is None else sign(content, key) for content in (documents, back)]
-        moments = {(document["round"], document["created_at"]) for document in new.values()}
-        moment, created = max(moments)
+        moment, created = max((document["round"], document["created_at"]) for document in new.values())
         folder = self.path / "rounds" / f"{moment}-{created[8:].translate(str.maketrans('', '', '-T:Z'))}"
-        if folder.exists():
-            raise SpringtideError(f"{folder}: is there already; wait a second and publish again")
-        bundles.write(folder / "edges", documents, signatures[0])
-        bundles.write(folder / "back", back, signatures[1])
-        self.point("candidate", folder)
+        with self._alone():
+            if folder.exists() and not self._is_left_over(folder, documents):
+                raise SpringtideError(f"{folder}: is there already; wait a second and publish again")
+            self._refuse_equals(new)
+            parts = {"edges": dict(documents)}
+            for name, before in self._ways_back().items():
+                undone = {edge: going_back(before.get(edge), document) for edge, document in new.items()}
+                parts[name] = {edge: bundles.canonical(document) for edge, document in undone.items()}
+            signatures = {name: {} if key is None else sign(content, key) for name, content in parts.items()}
+            unfinished = folder.with_name(f".{folder.name}")
+            for name, content in parts.items():
+                bundles.write(unfinished / name, content, signatures[name])
+            with _explained(folder):
+                if fleet:
+                    _write(unfinished / "fleet.yaml", fleet)
+                if folder.exists():
+                    folder.rename(folder.with_name(f".{folder.name}.gone"))
+                unfinished.rename(folder)
+                _sync(folder.parent)
+            self.point("candidate", folder)
         return folder
+
+    def _ways_back(self) -> dict[str, dict[str, Document]]:
+        """What each way back is to give."""
+        found = {"back": self.held()}
+        current = self.resolved("current")
+        if found["back"] and current is not None and current.name == "back":
+            found["back-if-done"] = read_folder(current.parent / "edges")
+        return found
+
+    def _refuse_equals(self, new: Documents) -> None:
+        """Edges tell bundles of a round apart by when they were made, and so must those that go back be younger."""
+        for publication in self._led_to():
+            parts = [read_folder(part) for part in publication.iterdir() if part.is_dir()]
+            for edge, document in ((edge, part[edge]) for part in parts for edge in new if edge in part):
+                moment = new[edge]["created_at"]
+                if new[edge]["round"] == document["round"] and moment <= document["created_at"]:
+                    what = f"{edge}: created_at {moment} is not after {document['created_at']} of {publication.name}"
+                    raise SpringtideError(f"{self.path}: {what}; wait two seconds and publish again")
+
+    def _is_left_over(self, folder: Path, documents: Mapping[str, bytes]) -> bool:
+        """Whether it is a whole publication of just these bundles, that was killed before a link led to it."""
+        if folder in self._led_to():
+            return False
+        return {path.stem: path.read_bytes() for path in (folder / "edges").glob("*.json")} == dict(documents)
+
+    def _led_to(self) -> set[Path]:
+        """Publications that a link leads to."""
+        found = [self.resolved("candidate"), self.resolved("current")]
+        return {path if path.parent.name == "rounds" else path.parent for path in found if path is not None}
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One writer of publications at a time; what a killed one left behind goes. Raises SpringtideError."""
+        with _explained(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.path / LOCK, os.O_RDWR | os.O_CREAT, 0o640)
+        try:
+            give_up = time.monotonic() + LOCK_WAIT_S
+            while True:
+                try:
+                    fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > give_up:
+                        what = f"another `springtide publish` has worked for {LOCK_WAIT_S} s"
+                        raise SpringtideError(f"{self.path / LOCK}: {what}; see what it waits for") from None
+                    time.sleep(0.05)
+            with _explained(self.path / "rounds"):
+                for path in (self.path / "rounds").glob(".*"):
+                    shutil.rmtree(path)
+            yield
+        finally:
+            os.close(handle)
 
     def point(self, link: str, folder: Path) -> None:
         """Let a link lead to a folder of ours; it always leads to the old or the new one. Raises SpringtideError."""
-        temporary = self.path / f".{link}.{os.getpid()}"
-        try:
+        temporary = self.path / f".{link}.new"
+        with _explained(self.path / link):
             temporary.unlink(missing_ok=True)
             temporary.symlink_to(folder.resolve().relative_to(self.path.resolve()))
             temporary.replace(self.path / link)
-        except OSError as error:
-            raise SpringtideError(f"{self.path / link}: cannot be set: {error.strerror}") from error
+            _sync(self.path)
 
     def prune(self, keep: int) -> list[str]:
         """Remove the oldest publications but `keep`, and never one that a link leads to. Returns their names."""
-        used = {path for path in (self.resolved("candidate"), self.resolved("current")) if path is not None}
         gone = []
-        for name in self.rounds()[: -keep or None]:
-            folder = self.path / "rounds" / name
-            real = folder.resolve()
-            if any(real == path or real in path.parents for path in used):
-                continue
-            for file in [*folder.glob("*/*"), *folder.glob("*/.*")]:
-                file.unlink()
-            for part in folder.iterdir():
-                part.rmdir()
-            folder.rmdir()
-            gone.append(name)
+        with self._alone(), _explained(self.path / "rounds"):
+            used = self._led_to()
+            for name in self.rounds()[: -keep or None]:
+                folder = (self.path / "rounds" / name).resolve()
+                if folder not in used:
+                    # A name of no publication first: half of one is none.
+                    shutil.rmtree(folder.rename(folder.with_name(f".{name}.gone")))
+                    gone.append(name)
         return gone
+
+
+@contextlib.contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    """An OSError as one line."""
+    try:
+        yield
+    except OSError as error:
+        what = f"{error.filename or path}: cannot be written: {error.strerror}"
+        raise SpringtideError(f"{what}; make room, or let this user write there") from error
+
+
+def _write(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
