@@ -16,7 +16,12 @@ from springtide.errors import InputError, Problem
 
 Prefix = IPv4Network | IPv6Network
 
+# Ansible's inventory plugin has these rules once more, since it must do without this package.
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+ADDRESS = re.compile(r"[0-9A-Za-z][0-9A-Za-z.:_-]{0,252}")
+REGION = re.compile(r"[^\W_][\w .-]{0,62}")
+# Ansible means something else by these.
+RESERVED = frozenset({"all", "edges", "localhost", "ungrouped"})
 # An IPv4 address travels and is stored as ::ffff:a.b.c.d: an IPv6 prefix over that range would claim it.
 MAPPED_IPV4 = IPv6Network("::ffff:0:0/96")
 
@@ -32,8 +37,21 @@ def _name(value: object) -> str:
     return value
 
 
+def _edge_name(value: object) -> str:
+    if isinstance(value, str) and value in RESERVED:
+        raise _fault(f"{value!r} is not a name for an edge: Ansible means something else by it", "rename it")
+    return _name(value)
+
+
+def _region(value: object) -> str:
+    if not isinstance(value, str) or not REGION.fullmatch(value):
+        fix = "use 1 to 63 letters, digits, spaces and . _ -, beginning with a letter or digit"
+        raise _fault(f"{value!r} is not a region", fix)
+    return value
+
+
 def _address(value: object) -> str:
-    if not isinstance(value, str) or not re.fullmatch(r"[0-9A-Za-z][0-9A-Za-z.:_-]{0,252}", value):
+    if not isinstance(value, str) or not ADDRESS.fullmatch(value):
         raise _fault(f"{value!r} is not an address", "give the IP address or host name that ssh reaches it by")
     return value
 
@@ -58,6 +76,7 @@ def _prefix(value: object) -> Prefix:
 
 
 Name = Annotated[str, BeforeValidator(_name)]
+EdgeName = Annotated[str, BeforeValidator(_edge_name)]
 
 
 class _Frozen(BaseModel):
@@ -71,9 +90,9 @@ class Edge(_Frozen):
 
 
 class Pop(_Frozen):
-    region: str = "default"
+    region: Annotated[str, BeforeValidator(_region)] = "default"
     prefixes: Annotated[list[Annotated[Prefix, BeforeValidator(_prefix)]], Field(min_length=1)]
-    edges: dict[Name, Edge] = {}
+    edges: dict[EdgeName, Edge] = {}
 
 
 class Fleet(_Frozen):

@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 from ansible.errors import AnsibleParserError
 from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
-from deploy.ansible.plugins.inventory.fleet import InventoryModule
+from deploy.ansible.plugins.inventory.fleet import NAME, InventoryModule, edges, read
 from deploy.ansible.plugins.module_utils.springtide_publisher import (
     Candidate,
     gate_tries,
@@ -21,8 +23,18 @@ from deploy.ansible.plugins.module_utils.springtide_publisher import (
     take_lock,
     waves,
 )
-from hypothesis import given
+from deploy.ansible.tests.edge import bundle
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from pydantic_core import PydanticCustomError
+from springtide import fleet as controller_fleet
+from springtide.errors import InputError
+from springtide.fleet import load_fleet
+from springtide.publish.bundle import canonical
+from springtide.publish.publication import PublishFolder
+
+ROOT = Path(__file__).resolve().parents[3]
+POP = "version: 1\npops: {a: {prefixes: [10.1.0.0/16], "
 
 CANDIDATES = st.lists(
     st.builds(
@@ -136,17 +148,116 @@ pops:
     assert (host.vars["ansible_host"], host.vars["springtide_region"]) == ("fd77::1", "default")
 
 
+def test_the_copy_beside_a_publication_is_an_inventory(tmp_path: Path) -> None:
+    text = POP + "edges: {x: {address: h}}}}"
+    PublishFolder(tmp_path / "publish").publish({"x": canonical(bundle({}, edge="x"))}, None, text.encode())
+    copy = tmp_path / "publish/candidate/fleet.yaml"
+    assert InventoryModule().verify_file(str(copy))
+    assert inventory(tmp_path, copy.read_text()).get_groups_dict()["edges"] == ["x"]
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[]", "not a fleet of version 1"),
+        ("[]", "it is not a mapping"),
         ("version: 1\npops: {a: 3}", "pops.a is not a mapping"),
-        ("version: 1\npops: {a: {edges: {'x y': {address: h}}}}", "'x y' is not a name"),
-        ("version: 1\npops: {a: {edges: {x: {}}}}", "the address of x"),
-        ("version: 1\npops: {a: {edges: {x: {address: h}}}, b: {edges: {x: {address: h}}}}", "x is there twice"),
+        (POP + "edges: {'x y': {address: h}}}}", "'x y' is not a name"),
+        (POP + "edges: {x: {}}}}", "the edge x is without address"),
+        (
+            POP + "edges: {x: {address: h}}}, b: {prefixes: [10.2.0.0/16], edges: {x: {address: h}}}}",
+            "x is there twice",
+        ),
+        (POP + "edges: {x: {address: h}, x: {address: i}}}}", "'x' is there twice"),
+        (POP + "edges: {x: {address: '-oProxyCommand=touch /tmp/x'}}}}", "is not the address of x"),
+        (POP + "edges: {x: {address: &a h}, y: {address: *a}}}}", "uses a YAML alias"),
+        (POP + "edges: {localhost: {address: h}}}}", "'localhost' is not a name for an edge"),
+        (POP + 'region: "{{ x }}", edges: {}}}', "is not a region"),
         ("version: [", "while parsing"),
     ],
 )
 def test_a_broken_fleet_is_an_error_that_says_what(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(AnsibleParserError, match=problem):
         inventory(tmp_path, text)
+
+
+ODD = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=70)
+ODDITIES = """
+a 0 -a a- a_b A all edges localhost ungrouped 127.0.0.1 ::1 fd77::1 10.0.0.1 a.b.example -oProxyCommand=x
+root@h h;id $(id) `id` {{x}} {%x%} h,i a:22 a/b ä Ω1 ../x x=y #x *
+"""
+LONG = ["a" * length for length in (63, 64, 253, 254)]
+WORDS = st.sampled_from([*ODDITIES.split(), *LONG, "", " ", "a b", "a\n", "\na", "a\t", "{{ lookup('pipe', 'id') }}"])
+NAMES = WORDS | ODD | st.from_regex(NAME, fullmatch=True)
+OTHERS = st.none() | st.booleans() | st.integers(-9, 9) | st.lists(st.text("a", max_size=2), max_size=2)
+ADDRESSES = WORDS | ODD | OTHERS
+HOSTS = st.fixed_dictionaries({"address": ADDRESSES}) | st.fixed_dictionaries({"address": st.just("h")})
+POPS = st.fixed_dictionaries(
+    {},
+    optional={"edges": st.dictionaries(NAMES, HOSTS | OTHERS, max_size=3) | OTHERS, "region": NAMES | OTHERS},
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(st.dictionaries(NAMES, POPS, max_size=3), st.just(1) | OTHERS, st.booleans())
+def test_the_inventory_takes_what_check_takes_and_nothing_else(
+    tmp_path_factory: pytest.TempPathFactory, pops: dict[str, Any], version: object, more: bool
+) -> None:
+    given_pops = {name: {"prefixes": [f"10.{n}.0.0/16"], **pop} for n, (name, pop) in enumerate(pops.items())}
+    document = {"version": version, "pops": given_pops, **({"more": 1} if more and len(pops) == 3 else {})}
+    path = tmp_path_factory.getbasetemp() / "fleet.yaml"
+    path.write_text(yaml.safe_dump(document, allow_unicode=True), encoding="utf-8")
+    try:
+        checked = {
+            (edge, name, pop.region, host.address)
+            for name, pop in load_fleet(path).pops.items()
+            for edge, host in pop.edges.items()
+        }
+    except InputError:
+        with pytest.raises((ValueError, yaml.YAMLError)):
+            edges(read(path.read_text(encoding="utf-8")))
+    else:
+        assert set(edges(read(path.read_text(encoding="utf-8")))) == checked
+
+
+@given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=3, unique_by=lambda pair: pair[0]))
+def test_each_word_is_judged_alike(words: list[tuple[str, str]]) -> None:
+    """One edge at a time, so that most are refused for one thing or for none."""
+    for name, address in words:
+        rules = (controller_fleet._edge_name, name), (controller_fleet._address, address)
+        refused = False
+        for rule, value in rules:
+            try:
+                rule(value)
+            except PydanticCustomError:
+                refused = True
+        document = {"version": 1, "pops": {"p": {"prefixes": ["10.0.0.0/8"], "edges": {name: {"address": address}}}}}
+        if refused:
+            with pytest.raises(ValueError, match="is not"):
+                edges(document)
+        else:
+            assert edges(document) == [(name, "p", "default", address)]
+
+
+BAD_FLEETS = {
+    "an option for ssh": POP + "edges: {x: {address: '-oProxyCommand=touch %s'}}}}",
+    "one name among good ones": POP + "edges: {x: {address: 192.0.2.1}, 'Y': {address: 192.0.2.2}}}}",
+    "no edges": POP + "edges: {}}}",
+    "what ansible's own YAML plugin takes": "pops: {ams: {edges: {x: {address: 192.0.2.1}}}}",
+}
+
+
+@pytest.mark.parametrize("text", BAD_FLEETS.values(), ids=BAD_FLEETS.keys())
+def test_the_red_button_says_that_it_did_nothing(tmp_path: Path, text: str) -> None:
+    touched = tmp_path / "touched"
+    fleet = tmp_path / "fleet.yaml"
+    fleet.write_text(text.replace("%s", str(touched)))
+    # As an operator in another folder, who has the collection installed: no ansible.cfg of ours is read.
+    environment = {**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(ROOT / "deploy"), "ANSIBLE_HOME": str(tmp_path)}
+    environment.pop("ANSIBLE_CONFIG", None)
+    command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(fleet)]
+    command += ["-e", f"springtide_publish_dir={tmp_path}/publish", str(ROOT / "deploy/ansible/playbooks/withdraw.yml")]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, check=False, capture_output=True, text=True)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "NOTHING was done" in done.stdout
+    assert (tmp_path / "publish/withdrawn").exists(), "what is running was not stopped"
+    assert not touched.exists()

@@ -8,7 +8,8 @@ short_description: Edges of fleet.yaml
 description:
   - Every edge of fleet.yaml is a host, in the groups C(edges), C(pop_NAME) and C(region_NAME), with C(-) as C(_).
   - Needs nothing but Ansible, so that a withdrawal works where the controller does not.
-  - C(springtide check) says what is wrong with a fleet.yaml, and where.
+  - What C(springtide check) refuses of PoPs, regions, edges and addresses is refused here, and then no edge is known;
+    C(springtide check) says what is wrong, and where.
 extends_documentation_fragment: []
 options: {}
 author:
@@ -17,35 +18,83 @@ author:
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Iterator
 
 import yaml
 from ansible.errors import AnsibleParserError
 from ansible.plugins.inventory import BaseInventoryPlugin
 
+# The rules of the controller's fleet.py for what is read here, word for word; the tests hold both to the same cases.
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+ADDRESS = re.compile(r"[0-9A-Za-z][0-9A-Za-z.:_-]{0,252}")
+REGION = re.compile(r"[^\W_][\w .-]{0,62}")
+# Ansible means something else by these.
+RESERVED = frozenset({"all", "edges", "localhost", "ungrouped"})
+
+
+def read(text: str) -> object:
+    """YAML in which nothing can be meant twice. Raises ValueError and YAMLError."""
+    if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
+        raise ValueError("it uses a YAML alias")
+    node = yaml.compose(text, Loader=yaml.SafeLoader)
+    for mapping in _mappings(node):
+        keys = [key.value if key.tag == "tag:yaml.org,2002:str" else None for key, _ in mapping.value]
+        for key in keys:
+            if key is None or keys.count(key) > 1:
+                raise ValueError(f"line {mapping.start_mark.line + 1}: a key is not text, or {key!r} is there twice")
+    return yaml.safe_load(text)
+
+
+def _mappings(node: Any) -> Iterator[Any]:
+    if isinstance(node, yaml.MappingNode):
+        yield node
+        for _, value in node.value:
+            yield from _mappings(value)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            yield from _mappings(value)
 
 
 def edges(document: object) -> list[tuple[str, str, str, str]]:
-    """(edge, PoP, region, address) in the file's order. Raises ValueError or TypeError with what is wrong."""
-    if not isinstance(document, dict) or document.get("version") != 1 or not isinstance(document.get("pops"), dict):
+    """(edge, PoP, region, address) in the file's order. Raises ValueError with what is wrong."""
+    whole = _mapping("it", document, {"version", "pops"}, {"version", "pops"})
+    if type(whole["version"]) is not int or whole["version"] != 1 or not whole["pops"]:
         raise ValueError("it is not a fleet of version 1 with pops")
-    found: list[tuple[str, str, str, str]] = []
-    for pop, about in document["pops"].items():
-        if not isinstance(about, dict):
-            raise TypeError(f"pops.{pop} is not a mapping")
-        region = about.get("region", "default")
-        for edge, host in (about.get("edges") or {}).items():
-            address = host.get("address") if isinstance(host, dict) else None
-            for name in (pop, edge):
-                if not isinstance(name, str) or not NAME.fullmatch(name):
-                    raise ValueError(f"{name!r} is not a name")
-            if not isinstance(region, str) or not isinstance(address, str):
-                raise TypeError(f"pops.{pop}: region and the address of {edge} must be text")
-            if any(edge == other for other, *_ in found):
+    found: dict[str, tuple[str, str, str, str]] = {}
+    for pop, about in _mapping("pops", whole["pops"]).items():
+        given = _mapping(f"pops.{pop}", about, {"region", "prefixes", "edges"}, {"prefixes"})
+        region = _fitting(given.get("region", "default"), REGION, "a region")
+        _fitting(pop, NAME, "a name")
+        if not isinstance(given["prefixes"], list) or not given["prefixes"]:
+            raise ValueError(f"pops.{pop}.prefixes is not a list of prefixes")
+        for edge, host in _mapping(f"pops.{pop}.edges", given.get("edges", {})).items():
+            _fitting(edge, NAME, "a name")
+            if edge in RESERVED:
+                raise ValueError(f"{edge!r} is not a name for an edge: Ansible means something else by it")
+            if edge in found:
                 raise ValueError(f"{edge} is there twice")
-            found.append((edge, pop, region, address))
-    return found
+            address = _mapping(f"the edge {edge}", host, {"address"}, {"address"})["address"]
+            found[edge] = (edge, pop, region, _fitting(address, ADDRESS, f"the address of {edge}"))
+    return list(found.values())
+
+
+def _mapping(what: str, value: object, may: Any = None, must: Any = ()) -> dict[str, Any]:
+    """A mapping with no key but those that it may have, where that is said, and each that it must have."""
+    if not isinstance(value, dict):
+        raise ValueError(f"{what} is not a mapping")  # noqa: TRY004 (it is what the file says that is wrong)
+    for key in value:
+        if may is not None and key not in may:
+            raise ValueError(f"{what} has an unknown key {key!r}")
+    for key in sorted(must):
+        if key not in value:
+            raise ValueError(f"{what} is without {key}")
+    return value
+
+
+def _fitting(value: object, rule: re.Pattern[str], what: str) -> str:
+    if not isinstance(value, str) or not rule.fullmatch(value):
+        raise ValueError(f"{value!r} is not {what}")
+    return value
 
 
 def group(kind: str, name: str) -> str:
@@ -61,8 +110,8 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # Ansible bri
     def parse(self, inventory: Any, loader: Any, path: str, cache: bool = True) -> None:
         super().parse(inventory, loader, path, cache)
         try:
-            found = edges(yaml.safe_load(Path(path).read_text(encoding="utf-8")))
-        except (OSError, TypeError, ValueError, yaml.YAMLError) as error:
+            found = edges(read(Path(path).read_text(encoding="utf-8")))
+        except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
             raise AnsibleParserError(f"{path}: {error}; `springtide check` says more") from error
         inventory.add_group("edges")
         for edge, pop, region, address in found:
