@@ -12,11 +12,11 @@ from samplekit.home import ROUND
 from springtide import instants
 from springtide.errors import SpringtideError
 from springtide.jobs import ansible, notice
-from springtide.jobs.rollout import WITHDRAWN, wanted
+from springtide.jobs.rollout import roll_out, wanted
 from springtide.jobs.site import Site
 from springtide.publish import journal
 from springtide.publish.pause import Pause, pause, resume
-from springtide.publish.publication import PublishFolder, sealed
+from springtide.publish.publication import WITHDRAWN, PublishFolder, sealed
 
 
 def publish(folder: PublishFolder, seconds: int) -> Path:
@@ -46,6 +46,9 @@ def test_what_keeps_a_rollout_back_is_said(tmp_path: Path) -> None:
     for verdict, expected in (("begun", ""), ("failed", "failed before")):
         journal.append(tmp_path, journal.Event("rollout", publication=first.name, verdict=verdict))
         assert expected in wanted(folder)[1]
+    journal.append(tmp_path, journal.Event("rollout", publication=first.name, verdict="done"))
+    journal.append(tmp_path, journal.Event("rollback", publication=first.name, verdict="done"))
+    assert "was taken back" in wanted(folder)[1]
     second = publish(folder, 10)
     assert wanted(folder) == (second.name, "")
     folder.point("current", second / "edges")
@@ -75,6 +78,23 @@ def test_a_play_that_fails_says_why(site: Site, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("SPRINGTIDE_ANSIBLE", "/nonexistent/ansible-playbook")
     with pytest.raises(SpringtideError, match="cannot be started"):
         ansible.play(site, "rollout.yml", {})
+
+
+@pytest.mark.parametrize(("verdicts", "expected"), [(["begun"], True), (["begun", "failed"], False), ([], False)])
+def test_a_rollout_that_is_cut_off_is_taken_back(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdicts: list[str], expected: bool
+) -> None:
+    folder = PublishFolder(site.publish_dir)
+    publication = publish(folder, 0)
+    folder.point("current", publication / "back")
+    for verdict in verdicts:
+        journal.append(site.publish_dir, journal.Event("rollout", publication=publication.name, verdict=verdict))
+    # Ansible ends so where one of its processes was killed.
+    stand_in(tmp_path, monkeypatch, "import sys\nprint(sys.argv[-1])\nsys.exit('rollout' in sys.argv[-1])")
+    said: list[str] = []
+    with pytest.raises(SpringtideError, match=r"rollout\.yml: exit code 1"):
+        roll_out(site, "a trial", said.append)
+    assert [Path(line).name for line in said] == ["rollout.yml", "rollback.yml"][: 1 + expected]
 
 
 def test_a_play_does_not_outlive_its_step(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

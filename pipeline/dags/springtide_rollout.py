@@ -48,10 +48,10 @@ def springtide_rollout() -> None:
     @guarded
     def roll_out(name: str) -> str:
         """Canaries, gates and waves, by rollout.yml; its output is the log."""
-        from springtide.jobs.ansible import play
+        from springtide.jobs.rollout import roll_out as run
 
         reason = get_current_context()["params"].get("reason") or f"Airflow: {name}"
-        play(Site.of(), "rollout.yml", {"springtide_reason": reason})
+        run(Site.of(), reason)
         return name
 
     name: Any = plan()

@@ -1,10 +1,13 @@
-"""Whether the newest publication is to be rolled out, and why not."""
+"""Whether the newest publication is to be rolled out, and why not; and the rollout, which never ends half-way."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from springtide import instants
+from springtide.errors import SpringtideError
+from springtide.jobs import ansible
+from springtide.jobs.site import Site
 from springtide.publish import journal
 from springtide.publish.pause import paused
 from springtide.publish.publication import WITHDRAWN, PublishFolder
@@ -26,12 +29,40 @@ def wanted(folder: PublishFolder) -> tuple[str, str]:
     if folder.resolved("current") == candidate / "edges":
         return candidate.name, f"{candidate.name} holds on the fleet already"
     events, _, _ = journal.read(folder.path)
-    if _last_verdict(events, candidate.name) == "failed":
+    last = _last_verdict(events, candidate.name)
+    if last == "failed":
         fix = "the next publication is tried; to try this one again run rollout.yml by hand"
         return candidate.name, f"the rollout of {candidate.name} failed before; {fix}"
+    if last == "taken back":
+        return candidate.name, f"{candidate.name} was taken back; to push it again run rollout.yml by hand"
     return candidate.name, ""
 
 
+def roll_out(site: Site, reason: str, say: Callable[[str], None] = print) -> None:
+    """rollout.yml; and rollback.yml where that was killed, or ran into a limit, before it could go back by itself.
+
+    Raises what ended the rollout.
+    """
+    try:
+        ansible.play(site, "rollout.yml", {"springtide_reason": reason}, say)
+    except BaseException as error:
+        held = PublishFolder(site.publish_dir).resolved("current")
+        events, _, _ = journal.read(site.publish_dir)
+        if held is not None and _last_verdict(events, held.parent.name) == "begun":
+            why = str(error).splitlines()[0] if str(error) else type(error).__name__
+            try:
+                ansible.play(site, "rollback.yml", {"springtide_reason": f"the rollout was cut off: {why}"}, say)
+            except SpringtideError as failed:
+                error.add_note(f"and the way back: {failed}; run rollback.yml")
+        raise
+
+
 def _last_verdict(events: Iterable[journal.Event], publication: str) -> str:
-    said = [e.verdict for e in events if e.publication == publication and e.event == "rollout"]
-    return said[-1] if said else ""
+    """Of its rollouts: begun, done, failed, or taken back after it had been done; empty where there was none."""
+    said = ""
+    for event in events:
+        if event.publication == publication and event.event == "rollout":
+            said = event.verdict
+        elif event.publication == publication and event.event == "rollback" and event.verdict != "published":
+            said = "failed" if said in ("begun", "failed") else "taken back"
+    return said
