@@ -48,7 +48,7 @@ def rollouts() -> Dashboard:
         (
             "Taken back",
             "Rollbacks and withdrawals, by gates or by people.",
-            "event in ('rollback', 'withdraw')",
+            "event in ('rollback', 'withdraw') and verdict != 'begun'",
             ((0, "green"), (1, "orange")),
         ),
         (
@@ -147,7 +147,7 @@ def rollouts() -> Dashboard:
                 select publication, minIf(at, event = 'publish') as published_at, countIf(event = 'wave') as waves,
                     max(if(event = 'wave', length(edges), 0)) as edges_reached, countIf(event = 'gate') as gates,
                     argMaxIf(toString(verdict), at, event = 'gate') as last_gate,
-                    countIf(event = 'rollback') as rollbacks
+                    countIf(event = 'rollback' and verdict != 'begun') as rollbacks
                 from audit final where $__timeFilter(at) and publication != ''
                 group by publication
                 order by max(at) desc

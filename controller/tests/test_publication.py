@@ -9,11 +9,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
-from deploy.ansible.plugins.module_utils import springtide_publisher
 from hypothesis import given
 from hypothesis import strategies as st
 from samplekit.home import ROUND, Home
@@ -26,6 +26,8 @@ from springtide.policy import BundlePolicy
 from springtide.publish import caps, journal, publication
 from springtide.publish.bundle import canonical, digest
 from springtide.publish.publication import PublishFolder, going_back, renewed, sealed
+
+from deploy.ansible.plugins.module_utils import springtide_publisher
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -205,6 +207,7 @@ def test_rounds_are_published_compared_forced_taken_back_and_remembered(
     assert (first["edges"], first["routes"]) == (4, 4)
     candidate = folder.resolved("candidate")
     assert candidate is not None
+    assert (candidate / "fleet.yaml").read_bytes() == home.fleet.read_bytes()
     for part in ("edges", "back"):
         bundles = sorted((candidate / part).glob("*.json"))
         home.run("validate", *bundles, "--allowed-signers", key.with_name("allowed_signers"))
@@ -348,7 +351,7 @@ def test_history_and_status_show_a_damaged_line(home: Home) -> None:
         ]
         (folder / journal.SENT).unlink()
     [line] = [line for line in home.json("status", *where, code=1)["steps"] if line["what"] == "journal"]
-    assert line["text"].startswith("1 lines cannot be read")
+    assert line["text"].startswith("1 lines cannot be read:")
 
 
 def test_pruning_keeps_what_links_lead_to(tmp_path: Path) -> None:
@@ -403,13 +406,11 @@ def test_a_publish_that_is_killed_anywhere_leaves_the_old_or_the_new_one(tmp_pat
         first = folder.publish(bundles_of(20, 10), None, b"fleet")
         folder.point("current", first / "edges")
         new = bundles_of(50, 20)
-        killed = killed_before(calls, lambda folder=folder, new=new: folder.publish(new, None, b"fleet"))
+        killed = killed_before(calls, partial(folder.publish, new, None, b"fleet"))
         for name in folder.rounds():
             found = folder.publication(name)
             assert sorted(path.name for path in found.iterdir()) == ["back", "edges", "fleet.yaml"]
-            assert [path.name for part in ("back", "edges") for path in (found / part).iterdir()] == [
-                "ams-1.json"
-            ] * 2
+            assert [path.name for part in ("back", "edges") for path in (found / part).iterdir()] == ["ams-1.json"] * 2
         candidate = folder.resolved("candidate")
         assert candidate is not None
         assert gives(candidate / "edges") in ([20], [50])
@@ -439,7 +440,7 @@ def test_a_pruning_that_is_killed_anywhere_leaves_whole_publications(tmp_path: P
         folder = PublishFolder(tmp_path / str(calls))
         for number in range(3):
             folder.publish(bundles_of(20 + number, 10 * number), None)
-        killed = killed_before(calls, lambda folder=folder: folder.prune(1))
+        killed = killed_before(calls, partial(folder.prune, 1))
         for name in folder.rounds():
             assert all((folder.publication(name) / part / "ams-1.json").exists() for part in ("edges", "back"))
         folder.prune(1)

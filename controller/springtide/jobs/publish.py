@@ -76,7 +76,8 @@ def publish(
     """Write the publication with its events, and let `candidate` lead to it.
 
     With `once`, a candidate that says the same of the same round is left as it is, and given back: a repetition
-    after a kill publishes nothing twice. `fleet` is fleet.yaml, of which the publication keeps a copy. Raises PausedError, InputError, SpringtideError.
+    after a kill publishes nothing twice. `fleet` is fleet.yaml; the publication keeps it.
+    Raises PausedError, InputError, SpringtideError.
     """
     refuse_when_paused(folder.path, now_unix_s)
     new = {edge: json.loads(content) for edge, content in documents.items()}

@@ -233,7 +233,7 @@ def _push(facts: Facts) -> Line:
     last = max(events, key=lambda event: event.at_unix_s)
     text = f"{last.event} {last.verdict} {_ago(facts, last.at_unix_s)}"
     text += f" by {last.who}" + (f": {last.reason}" if last.reason else "")
-    good = {"rollout": ("begun", "done"), "rollback": ("published", "done"), "withdraw": ("done",)}
+    good = {"rollout": ("begun", "done"), "rollback": ("published", "begun", "done"), "withdraw": ("done",)}
     if last.verdict in good[last.event]:
         done = last.event == "rollout" and last.verdict == "done"
         return Line("last push", State.OK if done else State.NOTE, text, "", last.at_unix_s)
@@ -266,7 +266,7 @@ def _drift(facts: Facts) -> Line:
 def _journal(facts: Facts) -> Iterator[Line]:
     """They stay where they are, so that the line stays too: no fault of the loop."""
     if facts.damaged:
-        text = f"{facts.damaged:,} lines cannot be read; `springtide history --event damaged` shows what is left of them"
+        text = f"{facts.damaged:,} lines cannot be read: `springtide history --event damaged` shows what is left"
         yield Line("journal", State.NOTE, text)
 
 

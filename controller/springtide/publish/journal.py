@@ -3,8 +3,8 @@
 The line comes first and waits for nobody, so that what is done while the store is down is not lost; sending the lines
 again changes nothing. Ansible's module springtide_record writes lines of the same form, in the same way.
 
-A writer that was killed, or a disk that was full, may leave half a line. It stays a line of its own: the next one begins
-on a new line, and what cannot be read is counted and kept as an event `damaged`, whose reason is the line.
+A writer that was killed, or a disk that was full, may leave half a line. It stays a line of its own, since the next one
+begins on a new line, and what cannot be read is counted and kept as an event `damaged`, whose reason is the line.
 """
 
 from __future__ import annotations

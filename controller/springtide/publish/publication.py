@@ -117,7 +117,10 @@ class PublishFolder:
         return self.path / "rounds" / fitting[-1]
 
     def publish(self, documents: Mapping[str, bytes], key: Path | None, fleet: bytes = b"") -> Path:
-        """Write a publication with its ways back, and let `candidate` lead to it. Raises SpringtideError, InputError."""
+        """Write a publication with its ways back, and let `candidate` lead to it. `fleet`: its fleet.yaml.
+
+        Raises SpringtideError, InputError.
+        """
         new = {edge: json.loads(content) for edge, content in documents.items()}
         moment, created = max((document["round"], document["created_at"]) for document in new.values())
         folder = self.path / "rounds" / f"{moment}-{created[8:].translate(str.maketrans('', '', '-T:Z'))}"

@@ -12,7 +12,7 @@ from ..module_utils import springtide_publisher as publisher
 
 SPEC = {
     "publish_dir": {"type": "path", "required": True},
-    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "state": {"type": "str", "choices": ["present", "resumed", "absent"], "default": "present"},
     "what": {"type": "str", "default": "a push"},
     "resume": {"type": "bool", "default": False},
     "stop": {"type": "str", "default": ""},
@@ -27,18 +27,19 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
         result["changed"] = False
         try:
             if self._task.check_mode:
-                self._refuse_stopped(folder, given["resume"])
+                if given["state"] == "present" and not given["stop"]:
+                    self._refuse_stopped(folder, given["resume"])
             elif given["stop"]:
                 publisher.stop(folder, given["stop"])
             elif given["state"] == "absent":
                 publisher.give_lock_back(folder, publisher.playbook_process())
+            elif given["state"] == "resumed":
+                publisher.resume(folder)
             else:
                 self._refuse_stopped(folder, given["resume"])
                 holder = publisher.take_lock(folder, publisher.playbook_process(), given["what"])
                 if holder is not None:
                     raise AnsibleActionFail(f"{folder / publisher.LOCK}: taken: {holder}; wait until it has ended")
-                if given["resume"]:
-                    publisher.resume(folder)
         except OSError as error:
             raise AnsibleActionFail(f"{folder}: {error.strerror}; let this user write there") from error
         return result

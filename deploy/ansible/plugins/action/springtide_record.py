@@ -1,4 +1,4 @@
-"""A line in the publisher's journal."""
+"""A line in the publisher's journal, and what holds on the fleet from then on."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ SPEC = {
     "reason": {"type": "str", "default": ""},
     "edges": {"type": "list", "elements": "str", "default": []},
     "details": {"type": "dict", "default": {}},
+    "holds": {"type": "path"},
 }
 
 
@@ -29,12 +30,25 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
     def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
         result: dict[str, Any] = super().run(tmp, task_vars)
         _, given = self.validate_argument_spec(SPEC)
-        folder = Path(given.pop("publish_dir"))
+        folder, holds = Path(given.pop("publish_dir")), given.pop("holds")
         if not self._task.check_mode:
-            try:
-                publisher.record(folder, dict(given, digest=""))
-            except OSError as error:
-                raise AnsibleActionFail(f"{folder}: {error.strerror}; let this user write there") from error
+            self._note(folder, dict(given, digest=""), None if holds is None else Path(holds))
         # The journal is about the work and no part of it.
         result["changed"] = False
         return result
+
+    @staticmethod
+    def _note(folder: Path, event: dict[str, Any], part: Path | None) -> None:
+        """What is rolled out holds once its line is on the disk; a way back does even where it cannot be written."""
+        goes_back = event["event"] == "rollback"
+        try:
+            try:
+                if part is not None and goes_back:
+                    publisher.hold(folder, part)
+            finally:
+                publisher.record(folder, event)
+            if part is not None and not goes_back:
+                publisher.hold(folder, part)
+        except OSError as error:
+            what = f"{error.filename or folder}: {error.strerror}"
+            raise AnsibleActionFail(f"{what}; let this user write there") from error

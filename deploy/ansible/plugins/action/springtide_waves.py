@@ -15,6 +15,7 @@ EDGE = {"name": {"type": "str", "required": True}, "region": {"type": "str", "re
 SPEC = {
     "publication": {"type": "path", "required": True},
     "edges": {"type": "list", "elements": "dict", "required": True, "options": EDGE},
+    "publish_dir": {"type": "path"},
     "growth": {"type": "int", "default": 3},
     "gate_tries": {"type": "int", "default": 0},
     "gate_delay_s": {"type": "int", "default": 0},
@@ -42,8 +43,19 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
                 f"the bundles' life leaves {tries} of {given['gate_tries']} looks at the gate for each of {len(waves)}"
                 " waves; raise bundle.ttl_s of policy.yaml for more"
             ]
-        folded = str(folder.resolve())
-        return dict(result, changed=False, waves=waves, folder=folded, name=name, gate_tries=tries)
+        publication = folder.resolve().parent
+        found = {"folder": str(folder.resolve()), "name": name, "back": str(publication / publisher.WAYS[0])}
+        if given["publish_dir"] is not None:
+            found["way"] = self._way(publication, Path(given["publish_dir"]), candidates)
+        return dict(result, changed=False, waves=waves, gate_tries=tries, **found)
+
+    @staticmethod
+    def _way(publication: Path, folder: Path, candidates: list[publisher.Candidate]) -> str:
+        try:
+            edges = [candidate.name for candidate in candidates]
+            return str(publisher.way_back(publication, folder, edges, time.time()))
+        except (OSError, ValueError, KeyError) as error:
+            raise AnsibleActionFail(str(error)) from error
 
     @staticmethod
     def _tries(given: dict[str, Any], folder: Path, edges: list[str], waves: int) -> int:

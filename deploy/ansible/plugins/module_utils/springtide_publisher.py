@@ -1,4 +1,5 @@
-"""What plays do on the publisher: waves, the lock, the journal. Pure parts first; standard library, no controller."""
+"""What plays do on the publisher: waves and verdicts, what holds, the lock, the journal. Pure parts first; standard
+library, no controller."""
 
 from __future__ import annotations
 
@@ -9,14 +10,21 @@ import getpass
 import hashlib
 import json
 import os
+import signal
+import subprocess
 import time
 import uuid
 from pathlib import Path
-from typing import Any, Iterator, NamedTuple, Sequence
+from typing import Any, Iterator, Mapping, NamedTuple, Sequence
 
 JOURNAL = "journal.jsonl"
 LOCK = "rollout.lock"
 STOP = "withdrawn"
+CURRENT = "current"
+# A publication's ways back: to what held when it was published, and to what held if the rollout of then was done.
+WAYS = ("back", "back-if-done")
+# A gate waits for the store for a minute or two; one that says nothing for longer says no.
+GATE_LIMIT_S = 600
 
 
 class Candidate(NamedTuple):
@@ -59,13 +67,32 @@ def gate_tries(life_s: float, waves: int, tries: int, delay_s: float) -> int:
     return max(0, min(tries, int(life_s / 2 / waves / delay_s)))
 
 
+def applied(answer: object) -> bool:
+    """Whether an edge said plainly that it holds what it was given; anything else is no."""
+    if not isinstance(answer, Mapping) or not isinstance(answer.get("changed"), bool):
+        return False
+    return not any(answer.get(word, False) for word in ("failed", "unreachable", "skipped"))
+
+
+def given(document: Mapping[str, Any] | None, now: float) -> object:
+    """What an edge has by a bundle at this time, None for nothing: by it two bundles can be told to say the same."""
+    if document is None or instant(document["expires_at"]) <= now:
+        return None
+    routes, clients = document["routes"], document.get("congestion") or []
+    return (routes, clients, document["expires_at"]) if routes or clients else None
+
+
+def instant(text: str) -> float:
+    return float(calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ")))
+
+
 def life_s(folder: Path, edges: Sequence[str], now: float) -> float:
     """For how long the first of these bundles to expire still holds; what is no bundle is for the edge to refuse."""
     ends = []
     for edge in edges:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             text = json.loads((folder / f"{edge}.json").read_bytes())["expires_at"]
-            ends.append(float(calendar.timegm(time.strptime(text, "%Y-%m-%dT%H:%M:%SZ"))))
+            ends.append(instant(text))
     return min(ends) - now if ends else 0.0
 
 
@@ -83,6 +110,92 @@ def read_publication(folder: Path, edges: Sequence[tuple[str, str]]) -> list[Can
             routes = 0  # what is no bundle is for the edge to refuse
         candidates.append(Candidate(name, region, routes))
     return candidates
+
+
+def way_back(publication: Path, folder: Path, edges: Sequence[str], now: float) -> Path:
+    """The folder of bundles that brings these edges back to what they have when its rollout begins.
+
+    Raises ValueError where the publication has none, or is another content under a moment that edges know.
+    """
+    current = folder / CURRENT
+    stopped_by = stopped(folder)
+    if stopped_by is None and current.exists() and current.resolve().parent == publication.resolve():
+        return publication / WAYS[0]  # it was begun before
+    held = {edge: read_bundle(current / f"{edge}.json") if stopped_by is None else None for edge in edges}
+    for edge in edges:
+        new, old = read_bundle(publication / f"edges/{edge}.json"), held[edge]
+        if new and old and _moment(new) == _moment(old) and new["digest"] != old["digest"]:
+            what = f"{edge}: is another content for {new['round']} as of {new['created_at']}, which it has"
+            raise ValueError(f"{publication}: {what}; publish again")
+    for name in WAYS:
+        way = publication / name
+        if way.is_dir() and all(
+            given(read_bundle(way / f"{edge}.json"), now) == given(held[edge], now) for edge in edges
+        ):
+            return way
+    since = "the fleet was withdrawn" if stopped_by else "something else came to hold on the fleet"
+    raise ValueError(
+        f"{publication}: {since} after it was published, so that it has no way back to that; publish again"
+    )
+
+
+def _moment(document: Mapping[str, Any]) -> tuple[Any, Any]:
+    return document["round"], document["created_at"]
+
+
+def read_bundle(path: Path) -> dict[str, Any] | None:
+    """None where there is none. What is no bundle is for the edge to refuse, and gives nothing."""
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+        given(found, 0.0), _moment(found), found["digest"]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return found
+
+
+def hold(folder: Path, part: Path) -> None:
+    """Let `current` say that this part of a publication is what holds on the fleet; all of it or nothing.
+
+    A way back of another name becomes the publication's only one, so that whoever undoes it later finds that.
+    """
+    if part.name == WAYS[1]:
+        with contextlib.suppress(FileNotFoundError):
+            (part.parent / WAYS[0]).rename(part.parent / ".not-taken")
+        part = part.rename(part.parent / WAYS[0])
+    link = folder / f".{CURRENT}.new"
+    with contextlib.suppress(FileNotFoundError):
+        link.unlink()
+    link.symlink_to(part.resolve().relative_to(folder.resolve()))
+    link.replace(folder / CURRENT)
+
+
+def ask_gate(command: Sequence[str], tries: int, delay_s: float, limit_s: float = GATE_LIMIT_S) -> str:
+    """Empty where the gate says go (exit code 0), else what it said. 3 is asked again, so many times."""
+    for left in range(max(0, tries), -1, -1):
+        try:
+            gate = subprocess.Popen(
+                list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return f"nothing: {command[0]}: {error.strerror}"
+        try:
+            output, errors = gate.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            return f"nothing for {limit_s} s"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(gate.pid, signal.SIGKILL)
+        if gate.returncode == 0:
+            return ""
+        said = (output + b"\n" + errors).decode("utf-8", "replace").split("\n")
+        if gate.returncode != 3 or not left:
+            break
+        time.sleep(delay_s)
+    return next((line for line in said if line.strip()), f"nothing, with exit code {gate.returncode}")
 
 
 def playbook_process() -> int:

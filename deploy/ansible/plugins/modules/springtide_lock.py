@@ -17,16 +17,18 @@ options:
     type: path
     required: true
   state:
-    description: Take it or give it back.
+    description:
+      - Take it or give it back.
+      - V(resumed) ends a withdrawal, for whoever has taken it with O(resume) and is about to push.
     type: str
-    choices: [present, absent]
+    choices: [present, resumed, absent]
     default: present
   what:
     description: What is being done, for whoever is refused meanwhile.
     type: str
     default: a push
   resume:
-    description: Push again after a withdrawal.
+    description: Take it also after a withdrawal.
     type: bool
     default: false
   stop:

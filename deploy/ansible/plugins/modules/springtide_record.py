@@ -41,6 +41,11 @@ options:
     description: Anything else.
     type: dict
     default: {}
+  holds:
+    description:
+      - The part of a publication that holds on the fleet from then on; the link C(current) leads there.
+      - It does so once the line is on the disk; for a rollback even where the line cannot be written.
+    type: path
 attributes:
   check_mode:
     description: Writes nothing.

@@ -28,6 +28,9 @@ options:
         description: Its region.
         type: str
         required: true
+  publish_dir:
+    description: The publisher's folder, to find the publication's way back to what holds; it fails where there is none.
+    type: path
   growth:
     description: How many times larger each wave is than the one before.
     type: int
@@ -68,4 +71,20 @@ gate_tries:
   description: How often each wave's gate may be asked again.
   returned: success
   type: int
+folder:
+  description: Where the bundles are, links resolved.
+  returned: success
+  type: path
+name:
+  description: The publication's name.
+  returned: success
+  type: str
+way:
+  description: The bundles that bring the edges back to what they have now.
+  returned: when publish_dir is given
+  type: path
+back:
+  description: Where those are once the rollout has begun.
+  returned: success
+  type: path
 """

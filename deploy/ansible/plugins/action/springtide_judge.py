@@ -1,0 +1,80 @@
+"""Whether a rollout goes on after a wave: only where each edge of it holds the round and the gate says go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ansible.errors import AnsibleActionFail
+from ansible.plugins.action import ActionBase
+
+from ..module_utils import springtide_publisher as publisher
+
+ROLLOUT = {
+    "publish_dir": {"type": "path", "required": True},
+    "name": {"type": "str", "required": True},
+    "waves": {"type": "list", "elements": "list", "required": True},
+    "gate": {"type": "list", "elements": "str", "required": True},
+    "gate_tries": {"type": "int", "required": True},
+    "gate_delay_s": {"type": "float", "required": True},
+}
+SO_FAR = {
+    "cleared": {"type": "int", "required": True},
+    "changed": {"type": "list", "elements": "str", "required": True},
+    "failure": {"type": "str", "required": True},
+}
+SPEC = {
+    "rollout": {"type": "dict", "required": True, "options": ROLLOUT},
+    "so_far": {"type": "dict", "required": True, "options": SO_FAR},
+}
+
+
+class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
+    def run(self, tmp: None = None, task_vars: dict[str, Any] | None = None) -> dict[str, Any]:
+        result: dict[str, Any] = super().run(tmp, task_vars)
+        _, given = self.validate_argument_spec(SPEC)
+        rollout, so_far = given["rollout"], given["so_far"]
+        wave = rollout["waves"][so_far["cleared"]]
+        # Of what edges answered only this is used, and of that only true and false.
+        hosts = (task_vars or {})["hostvars"]
+        answers = {edge: hosts[edge].get("springtide_applied") for edge in wave}
+        try:
+            so_far = self._judge(rollout, so_far, wave, answers)
+        except OSError as error:
+            what = f"{error.filename or rollout['publish_dir']}: {error.strerror}"
+            raise AnsibleActionFail(f"{what}; let this user write there") from error
+        return dict(result, changed=False, so_far=so_far)
+
+    def _judge(
+        self, rollout: dict[str, Any], so_far: dict[str, Any], wave: list[str], answers: dict[str, Any]
+    ) -> dict[str, Any]:
+        """What is known after this wave; it is cleared where nothing speaks against it. Raises OSError."""
+        folder, number = Path(rollout["publish_dir"]), so_far["cleared"] + 1
+        bad = [edge for edge in wave if not publisher.applied(answers[edge])]
+        now_changed = [edge for edge in wave if edge not in bad and answers[edge]["changed"]]
+        changed = so_far["changed"] + now_changed
+        failure = f"not applied on {', '.join(bad)}" if bad else ""
+        failure = self._stopped(folder) or failure
+        if not self._task.check_mode:
+            event = {
+                "event": "wave",
+                "publication": rollout["name"],
+                "verdict": "failed" if failure else "applied",
+                "reason": failure,
+                "edges": wave,
+                "digest": "",
+                "details": {"changed": now_changed},
+            }
+            publisher.record(folder, event)
+            if rollout["gate"] and now_changed and not failure:
+                every = [edge for each in rollout["waves"] for edge in each]
+                command = [*rollout["gate"], "--publication", rollout["name"], "--wave", str(number)]
+                command += ["--changed", ",".join(changed)]
+                command += ["--unchanged", ",".join(edge for edge in every if edge not in changed)]
+                said = publisher.ask_gate(command, rollout["gate_tries"], rollout["gate_delay_s"])
+                failure = self._stopped(folder) or (f"the gate after wave {number} said {said}" if said else "")
+        return {"cleared": number - bool(failure), "changed": changed, "failure": failure}
+
+    @staticmethod
+    def _stopped(folder: Path) -> str:
+        return "withdraw.yml came in between" if publisher.stopped(folder) is not None else ""

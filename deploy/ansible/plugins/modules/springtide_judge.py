@@ -1,0 +1,84 @@
+#!/usr/bin/python
+"""Whether a rollout goes on after a wave."""
+
+# It runs on the publisher within Ansible itself: plugins/action has the code.
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: springtide_judge
+short_description: Whether a rollout goes on after a wave
+description:
+  - Clears a wave only where each of its edges says that it holds the round, in C(springtide_applied), nobody has
+    withdrawn the fleet, the journal has the wave, and the gate says go.
+  - It takes nothing else from an edge.
+options:
+  rollout:
+    description: What is rolled out, and how its gate is asked.
+    type: dict
+    required: true
+    suboptions:
+      publish_dir:
+        description: The publisher's folder.
+        type: path
+        required: true
+      name:
+        description: The publication's name.
+        type: str
+        required: true
+      waves:
+        description: Edges of every wave.
+        type: list
+        elements: list
+        required: true
+      gate:
+        description: The gate's command, which exits with 0 for go and 3 for wait; empty asks none.
+        type: list
+        elements: str
+        required: true
+      gate_tries:
+        description: How often it may be asked again.
+        type: int
+        required: true
+      gate_delay_s:
+        description: Seconds between them.
+        type: float
+        required: true
+  so_far:
+    description: What is known after the waves before.
+    type: dict
+    required: true
+    suboptions:
+      cleared:
+        description: How many waves were cleared; the next of them is judged.
+        type: int
+        required: true
+      changed:
+        description: Edges that were changed.
+        type: list
+        elements: str
+        required: true
+      failure:
+        description: Why the rollout has failed; empty where it has not.
+        type: str
+        required: true
+attributes:
+  check_mode:
+    description: Writes nothing and asks no gate.
+    support: full
+author:
+  - The Springtide authors
+"""
+
+EXAMPLES = r"""
+- name: Judge
+  springtide.fleet.springtide_judge:
+    rollout: "{{ hostvars['localhost'].springtide_rollout }}"
+    so_far: "{{ hostvars['localhost'].springtide_so_far }}"
+"""
+
+RETURN = r"""
+so_far:
+  description: What is known after this wave.
+  returned: success
+  type: dict
+"""

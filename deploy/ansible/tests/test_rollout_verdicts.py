@@ -1,0 +1,80 @@
+"""A rollout has failed until its judge has cleared every wave: what breaks on the publisher brings the edges back."""
+
+from __future__ import annotations
+
+import pytest
+from deploy.ansible.tests.farm import NEW, Farm, wait_for
+
+pytestmark = pytest.mark.root
+
+
+@pytest.mark.parametrize("wave", [1, 2])
+def test_a_judge_that_fails_brings_every_edge_back(farm: Farm, wave: int) -> None:
+    """The journal goes behind the first wave's gate, so that the second is not judged; and behind the last one's."""
+    before = farm.hold()
+    folder = farm.publish(farm.documents(NEW))
+    journal = farm.publish_dir / "journal.jsonl"
+    gate = farm.script(f"[ $wave != {wave} ] || {{ mv {journal} {journal}.away; mkdir {journal}; }}")
+    rolled = farm.play("rollout.yml", springtide_gate=True, springtide_gate_command=gate)
+    assert rolled.code == 2, rolled.output
+    assert "Is a directory" in rolled.output
+    assert "3 edges are back to what held before" in rolled.output
+    assert "NOT recorded" in rolled.output
+    assert farm.windows() == dict.fromkeys(farm.edges, before)
+    assert farm.folder.resolved("current") == (folder / "back").resolve()
+    assert (farm.publish_dir / "rollout.lock").read_text() == "", "the lock was kept"
+
+
+def test_without_a_journal_nothing_begins_and_everything_can_be_taken_back(farm: Farm) -> None:
+    before = farm.hold()
+    held = farm.folder.resolved("current")
+    assert held is not None
+    farm.publish(farm.documents(NEW))
+    (farm.publish_dir / "journal.jsonl").mkdir()
+    refused = farm.play("rollout.yml")
+    assert refused.code == 2, refused.output
+    assert "no edge was changed" in refused.output
+    assert farm.windows() == dict.fromkeys(farm.edges, before)
+    assert farm.folder.resolved("current") == held, "a rollback would undo what did not begin"
+    back = farm.play("rollback.yml")
+    assert back.code == 2, back.output
+    assert "3 edges are back" in back.output
+    assert "NOT recorded" in back.output
+    assert farm.windows() == {name: {} for name in farm.edges}
+    assert farm.folder.resolved("current") == held.parent / "back"
+    assert (farm.publish_dir / "rollout.lock").read_text() == "", "the lock was kept"
+
+
+def test_what_is_published_during_a_rollout_goes_back_to_that(farm: Farm) -> None:
+    farm.hold()
+    first = farm.publish(farm.documents(NEW))
+    started, go_on = farm.directory / "started", farm.directory / "go-on"
+    gate = farm.script(f"touch {started}; while [ ! -e {go_on} ]; do sleep 0.1; done; exit 0")
+    running = farm.start("rollout.yml", springtide_gate=True, springtide_gate_command=gate)
+    try:
+        wait_for(started.exists, "the rollout did not reach its gate")
+        second = farm.publish(farm.documents({"10.200.1.0/24": 99}, later=2))
+    finally:
+        go_on.touch()
+        output, _ = running.communicate(timeout=300)
+    assert running.returncode == 0, output
+    assert farm.windows() == dict.fromkeys(farm.edges, NEW)
+
+    # It was published and not rolled out, so there is nothing of it to take back.
+    failed = farm.play("rollout.yml", springtide_gate=True, springtide_gate_command=farm.script("exit 4"))
+    assert failed.code == 2, failed.output
+    assert farm.windows() == dict.fromkeys(farm.edges, NEW)
+    assert farm.folder.resolved("current") == (second / "back").resolve()
+    assert first != second
+
+
+def test_a_rollback_undoes_what_was_rolled_out_and_not_what_was_published(farm: Farm) -> None:
+    farm.hold()
+    farm.publish(farm.documents(NEW))
+    back = farm.play("rollback.yml", springtide_reason="loss")
+    assert back.code == 0, back.output
+    assert farm.windows() == {name: {} for name in farm.edges}, "before the first round there was nothing"
+    refused = farm.play("rollout.yml")
+    assert refused.code == 2
+    assert "publish again" in refused.output
+    assert farm.windows() == {name: {} for name in farm.edges}
