@@ -86,30 +86,26 @@ class EmbeddedStore:
         if not lines:
             return
         columns = ", ".join(json.loads(lines[0]))
-        try:
-            # The default parser of doubles may be off in the last bit: a decision read back must be the one written.
-            statement = f"insert into {table} ({columns}) settings precise_float_parsing = 1"
-            with self._session.send_insert(statement, "JSONEachRow") as inserter:
-                inserter.append("\n".join(lines) + "\n")
-                inserter.finish()
-        except Exception as error:
-            raise _refusal(f"store {self.url}: insert into {table}", error) from error
+        # The default parser of doubles may be off in the last bit: a decision read back must be the one written.
+        head = f"insert into {table} ({columns}) settings precise_float_parsing = 1 format JSONEachRow"
+        self._write(table, "\n".join([head, *lines]), len(lines))
 
     def insert_columns(self, table: str, columns: Columns) -> None:
         with binary_source(columns) as (select, source):
-            self.execute(f"insert into {table} ({', '.join(columns)}) select {select} from {source}")
+            statement = f"insert into {table} ({', '.join(columns)}) select {select} from {source}"
+            self._write(table, statement, len(next(iter(columns.values()))))
 
-    def insert_messages(self, table: str, select: str, structure: str, messages: Sequence[bytes]) -> None:
-        # A host whose clock is wrong spreads a batch over many days: odd rows are better than none.
-        settings = "max_partitions_per_insert_block = 0"
-        self._from_messages(f"insert into {table} {select}", structure, messages, settings)
+    def insert_messages(
+        self, table: str, select: str, structure: str, messages: Sequence[bytes], fits: str = "1"
+    ) -> int:
+        with message_source(structure, messages) as (source, settings):
+            return self._write(
+                table, f"insert into {table} {select} from (select * from {source} where {fits}) settings {settings}"
+            )
 
-    def parse_messages(self, select: str, structure: str, messages: Sequence[bytes]) -> None:
-        self._from_messages(select, structure, messages, "max_threads = 1")
-
-    def _from_messages(self, statement: str, structure: str, messages: Sequence[bytes], settings: str) -> None:
-        with message_source(structure, messages) as (source, source_settings):
-            self.execute(f"{statement} from {source} settings {source_settings}, {settings}")
+    def parse_messages(self, select: str, structure: str, messages: Sequence[bytes]) -> list[Row]:
+        with message_source(structure, messages) as (source, settings):
+            return self.query(f"{select} from {source} settings {settings}, max_threads = 1")
 
     def syntax(self, sql: str) -> str:
         [row] = self.query(SYNTAX, {"text": sql})
@@ -119,10 +115,22 @@ class EmbeddedStore:
         self._session.close()
         self._lock.release()
 
+    def _write(self, table: str, statement: str, rows: int | None = None) -> int:
+        """Every insert goes through here: by `query`, whose errors are raised. (`send_insert` of chDB reports rows as
+        written that a full disk or a limit refused.) Raises StoreError unless the engine wrote `rows`, where given."""
+        written = int(self._ask(statement, None, "Null").rows_written())
+        if rows is not None and written != rows:
+            text = f"store {self.url}: insert into {table}: {written} of {rows} rows were written; run it again"
+            raise StoreError(text)
+        return written
+
     def _run(self, sql: str, params: Mapping[str, Param] | None, form: str) -> bytes:
+        return bytes(self._ask(sql, params, form).bytes())
+
+    def _ask(self, sql: str, params: Mapping[str, Param] | None, form: str) -> Any:
         encoded = {name: encode(value) for name, value in (params or {}).items()}
         try:
-            return bytes(self._session.query(sql, form, params=encoded).bytes())
+            return self._session.query(sql, form, params=encoded)
         except Exception as error:
             raise _refusal(f"store {self.url}", error) from error
 

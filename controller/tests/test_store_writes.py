@@ -1,0 +1,116 @@
+"""What an insert did not refuse is stored, in every table: many days, limits, and a disk that is full."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from samplekit.home import Home
+from samplekit.spool import record, write_spool
+from samplekit.traffic import Socket
+from springtide.errors import StoreError
+from springtide.store import Store, open_store
+
+
+def days(count: int) -> list[dict[str, object]]:
+    """A request of each of so many days."""
+    common = {"host": "h", "client_ip": "::1", "server_ip": "::1", "method": "GET", "status": 200}
+    first = 1_767_322_800_000_000
+    return [{"time_unix_us": first + 86_400_000_000 * n, "request_id": str(n), **common} for n in range(count)]
+
+
+def test_an_insert_over_many_days_is_stored(store: Store) -> None:
+    """A day is a partition, of which the engine takes a hundred by default."""
+    store.insert("http_requests", days(150))
+    assert store.query("select count() as n from http_requests final") == [{"n": 150}]
+
+
+def test_an_insert_that_the_engine_refuses_is_an_error(store: Store) -> None:
+    store.execute("create table narrow (d Int64) engine = MergeTree partition by d order by d")
+    store.execute("alter table narrow add constraint small check d < 5")
+    with pytest.raises(StoreError, match="Constraint `small`"):
+        store.insert("narrow", [{"d": 1}, {"d": 9}])
+    with pytest.raises(StoreError, match="Constraint `small`"):
+        store.insert_columns("narrow", {"d": np.array([1, 9])})
+    store.insert("narrow", [{"d": 1}, {"d": 2}])
+    store.insert_columns("narrow", {"d": np.array([3, 4])})
+    assert store.query("select count() as n from narrow") == [{"n": 4}]
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path, template: Path) -> Iterator[Path]:
+    """A file system of its own that holds the store, and nothing more once `fill` was called."""
+    at = tmp_path / "disk"
+    at.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(at)], check=True)
+    try:
+        shutil.copytree(template, at / "store", symlinks=True)
+        yield at
+    finally:
+        subprocess.run(["umount", "-l", str(at)], check=True)
+
+
+def fill(disk: Path) -> Path:
+    path = disk / "filled"
+    with path.open("wb", buffering=0) as file:
+        try:
+            while file.write(bytes(4096)):
+                pass
+        except OSError:
+            pass
+    return path
+
+
+DECIDED = {"round": 1_767_322_800, "src_pop": "ams", "dst_pop": "fra"}
+WRITERS: dict[str, Callable[[Store], None]] = {
+    "http_requests": lambda store: store.insert("http_requests", days(1)),
+    "ingest_ledger": lambda store: store.insert("ingest_ledger", [{"digest": "d" * 32, "outcome": "loaded"}]),
+    "audit": lambda store: store.insert("audit", [{"at": 1_767_322_800, "event": "publish"}]),
+    "initcwnd_decisions": lambda store: store.insert("initcwnd_decisions", [DECIDED]),
+    "rollups": lambda store: store.insert_columns(
+        "rollups", {"round": np.array([1_767_322_800], "u4"), "generation": np.array([1], "u8")}
+    ),
+    "rollup_hosts": lambda store: store.execute(
+        "insert into rollup_hosts (round, generation, host) select 1767322800, 1, 'h'"
+    ),
+}
+
+
+@pytest.mark.root
+def test_on_a_full_disk_every_writer_fails_and_says_why(small_disk: Path) -> None:
+    store = open_store(f"chdb://{small_disk}/store", create=False, wait_s=10, on_wait=print)
+    try:
+        filled = fill(small_disk)
+        for write in WRITERS.values():
+            with pytest.raises(StoreError, match=r"not enough space|No space left"):
+                write(store)
+        filled.unlink()
+        for write in WRITERS.values():
+            write(store)
+    finally:
+        store.close()
+
+
+@pytest.mark.root
+def test_ingest_on_a_full_disk_fails_and_loads_everything_once_there_is_room(small_disk: Path, bare_home: Home) -> None:
+    (bare_home.path / "store").symlink_to(small_disk / "store")
+    rows = [Socket("ams-1", n, "10.77.1.1", "10.77.2.2").at(1_767_322_800, 1, n) for n in range(50)]
+    write_spool(bare_home.spool, "a", [record(rows)])
+    filled = fill(small_disk)
+    assert "space" in bare_home.run("ingest", bare_home.spool, "--delete", code=1).stderr
+    assert (bare_home.spool / "a.spool").exists()
+    filled.unlink()
+    assert bare_home.json("ingest", bare_home.spool, "--delete")["rows"] == 50
+    assert bare_home.query("select count() as n from tcp_samples final") == [{"n": 50}]
+
+
+def test_what_offsets_and_files_are_let_go_for_survives_a_power_cut(store: Store) -> None:
+    rows = store.query("select name, engine_full from system.tables where database = currentDatabase()")
+    engines = {row["name"]: row["engine_full"] for row in rows}
+    for table in ("tcp_samples", "http_requests", "rejected_messages", "ingest_ledger"):
+        assert "fsync_after_insert = 1" in engines[table], table
+        assert "fsync_part_directory = 1" in engines[table], table
