@@ -22,8 +22,8 @@ from confluent_kafka import Producer
 from springtide.fleet import Fleet, load_fleet
 from springtide.observe.consume import Consumer
 from springtide.observe.enrich import publish_fleet
-from springtide.observe.ingest import tables_of_samples
 from springtide.observe.kafka_tables import Source
+from springtide.observe.samples import of_files
 from springtide.store import open_store
 from springtide.store.embedded import EmbeddedStore
 from springtide.store.files import proto_file
@@ -115,11 +115,13 @@ def from_kafka(store: EmbeddedStore, fleet: Fleet, brokers: str, rows: int) -> t
 def from_files(store: EmbeddedStore, fleet: Fleet, folder: Path, rows: int) -> tuple[int, float]:
     """Rows and seconds of one insert from the files, on as many threads."""
     publish_fleet(store, fleet)
-    table, select, structure = tables_of_samples(store)
-    quoted = structure.replace("'", "\\'")
+    samples = of_files(store, time.time())
+    quoted = samples.structure.replace("'", "\\'")
     began = time.monotonic()
     store.execute(
-        f"insert into {table} {select} from file('{folder}/*.pb', 'ProtobufList', '{quoted}') "
+        f"insert into {samples.table} {samples.select} "
+        f"from (select * from file('{folder}/*.pb', 'ProtobufList', '{quoted}')"
+        f" where {samples.problem} = '') "
         f"settings format_schema = '{proto_file()}:TcpSample', max_threads = {THREADS}, "
         f"max_insert_threads = {THREADS}, max_insert_block_size = 262144"
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import random
 import subprocess
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -23,8 +24,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CAPTURES = ROOT / "collector/tests/captures"
 COLLECTOR = ROOT / "target/release/springtide-collector"
 
-# 2026-01-02T03:00:00Z
-BEGIN_S = 1_767_322_800
+# Three in the morning of yesterday: samples that are old come through no topic.
+BEGIN_S = (int(time.time()) // 86_400 - 1) * 86_400 + 10_800
 INTERVAL_S = 10
 # As many as the collector puts into one message.
 ROWS_A_MESSAGE = 1000

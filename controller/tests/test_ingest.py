@@ -124,6 +124,23 @@ def test_a_changed_fleet_enriches_what_comes_after_and_splits_no_duplicate(home:
     assert {row["dst_pop"] for row in home.query("select dst_pop from tcp_samples final")} == {"muc"}
 
 
+POISONED_ROWS: dict[str, dict[str, Value]] = {
+    "poison: address of four bytes": {"src_ip": b"abcd"},
+    "poison: address of 17 bytes": {"dst_ip": bytes(17)},
+    "poison: unknown state": {"state": 14},
+    "poison: state beyond 32 bits": {"state": 2**63},
+    "poison: negative kind": {"kind": -1},
+    "poison: port too large": {"src_port": 70000},
+    "poison: number of eight bits too large": {"ca_state": 256},
+    "poison: not UTF-8": {"host": b"ams\xff"},
+    "poison: NUL": {"congestion_algorithm": "cu\0bic"},
+    "poison: endless name": {"pop": "a" * 256},
+    "poison: no host": {"host": ""},
+    "poison: before the calendar": {"time_unix_us": -(2**63)},
+    "poison: after the calendar": {"time_unix_us": 2**63 - 1},
+}
+
+
 def damaged(kind: str) -> tuple[list[bytes], int]:
     """Three records of which the middle or the tail is bad, and how many rows survive."""
     good = [record(samples(2, first=10 * n)) for n in range(1, 4)]
@@ -155,12 +172,10 @@ def damaged(kind: str) -> tuple[list[bytes], int]:
     if kind == "row past its message":
         plain = message([row(samples(1)[0])])
         return [good[0], frame(plain[:-3], 1, codec=0), good[2]], 4
-    if kind == "poison: address of four bytes":
-        return [good[0], record([{**samples(1, first=99)[0], "src_ip": b"abcd"}, samples(1)[0]]), good[2]], 4
-    if kind == "poison: unknown state":
-        return [good[0], record([{**samples(1, first=99)[0], "state": 77}]), good[2]], 4
-    if kind == "poison: port too large":
-        return [good[0], record([{**samples(1, first=99)[0], "src_port": 70000}]), good[2]], 4
+    if kind in POISONED_ROWS:
+        # The row beside it in the same record is loaded.
+        [bad] = samples(1, first=99)
+        return [good[0], record([{**bad, **POISONED_ROWS[kind]}, samples(1)[0]]), good[2]], 5
     if kind == "poison: not protobuf":
         return [good[0], frame(message([b"\xff" * 40]), 1, codec=0), good[2]], 4
     raise ValueError(kind)
@@ -179,9 +194,7 @@ KINDS = (
     "zstd bomb",
     "wrong row count",
     "row past its message",
-    "poison: address of four bytes",
-    "poison: unknown state",
-    "poison: port too large",
+    *POISONED_ROWS,
     "poison: not protobuf",
 )
 
@@ -217,7 +230,7 @@ def test_bad_bytes_are_kept_aside_and_lose_nothing_beside_them(home: Home, kind:
 
 def test_poison_among_many_records_is_found(home: Home) -> None:
     records = [record(samples(3, first=10 * n)) for n in range(1, 40)]
-    records[17] = record([{**samples(1, first=5000)[0], "src_ip": b"x"}])
+    records[17] = frame(message([b"\xff" * 40]), 1, codec=0)
     write_spool(home.spool, "many", records)
     summary = json.loads(home.run("ingest", home.spool, "--json", code=2).stdout)
     assert (summary["records"], summary["rejected_records"]) == (38, 1)
@@ -243,12 +256,16 @@ def test_a_field_that_this_version_does_not_know_is_passed_over(home: Home) -> N
 
 
 def test_clocks_of_every_age_load(home: Home) -> None:
-    """200 days in one record, the epoch, and beyond what a date can say."""
+    """200 days in one record; the epoch, and what no date can say, are kept aside."""
     moments = [START + 86_400 * day for day in range(200)] + [0, -5, 2**62 // 1_000_000]
     rows = [Socket("h", n, "10.77.1.1", "10.77.2.2").at(moment, 1, 0) for n, moment in enumerate(moments)]
-    write_spool(home.spool, "clocks", [record(rows)])
-    assert home.json("ingest", home.spool)["rows"] == len(moments)
-    assert counts(home)[1] == len(moments)
+    write_spool(home.spool, "clocks", [record(rows), record(samples(3))])
+    summary = json.loads(home.run("ingest", home.spool, "--json", code=2).stdout)
+    assert (summary["rows"], summary["records"], summary["rejected_records"]) == (203, 1, 1)
+    [problem] = summary["problems"]
+    assert "byte 0: 3 of its 203 rows do not fit: time_unix_us: is too far from now" in problem
+    assert counts(home)[1] == 203
+    assert json.loads(home.run("ingest", home.spool, "--json").stdout)["rows"] == 0
 
 
 def test_bad_fleet_loads_nothing(home: Home) -> None:

@@ -25,8 +25,9 @@ def ingest(spool_dir: Path, store: StoreOptions, fleet_path: Path, delete: bool,
     """Load the sealed spool files of SPOOL_DIR, each record exactly once.
 
     Files stay where they are unless --delete is given; a second run adds nothing. Bytes that are not good records are
-    copied to SPOOL_DIR/rejected and named, and what is no readable file is named; then the exit code is 2, though
-    everything good has been loaded. It is 1 where such bytes could not be kept: the next run tries again.
+    copied to SPOOL_DIR/rejected and named, and what is no readable file is named; so are records with a sample that
+    does not fit (a state that is not in the contract, a time ten years off), whose other samples are loaded. Then the
+    exit code is 2. It is 1 where such bytes could not be kept: the next run tries again.
 
     \b
     Examples:

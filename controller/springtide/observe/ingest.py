@@ -11,11 +11,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from springtide import instants
 from springtide.errors import InputError, Problem, StoreError
 from springtide.fleet import Fleet
 from springtide.observe import ledger
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.folder import Folder, Identity, identity_of, shown, tame
+from springtide.observe.samples import Samples, of_files
 from springtide.observe.spool import BadRecordError, Damage, Record, read_spool
 from springtide.store import Store
 
@@ -73,7 +75,7 @@ def ingest(
     batch: list[Record | Damage] = []
     size = 0
     with _opened(path) as folder:
-        run = _Run(store, folder, *tables_of_samples(store))
+        run = _Run(store, folder, of_files(store, instants.now()))
         for name in folder.names(SUFFIX):
             for item in run.open(name):
                 batch.append(item)
@@ -108,13 +110,11 @@ def _opened(path: Path) -> Folder:
 class _Run:
     """One ingest: what is waiting to be inserted, and what has happened so far."""
 
-    def __init__(self, store: Store, folder: Folder, table: str, select: str, structure: str) -> None:
+    def __init__(self, store: Store, folder: Folder, samples: Samples) -> None:
         self.summary = Summary()
         self._store = store
         self._folder = folder
-        self._table = table
-        self._select = select
-        self._structure = structure
+        self._samples = samples
         self._pending: dict[str, tuple[Record, bytes]] = {}
         self._pending_bytes = 0
         self._clean: dict[str, Identity] = {}
@@ -181,11 +181,15 @@ class _Run:
         self._pending_bytes += len(envelope)
 
     def _insert(self, waiting: Sequence[tuple[Record, bytes]]) -> None:
-        """Insert all, or halve until the record that the engine cannot parse stands alone."""
-        messages = [envelope for _, envelope in waiting]
+        """Insert all rows that fit, or halve until the record that the engine cannot parse stands alone."""
+        messages, fits = [envelope for _, envelope in waiting], self._samples
         try:
-            self._store.insert_messages(self._table, self._select, self._structure, messages)
-        except StoreError:
+            stored = self._store.insert_messages(
+                fits.table, fits.select, fits.structure, messages, f"{fits.problem} = ''"
+            )
+        except StoreError as error:
+            if error.code in ENVIRONMENT_CODES:
+                raise
             if len(waiting) > 1:
                 middle = len(waiting) // 2
                 self._insert(waiting[:middle])
@@ -197,15 +201,36 @@ class _Run:
                 raise
             self._reject(record, record.raw(), f"the engine cannot parse it: {reason}")
             return
-        records = [record for record, _ in waiting]
+        self.summary.rows += stored
+        whole = sum(record.rows for record, _ in waiting)
+        faulty = self._faulty(waiting) if stored < whole else {}
+        if stored + sum(refused for refused, _ in faulty.values()) != whole:
+            raise StoreError(f"store {self._store.url}: {stored} of {whole} rows were written; run it again")
+        records = [record for record, _ in waiting if record.digest not in faulty]
         ledger.record_loaded(self._store, records)
         self.summary.records += len(records)
-        self.summary.rows += sum(record.rows for record in records)
+        for record, _ in waiting:
+            if record.digest in faulty:
+                refused, reason = faulty[record.digest]
+                text = f"{refused} of its {record.rows} rows do not fit: {reason}; the others are loaded"
+                self._reject(record, record.raw(), text)
+
+    def _faulty(self, waiting: Sequence[tuple[Record, bytes]]) -> dict[str, tuple[int, str]]:
+        """Records with rows that do not fit, by digest: how many, and why."""
+        fits = self._samples
+        reasons = f"arrayStringConcat(groupUniqArrayIf(5)({fits.problem} as problem, problem != ''), ', ') as reasons"
+        counted = f"select countIf(problem != '') as refused, {reasons}"
+        [row] = self._store.parse_messages(counted, fits.structure, [envelope for _, envelope in waiting])
+        refused = int(row["refused"])
+        if not refused or len(waiting) == 1:
+            return {waiting[0][0].digest: (refused, str(row["reasons"]))} if refused else {}
+        middle = len(waiting) // 2
+        return {**self._faulty(waiting[:middle]), **self._faulty(waiting[middle:])}
 
     def _poison(self, messages: Sequence[bytes]) -> str | None:
         """Why the engine cannot parse these; None when it can, so that the fault is the machine's."""
         try:
-            self._store.parse_messages(self._select, self._structure, messages)
+            self._store.parse_messages("select max(cityHash64(*)) as parsed", self._samples.structure, messages)
         except StoreError as error:
             if error.code in ENVIRONMENT_CODES:
                 return None
@@ -234,22 +259,3 @@ class _Run:
 
 def _size(item: Record | Damage) -> int:
     return item.size if isinstance(item, Record) else len(item.data)
-
-
-def tables_of_samples(store: Store) -> tuple[str, str, str]:
-    """Table with its columns, the select that fills them, and the structure that is parsed.
-
-    Columns with a default are the engine's to set: from fleet.yaml and the table of autonomous systems.
-    """
-    rows = store.query(
-        "select name, type from system.columns "
-        "where database = currentDatabase() and table = 'tcp_samples' and default_kind = '' order by position"
-    )
-    parsed = {row["name"]: row["type"] for row in rows}
-    # Enums are read as their numbers: the contract's names carry prefixes that the table's do not.
-    enums = {name: kind for name, kind in parsed.items() if kind.startswith("Enum8")}
-    structure = ", ".join(f"{name} {'Int8' if name in enums else kind}" for name, kind in parsed.items())
-    casts = {name: f"cast({name} as {kind})" for name, kind in enums.items()}
-    columns = {name: casts.get(name, name) for name in parsed}
-    select = ", ".join(f"{expression} as {name}" for name, expression in columns.items())
-    return f"tcp_samples ({', '.join(columns)})", f"select {select}", structure

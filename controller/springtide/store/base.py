@@ -33,23 +33,26 @@ class Store(Protocol):
     def execute(self, sql: str, params: Mapping[str, Param] | None = None) -> None: ...
 
     def insert(self, table: str, rows: Iterable[Row]) -> None:
-        """Insert rows that all have the same columns; doubles arrive bit for bit."""
+        """Insert rows that all have the same columns; doubles arrive bit for bit. What did not raise is stored."""
         ...
 
     def insert_columns(self, table: str, columns: Columns) -> None:
         """Many rows at once, without an object for each: columns of one length, masked values are null."""
         ...
 
-    def insert_messages(self, table: str, select: str, structure: str, messages: Sequence[bytes]) -> None:
-        """Insert what `select` makes of the TcpSamples in `messages`, each a serialized Envelope without its length.
+    def insert_messages(
+        self, table: str, select: str, structure: str, messages: Sequence[bytes], fits: str = "1"
+    ) -> int:
+        """Insert what `select` makes of the TcpSamples in `messages`, each a serialized Envelope without its length,
+        for which the expression `fits` holds; how many these were.
 
         `structure` names the columns that are parsed, with the engine's types. The engine parses; a message that it
         cannot parse fails the whole call, after which part of it may be there.
         """
         ...
 
-    def parse_messages(self, select: str, structure: str, messages: Sequence[bytes]) -> None:
-        """As insert_messages, without inserting: whether the engine can make rows of these."""
+    def parse_messages(self, select: str, structure: str, messages: Sequence[bytes]) -> list[Row]:
+        """As insert_messages, without inserting: what `select` makes of these."""
         ...
 
     def syntax(self, sql: str) -> str:

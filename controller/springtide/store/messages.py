@@ -36,11 +36,14 @@ def message_source(structure: str, messages: Sequence[bytes]) -> Iterator[tuple[
         os.close(fd)
 
 
-def parsed_columns(structure: str, messages: Sequence[bytes]) -> tuple[list[str], list[list[Any]]]:
-    """Names and columns, as JSON values; raises StoreError when the engine cannot parse."""
+def parsed_columns(
+    structure: str, messages: Sequence[bytes], select: str = "select *", fits: str = "1"
+) -> tuple[list[str], list[list[Any]]]:
+    """Names and columns, as JSON values, of the rows that fit; raises StoreError when the engine cannot parse."""
     with message_source(structure, messages) as (source, settings):
         form = "output_format_json_quote_64bit_integers = 0, max_threads = 1"
-        columns = _asked("messages", f"select * from {source} settings {settings}, {form}", {})
+        fitting = f"(select * from {source} where {fits})"
+        columns = _asked("messages", f"{select} from {fitting} settings {settings}, {form}", {})
     return list(columns), list(columns.values())
 
 

@@ -125,7 +125,7 @@ class ServerStore:
         except (KeyError, ValueError) as error:
             raise StoreError(f"store {self.url}: insert into {table}: {error!r} does not fit its columns") from error
         statement = f"insert into {table} ({', '.join(names)}) values"
-        self._run(lambda: self._client.execute(statement, columns, columnar=True), again=False)
+        self._send(statement, columns)
 
     def insert_columns(self, table: str, columns: Columns) -> None:
         if not len(next(iter(columns.values()))):
@@ -136,22 +136,24 @@ class ServerStore:
             for name, column in columns.items()
         ]
         statement = f"insert into {table} ({', '.join(columns)}) values"
-        self._run(lambda: self._client.execute(statement, listed, columnar=True), again=False)
+        self._send(statement, listed)
 
-    def insert_messages(self, table: str, select: str, structure: str, messages: Sequence[bytes]) -> None:
+    def insert_messages(
+        self, table: str, select: str, structure: str, messages: Sequence[bytes], fits: str = "1"
+    ) -> int:
         # chDB parses here, the server enriches and stores there: the native protocol carries columns, not protobuf.
-        names, columns = parsed_columns(structure, messages)
-        kinds = _structure(structure)
-        rows = [
-            {name: from_json(column[i], kinds[name]) for name, column in zip(names, columns, strict=True)}
-            for i in range(len(columns[0]))
-        ]
-        external = [{"name": "springtide_messages", "structure": list(kinds.items()), "data": rows}]
-        statement = f"insert into {table} {select} from springtide_messages"
-        self._run(lambda: self._client.execute(statement, external_tables=external), again=False)
+        names, columns = parsed_columns(structure, messages, select, fits)
+        types = self._types(table.partition(" ")[0])
+        listed = [[from_json(one, types[name]) for one in column] for name, column in zip(names, columns, strict=True)]
+        count = len(listed[0])
+        if count:
+            statement = f"insert into {table} values"
+            self._send(statement, listed)
+        return count
 
-    def parse_messages(self, select: str, structure: str, messages: Sequence[bytes]) -> None:
-        parsed_columns(structure, messages)
+    def parse_messages(self, select: str, structure: str, messages: Sequence[bytes]) -> list[Row]:
+        names, columns = parsed_columns(structure, messages, select)
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def syntax(self, sql: str) -> str:
         return syntax(sql)
@@ -177,6 +179,17 @@ class ServerStore:
             columns = self.query(f"describe table {table}")
             self._column_types[table] = {row["name"]: row["type"] for row in columns}
         return self._column_types[table]
+
+    def _send(self, statement: str, columns: Sequence[Sequence[Any]]) -> None:
+        """Every insert of rows goes through here; the server answers once they are written, or says why not."""
+
+        def ask() -> Any:
+            # As sql/users.xml says of the embedded engine; servers without parameters do not know it either.
+            known = self._client.connection.server_info.used_revision >= REVISION_WITH_PARAMETERS
+            settings = {"max_partitions_per_insert_block": 0} if known else {}
+            return self._client.execute(statement, columns, columnar=True, settings=settings)
+
+        self._run(ask, again=False)
 
     def _ask(self, sql: str, params: Mapping[str, Param] | None, **options: bool) -> Any:
         if params and self._client.connection.server_info.used_revision < REVISION_WITH_PARAMETERS:
@@ -238,21 +251,6 @@ def _plain(value: Any) -> Any:
 
 def _is_read(sql: str) -> bool:
     return READS.match(sql) is not None
-
-
-def _structure(structure: str) -> dict[str, str]:
-    """`name Type, ...` by name; commas inside of parentheses and quotes belong to a type."""
-    pieces, depth, quoted, start = [], 0, False, 0
-    for i, character in enumerate(structure):
-        if character == "'":
-            quoted = not quoted
-        elif not quoted and character in "()":
-            depth += 1 if character == "(" else -1
-        elif character == "," and depth == 0 and not quoted:
-            pieces.append(structure[start:i])
-            start = i + 1
-    pieces.append(structure[start:])
-    return dict(piece.strip().split(" ", 1) for piece in pieces)
 
 
 def _line(error: Exception) -> str:
