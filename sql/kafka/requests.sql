@@ -16,7 +16,8 @@ kafka_max_block_size = 65536,
 kafka_poll_max_batch_size = 65536,
 kafka_flush_interval_ms = 2000;
 
--- Each line is judged once; two views read the outcome.
+-- Each line is judged once; two views read the outcome. A message stays one row: beside each of its lines it would take
+-- the square of its size.
 create table if not exists kafka_request_lines (
     topic String,
     kafka_partition UInt64,
@@ -24,8 +25,8 @@ create table if not exists kafka_request_lines (
     message_key String,
     message String,
     message_time DateTime('UTC'),
-    line String,
-    problem String
+    lines Array(String),
+    problems Array(String)
 )
 engine = Null;
 
@@ -35,11 +36,11 @@ select
     kafka_partition,
     kafka_offset,
     message_key,
-    problem as error,
+    arrayFirst(problem -> problem != '', problems) as error,
     message,
     message_time
 from kafka_request_lines
-where problem != '';
+where error != '';
 
 create materialized view if not exists kafka_requests_loaded to http_requests (
     time_unix_us, host, request_id, client_ip, server_ip, method, status, bytes, duration_us
@@ -54,8 +55,10 @@ select
     toUInt16(JSONExtractUInt(line, 'status')) as status,
     JSONExtractUInt(line, 'bytes') as bytes,
     toUInt64(round(JSONExtractFloat(line, 'request_time') * 1000000)) as duration_us
-from kafka_request_lines
-where problem = '';
+from (
+    select arrayJoin(arrayFilter((found, problem) -> problem = '', lines, problems)) as line
+    from kafka_request_lines
+) as good;
 
 create materialized view if not exists kafka_requests_judged to kafka_request_lines as
 select
@@ -65,13 +68,16 @@ select
     _key as message_key,
     message,
     coalesce(_timestamp, now()) as message_time,
-    arrayJoin(if(trimBoth(message) = '', [''], arrayFilter(x -> x != '', splitByChar('\n', message)))) as line,
-    multiIf(
+    if(match(message, '[^\n]'), arrayFilter(line -> line != '', splitByChar('\n', message)), ['']) as lines,
+    arrayMap(line -> multiIf(
         JSONType(line) != 'Object',
         'is not a JSON object',
         JSONType(line, 'time') not in ('Int64', 'UInt64', 'Double')
         or not JSONExtractFloat(line, 'time') between 0 and 4000000000,
         'time: is not a number from 0 to 4e+09',
+        not JSONExtractFloat(line, 'time')
+        between toUnixTimestamp(now()) - {before_s:UInt32} and toUnixTimestamp(now()) + {after_s:UInt32},
+        'time: is too far from now',
         not lengthUTF8(JSONExtractString(line, 'host')) between 1 and 255,
         'host: is not a text of 1 to 255 characters',
         not match(JSONExtractString(line, 'request_id'), '^[0-9a-fA-F]{32}$'),
@@ -90,5 +96,5 @@ select
         or not JSONExtractFloat(line, 'request_time') between 0 and 1000000000,
         'request_time: is not a number from 0 to 1e+09',
         ''
-    ) as problem
+    ), lines) as problems
 from kafka_requests;

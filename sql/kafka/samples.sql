@@ -1,4 +1,5 @@
--- The collectors' messages into tcp_samples, and what is no message of theirs into rejected_messages. Made by
+-- The collectors' messages into tcp_samples; messages that are none of theirs, and single samples that do not fit the
+-- table, into rejected_messages. No expression here can fail by what a row holds: that would stop all intake. Made by
 -- `springtide consume`, which fills in what stands in braces: in its own process for as long as it runs, or once on a
 -- server, which then consumes by itself. The engine parses, inserts and then commits the offsets: what dies in between
 -- comes again, and the sample's identity makes that harmless.
@@ -20,30 +21,41 @@ settings
     kafka_poll_max_batch_size = 262144,
     kafka_flush_interval_ms = 2000;
 
--- The two views that read a block stand before the consumer starts: the view into this table is made last.
+-- Each row is judged once; the two views that read a block stand before the consumer starts: the view into this table
+-- is made last.
 create table if not exists kafka_sample_rows ( -- noqa: PRS
     {structure:Columns},
     kafka_topic String,
     kafka_partition UInt64,
     kafka_offset UInt64,
     message_key String,
+    unreadable Bool,
     error String,
     message String,
     message_time DateTime('UTC')
 )
 engine = Null;
 
+-- A message of a megabyte may hold half a million rows of two bytes, each of which is shown with all its columns: of one
+-- message a thousand are kept, and they say how many there were.
 create materialized view if not exists kafka_samples_rejected to rejected_messages as
 select
     kafka_topic as topic,
     kafka_partition,
     kafka_offset,
     message_key,
-    error,
-    message,
+    if(refused > 1000, concat(error, ' (one of ', toString(refused), ', of which 1000 are kept)'), error) as error,
+    if(unreadable, message, {shown:Columns}) as message,
+    if(unreadable, 0, cityHash64(message)) as sample_hash,
     message_time
-from kafka_sample_rows
-where error != '';
+from (
+    select
+        *,
+        count() over (partition by kafka_partition, kafka_offset) as refused
+    from kafka_sample_rows
+    where error != ''
+    limit 1000 by kafka_partition, kafka_offset
+);
 
 create materialized view if not exists kafka_samples_loaded to tcp_samples ( -- noqa: PRS
     {columns:Columns}
@@ -60,7 +72,8 @@ select
     _partition as kafka_partition,
     _offset as kafka_offset,
     _key as message_key,
-    _error as error,
+    _error != '' as unreadable,
+    if(unreadable, _error, {problem:Columns}) as error,
     _raw_message as message,
     coalesce(_timestamp, now()) as message_time
 from kafka_samples; -- noqa: AM04

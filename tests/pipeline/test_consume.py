@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from samplekit.home import ROUND, Home
+from samplekit.home import Home
 from samplekit.proto import message, row
 from samplekit.spool import record, write_spool
 from samplekit.traffic import MSS, Socket
@@ -27,6 +27,8 @@ from lab.kafka import Broker, read_topic
 SPRINGTIDE = Path(sys.executable).with_name("springtide")
 GARBAGE = b"\x99not an envelope"
 PATIENCE_S = 120.0
+# Of yesterday: a topic's samples are refused when they are too far from now.
+ROUND = (int(time.time()) - 86_400) // 300 * 300
 Samples = list[dict[str, Any]]
 
 
@@ -201,8 +203,9 @@ def test_a_broker_that_is_not_there_is_told(home: Home) -> None:
         check=False,
         timeout=PATIENCE_S,
     )
-    assert done.returncode == 0
-    assert "0 messages taken" in done.stdout
+    assert done.returncode == 1
+    assert "nothing of what was read could be stored at the end" in done.stderr.splitlines()[-1]
+    assert "brokers are down" in done.stderr
 
 
 def test_one_message_in_a_thousand_is_garbage_and_the_consumer_never_stalls(broker: Broker, home: Home) -> None:
@@ -241,6 +244,10 @@ BAD_LINES = {
     request_line(1, bytes=-1): "bytes: is not a whole number",
     request_line(1, time=None): "time: is not a number",
     request_line(1, host=""): "host: is not a text",
+    request_line(1, time=1e9): "time: is too far from now",
+    request_line(1, time=3.9e9): "time: is too far from now",
+    "[" * 5000: "is not a JSON object",
+    '{"a":' * 5000: "is not a JSON object",
 }
 
 
@@ -250,20 +257,25 @@ def test_access_logs_come_through_kafka_as_they_come_from_files(broker: Broker, 
     lines = [request_line(n) for n in range(40)]
     # One line a message, and several; a line that comes twice; bad ones alone and between good ones.
     messages = [*lines[:10], "\n".join(lines[8:30]), *BAD_LINES, "\n".join([*lines[30:], "broken"])]
+    # Beside each of its lines such a message would take 80 GB; these lines lie on 120 days.
+    messages.append("\n".join(["x"] * 200_000))
+    messages.append("\n".join(request_line(100 + day, time=ROUND - 86_400 * day) for day in range(120)))
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for text in messages:
         producer.produce(topic, text.encode(), key="ams-1")
     assert producer.flush(30) == 0
-    rejections = len(BAD_LINES) + 1
+    rejections = len(BAD_LINES) + 3
     deadline = time.monotonic() + PATIENCE_S
-    while count(home, "http_requests") < len(lines) or count(home, "rejected_messages") < rejections:
+    while count(home, "http_requests") < len(lines) + 89 or count(home, "rejected_messages") < rejections:
         assert time.monotonic() < deadline, "the requests did not arrive"
         with consume(home, broker, "--requests", topic, "--seconds", "8") as process:
             process.communicate(timeout=PATIENCE_S)
     rejected = {r["message"]: r["error"] for r in home.query("select message, error from rejected_messages final")}
-    assert set(rejected) == {*BAD_LINES, messages[-1]}
-    assert all(error.startswith(BAD_LINES.get(message, "is not")) for message, error in rejected.items())
-    through_kafka = home.query("select * from http_requests final order by request_id")
+    assert set(rejected) == {*BAD_LINES, *messages[-3:]}
+    assert all(error.startswith(BAD_LINES.get(message, ("is not", "time: "))) for message, error in rejected.items())
+    assert count(home, "http_requests") == len(lines) + 89
+    few = f"where time_unix_us > {(ROUND - 3600) * 1_000_000} and reinterpretAsUInt64(request_id) < 100"
+    through_kafka = home.query(f"select * from http_requests final {few} order by request_id")
     assert {row["pop"] for row in through_kafka} == {"ams"}
 
     clean = Home(home.path / "clean")
@@ -274,4 +286,5 @@ def test_access_logs_come_through_kafka_as_they_come_from_files(broker: Broker, 
     log = clean.path / "access.json"
     log.write_text("\n".join(lines) + "\n")
     clean.run("ingest-logs", log)
+    assert len(through_kafka) == len(lines)
     assert clean.query("select * from http_requests final order by request_id") == through_kafka

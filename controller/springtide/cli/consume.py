@@ -12,7 +12,7 @@ from springtide.cli.options import StoreOptions, fleet_option, is_terminal, json
 from springtide.cli.output import print_json
 from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet
-from springtide.observe.consume import Consumer
+from springtide.observe.consume import STALL_S, Consumer
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.kafka_tables import (
     GROUP,
@@ -36,6 +36,14 @@ from springtide.store.embedded import EmbeddedStore
 @click.option("--group", default=GROUP, show_default=True, help="Whose offsets count.")
 @click.option("--consumers", type=click.IntRange(1, 64), default=1, show_default=True, help="At most one a partition.")
 @click.option("--seconds", type=click.FloatRange(0.1), help="End after so long; by default on SIGINT or SIGTERM.")
+@click.option(
+    "--stall",
+    "stall_s",
+    type=click.FloatRange(1),
+    default=STALL_S,
+    show_default=True,
+    help="End with exit code 1 when for so many seconds nothing of what is read can be stored.",
+)
 @click.option("--cluster", metavar="NAME", help="On a server: for every one of this cluster.")
 @click.option("--dry-run", is_flag=True, help="Print the SQL that a server would be given; change nothing.")
 @click.option("--remove", is_flag=True, help="On a server: take its Kafka tables away; the rows stay.")
@@ -51,6 +59,7 @@ def consume(
     group: str,
     consumers: int,
     seconds: float | None,
+    stall_s: float,
     cluster: str | None,
     dry_run: bool,
     remove: bool,
@@ -58,8 +67,8 @@ def consume(
 ) -> None:
     """Take samples, and access logs, from Kafka topics into the store.
 
-    Messages that are none go to rejected_messages, with their offset and the reason, and hold nothing up. What is
-    delivered twice counts once.
+    Messages that are none, and samples that do not fit, go to rejected_messages, with their offset and the reason, and
+    hold nothing up. What is delivered twice counts once. When nothing can be stored (a full disk) it ends, exit code 1.
 
     The embedded store is held until this command is told to stop: other commands wait, or give it --seconds. A server
     (clickhouse://) is given Kafka tables and views, once, and consumes by itself from then on. Given again they change
@@ -101,18 +110,25 @@ def consume(
                 for complaint in set(consumer.complaints()) - said:
                     said.add(complaint)
                     click.echo(f"springtide: {brokers}: {complaint}", err=True)
-                progress = consumer.progress()
+                progress = consumer.progress(stall_s)
                 if is_terminal():
                     click.echo(f"\r{progress.messages} messages, {progress.rejected} rejected", err=True, nl=False)
                 if seconds is not None and progress.seconds >= seconds:
                     break
-            progress = consumer.progress()
+            # Told to stop, it stops: what is not committed comes again.
+            progress = consumer.progress(stall_s) if ended.is_set() else consumer.finish(stall_s)
     if is_terminal():
         click.echo(err=True)
     if as_json:
-        print_json({"messages": progress.messages, "rejected": progress.rejected, "complaints": sorted(said)})
+        counts = {
+            "messages": progress.messages,
+            "rejected": progress.rejected,
+            "rejected_rows": progress.rejected_rows,
+        }
+        print_json({**counts, "complaints": sorted(said)})
     else:
-        click.echo(f"{topic}: {progress.messages} messages taken, {progress.rejected} of them rejected")
+        rows = f", {progress.rejected_rows} samples of others" if progress.rejected_rows else ""
+        click.echo(f"{topic}: {progress.messages} messages taken, {progress.rejected} of them rejected{rows}")
 
 
 def _tell_server(store: Store, fleet: Fleet, source: Source, cluster: str | None) -> None:

@@ -1,7 +1,8 @@
 """Kafka topics into tcp_samples, http_requests and rejected_messages, by the engine's own Kafka tables.
 
 The engine parses, inserts and then commits the offsets: what dies in between comes again, and the sample's identity
-makes that harmless. A message that is none of ours goes to rejected_messages with its offset, and holds nothing up.
+makes that harmless. A message that is none of ours, or a sample that does not fit, goes to rejected_messages with its
+offset, and holds nothing up. What holds it up all the same (a full disk, a broken table) is an error after a while.
 
 In chDB a Kafka table that lies in the directory keeps it from being opened again. So these tables live in a database in
 memory, and only as long as this process: the broker remembers how far the group has read.
@@ -16,6 +17,7 @@ from springtide.errors import StoreError
 from springtide.fleet import Fleet
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.kafka_tables import Source, embedded_statements
+from springtide.observe.stall import Watch, one_line, readers
 from springtide.store.embedded import EmbeddedStore
 
 DATABASE = "springtide_kafka"
@@ -24,13 +26,20 @@ DATABASE = "springtide_kafka"
 CHDB_SHUTDOWN_CODE = 49
 
 
+# Against a disk that is slow, or a broker that is started anew, long; against a day without samples short.
+STALL_S = 60.0
+POLL_S = 0.2
+
+
 @dataclass(frozen=True)
 class Progress:
-    """Since the consumer was started; `messages` includes the rejected ones."""
+    """Since the consumer was started; `messages` includes the rejected ones. `rejected_rows` are single samples of
+    messages that are loaded otherwise."""
 
     seconds: float
     messages: int
     rejected: int
+    rejected_rows: int
 
 
 class Consumer:
@@ -41,7 +50,8 @@ class Consumer:
         self._fleet = fleet
         self._source = source
         self._began = time.monotonic()
-        self._rejected_before = 0
+        self._rejected_before = (0, 0)
+        self._watch = Watch()
 
     def __enter__(self) -> Consumer:
         publish_fleet(self._store, self._fleet)
@@ -60,12 +70,34 @@ class Consumer:
     def __exit__(self, *_: object) -> None:
         self._store.execute(f"drop database if exists {DATABASE}")
 
-    def progress(self) -> Progress:
-        [row] = self._store.query(
-            "select sum(num_messages_read) as n from system.kafka_consumers where database = {database:String}",
-            {"database": DATABASE},
-        )
-        return Progress(time.monotonic() - self._began, int(row["n"]), self._rejected() - self._rejected_before)
+    def progress(self, stall_s: float = STALL_S) -> Progress:
+        """Raises StoreError, with the engine's own cause, once nothing that was read has been stored for `stall_s`."""
+        found = readers(self._store, DATABASE)
+        self._watch.see(found, time.monotonic())
+        if self._watch.stuck_s >= stall_s:
+            raise self._stalled(f"for {self._watch.stuck_s:.0f} s")
+        rejected, rejected_rows = self._rejected()
+        before, rows_before = self._rejected_before
+        read = sum(reader.read for reader in found)
+        return Progress(time.monotonic() - self._began, read, rejected - before, rejected_rows - rows_before)
+
+    def finish(self, stall_s: float = STALL_S) -> Progress:
+        """As progress, once what has been read is stored: a run whose time ends within its first block stores it too.
+        A consumer that complains and does not get on is an error at once."""
+        progress = self.progress(stall_s)
+        behind = self._watch.behind()
+        while behind & self._watch.behind() and not self._watch.cause:
+            time.sleep(POLL_S)
+            progress = self.progress(stall_s)
+            behind &= self._watch.behind()
+        if self._watch.stuck_s and self._watch.cause:
+            raise self._stalled("at the end")
+        return progress
+
+    def _stalled(self, when: str) -> StoreError:
+        cause = self._watch.cause or "the engine gives no reason"
+        fix = "offsets stay where they were: mend the cause, then run it again"
+        return StoreError(f"{self._source.brokers}: nothing of what was read could be stored {when}: {cause}; {fix}")
 
     def complaints(self) -> list[str]:
         """What the consumers last had to say: a broker that is away, a topic that is missing."""
@@ -74,11 +106,13 @@ class Consumer:
             "where database = {database:String}",
             {"database": DATABASE},
         )
-        return [" ".join(str(row["text"]).split()) for row in rows]
+        return [one_line(str(row["text"])) for row in rows]
 
-    def _rejected(self) -> int:
+    def _rejected(self) -> tuple[int, int]:
+        """Whole messages, and single samples."""
         [row] = self._store.query(
-            "select count() as n from rejected_messages final where topic in ({topic:String}, {requests:String})",
+            "select countIf(sample_hash = 0) as messages, countIf(sample_hash != 0) as samples "
+            "from rejected_messages final where topic in ({topic:String}, {requests:String})",
             {"topic": self._source.topic, "requests": self._source.requests},
         )
-        return int(row["n"])
+        return int(row["messages"]), int(row["samples"])

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from springtide.errors import InputError, Problem
-from springtide.observe.ingest import tables_of_samples
+from springtide.observe import samples as fitting
 from springtide.store import Store, cluster
 from springtide.store.files import proto_file, sql
 from springtide.store.migrations import statements_of
@@ -124,7 +124,7 @@ def _rendered(statements: dict[str, list[str]], on_cluster: str | None) -> dict[
 
 
 def _statements(store: Store, source: Source, schema: str) -> dict[str, list[str]]:
-    table, select, structure = tables_of_samples(store)
+    fits = fitting.of_topics(store)
     common = {
         "brokers": _quoted(source.brokers),
         "group": _quoted(source.group),
@@ -134,18 +134,21 @@ def _statements(store: Store, source: Source, schema: str) -> dict[str, list[str
     samples = {
         "topic": _quoted(source.topic),
         "schema": _quoted(f"{schema}:TcpSample"),
-        "structure": structure,
-        "columns": table.partition("(")[2].rpartition(")")[0],
-        "values": select.removeprefix("select "),
+        "structure": fits.structure,
+        "problem": fits.problem,
+        "shown": fits.shown,
+        "columns": fits.table.partition("(")[2].rpartition(")")[0],
+        "values": fits.select.removeprefix("select "),
     }
     found = {"samples": _filled("kafka/samples", {**common, **samples})}
     if source.requests:
-        found["requests"] = _filled("kafka/requests", {**common, "topic": _quoted(source.requests)})
+        span = {"before_s": str(fitting.TOPIC_DAYS_BEFORE * 86_400), "after_s": str(fitting.TOPIC_DAYS_AFTER * 86_400)}
+        found["requests"] = _filled("kafka/requests", {**common, **span, "topic": _quoted(source.requests)})
     return found
 
 
 def _filled(name: str, values: Mapping[str, str]) -> list[str]:
-    text = re.sub(r"\{(\w+):(?:String|UInt8|Columns)\}", lambda match: values[match[1]], sql(name))
+    text = re.sub(r"\{(\w+):(?:String|UInt8|UInt32|Columns)\}", lambda match: values[match[1]], sql(name))
     return statements_of(text)
 
 

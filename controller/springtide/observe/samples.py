@@ -48,13 +48,14 @@ def samples(store: Store, earliest_us: str, latest_us: str) -> Samples:
     time = f"time_unix_us not between {earliest_us} and {latest_us}, 'time_unix_us: is too far from now'"
     nobody = "host = '', 'host: is empty'"
     problems = [time, nobody, *(problem for column in columns for problem in column.problems())]
-    shown = ", ".join(f"{column.shown()} as {column.name}" for column in columns)
+    shown = ", ".join(column.shown() for column in columns)
+    named = ", ".join(f"{column.name} {column.parsed()}" for column in columns).replace("'", "''")
     return Samples(
         table=f"tcp_samples ({', '.join(column.name for column in columns)})",
         select="select " + ", ".join(f"{column.value()} as {column.name}" for column in columns),
         structure=", ".join(f"{column.name} {column.parsed()}" for column in columns),
         problem=f"multiIf({', '.join(problems)}, '')",
-        shown=f"toJSONString(tuple({shown}))",
+        shown=f"toJSONString(cast(tuple({shown}), 'Tuple({named})'))",
     )
 
 
