@@ -1,0 +1,79 @@
+"""Rollouts, rollbacks and withdrawals on a fleet in namespaces, under faults of a seed's choosing; needs root.
+
+Prints its seed, and with it does the same again. Exit codes: 0 all held, 1 something did not, 2 bad usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import sys
+import time
+from pathlib import Path
+
+from deploy.ansible.tests.chaos.fleet import Fleet
+from deploy.ansible.tests.chaos.run import BUTTON_BOUND_S, Chaos, Told
+from deploy.ansible.tests.chaos.schedule import schedule
+from rich.console import Console
+from rich.table import Table
+
+
+def options(arguments: list[str] | None = None) -> argparse.Namespace:
+    made = argparse.ArgumentParser(prog="python -m deploy.ansible.tests.chaos", description=__doc__)
+    made.add_argument("--seed", type=int, default=None, help="of an earlier run, to do it again; default: a new one")
+    made.add_argument("--runs", type=int, default=20)
+    made.add_argument("--edges", type=int, default=20)
+    made.add_argument("--only", type=int, default=None, metavar="N", help="only run N of the seed")
+    made.add_argument("--list", action="store_true", help="print the schedule and do nothing")
+    made.add_argument("--out", type=Path, default=Path("out/chaos.json"))
+    found = made.parse_args(arguments)
+    if found.runs < 1 or found.edges < 2 or found.edges > 200:
+        made.error("--runs is at least 1, --edges 2 to 200")
+    return found
+
+
+def main(arguments: list[str] | None = None) -> int:
+    given = options(arguments)
+    seed = random.SystemRandom().randrange(1_000_000) if given.seed is None else given.seed
+    numbers = range(given.runs) if given.only is None else [given.only]
+    told = Told(seed, given.out.with_suffix(""))
+    begun = time.monotonic()
+    print(f"chaos: seed {seed}, {len(numbers)} runs, {given.edges} edges", flush=True)
+    with Fleet.made(given.edges) as fleet:
+        for number in numbers:
+            run = schedule(seed, number, fleet.edges)
+            print(f"run {number}: {run.move}: {'; '.join(map(str, run.during))}", flush=True)
+            print(f"  red button: {'; '.join(map(str, run.button))}", flush=True)
+            if given.list:
+                continue
+            before = len(told.violations)
+            at = time.monotonic()
+            Chaos(fleet, run, told)()
+            for text in told.violations[before:]:
+                print(f"  VIOLATION: {text}", flush=True)
+            print(f"  {time.monotonic() - at:.0f} s", flush=True)
+    result = {
+        "seed": seed,
+        "runs": len(numbers),
+        "edges": given.edges,
+        "faults": dict(sorted(told.faults.items())),
+        "violations": told.violations,
+    }
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    given.out.write_text(json.dumps(result, indent=2) + "\n")
+    table = Table("fault", "times")
+    for kind, count in result["faults"].items():
+        table.add_row(kind, str(count))
+    Console().print(table)
+    print(f"the red button: {max(told.button_s, default=0.0):.0f} s at most, bound {BUTTON_BOUND_S} s")
+    taken = time.monotonic() - begun
+    print(f"chaos: seed {seed}: {len(told.violations)} violations in {len(numbers)} runs, {taken:.0f} s")
+    return 1 if told.violations else 0
+
+
+if __name__ == "__main__":
+    if os.geteuid() != 0:
+        sys.exit("chaos: needs root: it makes network namespaces")
+    sys.exit(main())

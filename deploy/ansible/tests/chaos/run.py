@@ -1,0 +1,329 @@
+"""One run: a round on the fleet, a move under faults, what then stands; and the red button under faults of its own."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from deploy.ansible.tests.chaos import faults, judge
+from deploy.ansible.tests.chaos.fleet import Fleet, Playing
+from deploy.ansible.tests.chaos.schedule import Fault, Run
+
+# No play may take longer, whatever hangs; the slowest on two idle cores takes a tenth of it.
+PLAY_LIMIT_S = 150
+# From the press of the red button until every edge that answers is at the kernel's default.
+BUTTON_BOUND_S = 120
+TTL_S = 900
+NEAR_EXPIRY_S = 12
+# Faults that make an edge go back to the kernel's default by itself, which is always safe and which no journal tells.
+OWN_WITHDRAWAL = (
+    "disk full",
+    "disk read-only",
+    "clock two hours ahead",
+    "clock two hours behind",
+    "link lost",
+    "watcher killed",
+    "edge command killed",
+    "edge command hangs",
+    "no ip program",
+    "lock held by a stopped process",
+)
+
+
+@dataclass
+class Told:
+    """What runs have shown: counts of faults that happened, violations as lines, seconds of each red button."""
+
+    seed: int
+    logs: Path
+    faults: Counter[str] = field(default_factory=Counter)
+    violations: list[str] = field(default_factory=list)
+    button_s: list[float] = field(default_factory=list)
+
+
+class Chaos:
+    """A run on a fleet."""
+
+    def __init__(self, fleet: Fleet, run: Run, told: Told) -> None:
+        self.fleet, self.run, self.told = fleet, run, told
+        self.farm = fleet.farm
+        self.begun: dict[Fault, faults.End] = {}
+        self.met: dict[str, set[str]] = {}
+        self.publisher_broke = False
+        self.published_at = 0.0
+        self.plays: list[Playing] = []
+        self.logs: list[str] = []
+
+    def violation(self, text: str) -> None:
+        self.told.violations.append(f"seed {self.told.seed}, run {self.run.number} ({self.run.move}): {text}")
+
+    # --- plays under faults ------------------------------------------------------------------------------------------
+
+    def play(
+        self,
+        play: str,
+        planned: Sequence[Fault] = (),
+        *,
+        then: Callable[[Playing], None] = lambda _: None,
+        **given: Any,
+    ) -> Playing:
+        """A play while faults begin and end as planned; it has ended, or was ended, when this returns."""
+        playing = Playing(self.farm, play, given)
+        self.plays.append(playing)
+        waiting, brief = sorted(planned, key=lambda fault: fault.after), dict[Fault, float]()
+        while not playing.ended():
+            if waiting and playing.answers >= waiting[0].after:
+                fault = waiting.pop(0)
+                if self.begin(fault, playing) and fault.lasts_s is not None:
+                    brief[fault] = time.monotonic() + fault.lasts_s
+            for fault in [each for each, ends in brief.items() if time.monotonic() > ends]:
+                del brief[fault]
+                self.begun.pop(fault)()
+            then(playing)
+            if time.monotonic() - playing.begun > PLAY_LIMIT_S:
+                self.violation(f"{play} did not end within {PLAY_LIMIT_S} s; faults: {self.met}")
+                playing.kill()
+            time.sleep(0.02)
+        self.logs.append(f"== {play} {given}: exit code {playing.process.returncode}\n{playing.output}")
+        return playing
+
+    def begin(self, fault: Fault, playing: Playing) -> bool:
+        end = faults.begin(fault, self.fleet, playing)
+        if end is None:
+            return False
+        self.begun[fault] = end
+        self.told.faults[fault.kind] += 1
+        if fault.edge is None:
+            self.publisher_broke |= fault.kind != "play killed"
+        else:
+            self.met.setdefault(fault.edge, set()).add(fault.kind)
+        return True
+
+    def heal(self) -> None:
+        for fault in list(self.begun):
+            self.begun.pop(fault)()
+
+    @contextlib.contextmanager
+    def healed_at_last(self) -> Iterator[None]:
+        try:
+            yield
+        finally:
+            self.heal()
+
+    # --- the run -----------------------------------------------------------------------------------------------------
+
+    def __call__(self) -> None:
+        known = len(self.told.violations)
+        with self.healed_at_last():
+            self.fleet.hold()
+            self.offset = self.size_of_journal()
+            self.before = {edge: held.windows for edge, held in self.fleet.held().items()}
+            for edge, windows in self.before.items():
+                if not windows:
+                    self.violation(f"{edge}: did not take the round that the run begins with")
+            last = self.move()
+            self.heal()
+            if not self.fleet.quiet():
+                self.violation("what a play began still worked 60 s after all faults had ended")
+            if self.run.move == "near expiry":
+                time.sleep(max(0.0, self.published_at + NEAR_EXPIRY_S + 1 - time.time()))
+            self.fleet.timers()
+            self.look(last)
+            if self.run.move != "withdrawn in between":
+                if last.process.returncode != 0 and self.run.move != "near expiry":
+                    self.repair()
+                self.button()
+        if len(self.told.violations) > known:
+            self.told.logs.mkdir(parents=True, exist_ok=True)
+            (self.told.logs / f"run-{self.run.number}.log").write_text("\n".join(self.logs))
+
+    def move(self) -> Playing:
+        move, during = self.run.move, self.run.during
+        if move == "rollback":
+            self.publish()
+            first = self.play("rollout.yml")
+            if first.process.returncode != 0:
+                self.violation("a rollout that met no fault failed")
+            return self.play("rollback.yml", during, springtide_reason="chaos")
+        self.publish(NEAR_EXPIRY_S if move == "near expiry" else TTL_S)
+        if move == "rollback of what was not rolled out":
+            return self.play("rollback.yml", during, springtide_reason="chaos")
+        if move == "withdrawn in between":
+            return self.withdrawn_in_between()
+        says = f"case $wave in {self.run.refused_wave}) echo no; exit 4;; esac; exit 0"
+        gate = self.farm.script(says if move == "refused by the gate" else "exit 0")
+        return self.play("rollout.yml", during, springtide_gate=True, springtide_gate_command=gate)
+
+    def publish(self, ttl: float = TTL_S) -> None:
+        self.published_at = time.time()
+        self.farm.publish(self.fleet.documents(ttl=ttl))
+
+    def withdrawn_in_between(self) -> Playing:
+        pressed: list[Playing] = []
+
+        def press(playing: Playing) -> None:
+            if playing.answers >= 10 and not pressed:
+                pressed.append(Playing(self.farm, "withdraw.yml", {"springtide_reason": "chaos"}))
+
+        first = self.play("rollout.yml", self.run.during, then=press)
+        if not pressed:
+            return self.play("withdraw.yml", springtide_reason="chaos")
+        while not pressed[0].ended() and time.monotonic() - pressed[0].begun < PLAY_LIMIT_S:
+            time.sleep(0.05)
+        if not pressed[0].ended():
+            self.violation(f"withdraw.yml did not end within {PLAY_LIMIT_S} s; faults: {self.met}")
+            pressed[0].kill()
+        self.plays.append(pressed[0])
+        self.logs.append(
+            f"== withdraw.yml in between, rollout ended with {first.process.returncode}\n{pressed[0].output}"
+        )
+        return pressed[0]
+
+    # --- what must stand then ----------------------------------------------------------------------------------------
+
+    def size_of_journal(self) -> int:
+        path = self.farm.publish_dir / "journal.jsonl"
+        return path.stat().st_size if path.exists() else 0
+
+    def sets(self) -> dict[str, list[judge.Published]]:
+        return {edge: judge.published(self.farm.publish_dir, edge) for edge in self.fleet.edges}
+
+    def one_set_each(self, found: Mapping[str, judge.Held]) -> None:
+        now = time.time()
+        for edge, sets in self.sets().items():
+            problem = judge.not_one_set(edge, found[edge], sets, now)
+            if problem:
+                self.violation(f"{problem}; faults: {sorted(self.met.get(edge, ()))}")
+
+    def look(self, last: Playing) -> None:
+        found = self.fleet.held()
+        self.one_set_each(found)
+        for edge in self.fleet.edges:
+            may = self.may_hold(edge, last)
+            if found[edge].windows not in may:
+                expected = " or ".join(judge.short(each) for each in may)
+                code = "was killed" if last.killed else f"ended with {last.process.returncode}"
+                self.violation(
+                    f"{last.play} {code}, and {edge} holds {judge.short(found[edge].windows)} instead of {expected};"
+                    f" faults: {sorted(self.met.get(edge, ()))}, others: {self.others(edge)}"
+                )
+        self.tell(found, last)
+
+    def others(self, edge: str) -> list[str]:
+        return sorted({kind for each, kinds in self.met.items() if each != edge for kind in kinds})
+
+    def may_hold(self, edge: str, last: Playing) -> list[judge.Windows]:
+        """By what the play said at its end, without the journal."""
+        new = judge.windows_of_file(self.farm.publish_dir / "candidate/edges" / f"{edge}.json")
+        old = self.before[edge]
+        gone = edge in self.met and self.met[edge] & set(OWN_WITHDRAWAL)
+        safe: list[judge.Windows] = [{}] if gone else []
+        move = self.run.move
+        if move == "near expiry":
+            return [old, new, {}]
+        if move == "withdrawn in between":
+            named = edge in self.named(last)
+            return [{}, old, new] if named or last.killed else [{}]
+        if move == "rollback of what was not rolled out":
+            # What is on the fleet is the round before it, and before that there was nothing.
+            undone: judge.Windows = {}
+            return [undone] if last.process.returncode == 0 else [undone, old]
+        if last.killed or (edge in self.met and last.process.returncode != 0):
+            return [old, new, *safe]
+        if move == "rollback":
+            return [old, *safe]
+        return [new if last.process.returncode == 0 else old, *safe]
+
+    def named(self, playing: Playing) -> set[str]:
+        """Edges that withdraw.yml says it could not empty."""
+        said = re.findall(r"NOT withdrawn: ([^;\n]*)", playing.output)
+        return {edge for edge in self.fleet.edges for text in said if edge in text.split(", ")}
+
+    def tell(self, found: Mapping[str, judge.Held], last: Playing) -> None:
+        """The journal's story beside the kernels."""
+        lines, damaged = judge.journal(self.farm.publish_dir, self.offset)
+        broke = self.publisher_broke
+        if damaged and not broke and not any(playing.killed for playing in self.plays):
+            self.violation(f"{damaged} lines of the journal cannot be read")
+        ends = {
+            "rollout.yml": ("rollout", "done"),
+            "rollback.yml": ("rollback", "done"),
+            "withdraw.yml": ("withdraw", "done"),
+        }
+        said = [(line["event"], line["verdict"]) for line in lines]
+        if last.process.returncode == 0 and ends[last.play] not in said:
+            self.violation(f"{last.play} ended with 0, and the journal does not say so: {said}")
+        if last.process.returncode != 0 and ends[last.play] in said and not last.killed and not broke:
+            self.violation(f"{last.play} ended with {last.process.returncode}, and the journal says done")
+        if broke and last.process.returncode != 0:
+            return
+        may = judge.told(lines, self.fleet.edges, self.sets(), self.before)
+        for edge in self.fleet.edges:
+            windows = found[edge].windows
+            gone = not windows and (self.run.move == "near expiry" or edge in self.met)
+            if windows not in may[edge] and not gone:
+                expected = " or ".join(judge.short(each) for each in may[edge])
+                self.violation(f"the journal says {expected} on {edge}, which holds {judge.short(windows)}: {said}")
+
+    def repair(self) -> None:
+        """With nothing broken any more, drift.yml brings every edge to what the publisher says."""
+        offset = self.size_of_journal()
+        mended = self.play("drift.yml", springtide_repair=True, springtide_resume=True)
+        found = self.fleet.held()
+        for edge in self.fleet.edges:
+            want = judge.wanted(self.farm.publish_dir, edge)
+            if found[edge].windows != want:
+                has, should = judge.short(found[edge].windows), judge.short(want)
+                self.violation(
+                    f"drift.yml ended with {mended.process.returncode}, and {edge} holds {has}, not {should}"
+                )
+        said = [(line["event"], line["verdict"]) for line in judge.journal(self.farm.publish_dir, offset)[0]]
+        if mended.process.returncode != 0 or said not in ([("drift", "repaired")], [("drift", "none")]):
+            self.violation(f"drift.yml ended with {mended.process.returncode} where nothing is broken, and said {said}")
+
+    # --- the red button ----------------------------------------------------------------------------------------------
+
+    def button(self) -> None:
+        self.met, self.publisher_broke, offset = {}, False, self.size_of_journal()
+        pressed = time.monotonic()
+        playing = self.play("withdraw.yml", self.run.button, springtide_reason="chaos")
+        if playing.killed:
+            playing = self.play("withdraw.yml", springtide_reason="chaos, again")
+        took = time.monotonic() - pressed
+        self.told.button_s.append(took)
+        if took > BUTTON_BOUND_S:
+            self.violation(f"the red button took {took:.0f} s, more than {BUTTON_BOUND_S} s; faults: {self.met}")
+        named = self.named(playing)
+        self.all_gone(self.fleet.held(), named, "after the red button")
+        for edge in named - set(self.met):
+            self.violation(f"withdraw.yml names {edge}, which met no fault")
+        lines, _ = judge.journal(self.farm.publish_dir, offset)
+        presses = [line for line in lines if line["event"] == "withdraw"]
+        if not presses and (playing.process.returncode == 0 or not self.publisher_broke):
+            self.violation(f"withdraw.yml ended with {playing.process.returncode}, and the journal does not tell of it")
+        if presses and set(presses[-1]["details"].get("not", ())) != named:
+            self.violation(f"the journal says {presses[-1]['details']}, withdraw.yml {sorted(named)}")
+        # While all that is still broken: timers, and for those that did not hear it the end of their bundle.
+        self.fleet.timers(sorted(set(self.met) - named))
+        for edge in sorted(named):
+            code, said = self.fleet.command(edge, "expire", seconds_later=TTL_S + 60)
+            if self.fleet.held([edge])[edge].windows:
+                self.violation(
+                    f"{edge}: `expire` after the bundle's end: exit code {code}: {said}: it keeps its routes"
+                )
+        self.heal()
+        self.fleet.quiet()
+        self.fleet.timers(sorted(self.met))
+        self.all_gone(self.fleet.held(), set(), "once nothing was broken any more")
+
+    def all_gone(self, found: Mapping[str, judge.Held], but: set[str], when: str) -> None:
+        for edge, held in found.items():
+            if edge not in but and (held.windows or held.rules):
+                kinds = sorted(self.met.get(edge, ()))
+                self.violation(f"{edge} holds {judge.short(held.windows)} {when}; faults: {kinds}")
