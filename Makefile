@@ -4,7 +4,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
 
-.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards compose-env lock bench-collector bench-controller bench-push bench-pipeline package calm kafka airflow lab-clean clean docs docs-reference
+.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards compose-env lock bench-collector bench-controller bench-push bench-pipeline package calm chaos kafka airflow lab-clean clean docs docs-reference
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,11 @@ bench-push: ## 30 edges through Ansible, and one beside a bare ip -batch; needs 
 bench-pipeline: ## Kafka into the store beside files, bytes on disk, roll-up; writes out/bench/pipeline.json
 	@tools/setup
 	@$(BIN)/python -m bench.pipeline
+
+chaos: ## 20 rollouts, rollbacks and withdrawals on 20 edges under faults; needs root; SEED=N does it again; writes out/chaos.json
+	@tools/need-root "make chaos" "it makes network namespaces"
+	@tools/setup
+	@PYTHONPATH=.:controller $(BIN)/python -m deploy.ansible.tests.chaos $(if $(SEED),--seed $(SEED))
 
 docs: ## the documentation as a site, links checked, into out/site
 	@tools/setup

@@ -204,24 +204,34 @@ class Chaos:
     def look(self, last: Playing) -> None:
         found = self.fleet.held()
         self.one_set_each(found)
+        code = "was killed" if last.killed else f"ended with {last.process.returncode}"
+        wrong: dict[str, list[str]] = {}
         for edge in self.fleet.edges:
             may = self.may_hold(edge, last)
             if found[edge].windows not in may:
-                expected = " or ".join(judge.short(each) for each in may)
-                code = "was killed" if last.killed else f"ended with {last.process.returncode}"
-                self.violation(
-                    f"{last.play} {code}, and {edge} holds {judge.short(found[edge].windows)} instead of {expected};"
-                    f" faults: {sorted(self.met.get(edge, ()))}, others: {self.others(edge)}"
-                )
+                expected = " or ".join(self.called(edge, each) for each in may)
+                kinds = sorted(self.met.get(edge, ()))
+                text = f"instead of {expected}: {self.called(edge, found[edge].windows)}; its faults: {kinds}"
+                wrong.setdefault(text, []).append(edge)
+        for text, edges in wrong.items():
+            everybodys = sorted({kind for kinds in self.met.values() for kind in kinds})
+            self.violation(f"{last.play} {code}, and {', '.join(edges)} hold {text}, all faults: {everybodys}")
         self.tell(found, last)
 
-    def others(self, edge: str) -> list[str]:
-        return sorted({kind for each, kinds in self.met.items() if each != edge for kind in kinds})
+    def called(self, edge: str, windows: judge.Windows) -> str:
+        """A set by what it is in this run."""
+        if not windows:
+            return "nothing"
+        return {str(self.before[edge]): "the round before", str(self.new(edge)): "the new round"}.get(
+            str(dict(windows)), judge.short(windows)
+        )
+
+    def new(self, edge: str) -> dict[str, int]:
+        return judge.windows_of_file(self.farm.publish_dir / "candidate/edges" / f"{edge}.json")
 
     def may_hold(self, edge: str, last: Playing) -> list[judge.Windows]:
         """By what the play said at its end, without the journal."""
-        new = judge.windows_of_file(self.farm.publish_dir / "candidate/edges" / f"{edge}.json")
-        old = self.before[edge]
+        new, old = self.new(edge), self.before[edge]
         gone = edge in self.met and self.met[edge] & set(OWN_WITHDRAWAL)
         safe: list[judge.Windows] = [{}] if gone else []
         move = self.run.move
@@ -264,12 +274,15 @@ class Chaos:
         if broke and last.process.returncode != 0:
             return
         may = judge.told(lines, self.fleet.edges, self.sets(), self.before)
+        wrong: dict[str, list[str]] = {}
         for edge in self.fleet.edges:
             windows = found[edge].windows
             gone = not windows and (self.run.move == "near expiry" or edge in self.met)
             if windows not in may[edge] and not gone:
-                expected = " or ".join(judge.short(each) for each in may[edge])
-                self.violation(f"the journal says {expected} on {edge}, which holds {judge.short(windows)}: {said}")
+                expected = " or ".join(self.called(edge, each) for each in may[edge])
+                wrong.setdefault(f"{expected}: {self.called(edge, windows)}", []).append(edge)
+        for text, edges in wrong.items():
+            self.violation(f"{', '.join(edges)} hold instead of what the journal says, {text}: {said}")
 
     def repair(self) -> None:
         """With nothing broken any more, drift.yml brings every edge to what the publisher says."""

@@ -85,7 +85,7 @@ def schedule(seed: int, number: int, edges: Sequence[str]) -> Run:
     most = max(2, len(edges) // 3)
     during = _on_edges(draw, EDGE_KINDS, edges, draw.randint(1, min(4, most)))
     if draw.random() < 0.4:
-        during.append(Fault(draw.choice(PUBLISHER_KINDS), None, draw.randint(3, 8 + len(edges))))
+        during.append(Fault(draw.choice(PUBLISHER_KINDS), None, draw.randint(3, 6 + len(edges))))
     button = _on_edges(draw, BUTTON_KINDS, edges, draw.randint(1, min(4, most)), at_once=True)
     if draw.random() < 0.3:
         # A person presses a button again that was killed under the hand.
@@ -100,7 +100,7 @@ def _on_edges(
     found = []
     for edge in draw.sample(list(edges), count):
         kind = draw.choice(kinds)
-        after = 0 if at_once else draw.randint(0, 8 + len(edges))
+        after = 0 if at_once else draw.randint(0, 4 + len(edges))
         brief = not at_once and draw.random() < 0.3
         found.append(Fault(kind, edge, after, draw.uniform(2, 6) if brief else None))
     return found
