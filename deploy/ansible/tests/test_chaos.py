@@ -66,6 +66,7 @@ def line(event: str, verdict: str, edges: list[str], **details: Any) -> dict[str
         ([], [OLD], [OLD]),
         ([line("rollout", "begun", ["eu-0", "eu-1"])], [OLD, NEW, OLD], [OLD, NEW, OLD]),
         ([line("rollout", "begun", ["eu-0", "eu-1"]), line("rollout", "done", ["eu-0"])], [NEW], [NEW]),
+        ([line("rollback", "begun", ["eu-0"])], [OLD, NEW, OLD], [OLD]),
         ([line("rollback", "partial", [], away=["eu-1"], withdrawn=[])], [OLD], [OLD, OLD]),
         ([line("rollback", "partial", [], away=[], withdrawn=["eu-1"])], [OLD], [{}]),
         ([line("withdraw", "partial", ["eu-0"], **{"not": ["eu-1"]})], [{}], [OLD, {}]),

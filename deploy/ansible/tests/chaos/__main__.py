@@ -14,8 +14,9 @@ import time
 from pathlib import Path
 
 from deploy.ansible.tests.chaos.fleet import Fleet
-from deploy.ansible.tests.chaos.run import BUTTON_BOUND_S, Chaos, Told
-from deploy.ansible.tests.chaos.schedule import schedule
+from deploy.ansible.tests.chaos.run import BUTTON_REST_S, BUTTON_STEPS, Chaos, Told, step_limit_s
+from deploy.ansible.tests.chaos.schedule import Run, schedule
+from deploy.ansible.tests.farm import REGIONS
 from rich.console import Console
 from rich.table import Table
 
@@ -34,6 +35,11 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     return found
 
 
+def described(run: Run) -> str:
+    during, button = ("; ".join(map(str, faults)) or "nothing" for faults in (run.during, run.button))
+    return f"run {run.number}: {run.move}: {during}\n  red button: {button}"
+
+
 def main(arguments: list[str] | None = None) -> int:
     given = options(arguments)
     seed = random.SystemRandom().randrange(1_000_000) if given.seed is None else given.seed
@@ -41,16 +47,19 @@ def main(arguments: list[str] | None = None) -> int:
     told = Told(seed, given.out.with_suffix(""))
     begun = time.monotonic()
     print(f"chaos: seed {seed}, {len(numbers)} runs, {given.edges} edges", flush=True)
+    if given.list:
+        names = [f"{REGIONS[number % len(REGIONS)][:2]}-{number}" for number in range(given.edges)]
+        for number in numbers:
+            print(described(schedule(seed, number, names)))
+        return 0
     with Fleet.made(given.edges) as fleet:
+        step_s = step_limit_s(fleet)
         for number in numbers:
             run = schedule(seed, number, fleet.edges)
-            print(f"run {number}: {run.move}: {'; '.join(map(str, run.during))}", flush=True)
-            print(f"  red button: {'; '.join(map(str, run.button))}", flush=True)
-            if given.list:
-                continue
+            print(described(run), flush=True)
             before = len(told.violations)
             at = time.monotonic()
-            Chaos(fleet, run, told)()
+            Chaos(fleet, run, told, step_s)()
             for text in told.violations[before:]:
                 print(f"  VIOLATION: {text}", flush=True)
             print(f"  {time.monotonic() - at:.0f} s", flush=True)
@@ -67,7 +76,8 @@ def main(arguments: list[str] | None = None) -> int:
     for kind, count in result["faults"].items():
         table.add_row(kind, str(count))
     Console().print(table)
-    print(f"the red button: {max(told.button_s, default=0.0):.0f} s at most, bound {BUTTON_BOUND_S} s")
+    bound = BUTTON_STEPS * step_s + BUTTON_REST_S
+    print(f"the red button: {max(told.button_s, default=0.0):.0f} s at most, bound {bound} s")
     taken = time.monotonic() - begun
     print(f"chaos: seed {seed}: {len(told.violations)} violations in {len(numbers)} runs, {taken:.0f} s")
     return 1 if told.violations else 0

@@ -133,7 +133,7 @@ def told(
     for line in lines:
         event, verdict, name, details = line["event"], line["verdict"], line["publication"], line["details"]
         named = [edge for edge in line["edges"] if edge in may]
-        if (event, verdict) == ("rollout", "begun"):
+        if verdict == "begun":
             for edge in named:
                 may[edge] += of(edge, name)
         elif (event, verdict) == ("rollout", "done"):
