@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -103,7 +104,9 @@ def test_kernels_are_read_as_they_are(edge: Edge) -> None:
 def test_a_small_chaos_run_holds(tmp_path: Path) -> None:
     out = tmp_path / "chaos.json"
     command = [sys.executable, "-m", "deploy.ansible.tests.chaos", "--seed", "3", "--runs", "3", "--edges", "4"]
-    done = subprocess.run([*command, "--out", str(out)], check=False, capture_output=True, text=True, cwd=ROOT)
+    command += ["--step-s", "60", "--out", str(out)]
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'controller'}"}
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(out.read_text())
     assert list(found) == ["seed", "runs", "edges", "faults", "violations"]

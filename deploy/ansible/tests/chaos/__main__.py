@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import random
+import signal
 import sys
 import time
 from pathlib import Path
@@ -27,6 +28,12 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
     made.add_argument("--runs", type=int, default=20)
     made.add_argument("--edges", type=int, default=20)
     made.add_argument("--only", type=int, default=None, metavar="N", help="only run N of the seed")
+    made.add_argument(
+        "--step-s",
+        type=int,
+        default=None,
+        help="time limit of a step on an edge; default: three times what a play takes here",
+    )
     made.add_argument("--list", action="store_true", help="print the schedule and do nothing")
     made.add_argument("--out", type=Path, default=Path("out/chaos.json"))
     found = made.parse_args(arguments)
@@ -53,7 +60,7 @@ def main(arguments: list[str] | None = None) -> int:
             print(described(schedule(seed, number, names)))
         return 0
     with Fleet.made(given.edges) as fleet:
-        step_s = step_limit_s(fleet)
+        step_s = given.step_s or step_limit_s(fleet)
         for number in numbers:
             run = schedule(seed, number, fleet.edges)
             print(described(run), flush=True)
@@ -86,4 +93,6 @@ def main(arguments: list[str] | None = None) -> int:
 if __name__ == "__main__":
     if os.geteuid() != 0:
         sys.exit("chaos: needs root: it makes network namespaces")
+    # As an exception, so that what was made is taken down again.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     sys.exit(main())
