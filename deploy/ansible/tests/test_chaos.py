@@ -103,12 +103,12 @@ def test_kernels_are_read_as_they_are(edge: Edge) -> None:
 @pytest.mark.root
 def test_a_small_chaos_run_holds(tmp_path: Path) -> None:
     out = tmp_path / "chaos.json"
-    command = [sys.executable, "-m", "deploy.ansible.tests.chaos", "--seed", "3", "--runs", "3", "--edges", "4"]
+    command = [sys.executable, "-m", "deploy.ansible.tests.chaos", "--seed", "18", "--runs", "3", "--edges", "4"]
     command += ["--step-s", "60", "--out", str(out)]
     environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'controller'}"}
     done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT, env=environment)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(out.read_text())
     assert list(found) == ["seed", "runs", "edges", "faults", "violations"]
-    assert (found["seed"], found["runs"], found["edges"], found["violations"]) == (3, 3, 4, [])
+    assert (found["seed"], found["runs"], found["edges"], found["violations"]) == (18, 3, 4, [])
     assert sum(found["faults"].values()) >= 3

@@ -15,8 +15,8 @@ from deploy.ansible.tests.chaos import faults, judge
 from deploy.ansible.tests.chaos.fleet import Fleet, Playing
 from deploy.ansible.tests.chaos.schedule import Fault, Run
 
-# No play may take longer, whatever hangs: its steps have limits, and there are some ten of them.
-PLAY_STEPS = 10
+# No play may take longer, whatever hangs: its steps have limits, and there are few of them.
+PLAY_STEPS = 6
 # The red button has one step on the edges; connections that hang and Ansible itself have the rest of the time.
 BUTTON_STEPS, BUTTON_REST_S = 2, 60
 TTL_S = 900
