@@ -65,6 +65,7 @@ class Chaos:
         self.step_s, self.play_limit_s = step_s, PLAY_STEPS * step_s
         self.farm = fleet.farm
         self.begun: dict[Fault, faults.End] = {}
+        self.happened: set[Fault] = set()
         self.met: dict[str, set[str]] = {}
         self.publisher_broke = False
         self.published_at = 0.0
@@ -109,6 +110,7 @@ class Chaos:
         if end is None:
             return False
         self.begun[fault] = end
+        self.happened.add(fault)
         self.told.faults[fault.kind] += 1
         if fault.edge is None:
             self.publisher_broke |= fault.kind != "play killed"
@@ -226,7 +228,7 @@ class Chaos:
                 text = f"instead of {expected}: {self.called(edge, found[edge].windows)}; its faults: {kinds}"
                 wrong.setdefault(text, []).append(edge)
         for text, edges in wrong.items():
-            everybodys = sorted({kind for kinds in self.met.values() for kind in kinds})
+            everybodys = sorted({fault.kind for fault in self.happened})
             self.violation(f"{last.play} {code}, and {', '.join(edges)} hold {text}, all faults: {everybodys}")
         self.tell(found, last)
 
@@ -259,7 +261,8 @@ class Chaos:
         if last.killed or (edge in self.met and last.process.returncode != 0):
             return [old, new, *safe]
         if move == "rollback":
-            return [old, *safe]
+            # Its lock needs the publisher's disk; without it nothing begins, and the red button is what is left.
+            return [old, *safe, *([new] if self.publisher_broke and last.process.returncode != 0 else [])]
         return [new if last.process.returncode == 0 else old, *safe]
 
     def named(self, playing: Playing) -> set[str]:
