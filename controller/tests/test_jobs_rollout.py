@@ -97,6 +97,16 @@ def test_a_rollout_that_is_cut_off_is_taken_back(
     assert [Path(line).name for line in said] == ["rollout.yml", "rollback.yml"][: 1 + expected]
 
 
+def test_no_environment_lets_facts_become_variables(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path, monkeypatch, "import os\nprint(os.environ['ANSIBLE_INJECT_FACT_VARS'])")
+    monkeypatch.setenv("ANSIBLE_INJECT_FACT_VARS", "true")
+    said: list[str] = []
+    ansible.play(site, "drift.yml", {}, said.append)
+    assert said == ["False"]
+
+
 def test_a_play_does_not_outlive_its_step(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(tmp_path, monkeypatch, "import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)")
     pids: list[int] = []

@@ -34,6 +34,8 @@ def play(site: Site, name: str, extra: Mapping[str, str], say: Callable[[str], N
     """Run it to its end. Raises SpringtideError with Ansible's own last reason where it fails."""
     words = command(site, name, extra)
     environment = {"ANSIBLE_CONFIG": str(directory() / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", **os.environ}
+    # Whatever configuration is chosen: what hosts say of themselves must not become variables of the play.
+    environment["ANSIBLE_INJECT_FACT_VARS"] = "False"
     try:
         running = subprocess.Popen(
             words,

@@ -1,0 +1,111 @@
+"""What an edge may say to the publisher: known keys of known types, of bounded size, printable. Standard library.
+
+Whoever is root on an edge chooses every byte of its answers, and Ansible obeys some keys of a result (facts,
+statistics, warnings) and prints others as they are. So only what plays use passes here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Mapping
+
+# As the edge bounds a bundle: a difference of as many routes is about as long.
+MAX_CHARACTERS = 16 * 1024 * 1024
+MAX_TEXT = 2000
+MAX_ENTRIES = 1000
+
+# What could move a cursor, colour a terminal, or turn a line around: control and format characters.
+UNPRINTABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+)
+
+TEXT, NUMBER, FLAG = (str,), (int,), (bool,)
+REPORT: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("command", "edge", "pop", "round", "policy_version", "digest", "applied_at", "expires_at"), TEXT),
+    **dict.fromkeys(("routes", "added", "replaced", "removed"), NUMBER),
+    **dict.fromkeys(("changed", "applied", "expired", "in_sync"), FLAG),
+    "reason": (str, type(None)),
+}
+LISTS = {"refused": ("prefix", "reason"), "drift": ("prefix", "wanted", "found")}
+COMMANDS = {"applied": ("apply", "preview"), "withdrawn": ("withdraw",), "status": ("status",)}
+# The last two are of Ansible's own look for a Python.
+KNOWN = ("changed", "failed", "msg", "refusal", "holds", "report", "diff", "platform_dist_result", "osrelease_content")
+
+
+def printable(text: str, most: int = MAX_TEXT) -> str:
+    """The text with what a terminal would obey shown as an escape, cut where it is longer than `most` characters."""
+    cut = text if len(text) <= most else f"{text[:most]}... ({len(text) - most} characters more)"
+    return UNPRINTABLE.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), cut)
+
+
+def known(output: str) -> str:
+    """What a module wrote, with nothing in it but the keys that are known; else its text, which is then no result."""
+    if len(output) > MAX_CHARACTERS:
+        return f"said more than {MAX_CHARACTERS} characters"
+    for line in output.split("\n"):
+        if not line.startswith("{"):
+            continue
+        try:
+            said = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        return json.dumps({key: said[key] for key in KNOWN if key in said})
+    return printable(output.replace("{", "(").replace("[", "("))
+
+
+def _report(said: Mapping[str, Any]) -> dict[str, Any]:
+    # bool is an int to Python; to a reader it is none.
+    kept: dict[str, Any] = {
+        key: printable(said[key]) if isinstance(said[key], str) else said[key]
+        for key, kinds in REPORT.items()
+        if type(said.get(key, ...)) in kinds
+    }
+    for key, fields in LISTS.items():
+        if isinstance(said.get(key), list):
+            entries = [entry for entry in said[key] if isinstance(entry, dict)]
+            kept[key] = [
+                {
+                    field: None if entry.get(field) is None else printable(str(entry[field])[: MAX_TEXT + 1])
+                    for field in fields
+                }
+                for entry in entries[:MAX_ENTRIES]
+            ]
+            kept[f"{key}_count"] = len(said[key])
+    if isinstance(said.get("notes"), list):
+        kept["notes"] = [printable(note) for note in said["notes"][:MAX_ENTRIES] if isinstance(note, str)]
+    return kept
+
+
+def _fails(said: Mapping[str, Any], why: str) -> dict[str, Any]:
+    code = said.get("refusal")
+    refusal = code if type(code) is int and 0 < code < 256 else 1
+    return {
+        "failed": True,
+        "changed": False,
+        "msg": printable(why),
+        "refusal": refusal,
+        "holds": said.get("holds") is True,
+    }
+
+
+def reduced(said: Mapping[str, Any], state: str, *, check: bool) -> dict[str, Any]:
+    """The module's result of what it said; a failure where that is no answer to what was asked (`state`)."""
+    if said.get("failed"):
+        return _fails(said, str(said.get("msg") or "the edge says no more"))
+    report, changed = said.get("report"), said.get("changed")
+    looked_only = check and state == "withdrawn"
+    if looked_only and report is None:
+        report = {"command": "withdraw", "changed": changed}
+    fits = isinstance(report, dict) and report.get("command") in COMMANDS[state] and isinstance(changed, bool)
+    if not fits or (state != "status" and report.get("changed") is not changed):  # type: ignore[union-attr]
+        return _fails({}, "the edge's answer is none of springtide_routes; look at what runs there")
+    result: dict[str, Any] = {"failed": False, "changed": changed}
+    if not looked_only:
+        result["report"] = _report(report)  # type: ignore[arg-type]
+    diff = said.get("diff")
+    if isinstance(diff, dict):
+        sides = {side: str(diff.get(side, "")) for side in ("before", "after")}
+        result["diff"] = {side: printable(text, MAX_CHARACTERS) for side, text in sides.items()}
+        result["diff"].update(before_header="table 201", after_header="table 201")
+    return result
