@@ -105,6 +105,23 @@ class Node:
             self.sshd.wait()
             self.sshd = None
 
+    def force(self, command: str, unless: str = "") -> None:
+        """From now on sshd runs this instead of what is asked, but for what the pattern (of `case`) `unless` fits."""
+        script = self.directory / "forced"
+        honest = (
+            f'case $SSH_ORIGINAL_COMMAND in {unless}) exec sh -c "$SSH_ORIGINAL_COMMAND";; esac\n' if unless else ""
+        )
+        script.write_text(f"#!/bin/sh\n{honest}{command}\n")
+        script.chmod(0o755)
+        self.stop()
+        # Connections that the publisher keeps open would go on asking the old one.
+        for pid in Farm.run("ip", "netns", "pids", self.namespace).split():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(int(pid), signal.SIGKILL)
+        (self.directory / "sshd").write_text(SSHD.format(d=self.directory) + f"ForceCommand {script}\n")
+        self.start()
+        wait_for(lambda: "Server listening" in (self.directory / "sshd.log").read_text(), "sshd did not start")
+
     def die(self) -> None:
         """The host is gone: no sshd, no link."""
         self.stop()
@@ -295,14 +312,17 @@ class Farm:
             "PATH": f"{BIN}:{os.environ['PATH']}",
         }
 
-    def start(self, play: str, *arguments: str, **variables: Any) -> subprocess.Popen[str]:
+    def start(
+        self, play: str, *arguments: str, environment: Mapping[str, str] | None = None, **variables: Any
+    ) -> subprocess.Popen[str]:
         command = self.command(play, *arguments, **variables)
-        return subprocess.Popen(
-            command, env=self.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
+        surroundings = self.environment() | dict(environment or {})
+        return subprocess.Popen(command, env=surroundings, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
-    def play(self, play: str, *arguments: str, **variables: Any) -> Played:
-        running = self.start(play, *arguments, **variables)
+    def play(
+        self, play: str, *arguments: str, environment: Mapping[str, str] | None = None, **variables: Any
+    ) -> Played:
+        running = self.start(play, *arguments, environment=environment, **variables)
         output, errors = running.communicate(timeout=600)
         stats = {
             match[1]: {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", match[2])}

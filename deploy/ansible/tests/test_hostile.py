@@ -1,0 +1,160 @@
+"""An edge whose root is hostile, or that hangs: what it says reaches neither publisher nor terminal, and none waits."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deploy.ansible.tests.farm import NEW, Farm, Node
+
+pytestmark = pytest.mark.root
+
+# Moves a terminal's cursor and writes over what stands there; 0x9b is the same in one character.
+ESCAPE = "\x1b[2J\x9b31mall is well\u202e"
+# What a module's honest answers hold, so that every step of a play takes it for one.
+FITTING: dict[str, Any] = {
+    "changed": True,
+    "rc": 0,
+    "stdout": "Linux\n/usr/bin/ssh-keygen\n/usr/sbin/ip\npython\n",
+    "stat": {"exists": False},
+    "report": {"command": "apply", "changed": True},
+}
+
+
+def answers(node: Node, answer: str) -> None:
+    """Whatever is asked, this edge says so; what it was sent is kept in `heard`."""
+    (node.directory / "said").write_text(answer)
+    node.force(f"timeout 0.3 cat >> {node.directory}/heard; cat {node.directory}/said")
+
+
+def evil(farm: Farm) -> tuple[Path, Path]:
+    """A program on the publisher that nobody there asks for, and the file that it makes."""
+    program, made = farm.directory / "evil", farm.directory / "taken"
+    program.write_text(f"#!/bin/sh\ntouch {made}\n")
+    program.chmod(0o755)
+    return program, made
+
+
+def test_what_an_edge_answers_gives_no_orders_and_is_printable(farm: Farm) -> None:
+    before = farm.hold()
+    farm.publish(farm.documents(NEW))
+    program, taken = evil(farm)
+    here = {"ansible_connection": "local", "ansible_shell_executable": str(program)}
+    orders = {
+        "ansible_facts": {"springtide_gate_command": [str(program)], "springtide_command": str(program)},
+        "add_host": {"host_name": "eu-0", "groups": [], "host_vars": here},
+        "ansible_stats": 5,
+        "warnings": [ESCAPE],
+        "diff": {"before": ESCAPE, "after": ""},
+    }
+    # The only edge of its region, and the first of its wave: the judge's own steps are run with its variables.
+    answers(farm.edges["am-1"], f"{ESCAPE}\n" + json.dumps(FITTING | orders) + f"\n{ESCAPE}\n")
+    rolled = farm.play("rollout.yml", "--diff", springtide_gate=True, springtide_gate_tries=1)
+    assert not taken.exists(), rolled.output
+    assert rolled.code == 2
+    # It says that it went back, as it said that it applied: what it holds is drift's to find.
+    assert "3 edges are back" in rolled.output
+    assert not {"\x1b", "\x9b", "\u202e"} & set(rolled.output)
+    assert [farm.edges[name].windows() for name in ("eu-0", "eu-2")] == [before, before]
+    assert farm.journal()[-1]["verdict"] == "failed"
+
+
+def test_what_an_edge_answers_to_a_role_gives_no_orders(tmp_path: Path) -> None:
+    with Farm.made(tmp_path, count=1) as farm:
+        (farm.directory / "secret").write_text("a key of the publisher")
+        facts = {"routes_allowed_signers": str(farm.directory / "secret")}
+        answers(farm.edges["eu-0"], json.dumps(FITTING | {"ansible_facts": facts}))
+        # Whatever the operator's own environment says.
+        refused = farm.play("edges.yml", environment={"ANSIBLE_INJECT_FACT_VARS": "true"})
+        assert refused.code == 2
+        assert "Ansible makes variables of what hosts say" in refused.output
+        assert not (farm.edges["eu-0"].directory / "heard").exists(), "the edge was asked"
+        farm.play("edges.yml", "--start-at-task", "Install the command", ansible_ssh_transfer_method="piped")
+        heard = (farm.edges["eu-0"].directory / "heard").read_bytes()
+        assert (farm.directory / "publisher.pub").read_bytes().strip() in heard, "the play did not come so far"
+        assert b"a key of the publisher" not in heard
+
+
+def children_of_ssh(farm: Farm) -> list[str]:
+    """Command lines of ssh in the publisher's namespace that are no shared connection's."""
+    found = []
+    for pid in Farm.run("ip", "netns", "pids", farm.namespace).split():
+        words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        if words.startswith("ssh ") and "[mux]" not in words:
+            found.append(words)
+    return found
+
+
+def test_edges_that_hang_keep_no_other_waiting(farm: Farm) -> None:
+    before = farm.hold()
+    farm.publish(farm.documents(NEW))
+    # One takes the command and never ends it, answering every keepalive; one takes TCP connections and nothing else.
+    farm.edges["am-1"].force("sleep 3600")
+    rolled = farm.play("rollout.yml", "--forks", "1", springtide_step_s=8)
+    assert rolled.code == 2
+    assert "not applied on am-1" in rolled.output
+    assert "2 edges are back to what held before; NOT back: am-1" in rolled.output
+    assert children_of_ssh(farm) == []
+    stopped = farm.edges["eu-0"].sshd
+    assert stopped is not None
+    os.kill(stopped.pid, signal.SIGSTOP)
+    try:
+        withdrawn = farm.play("withdraw.yml", "--forks", "1", springtide_step_s=8)
+    finally:
+        os.kill(stopped.pid, signal.SIGCONT)
+    assert withdrawn.code == 2, withdrawn.output
+    assert "NOT confirmed as withdrawn: am-1, eu-0" in withdrawn.output
+    assert farm.edges["eu-2"].windows() == {}
+    assert farm.edges["am-1"].windows() == before
+    line = farm.journal()[-1]
+    assert (line["event"], line["verdict"], line["edges"]) == ("withdraw", "partial", ["eu-2"])
+    assert sorted(line["details"]["not"]) == ["am-1", "eu-0"]
+
+
+def test_an_edge_that_lies_is_found_by_drift_and_what_is_no_confirmation_counts_as_none(farm: Farm) -> None:
+    farm.publish()
+    # It says that it applied, and does not; what looks at it later (in check mode) is its own honest command.
+    liar = farm.edges["am-1"]
+    (liar.directory / "lie").write_text(json.dumps(FITTING))
+    liar.force(
+        f'if [ -e {liar.directory}/lied ]; then exec sh -c "$SSH_ORIGINAL_COMMAND"; fi; '
+        f"cat > /dev/null; mv {liar.directory}/lie {liar.directory}/lied; cat {liar.directory}/lied"
+    )
+    # -e NAME=VALUE, as it is documented, gives text.
+    rolled = farm.play("rollout.yml", "-e", "springtide_gate=false", "-e", "springtide_validate=no")
+    assert rolled.code == 0, rolled.output
+    assert [bool(node.windows()) for node in farm.edges.values()] == [True, False, True]
+    found = farm.play("drift.yml")
+    assert found.code == 2, found.output
+    assert "drift on: am-1; no answer or refused: none" in found.output
+    assert farm.journal()[-1]["edges"] == ["am-1"]
+
+    # The red button: one says that the step was left out, one says something else. It reads no
+    # variable that it does not need, and does without a reason that cannot be read.
+    answers(liar, json.dumps({"skipped": True, "changed": False}))
+    answers(farm.edges["eu-0"], json.dumps(FITTING))
+    bad = ["-e", "springtide_gate=maybe", "-e", "springtide_step_s=soon"]
+    withdrawn = farm.play("withdraw.yml", *bad, springtide_reason="{{ nyc")
+    assert withdrawn.code == 2, withdrawn.output
+    assert "NOT confirmed as withdrawn: am-1, eu-0" in withdrawn.output
+    line = farm.journal()[-1]
+    assert (line["verdict"], line["edges"], sorted(line["details"]["not"])) == ("partial", ["eu-2"], ["am-1", "eu-0"])
+
+
+def test_variables_of_another_type_are_refused_before_the_first_change(farm: Farm) -> None:
+    farm.publish()
+    refused = farm.play("rollout.yml", "-e", "springtide_gate=maybe", "-e", "springtide_gate_tries=often")
+    assert refused.code == 2
+    assert "springtide_gate" in refused.output
+    assert "springtide_gate_tries" in refused.output
+    refused = farm.play("rollback.yml", "-e", "springtide_wave_growth=0")
+    assert refused.code == 2
+    assert "springtide_wave_growth (1 to 1000)" in refused.output
+    part = farm.play("drift.yml", "--limit", "eu-0")
+    assert part.code == 2
+    assert "leave --limit away" in part.output
+    assert not (farm.publish_dir / "journal.jsonl").exists()
