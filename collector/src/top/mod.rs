@@ -3,22 +3,20 @@
 //! [`looks`] reads the connections, [`model`] keeps and sorts them and says what keys do, [`view`] draws; here is what ties
 //! them to a terminal.
 
+mod end;
 pub mod looks;
 pub mod model;
 mod view;
 
 use std::io::{self, Write};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use serde_json::{Value, json};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::flag;
 
+use self::end::End;
 use self::looks::Looker;
 use self::model::{Effect, Model};
 use crate::connection::{Column, Connection};
@@ -51,17 +49,20 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Shows it until the user or a signal ends it. The terminal is restored also after a panic.
+    /// Shows it until the user, a signal or the terminal's end ends it. A terminal that is still there is restored, also
+    /// after a panic.
     pub fn live(mut self, colours: bool) -> Result<(), TopError> {
-        let ended = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            flag::register(signal, ended.clone())?;
-        }
+        let end = End::listen()?;
         let mut looker = Looker::default();
         // A first look before the terminal is taken: what can go wrong is told where it is read.
         self.model.see(looker.look(&mut self.poller)?);
         let mut terminal = ratatui::try_init()?;
-        let result = self.show(&mut terminal, &mut looker, &ended, colours);
+        let result = self.show(&mut terminal, &mut looker, &end, colours);
+        if end::is_gone() {
+            // It would complain to nobody that it cannot show the cursor again.
+            std::mem::forget(terminal);
+            return Ok(());
+        }
         ratatui::try_restore()?;
         result
     }
@@ -70,14 +71,14 @@ impl Scene {
         &mut self,
         terminal: &mut DefaultTerminal,
         looker: &mut Looker,
-        ended: &AtomicBool,
+        end: &End,
         colours: bool,
     ) -> Result<(), TopError> {
         let mut looked = Instant::now();
         loop {
             terminal.draw(|frame| view::draw(frame, &mut self.model, colours))?;
             let quit = loop {
-                if ended.load(Ordering::Relaxed) {
+                if end.is_told() {
                     break true;
                 }
                 let left = self.model.interval.saturating_sub(looked.elapsed());

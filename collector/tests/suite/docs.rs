@@ -127,6 +127,9 @@ const SIGNALS: &str = "\n## Signals and exit codes\n\n\
 | signal | effect on `run` |\n|---|---|\n\
 | SIGTERM, SIGINT | hands over what it has (remote sinks have 4 s; what is left stays in the queue) and ends with 0; a second one ends it at once, with 1 |\n\
 | SIGHUP | reads the configuration again; a bad one is refused and changes nothing |\n\n\
+`top` ends with 0 when it is told to (`q`, SIGTERM, SIGINT, SIGHUP), also where its output stands still, and when its terminal is hung up;\n\
+with 1 when the terminal can no longer be read. A terminal that is still there is given back as it was. The other commands end as any\n\
+program does.\n\n\
 | code | meaning |\n|---|---|\n\
 | 0 | done |\n| 1 | failed while running; `cat` met a corrupt record |\n| 2 | bad input or usage |\n\n\
 To a service manager it speaks sd_notify(3): `READY=1` after the first poll, `RELOADING=1`, `STOPPING=1`, and `WATCHDOG=1` while it lives.\n";
