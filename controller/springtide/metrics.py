@@ -58,6 +58,8 @@ def write_metrics(path: Path, metrics: Mapping[str, Mapping[Labels, float]]) -> 
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         temporary.write_text("\n".join(lines) + "\n")
+        # node_exporter is another user, and nothing in it is secret.
+        temporary.chmod(0o644)
         temporary.replace(path)
     except OSError as error:
         temporary.unlink(missing_ok=True)

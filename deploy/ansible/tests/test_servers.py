@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 import secrets
 import subprocess
@@ -18,6 +17,7 @@ import pytest
 import yaml
 from deploy.ansible.tests.farm import BIN, Farm, Node, Played
 from lab.kafka.broker import jars
+from samplekit import rights
 
 pytestmark = pytest.mark.root
 
@@ -26,13 +26,8 @@ PASSWORD = secrets.token_hex(12)
 UNIT = "etc/systemd/system/kafka.service"
 CONTROL = "Package: {}\nVersion: {}\nArchitecture: all\nMaintainer: A Test <test@springtide.invalid>\nDescription: {}\n"
 
-# What ClickHouse's own package brings, as far as the role meets it.
+# What ClickHouse's own package brings, as far as the role meets it; rights.PACKAGED is the other file.
 MAIN = "<clickhouse><user_directories><users_xml><path>users.xml</path></users_xml></user_directories></clickhouse>"
-USERS = """<clickhouse><profiles><default/></profiles><quotas><default/></quotas><users><default><password></password>
-<networks><ip>::/0</ip></networks><profile>default</profile><quota>default</quota></default></users></clickhouse>"""
-# The engine in process knows no user but `default`, which the role has removed.
-ASKS = """<clickhouse><users><default><password></password><networks><ip>::/0</ip></networks><profile>default</profile>
-<quota>default</quota><access_management>1</access_management></default></users></clickhouse>"""
 
 
 def package(folder: Path, name: str, version: str, files: dict[str, bytes], postinst: str = "") -> Path:
@@ -66,7 +61,7 @@ def collector_package(folder: Path) -> Path:
 
 
 def clickhouse_package(folder: Path) -> Path:
-    etc = {"config.xml": MAIN, "users.xml": USERS}
+    etc = {"config.xml": MAIN, "users.xml": rights.PACKAGED}
     files = {f"etc/clickhouse-server/{name}": text.encode() for name, text in etc.items()}
     postinst = "useradd --system --user-group clickhouse; install -d -o clickhouse -m 750 /var/lib/clickhouse"
     return package(folder, "clickhouse-server", "26.3.1.1", files, postinst)
@@ -114,7 +109,7 @@ def settings(folder: Path, node: Node) -> dict[str, Any]:
                 "name": "collector",
                 "password_sha256": hashlib.sha256(b"another").hexdigest(),
                 "networks": ["10.99.0.0/16"],
-                "grants": ["GRANT INSERT ON springtide.tcp_samples"],
+                "grants": ["GRANT INSERT ON springtide.tcp_samples", "GRANT dictGet ON springtide.*"],
             },
         ],
         "collector_package": str(collector_package(folder)),
@@ -181,33 +176,36 @@ def inside(node: Node, *command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(entered, check=False, capture_output=True, text=True)
 
 
-ASK = """
-import json, sys
-from chdb.session import Session
-session = Session(sys.argv[1])
-ask = lambda query: json.loads(str(session.query(query, "JSONCompact")))["data"]
-print(json.dumps([
-    ask("select name, auth_type[1], host_ip from system.users where name != 'default' order by name"),
-    ask("show create user springtide")[0][0].rpartition(" HOST ")[2],
-    ask("show grants for collector"),
-    ask("select value from system.settings where name = 'optimize_on_insert'"),
-]))
-"""
-
-
 def clickhouse_reads(node: Node, folder: Path) -> None:
     """By the engine of today, in process: who may do what, and the profile. The ports it does not open."""
-    copy = folder / "clickhouse"
-    subprocess.run(["cp", "-rL", node.root / "etc/clickhouse-server", copy], check=True)
-    (copy / "users.d/z.xml").write_text(ASKS)
-    command = [str(BIN / "python"), "-c", ASK, f"{folder}/chdb?config-file={copy}/config.xml"]
-    asked = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert asked.returncode == 0, asked.stderr
-    users, local, grants, optimize = json.loads(asked.stdout)
-    assert users == [["collector", "sha256_password", ["10.99.0.0/16"]], ["springtide", "sha256_password", []]]
-    assert local.startswith("LOCAL"), local
-    assert grants == [["GRANT INSERT ON springtide.tcp_samples TO collector"]]
-    assert optimize == [["0"]]
+    etc = node.root / "etc/clickhouse-server"
+    users = (etc / "users.d/springtide.xml").read_text()
+    store = rights.make_store(folder / "chdb")
+    assert rights.faults_of_default(store, users) == []
+    # As a collector that inserts by itself: with the look-up of its PoP, and with nothing that it was not given.
+    inserted, read = rights.ask(
+        store, rights.acting(users, "collector"), [rights.INSERT, "select * from springtide.rollups"]
+    )
+    assert inserted == ""
+    assert "Not enough privileges" in read
+    may = users.replace(
+        "<profile>dictionaries</profile>", "<profile>default</profile><access_management>1</access_management>"
+    )
+    asked = rights.ask(
+        store,
+        rights.acting(may, "springtide"),
+        [
+            "select name, auth_type[1] from system.users where name != 'default' order by name",
+            "show create user springtide",
+            "show create user collector",
+            "select value from system.settings where name = 'optimize_on_insert'",
+            rights.INSERTED,
+        ],
+    )
+    assert asked[0] == "collector\tsha256_password\nspringtide\tsha256_password"
+    assert asked[1].rpartition(" HOST ")[2].startswith("LOCAL"), asked[1]
+    assert "10.99.0.0/16" in asked[2]
+    assert asked[3:] == ["0", "1\tams"]
     contract = node.root / "var/lib/clickhouse/format_schemas/springtide/tcp_sample.proto"
     assert contract.read_bytes() == (ROOT / "proto/springtide/v1/tcp_sample.proto").read_bytes()
 
