@@ -311,24 +311,37 @@ fn decode(options: &Decode, stats: &mut Stats) -> Outcome {
 fn cat(options: &Cat, stats: &mut Stats) -> Outcome {
     let mut sink = JsonSink::new(stdout());
     let output = |error: io::Error| sink_failure(SinkError::Output(error));
-    let mut corrupt = false;
+    // The worst of all files; none stops the others.
+    let mut code = 0;
     for path in &options.files {
-        let mut reader =
-            SpoolReader::open(path).map_err(|error| Failure::Input(error.to_string()))?;
-        while let Some(item) = reader.next_item().map_err(runtime)? {
-            match item {
-                Item::Record { envelope, .. } => {
+        let mut reader = match SpoolReader::open(path) {
+            Ok(reader) => reader,
+            Err(error) => {
+                complain(&error);
+                code = 2;
+                continue;
+            }
+        };
+        loop {
+            match reader.next_item() {
+                Ok(None) => break,
+                Err(error) => {
+                    complain(&error);
+                    code = code.max(1);
+                    break;
+                }
+                Ok(Some(Item::Record { envelope, .. })) => {
                     for sample in &envelope.row {
                         sink.sample(sample).map_err(output)?;
                         stats.rows += 1;
                     }
                 }
-                Item::Corrupt {
+                Ok(Some(Item::Corrupt {
                     offset,
                     bytes,
                     reason,
-                } => {
-                    corrupt = true;
+                })) => {
+                    code = code.max(1);
                     stats.spool_stretches_corrupt += 1;
                     stats.spool_bytes_corrupt += bytes;
                     let path = path.display();
@@ -340,10 +353,9 @@ fn cat(options: &Cat, stats: &mut Stats) -> Outcome {
         }
     }
     sink.flush().map_err(output)?;
-    if corrupt {
-        Err(Failure::Told(1))
-    } else {
-        Ok(())
+    match code {
+        0 => Ok(()),
+        code => Err(Failure::Told(code)),
     }
 }
 

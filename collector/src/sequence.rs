@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use crate::kernel::host;
 use crate::lock;
-use crate::spool::is_outage;
+use crate::spool::{is_outage, open_own, reading};
 
 /// Why the state cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -51,12 +51,12 @@ impl Sequence {
         };
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);
-        let mut file = match options.open(&path) {
+        let mut file = match open_own(&options, &path) {
             Ok(file) => file,
             // A full or read-only disk must not keep the collector from running.
             Err(error) if is_outage(&error) => {
                 return Ok(Self {
-                    file: File::open(&path).ok(),
+                    file: open_own(&reading(), &path).ok(),
                     boot_id: boot_id.to_owned(),
                     last: host::uptime_ns() / 1_000_000,
                     kept: false,

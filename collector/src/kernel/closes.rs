@@ -22,8 +22,8 @@ const GROUPS: u32 = 1 << 0 | 1 << 2;
 /// A close event's message is about 400 bytes; this holds any tcp_info that there may be, bytes.
 pub const BUFFER: usize = 8 * 1024;
 
-/// Most events of a namespace that are read before the next one's turn.
-const TURN: u64 = 256;
+/// Most datagrams of a namespace that are read before the next one's turn; each has one event.
+const TURN: u32 = 256;
 
 /// A netlink socket in the destroy groups of the network namespace in which it was opened.
 pub struct CloseSocket {
@@ -64,7 +64,8 @@ impl CloseSocket {
         mut each: impl FnMut(&SocketView<'_>, &mut Stats) -> Result<(), E>,
     ) -> Result<u64, DrainError<E>> {
         let mut events = 0;
-        while events < TURN {
+        // Not every datagram is an event, and none that is not may keep us here.
+        for _ in 0..TURN {
             let (filled, whole) = match recv(&self.socket, &mut buffer[..], RecvFlags::TRUNC) {
                 Ok(received) => received,
                 Err(Errno::AGAIN) => break,

@@ -8,6 +8,7 @@ use rustix::event::epoll;
 
 use super::idle::Idle;
 use super::settings::Scope;
+use super::wait::LAST_TURNS;
 use super::watched::Watched;
 use super::{PollError, Poller, system};
 use crate::kernel::host;
@@ -72,7 +73,11 @@ impl Poller {
         }
         for netns in gone {
             // What closed last is told by now: the kernel is a moment behind, which is why the first look left it.
-            while self.drain(netns, sink, stats)? > 0 {}
+            for _ in 0..LAST_TURNS {
+                if self.drain(netns, sink, stats)? == 0 {
+                    break;
+                }
+            }
             self.namespaces.remove(&netns);
             stats.namespaces_left += 1;
         }

@@ -20,9 +20,9 @@ const GATHER: Duration = Duration::from_millis(10);
 /// So many events at once mean that the kernel's buffer fills quickly: then none are left to gather.
 const MANY: u64 = 128;
 
-/// Turns of reading what waits before the collector does what it was told to do: enough for a full kernel buffer, and an
+/// Turns of reading what waits before the collector does what it was told to do, or leaves a namespace: enough for a full kernel buffer, and an
 /// end even where connections close without end.
-const LAST_TURNS: usize = 64;
+pub(super) const LAST_TURNS: usize = 64;
 
 /// Most namespaces whose events are read in one go; the others' turn is next.
 const READY: usize = 64;

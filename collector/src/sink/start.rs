@@ -131,7 +131,7 @@ pub fn start(
             path: directory.display().to_string(),
             source,
         })?;
-        recover(directory, host, stats)?;
+        recover(directory, host, reporter, stats)?;
         let rotation = Rotation {
             bytes: options.rotate_bytes,
             interval: options.rotate_interval,

@@ -11,9 +11,13 @@ pub mod recover;
 pub mod scan;
 pub mod writer;
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 /// A failure on one file or directory of the spool.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +41,47 @@ fn failed<'a>(
         path: path.to_owned(),
         source,
     }
+}
+
+/// Opens what must be a file: of a FIFO nobody waits for the other end.
+pub(crate) fn open_file(options: &OpenOptions, path: &Path) -> io::Result<File> {
+    open_as(options, path, OFlags::NONBLOCK)
+}
+
+/// Opens a file in a directory of our own; a link in there is none of ours and is not followed.
+pub(crate) fn open_own(options: &OpenOptions, path: &Path) -> io::Result<File> {
+    open_as(options, path, OFlags::NONBLOCK | OFlags::NOFOLLOW)
+}
+
+fn open_as(options: &OpenOptions, path: &Path, flags: OFlags) -> io::Result<File> {
+    let flags = flags.bits() as i32;
+    let file = match options.clone().custom_flags(flags).open(path) {
+        // A link that is not followed, and the end of a FIFO without another.
+        Err(error)
+            if [Errno::LOOP, Errno::NXIO]
+                .map(|errno| Some(errno.raw_os_error()))
+                .contains(&error.raw_os_error()) =>
+        {
+            return Err(no_file());
+        }
+        result => result?,
+    };
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(no_file())
+    }
+}
+
+fn no_file() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, "it is not a file")
+}
+
+/// For reading.
+pub(crate) fn reading() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true);
+    options
 }
 
 /// Makes a file's content and its new name durable: fsync, rename, fsync of the directory.

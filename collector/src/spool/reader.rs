@@ -6,7 +6,8 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::record::{self, HEADER, Header};
-use super::{SpoolError, failed, scan};
+use super::scan::Patience;
+use super::{SpoolError, failed, open_file, open_own, reading, scan};
 use crate::sample::proto::Envelope;
 
 /// What stands at one place of the file.
@@ -30,6 +31,9 @@ pub enum Item {
     },
 }
 
+const TOO_MANY: &str =
+    "there are more false headers than a damaged file has: what follows is not searched";
+
 /// Reads one file, in memory that the limits of a record bound.
 pub struct SpoolReader {
     file: File,
@@ -37,27 +41,30 @@ pub struct SpoolReader {
     length: u64,
     at: u64,
     waiting: Option<Item>,
+    patience: Patience,
 }
 
 impl SpoolReader {
     /// Opens the file. It is read as far as it reaches now.
     pub fn open(path: &Path) -> Result<Self, SpoolError> {
-        let file = File::open(path).map_err(failed("open it", path))?;
-        let metadata = file.metadata().map_err(failed("open it", path))?;
-        if !metadata.is_file() {
-            let source = io::Error::new(io::ErrorKind::InvalidInput, "it is not a file");
-            return Err(SpoolError {
-                what: "read it",
-                path: path.to_owned(),
-                source,
-            });
-        }
+        Self::of(open_file(&reading(), path), path)
+    }
+
+    /// Opens a file in a directory of our own, where links are none of ours.
+    pub(super) fn open_own(path: &Path) -> Result<Self, SpoolError> {
+        Self::of(open_own(&reading(), path), path)
+    }
+
+    fn of(file: io::Result<File>, path: &Path) -> Result<Self, SpoolError> {
+        let file = file.map_err(failed("read it", path))?;
+        let length = file.metadata().map_err(failed("read it", path))?.len();
         Ok(Self {
             file,
             path: path.to_owned(),
-            length: metadata.len(),
+            length,
             at: 0,
             waiting: None,
+            patience: Patience::of(length),
         })
     }
 
@@ -88,7 +95,11 @@ impl SpoolReader {
                 }
                 Err(reason) => {
                     corrupt.get_or_insert((self.at, reason));
-                    self.at = scan::next_marker(&self.file, self.at + 1, self.length)?;
+                    self.at = if self.patience.is_lost() {
+                        self.length
+                    } else {
+                        scan::next_marker(&self.file, self.at + 1, self.length)?
+                    };
                 }
             }
         }
@@ -100,7 +111,7 @@ impl SpoolReader {
     }
 
     /// The record at the current offset, and the offset behind it; or what is wrong there.
-    fn record(&self) -> io::Result<Result<(u64, Envelope), String>> {
+    fn record(&mut self) -> io::Result<Result<(u64, Envelope), String>> {
         let rest = self.length - self.at;
         let mut bytes = [0; HEADER];
         if rest < HEADER as u64 {
@@ -118,6 +129,9 @@ impl SpoolReader {
                 "the record is cut: {left} of its payload's {} bytes are left",
                 header.payload
             )));
+        }
+        if !self.patience.spend(header.payload) {
+            return Ok(Err(TOO_MANY.to_owned()));
         }
         let mut payload = vec![0; header.payload];
         self.file

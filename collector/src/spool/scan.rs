@@ -4,7 +4,31 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-use super::record::{HEADER, Header, MARKER};
+use super::record::{HEADER, Header, MARKER, PAYLOAD_LIMIT};
+
+/// How much of a file is looked at again. Behind damage every header is a guess whose whole payload must be read: records of
+/// ours lie side by side, so that all of them together are the file, and a payload hardly ever holds a marker. Headers
+/// that claim each other's bytes would take the square of the file's length.
+pub struct Patience(u64);
+
+impl Patience {
+    /// For a file of `length` bytes: four times that, and eight of the largest payloads.
+    pub fn of(length: u64) -> Self {
+        Self(4 * length + 8 * PAYLOAD_LIMIT as u64)
+    }
+
+    /// Takes the bytes that are to be read; false when there were not so many left, and then there are none.
+    pub fn spend(&mut self, bytes: usize) -> bool {
+        let left = self.0.checked_sub(bytes as u64);
+        self.0 = left.unwrap_or(0);
+        left.is_some()
+    }
+
+    /// Whether nothing more is to be looked at.
+    pub fn is_lost(&self) -> bool {
+        self.0 == 0
+    }
+}
 
 /// The header at `at`, when there is one whose record ends within `length`.
 pub fn header_at(file: &File, at: u64, length: u64) -> io::Result<Option<Header>> {
@@ -33,10 +57,24 @@ pub fn record_at(
     Ok(Some(header).filter(|header| header.matches(&bytes, payload)))
 }
 
-/// The offset of the first record at or behind `from` whose checksum is right, or `length`.
-pub fn next_record(file: &File, from: u64, length: u64, payload: &mut Vec<u8>) -> io::Result<u64> {
+/// The offset of the first record at or behind `from` whose checksum is right, or `length`, also when the patience is at its end.
+pub fn next_record(
+    file: &File,
+    from: u64,
+    length: u64,
+    payload: &mut Vec<u8>,
+    patience: &mut Patience,
+) -> io::Result<u64> {
     let mut at = next_marker(file, from, length)?;
-    while at < length && record_at(file, at, length, payload)?.is_none() {
+    while at < length {
+        if let Some(header) = header_at(file, at, length)? {
+            if !patience.spend(header.payload) {
+                return Ok(length);
+            }
+            if record_at(file, at, length, payload)?.is_some() {
+                break;
+            }
+        }
         at = next_marker(file, at + 1, length)?;
     }
     Ok(at)

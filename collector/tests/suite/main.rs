@@ -14,6 +14,7 @@ mod layouts;
 mod live;
 mod namespaces;
 mod operate;
+mod planted;
 mod queue;
 mod reading;
 mod replay;

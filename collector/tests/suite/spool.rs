@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use prost::Message as _;
 
 use springtide_collector::batch::{Batch, Message};
+use springtide_collector::report::Reporter;
 use springtide_collector::sample::proto::{Envelope, TcpSample};
 use springtide_collector::spool::reader::{Item, SpoolReader};
 use springtide_collector::spool::record::{Codec, HEADER, RecordWriter};
@@ -56,6 +57,10 @@ fn items(path: &Path) -> (Records, Stretches) {
         }
     }
     (records, corrupt)
+}
+
+fn silent() -> Reporter {
+    Reporter::new(|_, _| {})
 }
 
 fn file(bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
@@ -177,7 +182,7 @@ proptest! {
         let path = directory.path().join("h-1-2-3.spool.open");
         fs::write(&path, &whole[..cut]).unwrap();
         let mut stats = Stats::default();
-        recover(directory.path(), "h", &mut stats).unwrap();
+        recover(directory.path(), "h", &silent(), &mut stats).unwrap();
 
         let (mut kept, mut end) = (Vec::new(), 0);
         for (number, record) in records.iter().enumerate() {
@@ -236,7 +241,7 @@ fn recovery_leaves_other_hosts_files_alone() {
         fs::write(directory.path().join(name), b"x").unwrap();
     }
     let mut stats = Stats::default();
-    recover(directory.path(), "h", &mut stats).unwrap();
+    recover(directory.path(), "h", &silent(), &mut stats).unwrap();
     assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 5);
     assert_eq!(stats, Stats::default());
 }

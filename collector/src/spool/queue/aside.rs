@@ -1,8 +1,8 @@
 //! Messages that a receiver will never take, kept for people.
 
-use std::fs::{self, File};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::batch::Message;
 use crate::spool::record::RecordWriter;
@@ -10,12 +10,17 @@ use crate::spool::record::RecordWriter;
 /// Most bytes that are kept: people look at a few.
 const LIMIT: u64 = 64 << 20;
 
-/// Writes the message as a spool file of one record.
-pub(super) fn keep(directory: &Path, name: &str, message: Message<'_>) -> io::Result<()> {
+/// Most files of one name: a message is set aside again when the cursor behind it was lost.
+const NAMES: u32 = 100;
+
+/// Writes the message as a spool file of one record, and gives its path: another name where there is one of that name, which
+/// stays as it is.
+pub(super) fn keep(directory: &Path, name: &str, message: Message<'_>) -> io::Result<PathBuf> {
     fs::create_dir_all(directory)?;
     let mut held = 0;
     for entry in fs::read_dir(directory)? {
-        held += entry?.metadata()?.len();
+        // One that has gone meanwhile holds nothing.
+        held += entry?.metadata().map_or(0, |metadata| metadata.len());
     }
     let mut records = RecordWriter::new()?;
     let record = records.record(message)?;
@@ -25,5 +30,19 @@ pub(super) fn keep(directory: &Path, name: &str, message: Message<'_>) -> io::Re
             LIMIT >> 20
         )));
     }
-    File::create(directory.join(name))?.write_all(record)
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    for number in 0..NAMES {
+        let path = directory.join(match number {
+            0 => format!("{name}.spool"),
+            _ => format!("{name}-{number}.spool"),
+        });
+        match options.open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            file => return file?.write_all(record).map(|()| path),
+        }
+    }
+    Err(io::Error::other(format!(
+        "it has {NAMES} files of that name"
+    )))
 }

@@ -9,6 +9,8 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
+use crate::spool::{open_own, reading};
+
 /// A place in the queue: a segment and an offset in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Position {
@@ -26,19 +28,16 @@ pub(super) struct CursorFile {
 impl CursorFile {
     /// Opens or creates it; tells where the cursor stands.
     pub(super) fn open(path: &Path) -> io::Result<(Self, Option<Position>)> {
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .open(path)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        let mut file = open_own(&options, path)?;
         let position = read(&mut file)?;
         Ok((Self { file }, position))
     }
 
     /// Where the cursor stands, when the file cannot be opened for writing.
     pub(super) fn peek(path: &Path) -> Option<Position> {
-        read(&mut File::open(path).ok()?).ok()?
+        read(&mut open_own(&reading(), path).ok()?).ok()?
     }
 
     /// Writes where the cursor stands.

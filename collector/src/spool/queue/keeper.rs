@@ -1,12 +1,13 @@
 //! What the reader must not wait for: syncing, removing and ageing segments, in a thread of its own.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::sync::{Arc, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use super::Shared;
+use crate::spool::{open_own, reading};
 
 const TICK: Duration = Duration::from_secs(1);
 
@@ -70,7 +71,7 @@ pub(super) fn tidy(shared: &Shared, settled: Option<Duration>) {
     }
     for id in due {
         let path = shared.path(id);
-        match File::open(&path).and_then(|file| file.sync_all()) {
+        match open_own(&reading(), &path).and_then(|file| file.sync_all()) {
             // Removed meanwhile, because every sink has passed it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => shared.reporter.complain(format!(

@@ -6,15 +6,16 @@ use std::sync::{Arc, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Shared;
 use super::aside;
 use super::cursor::{CursorFile, Position};
 use super::state::{Outcome, Place};
+use super::{SEGMENT, Shared};
 use crate::accounting::Cause;
 use crate::batch::Message;
 use crate::report::Reporter;
 use crate::spool::record::{self, HEADER, Header};
-use crate::spool::scan;
+use crate::spool::scan::{self, Patience};
+use crate::spool::{open_own, reading};
 
 /// A record that a sink has taken and must resolve.
 #[derive(Debug)]
@@ -56,7 +57,7 @@ pub struct Lane {
     index: usize,
     name: &'static str,
     cursor: Option<CursorFile>,
-    file: Option<(u64, File)>,
+    file: Option<(u64, File, Patience)>,
     payload: Vec<u8>,
 }
 
@@ -178,12 +179,11 @@ impl Lane {
     pub fn set_aside(&mut self, record: &Record) {
         let directory = self.shared.directory.join("rejected");
         let name = format!(
-            "{}-{:020}-{}.spool",
+            "{}-{:020}-{}",
             self.name, record.at.segment, record.at.offset
         );
         match aside::keep(&directory, &name, record.message()) {
-            Ok(()) => {
-                let path = directory.join(&name);
+            Ok(path) => {
                 let (sink, rows, bytes) = (self.name, record.rows, record.bytes.len());
                 self.shared.reporter.complain(format!(
                     "{sink}: a message of {rows} rows and {bytes} bytes is larger than the receiver takes: it is kept in {}",
@@ -235,11 +235,11 @@ impl Lane {
             Err(error) => {
                 self.file = None;
                 self.complain(&error);
-                // A segment without its file is lost; anything else may pass.
+                // A segment without its file is lost, and what stands there instead is none; anything else may pass.
                 match error.kind() {
-                    io::ErrorKind::NotFound | io::ErrorKind::UnexpectedEof => {
-                        Found::Corrupt(place.length)
-                    }
+                    io::ErrorKind::NotFound
+                    | io::ErrorKind::UnexpectedEof
+                    | io::ErrorKind::InvalidInput => Found::Corrupt(place.length),
                     _ => Found::Later,
                 }
             }
@@ -248,13 +248,14 @@ impl Lane {
 
     fn read_disk(&mut self, place: &Place) -> io::Result<Found> {
         let id = place.at.segment;
-        if self.file.as_ref().is_none_or(|(open, _)| *open != id) {
-            self.file = Some((id, File::open(self.shared.path(id))?));
+        let (at, length) = (place.at.offset, place.length);
+        if self.file.as_ref().is_none_or(|(open, ..)| *open != id) {
+            let file = open_own(&reading(), &self.shared.path(id))?;
+            self.file = Some((id, file, Patience::of(SEGMENT)));
         }
-        let Some((_, file)) = &self.file else {
+        let Some((_, file, patience)) = &mut self.file else {
             return Ok(Found::Later);
         };
-        let (at, length) = (place.at.offset, place.length);
         if let Some(header) = scan::record_at(file, at, length, &mut self.payload)?
             && let Some(found) = found(place, &header, &self.payload)
         {
@@ -265,6 +266,7 @@ impl Lane {
             at + 1,
             length,
             &mut self.payload,
+            patience,
         )?))
     }
 

@@ -1,7 +1,7 @@
 //! Finds what a predecessor left: counts its records, cuts a torn end, and places the cursors.
 
 use std::collections::VecDeque;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,8 +12,12 @@ use super::state::{LaneState, Segment, State};
 use super::{QueueError, survive};
 use crate::accounting::{Accounting, SinkId};
 use crate::report::Reporter;
-use crate::spool::scan;
+use crate::spool::scan::{self, Patience};
+use crate::spool::{open_own, reading};
 use crate::stats::Stats;
+
+/// A queue that begins a segment each millisecond comes here after 292 million years.
+const LARGEST: u64 = u64::MAX / 2;
 
 /// The queue as it was left, and each sink's cursor; None for one that cannot be written.
 pub(super) fn recover(
@@ -31,10 +35,12 @@ pub(super) fn recover(
     for (_, name) in sinks {
         let path = directory.join(format!("{name}.cursor"));
         let opened = survive(CursorFile::open(&path)).map_err(|error| failed(&path, error))?;
-        cursors.push(match opened {
-            Some((file, position)) => (Some(file), position.unwrap_or_default()),
-            None => (None, CursorFile::peek(&path).unwrap_or_default()),
-        });
+        let (file, position) = match opened {
+            Some((file, position)) => (Some(file), position),
+            None => (None, CursorFile::peek(&path)),
+        };
+        let position = position.filter(|position| position.segment <= LARGEST);
+        cursors.push((file, position.unwrap_or_default()));
     }
     let ids = survive(segment_ids(directory)).map_err(|error| failed(directory, error))?;
     let ids = ids.unwrap_or_default();
@@ -104,7 +110,12 @@ fn segment_ids(directory: &Path) -> io::Result<Vec<u64>> {
         let digits = name.to_str().and_then(|name| name.strip_suffix(".spool"));
         let digits = digits
             .filter(|digits| digits.len() == 20 && digits.bytes().all(|b| b.is_ascii_digit()));
-        ids.extend(digits.and_then(|digits| digits.parse::<u64>().ok()));
+        // A number of which the next one is none, or nearly, is none of ours.
+        ids.extend(
+            digits
+                .and_then(|digits| digits.parse::<u64>().ok())
+                .filter(|&id| id <= LARGEST),
+        );
     }
     ids.sort_unstable();
     Ok(ids)
@@ -119,8 +130,9 @@ struct Walked {
 /// The records of a segment. Their checksums are looked at when they are delivered, but for the segment that the process
 /// died on: there a power cut may have left a length without its content.
 fn walk(path: &Path, died_on: bool, stats: &mut Stats) -> io::Result<Vec<Walked>> {
-    let file = File::open(path)?;
+    let file = open_own(&reading(), path)?;
     let length = file.metadata()?.len();
+    let mut patience = Patience::of(length);
     let (mut records, mut payload) = (Vec::<Walked>::new(), Vec::new());
     let mut at = 0;
     while at < length {
@@ -137,13 +149,11 @@ fn walk(path: &Path, died_on: bool, stats: &mut Stats) -> io::Result<Vec<Walked>
                 at = end;
             }
             None => {
-                let next = scan::next_record(&file, at + 1, length, &mut payload)?;
+                let next = scan::next_record(&file, at + 1, length, &mut payload, &mut patience)?;
                 if next == length {
                     stats.spool_bytes_cut += length - at;
                     // On a disk that cannot be written it is merely not read.
-                    let _ = OpenOptions::new()
-                        .write(true)
-                        .open(path)
+                    let _ = open_own(OpenOptions::new().write(true), path)
                         .and_then(|file| file.set_len(at));
                 } else {
                     stats.spool_stretches_corrupt += 1;
