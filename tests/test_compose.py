@@ -101,13 +101,13 @@ def test_its_network_is_one_that_neither_docker_nor_a_cloud_gives_out() -> None:
         "subnet": "${SPRINGTIDE_SUBNET:-198.18.77.0/24}",
         "gateway": "${SPRINGTIDE_GATEWAY:-198.18.77.1}",
     }
-    subnet = ipaddress.ip_network(default(network["subnet"]))
+    subnet = ipaddress.IPv4Network(default(network["subnet"]))
     taken = ("10.0.0.0/8", "100.64.0.0/10", "169.254.0.0/16", "172.16.0.0/12", "192.168.0.0/16")
-    assert not any(subnet.overlaps(ipaddress.ip_network(other)) for other in taken)
+    assert not any(subnet.overlaps(ipaddress.IPv4Network(other)) for other in taken)
     # RFC 2544's: no global address either.
-    assert subnet.subnet_of(ipaddress.ip_network("198.18.0.0/15"))
+    assert subnet.subnet_of(ipaddress.IPv4Network("198.18.0.0/15"))
     gateway = network["gateway"]
-    assert ipaddress.ip_address(default(gateway)) in subnet
+    assert ipaddress.IPv4Address(default(gateway)) in subnet
     listens = SERVICES["collector"]["environment"]["SPRINGTIDE_COLLECTOR_HTTP_LISTEN"]
     assert listens == f"{gateway}:9462"
     assert f"/dev/tcp/{gateway}/9462;" in SERVICES["collector"]["healthcheck"]["test"][-1]
