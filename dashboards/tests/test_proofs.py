@@ -12,10 +12,11 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("page", ["reference/proofs.md", "explanation/threat-model.md"])
 def test_every_proof_is_a_test_that_exists(page: str) -> None:
-    named = re.findall(r"`([\w/.-]+\.py)::(\w+)`", (ROOT / "docs" / page).read_text())
+    named = re.findall(r"`([\w/.-]+)\.(py|rs)::(\w+)`", (ROOT / "docs" / page).read_text())
     assert named
-    for path, name in named:
-        assert f"def {name}(" in (ROOT / path).read_text(), f"{path}::{name} is not there"
+    for path, kind, name in named:
+        definition = {"py": "def", "rs": "fn"}[kind]
+        assert f"{definition} {name}(" in (ROOT / f"{path}.{kind}").read_text(), f"{path}.{kind}::{name} is not there"
 
 
 def test_every_line_of_what_is_at_most_possible_has_its_test() -> None:
@@ -28,4 +29,4 @@ def test_every_line_of_what_is_at_most_possible_has_its_test() -> None:
         "A broken disk",
     ]
     rows = [line for line in part.splitlines() if line.startswith("| ") and not line.startswith("| at most ")]
-    assert [row for row in rows if not re.search(r"`[\w/.-]+\.py::\w+` \|$|`[\w/.-]+\.py::\w+`, ", row)] == []
+    assert [row for row in rows if not re.search(r"`[\w/.-]+\.(py|rs)::\w+` \|$", row)] == []
