@@ -9,10 +9,11 @@ import secrets
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from deploy.ansible.plugins.module_utils import springtide_routes
 
@@ -20,6 +21,7 @@ SCRIPT = Path(springtide_routes.__file__)
 # An older interpreter can be named here to run every test with it.
 PYTHON = os.environ.get("SPRINGTIDE_EDGE_PYTHON", sys.executable)
 NAME = "ams-1"
+Item = TypeVar("Item")
 
 
 class Outcome(NamedTuple):
@@ -28,6 +30,14 @@ class Outcome(NamedTuple):
     code: int
     report: dict[str, Any]
     errors: str
+
+
+def at_once(task: Callable[[Item], None], items: Iterable[Item], *, threads: int = 8) -> None:
+    """The task for each item, many at a time, for what mostly waits. All that failed are told, not only the first."""
+    with ThreadPoolExecutor(threads) as pool:
+        begun = {pool.submit(task, item): getattr(item, "__name__", item) for item in items}
+    failures = [f"{name}: {failed!r}" for run, name in begun.items() if (failed := run.exception()) is not None]
+    assert not failures, "\n\n".join(failures)
 
 
 def instant(seconds: float) -> str:

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
-from deploy.ansible.tests.edge import PYTHON, Edge, bundle, instant
+from deploy.ansible.tests.edge import PYTHON, Edge, at_once, bundle, instant
 from deploy.ansible.tests.test_watch import copied, eventually, watching
 
 pytestmark = pytest.mark.root
@@ -150,8 +150,20 @@ def busy_s(pid: int) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-@pytest.mark.parametrize("stream", ["a pipe without a reader", "closed", "a full device"])
-def test_a_watch_that_nobody_reads_goes_on_and_does_not_spin(edge: Edge, stream: str) -> None:
+STREAMS = ["a pipe without a reader", "closed", "a full device"]
+
+
+def test_a_watch_that_nobody_reads_goes_on_and_does_not_spin(tmp_path: Path) -> None:
+    def goes_on(stream: str) -> None:
+        directory = tmp_path / stream
+        directory.mkdir()
+        with Edge.made(directory) as edge:
+            watch_goes_on(edge, stream)
+
+    at_once(goes_on, STREAMS)
+
+
+def watch_goes_on(edge: Edge, stream: str) -> None:
     edge.ip("route", "add", "default", "via", "192.168.0.2")
     edge.apply({DESTINATION: 83})
     command = edge.command("watch", "--interval", "3600")

@@ -10,12 +10,13 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
-from deploy.ansible.tests.edge import Edge, Outcome, bundle
+from deploy.ansible.tests.edge import SCRIPT, Edge, Outcome, at_once, bundle
 from deploy.ansible.tests.test_faults import stopped_in_its_batch, stopped_in_its_writes, with_killer
+from deploy.ansible.tests.test_watch import eventually
 
 pytestmark = pytest.mark.root
 
@@ -39,14 +40,25 @@ def run(edge: Edge, command: str, *, later: int = 0, without_ip: bool = False) -
     return Outcome(done.returncode, {}, done.stderr)
 
 
+@contextmanager
+def made(directory: Path) -> Iterator[Edge]:
+    """With default routes of both families, and a small disk of its own."""
+    directory.mkdir(exist_ok=True)
+    with Edge.made(directory) as edge:
+        edge.ip("route", "add", "default", "via", "192.168.0.2")
+        edge.ip("-6", "route", "add", "default", "via", "fd00:0::2")
+        edge.state_dir.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "springtide-test", str(edge.state_dir)], check=True)
+        try:
+            yield edge
+        finally:
+            subprocess.run(["umount", "-l", str(edge.state_dir)], check=True)
+
+
 @pytest.fixture
-def routed(edge: Edge) -> Iterator[Edge]:
-    edge.ip("route", "add", "default", "via", "192.168.0.2")
-    edge.ip("-6", "route", "add", "default", "via", "fd00:0::2")
-    edge.state_dir.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "springtide-test", str(edge.state_dir)], check=True)
-    yield edge
-    subprocess.run(["umount", "-l", str(edge.state_dir)], check=True)
+def routed(tmp_path: Path) -> Iterator[Edge]:
+    with made(tmp_path) as edge:
+        yield edge
 
 
 # --- what is broken while the routes are to go
@@ -120,12 +132,6 @@ def all_of_it(edge: Edge) -> Iterator[None]:
     subprocess.run(["mount", "-o", "remount,rw", str(edge.state_dir)], check=True)
 
 
-@contextmanager
-def nothing_more(edge: Edge) -> Iterator[None]:
-    """Only the command's `ip` is missing."""
-    yield
-
-
 TROUBLES = [
     read_only_disk,
     full_disk,
@@ -136,29 +142,97 @@ TROUBLES = [
     damaged_state_on_a_read_only_disk,
     deleted_state,
     all_of_it,
-    nothing_more,
 ]
+UNREMEMBERED = (neither_disk_nor_run_directory, all_of_it)
+WITHOUT_IP = (no_run_directory, all_of_it)
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
-def test_whatever_is_broken_the_routes_go_and_stay_away(
-    routed: Edge, trouble: Callable[[Edge], AbstractContextManager[None]]
-) -> None:
-    before = routed.picture()
-    for command in ("withdraw", "expire", "follow"):
-        assert routed.apply(ROUTES).code == 0, "an apply begins anew"
-        assert routed.windows() == ROUTES
-        with trouble(routed):
-            without_ip = trouble in (all_of_it, nothing_more)
-            outcome = run(routed, command, later=0 if command == "withdraw" else LATER, without_ip=without_ip)
-            assert routed.picture() == before, outcome
-            # 1: they are gone, and the record of it is not written.
-            assert outcome.code in (0, 1), outcome
-            assert outcome.code == 0 or "are withdrawn, but the record is not written" in outcome.errors
-        # What looks after the routes meets the same bundle, by this clock still valid, and a disk that works again.
-        assert routed.run("follow").code == 0
-        assert routed.picture() == before, f"{command} was undone"
-        assert routed.run("status").code == 0
+def test_whatever_is_broken_the_routes_go_and_stay_away(tmp_path: Path) -> None:
+    """Each trouble on an edge of its own: they wait for their locks at the same time."""
+
+    def stays_away(trouble: Callable[[Edge], AbstractContextManager[None]]) -> None:
+        with made(tmp_path / trouble.__name__) as routed:
+            before = routed.picture()
+            for command in ("withdraw", "expire", "follow"):
+                assert routed.apply(ROUTES).code == 0, "an apply begins anew"
+                assert routed.windows() == ROUTES
+                with trouble(routed):
+                    later = 0 if command == "withdraw" else LATER
+                    outcome = run(routed, command, later=later, without_ip=trouble in WITHOUT_IP)
+                    assert routed.picture() == before, outcome
+                    # 1: they are gone, and the record of it is not written.
+                    assert outcome.code in (0, 1), outcome
+                    assert outcome.code == 0 or "are withdrawn, but the record is not written" in outcome.errors
+                # What looks after the routes meets the same bundle, by this clock still valid, and a disk that works.
+                assert routed.run("follow").code == 0
+                assert routed.picture() == before, f"{command} was undone"
+                # 3: what could only be seen by the missing rule may have been wanted by nobody.
+                assert routed.run("status").code == (3 if trouble in UNREMEMBERED else 0), command
+
+    at_once(stays_away, TROUBLES)
+
+
+@pytest.mark.skipif(not Path("/dev/loop-control").exists(), reason="a disk that can be frozen takes a loop device")
+def test_a_disk_that_hangs_holds_up_the_record_and_not_the_routes(edge: Edge) -> None:
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    edge.ip("-6", "route", "add", "default", "via", "fd00:0::2")
+    before = edge.picture()
+    image, disk = edge.directory / "image", str(edge.state_dir)
+    with image.open("wb") as file:
+        file.truncate(8 << 20)
+    subprocess.run(["mkfs.ext4", "-q", str(image)], check=True)
+    edge.state_dir.mkdir()
+    subprocess.run(["mount", "-o", "loop", str(image), disk], check=True)
+    try:
+        for command in ("withdraw", "expire", "follow"):
+            assert edge.apply(ROUTES).code == 0
+            wrapped = edge.command(command)
+            at = wrapped.index(edge.name) + 1
+            wrapped[at:at] = [] if command == "withdraw" else ["unshare", "--time", f"--boottime={LATER}"]
+            subprocess.run(["fsfreeze", "--freeze", disk], check=True)
+            try:
+                process = subprocess.Popen(wrapped, stdout=subprocess.DEVNULL)
+                eventually(lambda: edge.picture() == before, f"{command} waits for the disk")
+            finally:
+                subprocess.run(["fsfreeze", "--unfreeze", disk], check=True)
+            assert process.wait(LONG) == 0
+            assert edge.run("follow").code == 0
+            assert edge.picture() == before, f"{command} was undone"
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)
+
+
+def test_routes_that_another_withdrawal_took_meanwhile_are_no_trouble(edge: Edge) -> None:
+    """The kernel refuses each of so many deletions: none of the answers is lost or taken for that to something else."""
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    assert edge.apply({f"10.{n // 250}.{n % 250}.0/24": 30 for n in range(2000)}).code == 0
+    # Asked for the rules twice and their deletion once, and for the routes, it is about to delete them.
+    command = with_killer(edge, 6, "withdraw", only="socket.sendto", number=signal.SIGSTOP)
+    with standing_still(command) as process:
+        assert process is not None
+        assert edge.windows() != {}, "it stands still too late for this test to mean anything"
+        assert edge.run("withdraw").code == 0
+        os.kill(process.pid, signal.SIGCONT)
+        _, errors = process.communicate(timeout=LONG)
+    assert (process.returncode, errors) == (0, "")
+
+
+def test_copies_do_not_grow_stale_behind_a_lock_that_nobody_gives_back(edge: Edge) -> None:
+    text, waits = SCRIPT.read_text(), ("LOCK_WAIT_S = 30.0", "SHORT_WAIT_S = 2.0")
+    assert all(text.count(wait) == 1 for wait in waits)
+    script = edge.directory / "impatient.py"
+    script.write_text(text.replace(waits[0], "LOCK_WAIT_S = 0.5").replace(waits[1], "SHORT_WAIT_S = 0.2"))
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    assert edge.apply(ROUTES | {"fd01::/32": 20}).code == 3, "nothing covers the IPv6 one"
+    held = edge.windows()
+    with held_lock(edge):
+        busy = edge.run("follow", script=script)
+        assert (busy.code, edge.windows()) == (1, held), "the copies are as they should be: there is time"
+        edge.ip("route", "replace", "default", "via", "192.168.1.2")
+        assert edge.run("follow", script=script).code == 0
+        assert (edge.windows(), "lookup 201" in edge.ip("rule")) == ({}, False)
+    assert edge.run("follow").code == 0
+    assert edge.windows() == {}
 
 
 @pytest.mark.parametrize("command", ["withdraw", "expire", "follow"])
@@ -233,12 +307,19 @@ def test_a_withdrawal_that_only_run_remembers_holds_also_where_there_was_no_rule
 def test_a_rule_that_is_taken_away_by_hand_is_a_withdrawal(routed: Edge) -> None:
     before = routed.picture()
     assert routed.apply(ROUTES).code == 0
+    path = routed.write(bundle(ROUTES))
+    assert routed.run("apply", path).code == 0
     routed.ip("rule", "del", "pref", "1000")
+    assert routed.run("status").code == 3
     assert "IPv4 rule was taken away" in routed.run("follow").report["reason"]
     assert routed.picture() == before
     assert routed.run("follow").report["changed"] is False
-    assert routed.apply(ROUTES).code == 0
+    found = routed.run("status")
+    assert (found.code, found.report["in_sync"]) == (3, False), "nobody asked for it: it does not pass in silence"
+    assert run(routed, "status", later=LATER).code == 0, "by then the bundle has expired anyway"
+    assert routed.run("apply", path).code == 0, "the same bundle again"
     assert routed.windows() == ROUTES
+    assert routed.run("status").code == 0
 
 
 # --- a run that stands still
@@ -247,7 +328,12 @@ def test_a_rule_that_is_taken_away_by_hand_is_a_withdrawal(routed: Edge) -> None
 @contextmanager
 def stopped_before(edge: Edge, step: int, path: str) -> Iterator[subprocess.Popen[str] | None]:
     """An apply that stands still just before its N-th step; None when it has fewer."""
-    command = with_killer(edge, step, "apply", path, only="", number=signal.SIGSTOP)
+    with standing_still(with_killer(edge, step, "apply", path, only="", number=signal.SIGSTOP)) as process:
+        yield process
+
+
+@contextmanager
+def standing_still(command: list[str]) -> Iterator[subprocess.Popen[str] | None]:
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         while Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()[0] not in "TZ":
@@ -260,57 +346,63 @@ def stopped_before(edge: Edge, step: int, path: str) -> Iterator[subprocess.Pope
 
 def test_an_apply_that_stands_still_at_any_step_puts_nothing_back_after_a_withdrawal(tmp_path: Path) -> None:
     """Each step on an edge of its own, so that all withdrawals wait for their locks at the same time."""
-    with ExitStack() as stack:
-        runs = []
-        for step in range(1, 60, 3):
-            directory = tmp_path / str(step)
-            directory.mkdir()
-            edge = stack.enter_context(Edge.made(directory))
+    seen = []
+
+    def puts_nothing_back(step: int) -> None:
+        directory = tmp_path / str(step)
+        directory.mkdir()
+        with Edge.made(directory) as edge:
             edge.ip("route", "add", "default", "via", "192.168.0.2")
             before = edge.picture()
             if step % 2 == 1:  # half of them have routes, and with them the rule, from before
                 assert edge.apply({"10.1.0.0/16": 20, "10.3.0.0/16": 40}).code == 0
             path = edge.write(bundle({"10.1.0.0/16": 25, "10.2.0.0/16": 30}))
-            process = stack.enter_context(stopped_before(edge, step, path))
-            if process is None:
-                break
-            runs.append((step, edge, before, process))
-        assert len(runs) > 6, "the hook saw too few steps to mean anything"
-        withdrawals = [subprocess.Popen(edge.command("withdraw"), stdout=subprocess.DEVNULL) for _, edge, *_ in runs]
-        assert [withdrawal.wait(LONG) for withdrawal in withdrawals] == [0] * len(runs)
-        for step, edge, before, process in runs:
-            assert edge.picture() == before, f"step {step}"
-            os.kill(process.pid, signal.SIGCONT)
-            _, errors = process.communicate(timeout=LONG)
-            assert edge.picture() == before, f"step {step}: {errors}"
-            assert process.returncode in (0, 1), f"step {step}: {errors}"
-            assert process.returncode == 0 or "another run withdrew every route meanwhile" in errors, f"step {step}"
+            with stopped_before(edge, step, path) as process:
+                if process is None:
+                    return
+                seen.append(step)
+                assert edge.run("withdraw").code == 0
+                assert edge.picture() == before
+                os.kill(process.pid, signal.SIGCONT)
+                _, errors = process.communicate(timeout=LONG)
+            assert edge.picture() == before, errors
+            assert process.returncode in (0, 1), errors
+            assert process.returncode == 0 or "another run withdrew every route meanwhile" in errors
             assert edge.run("follow").code == 0
-            assert edge.picture() == before, f"step {step}"
-            assert edge.run("status").code == 0, f"step {step}"
+            assert edge.picture() == before
+            assert edge.run("status").code == 0
+
+    at_once(puts_nothing_back, range(1, 46, 3))
+    assert len(seen) > 6, "the hook saw too few steps to mean anything"
 
 
+Stopped = Callable[..., AbstractContextManager[tuple[subprocess.Popen[str], int]]]
 MANY = {f"10.{n // 250}.{n % 250}.0/24": 30 for n in range(2000)}
 
 
-@pytest.mark.parametrize("stopped", [stopped_in_its_writes, stopped_in_its_batch])
-def test_what_a_stopped_run_still_writes_is_looked_up_by_nobody(
-    edge: Edge, stopped: Callable[..., AbstractContextManager[tuple[subprocess.Popen[str], int]]]
-) -> None:
-    edge.ip("route", "add", "default", "via", "192.168.0.2")
-    assert edge.apply({"10.1.0.0/16": 20}).code == 0
-    with stopped(edge, MANY) as (process, writer):
-        before = edge.table(table="254")
-        expiry = run(edge, "expire")
-        assert (expiry.code, edge.windows() != {}) == (0, True), "an apply at work has until its bundle's end"
-        assert run(edge, "expire", later=LATER).code == 0
-        assert (edge.windows(), "lookup 201" in edge.ip("rule")) == ({}, False)
-        os.kill(writer, signal.SIGCONT)
-        _, errors = process.communicate(timeout=LONG)
-    assert process.returncode == 1
-    assert "another run withdrew every route meanwhile" in errors
-    assert (edge.windows(), "lookup 201" in edge.ip("rule")) == ({}, False)
-    assert edge.table(table="254") == before
+def test_what_a_stopped_run_still_writes_is_looked_up_by_nobody(tmp_path: Path) -> None:
+    def is_looked_up_by_nobody(
+        stopped: Callable[..., AbstractContextManager[tuple[subprocess.Popen[str], int]]],
+    ) -> None:
+        directory = tmp_path / stopped.__name__
+        directory.mkdir()
+        with Edge.made(directory) as edge:
+            edge.ip("route", "add", "default", "via", "192.168.0.2")
+            assert edge.apply({"10.1.0.0/16": 20}).code == 0
+            with stopped(edge, MANY) as (process, writer):
+                before = edge.table(table="254")
+                expiry = run(edge, "expire")
+                assert (expiry.code, edge.windows() != {}) == (0, True), "an apply at work has until its bundle's end"
+                assert run(edge, "expire", later=LATER).code == 0
+                assert (edge.windows(), "lookup 201" in edge.ip("rule")) == ({}, False)
+                os.kill(writer, signal.SIGCONT)
+                _, errors = process.communicate(timeout=LONG)
+            assert process.returncode == 1
+            assert "another run withdrew every route meanwhile" in errors
+            assert (edge.windows(), "lookup 201" in edge.ip("rule")) == ({}, False)
+            assert edge.table(table="254") == before
+
+    at_once(is_looked_up_by_nobody, [stopped_in_its_writes, stopped_in_its_batch])
 
 
 def test_a_slow_apply_is_not_disturbed_by_what_looks_after_the_routes(edge: Edge) -> None:

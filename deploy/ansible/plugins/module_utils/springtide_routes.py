@@ -197,6 +197,7 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 _ALGORITHM = re.compile(r"[a-z0-9_-]{1,15}")
 _POLICY_VERSION = re.compile(r"[0-9a-f]{12}")
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_WINDOW = re.compile(r"\binitcwnd (\d+)")
 _INSTANT = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)Z", re.ASCII)
 _LENGTHS = {str(length): length for length in range(129)}
 _FIELDS = (
@@ -977,7 +978,9 @@ _HEADER = struct.Struct("=IHHII")  # nlmsghdr: length, type, flags, sequence, po
 _BODY = struct.Struct("=BBBBBBBBI")  # rtmsg: family, lengths of dst and src, tos, table, proto, scope, type, flags
 _ATTRIBUTE = struct.Struct("=HH")  # rtattr: length, type
 _NEXTHOP = struct.Struct("=HBBi")  # rtnexthop: length, flags, weight - 1, interface
-SENT_AT_ONCE = 16 * 1024  # bytes; also when every message fails, the answers fit into a receive buffer
+# Bytes. Also when every message fails, the answers fit into a receive buffer: 200 of at most 1 KiB of kernel memory.
+SENT_AT_ONCE = 8 * 1024
+RECEIVE_BUFFER, SO_RCVBUFFORCE = 1024 * 1024, 33  # where the host's own default is small; asm-generic/socket.h
 
 
 def attribute(kind: int, value: bytes) -> bytes:
@@ -1203,9 +1206,10 @@ class Rtnetlink:
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, socket.NETLINK_ROUTE)
         self._socket.bind((0, 0))
         self._socket.settimeout(IP_TIMEOUT_S)
-        for option in (NETLINK_CAP_ACK, NETLINK_EXT_ACK):
-            with contextlib.suppress(OSError):  # they only make errors shorter and clearer
-                self._socket.setsockopt(SOL_NETLINK, option, 1)
+        options = [(SOL_NETLINK, NETLINK_CAP_ACK, 1), (SOL_NETLINK, NETLINK_EXT_ACK, 1)]
+        for option in (*options, (socket.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BUFFER)):
+            with contextlib.suppress(OSError):  # errors are shorter and clearer with them, and there is room for more
+                self._socket.setsockopt(*option)
 
     def __enter__(self) -> Rtnetlink:
         return self
@@ -1232,7 +1236,8 @@ class Rtnetlink:
             _HEADER.pack_into(last, 0, length, kind, flags | NLM_F_ACK, sequence, port)  # what succeeds says nothing
             check()
             self._socket.sendto(b"".join(messages[begin : end - 1]) + last, (0, 0))
-            first = first or self._answer(end - 1)
+            refused = self._answer(end - 1)  # always: what stays unread is taken for the answer to what is sent next
+            first = first or refused
             if first is not None and not through:
                 break
             begin = end
@@ -1620,6 +1625,10 @@ class Store:
 
     def _open_lock(self) -> int:
         path, flags = str(self.directory / "lock"), os.O_NONBLOCK | os.O_CLOEXEC
+        # Making what is there already waits for a disk that hangs.
+        with contextlib.suppress(OSError):
+            if stat.S_IMODE(self.directory.stat().st_mode) == 0o700:
+                return os.open(path, os.O_RDWR | flags)
         try:
             self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
             if stat.S_IMODE(self.directory.stat().st_mode) != 0o700:
@@ -1889,7 +1898,7 @@ def apply(
             state = load_state(store, notes)
             try:
                 check_newer(bundle, state, path)
-                plan, before = survey(kernel, bundle)
+                plan, before = survey(kernel, bundle.routes)
             except RefusedError as error:
                 if notes:
                     raise RefusedError(f"{error}; before that: {'; '.join(notes)}", error.exit_code) from error
@@ -1942,7 +1951,7 @@ def preview(path: str, edge: str, state_dir: str, allowed_signers: str | None = 
         if (store.directory / "intent.json").exists():
             notes.append("a run was interrupted; its repair would come first")
         check_newer(bundle, state, path)
-        plan, before = survey(Kernel(lock), bundle)
+        plan, before = survey(Kernel(lock), bundle.routes)
     record = {"bundle_digest": bundle.digest, "routes": plan.routes, "refused": plan.refused, "withdrawn": None}
     recorded = state is not None and all(state[key] == value for key, value in record.items())
     changed = not recorded or before != with_rules(plan.routes) or bool(notes)
@@ -1951,9 +1960,9 @@ def preview(path: str, edge: str, state_dir: str, allowed_signers: str | None = 
     return dict(report, before=before.routes, after=plan.routes)
 
 
-def survey(kernel: Kernel, bundle: Bundle) -> tuple[Plan, Snapshot]:
-    """What the bundle means on this host, and what is ours now. Raises RefusedError when the host is not fit."""
-    needed = {destination.prefix[0] for destination in bundle.routes}
+def survey(kernel: Kernel, destinations: Sequence[Destination]) -> tuple[Plan, Snapshot]:
+    """What a bundle's routes mean on this host, and what is ours now. Raises RefusedError when the host is not fit."""
+    needed = {destination.prefix[0] for destination in destinations}
     own: dict[str, str] = {}
     with_rule: list[int] = []
     main: dict[int, Index] = {}
@@ -1972,7 +1981,17 @@ def survey(kernel: Kernel, bundle: Bundle) -> tuple[Plan, Snapshot]:
         if unfit:
             raise RefusedError(unfit)
         main[version], local[version] = kernel.index(version, MAIN_TABLE), kernel.index(version, LOCAL_TABLE)
-    return plan_routes(bundle.routes, main, local), Snapshot(own, tuple(with_rule))
+    return plan_routes(destinations, main, local), Snapshot(own, tuple(with_rule))
+
+
+def stale(kernel: Kernel) -> bool:
+    """Whether a copy in the kernel, whichever run wrote it, is not what the host's routing of this moment means."""
+    held = kernel.snapshot().routes
+    copies = (Destination(text, parse_prefix(text), int(_WINDOW.findall(way)[-1])) for text, way in held.items())
+    try:
+        return survey(kernel, list(copies))[0].routes != held
+    except RefusedError:
+        return True
 
 
 def bundle_name(digest: str) -> str:
@@ -2096,12 +2115,19 @@ def _withdraw(
     held: bool = True,
     forget_round: bool = False,
 ) -> Document:
-    """Without the lock (`held`) the intent stays, for whoever holds it and for the next run. Raises FailedError."""
+    """The kernel comes before the disk, which may hang: a run that is killed between them has left the mark, or rules
+    that are gone, for the next one. Without the lock (`held`) the intent stays, for whoever holds it and for the next
+    run. Raises FailedError.
+    """
     remembered = store.mark(format_instant(clock.wall), reason) if not held or command == "withdraw" else None
-    intent = {"schema_version": SCHEMA_VERSION, "operation": "withdraw", "reason": reason}
-    with contextlib.suppress(OSError):  # without a disk the routes still go
-        store.save("intent.json", intent)
-    routes, rules = kernel.withdraw()
+    try:
+        routes, rules = kernel.withdraw()
+    finally:
+        intent = {"schema_version": SCHEMA_VERSION, "operation": "withdraw", "reason": reason}
+        with contextlib.suppress(OSError):  # without a disk the routes are gone all the same
+            store.save("intent.json", intent)
+    if not held:  # where there is no mark, only the intent tells the run that holds the lock
+        routes, rules = map(max, (routes, rules), kernel.withdraw())
     changed = bool(routes or rules)
     try:
         state = load_state(store, notes)
@@ -2135,6 +2161,9 @@ def _record(store: Store, state: Document) -> None:
         store.save("state.json", state)
 
 
+TAKEN_AWAY = "was taken away, by hand or by a withdrawal that could not be recorded"
+
+
 def overdue(store: Store, kernel: Kernel, state: Document | None, clock: Clock) -> str | None:
     """Why every route of ours must go now, or None. `state` may be the intent of a run that is at work."""
     if state is None or state["withdrawn"] is not None:
@@ -2153,7 +2182,7 @@ def overdue(store: Store, kernel: Kernel, state: Document | None, clock: Clock) 
     there = kernel.marked()
     gone = [version for version in with_rules(state.get("routes", {})).rules if not there.get(version)]
     if gone:
-        return f"the IPv{gone[0]} rule was taken away, by hand or by a withdrawal that could not be recorded"
+        return f"the IPv{gone[0]} rule {TAKEN_AWAY}"
     return None
 
 
@@ -2214,8 +2243,9 @@ def follow(state_dir: str, run_dir: str = DEFAULT_RUN_DIR) -> Document:
             notes.clear()
             try:
                 kernel = Kernel(stack.enter_context(store.locked()), store.check)
-            except RefusedError as error:
-                if not kernel.marked():
+            except (RefusedError, FailedError) as error:
+                # Whoever holds it may stand still for ever, and the copies with it.
+                if not (stale(kernel) if isinstance(error, FailedError) else kernel.marked()):
                     raise
                 return _withdraw(store, kernel, clock, f"could not follow: {error}", notes, "follow", held=False)
         with uninterrupted():
@@ -2262,7 +2292,7 @@ def _follow(store: Store, kernel: Kernel, clock: Clock, notes: list[str]) -> Doc
 def _copy_again(
     store: Store, kernel: Kernel, clock: Clock, bundle: Bundle, state: Document
 ) -> tuple[list[Change] | None, Plan]:
-    plan, before = survey(kernel, bundle)
+    plan, before = survey(kernel, bundle.routes)
     return commit(store, kernel, clock, bundle, plan, before, state), plan
 
 
@@ -2360,10 +2390,13 @@ def status(state_dir: str, run_dir: str = DEFAULT_RUN_DIR) -> Document:
         if state is not None and state["withdrawn"] is None and later_withdrawal(store, state) is not None:
             state = dict(state, routes={}, refused={}, withdrawn=store.marked()[1])
         wanted = Snapshot({}, ())
+        why = "" if state is None or state["withdrawn"] is None else str(state["withdrawn"]["reason"])
+        if why.endswith(TAKEN_AWAY) and state is not None and not expired(state, clock):
+            notes.append("perhaps nobody wanted that withdrawal; the next `apply` brings the routes back")
         if state is not None and state["withdrawn"] is None:
             wanted = with_rules(state["routes"])
             try:
-                plan, _ = survey(kernel, last_good(store, state))
+                plan, _ = survey(kernel, last_good(store, state).routes)
                 wanted = with_rules(plan.routes)
                 state = dict(state, refused=plan.refused)
             except (RefusedError, DamagedError) as error:
@@ -2409,9 +2442,9 @@ _EPILOG = """examples:
 
 exit codes: 0 done (or nothing to do); 1 failed, and the message says what state the host is in; 2 refused, nothing was
 changed (bad bundle, wrong usage, a host that is not fit, no CAP_NET_ADMIN); 3 not whole: apply refused some
-destinations and serves the others, or status found drift, damage or an overdue expiry. A bundle that must not be used,
-nothing changed: 10 not signed, 11 signed by a key that is not allowed, 12 altered, 13 another edge's, 14 older than the
-last applied one, or another one of the same round and creation time, 15 expired.
+destinations and serves the others, or status found drift, damage, an overdue expiry or that somebody deleted our rule.
+A bundle that must not be used, nothing changed: 10 not signed, 11 signed by a key that is not allowed, 12 altered, 13
+another edge's, 14 older than the last applied one, or another one of the same round and creation time, 15 expired.
 """
 
 
