@@ -166,7 +166,8 @@ def test_a_watch_that_nobody_reads_goes_on_and_does_not_spin(tmp_path: Path) -> 
 def watch_goes_on(edge: Edge, stream: str) -> None:
     edge.ip("route", "add", "default", "via", "192.168.0.2")
     edge.apply({DESTINATION: 83})
-    command = edge.command("watch", "--interval", "3600")
+    # Whoever runs the tests may ignore SIGHUP, as nohup does, and what is ignored stays so in a child.
+    command = ["env", "--default-signal=HUP", *edge.command("watch", "--interval", "3600")]
     if stream == "closed":
         command = ["sh", "-c", 'exec "$@" >&- 2>&- <&-', "sh", *command]
     out = subprocess.PIPE
