@@ -92,12 +92,19 @@ fn poll_until_told(
         loop {
             let sign = Instant::now().checked_add(overseer.alive());
             let until = sign.map_or(schedule.due(), |sign| sign.min(schedule.due()));
-            match poller.wait(until, signals.as_fd(), sink, stats) {
-                Ok(_) => tell(poller, overseer),
+            let waited = poller.wait(until, signals.as_fd(), sink, stats);
+            let wish = signals.wish();
+            let settled = match waited {
+                // The next poll was due when the signal came.
+                Ok(false) if wish.is_some() => poller.settle(sink, stats),
+                waited => waited.map(drop),
+            };
+            match settled {
+                Ok(()) => tell(poller, overseer),
                 Err(PollError::Sink(error)) => return Err(error.into()),
                 Err(error) => return Err(RunError::Poll(error)),
             }
-            match signals.wish() {
+            match wish {
                 Some(Wish::Stop) => return Ok(()),
                 Some(Wish::Reload) => {
                     if let Some(interval) = overseer.reload(poller, sink) {

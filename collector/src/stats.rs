@@ -85,6 +85,8 @@ counters! {
     bytes_read,
     /// Datagrams that were longer than the buffer: their last sockets are missing.
     datagrams_truncated,
+    /// Datagrams that another process sent in the kernel's place: they were left out.
+    datagrams_forged,
     /// Messages that the kernel marked NLM_F_DUMP_INTR: sockets may be missing or double.
     dump_messages_interrupted,
     /// Messages that could not be read.

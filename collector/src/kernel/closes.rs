@@ -8,9 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
-use rustix::net::{
-    AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with, sockopt,
-};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 
 use super::inet_diag::SocketView;
 use super::netlink::{self, Body};
@@ -47,6 +45,7 @@ impl CloseSocket {
             sockopt::set_socket_recv_buffer_size(&socket, half)?;
         }
         bind(&socket, &SocketAddrNetlink::new(0, GROUPS))?;
+        netlink::refuse_others(&socket)?;
         Ok(Self { socket })
     }
 
@@ -55,18 +54,19 @@ impl CloseSocket {
         Ok(sockopt::socket_recv_buffer_size(&self.socket)?)
     }
 
-    /// Calls `each` for the events that wait, for a turn at most, and returns how many there were. When the kernel's
-    /// buffer was full meanwhile, that is counted: it does not say how many events it dropped.
+    /// Calls `each` for the events that wait, for a turn at most, and returns how many datagrams there were: also one that
+    /// is no event may have events behind it. When the kernel's buffer was full meanwhile, that is counted: it does not say
+    /// how many events it dropped.
     pub fn drain<E>(
         &self,
         buffer: &mut [u8; BUFFER],
         stats: &mut Stats,
         mut each: impl FnMut(&SocketView<'_>, &mut Stats) -> Result<(), E>,
     ) -> Result<u64, DrainError<E>> {
-        let mut events = 0;
+        let mut datagrams = 0;
         // Not every datagram is an event, and none that is not may keep us here.
         for _ in 0..TURN {
-            let (filled, whole) = match recv(&self.socket, &mut buffer[..], RecvFlags::TRUNC) {
+            let received = match netlink::receive(&self.socket, &mut buffer[..]) {
                 Ok(received) => received,
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => continue,
@@ -76,13 +76,18 @@ impl CloseSocket {
                 }
                 Err(errno) => return Err(DrainError::Socket(errno.into())),
             };
-            stats.bytes_read += whole as u64;
-            if whole > filled {
+            datagrams += 1;
+            stats.bytes_read += received.whole as u64;
+            if !received.from_kernel {
+                stats.datagrams_forged += 1;
+                continue;
+            }
+            if received.whole > received.filled {
                 stats.datagrams_truncated += 1;
             }
-            events += take(&buffer[..filled], stats, &mut each).map_err(DrainError::Consumer)?;
+            take(&buffer[..received.filled], stats, &mut each).map_err(DrainError::Consumer)?;
         }
-        Ok(events)
+        Ok(datagrams)
     }
 }
 
@@ -103,13 +108,12 @@ pub enum DrainError<E> {
     Consumer(E),
 }
 
-/// Hands on the events of one datagram and returns their number.
+/// Hands on the events of one datagram.
 fn take<E>(
     datagram: &[u8],
     stats: &mut Stats,
     each: &mut impl FnMut(&SocketView<'_>, &mut Stats) -> Result<(), E>,
-) -> Result<u64, E> {
-    let mut events = 0;
+) -> Result<(), E> {
     for message in netlink::messages(datagram) {
         let view = match message.map(|message| message.body) {
             Ok(Body::Socket(payload)) => SocketView::parse(payload),
@@ -121,14 +125,13 @@ fn take<E>(
         };
         match view {
             Some(view) => {
-                events += 1;
                 stats.close_events += 1;
                 each(&view, stats)?;
             }
             None => stats.messages_malformed += 1,
         }
     }
-    Ok(events)
+    Ok(())
 }
 
 #[cfg(test)]
@@ -146,20 +149,20 @@ mod tests {
         bytes
     }
 
-    fn taken(datagram: &[u8]) -> (u64, Stats) {
+    fn taken(datagram: &[u8]) -> Stats {
         let mut stats = Stats::default();
-        let events = take::<()>(datagram, &mut stats, &mut |_, _| Ok(())).unwrap();
-        (events, stats)
+        take::<()>(datagram, &mut stats, &mut |_, _| Ok(())).unwrap();
+        stats
     }
 
     #[test]
     fn an_event_that_cannot_be_read_is_counted() {
         let whole = event(&[[2].as_slice(), &[0; 71]].concat());
         let short = event(&[2; 71]);
-        let (events, stats) = taken(&[whole.clone(), short, whole].concat());
-        assert_eq!((events, stats.close_events), (2, 2));
+        let stats = taken(&[whole.clone(), short, whole].concat());
+        assert_eq!(stats.close_events, 2);
         assert_eq!(stats.messages_malformed, 1);
-        assert_eq!(taken(&[1, 2, 3]).1.messages_malformed, 1);
+        assert_eq!(taken(&[1, 2, 3]).messages_malformed, 1);
     }
 
     proptest! {

@@ -4,10 +4,8 @@
 use std::io;
 use std::os::fd::OwnedFd;
 
-use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
-use rustix::net::{
-    AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
-};
+use rustix::net::netlink::SOCK_DIAG;
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socket_with};
 
 use super::inet_diag::{AF_INET, AF_INET6, SocketView, attribute};
 use super::netlink::{self, Body, NLM_F_DUMP, NLM_F_REQUEST, SOCK_DIAG_BY_FAMILY, TCPDIAG_GETSOCK};
@@ -166,6 +164,7 @@ impl DumpSocket {
             SocketFlags::CLOEXEC,
             Some(SOCK_DIAG),
         )?;
+        netlink::refuse_others(&socket)?;
         Ok(Self {
             socket,
             walk: Walk::default(),
@@ -179,9 +178,8 @@ impl DumpSocket {
             sequence: self.walk.sequence.wrapping_add(1),
             disturbed: false,
         };
-        let kernel = SocketAddrNetlink::new(0, 0);
         let message = message(family, request, self.walk.sequence);
-        match sendto(&self.socket, &message, SendFlags::empty(), &kernel) {
+        match send(&self.socket, &message, SendFlags::empty()) {
             Ok(_) => Ok(()),
             Err(errno) => Err(DumpError::Socket {
                 what: "write to",
@@ -198,19 +196,24 @@ impl DumpSocket {
         stats: &mut Stats,
         taker: &mut T,
     ) -> Result<Progress, DumpError<T::Error>> {
-        let (filled, whole) =
-            rustix::io::retry_on_intr(|| recv(&self.socket, &mut buffer[..], RecvFlags::TRUNC))
-                .map_err(|errno| DumpError::Socket {
+        let received =
+            rustix::io::retry_on_intr(|| netlink::receive(&self.socket, &mut buffer[..])).map_err(
+                |errno| DumpError::Socket {
                     what: "read from",
                     source: errno.into(),
-                })?;
+                },
+            )?;
         stats.datagrams += 1;
-        stats.bytes_read += whole as u64;
-        if whole > filled {
+        stats.bytes_read += received.whole as u64;
+        if !received.from_kernel {
+            stats.datagrams_forged += 1;
+            return Ok(Progress::More);
+        }
+        if received.whole > received.filled {
             stats.datagrams_truncated += 1;
             self.walk.disturbed = true;
         }
-        self.walk.take(&buffer[..filled], stats, taker)
+        self.walk.take(&buffer[..received.filled], stats, taker)
     }
 }
 

@@ -1,4 +1,10 @@
-//! The messages in a netlink datagram.
+//! Netlink sockets that take only what the kernel sends, and the messages in a datagram.
+
+use std::os::fd::AsFd;
+
+use rustix::io::Errno;
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{RecvFlags, connect, recvfrom};
 
 /// Length of struct nlmsghdr, bytes.
 pub const HEADER: usize = 16;
@@ -16,6 +22,34 @@ pub const NLM_F_REQUEST: u16 = 1;
 /// Asks for all objects.
 pub const NLM_F_DUMP: u16 = 0x300;
 const NLM_F_DUMP_INTR: u16 = 0x10;
+
+/// Lets the kernel refuse what other processes send to the socket alone. Who has CAP_NET_ADMIN in a network namespace, as
+/// anybody has in one that they made, may send there to each socket and each group: a socket that is full of it fails.
+pub fn refuse_others(socket: impl AsFd) -> Result<(), Errno> {
+    connect(socket, &SocketAddrNetlink::new(0, 0))
+}
+
+/// A datagram that has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Received {
+    /// Bytes in the buffer.
+    pub filled: usize,
+    /// Its length, bytes.
+    pub whole: usize,
+    /// Nobody else can send as the kernel does: what others send to a group comes too.
+    pub from_kernel: bool,
+}
+
+/// Receives one datagram.
+pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<Received, Errno> {
+    let (filled, whole, from) = recvfrom(socket, buffer, RecvFlags::TRUNC)?;
+    let from = from.and_then(|from| SocketAddrNetlink::try_from(from).ok());
+    Ok(Received {
+        filled,
+        whole,
+        from_kernel: from.is_some_and(|from| from.pid() == 0),
+    })
+}
 
 /// One message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -271,7 +271,7 @@ impl Poller {
         Ok(())
     }
 
-    /// Reads the close events that wait, a turn in each namespace, and returns their number.
+    /// Reads the close events that wait, a turn in each namespace, and returns the number of datagrams.
     fn drain_closes(&mut self, sink: &mut dyn Sink, stats: &mut Stats) -> Result<u64, SinkError> {
         let mut total = 0;
         for netns in self.ready() {
@@ -280,7 +280,7 @@ impl Poller {
         Ok(total)
     }
 
-    /// Reads a turn of one namespace's close events and returns their number.
+    /// Reads a turn of one namespace's close events and returns the number of datagrams.
     fn drain(
         &mut self,
         netns: u64,
@@ -314,7 +314,7 @@ impl Poller {
             });
         }
         match drained {
-            Ok(events) => Ok(events),
+            Ok(datagrams) => Ok(datagrams),
             Err(closes::DrainError::Consumer(error)) => Err(error),
             Err(closes::DrainError::Socket(source)) => {
                 // The next poll or scan opens the namespace anew.

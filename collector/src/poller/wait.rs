@@ -17,7 +17,7 @@ const LONGEST_IN_BATCH: Duration = Duration::from_secs(1);
 /// for each. The smallest kernel buffer holds 20,000 events a second for this time.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// So many events at once mean that the kernel's buffer fills quickly: then none are left to gather.
+/// So many datagrams at once mean that the kernel's buffer fills quickly: then none are left to gather.
 const MANY: u64 = 128;
 
 /// Turns of reading what waits before the collector does what it was told to do, or leaves a namespace: enough for a full kernel buffer, and an
@@ -54,22 +54,27 @@ impl Poller {
             if is_readable([told, self.epoll.as_fd()], left)? {
                 break;
             }
-            let events = self.drain_closes(sink, stats)?;
-            if events > 0 && self.flush.is_none() {
+            let read = self.drain_closes(sink, stats)?;
+            if read > 0 && self.flush.is_none() {
                 self.flush = Some(Instant::now() + LONGEST_IN_BATCH);
             }
             let left = due.saturating_duration_since(Instant::now());
-            if (1..MANY).contains(&events) && is_readable([told], GATHER.min(left))? {
+            if (1..MANY).contains(&read) && is_readable([told], GATHER.min(left))? {
                 break;
             }
         }
+        self.settle(sink, stats)?;
+        Ok(true)
+    }
+
+    /// Reads the close events that wait, and passes all rows on.
+    pub fn settle(&mut self, sink: &mut dyn Sink, stats: &mut Stats) -> Result<(), PollError> {
         for _ in 0..LAST_TURNS {
             if self.drain_closes(sink, stats)? == 0 {
                 break;
             }
         }
-        self.flush(sink, stats)?;
-        Ok(true)
+        self.flush(sink, stats)
     }
 
     /// Passes on what the batch holds.

@@ -245,7 +245,7 @@ impl Watched {
             .unwrap_or(0)
     }
 
-    /// Reads a turn of close events and returns their number.
+    /// Reads a turn of close events and returns the number of datagrams.
     pub fn drain(
         &mut self,
         encoder: &Encoder,
@@ -257,7 +257,8 @@ impl Watched {
             return Ok(0);
         };
         let table = &self.table;
-        let events = closes.drain(buffer, stats, |view, stats| {
+        let events = stats.close_events;
+        let datagrams = closes.drain(buffer, stats, |view, stats| {
             if !is_wanted(view, out.settings, stats) {
                 return Ok(());
             }
@@ -270,8 +271,8 @@ impl Watched {
             stats.close_rows += 1;
             out.settle(stats)
         })?;
-        self.closed |= events > 0;
-        Ok(events)
+        self.closed |= stats.close_events > events;
+        Ok(datagrams)
     }
 }
 

@@ -9,6 +9,7 @@ mod contract;
 #[cfg(all(feature = "clickhouse", feature = "kafka"))]
 mod docs;
 mod fanout;
+mod forged;
 mod hangup;
 mod layouts;
 mod live;
