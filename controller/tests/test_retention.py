@@ -47,6 +47,20 @@ def test_rows_past_their_time_go_and_others_stay(store: Store) -> None:
     assert store.query("select time_unix_us from tcp_samples") == [{"time_unix_us": young * 1_000_000}]
 
 
+def test_rejected_messages_go_by_when_they_were_kept(store: Store) -> None:
+    """The time that a message bears is its sender's: it neither keeps it for ever nor takes it away at once."""
+    now = instants.now()
+    for offset, (sent, kept) in enumerate([(now + 50 * 365 * DAY, now - 3 * DAY), (0, now), (now, now - 3 * DAY)]):
+        store.execute(
+            "insert into rejected_messages (topic, kafka_offset, message_time, kept_at) "
+            f"values ('t', {offset}, {sent}, {kept})"
+        )
+    retention.apply(store, RetentionPolicy(rejected_days=1))
+    # One part with old rows beside new ones.
+    store.execute("optimize table rejected_messages final")
+    assert store.query("select kafka_offset from rejected_messages") == [{"kafka_offset": 1}]
+
+
 def test_every_table_that_grows_with_time_has_a_rule(store: Store) -> None:
     tables = store.query(
         "select name from system.tables where database = currentDatabase() and partition_key != '' order by name"

@@ -50,3 +50,10 @@ class RetentionPolicy(Section):
         ge=1,
         le=36_500,
     )
+    rejected_days: int = tunable(
+        30,
+        "Days of what came by Kafka and was none of ours.",
+        source="long enough to look into what a sender does wrong; anybody who may send can make it grow",
+        ge=1,
+        le=36_500,
+    )

@@ -36,6 +36,8 @@ TABLES = (
     ("initcwnd_edge_decisions", "round", "decisions_days"),
     ("congestion_decisions", "round", "decisions_days"),
     ("audit", "at", "decisions_days"),
+    # By when it was kept: what a message says of its time is its sender's.
+    ("rejected_messages", "kept_at", "rejected_days"),
 )
 
 
@@ -49,6 +51,7 @@ class Kept:
     set: str | None
     rows: int
     bytes: int
+    partitioned: bool
 
     @property
     def agrees(self) -> bool:
@@ -58,7 +61,8 @@ class Kept:
 def status(store: Store, policy: RetentionPolicy) -> list[Kept]:
     """What the policy says beside what the store does. Raises StoreError."""
     rows = store.query(
-        "select name, engine_full, coalesce(total_rows, 0) as rows, coalesce(total_bytes, 0) as bytes "
+        "select name, engine_full, coalesce(total_rows, 0) as rows, coalesce(total_bytes, 0) as bytes, "
+        "partition_key != '' as partitioned "
         "from system.tables where database = currentDatabase()"
     )
     present = {row["name"]: row for row in rows}
@@ -68,7 +72,9 @@ def status(store: Store, policy: RetentionPolicy) -> list[Kept]:
         days = int(getattr(policy, key))
         ttl = re.search(r" TTL (.*?)(?: SETTINGS |$)", row["engine_full"])
         wanted = f"{instant} + toIntervalDay({days})"
-        found.append(Kept(table, days, wanted, ttl[1] if ttl else None, row["rows"], row["bytes"]))
+        found.append(
+            Kept(table, days, wanted, ttl[1] if ttl else None, row["rows"], row["bytes"], bool(row["partitioned"]))
+        )
     return found
 
 
@@ -76,13 +82,14 @@ def apply(store: Store, policy: RetentionPolicy, cluster: str | None = None) -> 
     """Make the store keep what the policy says; the tables that were changed. Raises StoreError.
 
     A part goes when all of its rows are past their time: tables are partitioned by time, so that nothing is rewritten.
+    The one that is not has old rows beside new ones in every part, which merges leave out.
     """
     changed = []
     for kept in status(store, policy):
         if kept.agrees:
             continue
         statements = [
-            f"alter table {kept.table} modify setting ttl_only_drop_parts = 1",
+            f"alter table {kept.table} modify setting ttl_only_drop_parts = {int(kept.partitioned)}",
             f"alter table {kept.table} modify ttl {kept.wanted}",
         ]
         for statement in clusters.render(statements, cluster, "retention") if cluster else statements:
