@@ -13,11 +13,13 @@ from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 from typing import BinaryIO
 
+from springtide import instants
 from springtide.errors import Problem
 from springtide.fleet import Fleet
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.folder import shown
 from springtide.observe.rejected_lines import PIECE_BYTES, Rejected
+from springtide.observe.samples import FILE_DAYS
 from springtide.store import Row, Store
 
 BATCH_LINES = 50_000
@@ -80,10 +82,11 @@ def _opened(path: Path) -> BinaryIO:
 def _load(store: Store, path: Path, file: BinaryIO, summary: Summary) -> None:
     batch: list[Row] = []
     position = 0
+    now_s = instants.now()
     with Rejected(path) as rejected:
         for number, (line, length) in enumerate(_lines(file), start=1):
             try:
-                batch.append(parse(line))
+                batch.append(parse(line, now_s))
             except ValueError as error:
                 summary.rejected_lines += 1
                 fault = rejected.keep(file.fileno(), position, length)
@@ -111,8 +114,8 @@ def _lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
         yield line, length
 
 
-def parse(line: bytes) -> Row:
-    """One line as a row of http_requests; ValueError says what is wrong with it."""
+def parse(line: bytes, now_s: float) -> Row:
+    """One line as a row of http_requests, read at `now_s`; ValueError says what is wrong with it."""
     if len(line) > MAX_LINE_BYTES:
         raise ValueError(f"is longer than {MAX_LINE_BYTES} bytes")
     try:
@@ -121,7 +124,11 @@ def parse(line: bytes) -> Row:
     except (ValueError, RecursionError):
         given = None
     if isinstance(given, dict):
-        return dict(_columns(given))
+        row = dict(_columns(given))
+        # A day is a partition: a log of every day that there is would take hours, and a folder for each.
+        if abs(float(str(row["time_unix_us"])) / 1_000_000 - now_s) > FILE_DAYS * 86_400:
+            raise ValueError("time: is too far from now")
+        return row
     raise ValueError("is not a JSON object")
 
 

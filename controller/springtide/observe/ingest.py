@@ -118,6 +118,8 @@ class _Run:
         self._pending: dict[str, tuple[Record, bytes]] = {}
         self._pending_bytes = 0
         self._clean: dict[str, Identity] = {}
+        # Kept aside, and not yet in the ledger.
+        self._rejected: list[tuple[Record | Damage, str]] = []
 
     def open(self, name: str) -> Iterator[Record | Damage]:
         """What is in the file; one that cannot be read is told, and so is what is none."""
@@ -149,6 +151,7 @@ class _Run:
                 self._reject(item, item.data, item.reason)
             else:
                 self._add(item)
+        self._remember_rejected()
 
     def flush(self) -> None:
         """Insert what is waiting, then say so in the ledger."""
@@ -156,6 +159,7 @@ class _Run:
         self._pending, self._pending_bytes = {}, 0
         if waiting:
             self._insert(waiting)
+        self._remember_rejected()
 
     def delete_loaded(self) -> None:
         for name, identity in sorted(self._clean.items()):
@@ -238,8 +242,8 @@ class _Run:
         return None
 
     def _reject(self, item: Record | Damage, data: bytes, reason: str) -> None:
-        """Keep the bytes aside, then remember them. Their name says what they are: a kill in between, or the next run,
-        keeps the same bytes under the same name, and other bytes under another."""
+        """Keep the bytes aside, to be remembered with others. Their name says what they are: a kill in between, or the
+        next run, keeps the same bytes under the same name, and other bytes under another."""
         self._clean.pop(item.file, None)
         kept = f"{tame(item.file)}.{item.position}.{item.digest[:16]}.bad"
         where = self._folder.path / REJECTED / kept
@@ -251,10 +255,15 @@ class _Run:
             fix = f"{where}: {error.strerror}: make {self._folder.path} writable, then run again"
             self._problem(item.file, f"byte {item.position}", f"{reason}, and its bytes cannot be kept", fix)
             return
-        ledger.record_rejected(self._store, item, reason)
+        self._rejected.append((item, reason))
         self.summary.rejected_records += 1
         self.summary.rejected_bytes += len(data)
         self._problem(item.file, f"byte {item.position}", reason, f"its {len(data)} bytes are kept in {where}")
+
+    def _remember_rejected(self) -> None:
+        """Together: an insert takes as long as a hundred good records, and a file may be damaged everywhere."""
+        ledger.record_rejected(self._store, self._rejected)
+        self._rejected = []
 
 
 def _size(item: Record | Damage) -> int:

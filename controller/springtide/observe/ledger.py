@@ -28,9 +28,13 @@ def record_loaded(store: Store, records: Iterable[Record]) -> None:
     store.insert("ingest_ledger", [_row(r.digest, "loaded", r.file, r.position, r.size, r.rows, "") for r in records])
 
 
-def record_rejected(store: Store, item: Record | Damage, reason: str) -> None:
-    size, rows = (item.size, item.rows) if isinstance(item, Record) else (len(item.data), 0)
-    store.insert("ingest_ledger", [_row(item.digest, "rejected", item.file, item.position, size, rows, reason)])
+def record_rejected(store: Store, items: Iterable[tuple[Record | Damage, str]]) -> None:
+    """`items` with the reason of each."""
+    rows = []
+    for item, reason in items:
+        size, count = (item.size, item.rows) if isinstance(item, Record) else (len(item.data), 0)
+        rows.append(_row(item.digest, "rejected", item.file, item.position, size, count, reason))
+    store.insert("ingest_ledger", rows)
 
 
 def _row(digest: str, outcome: Outcome, file: str, position: int, size: int, rows: int, reason: str) -> Row:
