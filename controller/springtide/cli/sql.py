@@ -15,7 +15,7 @@ import click
 
 from springtide.cli.options import StoreOptions, json_option, store_options
 from springtide.cli.output import print_json, print_table
-from springtide.errors import InputError, Problem
+from springtide.errors import InputError, Problem, SpringtideError
 from springtide.learn.questions import question, questions
 from springtide.store import Limits, Row
 from springtide.store.reading import ask
@@ -24,6 +24,8 @@ DEFAULTS = Limits()
 MB = 1_000_000
 # The engine ends most queries at their limit by itself.
 GRACE_S = 10
+# A table is laid out as a whole: of a million rows that would take longer and more memory than the query.
+TABLE_ROWS = 1000
 
 
 def _limit(flag: str, default: int, what: str, most: int) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -78,7 +80,18 @@ def sql(
         return
     with store.open(limits=Limits(max_seconds, max_memory_mb * MB, max_rows)) as opened, _ended_after(max_seconds):
         rows = ask(opened, text, values)
-    _print(rows, as_csv, as_json)
+    try:
+        _print(rows, as_csv, as_json)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Who reads has seen enough: click ends quietly.
+        raise
+    except OSError as error:
+        # What is still buffered would fail once more when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SpringtideError(
+            f"sql: the answer cannot be written: {error.strerror}; make room, then ask again"
+        ) from error
 
 
 @contextmanager
@@ -128,5 +141,6 @@ def _print(rows: list[Row], as_csv: bool, as_json: bool) -> None:
         writer.writerows([row[name] for name in columns] for row in rows)
         return
     if rows:
-        print_table(columns, [[row[name] for name in columns] for row in rows])
-    click.echo(f"{len(rows)} rows")
+        print_table(columns, [[row[name] for name in columns] for row in rows[:TABLE_ROWS]])
+    more = f", of which the first {TABLE_ROWS} are shown; --csv and --json print all" if len(rows) > TABLE_ROWS else ""
+    click.echo(f"{len(rows)} rows{more}")
