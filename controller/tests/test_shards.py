@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 from samplekit.history import ROUNDS, fill
 from samplekit.home import FLEET, ROUND, Home
-from samplekit.sharded import CLUSTER, WithoutKeeper, engine_of_two_shards
+from samplekit.sharded import CLUSTER, WithoutKeeper, engine_of_two_shards, written_once
 from springtide import instants
 from springtide.learn.questions import questions
 from springtide.observe.rollup import TABLES
 from springtide.store import embedded, open_store
 from springtide.store.cluster import SHARD_KEYS
+from springtide.store.embedded import EmbeddedStore
 from springtide.store.migrations import migrate, read_migrations
 
 
@@ -62,7 +63,8 @@ def single(patch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) 
 def shards(single: Home, patch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Home:
     """Made after `single`: the engine's configuration stays for the rest of the module, and changes nothing there."""
     engine = engine_of_two_shards(tmp_path_factory.mktemp("engine"))
-    patch.setattr(embedded, "engine_file", lambda: engine)
+    patch.setattr(embedded, "engine_file", lambda **_: engine)
+    patch.setattr(EmbeddedStore, "_write", written_once(EmbeddedStore._write))
     return lived(tmp_path_factory.mktemp("shards"), two_shards)
 
 

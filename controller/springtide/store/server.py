@@ -186,7 +186,8 @@ class ServerStore:
         def ask() -> Any:
             # As sql/users.xml says of the embedded engine; servers without parameters do not know it either.
             known = self._client.connection.server_info.used_revision >= REVISION_WITH_PARAMETERS
-            settings = {"max_partitions_per_insert_block": 0} if known else {}
+            # And what lies on shards is on them when this returns, not only with the server that was asked.
+            settings = {"max_partitions_per_insert_block": 0, "distributed_foreground_insert": 1} if known else {}
             return self._client.execute(statement, columns, columnar=True, settings=settings)
 
         self._run(ask, again=False)
