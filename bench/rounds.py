@@ -179,6 +179,8 @@ def measure(rows: int, prefixes: int, rounds: int) -> dict[str, Any]:
         store = open_store(f"chdb://{folder}/store", create=True, wait_s=1, on_wait=print)
         try:
             migrate(store, read_migrations())
+            edges = [{"revision": 1, "edge": f"edge-{n}", "pop": f"pop{n % 8}"} for n in range(40)]
+            store.insert("fleet_edge_revisions", edges)
             fill(store, rows)
             result = measure_rollup(store)
             widen(store, prefixes, rounds)

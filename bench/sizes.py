@@ -44,6 +44,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         store = open_store(f"chdb://{scratch}/store", create=True, wait_s=0, on_wait=print)
         migrate(store, read_migrations())
+        store.insert("fleet_edge_revisions", [{"revision": 1, "edge": f"edge-{n}", "pop": "ams"} for n in range(20)])
         for poll in range(ROUNDS * INTERVAL // POLL):
             store.execute(SAMPLES.format(poll=poll, step=POLL, start=MIDNIGHT, prefixes=PREFIXES, sockets=SOCKETS))
         began = time.monotonic()

@@ -33,6 +33,8 @@ class Seen:
     retransmitted: int = 50_000
     rtt_us: int = 60_000
     dst_pop: str = ""
+    # The only host that showed it; empty where several did.
+    host: str = ""
 
     @property
     def address(self) -> IPv6Address:
@@ -65,6 +67,7 @@ def store_rounds(store: Store, rows: Iterable[Seen]) -> None:
                 "bytes_retransmitted": row.retransmitted,
                 "delivery_rate_p50_bytes_per_s": row.rate or None,
                 "rtt_p50_us": row.rtt_us or None,
+                "only_host": row.host,
             }
             for row in rows
         ],

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from ipaddress import IPv6Address, IPv6Network
+from statistics import median_low
 from typing import Any
 
 Sample = dict[str, Any]
@@ -23,6 +24,8 @@ COUNTERS = {
 }
 KINDS = ("POLL", "CLOSE")
 CLASSES = (10_000_000, 1_000_000, 300_000, 100_000, 30_000, 10_000, 0)
+# The hosts that have a say, as samplekit.home.FLEET has them, each with its PoP.
+EDGES = {"ams-1": "ams", "ams-2": "ams", "fra-1": "fra", "nyc-1": "nyc"}
 IDENTITY = ("host", "boot_id", "poll_sequence", "netns", "cookie", "kind")
 
 
@@ -45,7 +48,8 @@ def sockets(samples: Sequence[Sample], round_unix_s: int) -> list[Sample]:
     """What round_sockets holds, sorted by host, namespace and cookie."""
     end = round_unix_s * 1_000_000
     start, oldest = end - INTERVAL * 1_000_000, end - 2 * INTERVAL * 1_000_000
-    known = list({tuple(s[k] for k in IDENTITY): s for s in samples if oldest <= s["time_unix_us"] < end}.values())
+    ours = [s for s in samples if s["host"] in EDGES]
+    known = list({tuple(s[k] for k in IDENTITY): s for s in ours if oldest <= s["time_unix_us"] < end}.values())
     known.sort(key=lambda s: (s["time_unix_us"], s["kind"] == "CLOSE"))
     first_poll: dict[Any, Sample] = {}
     lives: dict[Any, list[Sample]] = defaultdict(list)
@@ -87,7 +91,11 @@ def _socket(records: list[Sample], within: list[Sample], first_poll: Sample | No
     cwnd, mss, threshold = (last[name] or 0 for name in ("snd_cwnd", "snd_mss", "snd_ssthresh"))
     live = bool(polls) and polls[-1]["state"] == "ESTABLISHED"
     # What stays the same in a socket's life is the greatest that was said.
-    constant = {name: max(r[name] for r in within) for name in ("pop", "src_pop", "dst_pop")}
+    constant = {name: max(r[name] for r in within) for name in ("src_pop", "dst_pop")}
+    # A host speaks for the PoP that the fleet has it in.
+    constant["pop"] = EDGES[last["host"]]
+    if constant["src_pop"] != constant["pop"]:
+        constant["src_pop"] = ""
     weight = max(1 if r["sample_weight"] is None else r["sample_weight"] for r in within)
     peer = max(within, key=lambda r: IPv6Address(r["dst_ip"]))["dst_ip"]
     mapped = IPv6Address(peer).ipv4_mapped is not None
@@ -136,11 +144,13 @@ def pairs(rows: Sequence[Sample]) -> list[Sample]:
     for (src, dst, version), members in _groups(between, "src_pop", "dst_pop", "ip_version"):
         earned = [r for r in members if r["earned"]]
         young = [r for r in members if r["young"]]
-        windows = _weighted(earned, "snd_cwnd")
+        windows = [one for each in _held(earned) for one in each]
+        young_rows = [r for r in young if r["snd_wnd"] and r["snd_mss"]]
         rtts = _weighted((r for r in members if r["bytes_acked"]), "rtt_us")
         receivers = _weighted((r for r in members if r["live"]), "snd_wnd")
-        traffic = sum(r["bytes_acked"] * r["sample_weight"] for r in earned)
-        cwnd_sum, weight = sum(c * w for c, w in windows), sum(w for _, w in windows)
+        cwnd_sum, weight = _combined(earned, lambda r: r["sample_weight"])
+        traffic_sum, traffic = _combined(earned, lambda r: r["bytes_acked"] * r["sample_weight"])
+        young_sent, young_lost = _young(young)
         totals = {name: sum(r[name] for r in members) for name in COUNTERS.values()}
         result.append(
             {
@@ -156,9 +166,7 @@ def pairs(rows: Sequence[Sample]) -> list[Sample]:
                 "mean_cwnd": ratio(cwnd_sum, weight),
                 "min_cwnd": min((c for c, _ in windows), default=None),
                 "max_cwnd": max((c for c, _ in windows), default=None),
-                "traffic_cwnd": ratio(
-                    sum(r["snd_cwnd"] * r["bytes_acked"] * r["sample_weight"] for r in earned), traffic
-                ),
+                "traffic_cwnd": ratio(traffic_sum, traffic),
                 **{f"cwnd_p{p}": quantile(windows, f"0.{p}") for p in (10, 25, 50, 75, 90)},
                 **{f"rtt_p{p}_us": quantile(rtts, f"0.{p}") for p in (10, 50, 90)},
                 "min_rtt_us": min((r["min_rtt_us"] for r in members if r["min_rtt_us"]), default=None),
@@ -166,14 +174,10 @@ def pairs(rows: Sequence[Sample]) -> list[Sample]:
                 **totals,
                 "retransmit_ratio": ratio(totals["bytes_retransmitted"], totals["bytes_sent"]),
                 "young_connections": len(young),
-                "young_bytes_sent": sum(r["life_bytes_sent"] for r in young),
-                "young_bytes_retransmitted": sum(r["life_bytes_retransmitted"] for r in young),
+                "young_bytes_sent": young_sent,
+                "young_bytes_retransmitted": young_lost,
                 "young_rwnd_p50": quantile(
-                    [
-                        (r["snd_wnd"] // r["snd_mss"], r["sample_weight"])
-                        for r in young
-                        if r["snd_wnd"] and r["snd_mss"]
-                    ],
+                    [one for each in _thinned(young_rows, lambda r: r["snd_wnd"] // r["snd_mss"]) for one in each],
                     "0.5",
                 ),
             }
@@ -181,9 +185,81 @@ def pairs(rows: Sequence[Sample]) -> list[Sample]:
     return result
 
 
+def _by_host(rows: Iterable[Sample]) -> list[list[Sample]]:
+    return [members for _, members in _groups(rows, "host")]
+
+
+def _at_most_the_others(weights: list[int]) -> list[int]:
+    """Of three or more, each at most as much as the others together."""
+    counting = sum(weight > 0 for weight in weights)
+    return weights if counting < 3 else [min(weight, sum(weights) - weight) for weight in weights]
+
+
+def _mean(rows: Sequence[Sample], weigh: Callable[[Sample], int]) -> float:
+    return float(sum(r["snd_cwnd"] * weigh(r) for r in rows)) / sum(map(weigh, rows))
+
+
+def _held_means(parts: Sequence[Sequence[Sample]], weigh: Callable[[Sample], int]) -> list[tuple[float, float]]:
+    """Each host's mean window, and what of it counts: no less than half and no more than twice the middle one."""
+    means = [_mean(rows, weigh) for rows in parts]
+    middle = median_low(means)
+    return [(mean, min(max(mean, middle / 2), middle * 2)) for mean in means]
+
+
+def _combined(earned: Sequence[Sample], weigh: Callable[[Sample], int]) -> tuple[int, int]:
+    """Sum of windows by weight, and of weights, with every host held."""
+    parts = [rows for rows in _by_host(earned) if sum(map(weigh, rows))]
+    if not parts:
+        return 0, 0
+    weights = [sum(map(weigh, rows)) for rows in parts]
+    total = 0
+    for rows, weight, most, (mean, held) in zip(
+        parts, weights, _at_most_the_others(weights), _held_means(parts, weigh), strict=True
+    ):
+        exact = sum(r["snd_cwnd"] * weigh(r) for r in rows)
+        total += exact if (mean, weight) == (held, most) else round(held * most)
+    return total, sum(_at_most_the_others(weights))
+
+
+def _thinned(
+    rows: Sequence[Sample], value: Callable[[Sample], int], scales: Sequence[tuple[float, float]] | None = None
+) -> list[list[tuple[int, int]]]:
+    """Values and weights by host; of one that is held, as many at equal distances, alike in weight."""
+    parts = _by_host(rows)
+    weights = [sum(r["sample_weight"] for r in part) for part in parts]
+    result = []
+    for at, (part, weight, most) in enumerate(zip(parts, weights, _at_most_the_others(weights), strict=True)):
+        mean, held = scales[at] if scales else (1.0, 1.0)
+        listed = sorted((value(r), r["sample_weight"]) for r in part)
+        if (weight, mean) == (most, held):
+            result.append(listed)
+            continue
+        kept = min(len(listed), most)
+        chosen = [listed[n * len(listed) // kept][0] for n in range(kept)]
+        result.append([(round(one * held / mean), min(65535, most // kept)) for one in chosen])
+    return result
+
+
+def _held(earned: Sequence[Sample]) -> list[list[tuple[int, int]]]:
+    if not earned:
+        return []
+    scales = _held_means(_by_host(earned), lambda r: r["sample_weight"])
+    return _thinned(earned, lambda r: r["snd_cwnd"], scales)
+
+
+def _young(young: Sequence[Sample]) -> tuple[int, int]:
+    """Bytes sent by young connections, and sent again, each host's at most as many as the others'."""
+    parts = _by_host(young)
+    sent = [sum(r["life_bytes_sent"] for r in part) for part in parts]
+    lost = [sum(min(r["life_bytes_retransmitted"], r["life_bytes_sent"]) for r in part) for part in parts]
+    most = _at_most_the_others(sent)
+    again = [a if b == c else round(a * c / b) for a, b, c in zip(lost, sent, most, strict=True)]
+    return sum(most), sum(again)
+
+
 def prefixes(rows: Sequence[Sample]) -> list[Sample]:
     """What round_prefixes holds of these sockets, without sketches."""
-    active = [{**r, "at": r["pop"] or r["src_pop"]} for r in rows if r["bytes_acked"]]
+    active = [{**r, "at": r["pop"]} for r in rows if r["bytes_acked"]]
     result = []
     for key, members in _groups(active, "at", "ip_version", "client_prefix", "congestion_algorithm"):
         sent, lost = (sum(r[name] for r in members) for name in ("bytes_sent", "bytes_retransmitted"))
@@ -199,6 +275,7 @@ def prefixes(rows: Sequence[Sample]) -> list[Sample]:
             {
                 **dict(zip(("pop", "ip_version", "client_prefix", "congestion_algorithm"), key, strict=True)),
                 "dst_pop": max(r["dst_pop"] for r in members),
+                "only_host": members[0]["host"] if len({r["host"] for r in members}) == 1 else "",
                 "connections": len(members),
                 "samples": sum(r["samples"] for r in members),
                 "app_limited_connections": sum(r["app_limited"] for r in members),

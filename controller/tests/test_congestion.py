@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from samplekit.home import ROUND, Home
+from samplekit.home import FLEET, ROUND, Home
 from samplekit.prefixes import INTERVAL, Seen, random_rounds, read, store_rounds
 from springtide import instants
 from springtide.decide import congestion_rows
@@ -221,6 +221,7 @@ def test_where_too_much_is_missing_the_last_decisions_stand(home: Home, tmp_path
 
 def test_one_host_of_three_may_be_missing(home: Home) -> None:
     home.policy.write_text(QUICK)
+    home.fleet.write_text(FLEET.replace("      ams-2:", "      ams-3: {address: 10.77.1.3}\n      ams-2:"))
     fill(home, fleet_of(SLOW, rounds=6))
     hosts(home, ROUND, {"ams-1": 100, "ams-2": 100, "ams-3": 0})
     assert len(decided(home)) == len(SLOW)

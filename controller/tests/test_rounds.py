@@ -7,10 +7,13 @@ from ipaddress import IPv6Address
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samplekit import rounds as model
-from samplekit.home import ROUND
+from samplekit.home import FLEET, ROUND
+from springtide.fleet import Fleet
+from springtide.observe.enrich import publish_fleet
 from springtide.observe.rollup import TABLES, rollup
 from springtide.store import Row, Store
 
@@ -30,9 +33,10 @@ KEYS = {
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Row]:
-    """Samples of a few sockets on two hosts over polls 100 s apart, some missing, some odd, some closed at the end."""
+    """Samples of a few sockets on three edges and a stranger: polls 100 s apart, some missing or odd, some closed."""
     rows = []
-    sockets = draw(st.lists(st.tuples(st.sampled_from(["ams-1", "ams-2"]), st.integers(0, 9)), max_size=8, unique=True))
+    hosts = st.sampled_from(["ams-1", "ams-2", "fra-1", "ams-9"])
+    sockets = draw(st.lists(st.tuples(hosts, st.integers(0, 9)), max_size=8, unique=True))
     for host, cookie in sockets:
         src = draw(st.sampled_from(["ams", "ams", "fra", ""]))
         dst = draw(st.sampled_from(["fra", "fra", "nyc", "ams", ""]))
@@ -81,6 +85,7 @@ def histories(draw: st.DrawFn) -> list[Row]:
 
 
 def load(store: Store, batches: list[list[Row]]) -> None:
+    publish_fleet(store, Fleet.model_validate(yaml.safe_load(FLEET)))
     for table in ("tcp_samples", "rollups", *TABLES):
         store.execute(f"truncate table {table}")
     for batch in batches:
@@ -204,9 +209,10 @@ def test_sockets_whose_numbers_are_alike_are_told_apart(store: Store) -> None:
     [row] = poll("ams-1", 1, -100, range(1))
     numbers = [(namespace, cookie) for namespace in (5, 7) for cookie in (5, 7)]
     alike = [{**row, "netns": namespace, "cookie": cookie} for namespace, cookie in numbers]
-    rolled(store, [[{**each, "host": host, "boot_id": boot} for each in alike for host, boot in ("ab", "ba")]])
+    names = (("ams-1", "fra-1"), ("fra-1", "ams-1"))
+    rolled(store, [[{**each, "host": host, "boot_id": boot} for each in alike for host, boot in names]])
     found = store.query("select host, boot_id, netns, cookie from round_sockets")
-    assert {tuple(each.values()) for each in found} == {(h, b, *each) for h, b in ("ab", "ba") for each in numbers}
+    assert {tuple(each.values()) for each in found} == {(*name, *each) for name in names for each in numbers}
 
 
 def test_sketches_of_rounds_merge_into_longer_windows(store: Store) -> None:

@@ -1,5 +1,5 @@
 -- Which hosts said less than they should have?
--- Missing polls are gaps in their numbers.
+-- Missing polls are gaps in their numbers; missing closes are sockets that vanished without theirs.
 --
 -- Parameters:
 --   hours UInt32 = 24: how far back from the newest round
@@ -13,10 +13,12 @@ select
     polls_expected,
     rows_seen,
     rows_expected,
+    closes,
+    closes_expected,
     round(complete_percent, 1) as percent
 from hosts
 where
     round > (select max(rollups.round) from rollups) - interval {hours:UInt32} hour
-    and complete_percent < {below_percent:Float64}
+    and (complete_percent < {below_percent:Float64} or 100 * closes < {below_percent:Float64} * closes_expected)
 order by percent asc, round desc, host asc
 limit {top:UInt32}

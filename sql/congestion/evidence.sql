@@ -13,15 +13,17 @@ with measured as (
         pop,
         client_prefix,
         ip_version,
+        only_host,
         dst_pop != '' as back_office,
         startsWith(congestion_algorithm, 'bbr') as is_bbr,
         connections,
-        bytes_sent,
+        -- Bounds that no prefix reaches (64 TiB a round): sums over the window stay within 64 bits.
+        least(bytes_sent, 70368744177664) as bytes_sent,
         least(bytes_retransmitted, bytes_sent) as bytes_retransmitted,
         coalesce(rtt_p50_us, 0) as rtt_us,
         intDiv({round_s:UInt32} - toUnixTimestamp(round), {interval_s:UInt32}) as age,
         -- Kilobytes, so that sums stay within 64 bits.
-        1 + intDiv(bytes_acked, 1000) as weight,
+        1 + intDiv(least(bytes_acked, 70368744177664), 1000) as weight,
         least(assumeNotNull(delivery_rate_p50_bytes_per_s), 281474976710655) as delivery_rate,
         toUInt64(round(log2(delivery_rate) * 1024)) as log_rate,
         if(is_bbr, intDiv(delivery_rate * 100, {discount_percent:UInt64}), delivery_rate) as rate
@@ -33,23 +35,63 @@ with measured as (
         and samples >= {min_samples:UInt64}
         and bytes_acked >= {min_bytes:UInt64}
         and delivery_rate_p50_bytes_per_s > 0
+        -- What a host called its PoP before only the fleet's names counted.
+        and length(pop) <= 63
 ),
 
 -- Back-office traffic is not ranked among clients.
+of_hosts as (
+    select
+        round,
+        pop,
+        only_host,
+        arraySort(groupArray(rate)) as rates
+    from measured
+    where not back_office
+    group by round, pop, only_host
+),
+
+-- Of a PoP with three hosts or more, prefixes that only one of them shows are ranked only as many as all others
+-- together, taken at equal distances: invented ones do not decide who is among the slowest.
+ranked as (
+    select
+        round,
+        pop,
+        groupArray(rates) as lists,
+        arraySum(x -> length(x), lists) as total,
+        countIf(only_host != '') + 2 * countIf(only_host = '') as hosts,
+        arraySort(
+            arrayFlatten(
+                arrayMap(
+                    (list, name) -> if(
+                        name = '' or hosts < 3 or 2 * length(list) <= total,
+                        list,
+                        arrayMap(
+                            i -> list[1 + intDiv(i * length(list), greatest(total - length(list), 1))],
+                            range(total - length(list))
+                        )
+                    ),
+                    lists,
+                    groupArray(only_host)
+                )
+            )
+        ) as rates
+    from of_hosts
+    group by round, pop
+),
+
 bounds as (
     select
         round,
         pop,
-        quantileExact({low_share:Float64}) (rate) as bound
-    from measured
-    where not back_office
-    group by round, pop
-    having count() >= {min_prefixes:UInt64}
+        rates[1 + least(toUInt64(floor({low_share:Float64} * length(rates))), length(rates) - 1)] as bound
+    from ranked
+    where length(rates) >= {min_prefixes:UInt64}
 ),
 
 flagged as (
     select
-        measured.* except (round, rate, delivery_rate),
+        measured.* except (round, rate, delivery_rate, only_host),
         measured.rate < bounds.bound as is_low,
         bitShiftLeft(toUInt64(1), measured.age % 64) as bit,
         cityHash64(measured.pop, measured.client_prefix) as prefix_key

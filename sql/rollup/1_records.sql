@@ -39,6 +39,7 @@ records as (
     where
         time_unix_us >= {lookback_us:Int64}
         and time_unix_us < {round_us:Int64}
+        and host global in (select fleet_edges.edge from fleet_edges)
         -- The states in which a socket has a connection's tcp_info.
         and state in ('ESTABLISHED', 'FIN_WAIT1', 'FIN_WAIT2', 'CLOSE', 'CLOSE_WAIT', 'LAST_ACK', 'CLOSING')
     group by socket

@@ -1,6 +1,9 @@
 -- Each socket that a record of the round shows, with what it did within the round: the one definition from which every
--- round table is made. Parameters: generation, round_s, lookback_us <= round_start_us < round_us (microseconds since
--- the epoch). Nothing from round_us on is read.
+-- round table is made. Parameters: generation, round_s, interval_s, lookback_us <= round_start_us < round_us
+-- (microseconds since the epoch). Nothing from round_us on is read.
+--
+-- A host has its say as the edge that the fleet knows by its name, in the fleet's PoP: what it calls its own PoP does
+-- not matter, and with an address of another PoP it is in no pair.
 --
 -- Two or three of a socket's records tell all but their number: the last one before the round (of a socket that has
 -- none, its first), the last poll's (of one that no poll shows, its first) and the close's. Counters only grow: their
@@ -39,7 +42,6 @@ within as (
         argMinIf(poll_sequence, time_unix_us, kind = 'POLL') as first_poll,
         argMaxIf(state, time_unix_us, kind = 'POLL') as last_state,
         argMaxIf(coalesce(congestion_algorithm, ''), time_unix_us, congestion_algorithm is not null) as algorithm,
-        maxIf(pop, time_unix_us >= {round_start_us:Int64}) as pop,
         maxIf(src_pop, time_unix_us >= {round_start_us:Int64}) as src_pop,
         maxIf(dst_pop, time_unix_us >= {round_start_us:Int64}) as dst_pop,
         max(dst_ip) as dst_ip,
@@ -88,18 +90,22 @@ within as (
     where
         time_unix_us >= {lookback_us:Int64}
         and time_unix_us < {round_us:Int64}
+        and host global in (select fleet_edges.edge from fleet_edges)
         and state in ('ESTABLISHED', 'FIN_WAIT1', 'FIN_WAIT2', 'CLOSE', 'CLOSE_WAIT', 'LAST_ACK', 'CLOSING')
     group by socket
 ),
 
--- The first poll of each namespace that the two rounds hold.
-first_polls as (
+-- The polls of each namespace that the two rounds hold.
+namespaces as (
     select
         host,
         boot_id,
         netns,
         argMin(poll_sequence, began_us) as poll,
-        min(began_us) as first_us
+        min(began_us) as first_us,
+        countIf(began_us >= {round_start_us:Int64}) as polls,
+        -- The last but one: the last may run across the round's end. 0 where there are not two.
+        arraySort(groupArray(began_us))[-2] as late_us
     from rollup_polls
     where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
     group by host, boot_id, netns
@@ -118,8 +124,8 @@ changes as (
         records.close_us > 0 as closed,
         records.last_poll_us > 0 as polled,
         within.last_state as last_state,
-        within.pop as pop,
-        within.src_pop as src_pop,
+        fleet_edges.pop as pop,
+        if(within.src_pop = fleet_edges.pop, within.src_pop, '') as src_pop,
         within.dst_pop as dst_pop,
         within.dst_ip as dst_ip,
         within.sample_weight as sample_weight,
@@ -136,11 +142,23 @@ changes as (
         within.sent as sent,
         within.retransmitted as retransmitted,
         within.busy as busy,
-        within.algorithm as known_algorithm,
+        -- The kernel's names are shorter than 16 characters.
+        if(length(within.algorithm) < 16, within.algorithm, '') as known_algorithm,
+        within.received as received,
+        within.rwnd_limited as rwnd_limited,
+        within.sndbuf_limited as sndbuf_limited,
+        records.before_us > 0 and namespaces.late_us > 0 and records.last_poll_us >= namespaces.late_us as is_steady,
+        multiIf(
+            -- A poll that runs across the round's beginning may show it before that.
+            is_steady and records.samples - (records.close_us > 0) + 1 < namespaces.polls, 'skipped',
+            is_steady, 'steady',
+            records.last_poll_us > 0 and records.close_us = 0 and records.last_poll_us < namespaces.late_us, 'vanished',
+            'brief'
+        ) as presence,
         records.before_us = 0
-        and first_polls.first_us > 0
-        and first_polls.first_us < records.first_us
-        and not (records.last_poll_us > 0 and within.first_poll = first_polls.poll) as is_new,
+        and namespaces.first_us > 0
+        and namespaces.first_us < records.first_us
+        and not (records.last_poll_us > 0 and within.first_poll = namespaces.poll) as is_new,
         within.acked - if(is_new, 0, least(within.acked, within.first_acked)) as gained_acked,
         within.sent - if(is_new, 0, least(within.sent, within.first_sent)) as gained_sent,
         within.retransmitted
@@ -153,11 +171,12 @@ changes as (
         - if(is_new, 0, least(within.sndbuf_limited, within.first_sndbuf_limited)) as gained_sndbuf_limited
     from within
     inner join records on within.socket = records.socket
-    left join first_polls
+    inner join fleet_edges on within.host = fleet_edges.edge
+    left join namespaces
         on
-            within.host = first_polls.host
-            and within.boot_id = first_polls.boot_id
-            and within.netns = first_polls.netns
+            within.host = namespaces.host
+            and within.boot_id = namespaces.boot_id
+            and within.netns = namespaces.netns
 )
 
 select
@@ -204,7 +223,18 @@ select
     acked as life_bytes_acked,
     sent as life_bytes_sent,
     retransmitted as life_bytes_retransmitted,
-    busy as life_busy_us
+    busy as life_busy_us,
+    -- What is possible: a window is at most what TCP can announce (RFC 7323: 2^30 bytes), no path takes ten minutes, no
+    -- host sends more than 100 GB a second, and no connection 2^53 bytes in its life.
+    snd_mss <= 65535
+    and toUInt64(snd_cwnd) * greatest(snd_mss, 1) <= 1073741824
+    and snd_wnd <= 1073741824
+    and rtt <= 600000000
+    and min_rtt <= 600000000
+    and delivery_rate <= 100000000000
+    and greatest(acked, sent, retransmitted, received, busy, rwnd_limited, sndbuf_limited) <= 9007199254740992
+    and greatest(gained_acked, gained_sent, gained_received) <= 200000000000 * {interval_s:UInt64} as counted,
+    presence
 from changes
 -- Of a round so large that its sockets do not fit, groups wait on disk instead of in memory. By default all rows are
 -- one block, and one thread writes it.

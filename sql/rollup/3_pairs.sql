@@ -1,51 +1,183 @@
 -- One round's sockets, per ordered pair of PoPs and IP version. Parameters: generation, round_s.
 -- A value and its weight travel as one number, value * 65536 + weight: sorting these first makes the sketches the same
 -- whatever the order of the sockets.
+--
+-- No host moves a pair by itself where others know better (docs/explanation/initcwnd.md). Its mean window is held
+-- within half and twice the hosts' median one, the lower of two; and of three hosts or more none weighs more than the
+-- others together. Hosts that agree, and do as much as each other, are what they were: nothing is touched then.
 insert into rollup_pairs
-with pairs as (
+with hosts as (
     select
         src_pop,
         dst_pop,
         ip_version,
-        uniqExact(host) as hosts,
+        host,
         countIf(live) as connections_seen,
         countIf(earned) as connections_earned,
         countIf(closed) as connections_closed,
-        sumIf(toUInt64(snd_cwnd) * sample_weight, earned) as cwnd_sum,
-        sumIf(toUInt64(sample_weight), earned) as cwnd_weight,
-        minOrNullIf(snd_cwnd, earned) as min_cwnd,
-        maxOrNullIf(snd_cwnd, earned) as max_cwnd,
+        sumIf(toUInt128(snd_cwnd) * sample_weight, earned) as cwnd_sum,
+        sumIf(toUInt128(sample_weight), earned) as cwnd_weight,
         sumIf(toUInt128(snd_cwnd) * bytes_acked * sample_weight, earned) as traffic_cwnd_sum,
         sumIf(toUInt128(bytes_acked) * sample_weight, earned) as traffic_weight,
         arraySort(groupArrayIf(bitShiftLeft(toUInt64(snd_cwnd), 16) + sample_weight, earned)) as windows,
-        arraySort(groupArrayIf(bitShiftLeft(toUInt64(rtt_us), 16) + sample_weight, rtt_us > 0 and bytes_acked > 0))
-            as rtts,
+        groupArrayIf(bitShiftLeft(toUInt64(rtt_us), 16) + sample_weight, rtt_us > 0 and bytes_acked > 0) as rtts,
         minOrNullIf(min_rtt_us, min_rtt_us > 0) as min_rtt_us,
-        arraySort(groupArrayIf(bitShiftLeft(toUInt64(snd_wnd), 16) + sample_weight, live and snd_wnd > 0))
-            as receiver_windows,
-        sum(bytes_acked) as bytes_acked,
-        sum(bytes_sent) as bytes_sent,
-        sum(bytes_retransmitted) as bytes_retransmitted,
-        sum(bytes_received) as bytes_received,
-        sum(busy_us) as busy_us,
-        sum(rwnd_limited_us) as rwnd_limited_us,
-        sum(sndbuf_limited_us) as sndbuf_limited_us,
+        groupArrayIf(bitShiftLeft(toUInt64(snd_wnd), 16) + sample_weight, live and snd_wnd > 0) as receiver_windows,
+        sum(toUInt128(bytes_acked)) as bytes_acked,
+        sum(toUInt128(bytes_sent)) as bytes_sent,
+        sum(toUInt128(bytes_retransmitted)) as bytes_retransmitted,
+        sum(toUInt128(bytes_received)) as bytes_received,
+        sum(toUInt128(busy_us)) as busy_us,
+        sum(toUInt128(rwnd_limited_us)) as rwnd_limited_us,
+        sum(toUInt128(sndbuf_limited_us)) as sndbuf_limited_us,
         countIf(young) as young_connections,
-        sumIf(life_bytes_sent, young) as young_bytes_sent,
-        sumIf(life_bytes_retransmitted, young) as young_bytes_retransmitted,
+        sumIf(toUInt128(life_bytes_sent), young) as young_sent,
+        -- No more is sent again than is sent.
+        sumIf(toUInt128(least(life_bytes_retransmitted, life_bytes_sent)), young) as young_retransmitted,
         arraySort(
             groupArrayIf(
                 bitShiftLeft(toUInt64(intDiv(snd_wnd, greatest(snd_mss, 1))), 16) + sample_weight,
                 young and snd_wnd > 0 and snd_mss > 0
             )
-        ) as young_windows
+        ) as young_windows,
+        arraySum(x -> toUInt128(bitAnd(x, 65535)), young_windows) as young_window_weight
     from rollup_sockets
     where
         round = fromUnixTimestamp({round_s:UInt32})
         and generation = {generation:UInt64}
+        and counted
         and src_pop != ''
         and dst_pop != ''
         and src_pop != dst_pop
+    group by src_pop, dst_pop, ip_version, host
+),
+
+-- What a host's parts are held to. `held_*`: of three hosts or more that have any, at most as much as the others have.
+-- 0 / 0 is no number: a host without windows has no mean.
+bounds as (
+    select
+        *,
+        toFloat64(cwnd_sum) / toFloat64(cwnd_weight) as mean,
+        toFloat64(traffic_cwnd_sum) / toFloat64(traffic_weight) as traffic_mean,
+        quantileExactLowIf(0.5) (mean, cwnd_weight > 0) over (partition by src_pop, dst_pop, ip_version) as middle,
+        quantileExactLowIf(0.5) (traffic_mean, traffic_weight > 0) over (
+            partition by src_pop, dst_pop, ip_version
+        ) as traffic_middle,
+        least(greatest(mean, middle / 2), middle * 2) as held_mean,
+        least(greatest(traffic_mean, traffic_middle / 2), traffic_middle * 2) as held_traffic_mean,
+        if(
+            countIf(cwnd_weight > 0) over (partition by src_pop, dst_pop, ip_version) < 3,
+            cwnd_weight,
+            least(cwnd_weight, sum(cwnd_weight) over (partition by src_pop, dst_pop, ip_version) - cwnd_weight)
+        ) as held_weight,
+        if(
+            countIf(traffic_weight > 0) over (partition by src_pop, dst_pop, ip_version) < 3,
+            traffic_weight,
+            least(
+                traffic_weight,
+                sum(traffic_weight) over (partition by src_pop, dst_pop, ip_version) - traffic_weight
+            )
+        ) as held_traffic_weight,
+        if(
+            countIf(young_sent > 0) over (partition by src_pop, dst_pop, ip_version) < 3,
+            young_sent,
+            least(young_sent, sum(young_sent) over (partition by src_pop, dst_pop, ip_version) - young_sent)
+        ) as held_young_sent,
+        if(
+            countIf(young_window_weight > 0) over (partition by src_pop, dst_pop, ip_version) < 3,
+            young_window_weight,
+            least(
+                young_window_weight,
+                sum(young_window_weight) over (partition by src_pop, dst_pop, ip_version) - young_window_weight
+            )
+        ) as held_young_window_weight
+    from hosts
+),
+
+-- Of a host that is held, sockets at equal distances in the order of their values, all of the same weight.
+held as (
+    select
+        *,
+        toUInt64(least(length(windows), held_weight)) as windows_kept,
+        toUInt64(least(length(young_windows), held_young_window_weight)) as young_windows_kept,
+        if(
+            held_weight = cwnd_weight and held_mean = mean,
+            windows,
+            arrayMap(
+                i -> bitShiftLeft(
+                    toUInt64(
+                        round(
+                            bitShiftRight(windows[1 + intDiv(i * length(windows), greatest(windows_kept, 1))], 16)
+                            * held_mean / mean
+                        )
+                    ),
+                    16
+                )
+                + toUInt64(least(intDiv(held_weight, greatest(windows_kept, 1)), 65535)),
+                range(windows_kept)
+            )
+        ) as held_windows,
+        if(
+            held_young_window_weight = young_window_weight,
+            young_windows,
+            arrayMap(
+                i -> bitShiftLeft(
+                    bitShiftRight(
+                        young_windows[1 + intDiv(i * length(young_windows), greatest(young_windows_kept, 1))], 16
+                    ),
+                    16
+                )
+                + toUInt64(least(intDiv(held_young_window_weight, greatest(young_windows_kept, 1)), 65535)),
+                range(young_windows_kept)
+            )
+        ) as held_young_windows,
+        if(
+            held_weight = cwnd_weight and held_mean = mean,
+            cwnd_sum,
+            toUInt128(round(ifNotFinite(held_mean, 0) * toFloat64(held_weight)))
+        ) as held_sum,
+        if(
+            held_traffic_weight = traffic_weight and held_traffic_mean = traffic_mean,
+            traffic_cwnd_sum,
+            toUInt128(round(ifNotFinite(held_traffic_mean, 0) * toFloat64(held_traffic_weight)))
+        ) as held_traffic_sum,
+        if(
+            held_young_sent = young_sent,
+            young_retransmitted,
+            toUInt128(round(toFloat64(young_retransmitted) * toFloat64(held_young_sent) / toFloat64(young_sent)))
+        ) as held_young_retransmitted
+    from bounds
+),
+
+pairs as (
+    select
+        src_pop,
+        dst_pop,
+        ip_version,
+        count() as hosts,
+        sum(connections_seen) as connections_seen,
+        sum(connections_earned) as connections_earned,
+        sum(connections_closed) as connections_closed,
+        toUInt64(least(sum(held_sum), 9223372036854775807)) as cwnd_sum,
+        toUInt64(least(sum(held_weight), 9223372036854775807)) as cwnd_weight,
+        sum(held_traffic_sum) as traffic_cwnd_sum,
+        sum(held_traffic_weight) as traffic_weight,
+        arraySort(groupArrayArray(held_windows)) as windows,
+        arraySort(groupArrayArray(rtts)) as rtts,
+        min(min_rtt_us) as min_rtt_us,
+        arraySort(groupArrayArray(receiver_windows)) as receiver_windows,
+        toUInt64(least(sum(bytes_acked), 9223372036854775807)) as bytes_acked,
+        toUInt64(least(sum(bytes_sent), 9223372036854775807)) as bytes_sent,
+        toUInt64(least(sum(bytes_retransmitted), 9223372036854775807)) as bytes_retransmitted,
+        toUInt64(least(sum(bytes_received), 9223372036854775807)) as bytes_received,
+        toUInt64(least(sum(busy_us), 9223372036854775807)) as busy_us,
+        toUInt64(least(sum(rwnd_limited_us), 9223372036854775807)) as rwnd_limited_us,
+        toUInt64(least(sum(sndbuf_limited_us), 9223372036854775807)) as sndbuf_limited_us,
+        sum(young_connections) as young_connections,
+        toUInt64(least(sum(held_young_sent), 9223372036854775807)) as young_bytes_sent,
+        toUInt64(least(sum(held_young_retransmitted), 9223372036854775807)) as young_bytes_retransmitted,
+        arraySort(groupArrayArray(held_young_windows)) as young_windows
+    from held
     group by src_pop, dst_pop, ip_version
 ),
 
@@ -88,8 +220,8 @@ select
     cwnd_sum,
     cwnd_weight,
     if(cwnd_weight > 0, cwnd_sum / cwnd_weight, null) as mean_cwnd,
-    min_cwnd,
-    max_cwnd,
+    if(empty(windows), null, bitShiftRight(windows[1], 16)) as min_cwnd,
+    if(empty(windows), null, bitShiftRight(windows[-1], 16)) as max_cwnd,
     if(traffic_weight > 0, toFloat64(traffic_cwnd_sum) / toFloat64(traffic_weight), null) as traffic_cwnd,
     if(empty(windows), null, window_quantiles[1]) as cwnd_p10,
     if(empty(windows), null, window_quantiles[2]) as cwnd_p25,

@@ -5,7 +5,7 @@
 insert into rollup_prefixes
 with prefixes as (
     select
-        if(pop != '', pop, src_pop) as at_pop,
+        pop as at_pop,
         ip_version,
         client_prefix,
         congestion_algorithm,
@@ -13,9 +13,10 @@ with prefixes as (
         count() as connections,
         sum(toUInt64(samples)) as sample_count,
         countIf(app_limited) as app_limited_connections,
-        sum(bytes_acked) as acked,
-        sum(bytes_sent) as sent,
-        sum(bytes_retransmitted) as retransmitted,
+        if(min(host) = max(host), any(host), '') as only_host,
+        toUInt64(least(sum(toUInt128(bytes_acked)), 9223372036854775807)) as acked,
+        toUInt64(least(sum(toUInt128(bytes_sent)), 9223372036854775807)) as sent,
+        toUInt64(least(sum(toUInt128(bytes_retransmitted)), 9223372036854775807)) as retransmitted,
         arraySort(
             groupArrayIf(
                 bitShiftLeft(least(delivery_rate_bytes_per_s, 281474976710655), 16) + sample_weight,
@@ -33,7 +34,11 @@ with prefixes as (
         ) as losses,
         arraySort(groupArray(bitShiftLeft(least(bytes_acked, 281474976710655), 16) + sample_weight)) as sizes
     from rollup_sockets
-    where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64} and bytes_acked > 0
+    where
+        round = fromUnixTimestamp({round_s:UInt32})
+        and generation = {generation:UInt64}
+        and counted
+        and bytes_acked > 0
     group by at_pop, ip_version, client_prefix, congestion_algorithm
 ),
 
@@ -107,7 +112,8 @@ select
         'quantilesTDigestWeightedState(0.1, 0.25, 0.5, 0.75, 0.9)',
         arrayMap(x -> toFloat32(bitShiftRight(x, 16)), sizes),
         arrayMap(x -> toUInt32(bitAnd(x, 65535)), sizes)
-    ) as bytes_state
+    ) as bytes_state,
+    only_host
 from quantiles
 -- Sketches take long to write, and by default all rows are one block, which one thread writes.
 settings prefer_column_name_to_alias = 1,

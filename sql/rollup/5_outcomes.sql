@@ -12,10 +12,10 @@ with outcomes as (
         roundDown(life_bytes_acked, [0, 10000, 30000, 100000, 300000, 1000000, 10000000]) as size_class_bytes,
         count() as connections,
         countIf(life_bytes_retransmitted > 0) as retransmitting_connections,
-        sum(life_bytes_acked) as bytes_acked,
-        sum(life_bytes_sent) as bytes_sent,
-        sum(life_bytes_retransmitted) as bytes_retransmitted,
-        sum(life_busy_us) as busy_sum_us,
+        toUInt64(least(sum(toUInt128(life_bytes_acked)), 9223372036854775807)) as bytes_acked,
+        toUInt64(least(sum(toUInt128(life_bytes_sent)), 9223372036854775807)) as bytes_sent,
+        toUInt64(least(sum(toUInt128(life_bytes_retransmitted)), 9223372036854775807)) as bytes_retransmitted,
+        toUInt64(least(sum(toUInt128(life_busy_us)), 9223372036854775807)) as busy_sum_us,
         arraySort(
             groupArrayIf(bitShiftLeft(least(life_busy_us, 281474976710655), 16) + sample_weight, life_busy_us > 0)
         ) as times
@@ -23,6 +23,7 @@ with outcomes as (
     where
         round = fromUnixTimestamp({round_s:UInt32})
         and generation = {generation:UInt64}
+        and counted
         and closed
         and life_bytes_acked > 0
     group by host, src_pop, dst_pop, ip_version, size_class_bytes

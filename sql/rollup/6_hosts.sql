@@ -1,5 +1,5 @@
--- What each host should have said in the round, and said. Parameters: generation, round_s, interval_s, round_start_us
--- (microseconds since the epoch).
+-- What each of the fleet's hosts should have said in the round, and said. Parameters: generation, round_s, interval_s,
+-- round_start_us (microseconds since the epoch).
 insert into rollup_hosts
 with polls as (
     select
@@ -34,7 +34,9 @@ polled as (
         countIf(in_round) as polls_seen,
         countIf(not in_round) as polls_before,
         -- No round holds more polls than seconds: a greater step is a collector that numbers anew and not a loss.
-        sumIf(step - 1, in_round and step > 1 and step <= {interval_s:UInt32}) as polls_missing
+        sumIf(step - 1, in_round and step > 1 and step <= {interval_s:UInt32}) as polls_skipped,
+        -- And if all of them together are more than that, they are no numbers to count by.
+        if(polls_skipped <= greatest({interval_s:UInt32}, polls_seen), polls_skipped, 0) as polls_missing
     from steps
     group by host
 ),
@@ -44,7 +46,13 @@ heard as (
         host,
         max(pop) as pop,
         sum(samples) as row_count,
-        countIf(closed) as closes
+        countIf(closed) as closes,
+        countIf(closed and samples > 1) as closes_of_polled,
+        countIf(presence = 'vanished') as vanished,
+        -- Where sockets are left out of polls (a collector that sends changes only), absence says nothing.
+        countIf(presence = 'skipped') * 100 <= countIf(presence in ('skipped', 'steady')) as is_told,
+        -- Closes that were lost: of sockets that polls showed it is known, and of those in between as many.
+        if(is_told, greatest(vanished, intDiv(closes * vanished, greatest(closes_of_polled, 1))), 0) as closes_missing
     from rollup_sockets
     where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
     group by host
@@ -58,7 +66,8 @@ joined as (
         polled.polls_before as polls_before,
         polled.polls_missing as polls_missing,
         heard.row_count as rows_seen,
-        heard.closes as closes
+        heard.closes as closes,
+        heard.closes + heard.closes_missing as closes_expected
     from polled
     full outer join heard on polled.host = heard.host
 )
@@ -76,6 +85,7 @@ select
         rows_seen + polls_before,
         rows_seen + intDiv(rows_seen * polls_missing, polls_seen)
     ) as rows_expected,
-    closes
+    closes,
+    closes_expected
 from joined
 settings prefer_column_name_to_alias = 1

@@ -1,23 +1,42 @@
--- One round's requests, per PoP, client prefix and class of the body's size. Parameters: generation, round_s,
--- round_start_us < round_us (microseconds since the epoch).
+-- One round's requests that the fleet's edges report, per PoP, client prefix and class of the body's size. Parameters:
+-- generation, round_s, round_start_us < round_us (microseconds since the epoch).
 insert into rollup_goodput
-with requests as (
+with answered as (
     select
-        pop,
-        if(client_ip between toIPv6('::ffff:0.0.0.0') and toIPv6('::ffff:255.255.255.255'), 4, 6) as ip_version,
-        tupleElement(IPv6CIDRToRange(client_ip, if(ip_version = 4, 120, 56)), 1) as client_prefix,
-        roundDown(bytes, [0, 10000, 30000, 100000, 300000, 1000000, 10000000]) as size_class_bytes,
-        count() as request_count,
-        sum(bytes) as byte_count,
-        sum(duration_us) as duration,
-        -- nginx counts milliseconds: an answer within the first took half of one as far as anybody knows.
-        arraySort(groupArray(intDiv(least(bytes, 18000000000000) * 1000000, greatest(duration_us, 500)))) as rates
+        host,
+        client_ip,
+        bytes,
+        duration_us
     from http_requests final
     where
         time_unix_us >= {round_start_us:Int64}
         and time_unix_us < {round_us:Int64}
         and status = 200
         and bytes > 0
+),
+
+placed as (
+    select
+        fleet_edges.pop as pop,
+        answered.client_ip as client_ip,
+        answered.bytes as bytes,
+        answered.duration_us as duration_us
+    from answered
+    inner join fleet_edges on answered.host = fleet_edges.edge
+),
+
+requests as (
+    select
+        pop,
+        if(client_ip between toIPv6('::ffff:0.0.0.0') and toIPv6('::ffff:255.255.255.255'), 4, 6) as ip_version,
+        tupleElement(IPv6CIDRToRange(client_ip, if(ip_version = 4, 120, 56)), 1) as client_prefix,
+        roundDown(bytes, [0, 10000, 30000, 100000, 300000, 1000000, 10000000]) as size_class_bytes,
+        count() as request_count,
+        toUInt64(least(sum(toUInt128(bytes)), 9223372036854775807)) as byte_count,
+        toUInt64(least(sum(toUInt128(duration_us)), 9223372036854775807)) as duration,
+        -- nginx counts milliseconds: an answer within the first took half of one as far as anybody knows.
+        arraySort(groupArray(intDiv(least(bytes, 18000000000000) * 1000000, greatest(duration_us, 500)))) as rates
+    from placed
     group by pop, ip_version, client_prefix, size_class_bytes
 ),
 

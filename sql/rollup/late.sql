@@ -9,6 +9,7 @@ with now as (
     where
         time_unix_us >= {round_start_us:Int64}
         and time_unix_us < {round_us:Int64}
+        and host global in (select fleet_edges.edge from fleet_edges)
         and state in ('ESTABLISHED', 'FIN_WAIT1', 'FIN_WAIT2', 'CLOSE', 'CLOSE_WAIT', 'LAST_ACK', 'CLOSING')
     group by host
 ),

@@ -28,6 +28,7 @@ from springtide.decide.decision import Decision
 from springtide.jobs import decide as jobs
 from springtide.metrics import Gauges, Labels, write_metrics
 from springtide.observe.completeness import Input
+from springtide.observe.enrich import publish_fleet
 
 
 @click.group()
@@ -72,6 +73,7 @@ def initcwnd(
     interval_s = policy.round.interval_s
     moment = closed_round(round_text, policy) or instants.latest_round(instants.now(), interval_s)
     with store.open() as opened:
+        publish_fleet(opened, fleet)
         made = jobs.initcwnd(opened, policy, moment, instants.now(), dry_run=dry_run)
     heard, thin, decided, written = made.heard, made.thin, made.decided, made.written
     of_edges = made.of_edges
@@ -118,10 +120,12 @@ def initcwnd(
 @click.option("--dry-run", is_flag=True, help="Show what would be decided; write nothing.")
 @metrics_option
 @json_option
+@fleet_option
 @policy_option
 @store_options
 def congestion(
     store: StoreOptions,
+    fleet_path: Path,
     policy_path: Path,
     round_text: str | None,
     dry_run: bool,
@@ -139,10 +143,11 @@ def congestion(
       springtide decide congestion
       springtide decide congestion --round 2026-01-02T03:05:00Z --dry-run
     """
-    policy = read_policy(policy_path)
+    fleet, policy = read_fleet(fleet_path), read_policy(policy_path)
     interval_s = policy.round.interval_s
     moment = closed_round(round_text, policy) or instants.latest_round(instants.now(), interval_s)
     with store.open() as opened:
+        publish_fleet(opened, fleet)
         made = jobs.congestion(opened, policy, moment, instants.now(), dry_run=dry_run)
     heard, thin, decided, written = made.heard, made.thin, made.decided, made.written
     listed = [congestion_rows.as_dict(row) for row in congestion_rows.rows(decided)]

@@ -13,15 +13,18 @@ from springtide import instants
 from springtide.cli.options import (
     StoreOptions,
     closed_round,
+    fleet_option,
     is_terminal,
     json_option,
     policy_option,
+    read_fleet,
     read_policy,
     store_options,
 )
 from springtide.cli.output import print_json, print_table
 from springtide.errors import InputError, Problem
 from springtide.jobs.rounds import due, newest_due, span
+from springtide.observe.enrich import publish_fleet
 from springtide.observe.rollup import Rollup, count_late
 from springtide.observe.rollup import rollup as run
 
@@ -31,10 +34,12 @@ from springtide.observe.rollup import rollup as run
 @click.option("--from", "from_text", metavar="INSTANT", help="The first round of a backfill, computed anew.")
 @click.option("--to", "to_text", metavar="INSTANT", help="The last round of a backfill; the newest by default.")
 @json_option
+@fleet_option
 @policy_option
 @store_options
 def rollup(
     store: StoreOptions,
+    fleet_path: Path,
     policy_path: Path,
     round_text: str | None,
     from_text: str | None,
@@ -48,13 +53,15 @@ def rollup(
     run was cut short; readers see a round's old rows or its new ones, never a mixture.
     Samples that come after that are counted in round_late.
 
+    Only what edges of fleet.yaml say counts, each in fleet.yaml's PoP: others are named by `springtide status`.
+
     \b
     Examples:
       springtide rollup
       springtide rollup --round 2026-01-02T03:05:00Z
       springtide rollup --from 2026-01-02T00:00:00Z --to 2026-01-02T03:05:00Z
     """
-    policy = read_policy(policy_path)
+    fleet, policy = read_fleet(fleet_path), read_policy(policy_path)
     interval_s = policy.round.interval_s
     if round_text and (from_text or to_text):
         raise InputError([Problem("--round", "round", "stands beside --from or --to", "give one or the other")])
@@ -66,6 +73,7 @@ def rollup(
     if first is not None and first > last:
         raise InputError([Problem("--from", "round", f"{from_text} is after {to_text}", "swap them")])
     with store.open() as opened:
+        publish_fleet(opened, fleet)
         if first is None:
             rounds = due(opened, policy, newest_due(policy, now)).to_roll_up
         else:

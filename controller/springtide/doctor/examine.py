@@ -94,6 +94,7 @@ def _store(about: Site, fleet: Fleet | None, policy: Policy | None, folder: Publ
                 return
             now = instants.now()
             yield from stores.check_clocks(stores.gather_clocks(opened, now - status_facts.DAY_S))
+            yield from stores.check_rogues(status_facts.rogues(opened, now - status_facts.DAY_S, now))
             if fleet is None or policy is None:
                 yield unknown("freshness", url, "not looked at: fleet and policy come first")
                 return

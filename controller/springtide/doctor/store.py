@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from springtide.doctor.clock import TOLERANCE_S
 from springtide.doctor.finding import Finding, advice, fine, fix
+from springtide.learn.status import SHOWN, Rogue
 from springtide.store import Store
 from springtide.store.migrations import State, read_migrations, status
 
@@ -63,6 +64,28 @@ def check_clocks(seen: Sequence[HostClock]) -> Iterator[Finding]:
         yield fix("hosts' clocks", one.host, what, "synchronise it by NTP")
     if not wrong:
         yield fine("hosts' clocks", "tcp_samples", "no host is ahead")
+
+
+# What to do about each `why` of round_rogues.
+TODO = {
+    "not_in_fleet": "if it is ours, add it to fleet.yaml; if not, find who sends it and close that way",
+    "other_pop": "correct the collector's `pop`, or the edge's place in fleet.yaml: that counts",
+    "impossible_values": "look at the host: these connections are set aside",
+    "several_boots": "two machines have one name, or its clock goes back: give each its own, mend the clock",
+    "poll_numbers": "look at the host: one collector numbers its polls one by one",
+}
+
+
+def check_rogues(seen: Sequence[Rogue]) -> Iterator[Finding]:
+    """What a host says that does not count: by reason, and of each the worst."""
+    for why, todo in TODO.items():
+        those = [one for one in seen if one.why == why]
+        for one in those[:SHOWN]:
+            yield advice("hosts", "round_rogues", str(one), todo)
+        if len(those) > SHOWN:
+            yield advice("hosts", "round_rogues", f"{len(those) - SHOWN} more like it ({why})", todo)
+    if not seen:
+        yield fine("hosts", "round_rogues", "all that were heard are edges of the fleet, with values that can be")
 
 
 def check_answer(url: str, took_s: float) -> Finding:

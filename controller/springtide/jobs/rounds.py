@@ -36,7 +36,9 @@ def due(store: Store, policy: Policy, newest_unix_s: int) -> Due:
         """
         select uniqExactIf(host, time_unix_us >= {start:Int64}) as heard, uniqExact(host) as expected
         from tcp_samples
-        where time_unix_us >= {since:Int64} and time_unix_us < {until:Int64}
+        where
+            time_unix_us >= {since:Int64} and time_unix_us < {until:Int64}
+            and host global in (select fleet_edges.edge from fleet_edges)
         """,
         {"start": until_us - interval_s * 1_000_000, "since": max(0, until_us - memory_us), "until": until_us},
     )

@@ -19,6 +19,8 @@ LATE_ROUNDS = 2
 AHEAD_S = 60
 # Of names in one line.
 SHOWN = 5
+# As long as an edge's.
+LONGEST_NAME = 63
 
 
 class State(StrEnum):
@@ -76,6 +78,30 @@ class Published:
 
 
 @dataclass(frozen=True)
+class Rogue:
+    """A row of round_rogues: `host` as it called itself, empty where it stands for `hosts` of them."""
+
+    host: str
+    why: str
+    times: int
+    hosts: int = 1
+
+    def __str__(self) -> str:
+        who = printable(self.host) if self.host else f"{self.hosts:,} more names"
+        return f"{who} ({SAID[self.why].format(f'{self.times:,}')})"
+
+
+# What each `why` of round_rogues means, with its `times`.
+SAID = {
+    "not_in_fleet": "not in fleet.yaml, {} samples",
+    "other_pop": "names another PoP in {} samples",
+    "impossible_values": "impossible values in {} connections",
+    "several_boots": "{} boots at once",
+    "poll_numbers": "numbers of polls that jump",
+}
+
+
+@dataclass(frozen=True)
 class Facts:
     """What store and publisher's folder say. Times in seconds since the epoch; None: not yet."""
 
@@ -87,6 +113,8 @@ class Facts:
     round_samples: int = 0
     hosts_heard: int = 0
     hosts_expected: int = 0
+    # Of the newest round.
+    rogues: Sequence[Rogue] = ()
     decisions: Mapping[str, Decided] = field(default_factory=dict)
     published: Published | None = None
     holds: Published | None = None
@@ -104,6 +132,7 @@ def lines(facts: Facts) -> list[Line]:
     """The loop's steps in their order."""
     return [
         _samples(facts),
+        _hosts(facts),
         _rounds(facts),
         _windows(facts),
         _prefixes(facts),
@@ -135,6 +164,12 @@ def age(seconds: int) -> str:
     return f"{max(0, seconds)} s"
 
 
+def printable(name: str) -> str:
+    """What a stranger calls itself, fit for a terminal."""
+    shown = "".join(c if c.isascii() and c.isprintable() else "?" for c in name[:LONGEST_NAME])
+    return f"{shown}..." if len(name) > LONGEST_NAME else shown
+
+
 def _ago(facts: Facts, moment: int) -> str:
     return f"{age(facts.now - moment)} ago"
 
@@ -155,6 +190,14 @@ def _samples(facts: Facts) -> Line:
         text += f"; {facts.hosts_heard} of {facts.hosts_expected} hosts in the newest round"
     late = facts.now - facts.sample > LATE_ROUNDS * facts.interval_s
     return Line("samples", State.STALE if late else State.OK, text, fix if late else "", facts.sample)
+
+
+def _hosts(facts: Facts) -> Line:
+    """What does not count cannot keep the loop from closing."""
+    if not facts.rogues:
+        return Line("hosts", State.OK, "all that were heard are edges of fleet.yaml, with values that can be")
+    text = f"do not count: {_names([str(one) for one in facts.rogues])}"
+    return Line("hosts", State.NOTE, text, "`springtide doctor` says what to do")
 
 
 def _rounds(facts: Facts) -> Line:

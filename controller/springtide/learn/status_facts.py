@@ -12,7 +12,7 @@ from springtide.decide.benefit import Effect
 from springtide.errors import SpringtideError
 from springtide.fleet import Fleet
 from springtide.learn import report
-from springtide.learn.status import Decided, Facts, Published
+from springtide.learn.status import Decided, Facts, Published, Rogue
 from springtide.policy import Policy
 from springtide.publish import journal
 from springtide.publish.pause import paused
@@ -20,6 +20,8 @@ from springtide.publish.publication import WITHDRAWN, PublishFolder, read_folder
 from springtide.store import Store
 
 DAY_S = 86_400
+# Of each reason's; each round keeps as many strangers.
+MOST_ROGUES = 101
 
 
 def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now: int) -> Facts:
@@ -32,7 +34,11 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
         "where round = fromUnixTimestamp({round:UInt32})",
         {"round": moment or 0},
     )
-    sample = _one(store, "select max(time_unix_us) as at, count() > 0 as any from tcp_samples")
+    sample = _one(
+        store,
+        "select max(time_unix_us) as at, count() > 0 as any from tcp_samples "
+        "where host global in (select fleet_edges.edge from fleet_edges)",
+    )
     noted, _, damaged = journal.read(folder.path)
     return Facts(
         now=now,
@@ -43,6 +49,7 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
         round_samples=newest["total"],
         hosts_heard=hosts["heard"],
         hosts_expected=hosts["expected"],
+        rogues=rogues(store, moment or 0, moment or 0),
         decisions=_decisions(store),
         published=_publication(folder.resolved("candidate"), "edges"),
         holds=_holding(folder),
@@ -52,6 +59,18 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
         paused=None if (found := paused(folder.path, now)) is None else str(found),
         benefit=_benefit(store, fleet, policy, now),
     )
+
+
+def rogues(store: Store, since_unix_s: int, until_unix_s: int) -> list[Rogue]:
+    """Who said what does not count in these rounds, both included; the fleet's own first. Raises StoreError."""
+    rows = store.query(
+        "select host, toString(why) as why, sum(round_rogues.times) as times, max(hosts) as hosts from round_rogues "
+        "where round between fromUnixTimestamp({since:UInt32}) and fromUnixTimestamp({until:UInt32}) "
+        "group by host, why order by why = 'not_in_fleet', host = '', times desc, host, why "
+        "limit {most:UInt32} by why",
+        {"since": since_unix_s, "until": until_unix_s, "most": MOST_ROGUES},
+    )
+    return [Rogue(**row) for row in rows]
 
 
 def _one(store: Store, sql: str, params: Mapping[str, int] | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which PoP an address belongs to, known to the engine as a longest-prefix-match dictionary."""
+"""What of fleet.yaml the engine needs: which PoP an address belongs to, and which hosts have a say."""
 
 from __future__ import annotations
 
@@ -7,10 +7,19 @@ from springtide.store import Store
 
 
 def publish_fleet(store: Store, fleet: Fleet) -> None:
-    """Make the dictionary say what `fleet` says; a fleet that has not changed costs one small read."""
-    wanted = [{"prefix": str(prefix), "pop": pop} for prefix, pop in fleet.prefixes()]
+    """Make the store say what `fleet` says; a fleet that has not changed costs two small reads.
+
+    Prefixes are a longest-prefix-match dictionary, read as rows arrive; edges are `fleet_edges`, read by roll-ups.
+    """
+    prefixes = [{"prefix": str(prefix), "pop": pop} for prefix, pop in fleet.prefixes()]
     present = store.query("select prefix, pop from fleet_prefixes order by prefix")
-    if present != sorted(wanted, key=lambda row: row["prefix"]):
+    if present != sorted(prefixes, key=lambda row: row["prefix"]):
         store.execute("truncate table fleet_prefixes")
-        store.insert("fleet_prefixes", wanted)
+        store.insert("fleet_prefixes", prefixes)
     store.execute("system reload dictionary fleet_pops")
+    edges = [{"edge": edge, "pop": pop} for edge, pop in sorted(fleet.edges().items())]
+    if store.query("select edge, pop from fleet_edges order by edge") != edges:
+        [row] = store.query("select max(revision) as newest from fleet_edge_revisions")
+        # A fleet without edges has a revision too.
+        rows = [{"revision": row["newest"] + 1, **edge} for edge in edges or [{"edge": "", "pop": ""}]]
+        store.insert("fleet_edge_revisions", rows)

@@ -24,6 +24,7 @@ STEPS = (
     "5_outcomes",
     "6_hosts",
     "7_goodput",
+    "8_rogues",
 )
 TABLES = (
     "rollup_polls",
@@ -33,6 +34,7 @@ TABLES = (
     "rollup_outcomes",
     "rollup_hosts",
     "rollup_goodput",
+    "rollup_rogues",
 )
 # What only the steps read of each other. A run empties it; one that died leaves its rows to the next.
 SCRATCH = "rollup_records"

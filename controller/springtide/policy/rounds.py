@@ -41,8 +41,17 @@ class CompletenessPolicy(Section):
     )
     min_rows: float = tunable(
         0.6,
-        "Share of the rows expected of a PoP's hosts that must have arrived; gaps between polls count.",
+        "Share of the rows expected of a PoP's hosts that must have arrived, each host counted alike; "
+        "gaps between polls count.",
         source="as for hosts: what is missing may be what is slow",
+        ge=0.0,
+        le=1.0,
+    )
+    min_closes: float = tunable(
+        0.6,
+        "Share of the close records expected of a PoP's hosts that must have arrived, each host counted alike; "
+        "sockets that vanish between polls without theirs count. 0 turns it off.",
+        source="as for hosts: the loss guard and the benefit look at nothing else",
         ge=0.0,
         le=1.0,
     )

@@ -31,7 +31,9 @@ def tables_page(migrations: Sequence[Migration], views: Columns) -> str:
             if altered := ALTER.search(statement):
                 rows = "".join(_added(match) for match in ADDED.finditer(statement))
                 added[altered[1]] = added.get(altered[1], "") + rows
-    return HEAD + "".join(_section(block, added, views) for migration in migrations for block in _blocks(migration.sql))
+    # What is made anew is told once, where it last was.
+    blocks = {_head(block)[2]: block for migration in migrations for block in _blocks(migration.sql)}
+    return HEAD + "".join(_section(block, added, views) for block in blocks.values())
 
 
 def _added(match: re.Match[str]) -> str:
@@ -48,9 +50,7 @@ def _blocks(text: str) -> Iterator[list[str]]:
 
 
 def _section(lines: list[str], added: Mapping[str, str], views: Columns) -> str:
-    at = next(number for number, line in enumerate(lines) if CREATE.match(line))
-    found = CREATE.match(lines[at])
-    kind, name = (found[1], found[2]) if found else ("", "")
+    at, kind, name = _head(lines)
     above = " ".join(line.removeprefix("-- ") for line in lines[:at] if line.startswith("-- "))
     rows, comment = [], ""
     for line in _joined(lines[at + 1 :]):
@@ -64,6 +64,11 @@ def _section(lines: list[str], added: Mapping[str, str], views: Columns) -> str:
     rows += [f"| `{column}` | {of} |  |" for column, of in views.get(name, ())] if kind == "view" else []
     table = "\n| column | type | |\n|---|---|---|\n" + "\n".join(rows) + "\n" + added.get(name, "") if rows else ""
     return f"\n## {name}\n\n{kind.capitalize()}. {above}\n{table}"
+
+
+def _head(lines: Sequence[str]) -> tuple[int, str, str]:
+    """Where a statement begins, what it creates, and its name."""
+    return next((number, found[1], found[2]) for number, line in enumerate(lines) if (found := CREATE.match(line)))
 
 
 def _joined(lines: Sequence[str]) -> Iterator[str]:

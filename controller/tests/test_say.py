@@ -1,0 +1,394 @@
+"""Who has a say: only the fleet's edges, each within bounds, and every other by its name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+from samplekit.home import FLEET, ROUND, Home
+from samplekit.prefixes import INTERVAL, Seen, store_rounds
+from samplekit.traffic import MSS
+from springtide import instants
+from springtide.cli.decide import as_dict
+from springtide.decide import congestion_rows
+from springtide.fleet import load_fleet
+from springtide.jobs import decide as jobs
+from springtide.observe.completeness import inputs
+from springtide.observe.enrich import publish_fleet
+from springtide.observe.rollup import rollup
+from springtide.policy import load_policy
+from springtide.store import Row, Store
+
+pytestmark = pytest.mark.usefixtures("clock")
+
+# Room for the larger of two windows in the round: 200 segments.
+FULL = 200 * MSS
+EDGES = ("ams-1", "ams-2", "ams-3")
+POLICY = """
+initcwnd: {duty_rounds: 1}
+congestion: {window_rounds: 4, min_rounds: 1, min_prefixes: 2, min_connections: 1, min_samples: 1, min_bytes: 1,
+  benefit_rounds: 2, min_stay_s: 600, low_share: 0.5, enter_duty: 0.5, leave_duty: 0.1, max_flap_rate: 1.0,
+  holdout_share: 0}
+"""
+
+
+@pytest.fixture
+def home(home: Home) -> Home:
+    """Three edges in ams."""
+    home.fleet.write_text(FLEET.replace("      ams-2:", "      ams-3: {address: 10.77.1.3}\n      ams-2:"))
+    home.policy.write_text(POLICY)
+    return home
+
+
+def life(host: str, cookie: int, cwnd: int = 40, dst: str = "10.77.2.9", rounds: int = 2, **more: Any) -> list[Row]:
+    """A connection from ams, polled once a minute, that has 200 segments acknowledged in each round up to ROUND."""
+    return [
+        {
+            "time_unix_us": (ROUND - INTERVAL * rounds + 10 + 60 * n) * 1_000_000 + cookie,
+            "host": host,
+            "pop": "ams",
+            "boot_id": f"boot of {host}",
+            "netns": 1,
+            "poll_sequence": 100 + n,
+            "cookie": cookie,
+            "kind": "POLL",
+            "state": "ESTABLISHED",
+            "src_ip": "::ffff:10.77.1.1",
+            "dst_ip": f"::ffff:{dst}",
+            "snd_cwnd": cwnd,
+            "snd_mss": MSS,
+            "snd_wnd": 1 << 20,
+            "rtt": 20_000,
+            "delivery_rate": 1_000_000 + cookie % 1000,
+            "bytes_acked": 50 * MSS * n,
+            "bytes_sent": 50 * MSS * n,
+            "bytes_retrans": 0,
+            "min_rtt": 19_000,
+            "busy_time": 0,
+            "sample_weight": 1,
+            **more,
+        }
+        for n in range(5 * rounds)
+    ]
+
+
+def closing(host: str, cookie: int, sent: int, again: int, **more: Any) -> Row:
+    """The close of a connection that no poll saw."""
+    [row] = life(host, cookie, rounds=2)[-1:]
+    counters = {"bytes_acked": sent - again, "bytes_sent": sent, "bytes_retrans": again}
+    return {**row, "kind": "CLOSE", "state": "CLOSE", **counters, **more}
+
+
+def honest(hosts: Sequence[str] = EDGES, clients: int = 6) -> list[Row]:
+    """Connections of each host to fra, with windows of 30 to 50, and to clients of its own."""
+    rows = []
+    for n, host in enumerate(hosts):
+        for c in range(4):
+            rows += life(host, 100 * n + c, 30 + 5 * c + n)
+        for c in range(clients):
+            client = f"192.0.{10 * n + c}.7"
+            rows += life(host, 100 * n + 50 + c, dst=client, delivery_rate=100_000 + 10_000 * c + n)
+    return rows
+
+
+def put(home: Home, rows: Iterable[Row]) -> None:
+    store = home.open()
+    publish_fleet(store, load_fleet(home.fleet))
+    store.insert("tcp_samples", list(rows))
+    store.close()
+
+
+def decided(home: Home) -> list[Any]:
+    """What both laws say of the two rounds; computed anew."""
+    policy, now = load_policy(home.policy), instants.now()
+    store = home.open()
+    try:
+        for moment in (ROUND - INTERVAL, ROUND):
+            rollup(store, moment, INTERVAL, now)
+            windows = jobs.initcwnd(store, policy, moment, now)
+            prefixes = jobs.congestion(store, policy, moment, now)
+    finally:
+        store.close()
+    listed = [congestion_rows.as_dict(row) for row in congestion_rows.rows(prefixes.decided)]
+    return [(windows.thin, [as_dict(row) for row in windows.decided]), (prefixes.thin, listed)]
+
+
+def rogues(home: Home) -> dict[tuple[str, str], int]:
+    found = home.query(
+        "select host, toString(why) as why, times from round_rogues where round = (select max(round) from rollups)"
+    )
+    return {(row["host"], row["why"]): row["times"] for row in found}
+
+
+NAMES = ["AMS-1", "ams-1 ", "ams-1\u200b", "\u0430ms-1", "ams-1\n", "\x1b[2Jams", "", "ams_1", "x" * 200]
+
+
+def test_names_outside_the_fleet_change_nothing_and_are_named(home: Home) -> None:
+    put(home, honest())
+    before = decided(home)
+    assert before[0][0] == {}
+    assert before[0][1][0]["initcwnd"] is not None
+    assert any(row["algorithm"] == "bbr" for row in before[1][1])
+    strange: list[Row] = []
+    for n, name in enumerate([*NAMES, *(f"edge-{n}" for n in range(20))]):
+        for c in range(3):
+            # Heard in the first of the two rounds, and silent in the second.
+            rows = life(name, c, 700, bytes_acked=2**40, dst=f"198.51.{c}.7" if n % 2 else "10.77.2.9")
+            strange += [{**row, "pop": "p" * 70 if n % 3 else "ams"} for row in rows[: 5 if n % 4 else 10]]
+    # And one from the future.
+    strange.append({**strange[0], "host": "edge-77", "time_unix_us": (ROUND + 4_000_000) * 1_000_000})
+    put(home, strange)
+    assert decided(home) == before
+    kept = home.query("select count() as n from tcp_samples where host not in (select edge from fleet_edges)")
+    assert kept == [{"n": len(strange)}]
+    found = rogues(home)
+    assert {why for _, why in found} == {"not_in_fleet"}
+    # Every fourth went on.
+    assert {name for name, _ in found} == {name for n, name in enumerate(NAMES) if n % 4 == 0} | {
+        f"edge-{n}" for n in range(20) if (n + len(NAMES)) % 4 == 0
+    }
+    where = ("--publish-dir", home.path / "publish")
+    said = home.run("status", *where, code=1).stdout
+    assert "do not count: " in said
+    assert "AMS-1 (not in fleet.yaml, 15 samples)" in said
+    assert "ahead" not in said
+    advice = home.run("doctor", "--site", *where, code=1).stdout
+    assert "add it to fleet.yaml" in advice
+    assert all(c.isprintable() or c == "\n" for c in said + advice)
+
+
+def test_more_names_than_anybody_reads_are_counted(home: Home) -> None:
+    own = [{**row, "snd_mss": 2**32 - 1} for row in life("ams-1", 99, rounds=1)]
+    put(home, honest(EDGES[:1]) + own + [row for n in range(150) for row in life(f"bot-{n}", 1, rounds=1)])
+    home.run("rollup", "--round", instants.show(ROUND))
+    found = home.query("select host, times, hosts from round_rogues")
+    assert len(found) == 102
+    assert "do not count: ams-1 (impossible values" in home.run("status", code=None).stdout
+    assert [row for row in found if not row["host"]] == [{"host": "", "times": 50 * 5, "hosts": 50}]
+
+
+IMPOSSIBLE: list[dict[str, Any]] = [
+    {"snd_cwnd": 1_000_000},
+    {"snd_cwnd": 2**32 - 1, "snd_mss": 1},
+    {"snd_mss": 2**32 - 1},
+    {"snd_wnd": 2**32 - 1},
+    {"rtt": 2**32 - 1},
+    {"min_rtt": 2**32 - 2},
+    {"delivery_rate": 2**64 - 1},
+    {"bytes_acked": 2**64 - 1},
+    {"bytes_acked": 2**53 + 1},
+    {"bytes_sent": 2**63},
+    {"bytes_retrans": 2**64 - 2},
+    {"busy_time": 2**64 - 1},
+]
+
+
+def test_values_that_no_connection_can_have_are_set_aside_and_named(home: Home) -> None:
+    put(home, honest())
+    before = decided(home)
+    bad: list[Row] = []
+    for n, values in enumerate(IMPOSSIBLE):
+        for dst in ("10.77.2.9", "192.0.0.7"):
+            rows = life("ams-1", 1000 + 2 * n + (dst[0] == "1" and dst[1] == "9"), 60, dst)
+            # Only the last poll of each round says it.
+            bad += [{**row, **(values if at % 5 == 4 else {})} for at, row in enumerate(rows)]
+    put(home, bad)
+    assert decided(home) == before
+    assert rogues(home) == {("ams-1", "impossible_values"): 2 * len(IMPOSSIBLE)}
+    assert home.query("select count() as n from tcp_samples where cookie >= 1000") == [{"n": len(bad)}]
+
+
+def test_sums_end_at_their_bound_and_do_not_wrap(home: Home) -> None:
+    """Each at the most that a connection can say: together beyond 64 bits."""
+    most = 2**53 - 1
+    put(home, [closing("ams-1", n, most, 0, busy_time=most) for n in range(2100)])
+    home.run("rollup", "--round", instants.show(ROUND))
+    [row] = home.query("select sum(bytes_sent) as sent, sum(busy_sum_us) as busy from round_outcomes")
+    assert (row["sent"], row["busy"]) == (2**63 - 1, 2**63 - 1)
+    [pair] = home.query("select young_bytes_sent, bytes_sent from round_pairs")
+    assert pair["young_bytes_sent"] in (0, 2**63 - 1)
+
+
+LIES: dict[str, tuple[dict[str, Any], int]] = {
+    "wide windows": ({"snd_cwnd": 20_000, "gained": 10**10}, 3),
+    "many sockets": ({"snd_cwnd": 90}, 400),
+    "heavy sockets": ({"snd_cwnd": 90, "sample_weight": 2**32 - 1}, 3),
+    "all of it": ({"snd_cwnd": 700_000, "sample_weight": 65_535, "gained": 10**12}, 100),
+    "windows of one": ({"snd_cwnd": 1, "sample_weight": 65_535}, 100),
+    "one of ten is wide": ({"snd_cwnd": 1, "tenth": 20_000, "sample_weight": 65_535, "gained": 10**10}, 100),
+}
+
+
+def test_one_edge_of_three_moves_its_pair_by_half_at_most(home: Home, store: Store) -> None:
+    publish_fleet(store, load_fleet(home.fleet))
+    true = [row for host in EDGES[:2] for c in range(10) for row in life(host, c, 40)]
+    for lie, (told, sockets) in LIES.items():
+        values = dict(told)
+        gained, tenth = values.pop("gained", 50 * MSS), values.pop("tenth", None)
+        lies = [
+            {**row, "bytes_acked": gained * (row["poll_sequence"] - 100)}
+            for c in range(sockets)
+            for row in life("ams-3", c, **(values | ({"snd_cwnd": tenth} if tenth and c % 10 == 0 else {})))
+        ]
+        store.execute("truncate table tcp_samples")
+        store.insert("tcp_samples", true + lies)
+        rollup(store, ROUND, INTERVAL, ROUND + 60)
+        [pair] = store.query("select * from pairs")
+        assert pair["connections_earned"] == 20 + sockets
+        for name in ("cwnd_mean", "cwnd_by_traffic"):
+            assert 30 <= pair[name] <= 60, (lie, name, pair)
+        # Of a distribution that is made up for it the middle is as far as the bound reaches.
+        for name in ("cwnd_p10", "cwnd_p50", "cwnd_p90") if tenth is None else ("cwnd_p50",):
+            assert 20 <= pair[name] <= 80, (lie, name, pair)
+
+
+def test_one_edge_of_three_hides_no_loss_and_narrows_no_receiver(home: Home, store: Store) -> None:
+    publish_fleet(store, load_fleet(home.fleet))
+    lossy = [closing(host, c, 40 * MSS, 4 * MSS) for host in EDGES[:2] for c in range(20)]
+    clean = [closing("ams-3", c, 20 * MSS, 0, snd_wnd=MSS, sample_weight=65_535) for c in range(3000)]
+    witness = [row for host in EDGES for row in life(host, 9999)]
+    store.insert("tcp_samples", lossy + clean + witness)
+    rollup(store, ROUND, INTERVAL, ROUND + 60)
+    [pair] = store.query("select * from round_pairs")
+    # A tenth was sent again; of the third edge as much counts as of the other two.
+    assert pair["young_bytes_retransmitted"] / pair["young_bytes_sent"] == pytest.approx(0.05, abs=0.001)
+    assert pair["young_rwnd_p50"] in (1, (1 << 20) // MSS)
+    assert pair["young_connections"] == 3040
+
+
+def test_of_two_edges_that_differ_the_lower_one_bounds_the_other(home: Home, store: Store) -> None:
+    publish_fleet(store, load_fleet(home.fleet))
+    rows = [row for host, cwnd in (("ams-1", 20), ("ams-2", 150)) for c in range(5) for row in life(host, c, cwnd)]
+    store.insert("tcp_samples", rows)
+    rollup(store, ROUND, INTERVAL, ROUND + 60)
+    assert store.query("select cwnd_mean, cwnd_max from pairs") == [{"cwnd_mean": 30, "cwnd_max": 40}]
+
+
+def test_an_edge_speaks_for_its_own_pop_only(home: Home) -> None:
+    """Whatever PoP it names, and whoever's address it says it has."""
+    put(
+        home,
+        honest()
+        + [row for c in range(5) for row in life("fra-1", c, 45, "10.77.3.9", src_ip="::ffff:10.77.2.1", pop="fra")],
+    )
+    before = decided(home)
+    claims = [row for c in range(20) for row in life("nyc-1", c, 90, "10.77.3.9", src_ip="::ffff:10.77.2.1", pop="fra")]
+    put(home, claims)
+    after = decided(home)
+    assert after[0] == before[0]
+    assert {row["prefix"] for row in after[1][1] if row["pop"] == "fra"} == set()
+    assert rogues(home) == {("nyc-1", "other_pop"): 100}
+    assert home.query("select distinct pop, src_pop from round_sockets where host = 'nyc-1'") == [
+        {"pop": "nyc", "src_pop": ""}
+    ]
+
+
+@pytest.mark.parametrize(
+    "numbers", [[299 * n for n in range(10)], [1, 2**40, 9, 2**41, 4, 5, 2**64 - 2, 3, 2**63 + 9, 7]]
+)
+def test_numbers_of_polls_that_jump_freeze_no_pop_and_are_named(home: Home, numbers: list[int]) -> None:
+    odd = [{**row, "poll_sequence": numbers[n]} for c in range(4) for n, row in enumerate(life("ams-3", c, 41))]
+    # As many, as if it had been left out: what it should have said is not for it to choose.
+    put(home, honest(EDGES[:2]) + odd)
+    (missing, windows), _ = decided(home)
+    assert missing == {}
+    assert windows[0]["reason"] == "learnt"
+    assert [name for name, why in rogues(home) if why == "poll_numbers"] == ["ams-3"]
+
+
+def test_an_edge_that_talks_a_lot_and_falls_silent_freezes_no_pop(home: Home) -> None:
+    loud = [row for c in range(300) for row in life("ams-3", c)[:5]]
+    put(home, honest(EDGES[:2]) + loud)
+    assert decided(home)[0][0] == {}
+
+
+def test_two_machines_with_one_name_are_named(home: Home) -> None:
+    reborn = [
+        {**row, "boot_id": "before" if n < 7 else "after", "poll_sequence": n % 7 + 1}
+        for n, row in enumerate(life("ams-2", 7))
+    ]
+    twin = [
+        {**row, "boot_id": "another", "cookie": 9, "poll_sequence": 5 + n} for n, row in enumerate(life("ams-1", 8))
+    ]
+    put(home, honest(EDGES[:1]) + reborn + twin)
+    home.run("rollup", "--round", instants.show(ROUND))
+    assert rogues(home) == {("ams-1", "several_boots"): 2}
+    assert "two machines have one name" in home.run("doctor", "--site", code=1).stdout
+
+
+def many(host: str, lost: range, closed: range, *, told: bool = True, idle: bool = False) -> list[Row]:
+    """40 connections; of those in `lost` the last two minutes show nothing, of those in `closed` a close comes then."""
+    rows = []
+    for c in range(40):
+        polls = life(host, c, 30 + c % 10)
+        if c in lost or c in closed:
+            polls = polls[:8]
+        if idle and c % 2:
+            polls = [row for n, row in enumerate(polls) if n in (0, 4, 5, 9)]
+        rows += polls
+        if c in closed and told:
+            last = polls[-1]
+            rows.append({**last, "kind": "CLOSE", "state": "CLOSE", "time_unix_us": last["time_unix_us"] + 1_000_000})
+    return rows
+
+
+@pytest.mark.parametrize(
+    ("given", "share", "closes"),
+    [
+        ({"lost": range(0), "closed": range(30)}, 1.0, (60, 60)),
+        ({"lost": range(24), "closed": range(24, 30)}, 0.2, (12, 60)),
+        # A collector that leaves closes out, and one that leaves out what has not changed.
+        ({"lost": range(0), "closed": range(30), "told": False}, 1.0, (0, 0)),
+        ({"lost": range(24), "closed": range(24, 30), "idle": True}, 1.0, (12, 12)),
+    ],
+    ids=["all arrive", "most are lost", "no closes", "changes only"],
+)
+def test_close_records_that_are_lost_count(
+    home: Home, store: Store, given: dict[str, Any], share: float, closes: tuple[int, int]
+) -> None:
+    publish_fleet(store, load_fleet(home.fleet))
+    store.insert("tcp_samples", many("ams-1", **given) + many("ams-2", **given))
+    rollup(store, ROUND, INTERVAL, ROUND + 60)
+    [found] = inputs(store, ROUND, INTERVAL, 6)
+    assert (found.closes_share, (found.closes_seen, found.closes_expected)) == (share, closes)
+
+
+def test_where_close_records_are_lost_the_last_decisions_stand(home: Home) -> None:
+    lost, closed = range(24), range(24, 30)
+    put(home, many("ams-1", lost, closed) + many("ams-2", lost, closed))
+    first = instants.show(ROUND - INTERVAL)
+    home.run("decide", "initcwnd", "--round", first)
+    answer = home.json("decide", "initcwnd", code=3)
+    assert answer["incomplete"] == {"ams": "12 of 60 close records arrived"}
+    assert answer["decisions"][0]["reason"] == "held_incomplete_input"
+    home.policy.write_text(POLICY + "completeness: {min_closes: 0}\n")
+    assert home.json("decide", "initcwnd")["incomplete"] == {}
+
+
+def test_invented_prefixes_decide_little_of_who_is_slow(home: Home) -> None:
+    """Of 30 honest prefixes of three edges a fifth is slow; one edge more invents 2,000 that are fast."""
+    home.policy.write_text(POLICY.replace("low_share: 0.5", "low_share: 0.2, max_new: 500"))
+
+    def slow(extra: Sequence[Seen]) -> set[str]:
+        store = home.open()
+        publish_fleet(store, load_fleet(home.fleet))
+        for table in ("rollup_prefixes", "rollup_hosts", "rollups", "congestion_decisions"):
+            store.execute(f"truncate table {table}")
+        real = [
+            Seen(ROUND - age * INTERVAL, "ams", n, 1_000_000 * (n + 1), host=f"ams-{n % 3 + 1}")
+            for n in range(30)
+            for age in range(3)
+        ]
+        store_rounds(store, [*real, *extra])
+        store.close()
+        rows = home.json("decide", "congestion")["decisions"]
+        return {row["prefix"] for row in rows if row["algorithm"] == "bbr"}
+
+    invented = [
+        Seen(ROUND - age * INTERVAL, "ams", n, 10**9 + n, host="nyc-1") for n in range(40, 240) for age in range(3)
+    ]
+    alone = slow([])
+    assert len(alone) == 6
+    assert alone <= slow(invented)
+    assert len(slow(invented)) <= 12
