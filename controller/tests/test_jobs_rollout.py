@@ -97,6 +97,26 @@ def test_a_rollout_that_is_cut_off_is_taken_back(
     assert [Path(line).name for line in said] == ["rollout.yml", "rollback.yml"][: 1 + expected]
 
 
+def test_a_reason_is_a_text_whatever_an_edge_has_put_into_it(
+    site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = tmp_path / "taken"
+    monkeypatch.setenv("SPRINGTIDE_ANSIBLE", str(Path(sys.executable).with_name("ansible-playbook")))
+    monkeypatch.setenv("SPRINGTIDE_ANSIBLE_DIR", str(tmp_path))
+    site.fleet_path.write_text("all: {hosts: {}}")
+    (tmp_path / "playbooks").mkdir()
+    written = tmp_path / "written.json"
+    said = {"reason": "{{ springtide_reason }}", "gate": "{{ springtide_gate | default('as it was') }}"}
+    copied = {"copy": {"content": "{{ said | to_json }}", "dest": str(written)}, "vars": {"said": said}}
+    play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [copied]}
+    (tmp_path / "playbooks/rollback.yml").write_text(json.dumps([play]))
+    reason = "cut \u00fc\U0001f600 \"'\x1b\n springtide_gate=false {{ lookup('pipe', 'touch %s') }}" % taken
+    ansible.play(site, "rollback.yml", {"springtide_reason": reason}, lambda line: None)
+    assert not taken.exists(), "a template in a reason was run on the publisher"
+    expected = reason.replace("\x1b", " ").replace("\n", " ")
+    assert json.loads(written.read_text()) == {"reason": expected, "gate": "as it was"}
+
+
 def test_no_environment_lets_facts_become_variables(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -20,10 +21,18 @@ STOP_S = 30
 def command(site: Site, play: str, extra: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> list[str]:
     """By SPRINGTIDE_ANSIBLE (a command, `ansible-playbook`) and SPRINGTIDE_ANSIBLE_DIR (deploy/ansible)."""
     words = shlex.split(environment.get("SPRINGTIDE_ANSIBLE", "ansible-playbook"))
-    words += ["-i", str(site.fleet_path), "-e", f"springtide_publish_dir={site.publish_dir}"]
-    for name, value in extra.items():
-        words += ["-e", f"{name}={value}"]
+    given = {"springtide_publish_dir": str(site.publish_dir), **extra}
+    words += ["-i", str(site.fleet_path), "-e", variables(given)]
     return [*words, str(directory(environment) / "playbooks" / play)]
+
+
+def variables(given: Mapping[str, str]) -> str:
+    """What `-e` takes for these, each to the letter: a reason may quote what an edge has said.
+
+    As NAME=VALUE a text could go on with another NAME=VALUE, and without `!unsafe` Ansible runs a template in it here.
+    """
+    texts = {name: "".join(each if each.isprintable() else " " for each in text) for name, text in given.items()}
+    return "{%s}" % ", ".join(f"{name}: !unsafe {json.dumps(text, ensure_ascii=False)}" for name, text in texts.items())
 
 
 def directory(environment: Mapping[str, str] = os.environ) -> Path:
