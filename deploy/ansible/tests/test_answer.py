@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from typing import Any
 
@@ -33,6 +34,8 @@ def test_an_honest_answer_passes_as_it_is() -> None:
         "skipped",
         "unreachable",
         "warnings",
+        "exception",
+        "results",
     ],
 )
 def test_what_ansible_would_obey_is_left_out(key: str) -> None:
@@ -87,6 +90,22 @@ def test_reports_are_of_bounded_size() -> None:
     assert (len(kept["refused"]), kept["refused_count"], len(kept["notes"])) == (1000, 2001, 1000)
     assert sorted(kept["refused"][0]) == ["prefix", "reason"]
     assert "\u202e" not in kept["notes"][0]
+
+
+def test_every_text_of_a_module_is_printable_and_of_its_type() -> None:
+    evil = "\x1b[2J"
+    content = base64.b64encode(evil.encode()).decode()
+    said = {"stdout": evil, "stderr": [evil], "rc": "0", "failed": "no", "changed": "yes", "encoding": "base64"}
+    said |= {"stat": {evil: [evil], "__ansible_type": "x"}, "diff": {"before": 5, "after": evil}, "content": content}
+    shown = "\\x1b[2J"
+    assert json.loads(answer.known(json.dumps(said))) == {
+        "stdout": shown,
+        "failed": True,
+        "stat": {shown: [shown]},
+        "diff": {"after": shown},
+        "encoding": "base64",
+        "content": base64.b64encode(shown.encode()).decode(),
+    }
 
 
 @pytest.mark.parametrize("text", ["", "[[1]]", '{"a":' * 100_000, '{"changed": 1' + "0" * 5000 + "}", "{" * 20_000_000])

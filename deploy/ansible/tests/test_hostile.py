@@ -63,20 +63,29 @@ def test_what_an_edge_answers_gives_no_orders_and_is_printable(farm: Farm) -> No
     assert farm.journal()[-1]["verdict"] == "failed"
 
 
-def test_what_an_edge_answers_to_a_role_gives_no_orders(tmp_path: Path) -> None:
-    with Farm.made(tmp_path, count=1) as farm:
+def test_what_an_edge_answers_to_a_role_gives_no_orders_and_stops_no_other(tmp_path: Path) -> None:
+    with Farm.made(tmp_path, count=2) as farm:
+        liar, honest = farm.edges["eu-0"], farm.edges["am-1"]
         (farm.directory / "secret").write_text("a key of the publisher")
         facts = {"routes_allowed_signers": str(farm.directory / "secret")}
-        answers(farm.edges["eu-0"], json.dumps(FITTING | {"ansible_facts": facts}))
+        # Of another type, each of these ends the whole play where Ansible reads it.
+        broken = dict.fromkeys(("ansible_stats", "add_host", "add_group", "warnings", "exception"), 5)
+        orders = {"ansible_facts": facts, "results": [5], "msg": ESCAPE, "diff": {"before": ESCAPE, "after": 5}}
+        answers(liar, f"{ESCAPE}\n" + json.dumps(FITTING | broken | orders))
         # Whatever the operator's own environment says.
         refused = farm.play("edges.yml", environment={"ANSIBLE_INJECT_FACT_VARS": "true"})
         assert refused.code == 2
         assert "Ansible makes variables of what hosts say" in refused.output
-        assert not (farm.edges["eu-0"].directory / "heard").exists(), "the edge was asked"
-        farm.play("edges.yml", "--start-at-task", "Install the command", ansible_ssh_transfer_method="piped")
-        heard = (farm.edges["eu-0"].directory / "heard").read_bytes()
+        assert not (liar.directory / "heard").exists(), "the edge was asked"
+        for name in ("library", "etc"):
+            (honest.directory / name).mkdir()
+        begin = ["--start-at-task", "Install what the command does", "--diff"]
+        prepared = farm.play("edges.yml", *begin, ansible_ssh_transfer_method="piped")
+        heard = (liar.directory / "heard").read_bytes()
         assert (farm.directory / "publisher.pub").read_bytes().strip() in heard, "the play did not come so far"
         assert b"a key of the publisher" not in heard
+        assert (honest.directory / "etc/edge").read_text() == "am-1\n", prepared.output
+        assert not {"\x1b", "\x9b", "\u202e"} & set(prepared.output)
 
 
 def children_of_ssh(farm: Farm) -> list[str]:

@@ -3,35 +3,22 @@
 from __future__ import annotations
 
 import base64
-import contextlib
-import os
 import re
-import resource
-import signal
 from pathlib import Path
 from typing import Any
 
-from ansible.errors import AnsibleActionFail, AnsibleConnectionFailure
+from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ..module_utils.springtide_answer import known, printable, reduced
+from ..module_utils.springtide_answer import reduced
 
 # As the edge itself bounds a bundle.
 MAX_BYTES = 16 * 1024 * 1024
-# Of this task's process: an edge that never stops talking ends its own task, and not what else the publisher does.
-MAX_MEMORY = 2 * 1024 * 1024 * 1024
 
 
 def read(path: Path) -> str:
     with path.open("rb") as file:
         return base64.b64encode(file.read(MAX_BYTES + 1)).decode("ascii")
-
-
-def end_children() -> None:
-    """What this task's process has started: ssh. The shared connection itself is nobody's child."""
-    for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii").split():
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(int(pid), signal.SIGTERM)
 
 
 class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
@@ -55,27 +42,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
         return result
 
     def _ask(self, arguments: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
-        _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, hard))
-        try:
-            said = self._execute_module(
-                module_name="springtide.fleet.springtide_routes", module_args=arguments, task_vars=task_vars
-            )
-        except AnsibleConnectionFailure as error:
-            # It quotes what the host said.
-            raise AnsibleConnectionFailure(printable(str(error))) from None
-        except BaseException:
-            # The time limit, or the memory's: ssh would go on waiting for the edge.
-            end_children()
-            raise
+        said = self._execute_module(
+            module_name="springtide.fleet.springtide_routes", module_args=arguments, task_vars=task_vars
+        )
         result = reduced(said, arguments.get("state", "applied"), check=bool(self._task.check_mode))
         found = getattr(self, "_discovered_interpreter", None)
         if self._discovered_interpreter_key and re.fullmatch(r"/[\w./+-]{1,200}", found or ""):
             result["ansible_facts"] = {self._discovered_interpreter_key: found}
         return result
-
-    def _low_level_execute_command(self, *arguments: Any, **options: Any) -> dict[str, Any]:
-        """Here every answer of an edge comes in, before Ansible reads it, obeys it and prints warnings about it."""
-        said: dict[str, Any] = super()._low_level_execute_command(*arguments, **options)
-        out = known(said["stdout"])
-        return dict(said, stdout=out, stdout_lines=out.splitlines(), stderr=printable(said["stderr"]))

@@ -6,6 +6,8 @@ statistics, warnings) and prints others as they are. So only what plays use pass
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
 import re
 from typing import Any, Mapping
@@ -29,8 +31,16 @@ REPORT: dict[str, tuple[type, ...]] = {
 }
 LISTS = {"refused": ("prefix", "reason"), "drift": ("prefix", "wanted", "found")}
 COMMANDS = {"applied": ("apply", "preview"), "withdrawn": ("withdraw",), "status": ("status",)}
-# The last two are of Ansible's own look for a Python.
-KNOWN = ("changed", "failed", "msg", "refusal", "holds", "report", "diff", "platform_dist_result", "osrelease_content")
+# What modules answer that roles and plays use here, and what Ansible's own look for a Python does. Nothing that Ansible
+# obeys, or makes assumptions of, is among them; `results` and `ansible_stats` of another type end a whole play.
+PLAIN: dict[str, tuple[type, ...]] = {
+    **dict.fromkeys(("changed", "holds", "appears_binary"), FLAG),
+    **dict.fromkeys(("rc", "refusal", "size", "uid", "gid"), NUMBER),
+    **dict.fromkeys(("msg", "stdout", "stderr", "osrelease_content", "name"), TEXT),
+    **dict.fromkeys(("dest", "src", "path", "state", "checksum", "md5sum", "owner", "group", "mode"), TEXT),
+    **dict.fromkeys(("report", "stat"), (dict,)),
+    "platform_dist_result": (list,),
+}
 
 
 def printable(text: str, most: int = MAX_TEXT) -> str:
@@ -50,8 +60,46 @@ def known(output: str) -> str:
             said = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        return json.dumps({key: said[key] for key in KNOWN if key in said})
+        with contextlib.suppress(RecursionError, ValueError):
+            return json.dumps(_plain(said))
     return printable(output.replace("{", "(").replace("[", "("))
+
+
+def _plain(said: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {key: _shown(said[key]) for key, kinds in PLAIN.items() if type(said.get(key, ...)) in kinds}
+    if said.get("failed"):
+        kept["failed"] = True
+    if said.get("encoding") == "base64" and isinstance(said.get("content"), str):
+        # A file of the host, for `--diff`: Ansible prints what stands in it.
+        content = base64.b64decode(said["content"].encode("ascii", "replace")).decode("utf-8", "replace")
+        kept["content"] = base64.b64encode(printable(content, MAX_CHARACTERS).encode()).decode("ascii")
+        kept["encoding"] = "base64"
+    diffs = said.get("diff")
+    diffs = [each for each in (diffs if isinstance(diffs, list) else [diffs]) if isinstance(each, dict)]
+    if diffs:
+        kept["diff"] = [_diff(each) for each in diffs]
+        kept["diff"] = kept["diff"] if isinstance(said["diff"], list) else kept["diff"][0]
+    return kept
+
+
+def _diff(said: Mapping[str, Any]) -> dict[str, Any]:
+    kinds = {
+        "before": (str, dict),
+        "after": (str, dict),
+        **dict.fromkeys(("before_header", "after_header", "prepared"), TEXT),
+    }
+    return {key: _shown(said[key]) for key, fitting in kinds.items() if type(said.get(key)) in fitting}
+
+
+def _shown(value: Any) -> Any:
+    """The same, printable, without the keys by which Ansible knows types of its own. Raises RecursionError."""
+    if isinstance(value, str):
+        return printable(value, MAX_CHARACTERS)
+    if isinstance(value, list):
+        return [_shown(each) for each in value]
+    if isinstance(value, dict):
+        return {_shown(key): _shown(each) for key, each in value.items() if not key.startswith("__ansible")}
+    return value
 
 
 def _report(said: Mapping[str, Any]) -> dict[str, Any]:
