@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+
 import pytest
 from deploy.ansible.tests.farm import NEW, Farm, wait_for
 
@@ -43,6 +46,23 @@ def test_without_a_journal_nothing_begins_and_everything_can_be_taken_back(farm:
     assert farm.windows() == {name: {} for name in farm.edges}
     assert farm.folder.resolved("current") == held.parent / "back"
     assert (farm.publish_dir / "rollout.lock").read_text() == "", "the lock was kept"
+
+
+def test_taking_back_needs_no_disk_on_the_publisher(farm: Farm) -> None:
+    farm.hold()
+    folder = str(farm.publish_dir)
+    (farm.publish_dir / "rollout.lock").write_text("a torn li")
+    subprocess.run(["mount", "--bind", folder, folder], check=True)
+    try:
+        subprocess.run(["mount", "-o", "remount,bind,ro", folder], check=True)
+        back = farm.play("rollback.yml")
+    finally:
+        subprocess.run(["umount", folder], check=True)
+    assert back.code == 2, back.output
+    assert "Read-only file system: nothing keeps another push" in re.sub(r"\s+", " ", back.output)
+    assert "3 edges are back" in back.output
+    assert "NOT recorded" in back.output
+    assert farm.windows() == {name: {} for name in farm.edges}
 
 
 def test_what_is_published_during_a_rollout_goes_back_to_that(farm: Farm) -> None:

@@ -15,6 +15,7 @@ SPEC = {
     "state": {"type": "str", "choices": ["present", "resumed", "absent"], "default": "present"},
     "what": {"type": "str", "default": "a push"},
     "resume": {"type": "bool", "default": False},
+    "without_disk": {"type": "bool", "default": False},
     "stop": {"type": "str", "default": ""},
 }
 
@@ -37,12 +38,25 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
                 publisher.resume(folder)
             else:
                 self._refuse_stopped(folder, given["resume"])
-                holder = publisher.take_lock(folder, publisher.playbook_process(), given["what"])
-                if holder is not None:
-                    raise AnsibleActionFail(f"{folder / publisher.LOCK}: taken: {holder}; wait until it has ended")
+                self._take(folder, given, result)
         except OSError as error:
             raise AnsibleActionFail(f"{folder}: {error.strerror}; let this user write there") from error
         return result
+
+    @staticmethod
+    def _take(folder: Path, given: dict[str, Any], result: dict[str, Any]) -> None:
+        ours = publisher.playbook_process()
+        try:
+            holder = publisher.take_lock(folder, ours, given["what"])
+        except OSError as error:
+            if not given["without_disk"]:
+                raise
+            result["warnings"] = [
+                f"{folder / publisher.LOCK}: {error.strerror}: nothing keeps another push from beginning"
+            ]
+            holder = publisher.lock_holder(folder, ours)
+        if holder is not None:
+            raise AnsibleActionFail(f"{folder / publisher.LOCK}: taken: {holder}; wait until it has ended")
 
     @staticmethod
     def _refuse_stopped(folder: Path, resume: bool) -> None:

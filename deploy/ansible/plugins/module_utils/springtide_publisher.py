@@ -242,22 +242,37 @@ def _open_locked(path: Path) -> Iterator[Any]:
         yield file
 
 
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+
+
+def _taken(content: str, pid: int) -> str | None:
+    """Who holds the lock with this content, but for us. A holder that has ended holds nothing, however it ended."""
+    try:
+        holder = json.loads(content or "{}")
+    except ValueError:
+        holder = {}
+    other = holder.get("pid")
+    alive = isinstance(other, int) and holder.get("boot") == _boot() and started(other) == holder.get("started")
+    return f"{holder.get('what')} by {holder.get('who')} (process {other})" if alive and other != pid else None
+
+
 def take_lock(folder: Path, pid: int, what: str) -> str | None:
-    """None when the lock is ours, else who has it. A holder that has ended holds nothing, however it ended."""
+    """None when the lock is ours, else who has it. Raises OSError where nothing can be written; see `lock_holder`."""
     with _open_locked(folder / LOCK) as file:
-        try:
-            holder = json.loads(file.read() or "{}")
-        except ValueError:
-            holder = {}
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        other = holder.get("pid")
-        alive = isinstance(other, int) and holder.get("boot") == boot and started(other) == holder.get("started")
-        if alive and other != pid:
-            return f"{holder.get('what')} by {holder.get('who')} (process {other})"
-        mine = {"pid": pid, "started": started(pid), "boot": boot, "what": what, "who": who()}
-        file.seek(0)
-        file.truncate()
-        file.write(json.dumps(mine))
+        other = _taken(file.read(), pid)
+        if other is None:
+            mine = {"pid": pid, "started": started(pid), "boot": _boot(), "what": what, "who": who()}
+            file.seek(0)
+            file.truncate()
+            file.write(json.dumps(mine))
+    return other
+
+
+def lock_holder(folder: Path, pid: int) -> str | None:
+    """Who holds the lock, but for us, where the disk takes nothing."""
+    with contextlib.suppress(OSError):
+        return _taken((folder / LOCK).read_text(encoding="utf-8", errors="replace"), pid)
     return None
 
 
@@ -287,8 +302,9 @@ def stopped(folder: Path) -> str | None:
 
 
 def resume(folder: Path) -> None:
-    with contextlib.suppress(FileNotFoundError):
-        (folder / STOP).unlink()
+    if (folder / STOP).exists():  # a disk that is read-only refuses to delete also what is not there
+        with contextlib.suppress(FileNotFoundError):
+            (folder / STOP).unlink()
 
 
 def who() -> str:

@@ -31,6 +31,10 @@ options:
     description: Take it also after a withdrawal.
     type: bool
     default: false
+  without_disk:
+    description: Go on, with a warning, where the lock is free and nothing can be written. Taking back needs no disk.
+    type: bool
+    default: false
   stop:
     description: Instead of taking the lock, let nothing be pushed until somebody resumes; the text says why.
     type: str
