@@ -77,9 +77,8 @@ def test_what_an_edge_answers_to_a_role_gives_no_orders_and_stops_no_other(tmp_p
         assert refused.code == 2
         assert "Ansible makes variables of what hosts say" in refused.output
         assert not (liar.directory / "heard").exists(), "the edge was asked"
-        for name in ("library", "etc"):
-            (honest.directory / name).mkdir()
-        begin = ["--start-at-task", "Install what the command does", "--diff"]
+        (honest.directory / "etc").mkdir()
+        begin = ["--start-at-task", "Install the keys that may sign", "--diff"]
         prepared = farm.play("edges.yml", *begin, ansible_ssh_transfer_method="piped")
         heard = (liar.directory / "heard").read_bytes()
         assert (farm.directory / "publisher.pub").read_bytes().strip() in heard, "the play did not come so far"
@@ -146,7 +145,7 @@ def test_an_edge_that_lies_is_found_by_drift_and_what_is_no_confirmation_counts_
     # variable that it does not need, and does without a reason that cannot be read.
     answers(liar, json.dumps({"skipped": True, "changed": False}))
     answers(farm.edges["eu-0"], json.dumps(FITTING))
-    bad = ["-e", "springtide_gate=maybe", "-e", "springtide_step_s=soon"]
+    bad = ["-e", "springtide_gate=maybe", "-e", "springtide_step_s=soon", "--tags", "red"]
     withdrawn = farm.play("withdraw.yml", *bad, springtide_reason="{{ nyc")
     assert withdrawn.code == 2, withdrawn.output
     assert "NOT confirmed as withdrawn: am-1, eu-0" in withdrawn.output
@@ -166,4 +165,7 @@ def test_variables_of_another_type_are_refused_before_the_first_change(farm: Far
     part = farm.play("drift.yml", "--limit", "eu-0")
     assert part.code == 2
     assert "leave --limit away" in part.output
+    tagged = farm.play("rollback.yml", "--skip-tags", "all")
+    assert tagged.code == 2, "nothing was done, and that with success"
+    assert "and --tags and --skip-tags" in tagged.output
     assert not (farm.publish_dir / "journal.jsonl").exists()

@@ -207,6 +207,8 @@ def test_one_rollout_at_a_time_and_the_red_button_waits_for_none(farm: Farm) -> 
     assert first.returncode == 2, output
     assert "withdraw.yml came in between" in output
     assert farm.windows() == {name: {} for name in farm.edges}, "the rollout brought routes back after the red button"
+    looked = farm.play("drift.yml", springtide_resume=True)
+    assert looked.code == 0, looked.output
     refused = farm.play("rollout.yml")
     assert refused.code == 2
     assert "loss towards nyc; to push again, say -e springtide_resume=true" in refused.output
