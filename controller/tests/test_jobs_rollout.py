@@ -110,7 +110,8 @@ def test_a_reason_is_a_text_whatever_an_edge_has_put_into_it(
     copied = {"copy": {"content": "{{ said | to_json }}", "dest": str(written)}, "vars": {"said": said}}
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [copied]}
     (tmp_path / "playbooks/rollback.yml").write_text(json.dumps([play]))
-    reason = "cut \u00fc\U0001f600 \"'\x1b\n springtide_gate=false {{ lookup('pipe', 'touch %s') }}" % taken
+    template = f"{{{{ lookup('pipe', 'touch {taken}') }}}}"
+    reason = f"cut \u00fc\U0001f600 \"'\x1b\n springtide_gate=false {template}"
     ansible.play(site, "rollback.yml", {"springtide_reason": reason}, lambda line: None)
     assert not taken.exists(), "a template in a reason was run on the publisher"
     expected = reason.replace("\x1b", " ").replace("\n", " ")

@@ -32,7 +32,8 @@ def variables(given: Mapping[str, str]) -> str:
     As NAME=VALUE a text could go on with another NAME=VALUE, and without `!unsafe` Ansible runs a template in it here.
     """
     texts = {name: "".join(each if each.isprintable() else " " for each in text) for name, text in given.items()}
-    return "{%s}" % ", ".join(f"{name}: !unsafe {json.dumps(text, ensure_ascii=False)}" for name, text in texts.items())
+    said = ", ".join(f"{name}: !unsafe {json.dumps(text, ensure_ascii=False)}" for name, text in texts.items())
+    return f"{{{said}}}"
 
 
 def directory(environment: Mapping[str, str] = os.environ) -> Path:

@@ -95,7 +95,14 @@ def test_reports_are_of_bounded_size() -> None:
 def test_every_text_of_a_module_is_printable_and_of_its_type() -> None:
     evil = "\x1b[2J"
     content = base64.b64encode(evil.encode()).decode()
-    said = {"stdout": evil, "stderr": [evil], "rc": "0", "failed": "no", "changed": "yes", "encoding": "base64"}
+    said: dict[str, Any] = {
+        "stdout": evil,
+        "stderr": [evil],
+        "rc": "0",
+        "failed": "no",
+        "changed": "yes",
+        "encoding": "base64",
+    }
     said |= {"stat": {evil: [evil], "__ansible_type": "x"}, "diff": {"before": 5, "after": evil}, "content": content}
     shown = "\\x1b[2J"
     assert json.loads(answer.known(json.dumps(said))) == {
