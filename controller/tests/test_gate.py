@@ -136,6 +136,21 @@ def test_samples_become_a_verdict_that_is_kept(
     assert json.loads(kept[0]["details"])["changed"] == said["changed"]
 
 
+def test_counters_that_no_connection_reaches_hide_no_loss(home: Home, folder: PublishFolder) -> None:
+    """Sums of 64 bits would wrap to anything that the edge wants."""
+    beyond = [socket("ams-1", 5000 + number, NOW - 10, 2**63 + number, 0) for number in range(3)]
+    bound = [socket("ams-1", 6000 + number, NOW - 10, 2**53, 2**53) for number in range(2100)]
+    store = home.open()
+    try:
+        store.insert("tcp_samples", [*samples("ams-1", 400), *samples("ams-2", 50), *beyond, *bound])
+    finally:
+        store.close()
+    arguments = ["gate", "--publish-dir", folder.path, "--publication", folder.rounds()[0], "--wave", 1]
+    arguments += ["--changed", "ams-1", "--unchanged", "ams-2", "--since", instants.show(SINCE)]
+    said = home.json(*arguments, code=4)
+    assert (said["changed"]["sent_after"], said["changed"]["again_after"]) == (2**63 - 1, 2**63 - 1)
+
+
 def test_without_samples_it_waits(home: Home, folder: PublishFolder) -> None:
     arguments = ["gate", "--publish-dir", folder.path, "--publication", folder.rounds()[0], "--wave", 1]
     waits = home.run(*arguments, "--changed", "ams-1", "--since", instants.show(SINCE), code=3)

@@ -15,6 +15,8 @@ from springtide.store import Store
 
 # Counters of a connection are read from this long before the first window, for those that live through it.
 _LOOK_BACK_S = 600
+_BELIEVED_BYTES = 2**53
+_MOST_BYTES = 2**63 - 1
 
 GROUPS = """
 with sockets as (
@@ -35,6 +37,8 @@ with sockets as (
         time_unix_us >= {oldest:Int64}
         and time_unix_us < {until:Int64}
         and host in {hosts:Array(String)}
+        -- As in the roll-up: a counter that no connection reaches is none, and sums end at a bound and do not wrap.
+        and greatest(ifNull(bytes_sent, 0), ifNull(bytes_retrans, 0)) <= {believed:UInt64}
         and arrayExists(
             prefix -> isIPAddressInRange(replaceOne(toString(dst_ip), '::ffff:', ''), prefix),
             {prefixes:Array(String)}
@@ -45,10 +49,10 @@ select
     has({changed:Array(String)}, host) as is_changed,
     countIf(sent_1 > sent_0) as connections_before,
     countIf(sent_2 > sent_1) as connections_after,
-    sum(ifNull(sent_1, 0) - ifNull(sent_0, 0)) as sent_before,
-    sum(ifNull(sent_2, 0) - ifNull(sent_1, 0)) as sent_after,
-    sum(ifNull(again_1, 0) - ifNull(again_0, 0)) as again_before,
-    sum(ifNull(again_2, 0) - ifNull(again_1, 0)) as again_after,
+    toUInt64(least(sum(toUInt128(ifNull(sent_1, 0) - ifNull(sent_0, 0))), {most:UInt64})) as sent_before,
+    toUInt64(least(sum(toUInt128(ifNull(sent_2, 0) - ifNull(sent_1, 0))), {most:UInt64})) as sent_after,
+    toUInt64(least(sum(toUInt128(ifNull(again_1, 0) - ifNull(again_0, 0))), {most:UInt64})) as again_before,
+    toUInt64(least(sum(toUInt128(ifNull(again_2, 0) - ifNull(again_1, 0))), {most:UInt64})) as again_after,
     ifNotFinite(quantile(0.5)(rtt_before), null) as rtt_before_us,
     ifNotFinite(quantile(0.5)(rtt_after), null) as rtt_after_us,
     countIf(closed_at >= {start:Int64} and closed_at < {since:Int64}) as closed_before,
@@ -158,7 +162,7 @@ def read(
         "until": int(until_unix_s * 1e6),
     }
     hosts = {"hosts": [*changed, *unchanged], "changed": list(changed), "prefixes": list(prefixes)}
-    rows = store.query(GROUPS, {**moments, **hosts})
+    rows = store.query(GROUPS, {**moments, **hosts, "believed": _BELIEVED_BYTES, "most": _MOST_BYTES})
     groups = {
         bool(row["is_changed"]): Group(**{name: value for name, value in row.items() if name != "is_changed"})
         for row in rows
