@@ -13,6 +13,8 @@ from springtide import instants
 from springtide.decide import congestion_rows, decisions
 from springtide.decide.congestion import decide as decide_congestion
 from springtide.decide.initcwnd import decide as decide_initcwnd
+from springtide.fleet import load_fleet
+from springtide.observe.enrich import publish_fleet
 from springtide.observe.rounds import pair_observations
 from springtide.policy import load_policy
 from springtide.store import Store
@@ -59,6 +61,7 @@ def decided(home: Home) -> Home:
     """Two hours of both laws, decided round by round."""
     home.policy.write_text(POLICY)
     opened = home.open()
+    publish_fleet(opened, load_fleet(home.fleet))
     store_rounds(opened, random_rounds(seed=8, newest=ROUND, rounds=ROUNDS + 10))
     store_pairs(opened, 8)
     policy = load_policy(home.policy)

@@ -88,7 +88,8 @@ def test_the_tables_are_the_same_to_the_byte(single: Home, shards: Home) -> None
         as_text = ", ".join(f"hex({state}) as {state}" for state in states.get(name, []))
         query = f"select * {f'replace ({as_text})' if as_text else ''} from {name}"
         one, two = (sorted(map(repr, home.query(query))) for home in (single, shards))
-        assert (len(one) > 0) == (name != "round_late"), name
+        # An honest history has neither.
+        assert (len(one) > 0) == (name not in ("round_late", "round_rogues")), name
         assert one == two, name
 
 
