@@ -46,7 +46,10 @@ def test_the_engine_parses_every_statement_that_a_server_is_given(store: Store, 
 
 
 def test_a_server_and_this_process_are_given_the_same_but_for_where(store: Store) -> None:
-    here = embedded_statements(store, SOURCE, "apart")
+    """And but for what a parser without memory does: a server has nobody who would put the message aside."""
+    given = embedded_statements(store, SOURCE, "apart")
+    here = [re.sub(r" where throwIf\(_error like '%memory limit exceeded%'.* = 0$", "", text) for text in given]
+    assert [text == other for text, other in zip(given, here, strict=True)].count(False) == 1
     there = flat(server_statements(store, SOURCE, None))
     assert [re.sub(r"kafka_schema = '[^']*'", "", text.replace("apart.", "")) for text in here] == [
         re.sub(r"kafka_schema = '[^']*'", "", text) for text in there

@@ -12,8 +12,8 @@ kafka_group_name = {group:String},
 kafka_format = 'RawBLOB',
 kafka_num_consumers = {consumers:UInt8},
 kafka_thread_per_consumer = {threads:UInt8},
-kafka_max_block_size = 65536,
-kafka_poll_max_batch_size = 65536,
+kafka_max_block_size = {block:UInt32},
+kafka_poll_max_batch_size = {block:UInt32},
 kafka_flush_interval_ms = 2000;
 
 -- Each line is judged once; two views read the outcome. A message stays one row: beside each of its lines it would take

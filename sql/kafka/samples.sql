@@ -17,8 +17,8 @@ settings
     kafka_num_consumers = {consumers:UInt8},
     kafka_thread_per_consumer = {threads:UInt8},
     -- An insert is one part: larger blocks are fewer. A block waits for at most as long as the flush interval.
-    kafka_max_block_size = 262144,
-    kafka_poll_max_batch_size = 262144,
+    kafka_max_block_size = {block:UInt32},
+    kafka_poll_max_batch_size = {block:UInt32},
     kafka_flush_interval_ms = 2000;
 
 -- Each row is judged once; the two views that read a block stand before the consumer starts: the view into this table
@@ -76,4 +76,4 @@ select
     if(unreadable, _error, {problem:Columns}) as error,
     _raw_message as message,
     coalesce(_timestamp, now()) as message_time
-from kafka_samples; -- noqa: AM04
+from kafka_samples{guard:Columns}; -- noqa: AM04, PRS

@@ -12,7 +12,7 @@ from springtide.cli.options import StoreOptions, fleet_option, is_terminal, json
 from springtide.cli.output import print_json
 from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet
-from springtide.observe.consume import STALL_S, Consumer
+from springtide.observe.consume import LEAST_MEMORY_MB, MB, STALL_S, Consumer, memory_mb
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.kafka_tables import (
     GROUP,
@@ -44,6 +44,11 @@ from springtide.store.embedded import EmbeddedStore
     show_default=True,
     help="End with exit code 1 when for so many seconds nothing of what is read can be stored.",
 )
+@click.option(
+    "--max-memory-mb",
+    type=click.IntRange(LEAST_MEMORY_MB, 1_000_000),
+    help="What the engine in this process may use; by default half of the machine's, 4000 at most.",
+)
 @click.option("--cluster", metavar="NAME", help="On a server: for every one of this cluster.")
 @click.option("--dry-run", is_flag=True, help="Print the SQL that a server would be given; change nothing.")
 @click.option("--remove", is_flag=True, help="On a server: take its Kafka tables away; the rows stay.")
@@ -60,6 +65,7 @@ def consume(
     consumers: int,
     seconds: float | None,
     stall_s: float,
+    max_memory_mb: int | None,
     cluster: str | None,
     dry_run: bool,
     remove: bool,
@@ -68,7 +74,8 @@ def consume(
     """Take samples, and access logs, from Kafka topics into the store.
 
     Messages that are none, and samples that do not fit, go to rejected_messages, with their offset and the reason, and
-    hold nothing up. What is delivered twice counts once. When nothing can be stored (a full disk) it ends, exit code 1.
+    hold nothing up; nor does a message that takes more than --max-memory-mb to read. What is delivered twice counts
+    once. When nothing can be stored (a full disk) it ends, exit code 1.
 
     The embedded store is held until this command is told to stop: other commands wait, or give it --seconds. A server
     (clickhouse://) is given Kafka tables and views, once, and consumes by itself from then on. Given again they change
@@ -100,16 +107,21 @@ def consume(
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
-    with store.open() as opened:
+    memory_bytes = (max_memory_mb or memory_mb()) * MB
+
+    def tell(line: str) -> None:
+        click.echo(f"springtide: {brokers}: {line}", err=True)
+
+    with store.open(memory_bytes=memory_bytes) as opened:
         if not isinstance(opened, EmbeddedStore):
             _tell_server(opened, fleet, source, None)
             return
         said: set[str] = set()
-        with Consumer(opened, fleet, source) as consumer:
+        with Consumer(opened, fleet, source, memory_bytes, tell) as consumer:
             while not ended.wait(0.5 if seconds is None else min(0.5, seconds)):
                 for complaint in set(consumer.complaints()) - said:
                     said.add(complaint)
-                    click.echo(f"springtide: {brokers}: {complaint}", err=True)
+                    tell(complaint)
                 progress = consumer.progress(stall_s)
                 if is_terminal():
                     click.echo(f"\r{progress.messages} messages, {progress.rejected} rejected", err=True, nl=False)

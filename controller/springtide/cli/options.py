@@ -31,14 +31,18 @@ class StoreOptions:
     wait_s: float
 
     @contextmanager
-    def open(self, *, create: bool = False, check: bool = True, limits: Limits | None = None) -> Iterator[Store]:
+    def open(
+        self, *, create: bool = False, check: bool = True, limits: Limits | None = None, memory_bytes: int = 0
+    ) -> Iterator[Store]:
         """The store; with `check`, an InputError unless it has the schema that this version needs; with `limits`, to
-        read only."""
+        read only; with `memory_bytes`, with so much for an engine in this process."""
 
         def tell(holder: str) -> None:
             click.echo(f"waiting up to {self.wait_s:g} s for {self.url}, held by {holder}", err=True)
 
-        with site.opened(self.url, self.wait_s, tell, create=create, check=check, limits=limits) as store:
+        with site.opened(
+            self.url, self.wait_s, tell, create=create, check=check, limits=limits, memory_bytes=memory_bytes
+        ) as store:
             yield store
 
 

@@ -36,9 +36,10 @@ def opened(
     create: bool = False,
     check: bool = True,
     limits: Limits | None = None,
+    memory_bytes: int = 0,
 ) -> Iterator[Store]:
     """The store; with `check`, an InputError unless it has the schema that this version needs."""
-    store = open_store(url, create=create, wait_s=wait_s, on_wait=on_wait, limits=limits)
+    store = open_store(url, create=create, wait_s=wait_s, on_wait=on_wait, limits=limits, memory_bytes=memory_bytes)
     try:
         if check:
             require_current(store)

@@ -10,13 +10,17 @@ memory, and only as long as this process: the broker remembers how far the group
 
 from __future__ import annotations
 
+import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from springtide.errors import StoreError
 from springtide.fleet import Fleet
+from springtide.observe.aside import put_aside
 from springtide.observe.enrich import publish_fleet
-from springtide.observe.kafka_tables import Source, embedded_statements
+from springtide.observe.kafka_tables import SAMPLE_BLOCK, Source, embedded_statements
 from springtide.observe.stall import Watch, one_line, readers
 from springtide.store.embedded import EmbeddedStore
 
@@ -29,6 +33,24 @@ CHDB_SHUTDOWN_CODE = 49
 # Against a disk that is slow, or a broker that is started anew, long; against a day without samples short.
 STALL_S = 60.0
 POLL_S = 0.2
+
+MB = 1_000_000
+LEAST_MEMORY_MB = 512
+MEMORY = "memory limit exceeded"
+MEMORY_CODE = 241
+# Messages read at once, ever fewer while the engine has not the memory for a block of them: those before one that is
+# too large are stored, until the group stands at that one.
+BLOCKS = (SAMPLE_BLOCK, 512, 1)
+# With small blocks nothing failed for so long: large ones again.
+CALM_S = 30.0
+
+T = TypeVar("T")
+
+
+def memory_mb() -> int:
+    """What the engine may use unless told: the rest is for the system, and for who else is there."""
+    half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2 // MB
+    return max(LEAST_MEMORY_MB, min(half, 4000))
 
 
 @dataclass(frozen=True)
@@ -43,42 +65,73 @@ class Progress:
 
 
 class Consumer:
-    """Consumes while the context lasts; the engine's threads do the work. Raises StoreError."""
+    """Consumes while the context lasts; the engine's threads do the work. Raises StoreError.
 
-    def __init__(self, store: EmbeddedStore, fleet: Fleet, source: Source) -> None:
+    `store` was opened with `memory_bytes`; `tell` is given a line for each message that takes more, and is put aside.
+    """
+
+    def __init__(
+        self,
+        store: EmbeddedStore,
+        fleet: Fleet,
+        source: Source,
+        memory_bytes: int = memory_mb() * MB,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._store = store
         self._fleet = fleet
         self._source = source
         self._began = time.monotonic()
         self._rejected_before = (0, 0)
         self._watch = Watch()
+        self._memory_bytes = memory_bytes
+        self._tell = tell
+        # Which of BLOCKS, since when; messages of the tables before these.
+        self._level = 0
+        self._since = 0.0
+        self._read_before = 0
+        self._aside: set[tuple[str, int, int]] = set()
 
     def __enter__(self) -> Consumer:
         publish_fleet(self._store, self._fleet)
         self._rejected_before = self._rejected()
+        self._start(0)
+        self._began = time.monotonic()
+        return self
+
+    def _start(self, level: int) -> None:
+        """Tables that read by BLOCKS[level]; those of before are taken away."""
+        _patiently(lambda: self._remake(level))
+
+    def _remake(self, level: int) -> None:
+        self._level, self._since = level, time.monotonic()
+        self._read_before += self._watch.stored()
+        self._watch = Watch()
         self._store.execute(f"drop database if exists {DATABASE}")
         self._store.execute(f"create database {DATABASE} engine = Memory")
-        for statement in embedded_statements(self._store, self._source, DATABASE):
+        for statement in embedded_statements(self._store, self._source, DATABASE, BLOCKS[level]):
             try:
                 self._store.execute(statement)
             except StoreError as error:
                 if error.code != CHDB_SHUTDOWN_CODE:
                     raise
-        self._began = time.monotonic()
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._store.execute(f"drop database if exists {DATABASE}")
 
     def progress(self, stall_s: float = STALL_S) -> Progress:
         """Raises StoreError, with the engine's own cause, once nothing that was read has been stored for `stall_s`."""
+        return _patiently(lambda: self._progress(stall_s))
+
+    def _progress(self, stall_s: float) -> Progress:
+        self._relieve()
         found = readers(self._store, DATABASE)
         self._watch.see(found, time.monotonic())
         if self._watch.stuck_s >= stall_s:
             raise self._stalled(f"for {self._watch.stuck_s:.0f} s")
         rejected, rejected_rows = self._rejected()
         before, rows_before = self._rejected_before
-        read = sum(reader.read for reader in found)
+        read = self._read_before + sum(reader.read for reader in found)
         return Progress(time.monotonic() - self._began, read, rejected - before, rejected_rows - rows_before)
 
     def finish(self, stall_s: float = STALL_S) -> Progress:
@@ -86,13 +139,36 @@ class Consumer:
         A consumer that complains and does not get on is an error at once."""
         progress = self.progress(stall_s)
         behind = self._watch.behind()
-        while behind & self._watch.behind() and not self._watch.cause:
+        while self._level or (behind & self._watch.behind() and not self._watch.cause):
             time.sleep(POLL_S)
             progress = self.progress(stall_s)
             behind &= self._watch.behind()
         if self._watch.stuck_s and self._watch.cause:
             raise self._stalled("at the end")
         return progress
+
+    def _relieve(self) -> None:
+        """Where a block takes more memory than there is: smaller ones, and in the end its message aside."""
+        short = next((text for text in self.complaints() if MEMORY in text), "")
+        if not short:
+            if self._level and not self._watch.stuck_s and time.monotonic() - self._since > CALM_S:
+                self._start(0)
+        elif self._level < len(BLOCKS) - 1:
+            self._start(self._level + 1)
+        else:
+            self._store.execute(f"drop database if exists {DATABASE}")
+            message = put_aside(self._store, self._source, self._memory_bytes, short)
+            place = (message.topic, message.partition, message.offset)
+            if place in self._aside:
+                raise StoreError(
+                    f"{self._source.brokers}: {message}: was put aside before, and came again; run it again"
+                )
+            self._aside.add(place)
+            self._tell(
+                f"{message}: takes more memory to read than --max-memory-mb: kept in rejected_messages, passed over"
+            )
+            self._read_before += 1
+            self._start(0)
 
     def _stalled(self, when: str) -> StoreError:
         cause = self._watch.cause or "the engine gives no reason"
@@ -101,10 +177,12 @@ class Consumer:
 
     def complaints(self) -> list[str]:
         """What the consumers last had to say: a broker that is away, a topic that is missing."""
-        rows = self._store.query(
-            "select distinct arrayJoin(exceptions.text) as text from system.kafka_consumers "
-            "where database = {database:String}",
-            {"database": DATABASE},
+        rows = _patiently(
+            lambda: self._store.query(
+                "select distinct arrayJoin(exceptions.text) as text from system.kafka_consumers "
+                "where database = {database:String}",
+                {"database": DATABASE},
+            )
         )
         return [one_line(str(row["text"])) for row in rows]
 
@@ -116,3 +194,15 @@ class Consumer:
             {"topic": self._source.topic, "requests": self._source.requests},
         )
         return int(row["messages"]), int(row["samples"])
+
+
+def _patiently(ask: Callable[[], T]) -> T:
+    """A block that takes all memory leaves none for who looks on, until it fails."""
+    deadline = time.monotonic() + STALL_S
+    while True:
+        try:
+            return ask()
+        except StoreError as error:
+            if error.code != MEMORY_CODE or time.monotonic() > deadline:
+                raise
+            time.sleep(POLL_S)

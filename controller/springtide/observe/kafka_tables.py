@@ -18,6 +18,11 @@ GROUP = "springtide"
 # Where a server has the contract, below its format_schema_path.
 SERVER_SCHEMA = "springtide/tcp_sample.proto"
 
+# Rows of a block, and messages of a poll, at most.
+SAMPLE_BLOCK, REQUEST_BLOCK = 262_144, 65_536
+# A parser that gets no memory calls its message unreadable: here the block fails instead, and comes again.
+_GUARD = " where throwIf(_error like '%memory limit exceeded%', 'memory limit exceeded while parsing') = 0"
+
 # By kind of message: the queue, the table that a block passes through, and the views.
 NAMES = {
     "samples": (
@@ -50,9 +55,9 @@ class Source:
     requests: str = ""
 
 
-def embedded_statements(store: Store, source: Source, database: str) -> list[str]:
-    """For the engine in this process, in a database of their own."""
-    found = _statements(store, source, str(proto_file()))
+def embedded_statements(store: Store, source: Source, database: str, block: int = SAMPLE_BLOCK) -> list[str]:
+    """For the engine in this process, in a database of their own, which reads `block` messages at once at most."""
+    found = _statements(store, source, str(proto_file()), block, _GUARD)
     return [_NAME.sub(rf"{database}.\1", statement) for topic in found.values() for statement in topic]
 
 
@@ -123,7 +128,9 @@ def _rendered(statements: dict[str, list[str]], on_cluster: str | None) -> dict[
     return {kind: cluster.render(found, on_cluster, f"sql/kafka/{kind}.sql") for kind, found in statements.items()}
 
 
-def _statements(store: Store, source: Source, schema: str) -> dict[str, list[str]]:
+def _statements(
+    store: Store, source: Source, schema: str, block: int = SAMPLE_BLOCK, guard: str = ""
+) -> dict[str, list[str]]:
     fits = fitting.of_topics(store)
     common = {
         "brokers": _quoted(source.brokers),
@@ -133,6 +140,8 @@ def _statements(store: Store, source: Source, schema: str) -> dict[str, list[str
     }
     samples = {
         "topic": _quoted(source.topic),
+        "block": str(min(block, SAMPLE_BLOCK)),
+        "guard": guard,
         "schema": _quoted(f"{schema}:TcpSample"),
         "structure": fits.structure,
         "problem": fits.problem,
@@ -143,7 +152,8 @@ def _statements(store: Store, source: Source, schema: str) -> dict[str, list[str
     found = {"samples": _filled("kafka/samples", {**common, **samples})}
     if source.requests:
         span = {"before_s": str(fitting.TOPIC_DAYS_BEFORE * 86_400), "after_s": str(fitting.TOPIC_DAYS_AFTER * 86_400)}
-        found["requests"] = _filled("kafka/requests", {**common, **span, "topic": _quoted(source.requests)})
+        topic = {"topic": _quoted(source.requests), "block": str(min(block, REQUEST_BLOCK))}
+        found["requests"] = _filled("kafka/requests", {**common, **span, **topic})
     return found
 
 

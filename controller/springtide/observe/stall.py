@@ -76,6 +76,10 @@ class Watch:
         stuck = [reader.complaint for reader in found if known[reader.id][2] is not None or away]
         self.cause = max(stuck, key=len, default="")
 
+    def stored(self) -> int:
+        """Messages that had been read when the consumers last got on."""
+        return sum(read for _, read, _ in self._known.values())
+
     def behind(self) -> set[tuple[str, int]]:
         """Consumers that have read more than they stored, each with its commits so far."""
         return {(name, commits) for name, (commits, _, since) in self._known.items() if since is not None}

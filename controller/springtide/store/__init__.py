@@ -25,21 +25,27 @@ def exists(url: str) -> bool:
 
 
 def open_store(
-    url: str, *, create: bool, wait_s: float, on_wait: Callable[[str], None], limits: Limits | None = None
+    url: str,
+    *,
+    create: bool,
+    wait_s: float,
+    on_wait: Callable[[str], None],
+    limits: Limits | None = None,
+    memory_bytes: int = 0,
 ) -> Store:
     """Open chdb:///DIR or clickhouse://USER@HOST:PORT/DATABASE.
 
     With `create` false, a directory that is not there is an InputError and is not made, and a database that is not
     there a StoreError. `on_wait` is called once with the holder's name when another process has a chDB directory.
     With `limits` nothing can be written, and each query is held to them.
-    Raises StoreError after `wait_s` seconds of waiting.
+    `memory_bytes` bounds an engine in this process. Raises StoreError after `wait_s` seconds of waiting.
     """
     if _is_server(url):
         return ServerStore(address.parse(url), create=create, limits=limits)
     directory = _directory(url)
     if not create and not directory.is_dir():
         raise InputError([Problem(url, "store", "does not exist", "run `springtide migrate` first")])
-    return EmbeddedStore(directory, wait_s, on_wait, limits)
+    return EmbeddedStore(directory, wait_s, on_wait, limits, memory_bytes)
 
 
 def _is_server(url: str) -> bool:

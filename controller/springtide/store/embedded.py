@@ -27,11 +27,17 @@ UNKNOWN_DATABASE = 81
 class EmbeddedStore:
     """chDB opens a directory for one process at a time: this waits for its turn, up to `wait_s` seconds.
 
-    With `limits` it is opened as a user who may only read Springtide's tables, within them.
+    With `limits` it is opened as a user who may only read Springtide's tables, within them. `memory_bytes` bounds all
+    that the engine does, its own threads too; 0: nine tenths of the machine's.
     """
 
     def __init__(
-        self, directory: Path, wait_s: float, on_wait: Callable[[str], None], limits: Limits | None = None
+        self,
+        directory: Path,
+        wait_s: float,
+        on_wait: Callable[[str], None],
+        limits: Limits | None = None,
+        memory_bytes: int = 0,
     ) -> None:
         self._directory = directory
         try:
@@ -43,7 +49,8 @@ class EmbeddedStore:
         try:
             # The import maps a 300 MB library: commands that need no store do not pay for it.
             chdb: Any = importlib.import_module("chdb.session")
-            self._session: Any = chdb.Session(f"{directory}?config-file={engine_file(reading=limits is not None)}")
+            options = f"config-file={engine_file(reading=limits is not None)}&max_server_memory_usage={memory_bytes}"
+            self._session: Any = chdb.Session(f"{directory}?{options}")
         except Exception as error:
             self._lock.release()
             raise StoreError(

@@ -1,0 +1,76 @@
+"""A message that takes more memory than there is, to read: what stands beside it is loaded, and it is kept."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from samplekit.home import Home
+from samplekit.proto import message, row, varint
+from samplekit.traffic import Socket
+from springtide.observe.kafka_tables import GROUP, TOPIC
+
+from lab.kafka import Broker
+
+SPRINGTIDE = Path(sys.executable).with_name("springtide")
+NOW = int(time.time()) - 3600
+PATIENCE_S = 300.0
+GOOD = 300
+ROWS = 30_000
+# In every row once more: 1.5 GB.
+HEADER = bytes(50_000)
+BOMB = varint(2 * ROWS) + b"\x0a\x00" * ROWS
+
+
+def sample(cookie: int) -> bytes:
+    socket = Socket("ams-1", cookie, "10.77.1.1", "10.77.2.2", "ams")
+    return message([row(socket.at(NOW, poll=1, bytes_acked=cookie))])
+
+
+def committed(broker: Broker) -> list[int]:
+    reader = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": GROUP})
+    try:
+        return [one.offset for one in reader.committed([TopicPartition(TOPIC, n) for n in (0, 1)], timeout=30)]
+    finally:
+        reader.close()
+
+
+def test_a_message_that_takes_more_memory_than_there_is_is_kept_and_holds_nothing_up(
+    broker: Broker, home: Home
+) -> None:
+    """It stands behind messages that hold nothing, and bytes that are none of ours."""
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for cookie in range(1, GOOD + 1):
+        producer.produce(TOPIC, sample(cookie), partition=cookie % 2)
+        if cookie == 100:
+            for other in (b"\x99none", b"", None, b"\0"):
+                producer.produce(TOPIC, other, partition=0)
+            producer.produce(TOPIC, BOMB, key=b"\xffkey", partition=0, headers=[("h", HEADER)])
+    assert producer.flush(30) == 0
+    line = [str(SPRINGTIDE), "consume", "--kafka", broker.bootstrap, "--max-memory-mb", "1000", "--seconds", "8"]
+    environment = {**os.environ, **home.environment}
+    for _ in range(5):
+        done = subprocess.run(
+            [*line, "--json"], env=environment, capture_output=True, text=True, check=False, timeout=PATIENCE_S
+        )
+        print(done.stderr)
+        assert done.returncode == 0
+        assert json.loads(done.stdout)["rejected"] <= 2
+        if sum(committed(broker)) == GOOD + 5:
+            break
+    [loaded] = home.query("select count() as n, uniqExact(cookie) as cookies from tcp_samples final")
+    assert (int(loaded["n"]), int(loaded["cookies"])) == (GOOD, GOOD)
+    kept = home.query(
+        "select kafka_offset, hex(message_key) as k, error, hex(message) as bytes, sample_hash, topic, kafka_partition "
+        "from rejected_messages final order by kafka_offset settings output_format_json_quote_64bit_integers = 0"
+    )
+    places = [(one["topic"], one["kafka_partition"], one["kafka_offset"]) for one in kept]
+    assert places == [(TOPIC, 0, 50), (TOPIC, 0, 54)]
+    bomb = kept[1]
+    assert (bytes.fromhex(bomb["bytes"]), bomb["k"], bomb["sample_hash"]) == (BOMB, "FF6B6579", 0)
+    assert f"up to {ROWS} rows with {len(HEADER) + 5} bytes of key and headers" in bomb["error"]
