@@ -47,7 +47,7 @@ from springtide.store.embedded import EmbeddedStore
 @click.option(
     "--max-memory-mb",
     type=click.IntRange(LEAST_MEMORY_MB, 1_000_000),
-    help="What the engine in this process may use; by default half of the machine's, 4000 at most.",
+    help="What the engine in this process may use; by default half of the machine's, 8000 at most.",
 )
 @click.option("--cluster", metavar="NAME", help="On a server: for every one of this cluster.")
 @click.option("--dry-run", is_flag=True, help="Print the SQL that a server would be given; change nothing.")

@@ -50,7 +50,7 @@ T = TypeVar("T")
 def memory_mb() -> int:
     """What the engine may use unless told: the rest is for the system, and for who else is there."""
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2 // MB
-    return max(LEAST_MEMORY_MB, min(half, 4000))
+    return max(LEAST_MEMORY_MB, min(half, 8000))
 
 
 @dataclass(frozen=True)
