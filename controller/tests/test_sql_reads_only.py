@@ -245,7 +245,8 @@ def test_time_memory_and_rows_are_bounded(home: Home, query: str, what: str) -> 
     assert home.run("sql", "select 1 as a").exit_code == 0
 
 
-# One block of rows, in which the engine does not look at the clock: some hours of work.
+# One block of rows, in which the engine does not look at the clock: some hours of work. The engine looks once before it:
+# the limit leaves time to get there on a loaded machine.
 LONG_BLOCK = (
     "select sum(levenshteinDistance(concat(repeat('a', 65000), toString(number)), repeat('b', 65000))) as n "
     "from numbers(3000)"
@@ -254,7 +255,7 @@ IMPATIENT = """
 import sys
 from springtide.cli import cli
 sys.modules["springtide.cli.sql"].GRACE_S = 1
-cli.main(["sql", "--max-seconds", "1", sys.argv[1]])
+cli.main(["sql", "--max-seconds", "5", sys.argv[1]])
 """
 
 
@@ -265,7 +266,7 @@ def test_a_query_that_does_not_look_at_the_clock_is_given_up(home: Home) -> None
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 1
     [line] = done.stderr.splitlines()
-    assert "no end 1 s after --max-seconds 1: given up" in line
+    assert "no end 1 s after --max-seconds 5: given up" in line
     assert time.monotonic() - began < 100
     assert home.run("sql", "select 1 as a").exit_code == 0
 
