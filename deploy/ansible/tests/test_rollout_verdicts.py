@@ -56,8 +56,13 @@ def test_taking_back_needs_no_disk_on_the_publisher(farm: Farm) -> None:
     try:
         subprocess.run(["mount", "-o", "remount,bind,ro", folder], check=True)
         back = farm.play("rollback.yml")
+        pressed = farm.play("withdraw.yml")
     finally:
         subprocess.run(["umount", folder], check=True)
+    # Nothing there stops the next push: that is no success, whatever the edges say.
+    assert pressed.code == 2, pressed.output
+    assert "every edge is withdrawn; NOT known to the publisher" in pressed.output
+    assert "run withdraw.yml once more" in pressed.output
     assert back.code == 2, back.output
     assert "Read-only file system: nothing keeps another push" in re.sub(r"\s+", " ", back.output)
     assert "3 edges are back" in back.output
