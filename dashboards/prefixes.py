@@ -42,9 +42,7 @@ def prefixes() -> Dashboard:
         .with_panel(
             lines(
                 "New per round",
-                "Prefixes that were chosen and that were let go in each round. Edgecast's article saw at most 1 % "
-                "of those "
-                "selected.",
+                "Prefixes that were chosen and that were let go in each round. Edgecast's article saw few new ones.",
                 f"""
                 select round as time, countIf(action = 'enter') as entered, countIf(action = 'leave') as let_go
                 from congestion_decisions final where $__timeFilter(round) and {WHICH}

@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class TcpCounters:
-    """RFC 4022's counters, in segments: `out_segs` holds acknowledgements and retransmissions as well."""
+    """RFC 4022's counters, in segments: `out_segs` holds acknowledgements as well, and no retransmissions."""
 
     in_segs: int
     out_segs: int
@@ -41,7 +41,7 @@ def _table(text: str, group: str) -> dict[str, int]:
 
 
 def retransmit_ratio(before: Mapping[str, TcpCounters], after: Mapping[str, TcpCounters]) -> float:
-    """Retransmitted segments as a share of all segments sent between two readings, over all edges; 0 when none was."""
+    """Retransmitted segments per segment sent anew between two readings, over all edges; 0 when none was."""
     spent = [after[edge] - before[edge] for edge in after]
     sent = sum(counters.out_segs for counters in spent)
     return sum(counters.retrans_segs for counters in spent) / sent if sent else 0.0

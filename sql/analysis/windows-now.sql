@@ -15,7 +15,7 @@ select
     decided.initcwnd as initcwnd,
     decided.reason as reason
 from pairs
-left join initcwnd_decisions as decided
+left join initcwnd_decisions as decided final
     on
         pairs.round = decided.round
         and pairs.src_pop = decided.src_pop

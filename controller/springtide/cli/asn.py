@@ -24,7 +24,7 @@ def asn(file: Path, store: StoreOptions, as_json: bool) -> None:
     \b
     Examples:
       springtide asn origins.csv
-      springtide sql "select dst_asn, count() from tcp_samples group by dst_asn"
+      springtide sql "select dst_asn, count() from tcp_samples final group by dst_asn"
     """
     origins = read_origins(file)
     with store.open() as opened:

@@ -22,12 +22,13 @@ from springtide.observe.ingest import waiting_bytes
 @fleet_option
 @store_options
 def ingest(spool_dir: Path, store: StoreOptions, fleet_path: Path, delete: bool, as_json: bool) -> None:
-    """Load the sealed spool files of SPOOL_DIR, each record exactly once.
+    """Load the sealed spool files of SPOOL_DIR, each record once.
 
-    Files stay where they are unless --delete is given; a second run adds nothing. Bytes that are not good records are
-    copied to SPOOL_DIR/rejected and named, and what is no readable file is named; so are records with a sample that
-    does not fit (a state that is not in the contract, a time ten years off), whose other samples are loaded. Then the
-    exit code is 2. It is 1 where such bytes could not be kept: the next run tries again.
+    Files stay where they are unless --delete is given; a second run adds nothing. After a kill rows may stand there
+    twice until they merge: `final` and the round tables count them once. Bytes that are not good records are copied to
+    SPOOL_DIR/rejected and named, and what is no readable file is named; so are records with a sample that does not fit
+    (a state that is not in the contract, a time ten years off), whose other samples are loaded. Then the exit code is
+    2. It is 1 where such bytes could not be kept: the next run tries again.
 
     \b
     Examples:

@@ -146,7 +146,7 @@ def decide(
     leave = np.where(is_overridden, ~bbr_wanted & chosen, leave)
     reason[is_overridden] = _CODE[Reason.OVERRIDE]
     penalty = damping.charge(penalty, enter | leave, policy.congestion_damping)
-    # RFC 2439 section 4.2: what is below half of the reuse limit is forgotten.
+    # As in routers: what is below half of the reuse limit is forgotten.
     penalty[penalty < policy.congestion_damping.reuse_below / 2] = 0.0
 
     after = (chosen & ~leave) | enter

@@ -1,8 +1,8 @@
-"""Flap damping of a value that is published round by round (RFC 2439 section 4).
+"""Flap damping of a value that is published round by round (RFC 2439).
 
 Each change adds one to a penalty that halves every `half_life_s`. Above `suppress_above` changes are held back until
 the penalty has decayed below `reuse_below`. It has a ceiling: nothing is held longer than `max_suppress_s` after its
-last change (RFC 2439 section 4.2).
+last change.
 """
 
 from __future__ import annotations

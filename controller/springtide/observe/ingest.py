@@ -1,4 +1,4 @@
-"""Spool files into tcp_samples, each record exactly once.
+"""Spool files into tcp_samples, each record once.
 
 Rows go in first, the ledger second. A process that dies between the two leaves rows that the next run inserts again;
 they carry the same sorting key, so readers (`final`) and merges see them once.

@@ -85,7 +85,7 @@ class CongestionPolicy(Section):
             "What a delivery rate under BBR is divided by before it is compared: what BBR cured would be low "
             "again without it."
         ),
-        source="the article's figure 4: low-percentile rates about doubled under BBR",
+        source="the article's figure 4: one provider's low-percentile rates about doubled under BBR",
         ge=1.0,
         le=10.0,
     )
@@ -99,14 +99,14 @@ class CongestionPolicy(Section):
     few_retransmits: float = tunable(
         0.005,
         "Share of bytes sent again that counts as few.",
-        source="healthy paths lose 0.1 to 1 %",
+        source="an assumption: half a percent is what a healthy path loses; the article gives no number",
         ge=0.0,
         le=1.0,
     )
     min_object_bytes: int = tunable(
         100_000,
         "BBR is for connections that have delivered this much; the condition travels in the bundle.",
-        source="the article: no benefit below 100 KB",
+        source="the article: little to no benefit below 100 KB",
         ge=0,
         le=MAX_OBJECT_BYTES,
     )

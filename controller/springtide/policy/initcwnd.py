@@ -53,7 +53,7 @@ class InitcwndPolicy(Section):
     cmax: int = tunable(
         100,
         "Largest window that is ever set, segments.",
-        source="Riptide IV: the knee of its results is at 100; beyond it there was no further gain",
+        source="Riptide IV-B, figure 10: a knee at 100, with diminishing returns beyond it",
         ge=1,
         le=1000,
     )
@@ -68,8 +68,8 @@ class InitcwndPolicy(Section):
         3600,
         "Seconds after its last evidence at which a value dies and the kernel's default returns.",
         source=(
-            "Riptide III-B: 90 s at one update a second, the blog post 600 s; ours is twelve rounds for thin pairs "
-            "(`make calm`): the loss guard watches a held value too"
+            "Riptide III-B: 90 s (IV-A: one update a second), the blog post 600 s; ours is twelve rounds for thin "
+            "pairs (`make calm`): the loss guard watches a held value too"
         ),
         ge=5,
         le=MAX_TTL_S,
@@ -77,12 +77,12 @@ class InitcwndPolicy(Section):
     careful: bool = tunable(
         False,
         "Take half of what was learnt.",
-        source="RFC 9959 (Careful Resume) jumps to half of the saved window",
+        source="RFC 9959 (Careful Resume) jumps to at most half of the saved window",
     )
     receiver_cap: bool = tunable(
         True,
         "Never start with more than the median peer's advertised window holds.",
-        source="Riptide III-C: what exceeds the receiver's window is wasted; a Linux peer by default shows 64 KB",
+        source="Riptide III-C: a receiver's first window may not take the burst; a Linux peer by default shows 64 KB",
     )
     loss_bound: float = tunable(
         0.03,
@@ -91,7 +91,8 @@ class InitcwndPolicy(Section):
             "Young: closed after at most two windows were sent, the ones that an initial window can have hurt."
         ),
         source=(
-            "Riptide IV-C reports no visible change of retransmissions; 3 % is well above a healthy path's 0.1 to 1 %"
+            "Riptide IV-D: losses did not seem to become more frequent; it gives no number. 3 % is assumed to be "
+            "well above a healthy path's"
         ),
         ge=0.0,
         le=1.0,

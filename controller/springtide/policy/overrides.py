@@ -34,7 +34,7 @@ def _client_prefix(text: str) -> str:
 
 
 class Override(Section):
-    """An operator's word for one pair of PoPs, until an instant (Riptide III-D: hints of planned load changes)."""
+    """An operator's word for one pair of PoPs, until an instant (Riptide V: hints of planned load changes)."""
 
     src: str
     dst: str
