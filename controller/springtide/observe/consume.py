@@ -139,7 +139,8 @@ class Consumer:
         A consumer that complains and does not get on is an error at once."""
         progress = self.progress(stall_s)
         behind = self._watch.behind()
-        while self._level or (behind & self._watch.behind() and not self._watch.cause):
+        # What takes all memory is about to be put aside: no reason to give up.
+        while self._level or MEMORY in self._watch.cause or (behind & self._watch.behind() and not self._watch.cause):
             time.sleep(POLL_S)
             progress = self.progress(stall_s)
             behind &= self._watch.behind()
