@@ -120,7 +120,7 @@ def test_what_is_counted_of_a_window_is_what_a_round_trip_carried(store: Store) 
 @pytest.mark.parametrize(("large", "queue"), [(20, 10), (20, 170), (6, 3)])
 def test_a_window_that_we_gave_is_no_evidence_once_the_path_has_collapsed(store: Store, large: int, queue: int) -> None:
     """From 50 to 1 Mbit/s, while answers of at most `large` segments flow; the window stays at what the route gives."""
-    rows, senders, rounds = [], [], 5
+    rows, rounds = [], 5
     for cookie in range(1, 9):
         chance = random.Random(cookie)
         path = Path(50e6 / 8, 0.08, queue, collapse_at=2.0 * INTERVAL, collapsed_rate=1e6 / 8, chance=chance)
@@ -131,14 +131,16 @@ def test_a_window_that_we_gave_is_no_evidence_once_the_path_has_collapsed(store:
             if n * 0.5 < INTERVAL * rounds - 1
         ]
         rows += [sample(cookie, at, told) for at, told in followed(sender, iter([(0.01, 300), *answers]), rounds)]
-        senders.append(sender)
-    assert all(row["snd_cwnd"] == 80 for row in rows[:POLLS]) or True
+    told = 0
     for late in range(1, 4):
-        store.execute("truncate table rollup_sockets")
         found = counted(store, rows if late == 1 else [], ROUND + late * INTERVAL)
         windows = [row["proved_cwnd"] for row in found.values() if row["earned"]]
-        # What the collapsed path carries in a round trip: 7 segments, and its answers wait in the queue.
+        told += len(windows)
+        # What the collapsed path carries in a round trip is 7 segments, and its answers wait in the queue.
         assert all(window <= 2 * 7 for window in windows), (late, windows)
+        store.execute("truncate table rollup_sockets")
+    # Answers within the kernel's default say nothing; it takes larger ones to see that the path has become narrow.
+    assert told > 0 or large < 10
 
 
 def young(cookie: int, segments: int, again: int = 0, at: float = 15.0, **more: Any) -> Row:
