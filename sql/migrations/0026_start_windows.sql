@@ -1,4 +1,5 @@
--- Which publication held on each edge from when on, as the audit tells it: made and emptied within one run of the round.
+-- Which publication held on each edge from when on, as the audit tells it: made and emptied within one run of the
+-- round.
 create table if not exists rollup_starts (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     generation UInt64 codec (Delta, ZSTD(1)),

@@ -1,24 +1,24 @@
 -- Which publication held on each edge, from two rounds back on, as the audit tells it: what new connections of the edge
 -- began with. Parameters: generation, round_s, lookback_us < round_us (microseconds since the epoch).
 --
--- A publication holds on an edge from the record of the wave that brought it until it is taken back there, withdrawn, or
--- expires; of several the one that came last. So taking one back gives what held before it. An edge that answered
+-- A publication holds on an edge from the record of the wave that brought it until it is taken back there, withdrawn,
+-- or expires; of several the one that came last. So taking one back gives what held before it. An edge that answered
 -- nothing holds what it held. Without such a record, nothing: then it is the kernel's default.
 insert into rollup_starts
 with events as (
     select
         toUnixTimestamp(audit.at) as at_s,
-        event,
-        publication,
-        verdict,
-        edges,
-        details
+        audit.event as event,
+        audit.publication as publication,
+        audit.verdict as verdict,
+        audit.edges as edges,
+        audit.details as details
     from audit final
     where
         -- No edge keeps a bundle for longer than two days.
         audit.at >= fromUnixTimestamp64Micro({lookback_us:Int64}, 'UTC') - interval 2 day
         and audit.at < fromUnixTimestamp64Micro({round_us:Int64}, 'UTC')
-        and event in ('publish', 'wave', 'rollback', 'withdraw')
+        and audit.event in ('publish', 'wave', 'rollback', 'withdraw')
 ),
 
 published as (

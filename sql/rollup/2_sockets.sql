@@ -122,7 +122,7 @@ namespaces as (
     group by host, boot_id, netns
 ),
 
--- What publications held on edges lately.
+-- Which publications held on edges lately.
 starts as (
     select
         edge as start_edge,
@@ -134,38 +134,40 @@ starts as (
     where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
 ),
 
+bundles as (
+    select distinct
+        decided,
+        expires
+    from starts
+),
+
 -- A decision whose evidence would not have lasted as long as its bundle was left out of it.
 decisions as (
     select
-        initcwnd_decisions.round as decided_round,
+        windows.round as decided_round,
         bundles.expires as bundle_expires,
-        src_pop as decided_src,
-        dst_pop as decided_dst,
-        ip_version as decided_version,
-        initcwnd as decided_cwnd
-    from initcwnd_decisions final
-    inner join (
-        select distinct
-            decided,
-            expires
-        from starts
-    ) as bundles on initcwnd_decisions.round = bundles.decided
+        windows.src_pop as decided_src,
+        windows.dst_pop as decided_dst,
+        windows.ip_version as decided_version,
+        windows.initcwnd as decided_cwnd
+    from initcwnd_decisions as windows final
+    inner join bundles on windows.round = bundles.decided
     where
-        initcwnd_decisions.round in (select decided from starts)
-        and action = 'set'
-        and (reason = 'override' or expires_at >= bundles.expires)
+        windows.round in (select starts.decided from starts)
+        and windows.action = 'set'
+        and (windows.reason = 'override' or windows.expires_at >= bundles.expires)
 ),
 
 -- Operators' words for single edges: null is the kernel's default.
 words as (
     select
-        initcwnd_edge_decisions.round as word_round,
-        edge as word_edge,
-        dst_pop as word_dst,
-        ip_version as word_version,
-        initcwnd as word_cwnd
-    from initcwnd_edge_decisions final
-    where initcwnd_edge_decisions.round in (select decided from starts)
+        said.round as word_round,
+        said.edge as word_edge,
+        said.dst_pop as word_dst,
+        said.ip_version as word_version,
+        said.initcwnd as word_cwnd
+    from initcwnd_edge_decisions as said final
+    where said.round in (select bundles.decided from bundles)
 ),
 
 -- What a socket did within the round: its counters against their last value before it. A socket that an earlier poll of
@@ -240,7 +242,17 @@ changes as (
             and within.netns = namespaces.netns
 ),
 
--- What a round trip has proved, and what the connection began with.
+placed as (
+    select
+        changes.*,
+        starts.decided as decided,
+        starts.expires as expires,
+        starts.held_out as held_out
+    from changes
+    asof left join starts on changes.host = starts.start_edge and changes.known_us >= starts.since_us
+),
+
+-- What a round trip has proved.
 judged as (
     select
         *,
@@ -258,8 +270,8 @@ judged as (
             intDiv(toUInt128(gained_acked) * round_trip, greatest(gained_busy, 1)),
             toUInt128(0)
         ) as proved_bytes,
-        -- An idle time takes the window back to what the route gives, and leaves ssthresh: where losses have not set it, it
-        -- is beyond every window.
+        -- An idle time takes the window back to what the route gives, and leaves ssthresh: where losses have not set
+        -- it, it is beyond every window.
         if(
             live and snd_mss > 0,
             toUInt64(
@@ -271,19 +283,16 @@ judged as (
             ),
             0
         ) as proved_cwnd
-    from changes
-    asof left join starts on changes.host = starts.start_edge and changes.known_us >= starts.since_us
+    from placed
 ),
 
-begun as (
+given as (
     select
-        *,
-        multiIf(
-            word_edge != '', coalesce(word_cwnd, 10),
-            held_out, 10,
-            decided_src != '', coalesce(decided_cwnd, 10),
-            10
-        ) as start_cwnd
+        judged.*,
+        decisions.decided_src as decided_src,
+        decisions.decided_cwnd as decided_cwnd,
+        words.word_edge as word_edge,
+        words.word_cwnd as word_cwnd
     from judged
     left join decisions
         on
@@ -298,6 +307,18 @@ begun as (
             and judged.host = words.word_edge
             and judged.dst_pop = words.word_dst
             and judged.version = words.word_version
+),
+
+begun as (
+    select
+        *,
+        -- The kernel's default of 10 (RFC 6928) where nothing else was given.
+        multiIf(
+            word_edge != '', coalesce(word_cwnd, 10),
+            decided_src != '' and not held_out, coalesce(decided_cwnd, 10),
+            10
+        ) as start_cwnd
+    from given
 )
 
 select
@@ -318,15 +339,15 @@ select
     samples,
     live,
     closed,
-    -- An idle connection still shows the window that it was given, and so does one of small answers: what counts is what a
-    -- round trip proved and the peer acknowledged in the round. Less than the kernel's default says nothing of larger
-    -- windows, unless the path was the limit.
+    -- An idle connection still shows the window that it was given, and so does one of small answers: what counts is
+    -- what a round trip proved and the peer acknowledged in the round. Less than the kernel's default says nothing of
+    -- larger windows, unless the path was the limit.
     live
     and proved_cwnd > 0
     and gained_acked >= proved_cwnd * snd_mss
     and (proved_cwnd >= 10 or (is_fresh and not app_limited)) as earned,
-    -- Whether it lost anything does not matter, but for a handshake that was sent again (or an end): of these the kernel
-    -- lets some begin with a window of 1.
+    -- Whether it lost anything does not matter, but for a handshake that was sent again (or an end): of these the
+    -- kernel lets some begin with a window of 1.
     closed
     and sent > 0
     and sent - least(sent, retransmitted) <= 2 * toUInt64(start_cwnd) * snd_mss

@@ -87,8 +87,8 @@ class InitcwndPolicy(Section):
     loss_bound: float = tunable(
         0.03,
         (
-            "Share of young connections' bytes sent again above which the window is cut; 1 turns it off. "
-            "Young: closed after at most two windows were sent, the ones that an initial window can have hurt."
+            "Share of young connections that lost anything above which the window is cut; 1 turns it off. "
+            "Young: closed after at most two of the windows that they began with, the ones that it can have hurt."
         ),
         source=(
             "Riptide IV-C reports no visible change of retransmissions; 3 % is well above a healthy path's 0.1 to 1 %"
