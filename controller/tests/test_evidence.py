@@ -92,7 +92,9 @@ def counted(store: Store, rows: list[Row], moment: int = ROUND) -> dict[int, Row
 
 
 def test_what_is_counted_of_a_window_is_what_a_round_trip_carried(store: Store) -> None:
-    rows, truth, kinds = [], {}, {}
+    rows: list[Row] = []
+    truth: dict[int, int] = {}
+    kinds: dict[int, str] = {}
     for rate, rtt, queue in PATHS:
         for kind, large in (("bulk", 0), ("chunks", 60), ("chunks", 300), ("small", 0), ("mixed", 60), ("mixed", 300)):
             for idle, initcwnd in (

@@ -234,7 +234,8 @@ def loses_too_much(seen: Table, law: InitcwndPolicy) -> Bits:
 def lossy_share(seen: Table) -> Floats:
     """Of each pair's young connections those that lost anything; NaN without any."""
     young = seen["young_connections"].astype(np.float64)
-    return np.divide(seen["young_lossy_connections"], young, out=np.full(len(seen), np.nan), where=young > 0)
+    share: Floats = np.divide(seen["young_lossy_connections"], young, out=np.full(len(seen), np.nan), where=young > 0)
+    return share
 
 
 def _learn(seen: Table, observed: Floats, alive: Floats, still: Bits, law: InitcwndPolicy) -> tuple[Floats, Codes]:
