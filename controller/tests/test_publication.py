@@ -259,6 +259,9 @@ def test_rounds_are_published_compared_forced_taken_back_and_remembered(
         ("rollback", "published", "fra stays"),
     ]
     assert all(row["digest"].startswith("sha256:") and row["who"] for row in rows)
+    # Whose values it has, also where an earlier round's come again under a later one.
+    again_of = next(event for event in journal.read(folder.path)[0] if event.event == "rollback").details["windows"]
+    assert again_of == {"round": instants.show(ROUND - 300), "expires_at": old["expires_at"], "held_out": []}
     (folder.path / journal.SENT).unlink()
     assert len(home.json("history", *where)) == len(rows), "sent again, the events counted twice"
     assert "fra stays" in home.run("history", *where, "--event", "rollback").stdout

@@ -87,8 +87,8 @@ class InitcwndPolicy(Section):
     loss_bound: float = tunable(
         0.03,
         (
-            "Share of young connections' bytes sent again above which the window is cut; 1 turns it off. "
-            "Young: closed after at most two windows were sent, the ones that an initial window can have hurt."
+            "Share of young connections that lost anything above which the window is cut; 1 turns it off. "
+            "Young: closed after at most two of the windows that they began with, the ones that it can have hurt."
         ),
         source=(
             "Riptide IV-D: losses did not seem to become more frequent; it gives no number. 3 % is assumed to be "
