@@ -255,6 +255,8 @@ select
     young_connections,
     young_bytes_sent,
     young_bytes_retransmitted,
-    if(empty(young_windows), null, young_window_quantiles[1]) as young_rwnd_p50
+    if(empty(young_windows), null, young_window_quantiles[1]) as young_rwnd_p50,
+    0 as young_lossy_connections,
+    0 as young_timeout_connections
 from quantiles
 settings prefer_column_name_to_alias = 1
