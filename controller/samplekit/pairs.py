@@ -296,7 +296,7 @@ def judge(
         until, bad = now + hold_s, max(started, law.cmin)
         good = good if good is not None and good < started else None
     elif clean:
-        good = started
+        good = started if bad is None else max(good or 0, started)
         hold_s = 0 if started >= (bad or 0) else hold_s
         if bad is not None and started >= max(bad, law.cmax):
             bad = None
@@ -320,7 +320,7 @@ def judge(
     if until is not None and now < until:
         following = min(following, max(base, int(law.loss_cut * bad)))
     following = min(max(following, law.cmin), law.cmax)
-    if clean:
+    if clean and started >= base:
         return Verdict(harm, clean, following, left)
     current = min(max(in_use or 0, law.cmin), law.cmax)
     return Verdict(harm, clean, current if not harm and base <= current <= following else base, left)

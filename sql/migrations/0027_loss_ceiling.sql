@@ -6,8 +6,8 @@ add column if not exists young_lossy_connections UInt64 default 0 codec (ZSTD(1)
 add column if not exists young_timeout_connections UInt64 default 0 codec (ZSTD(1)) after young_lossy_connections,
 -- How long the guard holds after harm; it doubles where a step beyond a ceiling did harm again.
 add column if not exists guard_hold_s UInt32 default 0 codec (ZSTD(1)) after guard_until,
--- Segments: the most that this round allowed (null: no harm was ever seen), the window that judged rounds last showed
--- clean, and the one that last did harm.
+-- Segments: the most that this round allowed (null: no harm was ever seen), the window that was judged clean last or,
+-- below a ceiling, the largest one, and the one that last did harm.
 add column if not exists ceiling_initcwnd Nullable(UInt32) codec (ZSTD(1)) after guard_hold_s,
 add column if not exists clean_initcwnd Nullable(UInt32) codec (ZSTD(1)) after ceiling_initcwnd,
 add column if not exists harmful_initcwnd Nullable(UInt32) codec (ZSTD(1)) after clean_initcwnd,

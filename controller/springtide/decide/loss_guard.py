@@ -38,9 +38,10 @@ _FEWEST_LOSSY = 3
 _MOST_TRIALS = 10
 
 # What the guard remembers of a pair; windows in segments, 0 is none. `guard_until`: until when the ceiling is not
-# tried, seconds since the epoch. `clean_initcwnd`: the window last judged clean, `harmful_initcwnd` the one last judged
-# harmful; while it is 0 there is no ceiling. `default_*`: the young connections that last judged the kernel's default.
-# `trial_rounds`: rounds that the window has been in use, `trial_*`: young connections since that are not yet judged.
+# tried, seconds since the epoch. `clean_initcwnd`: the window judged clean last or, below a ceiling, the largest one;
+# `harmful_initcwnd`: the one last judged harmful; while it is 0 there is no ceiling. `default_*`: the young connections
+# that last judged the kernel's default. `trial_rounds`: rounds that the window has been in use, `trial_*`: young
+# connections since that are not yet judged.
 GUARD = [
     ("guard_until", "<u4"),
     ("guard_hold_s", "<u4"),
@@ -95,7 +96,9 @@ def judge(now: int, seen: Table, before: Table, still: Bits, law: InitcwndPolicy
     longer = np.where(in_vain, np.minimum(2 * held_s, MAX_TTL_S), np.where(same, held_s, 0))
     hold_s = np.where(harm, np.maximum(longer, law.loss_hold_s), np.where(clean & (started >= harmful), 0, held_s))
     until = np.where(harm, now + hold_s, until)
-    known = np.where(clean, started, np.where(harm & (known >= started), 0, known))
+    # Below a ceiling a smaller clean window takes nothing away; without one the last counts, as the path is now.
+    shown = np.where(harmful > 0, np.maximum(known, started), started)
+    known = np.where(clean, shown, np.where(harm & (known >= started), 0, known))
     harmful = np.where(harm, np.maximum(started, law.cmin), harmful)
     # Steps have led up to cmax: there is nothing left to bound.
     harmful = np.where(clean & (started >= np.maximum(law.cmax, harmful)), 0, harmful)
@@ -104,7 +107,7 @@ def judge(now: int, seen: Table, before: Table, still: Bits, law: InitcwndPolicy
     highest = step(lowest, harmful, until > now, law)
     current = np.clip(in_use, law.cmin, law.cmax)
     ceiling = np.where(~harm & (current >= lowest) & (current <= highest), current, lowest)
-    ceiling = np.where(clean, highest, ceiling)
+    ceiling = np.where(clean & (started >= lowest), highest, ceiling)
 
     of_default = enough & (started <= KERNEL_DEFAULT)
     goes_on = ~harm & ~clean & (rounds >= law.loss_step_rounds) & (trial < _MOST_TRIALS * law.loss_min_connections)
