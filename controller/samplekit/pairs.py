@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from springtide.decide import decisions
@@ -66,7 +67,7 @@ class Remembered:
     rounds: int = 0
     trial: tuple[int, int] = (0, 0)
 
-    def columns(self) -> dict[str, int | None]:
+    def columns(self) -> dict[str, Any]:
         return {
             "guard_until": self.until,
             "guard_hold_s": self.hold_s,
@@ -252,7 +253,7 @@ def lowest_share(lossy: int, of: int) -> float:
 
 
 def may_lose(started: int, default_share: float, law: InitcwndPolicy) -> float:
-    plain = 1 - (1 - law.loss_bound) ** 0.1
+    plain = 1 - math.pow(1 - law.loss_bound, 0.1)
     if started <= 10:
         return max(plain, law.loss_default_bound)
     return float(1 - (1 - max(plain, min(default_share, law.loss_default_bound))) ** (max(started, 20) / 10))

@@ -130,7 +130,8 @@ def step(clean: Ints, harmful: Ints, holds: Bits, law: InitcwndPolicy) -> Ints:
     next_one = np.where(harmful > clean, np.minimum(next_one, (clean + harmful + 1) // 2), next_one)
     carried = np.maximum(clean, np.floor(law.loss_cut * harmful).astype(np.int64))
     next_one = np.where(holds, np.minimum(next_one, carried), next_one)
-    return np.clip(next_one, law.cmin, law.cmax)
+    bounded: Ints = np.clip(next_one, law.cmin, law.cmax)
+    return bounded
 
 
 def allowed_share(started: Ints, default_share: Floats, law: InitcwndPolicy) -> Floats:
@@ -139,7 +140,8 @@ def allowed_share(started: Ints, default_share: Floats, law: InitcwndPolicy) -> 
     by_default = 1.0 - (1.0 - law.loss_bound) ** (KERNEL_DEFAULT / _BOUND_AT)
     share = np.maximum(by_default, np.minimum(default_share, law.loss_default_bound))
     scaled = 1.0 - (1.0 - share) ** (np.maximum(started, _BOUND_FROM) / KERNEL_DEFAULT)
-    return np.where(started <= KERNEL_DEFAULT, np.maximum(by_default, law.loss_default_bound), scaled)
+    allowed: Floats = np.where(started <= KERNEL_DEFAULT, np.maximum(by_default, law.loss_default_bound), scaled)
+    return allowed
 
 
 def lower_bound(lossy: Ints, connections: Ints) -> Floats:

@@ -1,0 +1,2 @@
+-- Holds the number until its migration comes.
+select 1;
