@@ -206,7 +206,8 @@ def _read(store: Store, where: str, parameters: dict[str, Param]) -> list[Decisi
 
 
 def _decision(row: Row) -> Decision:
-    values = {name.removesuffix("_s") if name.endswith("_s") else name: value for name, value in row.items()}
+    instants = {f"{name}_s": name for name in ("round", *_INSTANTS)}
+    values = {instants.get(name, name): value for name, value in row.items()}
     # The engine prints a whole double without its point.
     doubles = {name: None if values[name] is None else float(values[name]) for name in _DOUBLES}
     named = {"action": Action(row["action"]), "reason": Reason(row["reason"]), "suppressed": bool(row["suppressed"])}

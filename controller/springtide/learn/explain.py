@@ -114,9 +114,7 @@ def _limit(d: Decision, policy: Policy) -> str:
         Reason.LOSS_GUARD: f"but {young} {started}{timeouts}: it falls to {_clean(d)}",
         Reason.LOSS_GUARD_HOLD: f"but {d.harmful_initcwnd} did harm, and the ceiling is {d.ceiling_initcwnd}"
         + (
-            f" until {_show(d.guard_until)} at least"
-            if (d.guard_until or 0) > d.round
-            else " until that is judged clean"
+            f" until {_show(d.guard_until)} at least" if (d.guard_until or 0) > d.round else " until it is judged clean"
         ),
         Reason.LOSS_GUARD_STEP: f"but {d.harmful_initcwnd} did harm: one step above {d.clean_initcwnd}, where no more "
         "was lost than may be",
