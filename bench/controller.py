@@ -83,13 +83,14 @@ PAIR_SCANS = (
         max(src_pop), max(dst_pop), max(ip_version), sum(connections_seen), sum(connections_earned), sum(cwnd_sum),
         sum(cwnd_weight), sum(min_cwnd), sum(max_cwnd), sum(traffic_cwnd), sum(cwnd_p10), sum(cwnd_p25), sum(cwnd_p50),
         sum(cwnd_p75), sum(cwnd_p90), sum(bytes_sent), sum(bytes_retransmitted), sum(young_connections),
-        sum(young_bytes_sent), sum(young_bytes_retransmitted), sum(young_rwnd_p50)
+        sum(young_lossy_connections), sum(young_timeout_connections), sum(young_rwnd_p50)
     from round_pairs where round = fromUnixTimestamp({round_s:UInt32})
     """,
     """
     select
         max(round), max(src_pop), max(dst_pop), max(ip_version), sum(smoothed_cwnd), max(last_evidence), sum(initcwnd),
-        max(guard_until), sum(penalty), sum(suppressed)
+        max(guard_until), sum(guard_hold_s), sum(clean_initcwnd), sum(harmful_initcwnd), sum(default_connections),
+        sum(default_lossy), sum(trial_rounds), sum(trial_connections), sum(trial_lossy), sum(penalty), sum(suppressed)
     from initcwnd_decisions
     where round < fromUnixTimestamp({round_s:UInt32})
     """,
