@@ -89,7 +89,8 @@ PAIR_SCANS = (
     """
     select
         max(round), max(src_pop), max(dst_pop), max(ip_version), sum(smoothed_cwnd), max(last_evidence), sum(initcwnd),
-        max(guard_until), sum(penalty), sum(suppressed)
+        max(guard_until), sum(guard_hold_s), sum(clean_initcwnd), sum(harmful_initcwnd), sum(default_connections),
+        sum(default_lossy), sum(trial_rounds), sum(trial_connections), sum(trial_lossy), sum(penalty), sum(suppressed)
     from initcwnd_decisions
     where round < fromUnixTimestamp({round_s:UInt32})
     """,

@@ -151,14 +151,15 @@ def pairs() -> Dashboard:
                 select src_pop, dst_pop, ip_version, toString(action) as decided, initcwnd, previous_initcwnd,
                     toString(reason) as because, connections_earned, connections_seen, observed_cwnd, smoothed_cwnd,
                     target_cwnd, receiver_cwnd, 100 * retransmit_ratio as retransmit_percent,
-                    100 * young_retransmit_ratio as young_retransmit_percent, measured_rounds, penalty, suppressed,
-                    guard_until, expires_at, round as decided_at
+                    if(young_connections > 0, 100 * young_lossy_connections / young_connections, null)
+                        as young_lossy_percent, ceiling_initcwnd, measured_rounds, penalty, suppressed, guard_until,
+                    expires_at, round as decided_at
                 from initcwnd_decisions final
                 where $__timeFilter(round) and {WHICH}
                 order by round desc
                 limit 1 by src_pop, dst_pop, ip_version
                 """,
-                {"retransmit_percent": "percent", "young_retransmit_percent": "percent"},
+                {"retransmit_percent": "percent", "young_lossy_percent": "percent"},
                 links={
                     "dst_pop": (
                         "Its connections",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
 from springtide.policy import Policy
 
-from bench.calm import prefixes, run
+from bench.calm import guard, prefixes, run
 
 
 def test_our_law_is_calm_harms_least_and_reaches_most_of_the_gain() -> None:
@@ -35,3 +36,25 @@ def test_prefixes_are_chosen_calmly() -> None:
     assert ours["new_share_of_selected"] <= 0.01
     assert ours["changes_per_round_mean"] < min(one["changes_per_round_mean"] for one in (duty, average, newest)) / 3
     assert ours["share_of_attainable_gain"] > 0.2
+
+
+@pytest.mark.parametrize("path", guard.PATHS, ids=lambda path: path.name)
+def test_harm_lasts_one_round_and_clean_paths_lose_nothing(path: guard.Path) -> None:
+    """Eight hours of 200 connections a round; where a queue is short, also of connections that all fill a window."""
+    windows = list(guard.play(path, guard.ours(path), 200, 96, seed=1))
+    harmed, longest, usual = guard.summary(path, windows)
+    assert longest <= 1
+    if not guard.harms(path, path.learnt):
+        assert (harmed, usual) == (0, path.learnt)
+        return
+    # The forgetful one does harm for longer, again and again.
+    before = guard.summary(path, list(guard.play(path, guard.forgetful(path), 200, 96, seed=1)))
+    assert harmed < before[0] / 3
+    assert before[1] >= 2
+    # What did harm comes back, if at all, only after every step between: never in a jump.
+    first = next(at for at, window in enumerate(windows) if guard.harms(path, window))
+    assert windows[first + 1] == guard.DEFAULT
+    law = Policy().initcwnd
+    assert all(
+        b <= max(a + 1, a * law.loss_step) for a, b in zip(windows[first + 1 :], windows[first + 2 :], strict=False)
+    )

@@ -11,6 +11,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 ROUNDS_PER_DAY = 288
 
 # The window that a path carries without loss, segments: median 60, one path in six below 20, one in six above 180.
@@ -26,7 +28,8 @@ MEDIAN_EARNED, EARNED_SIGMA = 8.0, 1.0
 # A long-lived connection's window moves between this share of what the path carries and all of it (CUBIC's sawtooth,
 # RFC 9438: beta 0.7).
 SAWTOOTH = (0.7, 1.0)
-LOSS_FLOOR = 0.002
+# Of a segment, by chance; and the share of young connections whose object fills their first flight.
+LOSS_FLOOR, FILL = 0.0003, 0.5
 YOUNG_PER_EARNED = 10
 
 
@@ -89,9 +92,12 @@ def moments(path: Path, rounds: int, seed: str) -> Iterator[Moment]:
         yield Moment(capacity, earned, sum(windows) / max(1, len(windows)), math.ceil(max(windows, default=0.0)))
 
 
-def young_lossy_share(capacity: float, initcwnd: int) -> float:
-    """Share of the connections that start with `initcwnd` of which anything is lost: as much as does not fit."""
-    return min(0.5, LOSS_FLOOR + max(0.0, initcwnd - capacity) / max(initcwnd, 1))
+def young_lossy(capacity: float, initcwnd: int, connections: int, chance: np.random.Generator) -> int:
+    """Of so many connections that start with `initcwnd` those that lose any of their first flight: a burst that does
+    not fit loses of all that fill it, and segments get lost by themselves."""
+    by_chance = 1.0 - (1.0 - LOSS_FLOOR) ** initcwnd
+    share = FILL + (1.0 - FILL) * by_chance if initcwnd > capacity else by_chance
+    return int(chance.binomial(connections, share))
 
 
 def _poisson(chance: random.Random, mean: float) -> int:

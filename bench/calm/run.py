@@ -104,6 +104,7 @@ def initcwnd(
     tallies = [Tally(controller.name, [0] * pairs) for controller in controllers]
     in_use: list[list[int]] = [[0] * pairs for _ in controllers]
     cache: dict[tuple[int, int], float] = {}
+    chance = np.random.default_rng([seed, pairs])
     shown: Shown = [[] for _ in range(min(6, pairs))]
     for now in range(rounds):
         if tell is not None and now % model.ROUNDS_PER_DAY == 0:
@@ -112,7 +113,7 @@ def initcwnd(
         attainable = [max(saved(best(one.capacity), one.capacity, cache), 0.0) for one in moments]
         for which, (controller, tally) in enumerate(zip(controllers, tallies, strict=True)):
             before = in_use[which]
-            after = controller.decide(START + now * INTERVAL_S, _observe(names, moments, before)).tolist()
+            after = controller.decide(START + now * INTERVAL_S, _observe(names, moments, before, chance)).tolist()
             changed = [at for at in range(pairs) if after[at] != before[at]]
             tally.by_round.append(len(changed))
             for at in changed:
@@ -136,7 +137,9 @@ def best(capacity: float) -> int:
     return int(min(max(capacity, CMIN), CMAX))
 
 
-def _observe(names: NDArray[np.bytes_], moments: list[model.Moment], windows: list[int]) -> Table:
+def _observe(
+    names: NDArray[np.bytes_], moments: list[model.Moment], windows: list[int], chance: np.random.Generator
+) -> Table:
     seen = np.full(len(moments), UNSEEN)
     earned = np.array([one.earned for one in moments])
     seen["src_pop"], seen["dst_pop"], seen["ip_version"] = names, b"peer", 4
@@ -144,9 +147,8 @@ def _observe(names: NDArray[np.bytes_], moments: list[model.Moment], windows: li
     seen["mean_cwnd"] = np.where(earned > 0, [one.mean_cwnd for one in moments], np.nan)
     seen["max_cwnd"] = np.where(earned > 0, [one.max_cwnd for one in moments], -1)
     seen["young_connections"] = YOUNG * earned
-    shares = [
-        model.young_lossy_share(one.capacity, window or DEFAULT_INITCWND)
+    seen["young_lossy_connections"] = [
+        model.young_lossy(one.capacity, window or DEFAULT_INITCWND, YOUNG * one.earned, chance)
         for one, window in zip(moments, windows, strict=True)
     ]
-    seen["young_lossy_connections"] = np.ceil(shares * seen["young_connections"])
     return seen

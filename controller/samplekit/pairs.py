@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from springtide.decide import decisions
@@ -55,13 +56,39 @@ class Penalty:
 
 
 @dataclass(frozen=True)
+class Remembered:
+    """What the loss guard knows of a pair; None is never."""
+
+    until: int | None = None
+    hold_s: int = 0
+    clean: int | None = None
+    harmful: int | None = None
+    default: tuple[int, int] = (0, 0)
+    rounds: int = 0
+    trial: tuple[int, int] = (0, 0)
+
+    def columns(self) -> dict[str, Any]:
+        return {
+            "guard_until": self.until,
+            "guard_hold_s": self.hold_s,
+            "clean_initcwnd": self.clean,
+            "harmful_initcwnd": self.harmful,
+            "default_connections": self.default[0],
+            "default_lossy": self.default[1],
+            "trial_rounds": self.rounds,
+            "trial_connections": self.trial[0],
+            "trial_lossy": self.trial[1],
+        }
+
+
+@dataclass(frozen=True)
 class Previous:
     """A row of PREVIOUS; None is none."""
 
     smoothed_cwnd: float | None
     last_evidence: int | None
     initcwnd: int | None = None
-    guard_until: int | None = None
+    guard: Remembered = Remembered()
     penalty: Penalty = Penalty()
     measured_rounds: int = 0
 
@@ -77,6 +104,7 @@ def previous_table(last: Mapping[Pair, Previous]) -> Table:
             {
                 **dict(zip(("src_pop", "dst_pop", "ip_version"), pair, strict=True)),
                 **vars(one),
+                **one.guard.columns(),
                 "penalty": one.penalty.value,
                 "suppressed": one.penalty.suppressed,
                 "round": one.penalty.at,
@@ -144,13 +172,21 @@ def model(
 
 def carry(decision: Decision, measured_rounds: int) -> Previous | None:
     """What a decision leaves for the next round; `measured_rounds` as in Previous. None: nothing is left."""
-    if decision.smoothed_cwnd is None and decision.initcwnd is None:
+    if decision.smoothed_cwnd is None and decision.initcwnd is None and decision.harmful_initcwnd is None:
         return None
     return Previous(
         smoothed_cwnd=decision.smoothed_cwnd,
         last_evidence=decision.last_evidence,
         initcwnd=decision.initcwnd,
-        guard_until=decision.guard_until,
+        guard=Remembered(
+            decision.guard_until,
+            decision.guard_hold_s,
+            decision.clean_initcwnd,
+            decision.harmful_initcwnd,
+            (decision.default_connections, decision.default_lossy),
+            decision.trial_rounds,
+            (decision.trial_connections, decision.trial_lossy),
+        ),
         penalty=Penalty(decision.penalty, decision.round, decision.suppressed),
         measured_rounds=measured_rounds,
     )
@@ -201,13 +237,94 @@ def smallest_change(initcwnd: int, policy: InitcwndPolicy) -> int:
     return max(1, math.ceil(policy.hysteresis * initcwnd))
 
 
-def loses_too_much(seen: PairObservation, policy: InitcwndPolicy) -> bool:
-    share = lossy_share(seen)
-    return share is not None and share > policy.loss_bound and seen.young_connections >= policy.loss_min_connections
+def surely_more(lossy: int, of: int, bound: float) -> bool:
+    """Whether a share of `bound` would be further from this one than 3.09 of its own standard errors: what Wilson's
+    interval says, without its formula."""
+    return of > 0 and lossy / of > bound and lossy / of - bound > 3.09 * math.sqrt(bound * (1 - bound) / of)
 
 
-def lossy_share(seen: PairObservation) -> float | None:
-    return seen.young_lossy_connections / seen.young_connections if seen.young_connections else None
+def lowest_share(lossy: int, of: int) -> float:
+    """The smallest share that is not surely less, by halving."""
+    low, high = 0.0, lossy / of if of else 0.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if surely_more(lossy, of, middle) else (low, middle)
+    return low
+
+
+def may_lose(started: int, default_share: float, law: InitcwndPolicy) -> float:
+    plain = 1 - math.pow(1 - law.loss_bound, 0.1)
+    if started <= 10:
+        return max(plain, law.loss_default_bound)
+    return float(1 - (1 - max(plain, min(default_share, law.loss_default_bound))) ** (max(started, 20) / 10))
+
+
+@dataclass(frozen=True)
+class Verdict:
+    harm: bool
+    clean: bool
+    # The largest window now; None: no bound.
+    ceiling: int | None
+    left: Remembered
+
+
+def judge(
+    now: int, law: InitcwndPolicy, seen: PairObservation, known: Remembered, in_use: int | None, *, frozen: bool
+) -> Verdict:
+    """What the young connections of a round say of the window that they started with."""
+    started = in_use or 10
+    young = 0 if frozen else seen.young_connections
+    lossy = min(young, seen.young_lossy_connections)
+    rounds = known.rounds + (not frozen)
+    trial = known.trial[0] + young, known.trial[1] + lossy
+    enough = young > 0 and trial[0] >= law.loss_min_connections and rounds >= law.loss_step_rounds
+
+    bound = may_lose(started, lowest_share(known.default[1], known.default[0]), law)
+    harm = any(few[1] >= 3 and surely_more(few[1], few[0], bound) for few in ((young, lossy), trial) if lossy)
+    bound = may_lose(started, known.default[1] / known.default[0] if known.default[0] else 0.0, law)
+    clean = enough and not harm and trial[1] <= bound * trial[0] and started >= law.cmin
+
+    until, hold_s, good, bad = known.until, known.hold_s, known.clean, known.harmful
+    if harm:
+        if bad is None:
+            hold_s = law.loss_hold_s
+        elif now < (until or 0):
+            hold_s = max(hold_s, law.loss_hold_s)
+        elif now < (until or 0) + 86_400:
+            hold_s = max(min(2 * hold_s, 86_400), law.loss_hold_s)
+        else:
+            hold_s = law.loss_hold_s
+        until, bad = now + hold_s, max(started, law.cmin)
+        good = good if good is not None and good < started else None
+    elif clean:
+        good = started if bad is None else max(good or 0, started)
+        hold_s = 0 if started >= (bad or 0) else hold_s
+        if bad is not None and started >= max(bad, law.cmax):
+            bad = None
+    left = Remembered(
+        until,
+        hold_s,
+        good,
+        bad,
+        trial if enough and started <= 10 else known.default,
+        rounds,
+        trial
+        if not harm and not clean and law.loss_step_rounds <= rounds and trial[0] < 10 * law.loss_min_connections
+        else (0, 0),
+    )
+    if bad is None:
+        return Verdict(harm, clean, None, left)
+    base = min(max(good or law.cmin, law.cmin), law.cmax)
+    following = max(base + 1, int(base * law.loss_step))
+    if bad > base:
+        following = min(following, -(-(base + bad) // 2))
+    if until is not None and now < until:
+        following = min(following, max(base, int(law.loss_cut * bad)))
+    following = min(max(following, law.cmin), law.cmax)
+    if clean and started >= base:
+        return Verdict(harm, clean, following, left)
+    current = min(max(in_use or 0, law.cmin), law.cmax)
+    return Verdict(harm, clean, current if not harm and base <= current <= following else base, left)
 
 
 @dataclass(frozen=True)
@@ -268,31 +385,31 @@ def _decide_pair(
     # Bounds hold whatever else would keep a value as it is.
     current = None if in_use is None else min(max(in_use, law.cmin), law.cmax)
     penalty = _decay(last.penalty if last else Penalty(), now, policy.damping)
-    guard_until = last.guard_until if last and last.guard_until is not None and now < last.guard_until else None
     measured = (last.measured_rounds if last else 0) + (learnt.observed is not None)
-    cut = not frozen and loses_too_much(seen, law)
-    if cut:
-        guard_until = now + law.loss_hold_s
+    verdict = judge(now, law, seen, last.guard if last else Remembered(), in_use, frozen=frozen)
+    ceiling = verdict.ceiling
 
     target: float | None = None
     value: int | None = None
     reason = learnt.reason
     if learnt.smoothed is not None:
         target, reason = _limit(learnt.smoothed, reason, law, seen)
-        if cut:
-            cut_to = max(float(law.cmin), law.loss_cut * (law.cmin if current is None else current))
-            if cut_to < target:
-                target, reason = cut_to, Reason.LOSS_GUARD
-        elif guard_until is not None and target > (current or law.cmin):
-            target, reason = float(current or law.cmin), Reason.LOSS_GUARD_HOLD
+        if ceiling is not None and ceiling < target:
+            target, reason = float(ceiling), Reason.LOSS_GUARD_HOLD
+            if verdict.clean and ceiling > (verdict.left.clean or 0):
+                reason = Reason.LOSS_GUARD_STEP
+            if verdict.harm:
+                reason = Reason.LOSS_GUARD
         value = to_segments(target)
         if current is None:
             if measured < law.duty_rounds:
                 value, reason = None, Reason.BELOW_DUTY_CYCLE
+        elif ceiling is not None and current > ceiling:
+            pass
         elif frozen:
             value, reason = current, Reason.HELD_INCOMPLETE_INPUT
-        elif value != current and not cut:
-            if abs(value - current) < smallest_change(current, law):
+        elif value != current and not verdict.harm:
+            if reason is not Reason.LOSS_GUARD_STEP and abs(value - current) < smallest_change(current, law):
                 value, reason = current, Reason.HELD_HYSTERESIS
             elif value > current and penalty.suppressed:
                 value, reason = current, Reason.HELD_DAMPING
@@ -300,9 +417,13 @@ def _decide_pair(
         reason = Reason.EXPIRED
     if override is not None:
         value, reason = override.initcwnd, Reason.OVERRIDE
-    if value is not None and in_use is not None and value != in_use:
+    a_step = reason is Reason.LOSS_GUARD_STEP and (value or 0) > (in_use or 0)
+    if value is not None and in_use is not None and value != in_use and not a_step:
         penalty = _charge(penalty, policy.damping)
 
+    kept = verdict.left
+    if value != in_use:
+        kept = replace(kept, rounds=0, trial=(0, 0))
     action = Action.SET if value is not None else Action.NONE if in_use is None else Action.WITHDRAW
     return Decision(
         round=now,
@@ -319,14 +440,16 @@ def _decide_pair(
         max_cwnd=seen.max_cwnd,
         retransmit_ratio=seen.retransmit_ratio,
         young_connections=seen.young_connections,
-        young_retransmit_ratio=lossy_share(seen),
+        young_lossy_connections=seen.young_lossy_connections,
+        young_timeout_connections=seen.young_timeout_connections,
         receiver_cwnd=seen.receiver_cwnd,
         previous_initcwnd=in_use,
         previous_cwnd=alive,
         smoothed_cwnd=learnt.smoothed,
         target_cwnd=target,
         measured_rounds=measured,
-        guard_until=guard_until,
+        ceiling_initcwnd=ceiling,
+        **kept.columns(),
         penalty=penalty.value,
         suppressed=penalty.suppressed,
         last_evidence=learnt.last_evidence,

@@ -12,6 +12,12 @@ from samplekit.proto import Value
 from samplekit.spool import record, write_spool
 from samplekit.traffic import MSS, Socket
 from springtide import instants
+from springtide.decide import decisions
+from springtide.decide.initcwnd import decide as decide_initcwnd
+from springtide.fleet import load_fleet
+from springtide.observe.enrich import publish_fleet
+from springtide.observe.rounds import pair_observations
+from springtide.policy import load_policy
 
 INTERVAL = 300
 NOW = ROUND
@@ -388,3 +394,39 @@ def test_an_override_of_an_edge_elsewhere_is_found_by_check(home: Home) -> None:
     home.policy.write_text(SPOKEN.replace("[fra-1]", "[nyc-1]"))
     [line] = home.refused("check")
     assert "overrides[3].edges[0]: 'nyc-1' is no edge of fra; name edges of the override's src" in line
+
+
+def test_a_ceiling_outlives_the_value_a_gap_of_days_and_the_store(home: Home) -> None:
+    """Explain says what it is, and what raises it."""
+    home.policy.write_text("initcwnd: {duty_rounds: 1}\n")
+    policy = load_policy(home.policy)
+    store = home.open()
+    publish_fleet(store, load_fleet(home.fleet))
+    rounds = [NOW - 864_000, NOW - 864_000 + INTERVAL, NOW]
+    pair = {"generation": 1, "src_pop": "ams", "dst_pop": "fra", "ip_version": 4, "connections_seen": 5}
+    shown = {"connections_earned": 5, "cwnd_sum": 400, "cwnd_weight": 5, "min_cwnd": 80, "max_cwnd": 80}
+    store.insert(
+        "rollup_pairs",
+        [
+            pair | shown | {"round": moment, "young_connections": young, "young_lossy_connections": young}
+            for moment, young in zip(rounds, (0, 50, 0), strict=True)
+        ],
+    )
+    store.insert("rollups", [{"round": moment, "generation": 1, "interval_s": INTERVAL} for moment in rounds])
+    for moment in rounds:
+        last = decisions.previous(store, moment, policy)
+        found = decide_initcwnd(moment, policy, pair_observations(store, moment), last)
+        decisions.write_round(store, moment, found, policy.version)
+    store.close()
+    assert [(row["initcwnd"], row["reason"], row["ceiling_initcwnd"]) for row in stored(home)] == [
+        (80, "learnt", None),
+        (10, "loss_guard", 10),
+        (10, "loss_guard_hold", 10),
+    ]
+    cut = home.run("explain", "ams", "fra", "--round", instants.show(rounds[1])).stdout
+    assert "50 of 50 young connections lost some of their first flight that started with 80 segments" in " ".join(
+        cut.split()
+    )
+    screen = " ".join(home.run("explain", "ams", "fra").stdout.split())
+    assert "80 did harm, and the ceiling is 10 until it is judged clean" in screen
+    assert "20 young connections with 10 segments that lose nothing (0 so far)" in screen

@@ -51,6 +51,8 @@ def store_pairs(store: Store, seed: int) -> None:
                     "cwnd_weight": earned,
                     "min_cwnd": cwnd,
                     "max_cwnd": cwnd,
+                    "young_connections": 40,
+                    "young_lossy_connections": chance.choice([0, 0, 0, 30]),
                 }
             )
     store.insert("rollup_pairs", rows)
@@ -93,6 +95,11 @@ def test_the_same_policy_decides_the_same_wherever_it_begins(decided: Home) -> N
             assert one["rounds"] == one["decided_rounds"]
         assert {row["different"] for row in answer["rounds"]} == {0}
     assert decided.query("select count() as n from congestion_decisions") == before
+
+
+def test_what_loss_has_taught_is_replayed_too(decided: Home) -> None:
+    [told] = decided.query("select countIf(reason like 'loss_guard%') as n from initcwnd_decisions final")
+    assert told["n"] > 0
 
 
 def test_another_policy_is_shown_beside_what_was(decided: Home, tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ class Reason(StrEnum):
     RECEIVER_LIMITED = "receiver_limited"
     LOSS_GUARD = "loss_guard"
     LOSS_GUARD_HOLD = "loss_guard_hold"
+    LOSS_GUARD_STEP = "loss_guard_step"
     HELD_HYSTERESIS = "held_hysteresis"
     HELD_DAMPING = "held_damping"
     HELD_THIN_EVIDENCE = "held_thin_evidence"
@@ -60,7 +61,8 @@ class Decision:
     max_cwnd: int | None
     retransmit_ratio: float | None
     young_connections: int
-    young_retransmit_ratio: float | None
+    young_lossy_connections: int
+    young_timeout_connections: int
     receiver_cwnd: float | None
     previous_initcwnd: int | None
     previous_cwnd: float | None
@@ -68,6 +70,15 @@ class Decision:
     target_cwnd: float | None
     measured_rounds: int
     guard_until: int | None
+    guard_hold_s: int
+    ceiling_initcwnd: int | None
+    clean_initcwnd: int | None
+    harmful_initcwnd: int | None
+    default_connections: int
+    default_lossy: int
+    trial_rounds: int
+    trial_connections: int
+    trial_lossy: int
     penalty: float
     suppressed: bool
     last_evidence: int | None

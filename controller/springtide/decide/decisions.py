@@ -9,7 +9,7 @@ import numpy as np
 from springtide.decide import round_rows
 from springtide.decide.columns import Table
 from springtide.decide.decision import ACTIONS, REASONS, Action, Decision, Reason
-from springtide.decide.initcwnd import DECIDED, PREVIOUS
+from springtide.decide.initcwnd import DECIDED, PREVIOUS, only_guard
 from springtide.decide.pairs import DutyMemory, keys, named
 from springtide.policy import MAX_HISTORY_S, Policy
 from springtide.store import Param, Row, Store
@@ -17,7 +17,7 @@ from springtide.store.binary import Columns
 
 TABLE = "initcwnd_decisions"
 _INSTANTS = ("guard_until", "last_evidence", "expires_at")
-_WINDOWS = ("initcwnd", "previous_initcwnd")
+_WINDOWS = ("initcwnd", "previous_initcwnd", "ceiling_initcwnd", "clean_initcwnd", "harmful_initcwnd")
 _COUNTS = ("min_cwnd", "max_cwnd")
 _DOUBLES = tuple(name for name in DECIDED.names or () if DECIDED[name].kind == "f")
 _READ = ", ".join(
@@ -44,28 +44,31 @@ def _fixed(name: str) -> str:
 
 
 def last_round(store: Store, before_unix_s: int) -> int:
-    """The newest round before `before` that left decisions within the time that they are remembered for; 0 is none."""
+    """The newest round before `before` that left decisions; 0 is none."""
     rows = store.query(
         f"select toUnixTimestamp(round) as newest from {TABLE} "
-        "where round < fromUnixTimestamp({before:UInt32}) and round >= fromUnixTimestamp({oldest:UInt32}) "
-        f"order by {TABLE}.round desc limit 1",
-        {"before": before_unix_s, "oldest": max(0, before_unix_s - MAX_HISTORY_S)},
+        f"where round < fromUnixTimestamp({{before:UInt32}}) order by {TABLE}.round desc limit 1",
+        {"before": before_unix_s},
     )
     return int(rows[0]["newest"]) if rows else 0
 
 
 def previous(store: Store, round_unix_s: int, policy: Policy) -> Table:
     """What earlier decisions left of each pair with history or a window in use, as PREVIOUS rows; no later round is
-    read. Whatever lasts is in the last round's rows: each decides anew on all that the one before it left."""
+    read. Whatever lasts is in the last round's rows: each decides anew on all that the one before it left. After a gap
+    of more than MAX_HISTORY_S only what the loss guard has learnt is left of them."""
     names = [_fixed(name) for name in PREVIOUS.names or () if name not in ("round", "measured_rounds")]
     [round_at] = [at for at, name in enumerate(PREVIOUS.names or ()) if name == "round"]
     names.insert(round_at, "toUnixTimestamp(round)")
-    return store.columns(
+    newest = last_round(store, round_unix_s)
+    left = store.columns(
         f"""
         select {", ".join(names)}, toUInt32(measured)
         from (
             select * from {TABLE} final
-            where round = fromUnixTimestamp({{last:UInt32}}) and (smoothed_cwnd is not null or initcwnd is not null)
+            where
+                round = fromUnixTimestamp({{last:UInt32}})
+                and (smoothed_cwnd is not null or initcwnd is not null or harmful_initcwnd is not null)
         ) as newest
         left join (
             select src_pop, dst_pop, ip_version, count() as measured
@@ -81,11 +84,12 @@ def previous(store: Store, round_unix_s: int, policy: Policy) -> Table:
         """,
         PREVIOUS,
         {
-            "last": last_round(store, round_unix_s),
+            "last": newest,
             "round": round_unix_s,
             "duty_from": max(0, round_unix_s - (policy.initcwnd.duty_window_rounds - 1) * policy.round.interval_s),
         },
     )
+    return left if newest >= round_unix_s - MAX_HISTORY_S else only_guard(left)
 
 
 def duty_memory(store: Store, since_unix_s: int, before_unix_s: int) -> DutyMemory:
@@ -202,7 +206,8 @@ def _read(store: Store, where: str, parameters: dict[str, Param]) -> list[Decisi
 
 
 def _decision(row: Row) -> Decision:
-    values = {name.removesuffix("_s") if name.endswith("_s") else name: value for name, value in row.items()}
+    instants = {f"{name}_s": name for name in ("round", *_INSTANTS)}
+    values = {instants.get(name, name): value for name, value in row.items()}
     # The engine prints a whole double without its point.
     doubles = {name: None if values[name] is None else float(values[name]) for name in _DOUBLES}
     named = {"action": Action(row["action"]), "reason": Reason(row["reason"]), "suppressed": bool(row["suppressed"])}

@@ -6,8 +6,8 @@ In the order in which they act:
 2. **smooth** with the last value: a rise slowly, a fall at once; **bound** by cmin and cmax. That is the history of the
    next round. It is bounded because Riptide III-B stores the bounded value: one of 1,000 segments behind a cmax of 100
    would hold a collapsed path at cmax for many rounds. Without evidence the last value stays until `ttl_s` after it;
-3. **limit** what is made of it: half of it where the profile is careful, the receiver's window, and the loss guard,
-   which cuts the window in use and lets none rise for a while;
+3. **limit** what is made of it: half of it where the profile is careful, the receiver's window, and the loss guard's
+   ceiling (loss_guard.py): where loss was seen the window falls at once, and rises by judged steps only;
 4. **publish** calmly: a pair that has rarely been measured gets nothing yet, a small change is not worth a route, and
    one that keeps changing may only fall. An operator's override stands above all of it.
 """
@@ -20,11 +20,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.decide import damping
+from springtide.decide import damping, loss_guard
 from springtide.decide.columns import Bits, Table, align, union
 from springtide.decide.damping import Floats
 from springtide.decide.decision import ACTIONS, REASONS, Action, Reason
 from springtide.decide.edges import edge_decisions
+from springtide.decide.loss_guard import GUARD, Judgement
 from springtide.decide.pairs import keys, named
 from springtide.observe.rounds import OBSERVED, PAIR_KEY
 from springtide.policy import InitcwndPolicy, Policy
@@ -38,15 +39,15 @@ _ACTION = {action: np.uint8(code) for code, action in enumerate(ACTIONS)}
 # What the decisions before this round left of a pair that has history or a window in use; windows in segments, instants
 # in seconds since the epoch, 0 is none, NaN is unknown. `smoothed_cwnd` is the bounded value before rounding and before
 # the limits, `last_evidence` the round that last had sufficient evidence, `initcwnd` what new connections start with
-# now, `guard_until` until when the loss guard lets nothing rise, `round` the decisions' own, `measured_rounds` how many
-# of the last `duty_window_rounds` rounds, this one excluded, had sufficient evidence.
+# now, `round` the decisions' own, `measured_rounds` how many of the last `duty_window_rounds` rounds, this one
+# excluded, had sufficient evidence; GUARD is the loss guard's.
 PREVIOUS = np.dtype(
     [
         *PAIR_KEY,
         ("smoothed_cwnd", "<f8"),
         ("last_evidence", "<u4"),
         ("initcwnd", "<u4"),
-        ("guard_until", "<u4"),
+        *GUARD,
         ("penalty", "<f8"),
         ("suppressed", "u1"),
         ("round", "<u4"),
@@ -54,6 +55,7 @@ PREVIOUS = np.dtype(
     ]
 )
 # The rows of initcwnd_decisions without what a round has in common; `action` and `reason` count in ACTIONS and REASONS.
+# `ceiling_initcwnd` is what the loss guard allows at most, 0 where it bounds nothing.
 DECIDED = np.dtype(
     [
         *PAIR_KEY,
@@ -67,14 +69,16 @@ DECIDED = np.dtype(
         ("max_cwnd", "<i8"),
         ("retransmit_ratio", "<f8"),
         ("young_connections", "<u8"),
-        ("young_retransmit_ratio", "<f8"),
+        ("young_lossy_connections", "<u8"),
+        ("young_timeout_connections", "<u8"),
         ("receiver_cwnd", "<f8"),
         ("previous_initcwnd", "<u4"),
         ("previous_cwnd", "<f8"),
         ("smoothed_cwnd", "<f8"),
         ("target_cwnd", "<f8"),
         ("measured_rounds", "<u4"),
-        ("guard_until", "<u4"),
+        *GUARD,
+        ("ceiling_initcwnd", "<u4"),
         ("penalty", "<f8"),
         ("suppressed", "u1"),
         ("last_evidence", "<u4"),
@@ -105,7 +109,6 @@ def decide(now: int, policy: Policy, observations: Table, last: Table, frozen: C
         out[name] = named(wanted)[name]
     for name in SEEN:
         out[name] = seen[name]
-    out["young_retransmit_ratio"] = lossy_share(seen)
     still = np.isin(out["src_pop"], np.array(sorted(frozen), "S64"))
     last_evidence = before["last_evidence"].astype(np.int64)
     alive = np.where((last_evidence > 0) & (now < last_evidence + law.ttl_s), before["smoothed_cwnd"], np.nan)
@@ -120,23 +123,24 @@ def decide(now: int, policy: Policy, observations: Table, last: Table, frozen: C
     current = np.where(used, np.clip(in_use, law.cmin, law.cmax), law.cmin)
     penalty = damping.decay(before["penalty"], now - before["round"].astype(np.int64), policy.damping)
     suppressed = (before["suppressed"] > 0) & (penalty >= policy.damping.reuse_below)
-    cut = ~still & loses_too_much(seen, law)
-    guard_until = np.where(cut, now + law.loss_hold_s, np.where(before["guard_until"] > now, before["guard_until"], 0))
+    judged = loss_guard.judge(now, seen, before, still, law)
 
     target = _limit(smoothed, reason, seen, law)
-    _guard(target, reason, current, cut, guard_until > 0, law)
+    _guard(target, reason, judged)
     value = to_segments(np.where(learnt, target, 0.0))
     measured_rounds = before["measured_rounds"].astype(np.int64) + measured
     rare = learnt & ~used & (measured_rounds < law.duty_rounds)
     value[rare] = 0
     reason[rare] = _CODE[Reason.BELOW_DUTY_CYCLE]
-    _calm(value, reason, current, learnt & used, still, cut, suppressed, law)
+    _calm(value, reason, current, learnt & used, still, judged, suppressed, law)
     reason[~learnt & used] = _CODE[Reason.EXPIRED]
     value = np.where(overridden, said["initcwnd"], value)
     reason[overridden] = _CODE[Reason.OVERRIDE]
 
     changed = used & (value > 0) & (value != in_use)
-    penalty = damping.charge(penalty, changed, policy.damping)
+    # Steps are few by themselves: each needs a judgement, and what they end in a hold that grows.
+    stepped = (reason == _CODE[Reason.LOSS_GUARD_STEP]) & (value > in_use)
+    penalty = damping.charge(penalty, changed & ~stepped, policy.damping)
     evidence = np.where(measured, now, last_evidence)
     out["action"] = np.where(value > 0, _ACTION[Action.SET], np.where(used, _ACTION[Action.WITHDRAW], 0))
     out["initcwnd"] = value
@@ -147,9 +151,14 @@ def decide(now: int, policy: Policy, observations: Table, last: Table, frozen: C
     out["smoothed_cwnd"] = smoothed
     out["target_cwnd"] = target
     out["measured_rounds"] = measured_rounds
-    out["guard_until"] = guard_until
+    for name in judged.left.dtype.names or ():
+        out[name] = judged.left[name]
+        # Another window is another trial.
+        if name.startswith("trial_"):
+            out[name][value != in_use] = 0
+    out["ceiling_initcwnd"] = np.where(judged.bounded, judged.ceiling, 0)
     out["penalty"] = penalty
-    out["suppressed"] = suppressed | (changed & (penalty > policy.damping.suppress_above))
+    out["suppressed"] = suppressed | (changed & ~stepped & (penalty > policy.damping.suppress_above))
     out["last_evidence"] = evidence
     out["expires_at"] = np.where(evidence > 0, evidence + law.ttl_s, 0)
     return out
@@ -163,6 +172,8 @@ SEEN = (
     "max_cwnd",
     "retransmit_ratio",
     "young_connections",
+    "young_lossy_connections",
+    "young_timeout_connections",
     "receiver_cwnd",
 )
 UNSEEN = np.zeros((), OBSERVED)
@@ -173,8 +184,19 @@ for _name in OBSERVED.names or ():
 
 def lasting(decided: Table) -> Table:
     """Those of a round's decisions that leave anything for the next one."""
-    left: Table = decided[np.isfinite(decided["smoothed_cwnd"]) | (decided["initcwnd"] > 0)]
+    left: Table = decided[
+        np.isfinite(decided["smoothed_cwnd"]) | (decided["initcwnd"] > 0) | (decided["harmful_initcwnd"] > 0)
+    ]
     return left
+
+
+def only_guard(last: Table) -> Table:
+    """Of PREVIOUS rows what no time ends: the ceilings of pairs, for which no window is in use any more."""
+    left = np.zeros(len(last), PREVIOUS)
+    left["smoothed_cwnd"] = np.nan
+    for name in (*(key for key, _ in PAIR_KEY), *(name for name, _ in GUARD), "round"):
+        left[name] = last[name]
+    return left[left["harmful_initcwnd"] > 0]
 
 
 def carry(decided: Table, now: int, measured_rounds: NDArray[np.integer[Any]]) -> Table:
@@ -226,18 +248,6 @@ def smallest_change(initcwnd: Ints, law: InitcwndPolicy) -> Ints:
     return least
 
 
-def loses_too_much(seen: Table, law: InitcwndPolicy) -> Bits:
-    lossy: Bits = (lossy_share(seen) > law.loss_bound) & (seen["young_connections"] >= law.loss_min_connections)
-    return lossy
-
-
-def lossy_share(seen: Table) -> Floats:
-    """Of each pair's young connections those that lost anything; NaN without any."""
-    young = seen["young_connections"].astype(np.float64)
-    share: Floats = np.divide(seen["young_lossy_connections"], young, out=np.full(len(seen), np.nan), where=young > 0)
-    return share
-
-
 def _learn(seen: Table, observed: Floats, alive: Floats, still: Bits, law: InitcwndPolicy) -> tuple[Floats, Codes]:
     """Steps 1 and 2: the history for the next round, and why it is what it is."""
     fresh, reason = bound(smooth(observed, alive, law), law)
@@ -266,13 +276,14 @@ def _limit(smoothed: Floats, reason: Codes, seen: Table, law: InitcwndPolicy) ->
     return target.copy()
 
 
-def _guard(target: Floats, reason: Codes, current: Ints, cut: Bits, holds: Bits, law: InitcwndPolicy) -> None:
+def _guard(target: Floats, reason: Codes, judged: Judgement) -> None:
     """The loss guard, in place."""
-    cut_to = np.maximum(law.cmin, law.loss_cut * current)
-    lower = cut & (cut_to < target)
-    held = ~cut & holds & (target > current)
-    target[lower], reason[lower] = cut_to[lower], _CODE[Reason.LOSS_GUARD]
-    target[held], reason[held] = current[held], _CODE[Reason.LOSS_GUARD_HOLD]
+    over = judged.bounded & (judged.ceiling < target)
+    target[over] = judged.ceiling[over]
+    stepped = judged.clean & (judged.ceiling > judged.left["clean_initcwnd"])
+    reason[over] = _CODE[Reason.LOSS_GUARD_HOLD]
+    reason[over & stepped] = _CODE[Reason.LOSS_GUARD_STEP]
+    reason[over & judged.harm] = _CODE[Reason.LOSS_GUARD]
 
 
 def _calm(
@@ -281,16 +292,18 @@ def _calm(
     current: Ints,
     subject: Bits,
     still: Bits,
-    cut: Bits,
+    judged: Judgement,
     suppressed: Bits,
     law: InitcwndPolicy,
 ) -> None:
     """Step 4 of pairs with a window in use, in place."""
-    differs = subject & ~still & (value != current) & ~cut
-    small = differs & (np.abs(value - current) < smallest_change(current, law))
+    too_high = judged.bounded & (current > judged.ceiling)
+    differs = subject & ~still & (value != current) & ~judged.harm & ~too_high
+    stepped = reason == _CODE[Reason.LOSS_GUARD_STEP]
+    small = differs & ~stepped & (np.abs(value - current) < smallest_change(current, law))
     damped = differs & ~small & (value > current) & suppressed
     stay = [
-        (subject & still, Reason.HELD_INCOMPLETE_INPUT),
+        (subject & still & ~too_high, Reason.HELD_INCOMPLETE_INPUT),
         (small, Reason.HELD_HYSTERESIS),
         (damped, Reason.HELD_DAMPING),
     ]

@@ -10,6 +10,7 @@ import numpy as np
 from springtide import instants
 from springtide.decide.decision import Action, Decision, Reason
 from springtide.decide.initcwnd import bound, smallest_change, smooth, to_segments
+from springtide.decide.loss_guard import KERNEL_DEFAULT
 from springtide.policy import Policy
 
 RULES = {
@@ -18,8 +19,9 @@ RULES = {
     Reason.CLAMPED_TO_CMIN: "initcwnd.cmin",
     Reason.CAREFUL: "initcwnd.careful: half of what was learnt",
     Reason.RECEIVER_LIMITED: "initcwnd.receiver_cap",
-    Reason.LOSS_GUARD: "initcwnd.loss_bound, then initcwnd.loss_cut",
-    Reason.LOSS_GUARD_HOLD: "initcwnd.loss_hold_s",
+    Reason.LOSS_GUARD: "initcwnd.loss_bound: more first flights lost something than random loss explains",
+    Reason.LOSS_GUARD_HOLD: "a ceiling since loss was seen: initcwnd.loss_min_connections, initcwnd.loss_hold_s",
+    Reason.LOSS_GUARD_STEP: "initcwnd.loss_step below a ceiling",
     Reason.HELD_HYSTERESIS: "initcwnd.hysteresis",
     Reason.HELD_DAMPING: "damping.suppress_above, until damping.reuse_below",
     Reason.BELOW_DUTY_CYCLE: "initcwnd.duty_rounds within initcwnd.duty_window_rounds",
@@ -101,14 +103,21 @@ def _because(d: Decision, policy: Policy) -> str:
 
 def _limit(d: Decision, policy: Policy) -> str:
     """What the rule that spoke last did to the smoothed value."""
-    young = f"{d.young_retransmit_ratio or 0.0:.1%} of {d.young_connections} young connections lost something"
+    young = f"{d.young_lossy_connections} of {d.young_connections} young connections lost some of their first flight"
+    started = f"that started with {d.previous_initcwnd or KERNEL_DEFAULT} segments"
+    timeouts = f" ({d.young_timeout_connections} waited for a timeout)" if d.young_timeout_connections else ""
     sentences = {
         Reason.CLAMPED_TO_CMAX: "where cmax bounds it",
         Reason.CLAMPED_TO_CMIN: "where cmin bounds it",
         Reason.CAREFUL: "of which the careful profile takes half",
         Reason.RECEIVER_LIMITED: f"but the median peer's advertised window holds {d.receiver_cwnd or 0.0:.0f}",
-        Reason.LOSS_GUARD: f"but {young}: it is cut",
-        Reason.LOSS_GUARD_HOLD: f"but a cut lets nothing rise until {_show(d.guard_until)}",
+        Reason.LOSS_GUARD: f"but {young} {started}{timeouts}: it falls to {_clean(d)}",
+        Reason.LOSS_GUARD_HOLD: f"but {d.harmful_initcwnd} did harm, and the ceiling is {d.ceiling_initcwnd}"
+        + (
+            f" until {_show(d.guard_until)} at least" if (d.guard_until or 0) > d.round else " until it is judged clean"
+        ),
+        Reason.LOSS_GUARD_STEP: f"but {d.harmful_initcwnd} did harm: one step above {d.clean_initcwnd}, where no more "
+        "was lost than may be",
         Reason.HELD_HYSTERESIS: f"too close to {d.previous_initcwnd} to be worth a change",
         Reason.HELD_DAMPING: f"but {d.previous_initcwnd} stays: it has changed too often (penalty {d.penalty:.1f})",
         Reason.BELOW_DUTY_CYCLE: f"but {d.measured_rounds} of the last {policy.initcwnd.duty_window_rounds} rounds had "
@@ -119,6 +128,7 @@ def _limit(d: Decision, policy: Policy) -> str:
 
 def _change(d: Decision, policy: Policy) -> str:
     law = policy.initcwnd
+    judged = f"{law.loss_min_connections} young connections with {d.initcwnd or KERNEL_DEFAULT} segments"
     missing = law.min_connections - d.connections_earned
     more = f"{missing} more connection{'s' if missing != 1 else ''} with a full window acknowledged within one round"
     if d.reason in (Reason.HELD_THIN_EVIDENCE, Reason.HELD_NO_EVIDENCE):
@@ -129,9 +139,11 @@ def _change(d: Decision, policy: Policy) -> str:
         Reason.CLAMPED_TO_CMIN: f"a window above {law.cmin} in the next round, or another initcwnd.cmin",
         Reason.CAREFUL: "another window in the next round, or initcwnd.careful: false",
         Reason.RECEIVER_LIMITED: "larger receive buffers at the peers (tcp_rmem[1] at least twice the wanted window)",
-        Reason.LOSS_GUARD: f"at most {law.loss_bound:.1%} of young connections that lose anything, "
-        f"until {_show(d.guard_until)}",
-        Reason.LOSS_GUARD_HOLD: f"no further loss until {_show(d.guard_until)}",
+        Reason.LOSS_GUARD: f"{judged} that lose nothing, then steps of a factor {law.loss_step:g}; "
+        f"those beyond the ceiling not before {_show(d.guard_until)}",
+        Reason.LOSS_GUARD_HOLD: f"{judged} that lose nothing ({d.trial_connections} so far)"
+        + (f", from {_show(d.guard_until)} on" if (d.guard_until or 0) > d.round else ""),
+        Reason.LOSS_GUARD_STEP: f"{judged} that lose nothing: the next step; harm: back to {d.clean_initcwnd} at once",
         Reason.HELD_DAMPING: f"a fall at once; a rise when the penalty is below {policy.damping.reuse_below:g}",
         Reason.BELOW_DUTY_CYCLE: f"{law.duty_rounds - d.measured_rounds} more such rounds",
     }
@@ -146,6 +158,12 @@ def _change(d: Decision, policy: Policy) -> str:
         if abs(segments - d.initcwnd) >= least:
             return f"one more round like this one makes it {segments}"
     return f"a smoothed window that differs by {least} segment{'s' if least != 1 else ''} or more"
+
+
+def _clean(d: Decision) -> str:
+    if d.clean_initcwnd is None:
+        return "the smallest window, as no larger one was judged clean"
+    return f"{d.clean_initcwnd}, the last window that was judged clean"
 
 
 def _show(unix_s: int | None) -> str:
