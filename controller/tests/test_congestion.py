@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 from samplekit.home import FLEET, ROUND, Home
-from samplekit.prefixes import INTERVAL, Seen, random_rounds, read, store_rounds
+from samplekit.prefixes import INTERVAL, Seen, random_rounds, read, store_rounds, units_of
 from springtide import instants
 from springtide.decide import congestion_rows
 from springtide.decide.columns import Table
@@ -65,10 +65,11 @@ def test_the_order_of_rows_changes_no_bit_of_the_evidence(store: Store) -> None:
     rows = random_rounds(seed=5, newest=ROUND, rounds=20)
     store_rounds(store, rows)
     before = congestion_rows.evidence(store, ROUND, Policy(), 0, least_low=0)
-    store.execute("truncate table rollup_prefixes")
-    random.Random(3).shuffle(rows)
-    for start in range(0, len(rows), 500):
-        store_rounds(store, rows[start : start + 500])
+    store.execute("truncate table rollup_prefix_rates")
+    units = units_of(rows)
+    random.Random(3).shuffle(units)
+    for start in range(0, len(units), 500):
+        store_rounds(store, [row for unit in units[start : start + 500] for row in unit])
     after = congestion_rows.evidence(store, ROUND, Policy(), 0, least_low=0)
     assert np.sort(before).tobytes() == np.sort(after).tobytes()
 
