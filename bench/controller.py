@@ -37,9 +37,9 @@ TURNS = 3
 # Rates are lognormal over prefixes and again from round to round; a fifth of the prefixes have too little traffic for
 # evidence in most rounds.
 PREFIXES = """
-insert into rollup_prefixes (
-    round, generation, pop, ip_version, client_prefix, congestion_algorithm, connections, samples, bytes_acked,
-    bytes_sent, bytes_retransmitted, delivery_rate_p50_bytes_per_s, rtt_p50_us
+insert into rollup_prefix_rates (
+    round, generation, pop, ip_version, client_prefix, acting_bytes, connections, eligible_connections, samples,
+    bytes_acked, bytes_sent, bytes_retransmitted, delivery_rate_p50_bytes_per_s, rtt_p50_us
 )
 with number as n, sipHash64(n) as h, sipHash64(n, {number:UInt32}) as e,
     (h % 1000 + intDiv(h, 1000) % 1000 + intDiv(h, 1000000) % 1000) / 500 - 3 as level,
@@ -47,8 +47,8 @@ with number as n, sipHash64(n) as h, sipHash64(n, {number:UInt32}) as e,
     if(h % 5 = 0, 200000, 1000000) + e % 20000000 as acked
 select
     fromUnixTimestamp({round_s:UInt32}), 1, concat('pop', toString(intDiv(n * {pops:UInt64}, {prefixes:UInt64}))), 4,
-    toIPv6(concat('::ffff:', IPv4NumToString(toUInt32(16777216 + n * 256)))), 'cubic', 3 + e % 40, 10 + e % 160, acked,
-    acked + intDiv(acked * (h % 300), 10000), intDiv(acked * (h % 300), 10000),
+    toIPv6(concat('::ffff:', IPv4NumToString(toUInt32(16777216 + n * 256)))), 100000, 6 + e % 80,
+    3 + e % 40, 10 + e % 160, acked, acked + intDiv(acked * (h % 300), 10000), intDiv(acked * (h % 300), 10000),
     toUInt64(exp(13 + 1.2 * level + 0.3 * noise)), 5000 + h % 200000
 from numbers({prefixes:UInt64})
 """
@@ -70,10 +70,11 @@ where s != d
 
 PREFIX_SCAN = """
 select
-    max(round), max(pop), max(ip_version), max(client_prefix), max(congestion_algorithm), max(dst_pop),
-    sum(connections), sum(samples), sum(bytes_acked), sum(bytes_sent), sum(bytes_retransmitted),
-    sum(delivery_rate_p50_bytes_per_s), sum(rtt_p50_us)
-from round_prefixes
+    max(round), max(pop), max(ip_version), max(client_prefix), max(only_host), max(dst_pop), max(acting_bytes),
+    sum(eligible_connections), sum(eligible_bbr_connections), sum(samples), sum(bytes_acked), sum(bytes_sent),
+    sum(bytes_retransmitted), sum(delivery_rate_p50_bytes_per_s), sum(bbr_delivery_rate_p50_bytes_per_s),
+    sum(rtt_p50_us)
+from round_prefix_rates
 """
 
 # What both reads of the law touch.
@@ -141,7 +142,8 @@ def measure(store: Store, pops: int, prefixes: int, rounds: int) -> dict[str, An
         "initcwnd", lambda: _decide_pairs(store, ROUND, policy), scan, lambda: _forget(store, "initcwnd_decisions")
     )
     [counted] = store.query(
-        "select (select count() from round_prefixes) as prefixes, (select count() from initcwnd_decisions) as pairs, "
+        "select (select count() from round_prefix_rates) as prefixes, "
+        "(select count() from initcwnd_decisions) as pairs, "
         "(select count() from congestion_decisions where round = fromUnixTimestamp({round_s:UInt32})) as chosen",
         {"round_s": ROUND},
     )

@@ -7,8 +7,8 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
 from ipaddress import IPv6Address
+from typing import Any
 
 from springtide.policy import CongestionPolicy
 from springtide.store import Store
@@ -18,7 +18,7 @@ INTERVAL = 300
 
 @dataclass(frozen=True)
 class Seen:
-    """One row of the prefixes' round table."""
+    """What connections under one algorithm showed of a prefix in a round, all of them eligible unless it says less."""
 
     round: int
     pop: str
@@ -35,6 +35,22 @@ class Seen:
     dst_pop: str = ""
     # The only host that showed it; empty where several did.
     host: str = ""
+    # Of the connections, those above acting_bytes; and of these, those that the application did not limit.
+    acting: int | None = None
+    eligible: int | None = None
+    acting_bytes: int = 100_000
+
+    @property
+    def above(self) -> int:
+        return self.connections if self.acting is None else self.acting
+
+    @property
+    def counted(self) -> int:
+        return self.above if self.eligible is None else self.eligible
+
+    @property
+    def is_bbr(self) -> bool:
+        return self.algorithm.startswith("bbr")
 
     @property
     def address(self) -> IPv6Address:
@@ -72,6 +88,7 @@ def store_rounds(store: Store, rows: Iterable[Seen]) -> None:
             for row in rows
         ],
     )
+    store.insert("rollup_prefix_rates", [_unit_row(unit) for unit in units_of(rows)])
     hosts = {"polls_seen": 5, "polls_expected": 5, "rows_seen": 100, "rows_expected": 100, "closes": 0}
     heard = sorted({(row.round, row.pop) for row in rows})
     store.insert(
@@ -85,8 +102,94 @@ def store_rounds(store: Store, rows: Iterable[Seen]) -> None:
     store.insert("rollups", lines)
 
 
+def units_of(rows: Iterable[Seen]) -> list[list[Seen]]:
+    """What is said of one prefix in one round, together."""
+    found: dict[tuple[int, str, str], list[Seen]] = defaultdict(list)
+    for row in rows:
+        found[row.round, row.pop, row.prefix].append(row)
+    return list(found.values())
+
+
+def _unit_row(unit: list[Seen]) -> dict[str, object]:
+    [acting_bytes] = {row.acting_bytes for row in unit}
+    telling = [row for row in unit if row.counted and row.rate]
+    rates = {row.is_bbr: row.rate for row in telling}
+    if len(rates) < len(telling):
+        raise ValueError(f"{unit}: two rows of one kind, of which the roll-up takes one median over connections")
+    first = unit[0]
+    return {
+        "round": first.round,
+        "generation": 1,
+        "pop": first.pop,
+        "ip_version": 6 if first.six else 4,
+        "client_prefix": str(first.address),
+        "dst_pop": max(row.dst_pop for row in unit),
+        "acting_bytes": acting_bytes,
+        "connections": sum(row.connections for row in unit),
+        "acting_connections": sum(row.above for row in unit),
+        "app_limited_connections": sum(row.above - row.counted for row in unit),
+        "eligible_connections": sum(row.counted for row in telling),
+        "eligible_bbr_connections": sum(row.counted for row in telling if row.is_bbr),
+        "delivery_rate_p50_bytes_per_s": rates.get(False, 0),
+        "bbr_delivery_rate_p50_bytes_per_s": rates.get(True, 0),
+        "rtt_p50_us": max((row.rtt_us for row in telling), default=0),
+        "samples": sum(row.samples for row in telling),
+        "bytes_acked": sum(row.bytes_acked for row in telling),
+        "bytes_sent": sum(row.bytes_acked + row.retransmitted for row in telling),
+        "bytes_retransmitted": sum(row.retransmitted for row in telling),
+        "only_host": telling[0].host if len({row.host for row in telling}) == 1 else "",
+    }
+
+
+def rates_of(sockets: Iterable[dict[str, Any]], acting_bytes: int) -> list[dict[str, Any]]:
+    """What round_prefix_rates holds of these sockets (of samplekit.rounds), told by loops."""
+    found: dict[tuple[str, int, str], list[dict[str, Any]]] = defaultdict(list)
+    for socket in sockets:
+        if socket["bytes_acked"]:
+            found[socket["pop"], socket["ip_version"], socket["client_prefix"]].append(socket)
+    result = []
+    for (pop, version, prefix), members in sorted(found.items()):
+        large = [s for s in members if s["life_bytes_acked"] >= acting_bytes]
+        free = [s for s in large if s["delivery_rate_bytes_per_s"] and not s["app_limited"]]
+        unnamed = [s for s in free if not s["congestion_algorithm"]]
+        bbr = [s for s in free if s["congestion_algorithm"].startswith("bbr")]
+        other = [s for s in free if s not in bbr and s not in unnamed]
+        (bbr if len(bbr) > len(other) else other).extend(unnamed)
+        hosts = {s["host"] for s in free}
+        result.append(
+            {
+                "pop": pop,
+                "ip_version": version,
+                "client_prefix": prefix,
+                "dst_pop": max(s["dst_pop"] for s in members),
+                "acting_bytes": acting_bytes,
+                "connections": len(members),
+                "acting_connections": len(large),
+                "app_limited_connections": sum(s["app_limited"] for s in large),
+                "eligible_connections": len(free),
+                "eligible_bbr_connections": len(bbr),
+                "delivery_rate_p50_bytes_per_s": _median(other, "delivery_rate_bytes_per_s"),
+                "bbr_delivery_rate_p50_bytes_per_s": _median(bbr, "delivery_rate_bytes_per_s"),
+                "rtt_p50_us": _median([s for s in free if s["rtt_us"]], "rtt_us"),
+                **{
+                    name: sum(s[name] for s in free)
+                    for name in ("samples", "bytes_acked", "bytes_sent", "bytes_retransmitted")
+                },
+                "only_host": hosts.pop() if len(hosts) == 1 else "",
+            }
+        )
+    return result
+
+
+def _median(sockets: Sequence[dict[str, Any]], name: str) -> int:
+    """Each value as often as its connection stands for others; of two middle ones the lower; 0 of none."""
+    values = sorted(value for s in sockets for value in [s[name]] * s["sample_weight"])
+    return values[(len(values) - 1) // 2] if values else 0
+
+
 def random_rounds(seed: int, newest: int, rounds: int, pops: Sequence[str] = ("ams", "fra")) -> list[Seen]:
-    """Slow and fast prefixes, some flapping, some thin, some under BBR, one a PoP's own; gaps everywhere."""
+    """Slow and fast prefixes, some flapping, some thin, some under both algorithms, one a PoP's own; connections that
+    say nothing of the path, rounds that were rolled up for another size, and gaps everywhere."""
     chance = random.Random(seed)
     rows = []
     for pop in pops:
@@ -97,9 +200,12 @@ def random_rounds(seed: int, newest: int, rounds: int, pops: Sequence[str] = ("a
             for age in range(rounds):
                 if chance.random() < 0.15:
                     continue
+                acting_bytes = 50_000 if chance.random() < 0.05 else chance.choice([100_000, 200_000])
                 for algorithm in ("cubic", "bbr") if number % 4 == 0 else ("cubic",):
                     if algorithm == "bbr" and chance.random() < 0.5:
                         continue
+                    connections = chance.randint(1, 8) if thin else chance.randint(3, 9)
+                    acting = max(0, connections - chance.choice([0, 0, 0, 1, 4]))
                     rows.append(
                         Seen(
                             newest - age * INTERVAL,
@@ -108,7 +214,10 @@ def random_rounds(seed: int, newest: int, rounds: int, pops: Sequence[str] = ("a
                             int(base * math.exp(chance.gauss(0, 0.8))),
                             algorithm,
                             six,
-                            connections=chance.randint(1, 8) if thin else chance.randint(3, 9),
+                            connections=connections,
+                            acting=acting,
+                            eligible=max(0, acting - chance.choice([0, 0, 0, 1, 4])),
+                            acting_bytes=acting_bytes,
                             samples=chance.randint(5, 50),
                             bytes_acked=chance.randint(500_000, 9_000_000),
                             retransmitted=chance.randint(0, 90_000),
@@ -134,56 +243,53 @@ class Read:
 
 def read(rows: Iterable[Seen], now: int, law: CongestionPolicy) -> dict[tuple[str, str], Read]:
     """The evidence of each prefix at `now`."""
-    counted = [
-        row
-        for row in rows
-        if now - law.window_rounds * INTERVAL < row.round <= now
-        and row.connections >= law.min_connections
-        and row.samples >= law.min_samples
-        and row.bytes_acked >= law.min_bytes
-        and row.rate > 0
-    ]
-    clients: dict[tuple[int, str], list[Fraction]] = defaultdict(list)
-    for row in counted:
-        if not row.dst_pop:
-            clients[row.round, row.pop].append(_compared(row, law))
-    found: dict[tuple[str, str], list[tuple[int, Seen, bool]]] = defaultdict(list)
-    for row in counted:
-        rates = sorted(clients[row.round, row.pop])
+    units: list[list[Seen]] = []
+    for unit in units_of(rows):
+        telling = [row for row in unit if row.counted and row.rate]
+        if (
+            now - law.window_rounds * INTERVAL < unit[0].round <= now
+            and unit[0].acting_bytes >= law.min_object_bytes
+            and sum(row.counted for row in telling) >= law.min_connections
+            and sum(row.samples for row in telling) >= law.min_samples
+            and sum(row.bytes_acked for row in telling) >= law.min_bytes
+        ):
+            units.append(telling)
+    clients: dict[tuple[int, str], list[float]] = defaultdict(list)
+    for unit in units:
+        if not any(row.dst_pop for row in unit):
+            clients[unit[0].round, unit[0].pop].append(_compared(unit, law))
+    found: dict[tuple[str, str], list[tuple[int, list[Seen], bool]]] = defaultdict(list)
+    for unit in units:
+        first = unit[0]
+        rates = sorted(clients[first.round, first.pop])
         if len(rates) >= law.min_prefixes:
             bound = rates[min(int(law.low_share * len(rates)), len(rates) - 1)]
-            age = (now - row.round) // INTERVAL
-            found[row.pop, row.prefix].append((age, row, _compared(row, law) < bound))
-    return {key: _summary(rows, law) for key, rows in found.items()}
+            age = (now - first.round) // INTERVAL
+            found[first.pop, first.prefix].append((age, unit, _compared(unit, law) < bound))
+    return {key: _summary(units, law) for key, units in found.items()}
 
 
-def _compared(row: Seen, law: CongestionPolicy) -> Fraction:
-    divisor = round(law.bbr_discount * 100) if row.algorithm.startswith("bbr") else 100
-    return Fraction(row.rate * 100 // divisor)
+def _mean(values: Iterable[tuple[float, int]]) -> float:
+    """The geometric mean of values, each as often as it says."""
+    values = list(values)
+    return math.exp(math.fsum(math.log(value) * times for value, times in values) / sum(n for _, n in values))
 
 
-def _summary(rows: list[tuple[int, Seen, bool]], law: CongestionPolicy) -> Read:
-    low = set()
-    for age in {age for age, _, _ in rows}:
-        same = [(row, is_low) for at, row, is_low in rows if at == age]
-        under_bbr = [is_low for row, is_low in same if row.algorithm.startswith("bbr")]
-        if any(under_bbr or [is_low for _, is_low in same]):
-            low.add(age)
-    timed = [row for _, row, _ in rows if row.rtt_us]
-    connections = sum(row.connections for row in timed)
-    sent = sum(row.bytes_acked + row.retransmitted for _, row, _ in rows)
+def _compared(unit: list[Seen], law: CongestionPolicy) -> float:
+    return _mean((row.rate / law.bbr_discount if row.is_bbr else row.rate, row.counted) for row in unit)
 
-    def mean(chosen: list[Seen]) -> float:
-        if not chosen:
-            return -1.0
-        weights = [1 + row.bytes_acked // 1000 for row in chosen]
-        return sum(w * math.log2(row.rate) for w, row in zip(weights, chosen, strict=True)) / sum(weights)
 
+def _summary(units: list[tuple[int, list[Seen], bool]], law: CongestionPolicy) -> Read:
+    rtts = [(max(row.rtt_us for row in unit), sum(row.counted for row in unit)) for _, unit, _ in units]
+    timed = sum(connections for rtt, connections in rtts if rtt)
+    rows = [(age, row) for age, unit, _ in units for row in unit]
+    recent = [row for age, row in rows if age < law.benefit_rounds]
     return Read(
-        measured={age for age, _, _ in rows},
-        low=low,
-        rtt_us=sum(row.rtt_us * row.connections for row in timed) / connections if timed else -1.0,
-        retransmit_ratio=sum(row.retransmitted for _, row, _ in rows) / sent,
-        log2_rate=mean([row for _, row, _ in rows]),
-        recent_log2_rate=mean([row for age, row, _ in rows if age < law.benefit_rounds]),
+        measured={age for age, _, _ in units},
+        low={age for age, _, is_low in units if is_low},
+        rtt_us=sum(rtt * connections for rtt, connections in rtts) / timed if timed else -1.0,
+        retransmit_ratio=sum(row.retransmitted for _, row in rows)
+        / sum(row.bytes_acked + row.retransmitted for _, row in rows),
+        log2_rate=math.log2(_mean((row.rate, row.counted) for _, row in rows)),
+        recent_log2_rate=math.log2(_mean((row.rate, row.counted) for row in recent)) if recent else -1.0,
     )

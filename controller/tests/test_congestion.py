@@ -7,6 +7,7 @@ import os
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from ipaddress import IPv6Address
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from samplekit.home import FLEET, ROUND, Home
-from samplekit.prefixes import INTERVAL, Seen, random_rounds, read, store_rounds
+from samplekit.prefixes import INTERVAL, Seen, random_rounds, read, store_rounds, units_of
 from springtide import instants
 from springtide.decide import congestion_rows
 from springtide.decide.columns import Table
@@ -65,10 +66,11 @@ def test_the_order_of_rows_changes_no_bit_of_the_evidence(store: Store) -> None:
     rows = random_rounds(seed=5, newest=ROUND, rounds=20)
     store_rounds(store, rows)
     before = congestion_rows.evidence(store, ROUND, Policy(), 0, least_low=0)
-    store.execute("truncate table rollup_prefixes")
-    random.Random(3).shuffle(rows)
-    for start in range(0, len(rows), 500):
-        store_rounds(store, rows[start : start + 500])
+    store.execute("truncate table rollup_prefix_rates")
+    units = units_of(rows)
+    random.Random(3).shuffle(units)
+    for start in range(0, len(units), 500):
+        store_rounds(store, [row for unit in units[start : start + 500] for row in unit])
     after = congestion_rows.evidence(store, ROUND, Policy(), 0, least_low=0)
     assert np.sort(before).tobytes() == np.sort(after).tobytes()
 
@@ -180,9 +182,35 @@ def test_explain_tells_why_and_what_would_change_it(home: Home) -> None:
     other = home.json("explain", "ams", "192.0.5.0/24")
     assert other["explanation"]["value"] == "new connections use the kernel's default"
     assert "low in 0 of 10" in other["explanation"]["because"]
-    assert "more traffic" in home.run("explain", "fra", "203.0.113.0/24").stdout
+    nothing = home.json("explain", "fra", "203.0.113.0/24")["explanation"]
+    assert nothing["because"] == "the last 10 rounds show no traffic to it that could be ranked"
+    assert nothing["would_change"] == "more traffic to it"
     [line] = home.refused("explain", "ams", "192.0.0.0/16")
     assert "write one of its /24" in line
+
+
+def test_explain_tells_why_a_prefix_is_not_ranked(home: Home) -> None:
+    """Prefix 1 is app-limited; 2 has small objects; 3 few bytes; 4 was rolled up for another size, and before that."""
+    home.policy.write_text(QUICK)
+    of = {number: [Seen(ROUND - age * INTERVAL, "ams", number, 10**6) for age in range(4)] for number in range(1, 5)}
+    fill(home, [replace(row, eligible=2) for row in of[1]] + [replace(row, acting=2) for row in of[2]])
+    fill(home, [replace(row, bytes_acked=1000) for row in of[3]])
+    fill(home, [replace(row, acting_bytes=50_000) for row in of[4]])
+    opened = home.open()
+    opened.execute(f"delete from rollup_prefix_rates where round < {ROUND - INTERVAL} and acting_bytes = 50000")
+    opened.close()
+    said = {n: home.json("explain", "ams", f"192.0.{n}.7")["explanation"] for n in of}
+    assert {n: one["because"] for n, one in said.items()} == {
+        1: "not ranked: its connections were limited by the application (4 rounds)",
+        2: "not ranked: too few connections above 100,000 bytes (4 rounds)",
+        3: "not ranked: too few samples or bytes of its connections above 100,000 bytes (4 rounds)",
+        4: "not ranked: the round was rolled up for connections above fewer than 100,000 bytes (2 rounds), "
+        "the round was rolled up before such connections were told apart (2 rounds)",
+    }
+    fill(home, [Seen(ROUND, "fra", 1, 10**6)])
+    alone = home.json("explain", "fra", "192.0.1.7")["explanation"]["because"]
+    assert alone == "not ranked: its PoP showed fewer than 10 prefixes that could be"
+    assert said[1]["would_change"] == "more traffic to it that the path limits, and not the application"
 
 
 def hosts(home: Home, moment: int, seen: dict[str, int]) -> None:

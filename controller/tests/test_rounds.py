@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from samplekit import rounds as model
 from samplekit.home import FLEET, ROUND
+from samplekit.prefixes import rates_of
 from springtide.fleet import Fleet
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.rollup import TABLES, rollup
@@ -26,6 +27,7 @@ KEYS = {
     "round_sockets": "host, boot_id, netns, cookie",
     "round_pairs": "src_pop, dst_pop, ip_version",
     "round_prefixes": "pop, ip_version, client_prefix, congestion_algorithm",
+    "round_prefix_rates": "pop, ip_version, client_prefix",
     "round_outcomes": "host, src_pop, dst_pop, ip_version, size_class_bytes",
     "round_hosts": "host",
 }
@@ -132,6 +134,7 @@ def test_the_tables_say_what_the_definition_says(store: Store, rows: list[Row]) 
         "sockets": sockets,
         "pairs": model.pairs(sockets),
         "prefixes": model.prefixes(sockets),
+        "prefix_rates": rates_of(sockets, 100_000),
         "outcomes": model.outcomes(sockets),
     }
     for name, wanted in expected.items():

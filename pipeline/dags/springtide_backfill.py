@@ -56,7 +56,7 @@ def springtide_backfill() -> None:
             # A span can take hours: other steps get the store in between.
             with site.open() as store:
                 publish_fleet(store, site.fleet())
-                rollup(store, moment, policy.round.interval_s, instants.now())
+                rollup(store, moment, policy.round.interval_s, instants.now(), policy.congestion.min_object_bytes)
                 windows = initcwnd(store, policy, moment, instants.now())
                 prefixes = congestion(store, policy, moment, instants.now())
             print(f"round {instants.show(moment)}: {len(windows.decided)} pairs, {len(prefixes.decided)} prefixes")

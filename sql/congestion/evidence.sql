@@ -1,8 +1,13 @@
 -- What the last rounds say of each PoP's client prefixes, for those that were low often enough to matter and those
 -- that the last decisions name. One row a PoP and prefix, every column of fixed width. Nothing after the round is read.
 -- Parameters: round_s, since_s (excluded), interval_s; low_share, min_connections, min_samples, min_bytes and
--- min_prefixes as in the policy; discount_percent: what rates under BBR are divided by; least_low: low rounds from
--- which on a prefix is a candidate; recent_rounds; last_s: the round of the last decisions.
+-- min_prefixes as in the policy; acting_bytes: from how many bytes on BBR acts; discount_percent: what rates under BBR
+-- are divided by; least_low: low rounds from which on a prefix is a candidate; recent_rounds; last_s: the round of the
+-- last decisions.
+--
+-- Only what the path limits is ranked: round_prefix_rates, in which a prefix is one row, whatever its algorithms. Its
+-- rate is the geometric mean of the two medians, under BBR and not, by connections: rates are spread by factors, and no
+-- algorithm's few connections speak for all. Rates are logarithms in parts of 2^20: integers, to a millionth.
 --
 -- A round is a bit, the newest one the lowest of `*_0`, the 65th that of `*_1`: setting a bit twice changes nothing;
 -- every sum is of integers: order and splitting change nothing either. Prefixes are grouped by 64 bits for PoP and
@@ -15,26 +20,29 @@ with measured as (
         ip_version,
         only_host,
         dst_pop != '' as back_office,
-        startsWith(congestion_algorithm, 'bbr') as is_bbr,
-        connections,
-        -- Bounds that no prefix reaches (64 TiB a round): sums over the window stay within 64 bits.
+        -- Bounds that no prefix reaches (64 TiB and a million connections a round): sums over the window stay within
+        -- 64 bits.
         least(bytes_sent, 70368744177664) as bytes_sent,
         least(bytes_retransmitted, bytes_sent) as bytes_retransmitted,
-        coalesce(rtt_p50_us, 0) as rtt_us,
+        rtt_p50_us,
         intDiv({round_s:UInt32} - toUnixTimestamp(round), {interval_s:UInt32}) as age,
-        -- Kilobytes, so that sums stay within 64 bits.
-        1 + intDiv(least(bytes_acked, 70368744177664), 1000) as weight,
-        least(assumeNotNull(delivery_rate_p50_bytes_per_s), 281474976710655) as delivery_rate,
-        toUInt64(round(log2(delivery_rate) * 1024)) as log_rate,
-        if(is_bbr, intDiv(delivery_rate * 100, {discount_percent:UInt64}), delivery_rate) as rate
-    from round_prefixes
+        least(toUInt64(eligible_connections), 1000000) as weight,
+        least(toUInt64(eligible_bbr_connections), weight) as bbr_weight,
+        toUInt64(round(log2(greatest(delivery_rate_p50_bytes_per_s, 1)) * 1048576)) * (weight - bbr_weight)
+            as other_logs,
+        toUInt64(round(log2(greatest(bbr_delivery_rate_p50_bytes_per_s, 1)) * 1048576)) as bbr_log,
+        toUInt64(round(log2({discount_percent:UInt64} / 100) * 1048576)) as discount,
+        intDiv(other_logs + bbr_log * bbr_weight, greatest(weight, 1)) as log_rate,
+        toUInt32(intDiv(other_logs + (bbr_log - least(discount, bbr_log)) * bbr_weight, greatest(weight, 1))) as rate
+    from round_prefix_rates
     where
         round > fromUnixTimestamp({since_s:UInt32})
         and round <= fromUnixTimestamp({round_s:UInt32})
-        and connections >= {min_connections:UInt32}
+        -- Rolled up for a lower bound, connections count that BBR would not act on.
+        and acting_bytes >= {acting_bytes:UInt64}
+        and eligible_connections >= greatest({min_connections:UInt32}, 1)
         and samples >= {min_samples:UInt64}
         and bytes_acked >= {min_bytes:UInt64}
-        and delivery_rate_p50_bytes_per_s > 0
         -- What a host called its PoP before only the fleet's names counted.
         and length(pop) <= 63
 ),
@@ -91,7 +99,7 @@ bounds as (
 
 flagged as (
     select
-        measured.* except (round, rate, delivery_rate, only_host),
+        measured.* except (round, rate, only_host, other_logs, bbr_log, bbr_weight, discount),
         measured.rate < bounds.bound as is_low,
         bitShiftLeft(toUInt64(1), measured.age % 64) as bit,
         cityHash64(measured.pop, measured.client_prefix) as prefix_key
@@ -115,19 +123,12 @@ prefixes as (
         any(client_prefix) as network,
         max(ip_version) as version,
         max(back_office) as is_back_office,
-        groupBitOrIf(bit, age < 64 and is_bbr) as bbr_0,
-        groupBitOrIf(bit, age >= 64 and is_bbr) as bbr_1,
-        groupBitOrIf(bit, age < 64 and not is_bbr) as other_0,
-        groupBitOrIf(bit, age >= 64 and not is_bbr) as other_1,
-        groupBitOrIf(bit, age < 64 and is_bbr and is_low) as bbr_low_0,
-        groupBitOrIf(bit, age >= 64 and is_bbr and is_low) as bbr_low_1,
-        groupBitOrIf(bit, age < 64 and not is_bbr and is_low) as other_low_0,
-        groupBitOrIf(bit, age >= 64 and not is_bbr and is_low) as other_low_1,
-        -- Where a round shows both, those under BBR are the large objects, which is what matters.
-        bitOr(bbr_low_0, bitAnd(other_low_0, bitNot(bbr_0))) as low_0,
-        bitOr(bbr_low_1, bitAnd(other_low_1, bitNot(bbr_1))) as low_1,
-        sumIf(connections, rtt_us > 0) as timed_connections,
-        sum(toUInt64(rtt_us) * connections) as rtt_sum,
+        groupBitOrIf(bit, age < 64) as seen_0,
+        groupBitOrIf(bit, age >= 64) as seen_1,
+        groupBitOrIf(bit, age < 64 and is_low) as lows_0,
+        groupBitOrIf(bit, age >= 64 and is_low) as lows_1,
+        sumIf(weight, rtt_p50_us > 0) as timed_connections,
+        sum(rtt_p50_us * weight) as rtt_sum,
         sum(bytes_sent) as sent,
         sum(bytes_retransmitted) as retransmitted,
         sum(weight) as weights,
@@ -137,7 +138,7 @@ prefixes as (
     from flagged
     group by prefix_key
     having
-        bitCount(low_0) + bitCount(low_1) >= {least_low:UInt32}
+        bitCount(lows_0) + bitCount(lows_1) >= {least_low:UInt32}
         or prefix_key in (select known.prefix_key from known)
 )
 
@@ -147,13 +148,13 @@ select
     toUInt64(bitAnd(toUInt128(network), toUInt128(18446744073709551615))) as low,
     toUInt8(version) as ip_version,
     toUInt8(is_back_office) as back_office,
-    toUInt64(bitOr(bbr_0, other_0)) as measured_0,
-    toUInt64(bitOr(bbr_1, other_1)) as measured_1,
-    toUInt64(low_0) as low_0,
-    toUInt64(low_1) as low_1,
+    toUInt64(seen_0) as measured_0,
+    toUInt64(seen_1) as measured_1,
+    toUInt64(lows_0) as low_0,
+    toUInt64(lows_1) as low_1,
     if(timed_connections > 0, rtt_sum / timed_connections, -1) as rtt_us,
     if(sent > 0, retransmitted / sent, 0) as retransmit_ratio,
-    log_rates / weights / 1024 as log2_rate,
-    if(recent_weights > 0, recent_log_rates / recent_weights / 1024, -1) as recent_log2_rate
+    log_rates / weights / 1048576 as log2_rate,
+    if(recent_weights > 0, recent_log_rates / recent_weights / 1048576, -1) as recent_log2_rate
 from prefixes
 settings prefer_column_name_to_alias = 1

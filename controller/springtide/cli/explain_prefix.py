@@ -47,7 +47,8 @@ def show_prefix(store: Store, policy: Policy, pop: str, prefix: str, asked: int 
         own = congestion_rows.one(seen, pop, prefix)
         found = decide(moment, policy, own, congestion_rows.previous(store, 0), everyone=True)
     rows = [congestion_rows.as_dict(row) for row in congestion_rows.rows(found)]
-    explanation = explain(rows[0] if rows else None, policy)
+    unranked = congestion_rows.unranked(store, moment, policy, pop, prefix)
+    explanation = explain(rows[0] if rows else None, policy, unranked)
     history = congestion_rows.history(store, pop, prefix, moment - HISTORY_ROUNDS * interval_s, moment)
     if as_json:
         head = {"round": instants.show(moment), "pop": pop, "prefix": prefix}

@@ -80,7 +80,8 @@ def rollup(
             rounds = list(span(first, last, interval_s))
         console = Console(stderr=True)
         steps = track(rounds, "rollup", console=console, disable=not is_terminal())
-        done = [run(opened, moment, interval_s, instants.now()) for moment in steps]
+        acting = policy.congestion.min_object_bytes
+        done = [run(opened, moment, interval_s, instants.now(), acting) for moment in steps]
         late = count_late(opened, last, interval_s, now)
     if as_json:
         print_json({"rounds": [as_dict(line) for line in done], "late_samples": late})

@@ -42,13 +42,9 @@ def evidence(store: Store, round_unix_s: int, policy: Policy, last_unix_s: int, 
     """
     law = policy.congestion
     parameters: dict[str, Param] = {
-        "round_s": round_unix_s,
-        "since_s": max(0, round_unix_s - law.window_rounds * policy.round.interval_s),
+        **_eligible(policy, round_unix_s),
         "interval_s": policy.round.interval_s,
         "low_share": law.low_share,
-        "min_connections": law.min_connections,
-        "min_samples": law.min_samples,
-        "min_bytes": law.min_bytes,
         "min_prefixes": law.min_prefixes,
         "discount_percent": round(100 * law.bbr_discount),
         "least_low": least_low_rounds(law) if least_low is None else least_low,
@@ -56,6 +52,27 @@ def evidence(store: Store, round_unix_s: int, policy: Policy, last_unix_s: int, 
         "last_s": last_unix_s,
     }
     return store.columns(sql("congestion/evidence"), EVIDENCE, parameters)
+
+
+def unranked(store: Store, round_unix_s: int, policy: Policy, pop: str, prefix: str) -> dict[str, int]:
+    """In how many rounds of the window traffic to a prefix was not ranked, by why; see sql/congestion/unranked.sql."""
+    high, low = halves(prefix)
+    key: dict[str, Param] = {"pop": pop, "address": str(IPv6Address(high << 64 | low))}
+    [row] = store.query(sql("congestion/unranked"), {**_eligible(policy, round_unix_s), **key})
+    return row
+
+
+def _eligible(policy: Policy, round_unix_s: int) -> dict[str, Param]:
+    """The window, and what of a round counts."""
+    law = policy.congestion
+    return {
+        "round_s": round_unix_s,
+        "since_s": max(0, round_unix_s - law.window_rounds * policy.round.interval_s),
+        "min_connections": law.min_connections,
+        "min_samples": law.min_samples,
+        "min_bytes": law.min_bytes,
+        "acting_bytes": law.min_object_bytes,
+    }
 
 
 def last_round(store: Store, before_unix_s: int) -> int:

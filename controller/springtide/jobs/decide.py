@@ -47,7 +47,7 @@ class Prefixes:
 def initcwnd(store: Store, policy: Policy, moment: int, now_unix_s: int, *, dry_run: bool = False) -> Windows:
     """Decide and write a round, rolling it up first where that is missing. Raises StoreError."""
     interval_s = policy.round.interval_s
-    ensure(store, moment, interval_s, policy.round.lateness_s, now_unix_s)
+    ensure(store, moment, interval_s, policy.round.lateness_s, now_unix_s, policy.congestion.min_object_bytes)
     observations = pair_observations(store, moment)
     before = window_rows.previous(store, moment, policy)
     heard = inputs(store, moment, interval_s, policy.completeness.memory_rounds)
@@ -64,7 +64,7 @@ def initcwnd(store: Store, policy: Policy, moment: int, now_unix_s: int, *, dry_
 def congestion(store: Store, policy: Policy, moment: int, now_unix_s: int, *, dry_run: bool = False) -> Prefixes:
     """As `initcwnd`, for client prefixes. Raises StoreError."""
     interval_s = policy.round.interval_s
-    ensure(store, moment, interval_s, policy.round.lateness_s, now_unix_s)
+    ensure(store, moment, interval_s, policy.round.lateness_s, now_unix_s, policy.congestion.min_object_bytes)
     last = congestion_rows.last_round(store, moment)
     seen = congestion_rows.evidence(store, moment, policy, last)
     before = congestion_rows.previous(store, last)

@@ -42,16 +42,22 @@ RULES = {
 }
 
 
-def explain(row: Mapping[str, Any] | None, policy: Policy) -> PrefixExplanation:
-    """`row` is a decision as for JSON; None where the prefix was not measured at all."""
+def explain(row: Mapping[str, Any] | None, policy: Policy, unranked: Mapping[str, int]) -> PrefixExplanation:
+    """`row` is a decision as for JSON; None where the prefix was not measured at all. `unranked`: rounds of the window
+    that showed it and did not rank it, by why, as congestion_rows.unranked gives them."""
     law = policy.congestion
+    left_out = _not_ranked(unranked, law)
     if row is None:
+        limited = bool(unranked["app_limited"])
+        seen = f"the last {law.window_rounds} rounds show no traffic to it that could be ranked"
+        if unranked["enough"]:
+            seen = f"not ranked: its PoP showed fewer than {law.min_prefixes} prefixes that could be"
         return PrefixExplanation(
             "new connections use the kernel's default",
-            f"no round of the last {law.window_rounds} has {law.min_connections} of its connections with "
-            f"{law.min_samples} samples and {law.min_bytes:,} bytes",
-            "congestion.min_connections, congestion.min_samples, congestion.min_bytes",
-            "more traffic to it",
+            left_out or seen,
+            "congestion.min_connections, congestion.min_samples and congestion.min_bytes, of connections above "
+            "congestion.min_object_bytes that the application does not limit",
+            "more traffic to it" + (" that the path limits, and not the application" if limited else ""),
         )
     reason = Reason(row["reason"])
     if row["algorithm"] == "bbr":
@@ -61,7 +67,22 @@ def explain(row: Mapping[str, Any] | None, policy: Policy) -> PrefixExplanation:
     else:
         left = " (BBR is taken back in this round)" if row["action"] == "leave" else ""
         value = f"new connections use the kernel's default{left}"
-    return PrefixExplanation(value, _because(row, law), RULES[reason], _change(row, reason, policy))
+    because = "; ".join([_because(row, law), *([left_out] if left_out else [])])
+    return PrefixExplanation(value, because, RULES[reason], _change(row, reason, policy))
+
+
+def _not_ranked(unranked: Mapping[str, int], law: CongestionPolicy) -> str:
+    """In plain words; empty where every round that showed it ranked it."""
+    above = f"above {law.min_object_bytes:,} bytes"
+    causes = {
+        "app_limited": "its connections were limited by the application",
+        "small": f"too few connections {above}",
+        "thin": f"too few samples or bytes of its connections {above}",
+        "other_bytes": f"the round was rolled up for connections above fewer than {law.min_object_bytes:,} bytes",
+        "unknown": "the round was rolled up before such connections were told apart",
+    }
+    told = [f"{causes[why]} ({unranked[why]} rounds)" for why in causes if unranked[why]]
+    return f"not ranked: {', '.join(told)}" if told else ""
 
 
 def _because(row: Mapping[str, Any], law: CongestionPolicy) -> str:

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from springtide.policy import CongestionPolicy
 from springtide.store import Store
 from springtide.store.files import sql
 
@@ -22,6 +23,7 @@ STEPS = (
     "2_sockets",
     "3_pairs",
     "4_prefixes",
+    "4_prefix_rates",
     "5_outcomes",
     "6_hosts",
     "7_goodput",
@@ -32,6 +34,7 @@ TABLES = (
     "rollup_sockets",
     "rollup_pairs",
     "rollup_prefixes",
+    "rollup_prefix_rates",
     "rollup_outcomes",
     "rollup_hosts",
     "rollup_goodput",
@@ -45,6 +48,9 @@ PENDING_S = 86_400
 RETRIED_ROUNDS = 12
 # Rounds whose late samples are counted with each run: half an hour, as a host may be cut off for.
 LATE_ROUNDS = 6
+
+# From how many bytes on BBR acts, where no policy says so.
+ACTING_BYTES = CongestionPolicy().min_object_bytes
 
 # 12 random bits beside the microseconds keep two runs apart that begin in the same one.
 _RANDOM_BITS = 12
@@ -64,8 +70,12 @@ class Rollup:
     computed_at: int
 
 
-def rollup(store: Store, round_unix_s: int, interval_s: int, now_unix_s: int) -> Rollup:
+def rollup(
+    store: Store, round_unix_s: int, interval_s: int, now_unix_s: int, acting_bytes: int = ACTING_BYTES
+) -> Rollup:
     """Compute the tables of [round - interval, round); one more interval before it tells what happened within it.
+
+    `acting_bytes`: congestion.min_object_bytes; rates of connections that delivered less say nothing of what BBR does.
 
     Raises StoreError; the round's tables are then what they were.
     """
@@ -77,6 +87,7 @@ def rollup(store: Store, round_unix_s: int, interval_s: int, now_unix_s: int) ->
         "lookback_us": (round_unix_s - 2 * interval_s) * 1_000_000,
         "round_start_us": (round_unix_s - interval_s) * 1_000_000,
         "round_us": round_unix_s * 1_000_000,
+        "acting_bytes": acting_bytes,
     }
     for step in STEPS:
         store.execute(sql(f"rollup/{step}"), parameters)
@@ -119,12 +130,19 @@ def rolled_up(store: Store, since_unix_s: int, until_unix_s: int) -> list[Rollup
     return [Rollup(**row) for row in rows]
 
 
-def ensure(store: Store, round_unix_s: int, interval_s: int, lateness_s: int, now_unix_s: int) -> Rollup:
+def ensure(
+    store: Store,
+    round_unix_s: int,
+    interval_s: int,
+    lateness_s: int,
+    now_unix_s: int,
+    acting_bytes: int = ACTING_BYTES,
+) -> Rollup:
     """The round's tables; computed now if they were not yet, or for another interval, or before the lateness bound."""
     present = rolled_up(store, round_unix_s, round_unix_s)
     if present and present[0].interval_s == interval_s and present[0].waited_s >= lateness_s:
         return present[0]
-    return rollup(store, round_unix_s, interval_s, now_unix_s)
+    return rollup(store, round_unix_s, interval_s, now_unix_s, acting_bytes)
 
 
 def pending(store: Store, newest_unix_s: int, interval_s: int, lateness_s: int) -> list[int]:

@@ -32,21 +32,22 @@ class CongestionPolicy(Section):
     )
     min_connections: int = tunable(
         3,
-        "Connections of a prefix that a round must show before it counts as measured.",
+        "Connections of a prefix, above min_object_bytes and not limited by the application, that a round must show "
+        "before it counts as measured.",
         source="the median of three withstands one odd connection",
         ge=1,
         le=1_000_000,
     )
     min_samples: int = tunable(
         10,
-        "Samples of a prefix that a round must show before it counts as measured.",
+        "Samples of such connections that a round must show before their prefix counts as measured.",
         source="three connections, each polled some times",
         ge=1,
         le=1_000_000,
     )
     min_bytes: int = tunable(
         1_000_000,
-        "Bytes delivered to a prefix in a round before it counts as measured.",
+        "Bytes that such connections must have delivered in a round before their prefix counts as measured.",
         source="ten objects of the size from which the article uses BBR",
         ge=0,
         le=1_000_000_000,
@@ -105,7 +106,8 @@ class CongestionPolicy(Section):
     )
     min_object_bytes: int = tunable(
         100_000,
-        "BBR is for connections that have delivered this much; the condition travels in the bundle.",
+        "BBR is for connections that have delivered this much, and only their rates are ranked; the condition travels "
+        "in the bundle.",
         source="the article: little to no benefit below 100 KB",
         ge=0,
         le=MAX_OBJECT_BYTES,

@@ -24,6 +24,7 @@ TABLES = (
     ("rollup_sockets", "round", "sockets_days"),
     ("rollup_pairs", "round", "rounds_days"),
     ("rollup_prefixes", "round", "rounds_days"),
+    ("rollup_prefix_rates", "round", "rounds_days"),
     ("rollup_outcomes", "round", "rounds_days"),
     ("rollup_hosts", "round", "rounds_days"),
     ("rollup_goodput", "round", "rounds_days"),
