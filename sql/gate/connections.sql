@@ -1,16 +1,17 @@
 -- New connections to what a publication names, by host: before the rollout, and after its wave. Parameters: instants in
--- microseconds since the epoch, oldest <= before < begun <= since < until; horizon_us; hosts and, in the same order,
--- sets: which set of destinations each has; nets, lens (of 128 bits), net_sets and net_classes: the destinations of the
--- sets; lengths: the lens that there are, the longest first; class_kinds, class_changed, class_flights, class_young: of each class what
--- its destinations are, whether new connections to them have other values after the wave, how many acknowledged bytes
--- show that the first flight is over, and up to how many a connection is young.
+-- microseconds since the epoch, oldest <= before < begun <= since < until; horizon_us; lossy and rtt_ratio as in the
+-- policy; hosts and, in the same order, sets: which set of destinations each has; nets, lens (of 128 bits), net_sets
+-- and net_classes: the destinations of the sets; lengths: the lens that there are, the longest first; class_kinds,
+-- class_changed, class_flights, class_young: of each class what its destinations are, whether new connections to them
+-- have other values after the wave, how many acknowledged bytes show that the first flight is over, and up to how many
+-- a connection is young.
 --
--- A connection is new in a window if its first record is in it and an earlier poll of its namespace did not show it, or
--- if that record shows that nothing was sent yet. It is judged once, whatever it carries, by its first record in which
--- its first flight has been acknowledged; by its last one where none shows that, if it was closed or seen at two polls
--- (else its flight may be under way). Only the first eight records, and those within the horizon of the first, count:
--- connections before and after are watched for equally long. Nothing depends on the order of what arrived, and a copy of
--- a record changes nothing but how far eight records reach.
+-- A connection is new in a window of time if its first record is in it and an earlier poll of its namespace did not
+-- show it, or if that record shows that nothing was sent yet. It is judged once, whatever it carries, by its first
+-- record in which its first flight has been acknowledged; by its last one where none shows that, if it was closed or
+-- seen at two polls (else its flight may be under way). Only the first eight records, and those within the horizon of
+-- the first, count: connections before and after are watched for equally long. Nothing depends on the order of what
+-- arrived, and a copy of a record changes nothing but how far eight records reach.
 with keys as (
     select arrayMap(
         (a, b, c) -> cityHash64(a, toIPv6(b), c),
@@ -86,7 +87,7 @@ sockets as (
         netns,
         any(class) as class,
         any(destination) as destination,
-        groupArraySorted(8)(
+        groupArraySorted(8)( -- noqa: LT01
             tuple(time_unix_us * 2 + is_close, poll_sequence, acked, sent, again, timeouts, heard, rtt_us)
         ) as firsts
     from records
@@ -149,17 +150,18 @@ told as (
         tupleElement(telling, 3) <= {class_young:Array(UInt64)}[class] as is_young,
         tupleElement(telling, 4) as sent,
         tupleElement(telling, 5) as again,
+        again > {lossy:Float64} * sent as is_lossy,
         tupleElement(telling, 6) as timeouts,
         tupleElement(telling, 7) as heard,
         tupleElement(telling, 8) as rtt_us
     from placed
 ),
 
--- What is usual towards a destination, of five connections and more.
+-- Beyond what an RTT is slow, by what is usual towards a destination: of five connections and more.
 usual as (
     select
         destination,
-        quantile(0.5)(rtt_us) as median_us
+        {rtt_ratio:Float64} * median(rtt_us) as slow_us
     from told
     where side = 'before' and rtt_us > 0
     group by destination
@@ -175,15 +177,13 @@ select
     countIf(told.is_decided and told.sent > 0 and told.is_young) as young,
     countIf(told.is_decided and told.sent > 0 and told.is_young and told.again > 0) as young_lost,
     countIf(told.is_decided and told.sent > 0 and not told.is_young) as grown,
-    countIf(
-        told.is_decided and told.sent > 0 and not told.is_young and told.again > {lossy:Float64} * told.sent
-    ) as grown_lossy,
+    countIf(told.is_decided and told.sent > 0 and not told.is_young and told.is_lossy) as grown_lossy,
     countIf(told.is_decided and told.sent > 0 and told.timeouts >= 0) as timed,
     countIf(told.is_decided and told.sent > 0 and told.timeouts > 0) as timed_out,
     countIf(told.is_decided and told.heard >= 0) as tried,
     countIf(told.is_decided and told.heard = 0) as failed,
-    countIf(told.rtt_us > 0 and usual.median_us > 0) as measured,
-    countIf(told.rtt_us > {rtt_ratio:Float64} * usual.median_us and usual.median_us > 0) as slow
+    countIf(told.rtt_us > 0 and usual.slow_us > 0) as measured,
+    countIf(told.rtt_us > usual.slow_us and usual.slow_us > 0) as slow
 from told
 left join usual on told.destination = usual.destination
 group by told.host, told.kind, told.is_changed, told.side
