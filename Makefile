@@ -4,7 +4,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
 
-.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards compose-env lock bench-collector bench-controller bench-push bench-pipeline package calm chaos kafka airflow lab-clean clean docs docs-reference
+.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-pipeline package calm chaos kafka airflow lab-clean clean docs docs-reference
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,10 @@ calm: ## simulated weeks of 34 PoPs and of 20,000 client prefixes under our laws
 	@tools/setup
 	@$(BIN)/python -m bench.calm
 	@$(BIN)/python -m bench.calm.prefixes
+
+gate-budget: ## what a rollout of 3,000 edges spends of the gate's error budget, simulated; writes out/bench/gate.json
+	@tools/setup
+	@$(BIN)/python -m bench.gate
 
 bench-controller: ## both laws at 62,250 pairs and a million prefixes beside a bare scan; writes out/bench/controller.json
 	@tools/setup

@@ -14,7 +14,13 @@ settings.load_profile("springtide")
 # They fill emulated links, watch the whole machine's sockets or time what they see: one at a time. This chain takes
 # longest of all; what is named below it is in these folders and does none of that.
 ALONE = ("lab/tests/", "tests/")
-BESIDE = ("tests/test_calm.py", "tests/test_docs_commands.py", "tests/test_package.py", "tests/test_reference.py")
+BESIDE = (
+    "tests/test_calm.py",
+    "tests/test_docs_commands.py",
+    "tests/test_gate_budget.py",
+    "tests/test_package.py",
+    "tests/test_reference.py",
+)
 
 
 class OneAtATime(LoadScopeScheduling):

@@ -7,15 +7,15 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard
 from dashboards.build import choice, lines, number, row, rows, start
 
 WHICH = "event in (${event:singlequote})"
-# A gate's details: groups of edges, changed and unchanged, before and after the wave.
-RATIO = (
-    "100 * JSONExtractFloat(details, '{group}', 'again_{when}') / "
-    "nullIf(JSONExtractFloat(details, '{group}', 'sent_{when}'), 0)"
+# A gate's details: questions, of each its signals, and of each the shares of both groups before and after.
+SHARE = (
+    "100 * JSONExtractFloat(details, 'routes', '{signal}', '{group}', 'hits') / "
+    "nullIf(JSONExtractFloat(details, 'routes', '{signal}', '{group}', 'of'), 0)"
 )
 
 
-def _ratio(group: str, when: str) -> str:
-    return RATIO.format(group=group, when=when)
+def _share(signal: str, group: str) -> str:
+    return SHARE.format(signal=signal, group=group)
 
 
 def rollouts() -> Dashboard:
@@ -96,19 +96,18 @@ def rollouts() -> Dashboard:
         .with_panel(
             rows(
                 "What gates saw",
-                "Bytes sent again and round-trip times of the changed edges and of the unchanged ones, before and "
-                "after the "
-                "wave. A gate judges how much more the changed ones changed.",
+                "New connections that lost of their first flight, and slow ones, of changed and of unchanged edges, "
+                "before the rollout and after the wave. A gate judges how much more the changed ones' share rose.",
                 f"""
                 select at, publication, toString(verdict) as verdict, reason,
                     JSONExtractUInt(details, 'wave') as wave,
-                    {_ratio("changed", "before")} as changed_before_percent,
-                    {_ratio("changed", "after")} as changed_after_percent,
-                    {_ratio("unchanged", "before")} as unchanged_before_percent,
-                    {_ratio("unchanged", "after")} as unchanged_after_percent,
-                    JSONExtractFloat(details, 'changed', 'rtt_before_us') / 1000 as changed_rtt_before_ms,
-                    JSONExtractFloat(details, 'changed', 'rtt_after_us') / 1000 as changed_rtt_after_ms,
-                    JSONExtractUInt(details, 'changed', 'connections_after') as changed_connections
+                    {_share("lost", "changed_before")} as changed_before_percent,
+                    {_share("lost", "changed_after")} as changed_after_percent,
+                    {_share("lost", "unchanged_before")} as unchanged_before_percent,
+                    {_share("lost", "unchanged_after")} as unchanged_after_percent,
+                    {_share("slow", "changed_before")} as slow_before_percent,
+                    {_share("slow", "changed_after")} as slow_after_percent,
+                    toUInt64(JSONExtractFloat(details, 'connections')) as changed_connections
                 from audit final where $__timeFilter(at) and event = 'gate'
                 order by audit.at desc, id
                 limit 200
@@ -118,8 +117,8 @@ def rollouts() -> Dashboard:
                     "changed_after_percent": "percent",
                     "unchanged_before_percent": "percent",
                     "unchanged_after_percent": "percent",
-                    "changed_rtt_before_ms": "ms",
-                    "changed_rtt_after_ms": "ms",
+                    "slow_before_percent": "percent",
+                    "slow_after_percent": "percent",
                 },
             )
         )

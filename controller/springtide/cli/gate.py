@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -20,11 +19,11 @@ from springtide.cli.options import (
     store_options,
 )
 from springtide.cli.output import print_json
-from springtide.cli.rounds import edges_of, publication_prefixes
-from springtide.errors import InputError, Problem
+from springtide.cli.rounds import edges_of
+from springtide.errors import InputError, Problem, SpringtideError
 from springtide.publish import journal
-from springtide.publish.gate import Verdict, decide, read
-from springtide.publish.publication import PublishFolder
+from springtide.publish.gate import Verdict, decide, destinations, looked_at, read
+from springtide.publish.publication import PublishFolder, read_folder
 
 CODES = {Verdict.GO: 0, Verdict.WAIT: 3, Verdict.ROLL_BACK: 4}
 
@@ -54,7 +53,7 @@ def gate(
     since_text: str | None,
     as_json: bool,
 ) -> None:
-    """Compare changed edges with unchanged ones since the wave, and with as long a time before it.
+    """Hold new connections of changed edges against those before the rollout, and against unchanged edges' ones.
 
     Exit codes: 0 go, 3 wait (too few samples yet), 4 roll back. Inputs and verdict go to the audit.
 
@@ -64,28 +63,54 @@ def gate(
     """
     fleet, policy = read_fleet(fleet_path), read_policy(policy_path)
     folder = PublishFolder(publish_dir)
-    changed_edges = edges_of(changed, fleet.edges())
-    unchanged_edges = edges_of(unchanged, fleet.edges())
+    pops = fleet.edges()
+    changed_edges, unchanged_edges = edges_of(changed, pops), edges_of(unchanged, pops)
     if not changed_edges:
         raise InputError([Problem("--changed", "edge", "none is named", "name the edges that have the new bundle")])
     path = folder.publication(publication)
-    since = _instant(since_text) if since_text else _applied_at(publish_dir, path.name)
+    events = _events(publish_dir, path.name)
+    since = _instant(since_text) if since_text else _applied_at(publish_dir, events, path.name)
+    begun = min([since, *(event.at_unix_s for event in events if event.event == "rollout")])
+    look = 1 + sum(
+        event.event == "gate" and event.at_unix_s >= since and event.details.get("judged") is True for event in events
+    )
     until = max(instants.now(), since + 1)
-    prefixes = publication_prefixes(path, changed_edges)
+    named = {*changed_edges, *unchanged_edges}
+    before, after = (
+        {edge: document for edge, document in read_folder(path / part).items() if edge in named}
+        for part in ("back", "edges")
+    )
+    targets = looked_at(destinations(before, after), pops, changed_edges)
+    if not any(is_changed for found in targets.values() for _, is_changed in found):
+        raise SpringtideError(f"{path}: names nothing for these edges; there is nothing that a gate could measure")
     with store.open() as opened:
-        inputs = read(opened, changed_edges, unchanged_edges, prefixes, since, until)
-        verdict, reason = decide(inputs, policy.gate)
-        details = {**asdict(inputs), "wave": wave, "since": since, "until": until, "policy": policy.gate.model_dump()}
+        inputs = read(opened, policy.gate, targets, changed_edges, begun, since, until, wave, look)
+        judgement = decide(inputs, policy.gate)
+        details = {
+            **judgement.details(),
+            "silence_s": inputs.silence_s,
+            "wave": wave,
+            "look": look,
+            "begun": begun,
+            "since": since,
+            "until": until,
+            "policy": policy.gate.model_dump(),
+        }
         event = journal.Event(
-            "gate", publication=path.name, verdict=verdict, reason=reason, edges=changed_edges, details=details
+            "gate",
+            publication=path.name,
+            verdict=judgement.verdict,
+            reason=judgement.reason,
+            edges=changed_edges,
+            details=details,
         )
         journal.append(publish_dir, event)
         journal.send(publish_dir, opened)
     if as_json:
-        print_json({"verdict": verdict, "reason": reason, **details})
+        print_json({"verdict": judgement.verdict, "reason": judgement.reason, **details})
     else:
-        click.echo(f"{verdict}: {reason}")
-    sys.exit(CODES[verdict])
+        click.echo(f"{judgement.verdict}: {judgement.reason}")
+    sys.exit(CODES[judgement.verdict])
 
 
 def _instant(text: str) -> int:
@@ -95,10 +120,17 @@ def _instant(text: str) -> int:
         raise InputError([Problem("--since", "instant", str(error), "write it as 2026-01-02T03:05:00Z")]) from error
 
 
-def _applied_at(publish_dir: Path, publication: str) -> int:
-    """The last wave's time."""
+def _events(publish_dir: Path, publication: str) -> list[journal.Event]:
+    """Of the publication's rollout that was begun last."""
     events, _, _ = journal.read(publish_dir)
-    waves = [event.at_unix_s for event in events if event.event == "wave" and event.publication == publication]
+    own = [event for event in events if event.publication == publication]
+    begun = [number for number, event in enumerate(own) if (event.event, event.verdict) == ("rollout", "begun")]
+    return own[begun[-1] :] if begun else own
+
+
+def _applied_at(publish_dir: Path, events: list[journal.Event], publication: str) -> int:
+    """The last wave's time."""
+    waves = [event.at_unix_s for event in events if event.event == "wave"]
     if not waves:
         fix = "name the time with --since"
         raise InputError([Problem(str(publish_dir / journal.FILE), "wave", f"none of {publication} is recorded", fix)])

@@ -24,7 +24,7 @@ from springtide.cli.options import (
 )
 from springtide.cli.output import print_json, print_table
 from springtide.cli.publish import need_reason
-from springtide.errors import InputError, Problem, SpringtideError
+from springtide.errors import InputError, Problem
 from springtide.jobs import publish as jobs
 from springtide.publish import bundle as bundles
 from springtide.publish import caps, journal
@@ -216,17 +216,3 @@ def edges_of(text: str, fleet_edges: Iterable[str]) -> list[str]:
     if unknown:
         raise InputError([Problem("--changed", "edge", f"{unknown[0]} is not in the fleet", "see fleet.yaml")])
     return names
-
-
-def publication_prefixes(folder: Path, edges: Iterable[str]) -> list[str]:
-    """Every destination of these edges, in the new bundle or in the one before; raises SpringtideError."""
-    found = {
-        route["prefix"]
-        for part in ("edges", "back")
-        for edge, document in read_folder(folder / part).items()
-        if edge in set(edges)
-        for route in document["routes"]
-    }
-    if not found:
-        raise SpringtideError(f"{folder}: no routes for these edges; there is nothing that a gate could measure")
-    return sorted(found)

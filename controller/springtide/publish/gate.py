@@ -1,67 +1,33 @@
-"""After a wave: are the changed edges worse off than the unchanged ones, over the same minutes? Go, wait or roll back.
+"""After a wave: do new connections of the changed edges fare worse than new ones before? Go, wait or roll back.
 
-Edges differ, so each group is held against itself before the wave, and the changed group's change against the other's:
-what came over the whole fleet in these minutes is not the wave's fault.
+A window or an algorithm acts on connections that begin after it was set: old ones say nothing of it. So new is held
+against new, by connections and not by bytes: those that changed edges opened after the wave against those that they
+opened before the rollout, and this rise against that of edges that have nothing new, over the same minutes. What came
+over the whole fleet is not the wave's fault.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
+from ipaddress import ip_network
+from typing import Any
 
 from springtide.policy import GatePolicy
+from springtide.publish.proportions import NOTHING, Interval, Share, pooled, rise
 from springtide.store import Store
+from springtide.store.files import sql
 
-# Counters of a connection are read from this long before the first window, for those that live through it.
+# Polls from this long before the first window tell which connections were there already: the collector's longest time
+# between two records of a socket is shorter (`--full-interval`).
 _LOOK_BACK_S = 600
-_BELIEVED_BYTES = 2**53
-_MOST_BYTES = 2**63 - 1
-
-GROUPS = """
-with sockets as (
-    select
-        host,
-        maxIf(bytes_sent, time_unix_us < {start:Int64}) as sent_0,
-        maxIf(bytes_sent, time_unix_us < {since:Int64}) as sent_1,
-        max(bytes_sent) as sent_2,
-        maxIf(bytes_retrans, time_unix_us < {start:Int64}) as again_0,
-        maxIf(bytes_retrans, time_unix_us < {since:Int64}) as again_1,
-        max(bytes_retrans) as again_2,
-        avgIf(rtt, time_unix_us >= {start:Int64} and time_unix_us < {since:Int64}) as rtt_before,
-        avgIf(rtt, time_unix_us >= {since:Int64}) as rtt_after,
-        maxIf(time_unix_us, kind = 'CLOSE') as closed_at,
-        max(ifNull(segs_in, 0)) as heard
-    from tcp_samples
-    where
-        time_unix_us >= {oldest:Int64}
-        and time_unix_us < {until:Int64}
-        and host in {hosts:Array(String)}
-        -- As in the roll-up: a counter that no connection reaches is none, and sums end at a bound and do not wrap.
-        and greatest(ifNull(bytes_sent, 0), ifNull(bytes_retrans, 0)) <= {believed:UInt64}
-        and arrayExists(
-            prefix -> isIPAddressInRange(replaceOne(toString(dst_ip), '::ffff:', ''), prefix),
-            {prefixes:Array(String)}
-        )
-    group by host, boot_id, netns, cookie
-)
-select
-    has({changed:Array(String)}, host) as is_changed,
-    countIf(sent_1 > sent_0) as connections_before,
-    countIf(sent_2 > sent_1) as connections_after,
-    toUInt64(least(sum(toUInt128(ifNull(sent_1, 0) - ifNull(sent_0, 0))), {most:UInt64})) as sent_before,
-    toUInt64(least(sum(toUInt128(ifNull(sent_2, 0) - ifNull(sent_1, 0))), {most:UInt64})) as sent_after,
-    toUInt64(least(sum(toUInt128(ifNull(again_1, 0) - ifNull(again_0, 0))), {most:UInt64})) as again_before,
-    toUInt64(least(sum(toUInt128(ifNull(again_2, 0) - ifNull(again_1, 0))), {most:UInt64})) as again_after,
-    ifNotFinite(quantile(0.5)(rtt_before), null) as rtt_before_us,
-    ifNotFinite(quantile(0.5)(rtt_after), null) as rtt_after_us,
-    countIf(closed_at >= {start:Int64} and closed_at < {since:Int64}) as closed_before,
-    countIf(closed_at >= {since:Int64}) as closed_after,
-    countIf(closed_at >= {start:Int64} and closed_at < {since:Int64} and heard = 0) as failed_before,
-    countIf(closed_at >= {since:Int64} and heard = 0) as failed_after
-from sockets
-group by is_changed
-"""
+# A full segment on Ethernet.
+_SEGMENT_BYTES = 1460
+_DEFAULT_WINDOW = 10
+# Its last record tells of a client's connection, which uses another algorithm only after its first bytes.
+_NEVER = 2**62
 
 FRESHNESS = """
 select host, max(time_unix_us) as newest
@@ -77,101 +43,376 @@ class Verdict(StrEnum):
     ROLL_BACK = "roll back"
 
 
+class Kind(StrEnum):
+    """What a destination is to the publication."""
+
+    # Of routes: those whose window differs, and those that keep theirs.
+    WINDOWS = "windows"
+    KEPT = "kept"
+    # Client prefixes whose congestion control differs.
+    CLIENTS = "clients"
+
+
 @dataclass(frozen=True)
-class Group:
-    """Connections to the publication's destinations, before the wave and since; nothing seen is all zeros."""
+class Tally:
+    """New connections of one edge in one window, and what befell them: each counts once."""
 
-    connections_before: int = 0
-    connections_after: int = 0
-    sent_before: int = 0
-    sent_after: int = 0
-    again_before: int = 0
-    again_after: int = 0
-    rtt_before_us: float | None = None
-    rtt_after_us: float | None = None
-    closed_before: int = 0
-    closed_after: int = 0
-    failed_before: int = 0
-    failed_after: int = 0
+    connections: int = 0
+    # Two first flights at most were acknowledged when they were judged; and that lost any of it.
+    young: int = 0
+    young_lost: int = 0
+    # More was; and that sent more than gate.lossy_share again.
+    grown: int = 0
+    grown_lossy: int = 0
+    # Whose kernel counts retransmission timeouts; and that had one.
+    timed: int = 0
+    timed_out: int = 0
+    # That tried to connect; and heard nothing.
+    tried: int = 0
+    failed: int = 0
+    # Whose RTT is known, and what is usual to there; and that are beyond gate.max_rtt_ratio of it.
+    measured: int = 0
+    slow: int = 0
 
-    def retransmit_rise(self) -> float:
-        return _share(self.again_after, self.sent_after) - _share(self.again_before, self.sent_before)
 
-    def failed_rise(self) -> float:
-        return _share(self.failed_after, self.closed_after) - _share(self.failed_before, self.closed_before)
+@dataclass(frozen=True)
+class Signal:
+    """A share of new connections that must not rise."""
 
-    def rtt_ratio(self) -> float:
-        """1 where either is not known."""
-        return self.rtt_after_us / self.rtt_before_us if self.rtt_after_us and self.rtt_before_us else 1.0
+    name: str
+    hits: str
+    of: str
+    most: str
+    # Of a kind's part of the error budget.
+    weight: float
+    words: str
+
+
+LOST = Signal("lost", "young_lost", "young", "max_lost_rise", 1 / 2, "lost of their first flight")
+LOSSY = Signal("lossy", "grown_lossy", "grown", "max_lossy_rise", 1 / 8, "sent much again")
+OTHERS = (
+    Signal("timeouts", "timed_out", "timed", "max_timeout_rise", 1 / 8, "had a retransmission timeout"),
+    Signal("failed", "failed", "tried", "max_failed_rise", 1 / 8, "heard nothing"),
+    Signal("slow", "slow", "measured", "max_slow_rise", 1 / 8, "had an RTT above what is usual"),
+)
+
+
+@dataclass(frozen=True)
+class Question:
+    """Which destinations are looked at together, and their part of the error budget; the parts' sum is 1."""
+
+    name: str
+    kinds: frozenset[Kind]
+    signals: tuple[Signal, ...]
+    weight: float
+    words: str
+
+
+QUESTIONS = (
+    # Undiluted by destinations that keep their window; and all of them, where few connections go to those that do not.
+    Question("windows", frozenset({Kind.WINDOWS}), (LOST, LOSSY, *OTHERS), 1 / 2, "new connections"),
+    Question("routes", frozenset({Kind.WINDOWS, Kind.KEPT}), (LOST, LOSSY, *OTHERS), 1 / 4, "new connections"),
+    Question("clients", frozenset({Kind.CLIENTS}), (LOSSY, *OTHERS), 1 / 4, "new connections of clients"),
+)
+# A test needs so many connections: with fewer, intervals miss more often than they say. As a part of min_connections.
+_TESTED_SHARE = 5
+
+Windows = Mapping[str, Tally]
 
 
 @dataclass(frozen=True)
 class Inputs:
-    changed: Group
-    unchanged: Group
+    """Of each kind, group of edges and edge its tallies `before` and `after`; nothing seen is not there."""
+
+    # (kind, whether the edge has new values for it) -> edge -> window -> tally.
+    tallies: Mapping[tuple[Kind, bool], Mapping[str, Windows]] = field(default_factory=dict)
     # Seconds before the end of the window at which each changed edge was last heard; None: not at all.
-    silence_s: dict[str, float | None]
+    silence_s: Mapping[str, float | None] = field(default_factory=dict)
+    # Which wave it is after, and the how many-th of its looks at enough connections this would be.
+    wave: int = 1
+    look: int = 1
 
 
-def _share(part: int, whole: int) -> float:
-    return part / whole if whole > 0 else 0.0
+@dataclass(frozen=True)
+class Test:
+    """One share, before and after, on changed and on unchanged edges; how much it rose beyond theirs."""
+
+    question: Question
+    signal: Signal
+    changed_before: Share
+    changed_after: Share
+    unchanged_before: Share
+    unchanged_after: Share
+    compared: bool
+    chance: float
+    bound: float
+    rise: Interval
+    # The edge with the most hits after, and its share.
+    worst: tuple[str, Share] | None
+
+    def is_harm(self) -> bool:
+        return self.rise.low > self.bound
+
+    def words(self) -> str:
+        seen = f"{self.changed_after} {self.question.words} {self.signal.words}, {self.changed_before} before; "
+        other = f"unchanged edges {self.unchanged_after} and {self.unchanged_before}"
+        return seen + (other if self.compared else "no unchanged edges to compare with")
+
+    def details(self) -> dict[str, Any]:
+        def pair(share: Share) -> dict[str, float]:
+            return {"hits": round(share.hits, 3), "of": round(share.of, 3)}
+
+        groups = ("changed_before", "changed_after", "unchanged_before", "unchanged_after")
+        said: dict[str, Any] = {name: pair(getattr(self, name)) for name in groups}
+        said |= {"compared": self.compared, "rise": self.rise.estimate, "at_least": self.rise.low}
+        said |= {"most": self.bound, "chance": self.chance, "harm": self.is_harm()}
+        if self.worst is not None:
+            said["worst"] = {"edge": self.worst[0], **pair(self.worst[1])}
+        return said
 
 
-def decide(inputs: Inputs, policy: GatePolicy) -> tuple[Verdict, str]:
-    """The verdict and its reason. Harm that is seen counts at once, its absence only with enough samples."""
-    changed, other = inputs.changed, inputs.unchanged
-    compared = min(other.connections_before, other.connections_after) >= policy.min_connections
-    control = other if compared else Group()
-    enough = changed.connections_after >= policy.min_connections
-    if enough:
-        rise = changed.retransmit_rise() - control.retransmit_rise()
-        if rise > policy.max_retransmit_rise:
-            return Verdict.ROLL_BACK, f"retransmit ratio rose by {rise:.4f}, more than {policy.max_retransmit_rise}"
-        ratio = changed.rtt_ratio() / control.rtt_ratio()
-        if ratio > policy.max_rtt_ratio:
-            return Verdict.ROLL_BACK, f"RTT became {ratio:.2f} times what it was, more than {policy.max_rtt_ratio}"
-    if changed.closed_after >= policy.min_connections:
-        failed = changed.failed_rise() - control.failed_rise()
-        if failed > policy.max_failed_rise:
-            return Verdict.ROLL_BACK, f"failed connects rose by {failed:.3f}, more than {policy.max_failed_rise}"
+@dataclass(frozen=True)
+class Judgement:
+    verdict: Verdict
+    reason: str
+    # Whether harm was looked for: each time spends of the error budget.
+    judged: bool
+    # New ones of the changed edges since the wave, of each edge as many as count.
+    connections: float
+    tests: tuple[Test, ...] = ()
+
+    def details(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"judged": self.judged, "connections": round(self.connections, 3)}
+        for test in self.tests:
+            found.setdefault(test.question.name, {})[test.signal.name] = test.details()
+        return found
+
+
+def chance_of_look(wave: int, look: int, policy: GatePolicy) -> float:
+    """What a look may spend of the error budget: the canaries half of it, each wave half of the one before, and within
+    a wave each look half of the one before. The sum stays below the budget however many there are (alpha spending:
+    K. K. G. Lan and D. L. DeMets, Biometrika 70, 1983, with a geometric function of waves and looks)."""
+    return float(policy.max_false_roll_backs * 0.5**wave * 0.5**look)
+
+
+def decide(inputs: Inputs, policy: GatePolicy) -> Judgement:
+    """The verdict and its reason. Harm that is seen counts at once, its absence only with enough new connections."""
+    seen = _summed(share for kind in Kind for share in _judged(inputs, kind))
+    counted = pooled(seen.values(), policy.max_host_ratio, policy.min_connections).of
+    enough = counted >= policy.min_connections
+    tests = tuple(_tests(inputs, policy)) if enough else ()
+    harm = [test for test in tests if test.is_harm()]
+    if harm:
+        clearest = max(harm, key=lambda test: test.rise.low - test.bound)
+        reason = f"{clearest.words()}: a rise of {clearest.rise.low:.1%} at least, more than {clearest.bound:.1%}"
+        if clearest.worst is not None and len(inputs.silence_s) > 1:
+            reason += f"; most on {clearest.worst[0]}: {clearest.worst[1]}"
+        return Judgement(Verdict.ROLL_BACK, reason, enough, counted, tests)
     silent = sorted(
         edge for edge, silence in inputs.silence_s.items() if silence is None or silence > policy.max_silence_s
     )
     if silent:
-        return Verdict.WAIT, f"no samples within {policy.max_silence_s} s from {', '.join(silent)}"
+        reason = f"no samples within {policy.max_silence_s} s from {', '.join(silent)}"
+        return Judgement(Verdict.WAIT, reason, enough, counted, tests)
     if not enough:
-        return Verdict.WAIT, f"{changed.connections_after} of {policy.min_connections} connections on changed edges"
-    against = "unchanged edges" if compared else "themselves before the wave only"
-    return Verdict.GO, f"{changed.connections_after} connections are no worse, beside {against}"
+        reason = f"{counted:.0f} of {policy.min_connections} new connections on changed edges"
+        total = sum(share.of for share in seen.values())
+        if total >= policy.min_connections:
+            reason += f": {total:.0f} were seen, and no edge counts for much more than the others"
+        return Judgement(Verdict.WAIT, reason, enough, counted, tests)
+    shown = next((test for test in tests if test.changed_after.of > 0), None)
+    said = shown.words() if shown is not None else f"{counted:.0f} new connections"
+    return Judgement(Verdict.GO, f"no worse: {said}", enough, counted, tests)
+
+
+def _tests(inputs: Inputs, policy: GatePolicy) -> Iterator[Test]:
+    for question in QUESTIONS:
+        for signal in question.signals:
+            groups = {
+                (changed, window): _shares(inputs, question.kinds, changed, window, signal)
+                for changed in (True, False)
+                for window in ("before", "after")
+            }
+            sums = {
+                key: pooled((share for _, share in shares), policy.max_host_ratio, policy.min_connections)
+                for key, shares in groups.items()
+            }
+            if sums[True, "after"].of * _TESTED_SHARE < policy.min_connections:
+                continue
+            chance = chance_of_look(inputs.wave, inputs.look, policy) * question.weight * signal.weight
+            compared = min(sums[False, "before"].of, sums[False, "after"].of) >= policy.min_connections
+            control = rise(sums[False, "before"], sums[False, "after"], chance) if compared else NOTHING
+            worst = max(groups[True, "after"], key=lambda item: (item[1].hits, item[0]))
+            yield Test(
+                question,
+                signal,
+                sums[True, "before"],
+                sums[True, "after"],
+                sums[False, "before"],
+                sums[False, "after"],
+                compared,
+                chance,
+                getattr(policy, signal.most),
+                rise(sums[True, "before"], sums[True, "after"], chance).minus(control),
+                worst,
+            )
+
+
+def _shares(
+    inputs: Inputs, kinds: Iterable[Kind], changed: bool, window: str, signal: Signal
+) -> list[tuple[str, Share]]:
+    """Of each edge its share, over these kinds of destinations."""
+    found = []
+    for kind in kinds:
+        for edge, windows in inputs.tallies.get((kind, changed), {}).items():
+            tally = windows.get(window, Tally())
+            found.append((edge, Share(getattr(tally, signal.hits), getattr(tally, signal.of))))
+    return [(edge, share) for edge, share in _summed(found).items() if share.of > 0]
+
+
+def _judged(inputs: Inputs, kind: Kind) -> Iterator[tuple[str, Share]]:
+    """Of each changed edge how many of its new connections since the wave were judged."""
+    for edge, windows in inputs.tallies.get((kind, True), {}).items():
+        tally = windows.get("after", Tally())
+        yield edge, Share(0, tally.young + tally.grown)
+
+
+def _summed(shares: Iterable[tuple[str, Share]]) -> dict[str, Share]:
+    sums: dict[str, Share] = {}
+    for edge, share in shares:
+        known = sums.get(edge, Share())
+        sums[edge] = Share(known.hits + share.hits, known.of + share.of)
+    return sums
+
+
+@dataclass(frozen=True)
+class Destination:
+    """A prefix to which an edge's new connections are looked at."""
+
+    network: str
+    kind: Kind
+    # Acknowledged bytes that show that the first flight is over, and up to which a connection is young.
+    flight: int
+    young: int
+
+
+def destinations(
+    before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
+) -> dict[str, tuple[Destination, ...]]:
+    """Of each edge what its bundles name, before (`back`) and after; edge -> destinations.
+
+    The first flight is that of the larger window: before and after the same bytes are asked about.
+    """
+    found = {}
+    for edge in before.keys() | after.keys():
+        old, new = before.get(edge, {}), after.get(edge, {})
+        windows = [{one["prefix"]: one["initcwnd"] for one in bundle.get("routes", ())} for bundle in (old, new)]
+        choices = [
+            {one["prefix"]: (one["algorithm"], one["min_object_bytes"]) for one in bundle.get("congestion") or ()}
+            for bundle in (old, new)
+        ]
+        of_edge = []
+        for prefix in sorted(windows[0].keys() | windows[1].keys()):
+            pair = windows[0].get(prefix), windows[1].get(prefix)
+            flight = max(_DEFAULT_WINDOW, *(window for window in pair if window is not None)) * _SEGMENT_BYTES
+            kind = Kind.KEPT if pair[0] == pair[1] else Kind.WINDOWS
+            of_edge.append(Destination(prefix, kind, flight, 2 * flight))
+        for prefix in sorted(choices[0].keys() | choices[1].keys()):
+            choice = choices[0].get(prefix), choices[1].get(prefix)
+            if choice[0] != choice[1] and prefix not in windows[0].keys() | windows[1].keys():
+                least = min(bytes_ for _, bytes_ in (one for one in choice if one is not None))
+                of_edge.append(Destination(prefix, Kind.CLIENTS, _NEVER, max(0, least - 1)))
+        found[edge] = tuple(of_edge)
+    return found
+
+
+def looked_at(
+    of_edges: Mapping[str, Sequence[Destination]], pops: Mapping[str, str], changed: Iterable[str]
+) -> dict[str, tuple[tuple[Destination, bool], ...]]:
+    """Of each edge the destinations whose new connections are read, and whether they have new values there.
+
+    An unchanged edge is one to compare with, towards what any edge of its PoP has; so is a changed one as for the kinds
+    of which it has nothing itself, since it holds out.
+    """
+    of_pops: dict[str, dict[str, Destination]] = defaultdict(dict)
+    for edge, found in sorted(of_edges.items()):
+        for one in found:
+            known = of_pops[pops.get(edge, "")].get(one.network)
+            if known is None or known.kind is Kind.KEPT:
+                of_pops[pops.get(edge, "")][one.network] = one
+    now_changed = set(changed)
+    result = {}
+    for edge in of_edges:
+        own = of_edges[edge] if edge in now_changed else ()
+        kinds = {one.kind for one in own}
+        if Kind.WINDOWS in kinds or Kind.KEPT in kinds:
+            kinds |= {Kind.WINDOWS, Kind.KEPT}
+        others = (one for one in of_pops[pops.get(edge, "")].values() if one.kind not in kinds)
+        result[edge] = (*((one, True) for one in own), *((one, False) for one in others))
+    return result
 
 
 def read(
     store: Store,
+    policy: GatePolicy,
+    targets: Mapping[str, Sequence[tuple[Destination, bool]]],
     changed: Sequence[str],
-    unchanged: Sequence[str],
-    prefixes: Sequence[str],
+    begun_unix_s: float,
     since_unix_s: float,
     until_unix_s: float,
+    wave: int,
+    look: int,
 ) -> Inputs:
-    """Both groups in [since, until) and in as long a time before. Raises StoreError."""
-    start = 2 * since_unix_s - until_unix_s
+    """New connections since the wave, and of gate.before_s before the rollout begun. Raises StoreError."""
+    before = begun_unix_s - policy.before_s
     moments = {
-        "oldest": int((start - _LOOK_BACK_S) * 1e6),
-        "start": int(start * 1e6),
+        "oldest": int((before - _LOOK_BACK_S) * 1e6),
+        "before": int(before * 1e6),
+        "begun": int(begun_unix_s * 1e6),
         "since": int(since_unix_s * 1e6),
         "until": int(until_unix_s * 1e6),
+        "horizon_us": int(min(policy.watched_s, until_unix_s - since_unix_s) * 1e6),
     }
-    hosts = {"hosts": [*changed, *unchanged], "changed": list(changed), "prefixes": list(prefixes)}
-    rows = store.query(GROUPS, {**moments, **hosts, "believed": _BELIEVED_BYTES, "most": _MOST_BYTES})
-    groups = {
-        bool(row["is_changed"]): Group(**{name: value for name, value in row.items() if name != "is_changed"})
-        for row in rows
-    }
+    rows = store.query(
+        sql("gate/connections"),
+        {**moments, **_parameters(targets), "lossy": policy.lossy_share, "rtt_ratio": policy.max_rtt_ratio},
+    )
+    tallies: dict[tuple[Kind, bool], dict[str, dict[str, Tally]]] = defaultdict(lambda: defaultdict(dict))
+    for row in rows:
+        counts = {name: row[name] for name in Tally.__dataclass_fields__}
+        tallies[Kind(row["kind"]), bool(row["is_changed"])][row["host"]][row["side"]] = Tally(**counts)
     heard = {
         row["host"]: until_unix_s - row["newest"] / 1e6
         for row in store.query(
             FRESHNESS, {"oldest": moments["since"], "until": moments["until"], "hosts": list(changed)}
         )
     }
-    silence = {edge: heard.get(edge) for edge in changed}
-    return Inputs(groups.get(True, Group()), groups.get(False, Group()), silence)
+    return Inputs(dict(tallies), {edge: heard.get(edge) for edge in changed}, wave, look)
+
+
+def _parameters(targets: Mapping[str, Sequence[tuple[Destination, bool]]]) -> dict[str, Any]:
+    """Edges that have the same destinations share one set of them: a PoP's, mostly."""
+    sets: dict[tuple[tuple[Destination, bool], ...], int] = {}
+    classes: dict[tuple[Kind, bool, int, int], int] = {}
+    hosts = {host: sets.setdefault(tuple(found), len(sets) + 1) for host, found in sorted(targets.items()) if found}
+    rows = []
+    for found, number in sets.items():
+        for one, is_changed in found:
+            network = ip_network(one.network)
+            mapped = network.version == 4
+            address = f"::ffff:{network.network_address}" if mapped else str(network.network_address)
+            which = classes.setdefault((one.kind, is_changed, one.flight, one.young), len(classes) + 1)
+            rows.append((number, address, network.prefixlen + 96 * mapped, which))
+    return {
+        "hosts": list(hosts),
+        "sets": list(hosts.values()),
+        "net_sets": [row[0] for row in rows],
+        "nets": [row[1] for row in rows],
+        "lens": [row[2] for row in rows],
+        "net_classes": [row[3] for row in rows],
+        "lengths": sorted({row[2] for row in rows}, reverse=True),
+        "class_kinds": [kind for kind, _, _, _ in classes],
+        "class_changed": [int(is_changed) for _, is_changed, _, _ in classes],
+        "class_flights": [flight for _, _, flight, _ in classes],
+        "class_young": [young for _, _, _, young in classes],
+    }

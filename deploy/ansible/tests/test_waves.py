@@ -15,7 +15,10 @@ from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
 from deploy.ansible.plugins.inventory.fleet import NAME, InventoryModule, edges, read
 from deploy.ansible.plugins.module_utils.springtide_publisher import (
+    LEAST_TRIES,
+    MOST_GROWTH,
     Candidate,
+    fitting_growth,
     gate_tries,
     give_lock_back,
     life_s,
@@ -75,6 +78,43 @@ def test_gates_never_wait_for_more_than_half_of_a_bundles_life(life: float, coun
     assert 0 <= allowed <= tries
     assert allowed == 0 or count * allowed * delay <= life / 2
     assert allowed == tries or count * (allowed + 1) * delay > life / 2
+
+
+@given(CANDIDATES.filter(bool), st.integers(1, 5), st.floats(-1e4, 1e5), st.integers(1, 20), st.integers(1, 600))
+def test_waves_grow_more_only_where_their_gates_have_no_time_otherwise(
+    candidates: list[Candidate], growth: int, life: float, tries: int, delay: int
+) -> None:
+    regions = len({candidate.region for candidate in candidates})
+
+    def enough(one: int) -> bool:
+        return gate_tries(life, len(waves(candidates, one, "")), tries, delay) >= min(tries, LEAST_TRIES)
+
+    taken = fitting_growth(len(candidates), regions, growth, life, tries, delay)
+    assert growth <= taken <= MOST_GROWTH
+    assert taken == growth or (enough(taken) and not any(enough(one) for one in range(growth, taken)))
+    assert taken > growth or enough(growth) or not any(enough(one) for one in range(growth, MOST_GROWTH + 1))
+
+
+@pytest.mark.parametrize(
+    ("life", "sizes", "tries"),
+    [
+        # bundle.ttl_s of 900, and two minutes from the round to the rollout.
+        (780, [5, 120, 2875], 2),
+        # Four rounds longer there is time for all.
+        (1980, [5, 15, 45, 135, 405, 1215, 1180], 2),
+        (3480, [5, 15, 45, 135, 405, 1215, 1180], 4),
+    ],
+)
+def test_three_thousand_edges_in_five_regions_fit_into_their_bundles_life(
+    life: float, sizes: list[int], tries: int
+) -> None:
+    """Growing by 3 there are seven waves: in 780 s not even one of their gates could be asked again."""
+    assert gate_tries(780, 7, 10, 60) == 0
+    edges = [Candidate(f"e{number}", f"r{number % 5}", 5) for number in range(3000)]
+    growth = fitting_growth(3000, 5, 3, life, 10, 60)
+    planned = waves(edges, growth, "x")
+    assert [len(wave) for wave in planned] == sizes
+    assert gate_tries(life, len(planned), 10, 60) == tries
 
 
 def test_the_bundle_that_expires_first_counts(tmp_path: Path) -> None:

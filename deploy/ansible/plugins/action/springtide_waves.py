@@ -36,13 +36,21 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
         except (OSError, ValueError) as error:
             raise AnsibleActionFail(str(error)) from error
         name = folder.resolve().parent.name
-        waves = publisher.waves(candidates, given["growth"], name)
-        tries = self._tries(given, folder, [candidate.name for candidate in candidates], len(waves))
+        life = publisher.life_s(folder, [candidate.name for candidate in candidates], time.time())
+        growth = self._growth(given, candidates, life)
+        waves = publisher.waves(candidates, growth, name)
+        tries = self._tries(given, folder, life, len(waves))
+        result["warnings"] = []
+        if growth > given["growth"]:
+            result["warnings"].append(
+                f"waves grow by {growth} and not by {given['growth']}, so that their gates fit into half of the"
+                " bundles' life; raise bundle.ttl_s of policy.yaml for smaller ones"
+            )
         if 0 < tries < given["gate_tries"]:
-            result["warnings"] = [
+            result["warnings"].append(
                 f"the bundles' life leaves {tries} of {given['gate_tries']} looks at the gate for each of {len(waves)}"
                 " waves; raise bundle.ttl_s of policy.yaml for more"
-            ]
+            )
         publication = folder.resolve().parent
         found = {"folder": str(folder.resolve()), "name": name, "back": str(publication / publisher.WAYS[0])}
         if given["publish_dir"] is not None:
@@ -58,9 +66,14 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
             raise AnsibleActionFail(str(error)) from error
 
     @staticmethod
-    def _tries(given: dict[str, Any], folder: Path, edges: list[str], waves: int) -> int:
+    def _growth(given: dict[str, Any], candidates: list[publisher.Candidate], life: float) -> int:
+        regions = len({candidate.region for candidate in candidates})
+        tries, delay = given["gate_tries"], given["gate_delay_s"]
+        return publisher.fitting_growth(len(candidates), regions, given["growth"], life, tries, delay)
+
+    @staticmethod
+    def _tries(given: dict[str, Any], folder: Path, left: float, waves: int) -> int:
         """Raises AnsibleActionFail where bundles would expire while their rollout waits."""
-        left = publisher.life_s(folder, edges, time.time())
         tries = publisher.gate_tries(left, waves, given["gate_tries"], given["gate_delay_s"])
         if given["gate_tries"] > 0 and tries == 0:
             needed = 2 * waves * given["gate_delay_s"]

@@ -25,6 +25,11 @@ CURRENT = "current"
 WAYS = ("back", "back-if-done")
 # A gate waits for the store for a minute or two; one that says nothing for longer says no.
 GATE_LIMIT_S = 600
+# How often a gate must be able to ask again, where it may at all: what it asks at once has seen nothing yet, and
+# samples are on their way for up to a minute.
+LEAST_TRIES = 2
+# No wave is more than so many times the one before, however short the time is.
+MOST_GROWTH = 30
 
 
 class Candidate(NamedTuple):
@@ -65,6 +70,23 @@ def gate_tries(life_s: float, waves: int, tries: int, delay_s: float) -> int:
     if waves < 1 or delay_s <= 0:
         return tries
     return max(0, min(tries, int(life_s / 2 / waves / delay_s)))
+
+
+def fitting_growth(edges: int, regions: int, growth: int, life_s: float, tries: int, delay_s: float) -> int:
+    """The growth of waves, `growth` or the next larger one with which there are so few that each gate has time to ask
+    again LEAST_TRIES times. Where none up to MOST_GROWTH does, `growth` itself: then fewer tries or none are left."""
+    for larger in range(growth, max(growth, MOST_GROWTH) + 1):
+        if gate_tries(life_s, _count(edges, regions, larger), tries, delay_s) >= min(tries, LEAST_TRIES):
+            return larger
+    return growth
+
+
+def _count(edges: int, regions: int, growth: int) -> int:
+    """How many waves `waves` makes."""
+    count, size, left = 0, regions, edges
+    while left > 0 and size > 0:
+        count, left, size = count + 1, left - size, size * growth
+    return count
 
 
 def applied(answer: object) -> bool:

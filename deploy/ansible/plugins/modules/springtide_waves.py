@@ -32,7 +32,9 @@ options:
     description: The publisher's folder, to find the publication's way back to what holds; it fails where there is none.
     type: path
   growth:
-    description: How many times larger each wave is than the one before.
+    description:
+      - How many times larger each wave is than the one before. It is raised, to 30 at most, where a gate for each wave
+        could not be asked again twice within half of what is left of the bundles' life.
     type: int
     default: 3
   gate_tries:

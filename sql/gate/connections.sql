@@ -1,0 +1,190 @@
+-- New connections to what a publication names, by host: before the rollout, and after its wave. Parameters: instants in
+-- microseconds since the epoch, oldest <= before < begun <= since < until; horizon_us; lossy and rtt_ratio as in the
+-- policy; hosts and, in the same order, sets: which set of destinations each has; nets, lens (of 128 bits), net_sets
+-- and net_classes: the destinations of the sets; lengths: the lens that there are, the longest first; class_kinds,
+-- class_changed, class_flights, class_young: of each class what its destinations are, whether new connections to them
+-- have other values after the wave, how many acknowledged bytes show that the first flight is over, and up to how many
+-- a connection is young.
+--
+-- A connection is new in a window of time if its first record is in it and an earlier poll of its namespace did not
+-- show it, or if that record shows that nothing was sent yet. It is judged once, whatever it carries, by its first
+-- record in which its first flight has been acknowledged; by its last one where none shows that, if it was closed or
+-- seen at two polls (else its flight may be under way). Only the first eight records, and those within the horizon of
+-- the first, count: connections before and after are watched for equally long. Nothing depends on the order of what
+-- arrived, and a copy of a record changes nothing but how far eight records reach.
+with keys as (
+    select arrayMap(
+        (a, b, c) -> cityHash64(a, toIPv6(b), c),
+        {net_sets:Array(UInt32)}, {nets:Array(String)}, {lens:Array(UInt8)}
+    ) as hashes
+),
+
+records as (
+    select
+        host,
+        boot_id,
+        netns,
+        cookie,
+        time_unix_us,
+        poll_sequence,
+        kind = 'CLOSE' as is_close,
+        -- Of the destinations of the host's set, the longest prefix.
+        arrayFirst(
+            key -> transform(key, (select keys.hashes from keys), {net_classes:Array(UInt32)}, 0) > 0,
+            arrayMap(
+                length -> cityHash64(
+                    transform(host, {hosts:Array(String)}, {sets:Array(UInt32)}, 0),
+                    tupleElement(IPv6CIDRToRange(dst_ip, length), 1),
+                    length
+                ),
+                {lengths:Array(UInt8)}
+            )
+        ) as destination,
+        transform(destination, (select keys.hashes from keys), {net_classes:Array(UInt32)}, 0) as class,
+        coalesce(bytes_acked, 0) as acked,
+        coalesce(bytes_sent, 0) as sent,
+        -- What the other end had already is no loss (RFC 2883): segments said to be duplicates are taken off, and they
+        -- are full ones at most.
+        coalesce(bytes_retrans, 0)
+        - least(coalesce(bytes_retrans, 0), toUInt64(coalesce(dsack_dups, 0)) * coalesce(snd_mss, 0)) as again,
+        -- -1 where the kernel does not say.
+        coalesce(toInt64(total_rto), -1) as timeouts,
+        coalesce(toInt64(segs_in), -1) as heard,
+        coalesce(rtt, 0) as rtt_us
+    from tcp_samples
+    where
+        time_unix_us >= {oldest:Int64}
+        and time_unix_us < {until:Int64}
+        and host in {hosts:Array(String)}
+        and state not in ('LISTEN', 'TIME_WAIT', 'NEW_SYN_RECV', 'BOUND_INACTIVE')
+        -- As in the roll-up: what no connection reaches counts for nothing.
+        and greatest(coalesce(bytes_acked, 0), coalesce(bytes_sent, 0), coalesce(bytes_retrans, 0)) <= 9007199254740992
+        and coalesce(rtt, 0) <= 600000000
+        and class > 0
+),
+
+-- The first poll of each namespace: of what it shows nobody knows since when it was there.
+namespaces as (
+    select
+        host,
+        boot_id,
+        netns,
+        min(time_unix_us) as began_us,
+        argMin(poll_sequence, time_unix_us) as first_poll
+    from tcp_samples
+    where
+        time_unix_us >= {oldest:Int64}
+        and time_unix_us < {until:Int64}
+        and host in {hosts:Array(String)}
+        and kind = 'POLL'
+    group by host, boot_id, netns
+),
+
+sockets as (
+    select
+        host,
+        boot_id,
+        netns,
+        any(class) as class,
+        any(destination) as destination,
+        groupArraySorted(8)( -- noqa: LT01
+            tuple(time_unix_us * 2 + is_close, poll_sequence, acked, sent, again, timeouts, heard, rtt_us)
+        ) as firsts
+    from records
+    group by host, boot_id, netns, cookie
+),
+
+joined as (
+    select
+        sockets.host as host,
+        sockets.class as class,
+        sockets.destination as destination,
+        sockets.firsts as firsts,
+        namespaces.began_us as began_us,
+        namespaces.first_poll as first_poll
+    from sockets
+    left join namespaces
+        on
+            sockets.host = namespaces.host
+            and sockets.boot_id = namespaces.boot_id
+            and sockets.netns = namespaces.netns
+),
+
+placed as (
+    select
+        host,
+        class,
+        destination,
+        firsts[1] as first_record,
+        intDiv(tupleElement(first_record, 1), 2) as first_us,
+        multiIf(
+            first_us >= {before:Int64} and first_us < {begun:Int64}, 'before',
+            first_us >= {since:Int64}, 'after',
+            ''
+        ) as side,
+        (
+            began_us > 0
+            and began_us < first_us
+            and (tupleElement(first_record, 2) != first_poll or tupleElement(first_record, 1) % 2 = 1)
+        )
+        or tupleElement(first_record, 4) = 0 as is_new,
+        arrayFilter(one -> intDiv(tupleElement(one, 1), 2) <= first_us + {horizon_us:Int64}, firsts) as watched,
+        {class_flights:Array(UInt64)}[class] as flight,
+        arrayFirst(one -> tupleElement(one, 3) >= flight, watched) as reached,
+        if(tupleElement(reached, 1) > 0, reached, watched[-1]) as telling,
+        tupleElement(reached, 1) > 0
+        or tupleElement(telling, 1) % 2 = 1
+        or tupleElement(telling, 2) != tupleElement(first_record, 2) as is_decided
+    from joined
+    where side != '' and is_new
+),
+
+told as (
+    select
+        host,
+        {class_kinds:Array(String)}[class] as kind,
+        {class_changed:Array(UInt8)}[class] as is_changed,
+        side,
+        destination,
+        is_decided,
+        tupleElement(telling, 3) <= {class_young:Array(UInt64)}[class] as is_young,
+        tupleElement(telling, 4) as sent,
+        tupleElement(telling, 5) as again,
+        again > {lossy:Float64} * sent as is_lossy,
+        tupleElement(telling, 6) as timeouts,
+        tupleElement(telling, 7) as heard,
+        tupleElement(telling, 8) as rtt_us
+    from placed
+),
+
+-- Beyond what an RTT is slow, by what is usual towards a destination: of five connections and more.
+usual as (
+    select
+        destination,
+        {rtt_ratio:Float64} * median(rtt_us) as slow_us
+    from told
+    where side = 'before' and rtt_us > 0
+    group by destination
+    having count() >= 5
+)
+
+select
+    told.host as host,
+    told.kind as kind,
+    told.is_changed as is_changed,
+    told.side as side,
+    count() as connections,
+    countIf(told.is_decided and told.sent > 0 and told.is_young) as young,
+    countIf(told.is_decided and told.sent > 0 and told.is_young and told.again > 0) as young_lost,
+    countIf(told.is_decided and told.sent > 0 and not told.is_young) as grown,
+    countIf(told.is_decided and told.sent > 0 and not told.is_young and told.is_lossy) as grown_lossy,
+    countIf(told.is_decided and told.sent > 0 and told.timeouts >= 0) as timed,
+    countIf(told.is_decided and told.sent > 0 and told.timeouts > 0) as timed_out,
+    countIf(told.is_decided and told.heard >= 0) as tried,
+    countIf(told.is_decided and told.heard = 0) as failed,
+    countIf(told.rtt_us > 0 and usual.slow_us > 0) as measured,
+    countIf(told.rtt_us > usual.slow_us and usual.slow_us > 0) as slow
+from told
+left join usual on told.destination = usual.destination
+group by told.host, told.kind, told.is_changed, told.side
+settings prefer_column_name_to_alias = 1, max_bytes_before_external_group_by = 4000000000
