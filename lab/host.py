@@ -53,8 +53,11 @@ def wan() -> Path:
 
 
 def run(command: Sequence[str], text_in: str = "") -> str:
-    """What the command printed. Raises LabError with its last line of complaint."""
-    done = subprocess.run(command, input=text_in, capture_output=True, text=True, check=False)
+    """What the command printed. Raises LabError with its last line of complaint.
+
+    It inherits what its caller marked so: the lock of `state.locked`.
+    """
+    done = subprocess.run(command, input=text_in, capture_output=True, text=True, check=False, close_fds=False)
     if done.returncode != 0:
         said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
         raise LabError(f"{' '.join(command)} ended with exit code {done.returncode}: {said[-1]}")

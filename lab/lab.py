@@ -220,8 +220,9 @@ class Lab:
         self._await("the emulator", lambda: _whole_line(log, 0), emulator, complaints)
         objects = self.directory / "objects"
         nginx.write_objects(objects)
-        for edge in self.topology.edges():
-            network.set_addresses(self.name, self.topology, edge)
+        with state.locked():
+            for edge in self.topology.edges():
+                network.set_addresses(self.name, self.topology, edge)
         for edge in self.topology.edges():
             self._start_nginx(nginx_binary, edge, objects)
 
@@ -238,11 +239,13 @@ class Lab:
 
     def _spawn(self, what: str, command: list[str], **options: Any) -> subprocess.Popen[bytes]:
         settings: dict[str, Any] = {"stdin": subprocess.DEVNULL, "start_new_session": True} | options
-        child: subprocess.Popen[bytes] = subprocess.Popen(command, **settings)
-        self._children.append(child)
-        process = processes.find(child.pid)
-        if process is not None:
-            state.record(self.name, what, process)
+        # Under one lock: nobody takes the lab down between the start and the record of it.
+        with state.locked():
+            child: subprocess.Popen[bytes] = subprocess.Popen(command, **settings)
+            self._children.append(child)
+            process = processes.find(child.pid)
+            if process is not None:
+                state.record(self.name, what, process)
         return child
 
     def _process(self, what: str) -> processes.Process:

@@ -42,6 +42,19 @@ def inside(namespaces: Iterable[str]) -> list[Process]:
     return [process for process in _all() if _runs_in(process.pid, identities)]
 
 
+def naming(arguments: Iterable[str]) -> list[Process]:
+    """The processes whose command line has one of these as an argument."""
+    wanted = {argument.encode() for argument in arguments}
+    return [process for process in _all() if wanted.intersection(_arguments(process.pid))]
+
+
+def _arguments(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []
+
+
 def _all() -> Iterator[Process]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

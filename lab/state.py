@@ -86,17 +86,24 @@ def save(state: State) -> None:
 
 @contextlib.contextmanager
 def locked() -> Iterator[None]:
-    """Only one process at a time makes, changes or removes labs."""
+    """Only one process at a time makes, changes or removes labs.
+
+    The short commands that `host.run` calls meanwhile hold the lock as well: when their caller is killed, who comes
+    next waits until they have ended.
+    """
     ROOT.mkdir(parents=True, exist_ok=True)
     with (ROOT / "lock").open("w") as file:
+        os.set_inheritable(file.fileno(), True)
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def record(lab: str, what: str, process: Process) -> None:
-    """Adds a process to the lab's state file, and forgets the recorded ones that have ended."""
-    with locked():
-        state = load(lab)
-        alive = [known for known in state.processes if processes.find(known.pid) == known.process()]
-        alive.append(Recorded(what=what, pid=process.pid, start=process.start))
-        save(state.model_copy(update={"processes": alive}))
+    """Adds a process to the lab's state file, and forgets the recorded ones that have ended.
+
+    Call with the lock held.
+    """
+    state = load(lab)
+    alive = [known for known in state.processes if processes.find(known.pid) == known.process()]
+    alive.append(Recorded(what=what, pid=process.pid, start=process.start))
+    save(state.model_copy(update={"processes": alive}))

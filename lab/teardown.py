@@ -30,7 +30,9 @@ def take_down(lab: str) -> Removed:
         known = state.load(lab)
         left = host.namespaces().intersection(known.namespaces)
         recorded = [entry.process() for entry in known.processes]
-        ended = processes.end({*recorded, *processes.inside(left)}, _GRACE_S)
+        # Of a start that was killed: started, not yet recorded, and not yet inside.
+        entering = processes.naming(host.inside(namespace, [])[1] for namespace in left)
+        ended = processes.end({*recorded, *entering, *processes.inside(left)}, _GRACE_S)
         # What a process started while it was being ended.
         ended += processes.end(processes.inside(left), 0)
         for namespace in sorted(left):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -175,6 +176,29 @@ def test_a_start_can_be_interrupted_at_any_moment(name: str, delay_s: float, num
             assert found["wan"]
             assert all(edge["nginx"] for edge in found["edges"].values())
         teardown.take_down(name)
+    assert left(name) == nothing()
+
+
+@pytest.mark.parametrize(
+    ("tool", "reached"),
+    [("ip", "{name}.json"), ("nsenter", "{name}/wan.log")],
+    ids=["making namespaces", "entering one"],
+)
+def test_what_a_killed_start_left_half_done_is_waited_for(tmp_path: Path, name: str, tool: str, reached: str) -> None:
+    """Its children live on: the one that makes namespaces, and the one that is about to enter one."""
+    slow = tmp_path / tool
+    slow.write_text(f'#!/bin/sh\nsleep 0.7\n{shutil.which(tool)} "$@"\n')
+    slow.chmod(0o755)
+    command = [sys.executable, "-m", "lab", "up", str(PAIR), "--name", name]
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    with subprocess.Popen(command, env=environment, cwd=host.REPOSITORY) as child:
+        while not (state.ROOT / reached.format(name=name)).exists():
+            time.sleep(0.01)
+        time.sleep(0.1)  # the command that comes next has begun, and is not done
+        child.kill()
+    teardown.take_down(name)
+    while processes.naming([str(slow)]):
+        time.sleep(0.05)
     assert left(name) == nothing()
 
 
