@@ -170,9 +170,9 @@ def status(name: str | None, as_json: bool) -> None:
         click.echo(json.dumps(lab.status() | {"wan_counters": lab.wan_counters()}))
         return
     _show_status(lab)
-    table = Table("path", "packets", "bytes", "lost", "queue drops", "duplicates")
+    table = Table("path", "packets", "bytes", "lost", "queue drops", "policed", "duplicates")
     for path in lab.wan_counters()["paths"]:
-        numbers = [str(path[key]) for key in ("packets", "bytes", "lost", "queue_drops", "duplicates")]
+        numbers = [str(path[key]) for key in ("packets", "bytes", "lost", "queue_drops", "policed", "duplicates")]
         table.add_row(f"{path['src']} > {path['dst']}", *numbers)
     Console().print(table)
 

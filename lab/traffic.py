@@ -91,7 +91,8 @@ def load_tasks(topology: Topology, seconds: float) -> dict[str, dict[str, Any]]:
             "task": "load",
             "seed": f"{topology.seed}-{edge}",
             "seconds": seconds,
-            "sizes": sizes.load_objects(),
+            "sizes": sizes.KINDS[topology.traffic.kind],
+            "pauses": topology.traffic.kind != "bulk",
             "connections": [
                 {
                     "address": str(topology.address(src_edge)),
