@@ -35,16 +35,20 @@ _FILE = click.argument("topology", type=click.Path(path_type=Path))
 
 
 class _Group(click.Group):
-    """Ends in one line on standard error instead of a traceback; `demo`, which draws, is imported when it is called."""
+    """Ends in one line on standard error instead of a traceback; imports `demo` and `truth` when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), "demo"])
+        return sorted([*super().list_commands(ctx), "demo", "truth"])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "demo":
             from lab.demo.command import demo
 
             return demo
+        if cmd_name == "truth":
+            from lab.truth.command import truth
+
+            return truth
         return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: click.Context) -> object:

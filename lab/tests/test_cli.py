@@ -22,7 +22,9 @@ def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=host.REPOSITORY)
 
 
-@pytest.mark.parametrize("command", [[], ["up"], ["exec"], ["load"], ["probe"], ["status"], ["clean"], ["fleet"]])
+@pytest.mark.parametrize(
+    "command", [[], ["up"], ["exec"], ["load"], ["probe"], ["status"], ["clean"], ["fleet"], ["demo"], ["truth"]]
+)
 def test_help_has_examples(command: list[str]) -> None:
     done = cli(*command, "--help")
     assert done.returncode == 0
