@@ -18,7 +18,7 @@ from lab.topology import Topology, load_topology
 
 @click.command(
     epilog="\b\nExamples:\n  python -m lab demo\n  python -m lab demo --out /tmp/demo --json > summary.json\n"
-    "  python -m lab demo --topology lab/topologies/paths.yaml --rounds 3 --out /tmp/paths",
+    "  python -m lab demo --topology lab/topologies/short.yaml --rounds 3 --out /tmp/short",
 )
 @click.option(
     "--topology",

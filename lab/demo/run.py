@@ -33,14 +33,14 @@ POLICY = Path(__file__).with_name("policy.yaml")
 POLL_INTERVAL = "1s"
 ROUNDS = 2  # of deciding and pushing: the second decision sees what the first one's windows did
 AT_ONCE = 3  # rounds are decided before each push, so that a slow machine does not fall behind
-LEARN_S = 35  # of traffic after the first probes: windows grow, and more than one round smooths
+LEARN_S = 30  # of traffic after the first probes: windows grow, and more than one round smooths
 PROBES = 20  # of each size on each pair
-SPACING_S = 0.3  # between the probes of a pair
+SPACING_S = 0.2  # between the probes of a pair
 SEALED_S = 3  # after a round's end its last samples are in files
 LOAD_S = 1800  # at most: the load stops with the lab
 # How long the last round's bundles live: a play and the probes, and it is seen to expire; and what each edge beyond the
 # demo's five adds.
-LAST_TTL_S, EDGE_TTL_S = 60, 4
+LAST_TTL_S, EDGE_TTL_S = 75, 4
 # What can be asked of the store afterwards, in the shell that has read `env`.
 LOOK = (
     ("springtide status", "nothing runs any more: it says what is late"),
@@ -69,6 +69,7 @@ class Demo:
         self.policy: dict[str, dict[str, Any]] = yaml.safe_load(POLICY.read_text())
         self.interval_s = int(self.policy["round"]["interval_s"])
         self.decided_s = 0  # the last decided round
+        self.took_s = 0.0  # from the last round's end to that of the probes after its push
         self.samples = 0
         self.begin = time.monotonic()
 
@@ -190,6 +191,7 @@ class Demo:
         """Published, signed, validated; when they expire: the `last` soon, so that the end is seen."""
         if last:
             ttl_s = LAST_TTL_S + EDGE_TTL_S * max(0, len(self.pop_of_edge) - 5)
+            ttl_s = max(ttl_s, int(1.5 * self.took_s))  # a slow machine gets its time
             self.policy["bundle"]["ttl_s"] = min(ttl_s, self.policy["bundle"]["ttl_s"])
             self.product.policy.write_text(yaml.safe_dump(self.policy, sort_keys=False))
         where = ("--publish-dir", str(self.push.publish_dir), "--sign-key", str(self.publisher))
@@ -243,6 +245,7 @@ class Demo:
                     f"{sum(int(answer['routes']) for answer in applied.values())} routes in table 201; probing again"
                 )
                 after.append((self.probe("after" if self.rounds == 1 else f"after-{number}"), self.routes(decisions)))
+                self.took_s = time.time() - self.decided_s
             self.look_closer()
             self.wait_until(expiry.timestamp() + 1, f"until the bundles expire at {expiry:%H:%M:%S} UTC")
             self.on_every_edge("expire")

@@ -22,6 +22,7 @@ from lab.truth.run import Truth, empty, report
 @click.command(
     epilog="\b\nExamples:\n  python -m lab truth\n  python -m lab truth --kind small --kind bulk --json > truth.json\n"
     "  python -m lab truth --topology lab/topologies/pair.yaml --kernel-defaults\n"
+    "  python -m lab truth --initcwnd 100 --kind small\n"
     "  python -m lab truth --collapse-to 2 --rounds 3",
 )
 @click.option(
@@ -39,6 +40,9 @@ from lab.truth.run import Truth, empty, report
 @click.option("--interval", type=click.IntRange(10, 300), default=20, show_default=True, help="Of a round, in seconds.")
 @click.option("--kernel-defaults", is_flag=True, help="Leave tcp_slow_start_after_idle and tcp_rmem to the kernel.")
 @click.option(
+    "--initcwnd", type=click.IntRange(1, 1000), help="Routes give this window to every connection, as if learnt before."
+)
+@click.option(
     "--collapse-to",
     type=click.FloatRange(0.1, 1000),
     metavar="MBIT",
@@ -55,6 +59,7 @@ def truth(
     rounds: int,
     interval: int,
     kernel_defaults: bool,
+    initcwnd: int | None,
     collapse_to: float | None,
     out: Path,
     name: str | None,
@@ -78,6 +83,8 @@ def truth(
     empty(out)
     with Lab.up(topology, name, flows_interval_s=interval) as lab:
         run = Truth(out.resolve(), lab, interval)
+        for pair in topology.busy_pairs():
+            run.apply(pair, initcwnd)
         if collapse_to is None:
             chosen = [cast("Kind", kind) for kind in kinds or sizes.KINDS]
             found = report(run.kinds(chosen, rounds))

@@ -31,15 +31,15 @@ _SOCKETS = """
 select
     toUnixTimestamp(sockets.round) as round,
     sockets.src_pop as src_pop, sockets.dst_pop as dst_pop,
-    toString(ends.src_ip) as src_ip, ends.src_port as src_port,
-    toString(ends.dst_ip) as dst_ip, ends.dst_port as dst_port,
+    toString(ends.own_ip) as src_ip, ends.own_port as src_port,
+    toString(ends.peer_ip) as dst_ip, ends.peer_port as dst_port,
     sockets.snd_cwnd as snd_cwnd, sockets.snd_mss as snd_mss,
     if(sockets.earned, sockets.{counted}, 0) as counted
 from round_sockets as sockets
 inner join (
     select
         host, boot_id, netns, cookie,
-        any(src_ip) as src_ip, any(src_port) as src_port, any(dst_ip) as dst_ip, any(dst_port) as dst_port
+        any(src_ip) as own_ip, any(src_port) as own_port, any(dst_ip) as peer_ip, any(dst_port) as peer_port
     from tcp_samples
     where src_port = {port} and kind = 'POLL'
     group by host, boot_id, netns, cookie
