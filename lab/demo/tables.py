@@ -76,7 +76,8 @@ def path_text(topology: Topology, src: str, dst: str) -> str:
 
 def conditions_text(conditions: Mapping[str, Any]) -> str:
     """What the numbers depend on beside the paths, in a line or two."""
-    sysctls = ", ".join(f"{name.rpartition('.')[2]}={value}" for name, value in conditions["sysctls"].items())
+    named = {name.rpartition(".")[2]: value for name, value in conditions["sysctls"].items()}
+    sysctls = ", ".join(f"{name}={value}" for name, value in named.items() if name.startswith("tcp_"))
     return (
         f"Conditions: {conditions['rounds']} rounds of {conditions['round_s']} s, no gate between the waves, "
         f"n = {conditions['probes_of_each_size']} of each object and path. "

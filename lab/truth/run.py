@@ -93,8 +93,7 @@ class Truth:
                     time.sleep(max(0.0, max(played) + 0.5 - time.time()))
             time.sleep(SEALED_S)
         self.ingest()
-        for round_s in played:
-            self.product.text("rollup", "--round", instant(round_s))
+        self.product.text("rollup", "--from", instant(min(played)), "--to", instant(max(played)))
         return self.connections(played)
 
     def collapse(self, rounds: int, rate_mbit: float) -> list[dict[str, Any]]:
