@@ -35,16 +35,20 @@ _FILE = click.argument("topology", type=click.Path(path_type=Path))
 
 
 class _Group(click.Group):
-    """Ends in one line on standard error instead of a traceback; `demo`, which draws, is imported when it is called."""
+    """Ends in one line on standard error instead of a traceback; imports `demo` and `truth` when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), "demo"])
+        return sorted([*super().list_commands(ctx), "demo", "truth"])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "demo":
             from lab.demo.command import demo
 
             return demo
+        if cmd_name == "truth":
+            from lab.truth.command import truth
+
+            return truth
         return super().get_command(ctx, cmd_name)
 
     def invoke(self, ctx: click.Context) -> object:
@@ -170,9 +174,9 @@ def status(name: str | None, as_json: bool) -> None:
         click.echo(json.dumps(lab.status() | {"wan_counters": lab.wan_counters()}))
         return
     _show_status(lab)
-    table = Table("path", "packets", "bytes", "lost", "queue drops", "duplicates")
+    table = Table("path", "packets", "bytes", "lost", "queue drops", "policed", "duplicates")
     for path in lab.wan_counters()["paths"]:
-        numbers = [str(path[key]) for key in ("packets", "bytes", "lost", "queue_drops", "duplicates")]
+        numbers = [str(path[key]) for key in ("packets", "bytes", "lost", "queue_drops", "policed", "duplicates")]
         table.add_row(f"{path['src']} > {path['dst']}", *numbers)
     Console().print(table)
 

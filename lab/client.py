@@ -131,11 +131,11 @@ class Done:
 
 
 async def load_all(task: dict[str, Any]) -> Done:
-    """Each of `connections` has `address`, `port` and `requests_per_s`; `sizes`, `seconds` and `seed` are common."""
+    """Each of `connections` has `address`, `port` and `requests_per_s`; `sizes` and the rest are common to all."""
     done = Done()
     loop = asyncio.get_running_loop()
     workers = [
-        loop.create_task(_ask(one, task["sizes"], random.Random(f"{task['seed']}-{index}"), done))
+        loop.create_task(_ask(one, task["sizes"], task["pauses"], random.Random(f"{task['seed']}-{index}"), done))
         for index, one in enumerate(task["connections"])
     ]
     stop = asyncio.Event()
@@ -151,13 +151,16 @@ async def load_all(task: dict[str, Any]) -> Done:
     return done
 
 
-async def _ask(one: dict[str, Any], sizes: Sequence[int], chance: random.Random, done: Done) -> None:
-    """Requests at random times with the wanted mean rate; a slow answer delays the next one and is not made up for."""
+async def _ask(one: dict[str, Any], sizes: Sequence[int], pauses: bool, chance: random.Random, done: Done) -> None:
+    """Requests at random times with the wanted mean rate, or one after another without `pauses`.
+
+    A slow answer delays the next request and is not made up for.
+    """
     connection = None
     loop = asyncio.get_running_loop()
     due = loop.time()
     while True:
-        due = max(loop.time(), due + chance.expovariate(one["requests_per_s"]))
+        due = max(loop.time(), due + (chance.expovariate(one["requests_per_s"]) if pauses else 0.0))
         await asyncio.sleep(due - loop.time())
         size = chance.choice(sizes)
         try:

@@ -18,11 +18,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from lab import counters, host, network, nginx, processes, sizes, state, teardown, traffic, windows
+from lab import counters, flows, host, network, nginx, processes, sizes, state, teardown, traffic, windows
 from lab.clients import Load, run_probes
 from lab.counters import TcpCounters
 from lab.errors import InputError, LabError
-from lab.topology import HUB, Pair, Topology, load_topology
+from lab.flows import Flow
+from lab.topology import HUB, Kind, Pair, Topology, load_topology
 from lab.traffic import Probe
 from lab.wan_config import namespace, render
 from lab.windows import Window
@@ -33,15 +34,18 @@ _READY_S = 20.0
 class Lab:
     """One lab by its name. As a context manager it is taken down at the end, whatever the end is."""
 
-    def __init__(self, name: str, topology: Topology) -> None:
+    def __init__(self, name: str, topology: Topology, flows_interval_s: int | None = None) -> None:
         self.name = name
+        self.flows_interval_s = flows_interval_s
         self.topology = topology
         self.directory = state.directory(name)
         self._children: list[subprocess.Popen[bytes]] = []
 
     @classmethod
-    def up(cls, topology: Topology | Path, name: str | None = None) -> Self:
+    def up(cls, topology: Topology | Path, name: str | None = None, flows_interval_s: int | None = None) -> Self:
         """Makes the lab; what was made is taken down again when a step fails.
+
+        With `flows_interval_s` the emulator records what each TCP flow was carried, for `flows`.
 
         Raises InputError for a bad topology, a name that is in use, or a machine that lacks something; LabError for a
         step that failed.
@@ -51,7 +55,7 @@ class Lab:
         name = name or topology.name
         host.need_root(f"lab {name}")
         host.check_tools()
-        lab = cls(name, topology)
+        lab = cls(name, topology, flows_interval_s)
         programs = (host.wan(), host.nginx())
         claimed = False
         try:
@@ -117,14 +121,17 @@ class Lab:
         self.topology.edge(edge)
         return host.inside(namespace(self.name, edge), command)
 
-    def start_load(self, seconds: float = 60.0) -> Load:
-        """Starts the topology's traffic; it stops by itself after `seconds`, or with `stop()`."""
-        return Load(self.popen, traffic.load_tasks(self.topology, seconds), self.directory, seconds)
+    def start_load(self, seconds: float = 60.0, kind: Kind | None = None) -> Load:
+        """Starts the topology's traffic, of another `kind` than the file's if one is named.
+
+        It stops by itself after `seconds`, or with `stop()`.
+        """
+        return Load(self.popen, traffic.load_tasks(self.topology, seconds, kind), self.directory, seconds)
 
     @contextlib.contextmanager
-    def load(self, seconds: float = 60.0) -> Iterator[Load]:
+    def load(self, seconds: float = 60.0, kind: Kind | None = None) -> Iterator[Load]:
         """`start_load` around a block."""
-        load = self.start_load(seconds)
+        load = self.start_load(seconds, kind)
         try:
             yield load
         finally:
@@ -170,10 +177,32 @@ class Lab:
 
     def wan_counters(self) -> dict[str, Any]:
         """springtide-wan's counters for each directed path, as it reports them."""
+        return self._report(signal.SIGUSR1)
+
+    def flows(self) -> list[Flow]:
+        """What each TCP flow was carried, for each interval since the lab is up; nothing unless `up` was asked to."""
+        self.wan_counters()
+        path = self.directory / "flows.jsonl"
+        return flows.gather(path.read_text().splitlines()) if path.exists() else []
+
+    def reshape(self, topology: Topology) -> None:
+        """From now on the paths are those of this topology, which has to have the lab's PoPs and edges.
+
+        What is under way stays so. Raises LabError when the emulator does not take it.
+        """
+        (self.directory / "wan.json").write_text(json.dumps(render(topology, self.name), indent=1))
+        complaints = self.directory / "wan.err"
+        before = complaints.stat().st_size
+        self._report(signal.SIGHUP)
+        if complaints.stat().st_size > before:
+            raise LabError(f"lab {self.name}: the paths cannot be changed: {network.log_tail(complaints)}")
+        self.topology = topology
+
+    def _report(self, number: signal.Signals) -> dict[str, Any]:
         log = self.directory / "wan.log"
         seen = len(log.read_text().splitlines())
         emulator = self._process("wan")
-        if not processes.tell(emulator, signal.SIGUSR1):
+        if not processes.tell(emulator, number):
             raise LabError(f"lab {self.name}: the emulator has ended; its log is {log}")
         line = self._await("the emulator's counters", lambda: _whole_line(log, seen))
         report: dict[str, Any] = json.loads(line)
@@ -216,6 +245,9 @@ class Lab:
         config.write_text(json.dumps(render(self.topology, self.name), indent=1))
         with log.open("wb") as out, complaints.open("wb") as err:
             command = host.inside(namespace(self.name, HUB), [str(wan), "--config", str(config)])
+            if self.flows_interval_s is not None:
+                command += ["--flows", str(self.directory / "flows.jsonl")]
+                command += ["--flows-interval", str(self.flows_interval_s)]
             emulator = self._spawn("wan", command, stdout=out, stderr=err)
         self._await("the emulator", lambda: _whole_line(log, 0), emulator, complaints)
         objects = self.directory / "objects"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 
 from lab import sizes
@@ -14,7 +15,7 @@ PORT = 80
 def write_objects(directory: Path) -> None:
     """One file for each size, named by it: /o/10000 has 10,000 bytes. They are holes and take no memory."""
     directory.mkdir(parents=True, exist_ok=True)
-    for size in {*sizes.PROBES, *sizes.load_objects()}:
+    for size in {*sizes.PROBES, *chain.from_iterable(sizes.KINDS.values())}:
         with (directory / str(size)).open("wb") as file:
             file.truncate(size)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 # Probe objects: a KB is 1000 bytes here, so that 100 KB are 70 segments of 1448 bytes and fit a window of 100.
@@ -19,6 +19,12 @@ PAPER: Sequence[tuple[float, int]] = ((0.0, 1_000), (0.46, 15_000), (0.85, 200_0
 _OBJECTS = 100
 
 
+# What the load asks for, each size equally often, by the kind of its traffic: bulk is a transfer without end, whose
+# next object is asked for as soon as it is whole; chunks are a video's, one after another over a connection that stays;
+# small are answers of one or two segments.
+_BULK, _CHUNK, _SMALL = 100_000_000, 250_000, 2_000
+
+
 def quantile(share: float, curve: Sequence[tuple[float, int]] = PAPER) -> int:
     """The size in bytes below which this share (0 to 1) of the files lies."""
     for (left, small), (right, large) in pairwise(curve):
@@ -30,3 +36,6 @@ def quantile(share: float, curve: Sequence[tuple[float, int]] = PAPER) -> int:
 def load_objects() -> list[int]:
     """The sizes that the load asks for, all equally often: the middle quantiles of the curve `PAPER`."""
     return [quantile((index + 0.5) / _OBJECTS) for index in range(_OBJECTS)]
+
+
+KINDS: Mapping[str, Sequence[int]] = {"mixed": load_objects(), "bulk": [_BULK], "chunks": [_CHUNK], "small": [_SMALL]}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from itertools import combinations, permutations
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
@@ -17,6 +17,7 @@ from lab.errors import InputError
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
+Kind = Literal["mixed", "bulk", "chunks", "small"]
 Pair = tuple[str, str]
 
 # Names become parts of namespace names, file names and fleet.yaml.
@@ -73,6 +74,9 @@ def _address(value: object) -> Address:
 Name = Annotated[str, BeforeValidator(_name)]
 Prefix = Annotated[Network, BeforeValidator(_prefix)]
 Share = Annotated[float, Field(ge=0, le=1)]
+Rate = Annotated[float, Field(ge=0.001, le=100_000)]
+QueueBytes = Annotated[int, Field(ge=1500, le=1 << 30)]
+QueuePackets = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class _Frozen(BaseModel):
@@ -98,14 +102,31 @@ class GilbertElliott(_Frozen):
     loss_bad: Share = 1.0
 
 
+class Policer(_Frozen):
+    """A token bucket without a queue: what exceeds `burst_bytes` and the rate is dropped."""
+
+    rate_mbit: Rate
+    burst_bytes: QueueBytes
+
+
 class Shape(_Frozen):
-    """What a directed path does beside its delay. `loss` is a probability or a burst model; no rate means no queue."""
+    """What a directed path does beside its delay. `loss` is a probability or a burst model; no rate means no queue.
+
+    The queue holds `queue_packets` where that is given, else `queue_bytes`; the packet on the link is one of them.
+    """
 
     jitter_ms: Annotated[float, Field(ge=0, le=60_000)] = 0.0
     loss: Share | GilbertElliott = 0.0
-    rate_mbit: Annotated[float, Field(ge=0.001, le=100_000)] | None = None
-    queue_bytes: Annotated[int, Field(ge=1500, le=1 << 30)] = 1_000_000
+    rate_mbit: Rate | None = None
+    policer: Policer | None = None
+    queue_bytes: QueueBytes = 1_000_000
+    queue_packets: QueuePackets | None = None
     duplicate: Share = 0.0
+
+    def least_rate_mbit(self) -> float | None:
+        """What the path carries for long: the lesser of the link's rate and the policer's; None without either."""
+        rates = [self.rate_mbit, self.policer.rate_mbit if self.policer else None]
+        return min((rate for rate in rates if rate is not None), default=None)
 
 
 class Override(_Frozen):
@@ -116,8 +137,10 @@ class Override(_Frozen):
     delay_ms: Annotated[float, Field(ge=0, le=60_000)] | None = None
     jitter_ms: Annotated[float, Field(ge=0, le=60_000)] | None = None
     loss: Share | GilbertElliott | None = None
-    rate_mbit: Annotated[float, Field(ge=0.001, le=100_000)] | None = None
-    queue_bytes: Annotated[int, Field(ge=1500, le=1 << 30)] | None = None
+    rate_mbit: Rate | None = None
+    policer: Policer | None = None
+    queue_bytes: QueueBytes | None = None
+    queue_packets: QueuePackets | None = None
     duplicate: Share | None = None
 
 
@@ -127,13 +150,16 @@ class OrderedPair(_Frozen):
 
 
 class Traffic(_Frozen):
-    """Every edge keeps `connections` to every edge of the other PoPs, and asks each of them for objects at this rate.
+    """Every edge keeps `connections` to every edge of the PoPs that serve, and asks each of them for objects.
 
-    `silent` are the ordered pairs (`src` serves, `dst` asks) without any.
+    `kind` says of which sizes and when (`lab.sizes.KINDS`), `requests_per_s` how often. `servers` are the PoPs that
+    serve, all unless they are named; `silent` the ordered pairs (`src` serves, `dst` asks) without any traffic.
     """
 
+    kind: Kind = "mixed"
     connections: Annotated[int, Field(ge=1, le=1000)] = 2
     requests_per_s: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    servers: Annotated[list[Name], Field(min_length=1)] | None = None
     silent: list[OrderedPair] = []
 
 
@@ -144,11 +170,13 @@ class Topology(_Frozen):
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 1
     pops: Annotated[dict[Name, Pop], Field(min_length=1)]
     rtt_ms: dict[Name, dict[Name, Annotated[float, Field(ge=0, le=60_000)]]] = {}
+    # Of the pairs that rtt_ms does not name; without it, it has to name all.
+    default_rtt_ms: Annotated[float, Field(ge=0, le=60_000)] | None = None
     intra_rtt_ms: Annotated[float, Field(ge=0, le=60_000)] = 0.2
     defaults: Shape = Shape()
     paths: list[Override] = []
     traffic: Traffic = Traffic()
-    sysctls: dict[str, str | int] = {}
+    sysctls: dict[str, str | int | None] = {}
 
     def edges(self) -> dict[str, str]:
         """Each edge's PoP."""
@@ -172,7 +200,8 @@ class Topology(_Frozen):
     def busy_pairs(self) -> list[Pair]:
         """The ordered pairs that carry load."""
         silent = {(pair.src, pair.dst) for pair in self.traffic.silent}
-        return [pair for pair in self.pairs() if pair not in silent]
+        servers = self.traffic.servers or list(self.pops)
+        return [pair for pair in self.pairs() if pair[0] in servers and pair not in silent]
 
     def rtt(self, src: str, dst: str) -> float:
         """The nominal round trip in ms: both directed delays, without jitter and queues."""
@@ -185,8 +214,12 @@ class Topology(_Frozen):
         override = self._override(src, dst)
         if override is not None and override.delay_ms is not None:
             return override.delay_ms
-        row, column = (src, dst) if dst in self.rtt_ms.get(src, {}) else (dst, src)
-        return self.rtt_ms[row][column] / 2
+        for row, column in ((src, dst), (dst, src)):
+            if column in self.rtt_ms.get(row, {}):
+                return self.rtt_ms[row][column] / 2
+        if self.default_rtt_ms is None:
+            raise InputError(f"topology {self.name} has no RTT between {src} and {dst}")
+        return self.default_rtt_ms / 2
 
     def shape(self, src: str, dst: str) -> Shape:
         """The directed path's jitter, loss, rate, queue and duplication."""
@@ -194,11 +227,13 @@ class Topology(_Frozen):
         if override is None:
             return self.defaults
         named = override.model_dump(exclude={"src", "dst", "delay_ms"}, exclude_none=True)
+        if "queue_bytes" in named:
+            named.setdefault("queue_packets", None)
         return Shape.model_validate(self.defaults.model_dump() | named)
 
     def sysctl_values(self) -> dict[str, str]:
-        """What is set inside each namespace: the lab's own settings, then the file's."""
-        return SYSCTLS | {name: str(value) for name, value in self.sysctls.items()}
+        """What is set inside each namespace: the lab's own settings, then the file's; null leaves the kernel's."""
+        return {name: str(value) for name, value in (SYSCTLS | self.sysctls).items() if value is not None}
 
     def _override(self, src: str, dst: str) -> Override | None:
         return next((path for path in self.paths if (path.src, path.dst) == (src, dst)), None)
@@ -249,6 +284,14 @@ def _cross_check(topology: Topology) -> Iterator[tuple[Keys, str]]:
             if (src, dst) in first:
                 yield keys, f"{src} to {dst} is given twice; keep one"
             first[src, dst] = keys
+    for index, pop in enumerate(topology.traffic.servers or ()):
+        if pop not in topology.pops:
+            yield ("traffic", "servers", index), f"there is no PoP {pop!r}; name one of {', '.join(topology.pops)}"
+    shapes: dict[Keys, Shape | Override] = {("defaults",): topology.defaults}
+    shapes |= {("paths", index): path for index, path in enumerate(topology.paths)}
+    for place, shape in shapes.items():
+        if {"queue_bytes", "queue_packets"} <= shape.model_fields_set:
+            yield (*place, "queue_packets"), "is given beside queue_bytes; keep one"
 
 
 def _check_edges(topology: Topology) -> Iterator[tuple[Keys, str]]:
@@ -304,7 +347,7 @@ def _check_rtts(topology: Topology) -> Iterator[tuple[Keys, str]]:
                 yield keys, "is the PoP itself; that RTT is called intra_rtt_ms"
             elif row in topology.rtt_ms.get(column, {}) and row > column:
                 yield keys, f"is given for {column}, {row} as well; keep one"
-    for one, other in combinations(topology.pops, 2):
+    for one, other in combinations(topology.pops, 2) if topology.default_rtt_ms is None else ():
         if other not in topology.rtt_ms.get(one, {}) and one not in topology.rtt_ms.get(other, {}):
             yield ("rtt_ms",), f"has no RTT between {one} and {other}; add it"
 

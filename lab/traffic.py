@@ -9,7 +9,7 @@ from itertools import product
 from typing import Any
 
 from lab import nginx, sizes
-from lab.topology import Pair, Topology
+from lab.topology import Kind, Pair, Topology
 
 
 @dataclass(frozen=True)
@@ -80,8 +80,12 @@ def probe_tasks(topology: Topology, planned: Sequence[Planned], timeout_s: float
     return {edge: {"task": "probe", "timeout_s": timeout_s, "probes": listed} for edge, listed in probes.items()}
 
 
-def load_tasks(topology: Topology, seconds: float) -> dict[str, dict[str, Any]]:
-    """For each asking edge the task of `lab.client`: connections to every edge of the PoPs that serve its PoP."""
+def load_tasks(topology: Topology, seconds: float, kind: Kind | None = None) -> dict[str, dict[str, Any]]:
+    """For each asking edge the task of `lab.client`: connections to every edge of the PoPs that serve its PoP.
+
+    The traffic is of the topology's kind unless one is named.
+    """
+    kind = kind or topology.traffic.kind
     targets: defaultdict[str, list[str]] = defaultdict(list)
     for src, dst in topology.busy_pairs():
         for src_edge, dst_edge in product(topology.pops[src].edges, topology.pops[dst].edges):
@@ -91,7 +95,8 @@ def load_tasks(topology: Topology, seconds: float) -> dict[str, dict[str, Any]]:
             "task": "load",
             "seed": f"{topology.seed}-{edge}",
             "seconds": seconds,
-            "sizes": sizes.load_objects(),
+            "sizes": sizes.KINDS[kind],
+            "pauses": kind != "bulk",
             "connections": [
                 {
                     "address": str(topology.address(src_edge)),

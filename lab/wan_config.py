@@ -40,11 +40,16 @@ def _shape(delay_ms: float, shape: Shape) -> dict[str, Any]:
     rendered: dict[str, Any] = {
         "delay_ms": delay_ms,
         "jitter_ms": shape.jitter_ms,
-        "queue_bytes": shape.queue_bytes,
+        # The queue is the one or the other.
+        "queue_bytes": shape.queue_bytes if shape.queue_packets is None else 1 << 30,
         "duplicate": shape.duplicate,
     }
     if shape.rate_mbit is not None:
         rendered["rate_mbit"] = shape.rate_mbit
+    if shape.queue_packets is not None:
+        rendered["queue_packets"] = shape.queue_packets
+    if shape.policer is not None:
+        rendered["policer"] = shape.policer.model_dump()
     if isinstance(shape.loss, GilbertElliott):
         rendered["loss"] = {"gilbert_elliott": shape.loss.model_dump()}
     elif shape.loss > 0:

@@ -23,6 +23,8 @@ def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # What a person sees at the end.
     assert "Fresh connections: request to last byte, ms" in done.stdout
     assert "Decided windows" in done.stdout
+    assert "Conditions: 2 rounds of 20 s, no gate between the waves, n = 20 of each" in done.stdout
+    assert "tcp_slow_start_after_idle=0" in done.stdout
     (directory / "stdout.txt").write_text(done.stdout)
     return directory
 
@@ -51,6 +53,31 @@ def test_50_kb_over_long_paths_saves_a_round_trip(summary: dict[str, Any]) -> No
 def test_10_kb_over_long_paths_is_as_it_was(summary: dict[str, Any]) -> None:
     for row in far(summary, 10_000):
         assert row["after_ms"]["p50"] == pytest.approx(row["before_ms"]["p50"], rel=0.05)
+
+
+def row(summary: dict[str, Any], src: str, dst: str, size_bytes: int = 100_000) -> dict[str, Any]:
+    (found,) = [
+        one for one in summary["pairs"] if (one["src"], one["dst"], one["size_bytes"]) == (src, dst, size_bytes)
+    ]
+    return dict(found)
+
+
+def test_a_short_queue_is_not_overflowed_for_long(summary: dict[str, Any]) -> None:
+    for size in (50_000, 100_000):
+        after = row(summary, "ams", "nyc", size)
+        assert after["retransmit_after"] - after["retransmit_before"] <= 0.01
+
+
+def test_a_path_that_carries_little_gets_a_window_between(summary: dict[str, Any]) -> None:
+    assert 10 < row(summary, "fra", "ams")["initcwnd"] < 95
+
+
+def test_each_pair_and_size_is_told_with_its_limit(summary: dict[str, Any]) -> None:
+    assert len(summary["pairs"]) == 11 * 3
+    assert [len(one) for one in summary["rounds"]] == [len(summary["pairs"])] * summary["conditions"]["rounds"]
+    assert all(one["before_ms"]["n"] > 10 < one["after_ms"]["n"] for one in summary["pairs"])
+    assert row(summary, "fra", "ams")["limit_ms"] == 60  # 20 ms, and 800,000 bits at 20,000 a millisecond
+    assert all(one["after_ms"]["p50"] >= one["limit_ms"] * 0.9 for one in summary["pairs"])
 
 
 def test_no_more_is_retransmitted(summary: dict[str, Any]) -> None:

@@ -10,24 +10,41 @@ import click
 from rich.console import Console
 
 from lab.demo.product import COLLECTOR
-from lab.demo.run import TOPOLOGY, Demo
+from lab.demo.run import ROUNDS, TOPOLOGY, Demo
 from lab.errors import InputError
 from lab.lab import Lab
+from lab.topology import Topology, load_topology
 
 
 @click.command(
-    epilog="\b\nExamples:\n  python -m lab demo\n  python -m lab demo --out /tmp/demo --json > summary.json",
+    epilog="\b\nExamples:\n  python -m lab demo\n  python -m lab demo --out /tmp/demo --json > summary.json\n"
+    "  python -m lab demo --topology lab/topologies/short.yaml --rounds 3 --out /tmp/short",
+)
+@click.option(
+    "--topology",
+    "file",
+    type=click.Path(path_type=Path),
+    default=TOPOLOGY,
+    show_default="the demo's own",
+    help="Two PoPs or more (lab/topologies/README.md).",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1, 20),
+    default=ROUNDS,
+    show_default=True,
+    help="Decide, push and probe so many times: the second decision sees what the first has done.",
 )
 @click.option(
     "--out", type=click.Path(path_type=Path), default="out/demo", show_default=True, help="Emptied, then filled."
 )
-@click.option("--name", default="demo", show_default=True, help="Call the lab this: two can run side by side.")
+@click.option("--name", help="Call the lab this instead of what the file says: two can run side by side.")
 @click.option("--json", "as_json", is_flag=True, help="Print summary.json instead of the tables.")
-def demo(out: Path, name: str, as_json: bool) -> None:
-    """Run the closed loop on four PoPs: measure, learn, apply, measure again, and let it expire.
+def demo(file: Path, rounds: int, out: Path, name: str | None, as_json: bool) -> None:
+    """Run the closed loop on a topology: measure, learn, apply, measure again, and let it expire.
 
-    Takes about three minutes. Leaves report.html, summary.json, status.txt, the spools, the store and the bundles in
-    --out, and env, which a shell reads so that `springtide` works on them.
+    Takes about three minutes, and one more for each further round. Leaves report.html, summary.json, status.txt, the
+    spools, the store and the bundles in --out, and env, which a shell reads so that `springtide` works on them.
     """
     if not COLLECTOR.is_file():
         raise InputError(f"{COLLECTOR}: no such program: run `make setup`")
@@ -38,14 +55,29 @@ def demo(out: Path, name: str, as_json: bool) -> None:
         and not (out / "fleet.yaml").exists()
     ):
         raise InputError(f"{out}: is not empty and not a demo's: choose another --out")
+    topology = load_topology(file)
+    _check(file, topology)
     screen = Console(stderr=True)
-    with Lab.up(TOPOLOGY, name) as lab:
+    with Lab.up(topology, name) as lab:
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir(parents=True)
-        run = Demo(out.resolve(), lab, screen)
+        run = Demo(out.resolve(), lab, screen, rounds)
         facts = run.run(quiet=as_json)
     if as_json:
         click.echo(json.dumps(facts))
     screen.print(
         f"[bold]{out}/report.html[/] shows it; {out}/summary.json has the numbers", highlight=False, soft_wrap=True
     )
+
+
+def _check(file: Path, topology: Topology) -> None:
+    """Raises InputError where there is nothing to probe, or a round trip is nothing to save."""
+    if len(topology.pops) < 2:
+        raise InputError(f"{file}: pops: has one PoP, and the loop runs between PoPs; add a second")
+    pairs = topology.busy_pairs()
+    if not pairs:
+        raise InputError(
+            f"{file}: traffic.silent: leaves no pair with traffic to learn from and to probe; take one out"
+        )
+    if not max(topology.rtt(*pair) for pair in pairs):
+        raise InputError(f"{file}: rtt_ms: is 0 on every pair with traffic, so no round trip can be saved; give one")

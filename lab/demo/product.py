@@ -47,6 +47,8 @@ class Springtide:
         options = {"--store": f"chdb://{self.store}", "--fleet": str(self.fleet), "--policy": str(self.policy)}
         takes = {
             "migrate": ("--store",),
+            "sql": ("--store",),
+            "rollup": ("--store", "--fleet", "--policy"),
             "ingest": ("--store", "--fleet"),
             "status": ("--store", "--fleet", "--policy"),
             "decide": ("--store", "--fleet", "--policy"),
@@ -59,9 +61,9 @@ class Springtide:
         named = [word for option in takes for word in (option, options[option])]
         return [str(Path(sys.executable).with_name("springtide")), *arguments, *named]
 
-    def json(self, *arguments: str) -> Any:
+    def json(self, *arguments: str, accept: tuple[int, ...] = (0,)) -> Any:
         """The command's `--json` answer."""
-        return json.loads(run(self.command(*arguments, "--json")))
+        return json.loads(run(self.command(*arguments, "--json"), accept))
 
     def text(self, *arguments: str, accept: tuple[int, ...] = (0,)) -> str:
         """What the command prints for people."""

@@ -21,20 +21,26 @@ from lab.demo.edges import CloseWatch, routes_command, routing, start_collector
 from lab.demo.product import COLLECTOR, ROOT, Springtide, make_publisher
 from lab.demo.push import Push
 from lab.demo.report import figure, page
-from lab.demo.summary import Group, Phase, Transfer, by_group, spread, summary
-from lab.demo.tables import decisions_table, results_table
+from lab.demo.summary import Group, Phase, Route, Transfer, by_group, spread, summary
+from lab.demo.tables import conditions_text, paths_table, results_table
 from lab.errors import LabError
 from lab.fleet import fleet
 from lab.lab import Lab
+from lab.topology import Pair
 
 TOPOLOGY = ROOT / "lab/topologies/demo.yaml"
 POLICY = Path(__file__).with_name("policy.yaml")
 POLL_INTERVAL = "1s"
-LEARN_S = 45  # of traffic after the first probes: windows grow, and more than one round smooths
+ROUNDS = 2  # of deciding and pushing: the second decision sees what the first one's windows did
+AT_ONCE = 3  # rounds are decided before each push, so that a slow machine does not fall behind
+LEARN_S = 30  # of traffic after the first probes: windows grow, and more than one round smooths
 PROBES = 20  # of each size on each pair
-SPACING_S = 0.3  # between the probes of a pair
+SPACING_S = 0.2  # between the probes of a pair
 SEALED_S = 3  # after a round's end its last samples are in files
-LOAD_S = 600  # at most: the load stops with the lab
+LOAD_S = 1800  # at most: the load stops with the lab
+# How long the last round's bundles live: a play and the probes, and it is seen to expire; and what each edge beyond the
+# demo's five adds.
+LAST_TTL_S, EDGE_TTL_S = 75, 4
 # What can be asked of the store afterwards, in the shell that has read `env`.
 LOOK = (
     ("springtide status", "nothing runs any more: it says what is late"),
@@ -52,15 +58,18 @@ def instant(unix_s: int) -> str:
 class Demo:
     """One run. Progress goes to stderr, results to stdout, files to `out`."""
 
-    def __init__(self, out: Path, lab: Lab, screen: Console) -> None:
-        self.out, self.lab, self.screen = out, lab, screen
+    def __init__(self, out: Path, lab: Lab, screen: Console, rounds: int) -> None:
+        self.out, self.lab, self.screen, self.rounds = out, lab, screen, rounds
         self.topology = lab.topology
         self.pairs = self.topology.busy_pairs()
         self.pop_of_edge = self.topology.edges()
         self.product = Springtide(out / "store", out / "fleet.yaml", out / "policy.yaml")
         self.publisher, self.allowed_signers = out / "publisher", out / "allowed_signers"
         self.push = Push(out, self.product, sorted(self.pop_of_edge), lab.command)
-        self.interval_s = int(yaml.safe_load(POLICY.read_text())["round"]["interval_s"])
+        self.policy: dict[str, dict[str, Any]] = yaml.safe_load(POLICY.read_text())
+        self.interval_s = int(self.policy["round"]["interval_s"])
+        self.decided_s = 0  # the last decided round
+        self.took_s = 0.0  # from the last round's end to that of the probes after its push
         self.samples = 0
         self.begin = time.monotonic()
 
@@ -76,6 +85,19 @@ class Demo:
         shutil.copy(POLICY, self.product.policy)
         self.product.text("check")
         self.product.text("migrate")
+        make_publisher(self.publisher, self.allowed_signers)
+        self.push.prepare()
+
+    def conditions(self) -> dict[str, Any]:
+        """What the numbers depend on beside the paths."""
+        return {
+            "topology": self.topology.name,
+            "rounds": self.rounds,
+            "round_s": self.interval_s,
+            "probes_of_each_size": PROBES,
+            "gate": False,
+            "sysctls": self.topology.sysctl_values(),
+        }
 
     @contextlib.contextmanager
     def collectors(self) -> Iterator[None]:
@@ -131,8 +153,13 @@ class Demo:
             # The last connections close a round trip after their last byte.
             time.sleep(1)
         failed = [probe for probe in probes if probe.transfer_ms is None]
+        wanted = {(src, dst, size) for src, dst in self.pairs for size in sizes.PROBES}
+        none = wanted - {(one.src, one.dst, one.size_bytes) for one in probes if one.transfer_ms is not None}
+        if none:
+            src, dst, size = min(none)
+            raise LabError(f"{src} to {dst}, {size} bytes: no probe came back; the first: {failed[0].error}")
         if failed:
-            raise LabError(f"{len(failed)} of {len(probes)} probes failed; the first: {failed[0].error}")
+            self.say(f"{len(failed)} of {len(probes)} probes failed; the first: {failed[0].error}")
         transfers = [
             Transfer(probe.src, probe.dst, probe.rtt_ms, probe.size_bytes, probe.transfer_ms)
             for probe in probes
@@ -140,30 +167,33 @@ class Demo:
         ]
         return Phase(transfers, watch.closed(sizes.PROBES, nginx.PORT))
 
-    def decide(self) -> list[dict[str, Any]]:
-        """The newest round's decisions."""
-        found = self.product.json("decide", "initcwnd")
+    def decide(self, round_s: int) -> list[dict[str, Any]]:
+        """The round's decisions; where too little of it arrived, the last ones stand (exit code 3)."""
+        found = self.product.json("decide", "initcwnd", "--round", instant(round_s), accept=(0, 3))
         decisions: list[dict[str, Any]] = found["decisions"]
         known = sum(1 for decision in decisions if decision["initcwnd"] is not None)
         self.say(f"round {found['round']}: {known} windows known")
         return decisions
 
-    def learn(self) -> list[dict[str, Any]]:
-        """Traffic for a while, and a decision after each round that closes; the last round's decisions."""
-        end = time.time() + LEARN_S
+    def learn(self, seconds: float) -> list[dict[str, Any]]:
+        """Decide the last rounds in their order, to the first that closes after so much traffic; its decisions."""
+        last = (int(time.time() + seconds) // self.interval_s + 1) * self.interval_s
+        first = max(self.decided_s + self.interval_s, last - (AT_ONCE - 1) * self.interval_s)
         decisions: list[dict[str, Any]] = []
-        while True:
-            boundary = (int(time.time()) // self.interval_s + 1) * self.interval_s
-            self.wait_until(boundary + SEALED_S, "traffic flows, collectors watch")
+        for round_s in range(first, last + 1, self.interval_s):
+            self.wait_until(round_s + SEALED_S, "traffic flows, collectors watch")
             self.ingest()
-            decisions = self.decide()
-            if time.time() >= end:
-                return decisions
+            decisions = self.decide(round_s)
+        self.decided_s = last
+        return decisions
 
-    def bundles(self) -> datetime:
-        """Published, signed, validated; when they expire."""
-        make_publisher(self.publisher, self.allowed_signers)
-        self.push.prepare()
+    def bundles(self, last: bool) -> datetime:
+        """Published, signed, validated; when they expire: the `last` soon, so that the end is seen."""
+        if last:
+            ttl_s = LAST_TTL_S + EDGE_TTL_S * max(0, len(self.pop_of_edge) - 5)
+            ttl_s = max(ttl_s, int(1.5 * self.took_s))  # a slow machine gets its time
+            self.policy["bundle"]["ttl_s"] = min(ttl_s, self.policy["bundle"]["ttl_s"])
+            self.product.policy.write_text(yaml.safe_dump(self.policy, sort_keys=False))
         where = ("--publish-dir", str(self.push.publish_dir), "--sign-key", str(self.publisher))
         published = Path(self.product.json("publish", *where)["folder"])
         files = sorted(str(path) for path in (published / "edges").glob("*.json"))
@@ -197,21 +227,25 @@ class Demo:
         with self.lab.load(LOAD_S), self.collectors():
             self.say("load and collectors run on every edge; probing with the kernel's default of 10 segments")
             before = self.probe("before")
-            self.say("learning: a round every " + f"{self.interval_s} s")
-            decisions = self.learn()
-            expiry = self.bundles()
-            self.say(
-                "bundles published, signed and validated; Ansible rolls them out: a canary for each region, then all"
-            )
             untouched = {edge: routing(self.lab, edge) for edge in self.pop_of_edge}
-            # Bundles that live for a minute leave no minutes for a gate.
-            self.push.play("rollout.yml", springtide_gate=False)
-            applied = self.on_every_edge("status")
-            # One edge's samples tell how old the newest is, and bundles live for a minute and a half.
-            self.ingest(list(self.pop_of_edge)[:1])
-            closing = self.status()
-            self.say(f"{sum(int(answer['routes']) for answer in applied.values())} routes in table 201; probing again")
-            after = self.probe("after")
+            after: list[tuple[Phase, Mapping[Pair, Route]]] = []
+            for number in range(1, self.rounds + 1):
+                self.say(f"learning: a round every {self.interval_s} s")
+                decisions = self.learn(LEARN_S if number == 1 else 0)
+                expiry = self.bundles(last=number == self.rounds)
+                self.say("bundles published, signed and validated; Ansible rolls them out: a canary a region, then all")
+                # Bundles that live for a minute leave no minutes for a gate.
+                self.push.play("rollout.yml", springtide_gate=False)
+                applied = self.on_every_edge("status")
+                if number == self.rounds:
+                    # One edge's samples tell how old the newest is, and the bundles live for a minute.
+                    self.ingest(list(self.pop_of_edge)[:1])
+                    closing = self.status()
+                self.say(
+                    f"{sum(int(answer['routes']) for answer in applied.values())} routes in table 201; probing again"
+                )
+                after.append((self.probe("after" if self.rounds == 1 else f"after-{number}"), self.routes(decisions)))
+                self.took_s = time.time() - self.decided_s
             self.look_closer()
             self.wait_until(expiry.timestamp() + 1, f"until the bundles expire at {expiry:%H:%M:%S} UTC")
             self.on_every_edge("expire")
@@ -227,6 +261,23 @@ class Demo:
         # A round that lacks samples is decided with exit code 3.
         self.product.text("decide", "initcwnd", "--round", instant(last), accept=(0, 3))
 
+    def routes(self, decisions: list[dict[str, Any]]) -> dict[Pair, Route]:
+        """The probed paths, and the windows that were decided for them in the IP version that is probed."""
+        version = self.topology.address(next(iter(self.pop_of_edge))).version
+        windows = {
+            (decision["src_pop"], decision["dst_pop"]): decision["initcwnd"]
+            for decision in decisions
+            if decision["ip_version"] == version
+        }
+        return {
+            (src, dst): Route(
+                self.topology.rtt(src, dst),
+                self.topology.shape(src, dst).least_rate_mbit(),
+                windows.get((src, dst)),
+            )
+            for src, dst in self.pairs
+        }
+
     def status(self) -> str:
         """What `springtide status` says, kept in status.txt."""
         # On a machine with too much to do something may be late: it says so.
@@ -235,9 +286,16 @@ class Demo:
         return said
 
     def finish(
-        self, before: Phase, after: Phase, decisions: list[dict[str, Any]], restored: bool, closing: str
+        self,
+        before: Phase,
+        rounds: list[tuple[Phase, Mapping[Pair, Route]]],
+        decisions: list[dict[str, Any]],
+        restored: bool,
+        closing: str,
     ) -> dict[str, Any]:
         """Write summary.json and report.html, print the tables; nothing is printed where `closing` is empty."""
+        after = rounds[-1][0]
+        version = self.topology.address(next(iter(self.pop_of_edge))).version
         rows = [
             {
                 "src_pop": decision["src_pop"],
@@ -247,10 +305,18 @@ class Demo:
                 "reason": decision["reason"],
             }
             for decision in decisions
-            if decision["ip_version"] == 4
+            if decision["ip_version"] == version
         ]
         elapsed_s = time.monotonic() - self.begin
-        facts = summary(before, after, rows, restored=restored, samples=self.samples, elapsed_s=elapsed_s)
+        facts = summary(
+            before,
+            rounds,
+            rows,
+            conditions=self.conditions(),
+            restored=restored,
+            samples=self.samples,
+            elapsed_s=elapsed_s,
+        )
         groups: list[Group] = by_group(before, after)
         (self.out / "summary.json").write_text(json.dumps(facts, indent=1) + "\n")
         (self.out / "cdf.svg").write_text(figure(before, after))
@@ -260,9 +326,11 @@ class Demo:
         # A pipe has no width of its own.
         tables = Console(width=None if Console().is_terminal else 110)
         tables.print(results_table(groups))
-        tables.print(decisions_table(rows))
-        silent = ", ".join(f"{pair.src} to {pair.dst}" for pair in self.topology.traffic.silent)
-        tables.print(f"Without traffic there is no window: {silent} keeps the kernel's default.")
+        tables.print(paths_table(self.topology, rows, facts["pairs"]))
+        silent = ", ".join(f"{src} to {dst}" for src, dst in self.topology.pairs() if (src, dst) not in self.pairs)
+        if silent:
+            tables.print(f"Without traffic there is no window: {silent} keeps the kernel's default.")
+        tables.print(conditions_text(self.conditions()), soft_wrap=True, highlight=False)
         tables.print("\nWhile the routes were applied, `springtide status` said:", style="bold", highlight=False)
         print(closing, end="")
         tables.print("\nLook at what it left:", style="bold")

@@ -47,6 +47,20 @@ class Phase:
 
 
 @dataclass(frozen=True)
+class Route:
+    """A directed path as the demo shows it: `initcwnd` None where the kernel's default stands, `rate_mbit` None where
+    the path has no rate."""
+
+    rtt_ms: float
+    rate_mbit: float | None
+    initcwnd: int | None
+
+    def limit_ms(self, size_bytes: int) -> float:
+        """What no start can be faster than: the round trip, and the object at the path's rate."""
+        return self.rtt_ms + (0.0 if self.rate_mbit is None else size_bytes * 8 / (self.rate_mbit * 1000))
+
+
+@dataclass(frozen=True)
 class Group:
     """One line of the closing table: an RTT group and an object size, before against after."""
 
@@ -123,6 +137,41 @@ def by_pair(before: Phase, after: Phase) -> list[dict[str, Any]]:
     return rows
 
 
+def pairs(before: Phase, after: Phase, routes: Mapping[tuple[str, str], Route]) -> list[dict[str, Any]]:
+    """The `pairs` of summary.json: one entry for each ordered pair of `routes` and object size, in that order.
+
+    Times run from the request to the last byte; retransmissions are shares of the segments that the probes' senders
+    sent.
+    Raises ValueError where no probe of a pair and size came back.
+    """
+
+    def times(phase: Phase, src: str, dst: str, size: int) -> dict[str, float]:
+        key = (src, dst, size)
+        return spread([one.transfer_ms for one in phase.transfers if (one.src, one.dst, one.size_bytes) == key])
+
+    def share(phase: Phase, src: str, dst: str, size: int) -> float:
+        key = (src, dst, size)
+        return round(ratio(one for one in phase.closed if (one.src, one.dst, one.size_bytes) == key), 5)
+
+    return [
+        {
+            "src": src,
+            "dst": dst,
+            "size_bytes": size,
+            "rtt_ms": route.rtt_ms,
+            "rate_mbit": route.rate_mbit,
+            "initcwnd": route.initcwnd,
+            "before_ms": times(before, src, dst, size),
+            "after_ms": times(after, src, dst, size),
+            "retransmit_before": share(before, src, dst, size),
+            "retransmit_after": share(after, src, dst, size),
+            "limit_ms": round(route.limit_ms(size), 2),
+        }
+        for (src, dst), route in routes.items()
+        for size in sorted({one.size_bytes for one in before.transfers})
+    ]
+
+
 def by_group(before: Phase, after: Phase) -> list[Group]:
     """The closing table: pairs with the same RTT taken together."""
 
@@ -150,16 +199,25 @@ def by_group(before: Phase, after: Phase) -> list[Group]:
 
 def summary(
     before: Phase,
-    after: Phase,
+    rounds: Sequence[tuple[Phase, Mapping[tuple[str, str], Route]]],
     decisions: Iterable[Mapping[str, Any]],
     *,
+    conditions: Mapping[str, Any],
     restored: bool,
     samples: int,
     elapsed_s: float,
 ) -> dict[str, Any]:
-    """The whole of summary.json. `decisions` have src_pop, dst_pop, value, evidence and reason."""
+    """The whole of summary.json. `decisions` have src_pop, dst_pop, value, evidence and reason.
+
+    `rounds` are the probes after each push, with what was in force then; the last is what `after` means elsewhere.
+    """
+    after, routes = rounds[-1]
+    kept = ("src", "dst", "size_bytes", "initcwnd", "after_ms", "retransmit_after")
     return {
+        "conditions": dict(conditions),
         "probes": by_pair(before, after),
+        "pairs": pairs(before, after, routes),
+        "rounds": [[{key: row[key] for key in kept} for row in pairs(before, *one)] for one in rounds],
         "initcwnd": [
             {
                 "src": row["src_pop"],

@@ -22,7 +22,9 @@ def cli(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=host.REPOSITORY)
 
 
-@pytest.mark.parametrize("command", [[], ["up"], ["exec"], ["load"], ["probe"], ["status"], ["clean"], ["fleet"]])
+@pytest.mark.parametrize(
+    "command", [[], ["up"], ["exec"], ["load"], ["probe"], ["status"], ["clean"], ["fleet"], ["demo"], ["truth"]]
+)
 def test_help_has_examples(command: list[str]) -> None:
     done = cli(*command, "--help")
     assert done.returncode == 0
@@ -49,6 +51,27 @@ def test_a_bad_file_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(f"lab: {path}:3: seed: ")
         assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("pops", "more", "said"),
+    [
+        ("ams", "", "pops: has one PoP"),
+        ("ams nyc", "traffic: {servers: [ams], silent: [{src: ams, dst: nyc}]}", "leaves no pair with traffic"),
+        ("ams nyc", "rtt_ms: {ams: {nyc: 0}}", "rtt_ms: is 0 on every pair"),
+    ],
+)
+def test_a_demo_of_nothing_is_refused_in_one_line(tmp_path: Path, pops: str, more: str, said: str) -> None:
+    path = tmp_path / "lab.yaml"
+    listed = [
+        f"  {pop}: {{prefixes: [10.9.{at}.0/24], edges: {{{pop}-1: {{addresses: [10.9.{at}.1]}}}}}}"
+        for at, pop in enumerate(pops.split())
+    ]
+    path.write_text("\n".join(["name: x", "default_rtt_ms: 10", "pops:", *listed, more, ""]))
+    done = cli("demo", "--topology", str(path), "--out", str(tmp_path / "out"))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
 
 
 @pytest.mark.root

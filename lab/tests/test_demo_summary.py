@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.demo import closes, report, summary
-from lab.demo.summary import Closed, Phase, Transfer
+from lab.demo import closes, report, summary, tables
+from lab.demo.summary import Closed, Phase, Route, Transfer
+from lab.topology import Topology
 
 times = st.lists(st.floats(0.1, 10_000), min_size=1, max_size=60)
 
@@ -49,10 +50,39 @@ def test_retransmit_ratio_is_of_segments_and_not_of_connections() -> None:
     assert group.retransmitted_after == 0
 
 
+ROUTES = {("ams", "nyc"): Route(80.0, 50.0, 88)}
+
+
+def test_each_pair_has_its_limit_and_its_shares_of_segments() -> None:
+    (row,) = summary.pairs(phase([320, 330, 340]), phase([160, 170, 180], retransmitted=7), ROUTES)
+    assert (row["initcwnd"], row["rate_mbit"], row["retransmit_before"], row["retransmit_after"]) == (88, 50, 0, 0.1)
+    assert row["before_ms"] == {"p50": 330, "p90": 338, "p95": 339, "n": 3}
+    assert row["limit_ms"] == 96  # 80 ms, and 800,000 bits at 50,000 a millisecond
+    assert Route(80.0, None, None).limit_ms(100_000) == 80
+
+
+def test_a_pair_of_which_no_probe_came_back_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no probe came back"):
+        summary.pairs(phase([1.0]), Phase([], []), ROUTES)
+
+
+def test_a_path_is_named_by_what_it_has(topology: Topology) -> None:
+    assert tables.path_text(topology, "nyc", "ams") == "20 ms, 5M, 0.05 MB"
+    assert tables.path_text(topology, "nyc", "sin") == "80 ms, loss 0.02"
+
+
 def test_summary_has_the_documented_shape() -> None:
     decision = {"src_pop": "ams", "dst_pop": "nyc", "value": 88, "evidence": 6, "reason": "learnt", "more": 1}
-    found = summary.summary(phase([2, 2]), phase([1, 1]), [decision], restored=True, samples=12, elapsed_s=1.26)
-    assert set(found) == {"probes", "initcwnd", "retransmit_ratio", "restored", "samples", "elapsed_s"}
+    rounds = [(phase([2, 1], retransmitted=7), ROUTES), (phase([1, 1]), ROUTES)]
+    found = summary.summary(
+        phase([2, 2]), rounds, [decision], conditions={"rounds": 2}, restored=True, samples=12, elapsed_s=1.26
+    )
+    assert set(found) == {
+        *("conditions", "probes", "pairs", "rounds", "initcwnd", "retransmit_ratio", "restored", "samples"),
+        "elapsed_s",
+    }
+    assert [row["retransmit_after"] for (row,) in found["rounds"]] == [0.1, 0]
+    assert found["retransmit_ratio"]["after"] == found["pairs"][0]["retransmit_after"] == 0
     assert found["initcwnd"] == [{"src": "ams", "dst": "nyc", "value": 88, "evidence": 6, "reason": "learnt"}]
     assert found["elapsed_s"] == 1.3
 
@@ -74,7 +104,8 @@ def test_closed_connections_are_read_from_ss_events() -> None:
 def test_report_is_one_page_without_outside_references() -> None:
     before, after = phase([320, 330]), phase([160, 170])
     decision = {"src_pop": "ams", "dst_pop": "nyc", "value": None, "evidence": 0, "reason": "<none>"}
-    facts = summary.summary(before, after, [decision], restored=False, samples=1, elapsed_s=2)
+    rounds = [(after, ROUTES)]
+    facts = summary.summary(before, rounds, [decision], conditions={}, restored=False, samples=1, elapsed_s=2)
     page = report.page(before, after, summary.by_group(before, after), [decision], facts)
     assert page.count("<svg") == 1
     assert "&lt;none&gt;" in page

@@ -63,6 +63,11 @@ def faults(text: str, directory: Path) -> list[str]:
         ("sin-1:", "ams-1:", "pops.sin.edges.ams-1", "PoP ams has an edge of this name"),
         ("  fra:\n    region", "  ams:\n    region", "pops.ams", "given twice"),
         ("seed: 20", "7: 20", "document", "not text"),
+        ("queue_bytes: 4000000", "queue_packets: 0", "defaults.queue_packets", "greater than or equal to 1"),
+        ("loss: 0.02", "queue_bytes: 4000, queue_packets: 9", "paths[0].queue_packets", "beside queue_bytes"),
+        ("loss: 0.02", "policer: {rate_mbit: 5}", "paths[0].policer.burst_bytes", "is missing"),
+        ("connections: 4", "servers: [ams, lon]", "traffic.servers[1]", "no PoP 'lon'"),
+        ("connections: 4", "kind: web", "traffic.kind", "'mixed', 'bulk', 'chunks' or 'small'"),
     ],
 )
 def test_a_fault_is_named_with_its_line_and_field(
@@ -113,6 +118,28 @@ def test_overrides_change_only_what_they_name(topology: Topology) -> None:
     slow = topology.shape("nyc", "ams")
     assert (slow.rate_mbit, slow.queue_bytes, slow.loss) == (5, 50_000, 0)
     assert topology.shape("ams", "nyc") == topology.defaults
+
+
+def test_a_queue_is_counted_in_what_the_nearest_key_says(topology: Topology) -> None:
+    data = topology.model_dump(mode="json", exclude_none=True) | {"defaults": {"queue_packets": 41, "rate_mbit": 50}}
+    counted = Topology.model_validate(data, strict=False)
+    assert counted.shape("ams", "nyc").queue_packets == 41
+    assert counted.shape("nyc", "ams").queue_packets is None  # its path names queue_bytes
+
+
+def test_servers_alone_serve_and_pairs_without_an_rtt_have_the_default(topology: Topology) -> None:
+    data = topology.model_dump(mode="json", exclude_none=True)
+    data |= {"rtt_ms": {"ams": {"nyc": 20}}, "default_rtt_ms": 7.0}
+    data["traffic"] |= {"servers": ["nyc"]}
+    found = Topology.model_validate(data, strict=False)
+    assert found.busy_pairs() == [("nyc", "sin")]
+    assert (found.rtt("nyc", "ams"), found.rtt("sin", "ams")) == (20, 7)
+
+
+def test_a_setting_of_null_is_left_to_the_kernel(topology: Topology) -> None:
+    name = "net.ipv4.tcp_slow_start_after_idle"
+    assert name in topology.sysctl_values()
+    assert name not in topology.model_copy(update={"sysctls": {name: None}}).sysctl_values()
 
 
 def test_gateways_are_inside_and_free(topology: Topology) -> None:

@@ -23,6 +23,10 @@ shapes = st.fixed_dictionaries(
         "loss": share | bursts,
         "rate_mbit": st.floats(0.001, 100_000),
         "queue_bytes": st.integers(1500, 1 << 30),
+        "queue_packets": st.integers(1, 1_000_000),
+        "policer": st.fixed_dictionaries(
+            {"rate_mbit": st.floats(0.001, 100_000), "burst_bytes": st.integers(1500, 1 << 30)}
+        ),
         "duplicate": share,
     },
 )

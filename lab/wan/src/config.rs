@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use crate::loss::LossModel;
-use crate::units::{Megabits, Milliseconds, Probability, QueueBytes};
+use crate::units::{Megabits, Milliseconds, Probability, QueueBytes, QueuePackets};
 
 /// A topology of 1,000 PoPs has a million paths; its file is smaller than this.
 const MAX_FILE_BYTES: u64 = 256 << 20;
@@ -68,10 +68,26 @@ pub struct Shape {
     /// Without a rate nothing queues.
     #[serde(rename = "rate_mbit", default)]
     pub rate: Option<Megabits>,
+    /// What exceeds it is dropped before it comes to the queue.
+    #[serde(default)]
+    pub policer: Option<Policer>,
     #[serde(default)]
     pub queue_bytes: QueueBytes,
+    /// Beside `queue_bytes`: a packet that finds either full is dropped.
+    #[serde(default)]
+    pub queue_packets: Option<QueuePackets>,
     #[serde(default)]
     pub duplicate: Probability,
+}
+
+/// A token bucket without a queue (the single rate of RFC 2697).
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policer {
+    #[serde(rename = "rate_mbit")]
+    pub rate: Megabits,
+    /// How deep the bucket is; it begins full.
+    pub burst_bytes: QueueBytes,
 }
 
 #[derive(Deserialize)]
@@ -352,6 +368,18 @@ mod tests {
                 json!({"delay_ms": 1, "queue_bytes": 10}),
                 "intra.queue_bytes",
                 "1500 to",
+            ),
+            (
+                "/intra",
+                json!({"delay_ms": 1, "queue_packets": 0}),
+                "intra.queue_packets",
+                "1 to",
+            ),
+            (
+                "/intra",
+                json!({"delay_ms": 1, "policer": {"rate_mbit": 1}}),
+                "intra.policer",
+                "missing field `burst_bytes`",
             ),
             (
                 "/intra",

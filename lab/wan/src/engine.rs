@@ -4,15 +4,17 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::IpAddr;
+use std::path::Path as FilePath;
 use std::rc::Rc;
 
-use crate::config::Network;
+use crate::config::{self, Network};
+use crate::flows::Flows;
 use crate::packet;
 use crate::path::{Fate, Path};
 use crate::report::{PathReport, Report, Strays};
 use crate::schedule::Schedule;
 use crate::tun::{self, TunError};
-use crate::wake::{Cause, Wake, now};
+use crate::wake::{Cause, Wake, now, wall_clock};
 
 /// Packets taken from one device before the others, and what is due, get their turn.
 const BURST: usize = 32;
@@ -28,6 +30,8 @@ pub enum EngineError {
     Wait(io::Error),
     #[error("cannot write to standard output: {0}")]
     Output(io::Error),
+    #[error("cannot write the flows: {0}")]
+    Flows(io::Error),
     #[error("every device is gone: the namespaces were deleted")]
     Deserted,
 }
@@ -46,10 +50,18 @@ struct Engine {
     held_bytes: u64,
     strays: Strays,
     buffer: Vec<u8>,
+    /// With the file that their records go to.
+    flows: Option<(Flows, File)>,
+    /// What the wall clock is ahead of `now`.
+    wall_ahead: u64,
 }
 
-/// Runs until SIGTERM or SIGINT.
-pub fn run(network: Network) -> Result<(), EngineError> {
+/// Runs until SIGTERM or SIGINT. SIGHUP reads `file` again: paths may change, nodes and PoPs not.
+pub fn run(
+    network: Network,
+    file: &FilePath,
+    flows: Option<(Flows, File)>,
+) -> Result<(), EngineError> {
     let devices = network
         .nodes
         .iter()
@@ -57,7 +69,7 @@ pub fn run(network: Network) -> Result<(), EngineError> {
         .collect::<Result<Vec<_>, _>>()?;
     let mut alive = devices.len();
     let mut wake = Wake::new(&devices).map_err(EngineError::Wait)?;
-    let mut engine = Engine::new(network, devices);
+    let mut engine = Engine::new(network, devices, flows);
     let mut out = io::stdout();
     writeln!(out, "ready")
         .and_then(|()| out.flush())
@@ -72,8 +84,15 @@ pub fn run(network: Network) -> Result<(), EngineError> {
                     alive -= 1;
                 }
                 Cause::Timer => {}
-                Cause::Report => engine.report().print().map_err(EngineError::Output)?,
-                Cause::Stop => return engine.report().print().map_err(EngineError::Output),
+                Cause::Report => engine.print()?,
+                Cause::Reload => {
+                    // What cannot be read changes nothing; the one who asked sees the reason.
+                    if let Err(error) = engine.reload(file) {
+                        eprintln!("springtide-wan: {error}");
+                    }
+                    engine.print()?;
+                }
+                Cause::Stop => return engine.print(),
             }
         }
         if alive == 0 {
@@ -86,7 +105,7 @@ pub fn run(network: Network) -> Result<(), EngineError> {
 }
 
 impl Engine {
-    fn new(network: Network, devices: Vec<File>) -> Self {
+    fn new(network: Network, devices: Vec<File>, flows: Option<(Flows, File)>) -> Self {
         let mut node_of = HashMap::new();
         for (index, node) in network.nodes.iter().enumerate() {
             node_of.extend(node.addresses.iter().map(|address| (*address, index)));
@@ -104,6 +123,8 @@ impl Engine {
             held_bytes: 0,
             strays: Strays::default(),
             buffer: vec![0; MAX_PACKET],
+            flows,
+            wall_ahead: wall_clock() - now(),
         }
     }
 
@@ -127,8 +148,24 @@ impl Engine {
             return;
         };
         let (src, dst) = (self.network.nodes[source].pop, self.network.nodes[node].pop);
-        let path = &mut self.paths[src * self.network.pops.len() + dst];
-        let Fate::Arrives { at, twice } = path.offer(now(), length) else {
+        let pops = self.network.pops.len();
+        let back_ns = self.paths[dst * pops + src].delay_ns();
+        let path = &mut self.paths[src * pops + dst];
+        let base_rtt_ns = path.delay_ns() + back_ns;
+        let now = now();
+        let fate = path.offer(now, length);
+        if let Some((flows, _)) = &mut self.flows
+            && let Some((flow, payload)) = packet::segment(&self.buffer[..length])
+            && payload > 0
+        {
+            match fate {
+                Fate::Arrives { left, .. } => {
+                    flows.carried(flow, left + self.wall_ahead, payload, base_rtt_ns);
+                }
+                Fate::Dropped | Fate::Lost => flows.lost(flow, now + self.wall_ahead),
+            }
+        }
+        let Fate::Arrives { at, twice, .. } = fate else {
             return;
         };
         let copies = if twice { 2 } else { 1 };
@@ -164,6 +201,30 @@ impl Engine {
                 }
             }
         }
+    }
+
+    fn reload(&mut self, file: &FilePath) -> Result<(), config::ConfigError> {
+        let network = config::load(file)?;
+        if network.pops != self.network.pops {
+            let message = "names other PoPs than at the start; only paths can change";
+            return Err(config::ConfigError::Field {
+                file: file.into(),
+                field: "nodes".into(),
+                message: message.into(),
+            });
+        }
+        for (path, shape) in self.paths.iter_mut().zip(network.paths) {
+            path.reshape(shape);
+        }
+        Ok(())
+    }
+
+    fn print(&mut self) -> Result<(), EngineError> {
+        if let Some((flows, file)) = &mut self.flows {
+            let mut out = io::BufWriter::new(file);
+            flows.write(&mut out).map_err(EngineError::Flows)?;
+        }
+        self.report().print().map_err(EngineError::Output)
     }
 
     fn report(&self) -> Report<'_> {

@@ -6,7 +6,7 @@
 //!
 //! - [`config`]: the JSON file, checked; an error names the file and the field
 //! - [`units`]: quantities that cannot be out of range
-//! - [`loss`], [`path`], [`schedule`], [`packet`]: pure; time and randomness are handed in
+//! - [`loss`], [`path`], [`schedule`], [`packet`], [`flows`]: pure; time and randomness are handed in
 //! - [`tun`]: devices inside namespaces
 //! - [`wake`]: epoll, the timer and signals
 //! - [`engine`]: the loop that joins them
@@ -14,6 +14,7 @@
 
 mod config;
 mod engine;
+mod flows;
 mod loss;
 mod packet;
 mod path;
@@ -23,15 +24,19 @@ mod tun;
 mod units;
 mod wake;
 
+use std::fs::File;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
 
-/// Emulates the paths between network namespaces: delay, jitter, loss, rate, queue and duplication.
+use crate::flows::Flows;
+
+/// Emulates the paths between network namespaces: delay, jitter, loss, policer, rate, queue and duplication.
 ///
 /// Says "ready" on standard output once every TUN device exists. SIGUSR1 prints the counters there as one line of JSON;
-/// SIGTERM and SIGINT print them a last time and end the program, and with it its devices.
+/// SIGHUP reads the file again, whose paths may have changed, and prints them too; SIGTERM and SIGINT print them a last
+/// time and end the program, and with it its devices.
 #[derive(Parser)]
 #[command(
     version,
@@ -44,6 +49,12 @@ struct Arguments {
     /// Read the file, say what is wrong with it, and make nothing
     #[arg(long)]
     check: bool,
+    /// At each print, add what each TCP flow was carried to this file, as lines of JSON
+    #[arg(long, value_name = "FILE")]
+    flows: Option<PathBuf>,
+    /// Flows are told apart by intervals of this length, aligned with the epoch
+    #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    flows_interval: u32,
 }
 
 fn main() -> ExitCode {
@@ -58,7 +69,14 @@ fn main() -> ExitCode {
     if arguments.check {
         return ExitCode::SUCCESS;
     }
-    match engine::run(network) {
+    let flows = match arguments.flows.as_deref().map(File::create).transpose() {
+        Ok(file) => file.map(|file| (Flows::new(arguments.flows_interval), file)),
+        Err(error) => {
+            eprintln!("springtide-wan: --flows: {error}; give a file that can be written");
+            return ExitCode::from(2);
+        }
+    };
+    match engine::run(network, &arguments.config, flows) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("springtide-wan: {error}");

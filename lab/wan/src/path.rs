@@ -1,10 +1,12 @@
-//! One directed path: a queue in front of a serialising link, then loss, propagation delay and duplication.
+//! One directed path: a policer, a queue in front of a serialising link, then loss, propagation delay and duplication.
+
+use std::collections::VecDeque;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
 
-use crate::config::Shape;
+use crate::config::{Policer, Shape};
 use crate::loss::Loss;
 
 const NS_PER_S: u128 = 1_000_000_000;
@@ -16,18 +18,19 @@ pub struct Counters {
     pub bytes: u64,
     pub lost: u64,
     pub queue_drops: u64,
+    pub policed: u64,
     pub duplicates: u64,
 }
 
 /// What becomes of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
-    /// The queue had no room.
+    /// The policer's bucket was empty, or the queue had no room.
     Dropped,
     /// Lost on the wire, after it took its time on the link.
     Lost,
-    /// Arrives at this time, in nanoseconds of the caller's clock.
-    Arrives { at: u64, twice: bool },
+    /// Leaves the link and arrives at these times, in nanoseconds of the caller's clock.
+    Arrives { left: u64, at: u64, twice: bool },
 }
 
 /// A path in motion. Packets never overtake one another: jitter stretches and bunches them, as a queue elsewhere would.
@@ -36,8 +39,11 @@ pub struct Path {
     shape: Shape,
     loss: Loss,
     rng: ChaCha8Rng,
+    bucket: Option<Bucket>,
     /// When the link will have sent all that it has taken on.
     free_at: u64,
+    /// When each packet that waits, or is on the link, will have left it; kept where the queue is counted in packets.
+    waiting: VecDeque<u64>,
     last_arrival: u64,
     counters: Counters,
 }
@@ -52,7 +58,9 @@ impl Path {
             shape,
             loss,
             rng,
+            bucket: shape.policer.map(Bucket::new),
             free_at: 0,
+            waiting: VecDeque::new(),
             last_arrival: 0,
             counters: Counters::default(),
         }
@@ -62,7 +70,13 @@ impl Path {
     pub fn offer(&mut self, now: u64, bytes: usize) -> Fate {
         self.counters.packets += 1;
         self.counters.bytes += bytes as u64;
-        let Some(sent_at) = self.enqueue(now, bytes as u64) else {
+        if let Some(bucket) = &mut self.bucket
+            && !bucket.passes(now, bytes as u64)
+        {
+            self.counters.policed += 1;
+            return Fate::Dropped;
+        }
+        let Some(left) = self.enqueue(now, bytes as u64) else {
             self.counters.queue_drops += 1;
             return Fate::Dropped;
         };
@@ -74,13 +88,23 @@ impl Path {
             0 => 0,
             most => self.rng.random_range(0..=most),
         };
-        let at = self
-            .last_arrival
-            .max(sent_at + self.shape.delay.ns() + jitter);
+        let at = self.last_arrival.max(left + self.shape.delay.ns() + jitter);
         self.last_arrival = at;
         let twice = self.rng.random_bool(self.shape.duplicate.get());
         self.counters.duplicates += u64::from(twice);
-        Fate::Arrives { at, twice }
+        Fate::Arrives { left, at, twice }
+    }
+
+    /// From now on the path is this one; what is under way stays so.
+    pub fn reshape(&mut self, shape: Shape) {
+        self.shape = shape;
+        self.loss = Loss::new(shape.loss);
+        self.bucket = shape.policer.map(Bucket::new);
+    }
+
+    /// Without jitter and queue, in nanoseconds.
+    pub fn delay_ns(&self) -> u64 {
+        self.shape.delay.ns()
     }
 
     /// A packet that arrives was refused all the same, because the whole emulator holds too much.
@@ -98,21 +122,65 @@ impl Path {
         let Some(rate) = self.shape.rate else {
             return Some(now);
         };
+        while self.waiting.front().is_some_and(|left| *left <= now) {
+            self.waiting.pop_front();
+        }
         let begin = self.free_at.max(now);
         let backlog = u128::from(begin - now) * u128::from(rate.bits_per_s()) / (8 * NS_PER_S);
         if backlog + u128::from(bytes) > u128::from(self.shape.queue_bytes.get()) {
             return None;
         }
+        if let Some(most) = self.shape.queue_packets
+            && self.waiting.len() >= most.get()
+        {
+            return None;
+        }
         let takes = (u128::from(bytes) * 8 * NS_PER_S).div_ceil(u128::from(rate.bits_per_s()));
         self.free_at = begin + takes as u64;
+        if self.shape.queue_packets.is_some() {
+            self.waiting.push_back(self.free_at);
+        }
         Some(self.free_at)
+    }
+}
+
+/// A token bucket in motion. A token is a bit for a nanosecond of a billion: whole numbers, so that nothing is rounded.
+#[derive(Debug)]
+struct Bucket {
+    rate: u128,
+    most: u128,
+    tokens: u128,
+    filled_at: u64,
+}
+
+impl Bucket {
+    fn new(policer: Policer) -> Self {
+        let most = u128::from(policer.burst_bytes.get()) * 8 * NS_PER_S;
+        Self {
+            rate: u128::from(policer.rate.bits_per_s()),
+            most,
+            tokens: most,
+            filled_at: 0,
+        }
+    }
+
+    fn passes(&mut self, now: u64, bytes: u64) -> bool {
+        let gained = u128::from(now - self.filled_at) * self.rate;
+        self.tokens = self.most.min(self.tokens + gained);
+        self.filled_at = now;
+        let costs = u128::from(bytes) * 8 * NS_PER_S;
+        let enough = costs <= self.tokens;
+        if enough {
+            self.tokens -= costs;
+        }
+        enough
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::units::{Megabits, Milliseconds, Probability, QueueBytes};
+    use crate::units::{Megabits, Milliseconds, Probability, QueueBytes, QueuePackets};
     use proptest::prelude::*;
 
     fn shape(delay_ms: f64, jitter_ms: f64, rate_mbit: Option<f64>, queue_bytes: u64) -> Shape {
@@ -121,7 +189,9 @@ mod tests {
             jitter: Milliseconds::new(jitter_ms).unwrap(),
             loss: None,
             rate: rate_mbit.map(|rate| Megabits::new(rate).unwrap()),
+            policer: None,
             queue_bytes: QueueBytes::new(queue_bytes as f64).unwrap(),
+            queue_packets: None,
             duplicate: Probability::default(),
         }
     }
@@ -179,7 +249,58 @@ mod tests {
             for (gap, bytes) in offered {
                 now += gap;
                 let at = now + path.shape.delay.ns();
-                prop_assert_eq!(path.offer(now, bytes), Fate::Arrives { at, twice: false });
+                prop_assert_eq!(path.offer(now, bytes), Fate::Arrives { left: now, at, twice: false });
+            }
+        }
+
+        /// In any span of time no more than the burst and what the rate allows; and nothing is refused that fits both.
+        #[test]
+        fn a_policer_passes_its_burst_and_its_rate(
+            offered in packets(), rate in 0.1..50.0_f64, burst in 1500..30_000_u64,
+        ) {
+            let mut policed = shape(0.0, 0.0, None, 1500);
+            let burst_bytes = QueueBytes::new(burst as f64).unwrap();
+            policed.policer = Some(Policer { rate: Megabits::new(rate).unwrap(), burst_bytes });
+            let mut path = Path::new(policed, 7, 1);
+            let mut now = 0;
+            let mut out: Vec<(u64, usize)> = Vec::new();
+            for (gap, bytes) in &offered {
+                now += gap;
+                // The most that any span up to now, this packet included, would hold beyond its rate.
+                let mut held = *bytes as f64;
+                let mut most = held;
+                for (at, passed) in out.iter().rev() {
+                    held += *passed as f64;
+                    most = most.max(held - (now - at) as f64 * rate / 8e3);
+                }
+                if path.offer(now, *bytes) == Fate::Dropped {
+                    prop_assert!(most > burst as f64 - 1.0, "refused at {most} of {burst}");
+                } else {
+                    prop_assert!(most <= burst as f64 + 1.0, "passed at {most} of {burst}");
+                    out.push((now, *bytes));
+                }
+            }
+            prop_assert_eq!(path.counters().policed, (offered.len() - out.len()) as u64);
+        }
+
+        /// Whatever their size, at most so many packets wait or are on the link.
+        #[test]
+        fn a_queue_of_packets_holds_so_many(offered in packets(), rate in 0.1..20.0_f64, most in 1..40_usize) {
+            let mut counted = shape(0.0, 0.0, Some(rate), 1 << 30);
+            counted.queue_packets = Some(QueuePackets::new(most as f64).unwrap());
+            let mut path = Path::new(counted, 7, 1);
+            let mut now = 0;
+            let mut leaving: Vec<u64> = Vec::new();
+            for (gap, bytes) in &offered {
+                now += gap;
+                let there = leaving.iter().filter(|left| **left > now).count();
+                match path.offer(now, *bytes) {
+                    Fate::Arrives { left, .. } => {
+                        prop_assert!(there < most);
+                        leaving.push(left);
+                    }
+                    _ => prop_assert_eq!(there, most),
+                }
             }
         }
     }
@@ -197,6 +318,19 @@ mod tests {
     }
 
     #[test]
+    fn a_path_that_is_changed_keeps_what_is_under_way() {
+        let mut path = Path::new(shape(10.0, 0.0, Some(8.0), 1 << 20), 7, 1);
+        let Fate::Arrives { left: first, .. } = path.offer(0, 1000) else {
+            panic!("dropped")
+        };
+        path.reshape(shape(10.0, 0.0, Some(0.8), 1 << 20));
+        let Fate::Arrives { left: second, .. } = path.offer(0, 1000) else {
+            panic!("dropped")
+        };
+        assert_eq!((first, second), (1_000_000, 11_000_000));
+    }
+
+    #[test]
     fn duplication_is_counted() {
         let mut always = shape(1.0, 0.0, None, 1500);
         always.duplicate = Probability::certain();
@@ -204,6 +338,7 @@ mod tests {
         assert_eq!(
             path.offer(0, 100),
             Fate::Arrives {
+                left: 0,
                 at: 1_000_000,
                 twice: true
             }

@@ -105,6 +105,23 @@ impl Default for QueueBytes {
     }
 }
 
+/// The length of a queue in packets, at least one.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(try_from = "f64")]
+pub struct QueuePackets(usize);
+
+impl QueuePackets {
+    /// From 1 to 1,000,000; a part of a packet is left out.
+    pub fn new(value: f64) -> Result<Self, OutOfRange> {
+        within(value, 1.0, 1e6, "packets").map(|value| Self(value as usize))
+    }
+
+    /// In packets of any size.
+    pub fn get(self) -> usize {
+        self.0
+    }
+}
+
 macro_rules! try_from_f64 {
     ($($unit:ident),*) => {$(
         impl TryFrom<f64> for $unit {
@@ -116,4 +133,10 @@ macro_rules! try_from_f64 {
     )*};
 }
 
-try_from_f64!(Milliseconds, Megabits, Probability, QueueBytes);
+try_from_f64!(
+    Milliseconds,
+    Megabits,
+    Probability,
+    QueueBytes,
+    QueuePackets
+);

@@ -11,13 +11,14 @@ use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
     timerfd_create, timerfd_settime,
 };
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::low_level::pipe;
 
 const NS_PER_S: u64 = 1_000_000_000;
 const TIMER: u64 = u64::MAX;
 const STOP: u64 = u64::MAX - 1;
 const REPORT: u64 = u64::MAX - 2;
+const RELOAD: u64 = u64::MAX - 3;
 
 /// Why the thread woke.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +30,7 @@ pub enum Cause {
     Timer,
     Stop,
     Report,
+    Reload,
 }
 
 /// One epoll instance over everything.
@@ -36,6 +38,7 @@ pub struct Wake {
     epoll: OwnedFd,
     timer: OwnedFd,
     report: UnixStream,
+    reload: UnixStream,
     _stop: UnixStream,
     armed: Option<u64>,
     events: Vec<Event>,
@@ -44,6 +47,12 @@ pub struct Wake {
 /// The monotonic clock in nanoseconds; the timer runs on the same.
 pub fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
+    time.tv_sec as u64 * NS_PER_S + time.tv_nsec as u64
+}
+
+/// The wall clock in nanoseconds since the epoch.
+pub fn wall_clock() -> u64 {
+    let time = clock_gettime(ClockId::Realtime);
     time.tv_sec as u64 * NS_PER_S + time.tv_nsec as u64
 }
 
@@ -57,6 +66,7 @@ impl Wake {
         )?;
         let stop = caught(&[SIGTERM, SIGINT])?;
         let report = caught(&[SIGUSR1])?;
+        let reload = caught(&[SIGHUP])?;
         for (index, device) in devices.iter().enumerate() {
             epoll::add(
                 &epoll,
@@ -68,11 +78,13 @@ impl Wake {
         epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
         epoll::add(&epoll, &stop, EventData::new_u64(STOP), EventFlags::IN)?;
         epoll::add(&epoll, &report, EventData::new_u64(REPORT), EventFlags::IN)?;
-        let events = Vec::with_capacity(devices.len() + 3);
+        epoll::add(&epoll, &reload, EventData::new_u64(RELOAD), EventFlags::IN)?;
+        let events = Vec::with_capacity(devices.len() + 4);
         Ok(Self {
             epoll,
             timer,
             report,
+            reload,
             _stop: stop,
             armed: None,
             events,
@@ -94,6 +106,9 @@ impl Wake {
         }
         if causes.contains(&Cause::Report) {
             let _ = self.report.read(&mut [0; 64])?;
+        }
+        if causes.contains(&Cause::Reload) {
+            let _ = self.reload.read(&mut [0; 64])?;
         }
         Ok(causes)
     }
@@ -136,6 +151,7 @@ fn cause(event: &Event) -> Cause {
         TIMER => Cause::Timer,
         STOP => Cause::Stop,
         REPORT => Cause::Report,
+        RELOAD => Cause::Reload,
         index if flags.contains(EventFlags::ERR) => Cause::Gone(index as usize),
         index => Cause::Readable(index as usize),
     }
