@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -63,7 +64,7 @@ def first_windows(info: Info) -> tuple[int, int]:
 @contextmanager
 def inside(name: str) -> Iterator[None]:
     """This thread in a network namespace: sockets that are made here stay in it."""
-    with open("/proc/thread-self/ns/net") as home, open(f"/run/netns/{name}") as there:
+    with Path("/proc/thread-self/ns/net").open() as home, Path(f"/run/netns/{name}").open() as there:
         assert LIBC.setns(there.fileno(), CLONE_NEWNET) == 0, os.strerror(ctypes.get_errno())
         try:
             yield
