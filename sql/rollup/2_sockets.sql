@@ -63,6 +63,17 @@ within as (
             least(coalesce(delivery_rate, 0), 9223372036854775807) * 2 + coalesce(delivery_rate_app_limited, false),
             time_unix_us * 2 + (kind = 'CLOSE')
         ) as rate_app_limited,
+        -- Segments that arrived twice; whether a timeout ever, and whether anything, the handshake's included, was sent
+        -- again.
+        argMax(
+            bitShiftLeft(toUInt64(coalesce(dsack_dups, 0)), 32)
+            + least(coalesce(total_rto, 0), 2147483647) * 2
+            + (coalesce(total_retrans, 0) > 0),
+            time_unix_us * 2 + (kind = 'CLOSE')
+        ) as twice_timeouts_again,
+        -- Whether the rate is of this round: the kernel keeps one until it has measured another that counts.
+        min(coalesce(delivery_rate, 0)) as least_rate,
+        max(coalesce(delivery_rate, 0)) as greatest_rate,
         max(coalesce(bytes_acked, 0)) as acked,
         max(coalesce(bytes_sent, 0)) as sent,
         max(coalesce(bytes_retrans, 0)) as retransmitted,
@@ -129,6 +140,52 @@ namespaces as (
     group by host, boot_id, netns
 ),
 
+-- What publications held on edges lately.
+starts as (
+    select
+        edge as start_edge,
+        since_us,
+        decided,
+        expires,
+        held_out
+    from rollup_starts
+    where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
+),
+
+-- A decision whose evidence would not have lasted as long as its bundle was left out of it.
+decisions as (
+    select
+        initcwnd_decisions.round as decided_round,
+        bundles.expires as bundle_expires,
+        src_pop as decided_src,
+        dst_pop as decided_dst,
+        ip_version as decided_version,
+        initcwnd as decided_cwnd
+    from initcwnd_decisions final
+    inner join (
+        select distinct
+            decided,
+            expires
+        from starts
+    ) as bundles on initcwnd_decisions.round = bundles.decided
+    where
+        initcwnd_decisions.round in (select decided from starts)
+        and action = 'set'
+        and (reason = 'override' or expires_at >= bundles.expires)
+),
+
+-- Operators' words for single edges: null is the kernel's default.
+words as (
+    select
+        initcwnd_edge_decisions.round as word_round,
+        edge as word_edge,
+        dst_pop as word_dst,
+        ip_version as word_version,
+        initcwnd as word_cwnd
+    from initcwnd_edge_decisions final
+    where initcwnd_edge_decisions.round in (select decided from starts)
+),
+
 -- What a socket did within the round: its counters against their last value before it. A socket that an earlier poll of
 -- its namespace did not show is new and began at zero; of one that the first poll already showed nothing is known from
 -- before that poll, so it counts from there.
@@ -140,8 +197,7 @@ changes as (
         within.cookie as cookie,
         records.samples as samples,
         records.close_us > 0 as closed,
-        records.last_poll_us > 0 as polled,
-        within.last_state as last_state,
+        records.last_poll_us > 0 and within.last_state = 'ESTABLISHED' as live,
         fleet_edges.pop as pop,
         if(within.src_pop = fleet_edges.pop, within.src_pop, '') as src_pop,
         within.dst_pop as dst_pop,
@@ -156,6 +212,10 @@ changes as (
         -- The kernel's mark for "not measured" is the greatest number.
         bitAnd(within.rtt_min_rtt, 4294967295) % 4294967295 as min_rtt,
         bitShiftRight(within.rate_app_limited, 1) as delivery_rate,
+        bitShiftRight(within.twice_timeouts_again, 32) as dsack_dups,
+        bitShiftRight(bitAnd(within.twice_timeouts_again, 4294967295), 1) as timeouts,
+        bitAnd(within.twice_timeouts_again, 1) = 1 as sent_again,
+        if(records.before_us > 0, records.before_us, records.first_us) as known_us,
         within.acked as acked,
         within.sent as sent,
         within.retransmitted as retransmitted,
@@ -179,6 +239,7 @@ changes as (
         and namespaces.first_us > 0
         and namespaces.first_us < records.first_us
         and not (records.last_poll_us > 0 and within.first_poll = namespaces.poll) as is_new,
+        within.greatest_rate > 0 and (is_new or within.greatest_rate != within.least_rate) as is_fresh,
         within.acked - if(is_new, 0, least(within.acked, within.first_acked)) as gained_acked,
         within.sent - if(is_new, 0, least(within.sent, within.first_sent)) as gained_sent,
         within.retransmitted
@@ -197,6 +258,55 @@ changes as (
             within.host = namespaces.host
             and within.boot_id = namespaces.boot_id
             and within.netns = namespaces.netns
+),
+
+-- What a round trip has proved, and what the connection began with.
+judged as (
+    select
+        *,
+        if(dst_ip between toIPv6('::ffff:0.0.0.0') and toIPv6('::ffff:255.255.255.255'), 4, 6) as version,
+        -- A rate counts for the least round-trip time. An answer that ends before the window does is a burst, whose
+        -- acknowledgements the bottleneck spreads over the time that is in the smoothed one: at most as much again.
+        if(is_fresh and not app_limited, min_rtt, least(greatest(rtt, min_rtt), 2 * min_rtt)) as round_trip,
+        -- Bytes: what the last rate carries in a round trip. An old rate proves nothing of this round; then it is the
+        -- mean over the time in which data was outstanding.
+        multiIf(
+            is_fresh, intDiv(toUInt128(delivery_rate) * round_trip, 1000000),
+            gained_busy > 0, intDiv(toUInt128(gained_acked) * round_trip, greatest(gained_busy, 1)),
+            toUInt128(0)
+        ) as proved_bytes,
+        if(
+            live and snd_mss > 0,
+            toUInt64(least(snd_cwnd, intDiv(proved_bytes + snd_mss - 1, greatest(snd_mss, 1)))),
+            0
+        ) as proved_cwnd
+    from changes
+    asof left join starts on changes.host = starts.start_edge and changes.known_us >= starts.since_us
+),
+
+begun as (
+    select
+        *,
+        multiIf(
+            word_edge != '', coalesce(word_cwnd, 10),
+            held_out, 10,
+            decided_src != '', coalesce(decided_cwnd, 10),
+            10
+        ) as start_cwnd
+    from judged
+    left join decisions
+        on
+            judged.decided = decisions.decided_round
+            and judged.expires = decisions.bundle_expires
+            and judged.src_pop = decisions.decided_src
+            and judged.dst_pop = decisions.decided_dst
+            and judged.version = decisions.decided_version
+    left join words
+        on
+            judged.decided = words.word_round
+            and judged.host = words.word_edge
+            and judged.dst_pop = words.word_dst
+            and judged.version = words.word_version
 )
 
 select
@@ -209,22 +319,27 @@ select
     cookie,
     src_pop,
     dst_pop,
-    if(dst_ip between toIPv6('::ffff:0.0.0.0') and toIPv6('::ffff:255.255.255.255'), 4, 6) as ip_version,
+    version as ip_version,
     tupleElement(IPv6CIDRToRange(dst_ip, if(ip_version = 4, 120, 56)), 1) as client_prefix,
     known_algorithm as congestion_algorithm,
     -- The bound keeps sums within 64 bits.
     least(greatest(sample_weight, 1), 65535) as sample_weight,
     samples,
-    polled and last_state = 'ESTABLISHED' as live,
+    live,
     closed,
-    -- An idle connection still shows the window that it was given: one that did not fill it in this round says nothing,
-    -- and counting it would learn our own echo.
-    live and snd_cwnd > 0 and snd_mss > 0 and gained_acked >= toUInt64(snd_cwnd) * snd_mss as earned,
-    -- A loss has cut the window, but ssthresh remembers most of it; the kernel's default of 10 segments is the least.
+    -- An idle connection still shows the window that it was given, and so does one of small answers: what counts is what a
+    -- round trip proved and the peer acknowledged in the round. Less than the kernel's default says nothing of larger
+    -- windows, unless the path was the limit.
+    live
+    and proved_cwnd > 0
+    and gained_acked >= proved_cwnd * snd_mss
+    and (proved_cwnd >= 10 or (is_fresh and not app_limited)) as earned,
+    -- Whether it lost anything does not matter, but for a handshake that was sent again (or an end): of these the kernel
+    -- lets some begin with a window of 1.
     closed
     and sent > 0
-    and sent - least(sent, retransmitted)
-    <= 2 * toUInt64(greatest(snd_cwnd, if(snd_ssthresh = 2147483647, 0, snd_ssthresh), 10)) * snd_mss as young,
+    and sent - least(sent, retransmitted) <= 2 * toUInt64(start_cwnd) * snd_mss
+    and not (sent_again and retransmitted = 0) as young,
     app_limited,
     snd_cwnd,
     snd_mss,
@@ -255,13 +370,17 @@ select
     and greatest(acked, sent, retransmitted, received, busy, rwnd_limited, sndbuf_limited) <= 9007199254740992
     and greatest(gained_acked, gained_sent, gained_received) <= 200000000000 * {interval_s:UInt64} as counted,
     presence,
+    proved_cwnd,
+    start_cwnd,
+    retransmitted - least(retransmitted, dsack_dups * snd_mss) as life_bytes_lost,
+    timeouts as life_timeouts,
     -- Of a connection that began before the round nothing is said: after idle time a window follows the route of then.
     -- And BBR sets windows by itself.
     if(
         is_new and first_low between 1 and first_high and not startsWith(known_algorithm, 'bbr'), first_low, 0
     ) as first_cwnd_low,
     if(first_cwnd_low > 0, first_high, 0) as first_cwnd_high
-from changes
+from begun
 -- Of a round so large that its sockets do not fit, groups wait on disk instead of in memory. By default all rows are
 -- one block, and one thread writes it.
 settings prefer_column_name_to_alias = 1, max_bytes_before_external_group_by = 4000000000,

@@ -15,11 +15,11 @@ with hosts as (
         countIf(live) as connections_seen,
         countIf(earned) as connections_earned,
         countIf(closed) as connections_closed,
-        sumIf(toUInt128(snd_cwnd) * sample_weight, earned) as cwnd_sum,
+        sumIf(toUInt128(proved_cwnd) * sample_weight, earned) as cwnd_sum,
         sumIf(toUInt128(sample_weight), earned) as cwnd_weight,
-        sumIf(toUInt128(snd_cwnd) * bytes_acked * sample_weight, earned) as traffic_cwnd_sum,
+        sumIf(toUInt128(proved_cwnd) * bytes_acked * sample_weight, earned) as traffic_cwnd_sum,
         sumIf(toUInt128(bytes_acked) * sample_weight, earned) as traffic_weight,
-        arraySort(groupArrayIf(bitShiftLeft(toUInt64(snd_cwnd), 16) + sample_weight, earned)) as windows,
+        arraySort(groupArrayIf(bitShiftLeft(toUInt64(proved_cwnd), 16) + sample_weight, earned)) as windows,
         groupArrayIf(bitShiftLeft(toUInt64(rtt_us), 16) + sample_weight, rtt_us > 0 and bytes_acked > 0) as rtts,
         minOrNullIf(min_rtt_us, min_rtt_us > 0) as min_rtt_us,
         groupArrayIf(bitShiftLeft(toUInt64(snd_wnd), 16) + sample_weight, live and snd_wnd > 0) as receiver_windows,
@@ -31,9 +31,8 @@ with hosts as (
         sum(toUInt128(rwnd_limited_us)) as rwnd_limited_us,
         sum(toUInt128(sndbuf_limited_us)) as sndbuf_limited_us,
         countIf(young) as young_connections,
-        sumIf(toUInt128(life_bytes_sent), young) as young_sent,
-        -- No more is sent again than is sent.
-        sumIf(toUInt128(least(life_bytes_retransmitted, life_bytes_sent)), young) as young_retransmitted,
+        countIf(young and life_bytes_lost > 0) as young_lossy,
+        countIf(young and life_timeouts > 0) as young_timeouts,
         arraySort(
             groupArrayIf(
                 bitShiftLeft(toUInt64(intDiv(snd_wnd, greatest(snd_mss, 1))), 16) + sample_weight,
@@ -79,10 +78,15 @@ bounds as (
             )
         ) as held_traffic_weight,
         if(
-            countIf(young_sent > 0) over (partition by src_pop, dst_pop, ip_version) < 3,
-            young_sent,
-            least(young_sent, sum(young_sent) over (partition by src_pop, dst_pop, ip_version) - young_sent)
-        ) as held_young_sent,
+            countIf(young_connections > 0) over (partition by src_pop, dst_pop, ip_version) < 3,
+            young_connections,
+            toUInt64(
+                least(
+                    young_connections,
+                    sum(young_connections) over (partition by src_pop, dst_pop, ip_version) - young_connections
+                )
+            )
+        ) as held_young,
         if(
             countIf(young_window_weight > 0) over (partition by src_pop, dst_pop, ip_version) < 3,
             young_window_weight,
@@ -141,11 +145,13 @@ held as (
             traffic_cwnd_sum,
             toUInt128(round(ifNotFinite(held_traffic_mean, 0) * toFloat64(held_traffic_weight)))
         ) as held_traffic_sum,
-        if(
-            held_young_sent = young_sent,
-            young_retransmitted,
-            toUInt128(round(toFloat64(young_retransmitted) * toFloat64(held_young_sent) / toFloat64(young_sent)))
-        ) as held_young_retransmitted
+        -- As many in proportion, rounded up: few losses are not held down to none.
+        intDiv(
+            young_lossy * held_young + greatest(young_connections, 1) - 1, greatest(young_connections, 1)
+        ) as held_young_lossy,
+        intDiv(
+            young_timeouts * held_young + greatest(young_connections, 1) - 1, greatest(young_connections, 1)
+        ) as held_young_timeouts
     from bounds
 ),
 
@@ -173,9 +179,9 @@ pairs as (
         toUInt64(least(sum(busy_us), 9223372036854775807)) as busy_us,
         toUInt64(least(sum(rwnd_limited_us), 9223372036854775807)) as rwnd_limited_us,
         toUInt64(least(sum(sndbuf_limited_us), 9223372036854775807)) as sndbuf_limited_us,
-        sum(young_connections) as young_connections,
-        toUInt64(least(sum(held_young_sent), 9223372036854775807)) as young_bytes_sent,
-        toUInt64(least(sum(held_young_retransmitted), 9223372036854775807)) as young_bytes_retransmitted,
+        sum(held_young) as young_connections,
+        sum(held_young_lossy) as young_lossy_connections,
+        sum(held_young_timeouts) as young_timeout_connections,
         arraySort(groupArrayArray(held_young_windows)) as young_windows
     from held
     group by src_pop, dst_pop, ip_version
@@ -253,8 +259,11 @@ select
     rwnd_limited_us,
     sndbuf_limited_us,
     young_connections,
-    young_bytes_sent,
-    young_bytes_retransmitted,
-    if(empty(young_windows), null, young_window_quantiles[1]) as young_rwnd_p50
+    -- Bytes do not weigh any more: a few large connections without loss would hide many small ones that lost.
+    0 as young_bytes_sent,
+    0 as young_bytes_retransmitted,
+    if(empty(young_windows), null, young_window_quantiles[1]) as young_rwnd_p50,
+    young_lossy_connections,
+    young_timeout_connections
 from quantiles
 settings prefer_column_name_to_alias = 1

@@ -12,6 +12,8 @@ with outcomes as (
         roundDown(life_bytes_acked, [0, 10000, 30000, 100000, 300000, 1000000, 10000000]) as size_class_bytes,
         count() as connections,
         countIf(life_bytes_retransmitted > 0) as retransmitting_connections,
+        countIf(life_bytes_lost > 0) as lossy_connections,
+        countIf(life_timeouts > 0) as timeout_connections,
         toUInt64(least(sum(toUInt128(life_bytes_acked)), 9223372036854775807)) as bytes_acked,
         toUInt64(least(sum(toUInt128(life_bytes_sent)), 9223372036854775807)) as bytes_sent,
         toUInt64(least(sum(toUInt128(life_bytes_retransmitted)), 9223372036854775807)) as bytes_retransmitted,
@@ -61,6 +63,8 @@ select
         'quantilesTDigestWeightedState(0.1, 0.25, 0.5, 0.75, 0.9)',
         arrayMap(x -> toFloat32(bitShiftRight(x, 16)), times),
         arrayMap(x -> toUInt32(bitAnd(x, 65535)), times)
-    ) as busy_state
+    ) as busy_state,
+    lossy_connections,
+    timeout_connections
 from quantiles
 settings prefer_column_name_to_alias = 1

@@ -105,6 +105,7 @@ def decide(now: int, policy: Policy, observations: Table, last: Table, frozen: C
         out[name] = named(wanted)[name]
     for name in SEEN:
         out[name] = seen[name]
+    out["young_retransmit_ratio"] = lossy_share(seen)
     still = np.isin(out["src_pop"], np.array(sorted(frozen), "S64"))
     last_evidence = before["last_evidence"].astype(np.int64)
     alive = np.where((last_evidence > 0) & (now < last_evidence + law.ttl_s), before["smoothed_cwnd"], np.nan)
@@ -162,7 +163,6 @@ SEEN = (
     "max_cwnd",
     "retransmit_ratio",
     "young_connections",
-    "young_retransmit_ratio",
     "receiver_cwnd",
 )
 UNSEEN = np.zeros((), OBSERVED)
@@ -227,10 +227,14 @@ def smallest_change(initcwnd: Ints, law: InitcwndPolicy) -> Ints:
 
 
 def loses_too_much(seen: Table, law: InitcwndPolicy) -> Bits:
-    lossy: Bits = (seen["young_retransmit_ratio"] > law.loss_bound) & (
-        seen["young_connections"] >= law.loss_min_connections
-    )
+    lossy: Bits = (lossy_share(seen) > law.loss_bound) & (seen["young_connections"] >= law.loss_min_connections)
     return lossy
+
+
+def lossy_share(seen: Table) -> Floats:
+    """Of each pair's young connections those that lost anything; NaN without any."""
+    young = seen["young_connections"].astype(np.float64)
+    return np.divide(seen["young_lossy_connections"], young, out=np.full(len(seen), np.nan), where=young > 0)
 
 
 def _learn(seen: Table, observed: Floats, alive: Floats, still: Bits, law: InitcwndPolicy) -> tuple[Floats, Codes]:

@@ -18,6 +18,7 @@ from springtide.store.files import sql
 STEPS = (
     "0_polls",
     "1_records",
+    "1_starts",
     "2_sockets",
     "3_pairs",
     "4_prefixes",
@@ -39,7 +40,7 @@ TABLES = (
     "rollup_treatments",
 )
 # What only the steps read of each other. A run empties it; one that died leaves its rows to the next.
-SCRATCH = "rollup_records"
+SCRATCH = ("rollup_records", "rollup_starts")
 
 # How far back rounds are looked for that lack their tables: what is older is a backfill, and asked for.
 PENDING_S = 86_400
@@ -81,7 +82,8 @@ def rollup(store: Store, round_unix_s: int, interval_s: int, now_unix_s: int) ->
     }
     for step in STEPS:
         store.execute(sql(f"rollup/{step}"), parameters)
-    store.execute(f"alter table {SCRATCH} drop partition {generation}")
+    for table in SCRATCH:
+        store.execute(f"alter table {table} drop partition {generation}")
     store.execute(
         """
         insert into rollups
@@ -185,7 +187,7 @@ def _sweep(store: Store, round_unix_s: int) -> None:
 
 
 def _stale(store: Store, round_unix_s: int) -> Iterator[str]:
-    for table in (*TABLES, SCRATCH):
+    for table in (*TABLES, *SCRATCH):
         [row] = store.query(
             f"select count() as n from {table} where round = fromUnixTimestamp({{round_s:UInt32}}) and generation < ("
             "select max(generation) from rollups where round = fromUnixTimestamp({round_s:UInt32}))",

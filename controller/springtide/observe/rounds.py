@@ -9,9 +9,10 @@ from springtide.store import Store
 
 PAIR_KEY = [("src_pop", "S64"), ("dst_pop", "S64"), ("ip_version", "u1")]
 
-# Connections from one PoP to another within a round; windows in segments, over those that earned theirs. Young
-# connections closed within the round after at most two windows were sent; `receiver_cwnd` is the median window that
-# their receivers advertised. Unknown is -1, or NaN of doubles.
+# Connections from one PoP to another within a round; windows in segments, over those that earned theirs, each as far as
+# a round trip proved it. Young connections closed within the round after at most two of the windows that they began
+# with; `lossy` are those of them that lost anything, `timeout` those that waited for a retransmission timeout;
+# `receiver_cwnd` is the median window that their receivers advertised. Unknown is -1, or NaN of doubles.
 OBSERVED = np.dtype(
     [
         *PAIR_KEY,
@@ -29,7 +30,8 @@ OBSERVED = np.dtype(
         ("traffic_cwnd", "<f8"),
         ("receiver_cwnd", "<f8"),
         ("young_connections", "<u8"),
-        ("young_retransmit_ratio", "<f8"),
+        ("young_lossy_connections", "<u8"),
+        ("young_timeout_connections", "<u8"),
     ]
 )
 
@@ -47,7 +49,7 @@ def pair_observations(store: Store, round_unix_s: int) -> NDArray[np.void]:
             toFloat64(coalesce(cwnd_p10, nan)), toFloat64(coalesce(cwnd_p25, nan)),
             toFloat64(coalesce(cwnd_p50, nan)), toFloat64(coalesce(cwnd_p75, nan)),
             toFloat64(coalesce(cwnd_p90, nan)), coalesce(traffic_cwnd, nan), toFloat64(coalesce(young_rwnd_p50, nan)),
-            young_connections, if(young_bytes_sent > 0, young_bytes_retransmitted / young_bytes_sent, nan)
+            young_connections, young_lossy_connections, young_timeout_connections
         from round_pairs
         where round = {round:DateTime('UTC')} and (connections_seen > 0 or young_connections > 0)
         order by src_pop, dst_pop, ip_version

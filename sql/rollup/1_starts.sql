@@ -1,0 +1,128 @@
+-- Which publication held on each edge, from two rounds back on, as the audit tells it: what new connections of the edge
+-- began with. Parameters: generation, round_s, lookback_us < round_us (microseconds since the epoch).
+--
+-- A publication holds on an edge from the record of the wave that brought it until it is taken back there, withdrawn, or
+-- expires; of several the one that came last. So taking one back gives what held before it. An edge that answered
+-- nothing holds what it held. Without such a record, nothing: then it is the kernel's default.
+insert into rollup_starts
+with events as (
+    select
+        toUnixTimestamp(audit.at) as at_s,
+        event,
+        publication,
+        verdict,
+        edges,
+        details
+    from audit final
+    where
+        -- No edge keeps a bundle for longer than two days.
+        audit.at >= fromUnixTimestamp64Micro({lookback_us:Int64}, 'UTC') - interval 2 day
+        and audit.at < fromUnixTimestamp64Micro({round_us:Int64}, 'UTC')
+        and event in ('publish', 'wave', 'rollback', 'withdraw')
+),
+
+published as (
+    select
+        publication,
+        max(toUnixTimestamp(parseDateTimeBestEffortOrZero(JSONExtractString(details, 'windows', 'round'), 'UTC')))
+            as decided_s,
+        max(toUnixTimestamp(parseDateTimeBestEffortOrZero(JSONExtractString(details, 'windows', 'expires_at'), 'UTC')))
+            as expires_s,
+        groupArrayArray(JSONExtract(details, 'windows', 'held_out', 'Array(String)')) as held_out
+    from events
+    where event in ('publish', 'rollback') and verdict = 'published'
+    group by publication
+    having expires_s > intDiv({lookback_us:Int64}, 1000000)
+),
+
+waves as (
+    select
+        edge,
+        publication,
+        min(at_s) as since_s
+    from events
+    array join if(verdict = 'applied', edges, JSONExtract(details, 'changed', 'Array(String)')) as edge
+    where event = 'wave'
+    group by edge, publication
+),
+
+-- An empty publication is every one.
+ends as (
+    select
+        edge,
+        publication,
+        at_s
+    from events
+    array join
+        arrayFilter(
+            e -> not has(JSONExtract(details, 'away', 'Array(String)'), e), edges
+        ) as edge
+    where event = 'rollback' and verdict in ('done', 'partial')
+    union all
+    select
+        edge,
+        '' as publication,
+        at_s
+    from events
+    array join if(event = 'withdraw', edges, JSONExtract(details, 'withdrawn', 'Array(String)')) as edge
+    where event = 'withdraw' or (event = 'rollback' and verdict in ('done', 'partial'))
+),
+
+held as (
+    select
+        waves.edge as edge,
+        waves.publication as publication,
+        any(waves.since_s) as since_s,
+        any(published.decided_s) as decided_s,
+        any(published.expires_s) as expires_s,
+        any(has(published.held_out, waves.edge)) as held_out,
+        -- Not taken back is a time that comes after every expiry.
+        least(
+            any(published.expires_s),
+            min(
+                if(
+                    ends.at_s >= waves.since_s and ends.publication in ('', waves.publication),
+                    ends.at_s,
+                    4294967295
+                )
+            )
+        ) as until_s
+    from waves
+    inner join published on waves.publication = published.publication
+    left join ends on waves.edge = ends.edge
+    group by waves.edge, waves.publication
+),
+
+moments as (
+    select distinct
+        edge,
+        greatest(moment_s, intDiv({lookback_us:Int64}, 1000000)) as moment_s
+    from held
+    array join [toInt64(since_s), toInt64(until_s)] as moment_s
+    where moment_s < intDiv({round_us:Int64}, 1000000)
+),
+
+at_moments as (
+    select
+        moments.edge as edge,
+        moments.moment_s as moment_s,
+        argMaxIf(
+            (held.decided_s, held.expires_s, held.held_out),
+            (held.since_s, held.publication),
+            held.since_s <= moments.moment_s and moments.moment_s < held.until_s
+        ) as holds
+    from moments
+    inner join held on moments.edge = held.edge
+    group by moments.edge, moments.moment_s
+)
+
+select
+    fromUnixTimestamp({round_s:UInt32}) as round,
+    {generation:UInt64} as generation,
+    edge,
+    moment_s * 1000000 as since_us,
+    fromUnixTimestamp(holds.1) as decided,
+    fromUnixTimestamp(holds.2) as expires,
+    holds.3 as held_out
+from at_moments
+settings prefer_column_name_to_alias = 1
