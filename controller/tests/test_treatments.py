@@ -13,6 +13,8 @@ from samplekit.slowstart import Sender, mixed
 from samplekit.spool import record, write_spool
 from samplekit.traffic import Socket
 from springtide import instants
+from springtide.publish import journal
+from springtide.publish.journal import Event
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -52,13 +54,43 @@ class Traffic:
             at = moment - INTERVAL + 60 * 2 + 11
             self.samples.append(socket.at(at, moment // 60 + 2, sender.sent * 1448, **sender.info(algorithm)))
 
+    def hold(self, home: Home, at: int, edges: list[str], window: int, *, expires: int = ROUND + 9000) -> None:
+        """From then on these edges hold a publication that gives their connections to fra this window."""
+        store = home.open()
+        decided = at // INTERVAL * INTERVAL
+        store.insert(
+            "initcwnd_decisions",
+            [
+                {
+                    "round": decided,
+                    "src_pop": pop,
+                    "dst_pop": "fra",
+                    "ip_version": 4,
+                    "action": "set",
+                    "initcwnd": window,
+                    "reason": "learnt",
+                    "expires_at": expires,
+                }
+                for pop in ("ams", "nyc")
+            ],
+        )
+        name, windows = f"p-{at}", {"round": instants.show(decided), "expires_at": instants.show(expires)}
+        said = {"edges": edges, "publication": name}
+        events = [
+            Event("publish", verdict="published", details={"windows": windows}, at_unix_s=at - 1, **said),
+            Event("wave", verdict="applied", at_unix_s=at, **said),
+        ]
+        store.insert("audit", [journal.row(event) for event in events])
+        store.close()
+
     def roll_up(self, home: Home, *moments: int) -> list[dict[str, Any]]:
         write_spool(home.spool, "a", [record(self.samples)])
         home.run("ingest", home.spool)
         for moment in moments:
             home.run("rollup", "--round", instants.show(moment))
         rows = home.query(
-            "select host, dst_pop, connections, bbr_connections, told_connections, exact_connections, first_cwnds, "
+            "select host, dst_pop, decided_cwnd, toString(seen) as seen, connections, bbr_connections, "
+            "told_connections, exact_connections, first_cwnds, "
             "first_cwnd_counts, "
             "first_cwnd_low_p50, first_cwnd_high_p50 from round_treatments order by round, host, dst_pop"
         )
@@ -148,6 +180,44 @@ def test_a_host_that_says_a_thousand_windows_is_heard_for_eight(home: Home) -> N
     assert len(row["first_cwnds"]) == 8
     assert row["first_cwnds"][77] == 7
     assert {one["host"] for one in rows} == {"ams-1"}
+
+
+def test_who_applied_who_did_not_who_did_late_and_who_lies(home: Home) -> None:
+    traffic = Traffic()
+    before = ROUND - INTERVAL
+    traffic.hold(home, before - 2 * INTERVAL, ["ams-1", "ams-2", "nyc-1"], 40)
+    for moment in (before, ROUND):
+        for host in ("ams-1", "ams-2", "nyc-1"):
+            traffic.polls(host, moment)
+        traffic.closed("ams-1", moment, [mixed(40, [n % 9], at_once=True) for n in range(20)])
+        # It applies between the two rounds.
+        window = 10 if moment == before else 40
+        traffic.closed("ams-2", moment, [mixed(window, [n % 3], at_once=True) for n in range(20)])
+        # What it says of its windows is of no connection; a thousand of them weigh no more than a few.
+        traffic.closed("nyc-1", moment, [Sender(11 + n % 300) for n in range(300)])
+    # Large ones tell no window exactly, but from ten none can come to 40 with so few segments.
+    traffic.closed("ams-2", before, [mixed(10, [8], at_once=False) for _ in range(30)], "10.77.3.9")
+    rows = traffic.roll_up(home, before, ROUND)
+    to_fra = [(row["host"], row["decided_cwnd"], row["seen"]) for row in rows if row["dst_pop"] == "fra"]
+    assert to_fra == [
+        ("ams-1", 40, "same"),
+        ("ams-2", 40, "differs"),
+        ("nyc-1", 40, "differs"),
+        ("ams-1", 40, "same"),
+        ("ams-2", 40, "same"),
+        ("nyc-1", 40, "differs"),
+    ]
+    [other] = [row for row in rows if row["dst_pop"] == "nyc"]
+    assert (other["decided_cwnd"], other["exact_connections"], other["seen"]) == (10, 0, "unknown")
+
+
+def test_what_large_connections_cannot_have_begun_with_differs(home: Home) -> None:
+    traffic = Traffic()
+    traffic.hold(home, ROUND - 2 * INTERVAL, ["ams-1"], 40)
+    traffic.polls("ams-1", ROUND)
+    traffic.closed("ams-1", ROUND, [mixed(10, [8], at_once=False) for _ in range(9)])
+    row = only(traffic.roll_up(home, ROUND), "ams-1")
+    assert (row["exact_connections"], row["told_connections"], row["seen"]) == (0, 9, "differs")
 
 
 def test_a_window_that_is_told_is_never_another(home: Home) -> None:

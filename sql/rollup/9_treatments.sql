@@ -1,5 +1,5 @@
--- With which windows the round's new connections between PoPs began, per host, and how many used BBR. Parameters:
--- generation, round_s.
+-- With which windows the round's new connections between PoPs began, beside what was decided for their edge then, and
+-- how many used BBR. Parameters: generation, round_s.
 --
 -- A close record does not name the algorithm, and BBR sets windows by itself: a connection of which it is not known
 -- counts where the host's others are known, and none of them uses BBR.
@@ -10,6 +10,7 @@ with windows as (
         src_pop,
         dst_pop,
         ip_version,
+        start_cwnd as decided,
         multiIf(
             congestion_algorithm = '', 'unknown', startsWith(congestion_algorithm, 'bbr'), 'bbr', 'other'
         ) as algorithm,
@@ -25,7 +26,7 @@ with windows as (
         and src_pop != ''
         and dst_pop != ''
         and src_pop != dst_pop
-    group by host, src_pop, dst_pop, ip_version, algorithm, low, high
+    group by host, src_pop, dst_pop, ip_version, decided, algorithm, low, high
 ),
 
 judged as (
@@ -47,10 +48,12 @@ treatments as (
         src_pop,
         dst_pop,
         ip_version,
+        decided,
         sum(active) as active_connections,
         sumIf(active, algorithm = 'bbr') as on_bbr,
         sumIf(sockets, is_told) as told,
         sumIf(sockets, is_told and low = high) as exact,
+        sumIf(sockets, is_told and low = high and low = decided) as same,
         medianExactWeightedIf(low, sockets, is_told) as low_p50,
         medianExactWeightedIf(high, sockets, is_told) as high_p50,
         mapSort(
@@ -58,7 +61,7 @@ treatments as (
             sumMapIf(map(low, sockets), is_told and low = high)
         ) as frequent
     from judged
-    group by host, src_pop, dst_pop, ip_version
+    group by host, src_pop, dst_pop, ip_version, decided
 )
 
 select
@@ -68,6 +71,15 @@ select
     src_pop,
     dst_pop,
     ip_version,
+    decided as decided_cwnd,
+    -- A few may have begun just before the record of their wave. Where too few are exactly known, half of them can
+    -- still leave the decided window out.
+    multiIf(
+        exact >= 5 and 5 * same >= 4 * exact, 'same',
+        exact >= 5, 'differs',
+        told >= 5 and (high_p50 < decided or low_p50 > decided), 'differs',
+        'unknown'
+    ) as seen,
     active_connections as connections,
     on_bbr as bbr_connections,
     told as told_connections,

@@ -169,7 +169,7 @@ def congestion(
         ["PoP", "action", "reason", "prefixes"], table, title=f"Round {instants.show(moment)}, policy {policy.version}"
     )
     verb = "would be written" if dry_run else "written" if written else "unchanged"
-    click.echo(f"{len(listed)} decisions {verb}; {chosen} prefixes use BBR, {held} are held out")
+    click.echo(f"{len(listed)} decisions {verb}; {chosen} prefixes decided for BBR, {held} are held out")
     _conclude(moment, heard, thin)
 
 

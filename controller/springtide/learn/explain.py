@@ -11,6 +11,7 @@ from springtide import instants
 from springtide.decide.decision import Action, Decision, Reason
 from springtide.decide.initcwnd import bound, smallest_change, smooth, to_segments
 from springtide.policy import Policy
+from springtide.publish.bundle import is_left_out
 
 RULES = {
     Reason.LEARNT: "the earned windows of the round, smoothed, inside initcwnd.cmin and initcwnd.cmax",
@@ -48,6 +49,12 @@ class Explanation:
 def explain(decision: Decision, policy: Policy) -> Explanation:
     if decision.action is Action.SET:
         verdict = f"new connections start with {decision.initcwnd} segments"
+        ends = decision.round + policy.bundle.ttl_s
+        if is_left_out(decision, ends):
+            verdict = (
+                f"{decision.initcwnd} segments, left out of bundles: they would live until {instants.show(ends)}, it "
+                f"dies at {_show(decision.expires_at)}; new connections start with the kernel's default of 10 segments"
+            )
     elif decision.action is Action.WITHDRAW:
         verdict = "the value is withdrawn: new connections start with the kernel's default of 10 segments"
     else:
