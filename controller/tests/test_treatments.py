@@ -8,13 +8,16 @@ from typing import Any
 
 import pytest
 from samplekit.home import ROUND, Home
+from samplekit.prefixes import Seen, store_rounds
 from samplekit.proto import Value
 from samplekit.slowstart import Sender, mixed
 from samplekit.spool import record, write_spool
 from samplekit.traffic import Socket
 from springtide import instants
+from springtide.learn import treatments
 from springtide.publish import journal
 from springtide.publish.journal import Event
+from springtide.store import Store
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -75,7 +78,7 @@ class Traffic:
             ],
         )
         name, windows = f"p-{at}", {"round": instants.show(decided), "expires_at": instants.show(expires)}
-        said = {"edges": edges, "publication": name}
+        said: dict[str, Any] = {"edges": edges, "publication": name}
         events = [
             Event("publish", verdict="published", details={"windows": windows}, at_unix_s=at - 1, **said),
             Event("wave", verdict="applied", at_unix_s=at, **said),
@@ -209,6 +212,14 @@ def test_who_applied_who_did_not_who_did_late_and_who_lies(home: Home) -> None:
     ]
     [other] = [row for row in rows if row["dst_pop"] == "nyc"]
     assert (other["decided_cwnd"], other["exact_connections"], other["seen"]) == (10, 0, "unknown")
+    steps = home.json("status", "--publish-dir", home.path / "publish", code=1)["steps"]
+    [seen] = [step for step in steps if step["what"] == "seen windows"]
+    assert (seen["state"], seen["text"]) == (
+        "broken",
+        "2 of 3 pairs of an edge and a PoP begin with what was decided; 1 differ: nyc-1 -> fra (decided 40, seen 11)",
+    )
+    first = home.json("sql", "decided-and-seen")[0]
+    assert (first["host"], first["shown"], first["exact_connections"]) == ("nyc-1", "differs", 300)
 
 
 def test_what_large_connections_cannot_have_begun_with_differs(home: Home) -> None:
@@ -218,6 +229,31 @@ def test_what_large_connections_cannot_have_begun_with_differs(home: Home) -> No
     traffic.closed("ams-1", ROUND, [mixed(10, [8], at_once=False) for _ in range(9)])
     row = only(traffic.roll_up(home, ROUND), "ams-1")
     assert (row["exact_connections"], row["told_connections"], row["seen"]) == (0, 9, "differs")
+
+
+def test_prefixes_decided_for_bbr_are_held_against_their_bytes(store: Store) -> None:
+    """Most of the bytes by BBR; small objects, most of the connections, may stay on the default."""
+    rows = [
+        Seen(ROUND, "ams", 1, 10**6, "bbr", connections=1, bytes_acked=9 * 10**6),
+        Seen(ROUND, "ams", 1, 10**6, "cubic", connections=50, bytes_acked=10**6),
+        Seen(ROUND, "ams", 2, 10**6, "cubic"),
+        Seen(ROUND, "ams", 3, 10**6, "bbr"),
+        Seen(ROUND, "ams", 4, 10**6, ""),
+        Seen(ROUND, "ams", 5, 10**6, "cubic"),
+    ]
+    store_rounds(store, rows)
+    decided = {"round": ROUND, "pop": "ams", "ip_version": 4, "action": "keep", "selected_since": ROUND - INTERVAL}
+    chosen = [(1, "bbr"), (2, "bbr"), (3, "default"), (4, "bbr"), (6, "bbr")]
+    store.insert(
+        "congestion_decisions",
+        [
+            {**decided, "client_prefix": str(Seen(0, "", n, 0).address), "algorithm": one, "held_out": one != "bbr"}
+            for n, one in chosen
+        ]
+        # Chosen just now: no connection can have known.
+        + [{**decided, "client_prefix": str(rows[5].address), "algorithm": "bbr", "selected_since": ROUND}],
+    )
+    assert treatments.prefixes(store) == treatments.Treated(same=1, differs=1, unknown=2, controls=1)
 
 
 def test_a_window_that_is_told_is_never_another(home: Home) -> None:

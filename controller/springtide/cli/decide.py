@@ -26,6 +26,7 @@ from springtide.cli.output import print_json, print_table
 from springtide.decide import congestion_rows
 from springtide.decide.decision import Decision
 from springtide.jobs import decide as jobs
+from springtide.learn.explain import left_out
 from springtide.metrics import Gauges, Labels, write_metrics
 from springtide.observe.completeness import Input
 from springtide.observe.enrich import publish_fleet
@@ -95,7 +96,7 @@ def initcwnd(
             d.src_pop,
             d.dst_pop,
             d.ip_version,
-            d.action.value,
+            left_out(d, policy),
             d.initcwnd,
             d.reason.value,
             None if d.observed_cwnd is None else round(d.observed_cwnd, 1),

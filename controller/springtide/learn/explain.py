@@ -159,13 +159,18 @@ def _show(unix_s: int | None) -> str:
     return "never" if unix_s is None else instants.show(unix_s)
 
 
-def history_rows(history: Sequence[Decision]) -> list[tuple[object, ...]]:
+def left_out(d: Decision, policy: Policy) -> str:
+    """What was decided, and whether bundles do without it."""
+    return f"{d.action.value}, left out" if is_left_out(d, d.round + policy.bundle.ttl_s) else d.action.value
+
+
+def history_rows(history: Sequence[Decision], policy: Policy) -> list[tuple[object, ...]]:
     """The last rounds as a table."""
     return [
         (
             instants.show(d.round),
             d.ip_version,
-            d.action.value,
+            left_out(d, policy),
             d.initcwnd,
             d.reason.value,
             None if d.observed_cwnd is None else round(d.observed_cwnd, 1),

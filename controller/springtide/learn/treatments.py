@@ -37,7 +37,7 @@ def windows(store: Store, newest_unix_s: int, interval_s: int) -> Treated:
     span = {"since": max(0, newest_unix_s - ROUNDS * interval_s), "until": newest_unix_s}
     [counts] = store.query(f"select {_COUNTS} from ({_PAIRS})", span)
     examples = store.query(
-        f"select * from ({_PAIRS}) where decided_cwnd != 10 and seen_now = 'differs' "
+        f"select * from ({_PAIRS}) where decided != 10 and shown = 'differs' "
         "order by host, dst_pop, ip_version limit {most:UInt32}",
         {**span, "most": SHOWN},
     )
@@ -62,35 +62,35 @@ def prefixes(store: Store) -> Treated:
 
 def _window(row: Row) -> str:
     """ams-1 -> fra (decided 40, seen 10)"""
-    if row["first_cwnds"]:
-        seen = f"{row['first_cwnds'][0]}"
-    elif row["high"] < row["decided_cwnd"]:
+    if row["windows"]:
+        seen = f"{row['windows'][0]}"
+    elif row["high"] < row["decided"]:
         seen = f"at most {row['high']}"
     else:
         seen = f"at least {row['low']}"
     version = ", IPv6" if row["ip_version"] == 6 else ""
-    return f"{row['host']} -> {row['dst_pop']}{version} (decided {row['decided_cwnd']}, seen {seen})"
+    return f"{row['host']} -> {row['dst_pop']}{version} (decided {row['decided']}, seen {seen})"
 
 
 _PAIRS = """
 select
     host, dst_pop, ip_version,
-    argMax(decided_cwnd, told) as decided_cwnd,
-    argMax(toString(seen), told) as seen_now,
-    argMax(first_cwnds, told) as first_cwnds,
-    argMax(coalesce(first_cwnd_low_p50, 0), told) as low,
-    argMax(coalesce(first_cwnd_high_p50, 0), told) as high
+    argMax(decided_cwnd, order_key) as decided,
+    argMax(toString(seen), order_key) as shown,
+    argMax(first_cwnds, order_key) as windows,
+    argMax(coalesce(first_cwnd_low_p50, 0), order_key) as low,
+    argMax(coalesce(first_cwnd_high_p50, 0), order_key) as high
 from (
     -- Of a round in which the value changed, the value that more connections have.
-    select *, (seen != 'unknown', round, told_connections, connections) as told
+    select *, (seen != 'unknown', round, told_connections, connections) as order_key
     from round_treatments
     where round > fromUnixTimestamp({since:UInt32}) and round <= fromUnixTimestamp({until:UInt32})
 )
 group by host, dst_pop, ip_version
 """
 _COUNTS = """
-    countIf(decided_cwnd != 10 and seen_now = 'same') as same,
-    countIf(decided_cwnd != 10 and seen_now = 'differs') as differs,
-    countIf(decided_cwnd != 10 and seen_now = 'unknown') as unknown,
-    countIf(decided_cwnd = 10 and seen_now = 'differs') as controls
+    countIf(decided != 10 and shown = 'same') as same,
+    countIf(decided != 10 and shown = 'differs') as differs,
+    countIf(decided != 10 and shown = 'unknown') as unknown,
+    countIf(decided = 10 and shown = 'differs') as controls
 """
