@@ -58,8 +58,8 @@ def filled(home: Home) -> Home:
     faster = {row["prefix"]: 1.5 for row in first if row["algorithm"] == "bbr"}
     assert 40 < len(faster) < 80
     held = held_out_edges(load_fleet(home.fleet), HoldoutPolicy())
-    # Of every PoP two of the four edges did not apply what was decided; two PoPs' connections show nothing.
-    applied = {f"p{pop:02}-{n}": f"p{pop:02}-{n}" in held or n % 2 == 0 for pop in range(POPS) for n in range(5)}
+    # Of every PoP at most two of the four edges apply what was decided; of one PoP connections show nothing.
+    applied = {f"p{pop:02}-{n}": f"p{pop:02}-{n}" in held or n % 4 == 0 for pop in range(POPS) for n in range(5)}
     shown = [
         {
             "round": ROUND,
@@ -69,7 +69,7 @@ def filled(home: Home) -> Home:
             "dst_pop": f"p{(int(host[1:3]) + 1) % POPS:02}",
             "ip_version": 4,
             "decided_cwnd": 10 if host in held else 40,
-            "seen": "unknown" if host < "p02" else "same" if has else "differs",
+            "seen": "unknown" if host < "p01" else "same" if has else "differs",
         }
         for host, has in applied.items()
     ]
@@ -132,13 +132,12 @@ def test_the_report_finds_what_is_there(filled: Home, tmp_path: Path) -> None:
     assert line(answer, "congestion", "PoP", "p00") == grown
     shorter = line(answer, "initcwnd", "object size", "from 100 kB")
     assert (shorter["treated"], shorter["held_out"]) == (4 * POPS, POPS)
-    # Half of the treated did not apply it: as decided the difference is less than where it was.
-    assert -0.17 < shorter["effect"] < 0.03
+    # Most of the treated did not apply it: as decided their median says nothing of it.
+    assert abs(shorter["effect"]) < 0.1
     where = line(answer, "initcwnd", "object size", "from 100 kB", "seen")
     assert where["effect"] == pytest.approx(-0.2, abs=0.03)
     assert where["high"] < 0
-    assert where["held_out"] == POPS - 2
-    assert where["treated"] < shorter["treated"] / 2 + POPS
+    assert (where["held_out"], where["treated"] <= 2 * (POPS - 1)) == (POPS - 1, True)
     as_seen = line(answer, "congestion", "all", "all", "seen")
     assert as_seen["treated"] < grown["treated"]
     assert as_seen["effect"] == pytest.approx(0.5, abs=0.02)
