@@ -56,14 +56,14 @@ from numbers({prefixes:UInt64})
 PAIRS = """
 insert into rollup_pairs (
     round, generation, src_pop, dst_pop, ip_version, connections_seen, connections_earned, cwnd_sum, cwnd_weight,
-    min_cwnd, max_cwnd, bytes_sent, bytes_retransmitted, young_connections, young_bytes_sent,
-    young_bytes_retransmitted, young_rwnd_p50
+    min_cwnd, max_cwnd, bytes_sent, bytes_retransmitted, young_connections, young_lossy_connections,
+    young_timeout_connections, young_rwnd_p50
 )
 with number as n, intDiv(n, {pops:UInt64}) as s, n % {pops:UInt64} as d, sipHash64(n) as h,
     sipHash64(n, {number:UInt32}) as e, 20 + h % 60 + e % 10 as cwnd
 select
     fromUnixTimestamp({round_s:UInt32}), 1, concat('pop', toString(s)), concat('pop', toString(d)), 4, 10 + e % 20,
-    2 + e % 10, cwnd * 100, 100, cwnd - 10, cwnd + 20, 10000000, 10000, 30, 1000000, 1000 + e % 1000, 300
+    2 + e % 10, cwnd * 100, 100, cwnd - 10, cwnd + 20, 10000000, 10000, 30, e % 2, 0, 300
 from numbers({pops:UInt64} * {pops:UInt64})
 where s != d
 """
@@ -83,7 +83,7 @@ PAIR_SCANS = (
         max(src_pop), max(dst_pop), max(ip_version), sum(connections_seen), sum(connections_earned), sum(cwnd_sum),
         sum(cwnd_weight), sum(min_cwnd), sum(max_cwnd), sum(traffic_cwnd), sum(cwnd_p10), sum(cwnd_p25), sum(cwnd_p50),
         sum(cwnd_p75), sum(cwnd_p90), sum(bytes_sent), sum(bytes_retransmitted), sum(young_connections),
-        sum(young_bytes_sent), sum(young_bytes_retransmitted), sum(young_rwnd_p50)
+        sum(young_lossy_connections), sum(young_timeout_connections), sum(young_rwnd_p50)
     from round_pairs where round = fromUnixTimestamp({round_s:UInt32})
     """,
     """

@@ -30,7 +30,8 @@ INTERVAL = 300
 POLLS = 20
 SUMMED = """
 snd_cwnd snd_mss snd_ssthresh snd_wnd rtt min_rtt delivery_rate sample_weight delivery_rate_app_limited bytes_acked
-bytes_sent bytes_retrans bytes_received busy_time rwnd_limited sndbuf_limited cookie netns poll_sequence
+bytes_sent bytes_retrans bytes_received busy_time rwnd_limited sndbuf_limited dsack_dups total_rto total_retrans cookie
+netns poll_sequence
 """
 
 # Half of the sockets are idle; a fifth go to other PoPs, the rest to some 50,000 prefixes.
@@ -72,7 +73,7 @@ limit {{most:UInt64}}
 
 PAIRS = """
 select round, src_pop, dst_pop, ip_version, connections_seen, connections_earned, cwnd_sum, cwnd_weight, min_cwnd,
-    max_cwnd, bytes_sent, bytes_retransmitted, young_bytes_sent, young_bytes_retransmitted
+    max_cwnd, bytes_sent, bytes_retransmitted, young_connections, young_lossy_connections
 from round_pairs
 where round > {since:DateTime('UTC')}
 """

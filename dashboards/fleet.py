@@ -234,13 +234,13 @@ def fleet() -> Dashboard:
         .with_panel(
             lines(
                 "Retransmissions",
-                "Bytes sent again between PoPs, and those of young connections: closed after at most two windows, "
-                "the ones "
-                "that an initial window can hurt. initcwnd.loss_bound cuts a pair's window at 3 %.",
+                "Bytes sent again between PoPs; and of young connections, closed after at most two of the windows that "
+                "they began with, those that lost anything: the ones that an initial window can hurt. "
+                "initcwnd.loss_bound cuts a pair's window.",
                 """
                 select round as time,
                     100 * sum(bytes_retransmitted) / sum(bytes_sent) as all_connections,
-                    100 * sum(young_bytes_retransmitted) / nullIf(sum(young_bytes_sent), 0) as young_connections
+                    100 * sum(young_lossy_connections) / nullIf(sum(young_connections), 0) as young_lossy
                 from round_pairs where $__timeFilter(round)
                 group by round having sum(bytes_sent) > 0
                 order by time

@@ -89,8 +89,8 @@ def moments(path: Path, rounds: int, seed: str) -> Iterator[Moment]:
         yield Moment(capacity, earned, sum(windows) / max(1, len(windows)), math.ceil(max(windows, default=0.0)))
 
 
-def young_retransmit_ratio(capacity: float, initcwnd: int) -> float:
-    """Share of bytes sent twice by connections that start with `initcwnd`: what does not fit is lost."""
+def young_lossy_share(capacity: float, initcwnd: int) -> float:
+    """Share of the connections that start with `initcwnd` of which anything is lost: as much as does not fit."""
     return min(0.5, LOSS_FLOOR + max(0.0, initcwnd - capacity) / max(initcwnd, 1))
 
 

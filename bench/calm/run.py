@@ -144,8 +144,9 @@ def _observe(names: NDArray[np.bytes_], moments: list[model.Moment], windows: li
     seen["mean_cwnd"] = np.where(earned > 0, [one.mean_cwnd for one in moments], np.nan)
     seen["max_cwnd"] = np.where(earned > 0, [one.max_cwnd for one in moments], -1)
     seen["young_connections"] = YOUNG * earned
-    seen["young_retransmit_ratio"] = [
-        model.young_retransmit_ratio(one.capacity, window or DEFAULT_INITCWND)
+    shares = [
+        model.young_lossy_share(one.capacity, window or DEFAULT_INITCWND)
         for one, window in zip(moments, windows, strict=True)
     ]
+    seen["young_lossy_connections"] = np.ceil(shares * seen["young_connections"])
     return seen

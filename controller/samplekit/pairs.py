@@ -37,7 +37,8 @@ class PairObservation:
     traffic_cwnd: float | None = None
     receiver_cwnd: float | None = None
     young_connections: int = 0
-    young_retransmit_ratio: float | None = None
+    young_lossy_connections: int = 0
+    young_timeout_connections: int = 0
 
     @property
     def pair(self) -> Pair:
@@ -201,8 +202,12 @@ def smallest_change(initcwnd: int, policy: InitcwndPolicy) -> int:
 
 
 def loses_too_much(seen: PairObservation, policy: InitcwndPolicy) -> bool:
-    ratio = seen.young_retransmit_ratio
-    return ratio is not None and ratio > policy.loss_bound and seen.young_connections >= policy.loss_min_connections
+    share = lossy_share(seen)
+    return share is not None and share > policy.loss_bound and seen.young_connections >= policy.loss_min_connections
+
+
+def lossy_share(seen: PairObservation) -> float | None:
+    return seen.young_lossy_connections / seen.young_connections if seen.young_connections else None
 
 
 @dataclass(frozen=True)
@@ -314,7 +319,7 @@ def _decide_pair(
         max_cwnd=seen.max_cwnd,
         retransmit_ratio=seen.retransmit_ratio,
         young_connections=seen.young_connections,
-        young_retransmit_ratio=seen.young_retransmit_ratio,
+        young_retransmit_ratio=lossy_share(seen),
         receiver_cwnd=seen.receiver_cwnd,
         previous_initcwnd=in_use,
         previous_cwnd=alive,

@@ -88,7 +88,8 @@ def _socket(records: list[Sample], within: list[Sample], first_poll: Sample | No
         given = [r[column] for r in told if r[column] is not None]
         life[name] = max(given, default=0)
         gained[name] = life[name] - (0 if new else min(given, default=0))
-    cwnd, mss, threshold = (last[name] or 0 for name in ("snd_cwnd", "snd_mss", "snd_ssthresh"))
+    cwnd, mss = (last[name] or 0 for name in ("snd_cwnd", "snd_mss"))
+    least_rtt = 0 if last["min_rtt"] in (None, 2**32 - 1) else last["min_rtt"]
     live = bool(polls) and polls[-1]["state"] == "ESTABLISHED"
     # What stays the same in a socket's life is the greatest that was said.
     constant = {name: max(r[name] for r in within) for name in ("src_pop", "dst_pop")}
@@ -99,7 +100,11 @@ def _socket(records: list[Sample], within: list[Sample], first_poll: Sample | No
     weight = max(1 if r["sample_weight"] is None else r["sample_weight"] for r in within)
     peer = max(within, key=lambda r: IPv6Address(r["dst_ip"]))["dst_ip"]
     mapped = IPv6Address(peer).ipv4_mapped is not None
-    window = max(cwnd, 0 if threshold == 2**31 - 1 else threshold, 10) * mss
+    rates = {r["delivery_rate"] or 0 for r in told}
+    fresh = max(rates) > 0 and (new or len(rates) > 1)
+    proved = _proved(last, gained, least_rtt, fresh=fresh) if live else 0
+    at_the_limit = fresh and not last["delivery_rate_app_limited"]
+    handshake = bool(last["total_retrans"]) and not life["bytes_retransmitted"]
     unique = max(0, life["bytes_sent"] - life["bytes_retransmitted"])
     algorithms = [r["congestion_algorithm"] for r in told if r["congestion_algorithm"] is not None]
     return {
@@ -112,18 +117,41 @@ def _socket(records: list[Sample], within: list[Sample], first_poll: Sample | No
         "samples": samples,
         "live": live,
         "closed": closed > 0,
-        "earned": live and cwnd > 0 and mss > 0 and gained["bytes_acked"] >= cwnd * mss,
-        "young": closed > 0 and life["bytes_sent"] > 0 and unique <= 2 * window,
+        "earned": proved > 0 and gained["bytes_acked"] >= proved * mss and (proved >= 10 or at_the_limit),
+        # Nothing is published here: each began with the kernel's default.
+        "young": closed > 0 and life["bytes_sent"] > 0 and unique <= 2 * 10 * mss and not handshake,
         "app_limited": bool(last["delivery_rate_app_limited"]),
         "snd_cwnd": cwnd,
         "snd_mss": mss,
         "snd_wnd": last["snd_wnd"] or 0,
         "rtt_us": last["rtt"] or 0,
-        "min_rtt_us": 0 if last["min_rtt"] in (None, 2**32 - 1) else last["min_rtt"],
+        "min_rtt_us": least_rtt,
         "delivery_rate_bytes_per_s": last["delivery_rate"] or 0,
         **gained,
         **{f"life_{name}": life[name] for name in ("bytes_acked", "bytes_sent", "bytes_retransmitted", "busy_us")},
+        "proved_cwnd": proved,
+        "start_cwnd": 10,
+        "life_bytes_lost": max(0, life["bytes_retransmitted"] - (last["dsack_dups"] or 0) * mss),
+        "life_timeouts": last["total_rto"] or 0,
     }
+
+
+def _proved(last: Sample, gained: Sample, least_rtt: int, *, fresh: bool) -> int:
+    """Segments that a round trip carried, at most what losses left of the window; 0 where nothing tells."""
+    rate, rtt, mss = last["delivery_rate"] or 0, last["rtt"] or 0, last["snd_mss"] or 0
+    if not mss:
+        return 0
+    in_a_burst = min(max(rtt, least_rtt), 2 * least_rtt)
+    if fresh:
+        carried = Fraction(rate * (in_a_burst if last["delivery_rate_app_limited"] else least_rtt), 1_000_000)
+    elif gained["busy_us"] and (
+        rtt > 2 * least_rtt or Fraction(gained["bytes_acked"] * 10**6, gained["busy_us"]) >= Fraction(rate, 2)
+    ):
+        carried = Fraction(gained["bytes_acked"] * in_a_burst, gained["busy_us"])
+    else:
+        return 0
+    window = max(last["snd_cwnd"] or 0, last["snd_ssthresh"] or 0)
+    return min(window, -(-int(carried) // mss), 2**30 // mss)
 
 
 def _groups(rows: Iterable[Sample], *keys: str) -> list[tuple[tuple[Any, ...], list[Sample]]]:
@@ -150,7 +178,7 @@ def pairs(rows: Sequence[Sample]) -> list[Sample]:
         receivers = _weighted((r for r in members if r["live"]), "snd_wnd")
         cwnd_sum, weight = _combined(earned, lambda r: r["sample_weight"])
         traffic_sum, traffic = _combined(earned, lambda r: r["bytes_acked"] * r["sample_weight"])
-        young_sent, young_lost = _young(young)
+        young_seen, young_lossy, young_timeouts = _young(young)
         totals = {name: sum(r[name] for r in members) for name in COUNTERS.values()}
         result.append(
             {
@@ -173,9 +201,9 @@ def pairs(rows: Sequence[Sample]) -> list[Sample]:
                 **{f"rwnd_p{p}_bytes": quantile(receivers, f"0.{p}") for p in (10, 50)},
                 **totals,
                 "retransmit_ratio": ratio(totals["bytes_retransmitted"], totals["bytes_sent"]),
-                "young_connections": len(young),
-                "young_bytes_sent": young_sent,
-                "young_bytes_retransmitted": young_lost,
+                "young_connections": young_seen,
+                "young_lossy_connections": young_lossy,
+                "young_timeout_connections": young_timeouts,
                 "young_rwnd_p50": quantile(
                     [one for each in _thinned(young_rows, lambda r: r["snd_wnd"] // r["snd_mss"]) for one in each],
                     "0.5",
@@ -196,7 +224,7 @@ def _at_most_the_others(weights: list[int]) -> list[int]:
 
 
 def _mean(rows: Sequence[Sample], weigh: Callable[[Sample], int]) -> float:
-    return float(sum(r["snd_cwnd"] * weigh(r) for r in rows)) / sum(map(weigh, rows))
+    return float(sum(r["proved_cwnd"] * weigh(r) for r in rows)) / sum(map(weigh, rows))
 
 
 def _held_means(parts: Sequence[Sequence[Sample]], weigh: Callable[[Sample], int]) -> list[tuple[float, float]]:
@@ -216,7 +244,7 @@ def _combined(earned: Sequence[Sample], weigh: Callable[[Sample], int]) -> tuple
     for rows, weight, most, (mean, held) in zip(
         parts, weights, _at_most_the_others(weights), _held_means(parts, weigh), strict=True
     ):
-        exact = sum(r["snd_cwnd"] * weigh(r) for r in rows)
+        exact = sum(r["proved_cwnd"] * weigh(r) for r in rows)
         total += exact if (mean, weight) == (held, most) else round(held * most)
     return total, sum(_at_most_the_others(weights))
 
@@ -244,17 +272,18 @@ def _held(earned: Sequence[Sample]) -> list[list[tuple[int, int]]]:
     if not earned:
         return []
     scales = _held_means(_by_host(earned), lambda r: r["sample_weight"])
-    return _thinned(earned, lambda r: r["snd_cwnd"], scales)
+    return _thinned(earned, lambda r: r["proved_cwnd"], scales)
 
 
-def _young(young: Sequence[Sample]) -> tuple[int, int]:
-    """Bytes sent by young connections, and sent again, each host's at most as many as the others'."""
+def _young(young: Sequence[Sample]) -> tuple[int, int, int]:
+    """Young connections, those that lost anything and those with a timeout; each host's at most as many as others'."""
     parts = _by_host(young)
-    sent = [sum(r["life_bytes_sent"] for r in part) for part in parts]
-    lost = [sum(min(r["life_bytes_retransmitted"], r["life_bytes_sent"]) for r in part) for part in parts]
-    most = _at_most_the_others(sent)
-    again = [a if b == c else round(a * c / b) for a, b, c in zip(lost, sent, most, strict=True)]
-    return sum(most), sum(again)
+    seen = _at_most_the_others([len(part) for part in parts])
+    totals = [sum(seen)]
+    for name in ("life_bytes_lost", "life_timeouts"):
+        harmed = [sum(r[name] > 0 for r in part) for part in parts]
+        totals.append(sum(-(-a * c // len(part)) for a, c, part in zip(harmed, seen, parts, strict=True)))
+    return totals[0], totals[1], totals[2]
 
 
 def prefixes(rows: Sequence[Sample]) -> list[Sample]:
@@ -307,6 +336,8 @@ def outcomes(rows: Sequence[Sample]) -> list[Sample]:
                 **dict(zip(("host", "src_pop", "dst_pop", "ip_version", "size_class_bytes"), key, strict=True)),
                 "connections": len(members),
                 "retransmitting_connections": sum(r["life_bytes_retransmitted"] > 0 for r in members),
+                "lossy_connections": sum(r["life_bytes_lost"] > 0 for r in members),
+                "timeout_connections": sum(r["life_timeouts"] > 0 for r in members),
                 "bytes_acked": sum(r["life_bytes_acked"] for r in members),
                 "bytes_sent": sum(r["life_bytes_sent"] for r in members),
                 "bytes_retransmitted": sum(r["life_bytes_retransmitted"] for r in members),

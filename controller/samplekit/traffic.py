@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from samplekit.proto import Value
 
 MSS = 1448
+RTT_US = 20_000
 
 
 @dataclass
 class Socket:
-    """One connection of `host`; `at` is what a poll at that moment sees."""
+    """One connection of `host`; `at` is what a poll at that moment sees: its window full wherever bytes were gained."""
 
     host: str
     cookie: int
@@ -41,6 +42,10 @@ class Socket:
             "snd_cwnd": self.snd_cwnd,
             "snd_mss": MSS,
             "bytes_acked": bytes_acked,
+            # A window in a round trip, less a part of a segment that is another with other bytes.
+            "min_rtt": RTT_US,
+            "delivery_rate": max(0, self.snd_cwnd * MSS * 1_000_000 // RTT_US - bytes_acked % 65_521),
+            "delivery_rate_app_limited": False,
             "bytes_sent": bytes_acked,
             "bytes_retrans": 0,
         }

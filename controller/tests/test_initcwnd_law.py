@@ -40,7 +40,7 @@ def observation(mean: float | None = 40.0, earned: int = 5, dst: str = "fra", **
 
 
 def lossy(mean: float | None = 40.0, ratio: float = 0.1, young: int = 100, **more: Any) -> PairObservation:
-    return observation(mean, young_connections=young, young_retransmit_ratio=ratio, **more)
+    return observation(mean, young_connections=young, young_lossy_connections=round(ratio * young), **more)
 
 
 def policy(**keys: Any) -> Policy:
@@ -277,10 +277,10 @@ def test_limits_that_can_never_fire_are_named(keys: dict[str, float], why: str) 
 # What holds for every input
 
 means = st.floats(0.5, 5000)
-ratios = st.none() | st.floats(0, 1)
+ratios = st.floats(0, 1)
 any_observation = st.builds(
     lambda mean, earned, dst, ratio, young, receiver: observation(
-        mean, earned, dst, young_retransmit_ratio=ratio, young_connections=young, receiver_cwnd=receiver
+        mean, earned, dst, young_lossy_connections=int(ratio * young), young_connections=young, receiver_cwnd=receiver
     ),
     means,
     st.integers(0, 6),
@@ -410,10 +410,10 @@ def test_more_evidence_of_loss_never_raises_a_window(
     before: list[list[PairObservation]], seen: PairObservation, more: float, young: int, law: Policy
 ) -> None:
     one = PairObservation(**{**vars(seen), "dst_pop": "fra"})
-    ratio = max(one.young_retransmit_ratio or 0.0, more)
-    worse = PairObservation(
-        **{**vars(one), "young_retransmit_ratio": ratio, "young_connections": one.young_connections + young}
-    )
+    # As many more young connections as lose at least the same share.
+    seen_young, many = one.young_connections, one.young_connections + young
+    lost = max(math.ceil(one.young_lossy_connections * many / seen_young) if seen_young else 0, int(more * many))
+    worse = PairObservation(**{**vars(one), "young_lossy_connections": lost, "young_connections": many})
     windows = [next(d.initcwnd for d in run([*before, [last]], law)[-1] if d.dst_pop == "fra") for last in (one, worse)]
     assert (windows[1] or 0) <= (windows[0] or 0)
 

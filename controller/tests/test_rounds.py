@@ -72,7 +72,10 @@ def histories(draw: st.DrawFn) -> list[Row]:
                     "snd_wnd": draw(st.sampled_from([None, 65_535, 2**20])),
                     "rtt": draw(st.sampled_from([None, 0, 20_000, 80_000])),
                     "min_rtt": draw(st.sampled_from([None, 2**32 - 1, 19_000])),
-                    "delivery_rate": draw(st.sampled_from([None, 0, 125_000, 10**7])),
+                    "delivery_rate": draw(st.sampled_from([None, 0, 125_000, 10**6, 10**7])),
+                    "dsack_dups": draw(st.sampled_from([None, 0, 1, 40])),
+                    "total_rto": draw(st.sampled_from([None, 0, 2])),
+                    "total_retrans": draw(st.sampled_from([None, 0, 1])),
                     "delivery_rate_app_limited": draw(st.sampled_from([None, True, False])),
                     "sample_weight": draw(st.sampled_from([None, None, 0, 10])),
                     **{

@@ -60,7 +60,8 @@ def life(host: str, cookie: int, cwnd: int = 40, dst: str = "10.77.2.9", rounds:
             "snd_mss": MSS,
             "snd_wnd": 1 << 20,
             "rtt": 20_000,
-            "delivery_rate": 1_000_000 + cookie % 1000,
+            # Enough for any window, and another one at each poll.
+            "delivery_rate": 90_000_000_000 + n,
             "bytes_acked": 50 * MSS * n,
             "bytes_sent": 50 * MSS * n,
             "bytes_retrans": 0,
@@ -206,8 +207,7 @@ def test_sums_end_at_their_bound_and_do_not_wrap(home: Home) -> None:
     home.run("rollup", "--round", instants.show(ROUND))
     [row] = home.query("select sum(bytes_sent) as sent, sum(busy_sum_us) as busy from round_outcomes")
     assert (row["sent"], row["busy"]) == (2**63 - 1, 2**63 - 1)
-    [pair] = home.query("select young_bytes_sent, bytes_sent from round_pairs")
-    assert pair["young_bytes_sent"] in (0, 2**63 - 1)
+    assert home.query("select bytes_sent from round_pairs") == [{"bytes_sent": 2**63 - 1}]
 
 
 LIES: dict[str, tuple[dict[str, Any], int]] = {
@@ -245,16 +245,15 @@ def test_one_edge_of_three_moves_its_pair_by_half_at_most(home: Home, store: Sto
 
 def test_one_edge_of_three_hides_no_loss_and_narrows_no_receiver(home: Home, store: Store) -> None:
     publish_fleet(store, load_fleet(home.fleet))
-    lossy = [closing(host, c, 40 * MSS, 4 * MSS) for host in EDGES[:2] for c in range(20)]
+    lossy = [closing(host, c, 20 * MSS, 4 * MSS) for host in EDGES[:2] for c in range(20)]
     clean = [closing("ams-3", c, 20 * MSS, 0, snd_wnd=MSS, sample_weight=65_535) for c in range(3000)]
     witness = [row for host in EDGES for row in life(host, 9999)]
     store.insert("tcp_samples", lossy + clean + witness)
     rollup(store, ROUND, INTERVAL, ROUND + 60)
     [pair] = store.query("select * from round_pairs")
-    # A tenth was sent again; of the third edge as much counts as of the other two.
-    assert pair["young_bytes_retransmitted"] / pair["young_bytes_sent"] == pytest.approx(0.05, abs=0.001)
+    # All of theirs lost; of the third edge as many count as of the other two.
+    assert (pair["young_connections"], pair["young_lossy_connections"]) == (80, 40)
     assert pair["young_rwnd_p50"] in (1, (1 << 20) // MSS)
-    assert pair["young_connections"] == 3040
 
 
 def test_of_two_edges_that_differ_the_lower_one_bounds_the_other(home: Home, store: Store) -> None:

@@ -1,5 +1,6 @@
 -- Which pairs of PoPs lose most, and do young connections lose more?
--- Young ones have sent at most two windows: their loss is what an initial window can cause.
+-- Young ones have sent at most two of the windows that they began with: their loss is what an initial window can cause.
+-- Of them those that lost anything, and those that waited for a retransmission timeout.
 --
 -- Parameters:
 --   hours UInt32 = 24: how far back from the newest round
@@ -10,7 +11,8 @@ select
     ip_version,
     round(100 * sum(bytes_retransmitted) / sum(bytes_sent), 2) as retransmitted_percent,
     sum(young_connections) as young,
-    round(avg(young_retransmit_percent), 2) as young_percent
+    round(100 * sum(young_lossy_connections) / nullIf(sum(young_connections), 0), 2) as young_lossy_percent,
+    round(100 * sum(young_timeout_connections) / nullIf(sum(young_connections), 0), 2) as young_timeout_percent
 from pairs
 where round > (select max(rollups.round) from rollups) - interval {hours:UInt32} hour and bytes_sent > 0
 group by src_pop, dst_pop, ip_version

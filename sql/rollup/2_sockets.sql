@@ -269,15 +269,26 @@ judged as (
         -- acknowledgements the bottleneck spreads over the time that is in the smoothed one: at most as much again.
         if(is_fresh and not app_limited, min_rtt, least(greatest(rtt, min_rtt), 2 * min_rtt)) as round_trip,
         -- Bytes: what the last rate carries in a round trip. An old rate proves nothing of this round; then it is the
-        -- mean over the time in which data was outstanding.
+        -- mean over the time in which data was outstanding. Where that is far below the old rate it is a mixture with
+        -- small answers, which proves nothing either, unless the path was so full that the round trips have doubled.
         multiIf(
             is_fresh, intDiv(toUInt128(delivery_rate) * round_trip, 1000000),
-            gained_busy > 0, intDiv(toUInt128(gained_acked) * round_trip, greatest(gained_busy, 1)),
+            gained_busy > 0
+            and (rtt > 2 * min_rtt or toUInt128(gained_acked) * 2000000 >= toUInt128(delivery_rate) * gained_busy),
+            intDiv(toUInt128(gained_acked) * round_trip, greatest(gained_busy, 1)),
             toUInt128(0)
         ) as proved_bytes,
+        -- An idle time takes the window back to what the route gives, and leaves ssthresh: where losses have not set it, it
+        -- is beyond every window.
         if(
             live and snd_mss > 0,
-            toUInt64(least(snd_cwnd, intDiv(proved_bytes + snd_mss - 1, greatest(snd_mss, 1)))),
+            toUInt64(
+                least(
+                    greatest(snd_cwnd, snd_ssthresh),
+                    intDiv(proved_bytes + snd_mss - 1, greatest(snd_mss, 1)),
+                    intDiv(1073741824, greatest(snd_mss, 1))
+                )
+            ),
             0
         ) as proved_cwnd
     from changes

@@ -139,7 +139,8 @@ def rollback(
     found = [problem for edge, content in documents.items() for problem in problems(f"{edge}.json", content, context)]
     if found:
         raise InputError(found)
-    event = journal.Event("rollback", reason=reason, verdict="published", details={"of": source.name})
+    details = {"of": source.name, **jobs.windows_of(folder, source.name)}
+    event = journal.Event("rollback", reason=reason, verdict="published", details=details)
     path = jobs.write(folder, documents, sign_key, [event], fleet_path.read_bytes())
     if as_json:
         print_json({"publication": path.name, "of": source.name, "edges": len(documents)})

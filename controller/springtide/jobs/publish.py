@@ -9,8 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from springtide import instants
 from springtide.decide import congestion_rows, decisions, edges
+from springtide.decide.holdout import held_out_edges
 from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet
 from springtide.policy import Policy
@@ -81,8 +84,13 @@ def publish(
     """
     refuse_when_paused(folder.path, now_unix_s)
     new = {edge: json.loads(content) for edge, content in documents.items()}
-    events = [journal.Event("publish", reason=reason, verdict="published")]
     moment = max(str(document["round"]) for document in new.values())
+    windows = {
+        "round": moment,
+        "expires_at": max(str(document["expires_at"]) for document in new.values()),
+        "held_out": _held_out(fleet, policy),
+    }
+    events = [journal.Event("publish", reason=reason, verdict="published", details={"windows": windows})]
     held = folder.current()
     if held is not None:
         newest = max((str(document["round"]) for document in held.values()), default="")
@@ -100,6 +108,17 @@ def publish(
             _note(folder, there, read_folder(there / "edges"), events)
         return there
     return write(folder, documents, key, events, fleet)
+
+
+def windows_of(folder: PublishFolder, publication: str) -> dict[str, Any]:
+    """Which initial windows a publication has, as its event in the journal says it, for an event of the same values:
+    the round whose decisions they are, when its bundles expire, and the edges that were held out of them."""
+    found = (event.details for event in journal.read(folder.path)[0] if event.publication == publication)
+    return next(({"windows": details["windows"]} for details in found if "windows" in details), {})
+
+
+def _held_out(fleet: bytes, policy: Policy) -> list[str]:
+    return sorted(held_out_edges(Fleet.model_validate(yaml.safe_load(fleet)), policy.holdout)) if fleet else []
 
 
 def forced(over: Iterable[Problem], reason: str) -> journal.Event:

@@ -108,7 +108,7 @@ def _because(d: Decision, policy: Policy) -> str:
 
 def _limit(d: Decision, policy: Policy) -> str:
     """What the rule that spoke last did to the smoothed value."""
-    young = f"{d.young_retransmit_ratio or 0.0:.1%} of what {d.young_connections} young connections sent went twice"
+    young = f"{d.young_retransmit_ratio or 0.0:.1%} of {d.young_connections} young connections lost something"
     sentences = {
         Reason.CLAMPED_TO_CMAX: "where cmax bounds it",
         Reason.CLAMPED_TO_CMIN: "where cmin bounds it",
@@ -136,7 +136,7 @@ def _change(d: Decision, policy: Policy) -> str:
         Reason.CLAMPED_TO_CMIN: f"a window above {law.cmin} in the next round, or another initcwnd.cmin",
         Reason.CAREFUL: "another window in the next round, or initcwnd.careful: false",
         Reason.RECEIVER_LIMITED: "larger receive buffers at the peers (tcp_rmem[1] at least twice the wanted window)",
-        Reason.LOSS_GUARD: f"young connections that send at most {law.loss_bound:.1%} again, "
+        Reason.LOSS_GUARD: f"at most {law.loss_bound:.1%} of young connections that lose anything, "
         f"until {_show(d.guard_until)}",
         Reason.LOSS_GUARD_HOLD: f"no further loss until {_show(d.guard_until)}",
         Reason.HELD_DAMPING: f"a fall at once; a rise when the penalty is below {policy.damping.reuse_below:g}",
