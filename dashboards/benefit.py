@@ -35,7 +35,7 @@ def benefit() -> Dashboard:
         "benefit",
         "Benefit",
         "What decisions are good for: treated against held-out, which a hash chose. Lines show, they do not prove: "
-        "`springtide report` gives the differences with their intervals.",
+        "`springtide report` gives the differences with their intervals, over all and over those that show it.",
         choice(
             "pop",
             "PoP",
@@ -153,6 +153,22 @@ def benefit() -> Dashboard:
                 order by from_kb
                 """,
                 {"from_kb": "deckbytes", "treated_p50_ms": "ms", "held_out_p50_ms": "ms"},
+            )
+        )
+        .with_panel(
+            rows(
+                "Shown by sockets",
+                "Rounds of pairs of an edge and a PoP, by whether new connections began with what was decided. The "
+                "panels above are over all of them.",
+                f"""
+                select {SIDE} as side, countIf(seen = 'same') as same, countIf(seen = 'differs') as differs,
+                    countIf(seen = 'unknown') as unknown
+                from round_treatments
+                where $__timeFilter(round) and src_pop in (${{pop:singlequote}})
+                group by side
+                order by side
+                """,
+                {},
             )
         )
     )

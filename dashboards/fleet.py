@@ -163,6 +163,36 @@ def fleet() -> Dashboard:
         )
         .with_panel(
             number(
+                "Not applied",
+                "Pairs of an edge and a PoP whose new connections do not begin with the window that it was given, "
+                "in the newest round; `springtide sql decided-and-seen` names them.",
+                """
+                select countIf(seen = 'differs' and decided_cwnd != 10) as pairs
+                from round_treatments
+                where round = (select max(round) from rollups final where $__timeFilter(round))
+                """,
+                "short",
+                steps=NONE_IS_GOOD,
+            )
+        )
+        .with_panel(
+            lines(
+                "Decided and seen",
+                "Pairs of an edge and a PoP that were given a window, by what new connections show: that they begin "
+                "with it, that they do not, or nothing.",
+                """
+                select round as time, countIf(seen = 'same' and decided_cwnd != 10) as same,
+                    countIf(seen = 'differs' and decided_cwnd != 10) as differs,
+                    countIf(seen = 'unknown' and decided_cwnd != 10) as unknown
+                from round_treatments where $__timeFilter(round)
+                group by round
+                order by time
+                """,
+                "short",
+            )
+        )
+        .with_panel(
+            number(
                 "Largest window set",
                 "Of the newest decided round, segments; initcwnd.cmax bounds it.",
                 """
@@ -258,12 +288,19 @@ def fleet() -> Dashboard:
         )
         .with_panel(
             lines(
-                "Prefixes on BBR",
-                "Chosen client prefixes, and those of them that keep the default so that the benefit is a difference.",
+                "Prefixes decided for BBR",
+                "Client prefixes decided for BBR, those of them that send most of their bytes by it, and those held "
+                "out. Bundles bring the choice to edges; what applies it there is not Springtide's.",
                 """
-                select round as time, countIf(algorithm = 'bbr') as bbr, countIf(held_out) as held_out
-                from congestion_decisions final where $__timeFilter(round)
-                group by round
+                select round as time, decided.bbr as bbr, used.seen_on_bbr as seen_on_bbr, decided.held_out as held_out
+                from (
+                    select round, countIf(algorithm = 'bbr') as bbr, countIf(held_out) as held_out
+                    from congestion_decisions final where $__timeFilter(round) group by round
+                ) as decided
+                left join (
+                    select round, countIf(decided = 'bbr' and seen = 'same') as seen_on_bbr
+                    from prefix_treatments where $__timeFilter(round) group by round
+                ) as used using (round)
                 order by time
                 """,
                 "short",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
+from springtide.policy import BundlePolicy
 
-from dashboards.build import choice, lines, row, rows, start
+from dashboards.build import choice, lines, row, rows, start, text
 
 WHICH = "src_pop in (${src:singlequote}) and dst_pop in (${dst:singlequote})"
 PAIR = "concat(src_pop, ' → ', dst_pop, if(ip_version = 6, ' IPv6', ''))"
@@ -27,13 +28,15 @@ def pairs() -> Dashboard:
             "select distinct dst_pop from pairs where $__timeFilter(round) order by dst_pop",
             "PoPs that are sent to.",
         ),
+        text("ttl_s", "Life of a bundle, s", str(BundlePolicy().ttl_s), "bundle.ttl_s of your policy."),
     )
     return (
         made.with_row(row("Learnt"))
         .with_panel(
             lines(
                 "Learnt windows",
-                "What new connections start with, segments; a gap is the kernel's default of 10.",
+                "What new connections should start with, segments; a gap is the kernel's default of 10. What they do "
+                "start with is below.",
                 f"""
                 select round as time, {PAIR} as series, toFloat64(initcwnd) as initcwnd
                 from initcwnd_decisions final
@@ -146,9 +149,13 @@ def pairs() -> Dashboard:
         .with_panel(
             rows(
                 "Newest decisions",
-                "The newest decision of each pair with its inputs, as the law saw them.",
+                "The newest decision of each pair with its inputs, as the law saw them. Bundles leave out what would "
+                "expire before them.",
                 f"""
-                select src_pop, dst_pop, ip_version, toString(action) as decided, initcwnd, previous_initcwnd,
+                select src_pop, dst_pop, ip_version, toString(action) as decided, initcwnd,
+                    action = 'set' and reason != 'override'
+                        and coalesce(expires_at < round + ${{ttl_s:raw}}, true) as left_out,
+                    previous_initcwnd,
                     toString(reason) as because, connections_earned, connections_seen, observed_cwnd, smoothed_cwnd,
                     target_cwnd, receiver_cwnd, 100 * retransmit_ratio as retransmit_percent,
                     if(young_connections > 0, 100 * young_lossy_connections / young_connections, null)
@@ -166,6 +173,23 @@ def pairs() -> Dashboard:
                         "/d/springtide-connections?var-peer=${__value.raw}&${__url_time_range}",
                     )
                 },
+            )
+        )
+        .with_panel(
+            rows(
+                "Decided and seen",
+                "What new connections of each edge began with in the newest round, the most frequent first, beside "
+                "what the edge was given: those that differ come first.",
+                f"""
+                select host, src_pop, dst_pop, ip_version, decided_cwnd, toString(seen) as shown,
+                    arrayStringConcat(arrayMap(x -> toString(x), first_cwnds), ' ') as began_with,
+                    exact_connections, told_connections, bbr_connections
+                from round_treatments
+                where round = (select max(round) from rollups final where $__timeFilter(round)) and {WHICH}
+                order by seen desc, host, dst_pop, ip_version
+                limit 500
+                """,
+                {},
             )
         )
         .with_panel(

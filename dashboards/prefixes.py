@@ -1,4 +1,4 @@
-"""Prefixes: which client prefixes use BBR, how many are new, and how calm that is."""
+"""Prefixes: which client prefixes were decided for BBR, which use it, how many are new, and how calm that is."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def prefixes() -> Dashboard:
     made = start(
         "prefixes",
         "Prefixes",
-        "Which client prefixes (/24, /56) of each PoP use BBR instead of the kernel's default, and why.",
+        "Which client prefixes (/24, /56) of each PoP were decided for BBR instead of the kernel's default, why, and "
+        "whether they use it.",
         choice(
             "pop",
             "PoP",
@@ -28,7 +29,7 @@ def prefixes() -> Dashboard:
         made.with_panel(
             lines(
                 "Selected",
-                "Chosen prefixes by what they use: BBR, or the default where they are held out for comparison.",
+                "Chosen prefixes by what was decided: BBR, or the default where they are held out for comparison.",
                 f"""
                 select round as time, countIf(algorithm = 'bbr') as bbr, countIf(held_out) as held_out
                 from congestion_decisions final where $__timeFilter(round) and {WHICH}
@@ -141,8 +142,9 @@ def prefixes() -> Dashboard:
                 "Every prefix that is chosen, was let go, is consistently slow or must wait, with the inputs of the "
                 "law.",
                 f"""
-                select pop, {PREFIX} as prefix, toString(action) as decided, toString(algorithm) as uses, held_out,
-                    toString(reason) as because, 100 * low_rounds / nullIf(measured_rounds, 0) as duty_percent,
+                select pop, {PREFIX} as prefix, toString(action) as decided, toString(algorithm) as should_use,
+                    held_out, toString(reason) as because,
+                    100 * low_rounds / nullIf(measured_rounds, 0) as duty_percent,
                     100 * state_changes / nullIf(measured_rounds, 0) as flap_percent, measured_rounds,
                     rtt_us / 1000 as rtt_ms, 100 * retransmit_ratio as retransmit_percent,
                     recent_rate * 8 / 1000000 as recent_mbit_per_s, baseline_rate * 8 / 1000000 as baseline_mbit_per_s,
@@ -169,6 +171,21 @@ def prefixes() -> Dashboard:
                         "/d/springtide-connections?var-prefix=${__value.raw}&${__url_time_range}",
                     )
                 },
+            )
+        )
+        .with_panel(
+            rows(
+                "Decided and seen",
+                "What the bytes of chosen prefixes went by in the newest decided round: those that differ first.",
+                f"""
+                select pop, prefix, toString(decided) as should_use, held_out, toString(seen) as shown,
+                    100 * bbr_share as bbr_percent, known_bytes
+                from prefix_treatments
+                where round = (select max(round) from congestion_decisions where $__timeFilter(round)) and {SEEN}
+                order by shown, pop, prefix
+                limit 1000
+                """,
+                {"bbr_percent": "percent", "known_bytes": "decbytes"},
             )
         )
         .with_panel(

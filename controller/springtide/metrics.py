@@ -33,7 +33,14 @@ METRICS: Mapping[str, Metric] = {
     "springtide_input_rows": Metric("Samples that arrived.", ("law", "pop")),
     "springtide_input_rows_expected": Metric("Samples that should have arrived.", ("law", "pop")),
     "springtide_initcwnd_windows": Metric("Pairs with a window of their own."),
-    "springtide_congestion_prefixes": Metric("Chosen prefixes: those on BBR, and those held out.", ("algorithm",)),
+    "springtide_congestion_prefixes": Metric(
+        "Chosen prefixes: those decided for BBR, and those held out.", ("algorithm",)
+    ),
+    "springtide_treatments": Metric(
+        "Pairs of an edge and a PoP that should have a window, prefixes that should have BBR: whether sockets show the "
+        "same, that it differs, or nothing (unknown).",
+        ("law", "seen"),
+    ),
     "springtide_status_seconds": Metric("When `springtide status` wrote its metrics, seconds since the epoch."),
     "springtide_step_closes": Metric("1 where the step lets the loop close.", ("step",)),
     "springtide_step_seconds": Metric("When the step last happened, seconds since the epoch.", ("step",)),

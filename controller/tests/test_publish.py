@@ -129,6 +129,13 @@ def test_a_value_is_not_promised_beyond_its_evidence(home: Home) -> None:
     document = read(home.path / "out" / "ams-1.json")
     assert [route["prefix"] for route in document["routes"]] == ["10.77.2.0/24"]
     assert document["expires_at"] == instants.show(NOW + 900)
+    # Wherever the decision is shown.
+    said = home.run("explain", "ams", "nyc").stdout
+    assert "50 segments, left out of bundles" in said
+    assert "set, left out" in said
+    steps = home.json("status", "--publish-dir", home.path / "publish", code=1)["steps"]
+    [law] = [step for step in steps if step["what"] == "initcwnd"]
+    assert "1 left out of bundles" in law["text"]
 
 
 def test_a_round_without_decisions_publishes_nothing(home: Home) -> None:

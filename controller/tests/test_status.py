@@ -15,6 +15,7 @@ from springtide import instants
 from springtide.cli.status import gauges as status_gauges
 from springtide.decide.benefit import Effect
 from springtide.learn.status import Decided, Facts, Line, Published, State, age, lines, verdict
+from springtide.learn.treatments import Treated
 from springtide.metrics import write_metrics
 from springtide.publish import journal
 from springtide.publish.journal import Event
@@ -45,6 +46,7 @@ GOOD = Facts(
     holds=ROUTES,
     events={kind: event(kind, said) for kind, said in (("rollout", "done"), ("gate", "go"), ("drift", "none"))},
     benefit={"windows: time": Effect(95, 15, -0.2, -0.24, -0.16)},
+    treated={"initcwnd": Treated(112, 0, 8), "congestion": Treated(70, 0, 10)},
 )
 
 
@@ -58,6 +60,9 @@ def test_a_loop_with_every_step_in_time_closes() -> None:
     assert {one.state for one in found} <= {State.OK, State.NOTE}
     assert not any(one.fix for one in found)
     assert line(GOOD, "samples").text == "the newest 12 s ago; 30 of 30 hosts in the newest round"
+    assert line(GOOD, "seen windows").text == (
+        "112 of 120 pairs of an edge and a PoP begin with what was decided; 8 show nothing"
+    )
     assert line(GOOD, "windows: time").text == "-20.0% (-24.0% to -16.0%; 95 treated, 15 held out)"
 
 
@@ -65,6 +70,7 @@ LONG_AGO = NOW - 2 * 300 - 60 - 1
 WITHDRAWN = {**GOOD.events, "withdraw": event("withdraw", "partial", ago=5, reason="loss")}
 FAILED = {**GOOD.events, "rollout": event("rollout", "failed", reason="ams-1 does not answer")}
 DRIFT = {**GOOD.events, "drift": event("drift", "found", edges=["ams-1", "fra-1"])}
+APART = Treated(112, 6, 2, controls=1, examples=["ams-1 -> sin (decided 40, seen 10)"])
 SILENT = {**GOOD.events, "drift": event("drift", "unknown", details={"not_compared": ["nyc-1"]})}
 
 
@@ -94,6 +100,13 @@ SILENT = {**GOOD.events, "drift": event("drift", "unknown", details={"not_compar
         ({"events": {}}, "last push", State.NONE, "none yet"),
         ({"events": DRIFT}, "drift", State.BROKEN, "on ams-1, fra-1"),
         ({"events": SILENT}, "drift", State.BROKEN, "unknown; no answer from nyc-1"),
+        (
+            {"treated": {"initcwnd": APART}},
+            "seen windows",
+            State.BROKEN,
+            "112 of 120 pairs of an edge and a PoP begin with what was decided; 2 show nothing; 6 differ: ams-1 -> sin "
+            "(decided 40, seen 10) and 5 more; 1 begin with one that was not decided",
+        ),
     ],
 )
 def test_one_step_that_fails_is_named_with_what_to_do(
@@ -116,6 +129,15 @@ def test_one_step_that_fails_is_named_with_what_to_do(
         ({"events": {"rollout": event("rollout", "begun")}}, "last push", "rollout begun 60 s ago"),
         ({"events": {"rollout": event("rollout")}}, "drift", "never looked for"),
         ({"holds": replace(ROUTES, routes=0, expires=NOW - 90, back=True)}, "on the fleet", "before r-1: no routes"),
+        ({"decisions": {"initcwnd": Decided(ROUND, 40, 31, left_out=3)}}, "initcwnd", "3 left out of bundles"),
+        ({"treated": {}}, "seen windows", "no connection between PoPs should begin with a window of its own"),
+        ({"treated": {"initcwnd": Treated(unknown=9)}}, "seen windows", "no evidence: of 9 pairs"),
+        (
+            {"treated": {"congestion": Treated(0, 80, controls=2)}},
+            "seen BBR",
+            "0 of 80 prefixes decided for BBR use it for most of their bytes; 80 do not: stored on edges, not applied; "
+            "2 of those held out use it",
+        ),
         ({"benefit": {"BBR: rate": Effect(50, 40, 0.05, -0.01, 0.09)}}, "BBR: rate", "not shown"),
         ({"benefit": {"BBR: rate": Effect(3, 1)}}, "BBR: rate", "cannot be told yet (3 treated, 1 held out)"),
     ],
@@ -210,5 +232,6 @@ def test_its_gauges_are_what_alerts_need(home: Home, tmp_path: Path) -> None:
     held = (tmp_path / "held.prom").read_text()
     assert f"springtide_bundles_expire_seconds {ROUTES.expires}\n" in held
     assert f'springtide_step_seconds{{step="on_the_fleet"}} {ROUTES.created}\n' in held
+    assert 'springtide_treatments{law="initcwnd",seen="unknown"} 8\n' in held
     for text in (gauges.read_text(), held):
         subprocess.run([PROMTOOL, "check", "metrics"], input=text, text=True, check=True, capture_output=True)

@@ -81,6 +81,24 @@ within as (
         max(coalesce(busy_time, 0)) as busy,
         max(coalesce(rwnd_limited, 0)) as rwnd_limited,
         max(coalesce(sndbuf_limited, 0)) as sndbuf_limited,
+        -- The windows that it can have begun with: while nothing was lost, slow start has raised its window by no more
+        -- segments than were sent, and the FIN; and not at all where it is three times those. It is raised while it is
+        -- below twice the segments on their way, and one acknowledgement may be for all of them (the kernel's
+        -- tcp_is_cwnd_limited). 0 and 4294967295 where a record tells nothing.
+        max(
+            if(
+                snd_ssthresh = 2147483647 and total_retrans = 0 and snd_cwnd > 0 and data_segs_out is not null,
+                if(
+                    snd_cwnd >= 3 * (toUInt64(assumeNotNull(data_segs_out)) + 1),
+                    toInt64(assumeNotNull(snd_cwnd)),
+                    greatest(toInt64(assumeNotNull(snd_cwnd)) - assumeNotNull(data_segs_out) - 1, 1)
+                ),
+                0
+            )
+        ) as first_low,
+        min(
+            if(snd_ssthresh = 2147483647 and total_retrans = 0 and snd_cwnd > 0, assumeNotNull(snd_cwnd), 4294967295)
+        ) as first_high,
         -- A record without the counter is no baseline.
         min(coalesce(bytes_acked, 18446744073709551615)) as first_acked,
         min(coalesce(bytes_sent, 18446744073709551615)) as first_sent,
@@ -209,6 +227,8 @@ changes as (
         within.received as received,
         within.rwnd_limited as rwnd_limited,
         within.sndbuf_limited as sndbuf_limited,
+        within.first_low as first_low,
+        within.first_high as first_high,
         records.before_us > 0 and namespaces.late_us > 0 and records.last_poll_us >= namespaces.late_us as is_steady,
         multiIf(
             -- A poll that runs across the round's beginning may show it before that.
@@ -385,7 +405,13 @@ select
     proved_cwnd,
     start_cwnd,
     retransmitted - least(retransmitted, dsack_dups * snd_mss) as life_bytes_lost,
-    timeouts as life_timeouts
+    timeouts as life_timeouts,
+    -- Of a connection that began before the round nothing is said: after idle time a window follows the route of then.
+    -- And BBR sets windows by itself.
+    if(
+        is_new and first_low between 1 and first_high and not startsWith(known_algorithm, 'bbr'), first_low, 0
+    ) as first_cwnd_low,
+    if(first_cwnd_low > 0, first_high, 0) as first_cwnd_high
 from begun
 -- Of a round so large that its sockets do not fit, groups wait on disk instead of in memory. By default all rows are
 -- one block, and one thread writes it.

@@ -26,6 +26,7 @@ from springtide.cli.output import print_json, print_table
 from springtide.decide import congestion_rows
 from springtide.decide.decision import Decision
 from springtide.jobs import decide as jobs
+from springtide.learn.explain import left_out
 from springtide.metrics import Gauges, Labels, write_metrics
 from springtide.observe.completeness import Input
 from springtide.observe.enrich import publish_fleet
@@ -95,7 +96,7 @@ def initcwnd(
             d.src_pop,
             d.dst_pop,
             d.ip_version,
-            d.action.value,
+            left_out(d, policy),
             d.initcwnd,
             d.reason.value,
             None if d.observed_cwnd is None else round(d.observed_cwnd, 1),
@@ -169,7 +170,7 @@ def congestion(
         ["PoP", "action", "reason", "prefixes"], table, title=f"Round {instants.show(moment)}, policy {policy.version}"
     )
     verb = "would be written" if dry_run else "written" if written else "unchanged"
-    click.echo(f"{len(listed)} decisions {verb}; {chosen} prefixes use BBR, {held} are held out")
+    click.echo(f"{len(listed)} decisions {verb}; {chosen} prefixes decided for BBR, {held} are held out")
     _conclude(moment, heard, thin)
 
 

@@ -116,7 +116,7 @@ def explain(
     if history:
         click.echo("")
         columns = ["round", "ip", "action", "initcwnd", "reason", "observed", "smoothed", "earned", "seen", "policy"]
-        print_table(columns, history_rows(history), title=f"The last {HISTORY_ROUNDS} rounds")
+        print_table(columns, history_rows(history, policy), title=f"The last {HISTORY_ROUNDS} rounds")
 
 
 def _require_pop(fleet: Fleet, name: str) -> None:

@@ -54,6 +54,8 @@ def report(
     For BBR, the delivery rate of chosen prefixes by PoP, prefix class and round-trip time, and goodput by size of
     object; for initial windows, how long connections between PoPs were busy. The newest day unless asked otherwise.
 
+    Each difference stands twice: over all units as it was decided for them, and over those whose sockets show it.
+
     \b
     Examples:
       springtide report
@@ -72,7 +74,7 @@ def report(
     if as_json:
         print_json({**asdict(made), "since": instants.show(since), "until": instants.show(until), "quantile": quantile})
         return
-    columns = ["law", "outcome", "by", "group", "treated", "held out", "difference", "interval"]
+    columns = ["law", "outcome", "units", "by", "group", "treated", "held out", "difference", "interval"]
     table = [(line.law, *cells(line)) for line in made.lines]
     print_table(columns, table, title=f"After {instants.show(since)} up to {instants.show(until)}")
     shown = sum(line.effect.shown for line in made.lines)

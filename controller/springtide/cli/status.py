@@ -51,8 +51,9 @@ def status(
     """Say on one screen whether the loop is closing.
 
     From samples to what holds on the fleet, each step with its age; what runs once a round is stale when it has left
-    one out (policy.yaml's round.interval_s). On a host that is not the publisher, pushes, gates and drift are those of
-    the audit in the store.
+    one out (policy.yaml's round.interval_s). Decided is not done: what sockets of the last rounds show is held against
+    what was decided for their edge, and where it differs that is a fault. On a host that is not the publisher, pushes,
+    gates and drift are those of the audit in the store.
 
     Exit codes: 0 the loop is closing, 1 something is missing, stale, paused or broken, or the store does not answer,
     2 bad input or usage.
@@ -100,6 +101,11 @@ def gauges(facts: Facts, found: Sequence[Line], is_paused: bool) -> Gauges:
         },
         "springtide_bundles_expire_seconds": {(): holds.expires} if holds is not None and holds.routes else {},
         "springtide_paused": {(): is_paused},
+        "springtide_treatments": {
+            (("law", law), ("seen", seen)): getattr(treated, seen)
+            for law, treated in facts.treated.items()
+            for seen in ("same", "differs", "unknown")
+        },
     }
 
 

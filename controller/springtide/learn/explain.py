@@ -12,6 +12,7 @@ from springtide.decide.decision import Action, Decision, Reason
 from springtide.decide.initcwnd import bound, smallest_change, smooth, to_segments
 from springtide.decide.loss_guard import KERNEL_DEFAULT
 from springtide.policy import Policy
+from springtide.publish.bundle import is_left_out
 
 RULES = {
     Reason.LEARNT: "the earned windows of the round, smoothed, inside initcwnd.cmin and initcwnd.cmax",
@@ -50,6 +51,12 @@ class Explanation:
 def explain(decision: Decision, policy: Policy) -> Explanation:
     if decision.action is Action.SET:
         verdict = f"new connections start with {decision.initcwnd} segments"
+        ends = decision.round + policy.bundle.ttl_s
+        if is_left_out(decision, ends):
+            verdict = (
+                f"{decision.initcwnd} segments, left out of bundles: they would live until {instants.show(ends)}, it "
+                f"dies at {_show(decision.expires_at)}; new connections start with the kernel's default of 10 segments"
+            )
     elif decision.action is Action.WITHDRAW:
         verdict = "the value is withdrawn: new connections start with the kernel's default of 10 segments"
     else:
@@ -170,13 +177,18 @@ def _show(unix_s: int | None) -> str:
     return "never" if unix_s is None else instants.show(unix_s)
 
 
-def history_rows(history: Sequence[Decision]) -> list[tuple[object, ...]]:
+def left_out(d: Decision, policy: Policy) -> str:
+    """What was decided, and whether bundles do without it."""
+    return f"{d.action.value}, left out" if is_left_out(d, d.round + policy.bundle.ttl_s) else d.action.value
+
+
+def history_rows(history: Sequence[Decision], policy: Policy) -> list[tuple[object, ...]]:
     """The last rounds as a table."""
     return [
         (
             instants.show(d.round),
             d.ip_version,
-            d.action.value,
+            left_out(d, policy),
             d.initcwnd,
             d.reason.value,
             None if d.observed_cwnd is None else round(d.observed_cwnd, 1),

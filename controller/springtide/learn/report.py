@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,6 +28,9 @@ class Line:
     by: str
     group: str
     effect: Effect
+    # decided: every unit as it was decided, whatever its sockets show (intention to treat). seen: only units whose
+    # sockets show what was decided for them.
+    units: str = "decided"
 
 
 @dataclass(frozen=True)
@@ -46,19 +49,37 @@ class Report:
 
 
 def make(store: Store, fleet: Fleet, policy: Policy, since_unix_s: int, until_unix_s: int, quantile: float) -> Report:
-    """The rounds with since < round <= until."""
+    """The rounds with since < round <= until.
+
+    Each difference twice. Over what was decided: a hash chose the sides, so that nothing but the treatment differs;
+    where edges did not apply it the difference shrinks towards none. Over what sockets show: the effect of the
+    treatment itself, but whatever kept some units from it may be what makes them slow or fast.
+    """
     span = {"since": max(0, since_unix_s), "until": until_unix_s}
     prefixes = store.query(_GROWTH, {**span, "stay": policy.congestion.benefit_rounds * policy.round.interval_s})
     sizes = store.query(_GOODPUT_BY_SIZE, span)
-    edges = store.query(_BUSY, span)
+    edges = store.query(_BUSY, {**span, "seen": 0})
+    held_out = held_out_edges(fleet, policy.holdout)
+    # In at least half of the rounds that show anything, they went as decided.
+    used = {(row["pop"], row["client_prefix"]) for row in store.query(_USED, span)}
+
+    def seen(rows: list[Row]) -> list[Row]:
+        return [row for row in rows if (row["pop"], row["client_prefix"]) in used]
+
+    decided = [
+        *growth_lines(prefixes, quantile),
+        *size_lines(sizes, quantile),
+        *edge_lines(edges, held_out, quantile),
+    ]
+    as_seen = [
+        *growth_lines(seen(prefixes), quantile),
+        *size_lines(seen(sizes), quantile),
+        *edge_lines(store.query(_BUSY, {**span, "seen": 1}), held_out, quantile),
+    ]
     return Report(
         since_unix_s,
         until_unix_s,
-        [
-            *growth_lines(prefixes, quantile),
-            *size_lines(sizes, quantile),
-            *edge_lines(edges, held_out_edges(fleet, policy.holdout), quantile),
-        ],
+        [*decided, *(replace(line, units="seen") for line in as_seen)],
         store.query(_CHOSEN, span),
         store.query(_LOW_RATES, span),
         store.query(_GOODPUT_BY_ROUND, {**span, "least": policy.congestion.min_object_bytes}),
@@ -193,8 +214,22 @@ select
     sum(round_outcomes.connections * log2(assumeNotNull(busy_p50_us))) / connections as log2_busy
 from round_outcomes
 where {_SPAN} and dst_pop != '' and busy_p50_us > 0
+    and ({{seen:UInt8}} = 0 or (round, host, dst_pop, ip_version) in (
+        select round, host, dst_pop, ip_version from round_treatments
+        where {_SPAN}
+        group by round, host, dst_pop, ip_version
+        having countIf(seen = 'same') > 0 and countIf(seen = 'differs') = 0
+    ))
 group by host, src_pop, dst_pop, ip_version, size_class_bytes
 order by host, src_pop, dst_pop, ip_version, size_class_bytes
+"""
+
+_USED = f"""
+select pop, client_prefix
+from prefix_treatments
+where {_SPAN} and seen != 'unknown'
+group by pop, client_prefix
+having 2 * countIf(seen = 'same') >= count()
 """
 
 _CHOSEN = f"""

@@ -23,6 +23,9 @@ CAVEATS = (
     "Treated and held-out share bottlenecks: what one side takes the other may lack. That makes a difference look "
     "larger than it would be if all were treated; the fewer of a path's connections are held out, the less.",
     "Many groups are looked at: of 40 without any effect, one interval leaves out zero by chance.",
+    "Decided: every unit as it was decided, whether its sockets show it or not; where edges did not apply it, the "
+    "difference shrinks towards none. Seen: only units whose sockets show what was decided for them, treated and held "
+    "out; what kept others from it may be what makes them slow.",
     "Growth is of the rate over all of a prefix's connections, whichever algorithm each used.",
 )
 
@@ -42,7 +45,7 @@ def page(report: Report) -> str:
         _plot(report.low_rates, dict.fromkeys(("treated_p5", "held_out_p5", "treated_p10", "held_out_p10"), 8e-06)),
         "<h2>Goodput, 10th percentile</h2><p>Of large objects to the same prefixes, Mbit/s.</p>",
         _plot(report.goodput, {"treated_p10": 8e-6, "held_out_p10": 8e-6}),
-        "<h2>Prefixes that use BBR, and new ones in each round</h2>",
+        "<h2>Prefixes decided for BBR, and new ones in each round</h2>",
         _plot(report.chosen, {"bbr": 1.0, "new": 1.0}),
         "<h2>What could mislead</h2>",
         *(f"<p>{escape(text)}</p>" for text in CAVEATS),
@@ -53,7 +56,7 @@ def page(report: Report) -> str:
 
 def cells(line: Line) -> tuple[str, ...]:
     """A line as the table shows it."""
-    return line.outcome, line.by, line.group, *effect_cells(line.effect)
+    return line.outcome, line.units, line.by, line.group, *effect_cells(line.effect)
 
 
 def effect_cells(effect: Effect) -> tuple[str, ...]:
@@ -66,7 +69,7 @@ def effect_cells(effect: Effect) -> tuple[str, ...]:
 def _table(lines: Sequence[Line]) -> str:
     if not lines:
         return "<p class='quiet'>Nothing to compare within this time.</p>"
-    head = ("outcome", "by", "group", "treated", "held out", "difference", "interval")
+    head = ("outcome", "units", "by", "group", "treated", "held out", "difference", "interval")
     rows = [f"<tr>{''.join(f'<th>{name}</th>' for name in head)}</tr>"]
     for line in lines:
         kind = " class='shown'" if line.effect.shown else ""

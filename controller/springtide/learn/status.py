@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from springtide.decide.benefit import Effect
+from springtide.learn.treatments import Treated
 from springtide.publish.journal import Event
 
 # A job that runs once a round has left one out.
@@ -50,12 +51,16 @@ class Line:
 
 @dataclass(frozen=True)
 class Decided:
-    """The newest round of a law: its rows, how many of them act, and how many stand because input was incomplete."""
+    """The newest round of a law: its rows, how many of them act, and how many stand because input was incomplete.
+
+    `left_out`: of those that act, how many no bundle carries, because they would expire before it.
+    """
 
     round: int
     rows: int
     acting: int
     held_incomplete: int = 0
+    left_out: int = 0
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,8 @@ class Facts:
     stopped: str | None = None
     paused: str | None = None
     benefit: Mapping[str, Effect] = field(default_factory=dict)
+    # What sockets show of what was decided, by law.
+    treated: Mapping[str, Treated] = field(default_factory=dict)
 
 
 def lines(facts: Facts) -> list[Line]:
@@ -138,6 +145,8 @@ def lines(facts: Facts) -> list[Line]:
         _prefixes(facts),
         _published(facts),
         _holds(facts),
+        _seen(facts),
+        _seen_bbr(facts),
         _push(facts),
         _gate(facts),
         _drift(facts),
@@ -213,6 +222,8 @@ def _windows(facts: Facts) -> Line:
     if found is None:
         return Line("initcwnd", State.NONE, "nothing decided yet", fix)
     text = f"decided {_ago(facts, found.round)}: {found.acting:,} of {found.rows:,} pairs have a window"
+    if found.left_out:
+        text += f"; {found.left_out:,} left out of bundles: their evidence is too old"
     if found.held_incomplete:
         text += f"; {found.held_incomplete:,} stand, input incomplete"
     if found.held_incomplete and found.held_incomplete == found.rows:
@@ -226,7 +237,7 @@ def _prefixes(facts: Facts) -> Line:
     found = facts.decisions.get("congestion")
     if found is None:
         return Line("congestion", State.NOTE, "no prefix chosen yet")
-    text = f"decided {_ago(facts, found.round)}: {found.acting:,} prefixes use BBR"
+    text = f"decided {_ago(facts, found.round)}: {found.acting:,} prefixes decided for BBR"
     if found.held_incomplete:
         text += f"; {found.held_incomplete:,} stand, input incomplete"
     late = facts.now - found.round > _limit(facts)
@@ -264,6 +275,39 @@ def _holds(facts: Facts) -> Line:
     left = age(found.expires - facts.now)
     text = f"{found.content} on {found.edges:,} edges for another {left} ({name})"
     return Line(what, State.OK, text, "", found.created)
+
+
+def _seen(facts: Facts) -> Line:
+    """Whether new connections begin with what was decided for their edge."""
+    what, found = "seen windows", facts.treated.get("initcwnd", Treated())
+    more = f"; {found.controls:,} begin with one that was not decided" if found.controls else ""
+    if not found.decided:
+        return Line(what, State.NOTE, f"no connection between PoPs should begin with a window of its own{more}")
+    if not found.same + found.differs:
+        text = (
+            f"no evidence: of {found.decided:,} pairs of an edge and a PoP none shows what its connections began with"
+        )
+        return Line(what, State.NOTE, text + more)
+    text = f"{found.same:,} of {found.decided:,} pairs of an edge and a PoP begin with what was decided"
+    text += f"; {found.unknown:,} show nothing" if found.unknown else ""
+    if not found.differs:
+        return Line(what, State.OK, text + more)
+    left = found.differs - len(found.examples)
+    text += f"; {found.differs:,} differ: {', '.join(found.examples)}" + (f" and {left:,} more" if left else "")
+    fix = "see that these edges applied it: drift.yml, and `springtide_routes.py status` there"
+    return Line(what, State.BROKEN, text + more, fix)
+
+
+def _seen_bbr(facts: Facts) -> Line:
+    """Only said: bundles bring the choice to the edges, and what applies it there is not Springtide's."""
+    what, found = "seen BBR", facts.treated.get("congestion", Treated())
+    more = f"; {found.controls:,} of those held out use it" if found.controls else ""
+    if not found.decided:
+        return Line(what, State.NOTE, f"no prefix that had time to use it was decided for BBR{more}")
+    text = f"{found.same:,} of {found.decided:,} prefixes decided for BBR use it for most of their bytes"
+    text += f"; {found.unknown:,} show nothing" if found.unknown else ""
+    text += f"; {found.differs:,} do not: stored on edges, not applied" if found.differs else ""
+    return Line(what, State.NOTE if found.differs or not found.same else State.OK, text + more)
 
 
 def _push(facts: Facts) -> Line:

@@ -11,7 +11,7 @@ from springtide import instants
 from springtide.decide.benefit import Effect
 from springtide.errors import SpringtideError
 from springtide.fleet import Fleet
-from springtide.learn import report
+from springtide.learn import report, treatments
 from springtide.learn.status import Decided, Facts, Published, Rogue
 from springtide.policy import Policy
 from springtide.publish import journal
@@ -50,7 +50,7 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
         hosts_heard=hosts["heard"],
         hosts_expected=hosts["expected"],
         rogues=rogues(store, moment or 0, moment or 0),
-        decisions=_decisions(store),
+        decisions=_decisions(store, policy),
         published=_publication(folder.resolved("candidate"), "edges"),
         holds=_holding(folder),
         events=_newest([*_audit(store), *noted]),
@@ -58,6 +58,10 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
         stopped=_stopped(folder.path),
         paused=None if (found := paused(folder.path, now)) is None else str(found),
         benefit=_benefit(store, fleet, policy, now),
+        treated={
+            "initcwnd": treatments.windows(store, moment or 0, policy.round.interval_s),
+            "congestion": treatments.prefixes(store),
+        },
     )
 
 
@@ -77,9 +81,14 @@ def _one(store: Store, sql: str, params: Mapping[str, int] | None = None) -> dic
     return store.query(sql, params)[0]
 
 
-def _decisions(store: Store) -> dict[str, Decided]:
+def _decisions(store: Store, policy: Policy) -> dict[str, Decided]:
     found = {}
-    for law, acts in (("initcwnd", "initcwnd is not null"), ("congestion", "algorithm = 'bbr'")):
+    # As springtide.publish.bundle.is_left_out says.
+    late = "action = 'set' and reason != 'override' and coalesce(expires_at < round + {ttl_s:UInt32}, true)"
+    for law, acts, left_out in (
+        ("initcwnd", "initcwnd is not null", late),
+        ("congestion", "algorithm = 'bbr'", "false and {ttl_s:UInt32} > 0"),
+    ):
         row = _one(
             store,
             f"""
@@ -87,13 +96,15 @@ def _decisions(store: Store) -> dict[str, Decided]:
                 toUnixTimestamp(max({law}_decisions.round)) as at,
                 count() as row_count,
                 countIf({acts}) as acting,
-                countIf(reason = 'held_incomplete_input') as held
+                countIf(reason = 'held_incomplete_input') as held,
+                countIf({left_out}) as left_out
             from {law}_decisions final
             where round = (select max(round) from {law}_decisions)
             """,
+            {"ttl_s": policy.bundle.ttl_s},
         )
         if row["row_count"]:
-            found[law] = Decided(row["at"], row["row_count"], row["acting"], row["held"])
+            found[law] = Decided(row["at"], row["row_count"], row["acting"], row["held"], row["left_out"])
     return found
 
 
@@ -161,10 +172,10 @@ def _stopped(folder: Path) -> str | None:
 
 
 def _benefit(store: Store, fleet: Fleet, policy: Policy, now: int) -> dict[str, Effect]:
-    """Over the newest day, of everything together."""
+    """Over the newest day, of everything together that shows what was decided for it."""
     until = instants.latest_round(now, policy.round.interval_s)
     made = report.make(store, fleet, policy, until - DAY_S, until, 0.5)
-    whole = {line.law: line.effect for line in made.lines if line.by == "all"}
+    whole = {line.law: line.effect for line in made.lines if line.by == "all" and line.units == "seen"}
     none = Effect(0, 0)
     return {
         "windows: time": whole.get("initcwnd", none),

@@ -28,6 +28,7 @@ STEPS = (
     "6_hosts",
     "7_goodput",
     "8_rogues",
+    "9_treatments",
 )
 TABLES = (
     "rollup_polls",
@@ -39,6 +40,7 @@ TABLES = (
     "rollup_hosts",
     "rollup_goodput",
     "rollup_rogues",
+    "rollup_treatments",
 )
 # What only the steps read of each other. A run empties it; one that died leaves its rows to the next.
 SCRATCH = ("rollup_records", "rollup_starts")

@@ -109,7 +109,7 @@ def render(
     for decision in decisions:
         if decision.action is not Action.SET or decision.initcwnd is None:
             continue
-        if decision.reason is not Reason.OVERRIDE and (decision.expires_at is None or decision.expires_at < expires):
+        if is_left_out(decision, expires):
             left_out.append(decision)
         else:
             values[decision.pair] = decision.initcwnd
@@ -147,6 +147,13 @@ def render(
                 ]
             documents[edge] = canonical({**document, "digest": digest(document)})
     return Rendered(documents, left_out)
+
+
+def is_left_out(decision: Decision, expires_unix_s: int) -> bool:
+    """Whether a bundle that lives until then does without the decision, which would die before."""
+    if decision.action is not Action.SET or decision.reason is Reason.OVERRIDE:
+        return False
+    return decision.expires_at is None or decision.expires_at < expires_unix_s
 
 
 def _with_edge(

@@ -29,6 +29,7 @@ TABLES = (
     ("rollup_hosts", "round", "rounds_days"),
     ("rollup_goodput", "round", "rounds_days"),
     ("rollup_rogues", "round", "rounds_days"),
+    ("rollup_treatments", "round", "rounds_days"),
     ("rollups", "round", "rounds_days"),
     ("pair_hours", "since", "hours_days"),
     ("prefix_hours", "since", "hours_days"),

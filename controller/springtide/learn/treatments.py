@@ -1,0 +1,96 @@
+"""Decided is not done: what sockets show of what was decided, from the round tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from springtide.store import Row, Store
+
+# A pair that is quiet for a round or two is not unknown for that; bundles live as long by default.
+ROUNDS = 3
+# Of those that differ, named.
+SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Treated:
+    """How many units that should have a treatment show that they have it, or that they have not, or show nothing.
+
+    Units are an edge with a destination PoP and IP version, or client prefixes of a PoP. `controls`: units that
+    should have the kernel's default, and show that they have the treatment. `examples` of `differs`.
+    """
+
+    same: int = 0
+    differs: int = 0
+    unknown: int = 0
+    controls: int = 0
+    examples: Sequence[str] = ()
+
+    @property
+    def decided(self) -> int:
+        return self.same + self.differs + self.unknown
+
+
+def windows(store: Store, newest_unix_s: int, interval_s: int) -> Treated:
+    """Of each edge and PoP, the newest of the last ROUNDS rounds that shows anything. Raises StoreError."""
+    span = {"since": max(0, newest_unix_s - ROUNDS * interval_s), "until": newest_unix_s}
+    [counts] = store.query(f"select {_COUNTS} from ({_PAIRS})", span)
+    examples = store.query(
+        f"select * from ({_PAIRS}) where decided != 10 and shown = 'differs' "
+        "order by host, dst_pop, ip_version limit {most:UInt32}",
+        {**span, "most": SHOWN},
+    )
+    return Treated(**counts, examples=[_window(row) for row in examples])
+
+
+def prefixes(store: Store) -> Treated:
+    """Client prefixes in the newest round that decided any. Raises StoreError."""
+    [counts] = store.query(
+        """
+        select
+            countIf(decided = 'bbr' and seen = 'same') as same,
+            countIf(decided = 'bbr' and seen = 'differs') as differs,
+            countIf(decided = 'bbr' and seen = 'unknown') as unknown,
+            countIf(decided != 'bbr' and seen = 'differs') as controls
+        from prefix_treatments
+        where round = (select max(round) from congestion_decisions)
+        """
+    )
+    return Treated(**counts)
+
+
+def _window(row: Row) -> str:
+    """ams-1 -> fra (decided 40, seen 10)"""
+    if row["windows"]:
+        seen = f"{row['windows'][0]}"
+    elif row["high"] < row["decided"]:
+        seen = f"at most {row['high']}"
+    else:
+        seen = f"at least {row['low']}"
+    version = ", IPv6" if row["ip_version"] == 6 else ""
+    return f"{row['host']} -> {row['dst_pop']}{version} (decided {row['decided']}, seen {seen})"
+
+
+_PAIRS = """
+select
+    host, dst_pop, ip_version,
+    argMax(decided_cwnd, order_key) as decided,
+    argMax(toString(seen), order_key) as shown,
+    argMax(first_cwnds, order_key) as windows,
+    argMax(coalesce(first_cwnd_low_p50, 0), order_key) as low,
+    argMax(coalesce(first_cwnd_high_p50, 0), order_key) as high
+from (
+    -- Of a round in which the value changed, the value that more connections have.
+    select *, (seen != 'unknown', round, told_connections, connections) as order_key
+    from round_treatments
+    where round > fromUnixTimestamp({since:UInt32}) and round <= fromUnixTimestamp({until:UInt32})
+)
+group by host, dst_pop, ip_version
+"""
+_COUNTS = """
+    countIf(decided != 10 and shown = 'same') as same,
+    countIf(decided != 10 and shown = 'differs') as differs,
+    countIf(decided != 10 and shown = 'unknown') as unknown,
+    countIf(decided = 10 and shown = 'differs') as controls
+"""

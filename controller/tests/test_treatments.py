@@ -1,0 +1,278 @@
+"""Decided is not done: what sockets show of the windows that they began with, through the roll-up."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from samplekit.home import ROUND, Home
+from samplekit.prefixes import Seen, store_rounds
+from samplekit.proto import Value
+from samplekit.slowstart import Sender, mixed
+from samplekit.spool import record, write_spool
+from samplekit.traffic import Socket
+from springtide import instants
+from springtide.learn import treatments
+from springtide.publish import journal
+from springtide.publish.journal import Event
+from springtide.store import Store
+
+pytestmark = pytest.mark.usefixtures("clock")
+
+INTERVAL = 300
+HOSTS = {"ams-1": "10.77.1.1", "ams-2": "10.77.1.2", "fra-1": "10.77.2.1", "nyc-1": "10.77.3.1"}
+
+
+class Traffic:
+    """Samples of new connections of a round, with polls each minute and a close."""
+
+    def __init__(self) -> None:
+        self.samples: list[dict[str, Value]] = []
+        self.cookies = 1000
+
+    def polls(self, host: str, moment: int, peer: str = "10.77.2.200", **said: Value) -> None:
+        """A connection from long before, so that the host's polls are there and new ones can be told from old."""
+        for n in range(-5, 5):
+            socket = Socket(host, 1, HOSTS[host], peer, host[:3])
+            info: dict[str, Value] = {**Sender(10, ssthresh=20).info(), **said}
+            poll = moment // 60 + n
+            self.samples.append(socket.at(moment - INTERVAL + 60 * n + 10, poll, 10**6 + n, **info))
+
+    def closed(self, host: str, moment: int, senders: Iterable[Sender], peer: str = "10.77.2.9") -> None:
+        """Connections that lived between two polls: only their close is known."""
+        for sender in senders:
+            self.cookies += 1
+            socket = Socket(host, self.cookies, HOSTS[host], peer, host[:3])
+            info = {**sender.info(None), "kind": "SAMPLE_KIND_CLOSE", "state": "TCP_STATE_CLOSE"}
+            at = moment - INTERVAL + 30 + self.cookies % 200
+            self.samples.append(socket.at(at, moment // 60, sender.sent * 1448, **info))
+
+    def polled(self, host: str, moment: int, senders: Iterable[Sender], algorithm: str = "cubic") -> None:
+        """Connections that the round's third poll is the first to show."""
+        for sender in senders:
+            self.cookies += 1
+            socket = Socket(host, self.cookies, HOSTS[host], "10.77.2.9", host[:3])
+            at = moment - INTERVAL + 60 * 2 + 11
+            self.samples.append(socket.at(at, moment // 60 + 2, sender.sent * 1448, **sender.info(algorithm)))
+
+    def hold(self, home: Home, at: int, edges: list[str], window: int, *, expires: int = ROUND + 9000) -> None:
+        """From then on these edges hold a publication that gives their connections to fra this window."""
+        store = home.open()
+        decided = at // INTERVAL * INTERVAL
+        store.insert(
+            "initcwnd_decisions",
+            [
+                {
+                    "round": decided,
+                    "src_pop": pop,
+                    "dst_pop": "fra",
+                    "ip_version": 4,
+                    "action": "set",
+                    "initcwnd": window,
+                    "reason": "learnt",
+                    "expires_at": expires,
+                }
+                for pop in ("ams", "nyc")
+            ],
+        )
+        name, windows = f"p-{at}", {"round": instants.show(decided), "expires_at": instants.show(expires)}
+        said: dict[str, Any] = {"edges": edges, "publication": name}
+        events = [
+            Event("publish", verdict="published", details={"windows": windows}, at_unix_s=at - 1, **said),
+            Event("wave", verdict="applied", at_unix_s=at, **said),
+        ]
+        store.insert("audit", [journal.row(event) for event in events])
+        store.close()
+
+    def roll_up(self, home: Home, *moments: int) -> list[dict[str, Any]]:
+        write_spool(home.spool, "a", [record(self.samples)])
+        home.run("ingest", home.spool)
+        for moment in moments:
+            home.run("rollup", "--round", instants.show(moment))
+        rows = home.query(
+            "select host, dst_pop, decided_cwnd, toString(seen) as seen, connections, bbr_connections, "
+            "told_connections, exact_connections, first_cwnds, "
+            "first_cwnd_counts, "
+            "first_cwnd_low_p50, first_cwnd_high_p50 from round_treatments order by round, host, dst_pop"
+        )
+        for row in rows:
+            row["first_cwnds"] = dict(zip(row["first_cwnds"], row.pop("first_cwnd_counts"), strict=True))
+        return rows
+
+
+def only(rows: list[dict[str, Any]], host: str) -> dict[str, Any]:
+    [row] = [row for row in rows if row["host"] == host]
+    return row
+
+
+def test_first_windows_are_those_that_the_senders_had(home: Home) -> None:
+    traffic = Traffic()
+    traffic.polls("ams-1", ROUND)
+    # Known exactly: a third of forty are 13, with the FIN.
+    small = [mixed(40, [n], at_once=True) for n in range(13)]
+    # Grown in one step to 70: by bytes, less than half of it was ever sent.
+    grown = [mixed(40, [30], at_once=True)]
+    lossy = [mixed(40, [20], at_once=True).lose()]
+    cut = [Sender(1, handshake=2)]
+    traffic.closed("ams-1", ROUND, [*small, *grown, *lossy, *cut])
+    row = only(traffic.roll_up(home, ROUND), "ams-1")
+    assert (row["told_connections"], row["exact_connections"]) == (14, 13)
+    assert row["first_cwnds"] == {40: 13}
+    assert (row["first_cwnd_low_p50"], row["first_cwnd_high_p50"]) == (40, 40)
+
+
+def test_a_first_poll_tells_what_the_close_no_longer_does(home: Home) -> None:
+    traffic = Traffic()
+    traffic.polls("ams-1", ROUND)
+    traffic.polled("ams-1", ROUND, [mixed(25, [2], at_once=True)])
+    last = traffic.samples[-1]
+    later = mixed(25, [2, 300], at_once=True).lose().info(None)
+    traffic.samples.append(
+        {
+            **last,
+            **later,
+            "time_unix_us": int(last["time_unix_us"]) + 50_000_000,
+            "kind": "SAMPLE_KIND_CLOSE",
+            "state": "TCP_STATE_CLOSE",
+        }
+    )
+    traffic.samples[-1].pop("congestion_algorithm")
+    assert only(traffic.roll_up(home, ROUND), "ams-1")["first_cwnds"] == {25: 1}
+
+
+def test_an_old_connection_says_nothing_of_the_round(home: Home) -> None:
+    """After idle time it shows the route of then, and who knows which was there when it began."""
+    traffic = Traffic()
+    traffic.polls("ams-1", ROUND, snd_cwnd=40, snd_ssthresh=2**31 - 1, data_segs_out=1, total_retrans=0)
+    row = only(traffic.roll_up(home, ROUND), "ams-1")
+    assert (row["connections"], row["told_connections"], row["first_cwnds"]) == (1, 0, {})
+    assert row["first_cwnd_low_p50"] is None
+
+
+def test_under_bbr_nothing_is_known_of_windows(home: Home) -> None:
+    traffic = Traffic()
+    traffic.polls("ams-1", ROUND, congestion_algorithm="bbr")
+    traffic.polls("ams-2", ROUND)
+    for host in ("ams-1", "ams-2"):
+        traffic.polled(host, ROUND, [Sender(33, sent=3)] * 2, algorithm="bbr")
+        # The close does not name the algorithm: where some use BBR, this may be one of them.
+        traffic.closed(host, ROUND, [Sender(33, sent=3)])
+    # Without any poll that names one, nothing is known either.
+    traffic.closed("fra-1", ROUND, [Sender(33)], "10.77.3.9")
+    rows = traffic.roll_up(home, ROUND)
+    assert [(row["host"], row["bbr_connections"], row["told_connections"]) for row in rows] == [
+        ("ams-1", 3, 0),
+        ("ams-2", 2, 0),
+        ("fra-1", 0, 0),
+    ]
+
+
+def test_a_host_that_says_a_thousand_windows_is_heard_for_eight(home: Home) -> None:
+    traffic = Traffic()
+    traffic.polls("ams-1", ROUND)
+    traffic.closed("ams-1", ROUND, [Sender(10 + n % 500) for n in range(1000)])
+    traffic.closed("ams-1", ROUND, [Sender(77)] * 5)
+    # One that the fleet does not name is not heard at all.
+    stranger = dict(traffic.samples[-1], host="ams-9")
+    traffic.samples.append(stranger)
+    rows = traffic.roll_up(home, ROUND)
+    row = only(rows, "ams-1")
+    assert row["exact_connections"] == 1005
+    assert len(row["first_cwnds"]) == 8
+    assert row["first_cwnds"][77] == 7
+    assert {one["host"] for one in rows} == {"ams-1"}
+
+
+def test_who_applied_who_did_not_who_did_late_and_who_lies(home: Home) -> None:
+    traffic = Traffic()
+    before = ROUND - INTERVAL
+    traffic.hold(home, before - 2 * INTERVAL, ["ams-1", "ams-2", "nyc-1"], 40)
+    for moment in (before, ROUND):
+        for host in ("ams-1", "ams-2", "nyc-1"):
+            traffic.polls(host, moment)
+        traffic.closed("ams-1", moment, [mixed(40, [n % 9], at_once=True) for n in range(20)])
+        # It applies between the two rounds.
+        window = 10 if moment == before else 40
+        traffic.closed("ams-2", moment, [mixed(window, [n % 3], at_once=True) for n in range(20)])
+        # What it says of its windows is of no connection; a thousand of them weigh no more than a few.
+        traffic.closed("nyc-1", moment, [Sender(11 + n % 300) for n in range(300)])
+    # Large ones tell no window exactly, but from ten none can come to 40 with so few segments.
+    traffic.closed("ams-2", before, [mixed(10, [8], at_once=False) for _ in range(30)], "10.77.3.9")
+    rows = traffic.roll_up(home, before, ROUND)
+    to_fra = [(row["host"], row["decided_cwnd"], row["seen"]) for row in rows if row["dst_pop"] == "fra"]
+    assert to_fra == [
+        ("ams-1", 40, "same"),
+        ("ams-2", 40, "differs"),
+        ("nyc-1", 40, "differs"),
+        ("ams-1", 40, "same"),
+        ("ams-2", 40, "same"),
+        ("nyc-1", 40, "differs"),
+    ]
+    [other] = [row for row in rows if row["dst_pop"] == "nyc"]
+    assert (other["decided_cwnd"], other["exact_connections"], other["seen"]) == (10, 0, "unknown")
+    steps = home.json("status", "--publish-dir", home.path / "publish", code=1)["steps"]
+    [seen] = [step for step in steps if step["what"] == "seen windows"]
+    assert (seen["state"], seen["text"]) == (
+        "broken",
+        "2 of 3 pairs of an edge and a PoP begin with what was decided; 1 differ: nyc-1 -> fra (decided 40, seen 11)",
+    )
+    first = home.json("sql", "decided-and-seen")[0]
+    assert (first["host"], first["shown"], first["exact_connections"]) == ("nyc-1", "differs", 300)
+
+
+def test_what_large_connections_cannot_have_begun_with_differs(home: Home) -> None:
+    traffic = Traffic()
+    traffic.hold(home, ROUND - 2 * INTERVAL, ["ams-1"], 40)
+    traffic.polls("ams-1", ROUND)
+    traffic.closed("ams-1", ROUND, [mixed(10, [8], at_once=False) for _ in range(9)])
+    row = only(traffic.roll_up(home, ROUND), "ams-1")
+    assert (row["exact_connections"], row["told_connections"], row["seen"]) == (0, 9, "differs")
+
+
+def test_prefixes_decided_for_bbr_are_held_against_their_bytes(store: Store) -> None:
+    """Most of the bytes by BBR; small objects, most of the connections, may stay on the default."""
+    rows = [
+        Seen(ROUND, "ams", 1, 10**6, "bbr", connections=1, bytes_acked=9 * 10**6),
+        Seen(ROUND, "ams", 1, 10**6, "cubic", connections=50, bytes_acked=10**6),
+        Seen(ROUND, "ams", 2, 10**6, "cubic"),
+        Seen(ROUND, "ams", 3, 10**6, "bbr"),
+        Seen(ROUND, "ams", 4, 10**6, ""),
+        Seen(ROUND, "ams", 5, 10**6, "cubic"),
+    ]
+    store_rounds(store, rows)
+    decided = {"round": ROUND, "pop": "ams", "ip_version": 4, "action": "keep", "selected_since": ROUND - INTERVAL}
+    chosen = [(1, "bbr"), (2, "bbr"), (3, "default"), (4, "bbr"), (6, "bbr")]
+    store.insert(
+        "congestion_decisions",
+        [
+            {**decided, "client_prefix": str(Seen(0, "", n, 0).address), "algorithm": one, "held_out": one != "bbr"}
+            for n, one in chosen
+        ]
+        # Chosen just now: no connection can have known.
+        + [{**decided, "client_prefix": str(rows[5].address), "algorithm": "bbr", "selected_since": ROUND}],
+    )
+    assert treatments.prefixes(store) == treatments.Treated(same=1, differs=1, unknown=2, controls=1)
+
+
+def test_a_window_that_is_told_is_never_another(home: Home) -> None:
+    """Hundreds of lives in one round: each example would need a store of its own."""
+    chance = random.Random(17)
+    lives = [
+        (chance.randint(1, 120), chance.choices([0, 1, 2, 5, 13, 20, 40, 100], k=chance.randint(0, 6)), n % 2 > 0)
+        for n in range(400)
+    ]
+    traffic = Traffic()
+    traffic.polls("ams-1", ROUND)
+    traffic.closed("ams-1", ROUND, [mixed(window, sent, at_once=at_once) for window, sent, at_once in lives])
+    traffic.roll_up(home, ROUND)
+    found = home.query(
+        "select first_cwnd_low as low, first_cwnd_high as high from rollup_sockets where cookie > 1000 order by cookie"
+    )
+    assert len(found) == len(lives)
+    for (window, sent, _), row in zip(lives, found, strict=True):
+        assert row["low"] <= window <= row["high"], (window, sent, row)
+        if 3 * (sum(sent) + 1) <= window:
+            assert row["low"] == row["high"]
+    assert sum(row["low"] == row["high"] for row in found) > 50
