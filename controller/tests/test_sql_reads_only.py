@@ -245,8 +245,8 @@ def test_time_memory_and_rows_are_bounded(home: Home, query: str, what: str) -> 
     assert home.run("sql", "select 1 as a").exit_code == 0
 
 
-# One block of rows, in which the engine does not look at the clock: some hours of work. The engine looks once before it:
-# the limit leaves time to get there on a loaded machine.
+# One block of rows, in which the engine does not look at the clock: some hours of work. The engine looks once before
+# it: the limit leaves time to get there on a loaded machine.
 LONG_BLOCK = (
     "select sum(levenshteinDistance(concat(repeat('a', 65000), toString(number)), repeat('b', 65000))) as n "
     "from numbers(3000)"
