@@ -67,7 +67,9 @@ def _lives(host: str, chance: random.Random, later: bool) -> list[Life]:
         for _ in range(4):
             rtt, loss = (80, 8_000) if far else (20, 200)
             cwnd = chance.randint(30, 60) + (25 if later else 0)
-            lives.append(Life(host, peer, "cubic", rtt, 50.0 if far else 200.0, loss, cwnd, far))
+            # Nearly a window in each round trip.
+            mbit = 0.9 * cwnd * MSS * 8 / (rtt * 1000)
+            lives.append(Life(host, peer, "cubic", rtt, mbit, loss, cwnd, far))
     for address, (rtt, mbit, loss) in CLIENTS.items():
         for algorithm, factor in (("cubic", 1.0), ("bbr", 1.4 if loss > 1000 else 1.0)):
             for _ in range(3):
@@ -99,6 +101,8 @@ def _samples(life: Life, cookie: int, moment: int, chance: random.Random) -> lis
         busy = (life.rtt_ms * 1000 * (1 + n), "busy_time")
         change: dict[str, Any] = {
             **more,
+            # Measured anew.
+            "delivery_rate": int(life.mbit * 125_000) + n,
             "congestion_algorithm": life.algorithm,
             "bytes_sent": done + lost * n // 4,
             "bytes_retrans": lost * n // 4,

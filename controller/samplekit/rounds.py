@@ -101,10 +101,13 @@ def _socket(records: list[Sample], within: list[Sample], first_poll: Sample | No
     peer = max(within, key=lambda r: IPv6Address(r["dst_ip"]))["dst_ip"]
     mapped = IPv6Address(peer).ipv4_mapped is not None
     rates = {r["delivery_rate"] or 0 for r in told}
-    fresh = max(rates) > 0 and (new or len(rates) > 1)
+    fresh = (last["delivery_rate"] or 0) > 0 and (new or len(rates) > 1)
     proved = _proved(last, gained, least_rtt, fresh=fresh) if live else 0
     at_the_limit = fresh and not last["delivery_rate_app_limited"]
-    handshake = bool(last["total_retrans"]) and not life["bytes_retransmitted"]
+    twice, timeouts, again = max(
+        (r["dsack_dups"] or 0, r["total_rto"] or 0, (r["total_retrans"] or 0) > 0) for r in told
+    )
+    handshake = again and not life["bytes_retransmitted"]
     unique = max(0, life["bytes_sent"] - life["bytes_retransmitted"])
     algorithms = [r["congestion_algorithm"] for r in told if r["congestion_algorithm"] is not None]
     return {
@@ -131,8 +134,8 @@ def _socket(records: list[Sample], within: list[Sample], first_poll: Sample | No
         **{f"life_{name}": life[name] for name in ("bytes_acked", "bytes_sent", "bytes_retransmitted", "busy_us")},
         "proved_cwnd": proved,
         "start_cwnd": 10,
-        "life_bytes_lost": max(0, life["bytes_retransmitted"] - (last["dsack_dups"] or 0) * mss),
-        "life_timeouts": last["total_rto"] or 0,
+        "life_bytes_lost": max(0, life["bytes_retransmitted"] - twice * mss),
+        "life_timeouts": timeouts,
     }
 
 

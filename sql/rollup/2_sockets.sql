@@ -63,17 +63,15 @@ within as (
             least(coalesce(delivery_rate, 0), 9223372036854775807) * 2 + coalesce(delivery_rate_app_limited, false),
             time_unix_us * 2 + (kind = 'CLOSE')
         ) as rate_app_limited,
-        -- Segments that arrived twice; whether a timeout ever, and whether anything, the handshake's included, was sent
-        -- again.
-        argMax(
+        -- Whether the rate is of this round: the kernel keeps one until it has measured another that counts.
+        uniqUpTo(1)(coalesce(delivery_rate, 0)) as rates, -- noqa: LT01
+        -- Counters again, as one: segments that arrived twice, timeouts, and whether anything, the handshake included,
+        -- was sent again.
+        max(
             bitShiftLeft(toUInt64(coalesce(dsack_dups, 0)), 32)
             + least(coalesce(total_rto, 0), 2147483647) * 2
-            + (coalesce(total_retrans, 0) > 0),
-            time_unix_us * 2 + (kind = 'CLOSE')
+            + (coalesce(total_retrans, 0) > 0)
         ) as twice_timeouts_again,
-        -- Whether the rate is of this round: the kernel keeps one until it has measured another that counts.
-        min(coalesce(delivery_rate, 0)) as least_rate,
-        max(coalesce(delivery_rate, 0)) as greatest_rate,
         max(coalesce(bytes_acked, 0)) as acked,
         max(coalesce(bytes_sent, 0)) as sent,
         max(coalesce(bytes_retrans, 0)) as retransmitted,
@@ -241,7 +239,7 @@ changes as (
         and namespaces.first_us > 0
         and namespaces.first_us < records.first_us
         and not (records.last_poll_us > 0 and within.first_poll = namespaces.poll) as is_new,
-        within.greatest_rate > 0 and (is_new or within.greatest_rate != within.least_rate) as is_fresh,
+        delivery_rate > 0 and (is_new or within.rates > 1) as is_fresh,
         within.acked - if(is_new, 0, least(within.acked, within.first_acked)) as gained_acked,
         within.sent - if(is_new, 0, least(within.sent, within.first_sent)) as gained_sent,
         within.retransmitted
