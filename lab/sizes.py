@@ -21,7 +21,7 @@ _OBJECTS = 100
 
 # What the load asks for, each size equally often, by the kind of its traffic: bulk is a transfer without end, whose
 # next object is asked for as soon as it is whole; chunks are a video's, one after another over a connection that stays;
-# small are answers of one or two segments.
+# small are answers of one or two segments, ten times as often: twenty seconds of a lab stand for minutes.
 _BULK, _CHUNK, _SMALL = 100_000_000, 250_000, 2_000
 
 
@@ -38,4 +38,5 @@ def load_objects() -> list[int]:
     return [quantile((index + 0.5) / _OBJECTS) for index in range(_OBJECTS)]
 
 
+SMALL_PACE = 10
 KINDS: Mapping[str, Sequence[int]] = {"mixed": load_objects(), "bulk": [_BULK], "chunks": [_CHUNK], "small": [_SMALL]}

@@ -86,6 +86,7 @@ def load_tasks(topology: Topology, seconds: float, kind: Kind | None = None) -> 
     The traffic is of the topology's kind unless one is named.
     """
     kind = kind or topology.traffic.kind
+    pace = sizes.SMALL_PACE if kind == "small" else 1
     targets: defaultdict[str, list[str]] = defaultdict(list)
     for src, dst in topology.busy_pairs():
         for src_edge, dst_edge in product(topology.pops[src].edges, topology.pops[dst].edges):
@@ -101,7 +102,7 @@ def load_tasks(topology: Topology, seconds: float, kind: Kind | None = None) -> 
                 {
                     "address": str(topology.address(src_edge)),
                     "port": nginx.PORT,
-                    "requests_per_s": topology.traffic.requests_per_s,
+                    "requests_per_s": pace * topology.traffic.requests_per_s,
                 }
                 for src_edge in src_edges
             ],

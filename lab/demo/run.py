@@ -44,7 +44,7 @@ LAST_TTL_S, EDGE_TTL_S = 75, 4
 # What can be asked of the store afterwards, in the shell that has read `env`.
 LOOK = (
     ("springtide status", "nothing runs any more: it says what is late"),
-    ("springtide explain ams sin", "why a pair has its window"),
+    ("springtide explain {src} {dst}", "why a pair has its window"),
     ("springtide sql windows-now", "a question to the data; `springtide sql` lists them"),
     ("springtide history", "who pushed what, and how it went"),
 )
@@ -337,5 +337,6 @@ class Demo:
         env = self.out / "env"
         shown = env.relative_to(Path.cwd()) if env.is_relative_to(Path.cwd()) else env
         for command, what in ((f"source {shown}", "so that `springtide` finds it"), *LOOK):
-            print(f"  {command:<40} # {what}")
+            src, dst = self.pairs[0]
+            print(f"  {command.format(src=src, dst=dst):<40} # {what}")
         return facts

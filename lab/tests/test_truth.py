@@ -41,20 +41,23 @@ def row(**changed: Any) -> dict[str, Any]:
 
 
 def test_a_connection_is_matched_by_its_ends_and_its_round() -> None:
-    carried = flows.gather([record(40_000, 900_000)])
-    assert compare.match([row()], carried, {40: "bulk"}) == [Connection("bulk", 40, "a", "b", 90, 60, 40.0)]
-    assert compare.match([row(counted=0)], carried, {40: "bulk"})[0].ratio is None
+    seconds = {20: 90_000, 21: 40_000, 38: 20_000, 39: 10_000, 40: 15_000}  # the first is of the round before
+    carried = flows.gather([record(most, 900_000, end=end) for end, most in seconds.items()])
+    found = compare.match([row()], carried, {40: "bulk"}, 20)
+    assert found == [Connection("bulk", 40, "a", "b", 90, 60, carried=40.0, late=15.0)]
+    assert compare.match([row(counted=0)], carried, {40: "bulk"}, 20)[0].ratio is None
     for other in (row(dst_port=5001), row(round=60)):
-        assert compare.match([other], carried, {40: "bulk", 60: "bulk"}) == []
+        assert compare.match([other], carried, {40: "bulk", 60: "bulk"}, 20) == []
 
 
 def test_the_error_is_of_those_that_counted() -> None:
-    found = [Connection("small", 40, "a", "b", 90, counted, 40.0) for counted in (20.0, 44.0, 80.0, None)]
+    found = [Connection("small", 40, "a", "b", 90, counted, 40.0, 20.0) for counted in (20.0, 44.0, 80.0, None)]
     assert compare.judge(found) == {
-        **{"connections": 4, "counted": 3, "median_error": 0.5, "least_ratio": 0.5, "most_ratio": 2.0}
+        **{"connections": 4, "counted": 3, "median_error": 0.5, "least_ratio": 0.5, "most_ratio": 2.0},
+        **{"late_median_error": 1.2, "late_most_ratio": 4.0},
     }
     assert compare.grouped(found)[0]["counted_p50"] == 44
-    assert compare.judge(found[3:]) == {"connections": 1, "counted": 0}
+    assert compare.judge(found[3:])["median_error"] is None
 
 
 @pytest.mark.parametrize(("address", "found"), [("::ffff:10.0.0.1", "10.0.0.1:80"), ("fd77:1::1", "[fd77:1::1]:80")])

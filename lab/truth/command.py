@@ -68,7 +68,8 @@ def truth(
     """Compare the windows that a round counts with what the emulated paths carried.
 
     Real sockets, read by the collector and rolled up as in a fleet; the truth is the most that the emulator carried of
-    each connection within one base round trip. Leaves truth.json, the spools and the store in --out.
+    each connection within one base round trip, in the round (carried) and at its end (late). Leaves truth.json, the
+    spools and the store in --out.
     """
     if not COLLECTOR.is_file():
         raise InputError(f"{COLLECTOR}: no such program: run `make setup`")
@@ -81,7 +82,7 @@ def truth(
     if not topology.busy_pairs():
         raise InputError(f"{file}: leaves no pair of PoPs with traffic; give one")
     empty(out)
-    with Lab.up(topology, name, flows_interval_s=interval) as lab:
+    with Lab.up(topology, name, flows_interval_s=1) as lab:
         run = Truth(out.resolve(), lab, interval)
         for pair in topology.busy_pairs():
             run.apply(pair, initcwnd)
@@ -99,7 +100,9 @@ def truth(
         return
     table = Table(*(shown[0] if shown else ["nothing was carried"]))
     for row in shown:
-        table.add_row(*(str(value) for value in row.values()))
+        table.add_row(*("-" if value is None else str(value) for value in row.values()))
     Console(width=None if Console().is_terminal else 140).print(table)
     if collapse_to is None:
-        click.echo(json.dumps(found["all"]))
+        for kind in chosen:
+            click.echo(f"{kind}: {json.dumps(found['kinds'][kind])}")
+        click.echo(f"all: {json.dumps(found['all'])}")

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from lab import nginx
+from lab import nginx, sizes
 from lab.demo.edges import start_collector
 from lab.demo.product import Springtide
 from lab.demo.run import POLICY
@@ -172,7 +172,7 @@ class Truth:
         proved = self.product.json("sql", _PROVED)[0]["n"]
         query = _SOCKETS.replace("{counted}", "proved_cwnd" if int(proved) else "snd_cwnd")
         rows = self.product.json("sql", query.replace("{port}", str(nginx.PORT)))
-        return match(rows, self.lab.flows(), kinds)
+        return match(rows, self.lab.flows(), kinds, self.interval_s)
 
 
 def instant(unix_s: int) -> str:
@@ -184,6 +184,7 @@ def report(connections: Sequence[Connection]) -> dict[str, Any]:
     """truth.json: over all, by kind and path, and every connection."""
     return {
         "all": judge(connections),
+        "kinds": {kind: judge([one for one in connections if one.kind == kind]) for kind in sizes.KINDS},
         "groups": grouped(connections),
         "connections": [asdict(one) | {"ratio": one.ratio} for one in connections],
     }
