@@ -263,6 +263,11 @@ def test_a_connection_began_with_what_held_on_its_edge_then(store: Store) -> Non
     assert started(store) == [40, 40, 80, 80, 80, 40, 40, 10, 10, 10]
     store.execute("truncate table tcp_samples")
     assert started(store, "ams-2") == [40] * 10
+    # What ten segments carry, forty cannot have hurt; what is longer than two of the windows may have lost it later.
+    store.execute("truncate table tcp_samples")
+    lives = [young(1, 10), young(2, 9, 3), young(3, 11), young(4, 80, 7), young(5, 81, 7)]
+    counted(store, [{**life, "host": "ams-2"} for life in lives])
+    assert pair(store) == (2, 1, 0)
 
 
 def test_what_a_bundle_did_not_have_was_not_in_force(store: Store) -> None:

@@ -365,10 +365,12 @@ select
     and gained_acked >= proved_cwnd * snd_mss
     and (proved_cwnd >= 10 or (is_fresh and not app_limited)) as earned,
     -- Whether it lost anything does not matter, but for a handshake that was sent again (or an end): of these the
-    -- kernel lets some begin with a window of 1.
+    -- kernel lets some begin with a window of 1. What the kernel's default carries at once, a larger window cannot have
+    -- hurt: many such would hide the others.
     closed
     and sent > 0
     and sent - least(sent, retransmitted) <= 2 * toUInt64(start_cwnd) * snd_mss
+    and (start_cwnd <= 10 or sent - least(sent, retransmitted) > 10 * snd_mss)
     and not (sent_again and retransmitted = 0) as young,
     app_limited,
     snd_cwnd,
