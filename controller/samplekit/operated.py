@@ -47,9 +47,10 @@ def _roll_out(home: Home, now: list[int]) -> None:
     folder = home.path / "publish"
     where = ("--publish-dir", folder)
     for moment in (ROUND - 600, ROUND - 300):
-        now[0] = moment + 60
+        # Before the connections of the next round begin.
+        now[0] = moment + 5
         made = home.json("publish", "--round", instants.show(moment), *where, "--force", "--reason", "a first time")
-        now[0] += 20
+        now[0] += 10
         journal.append(folder, journal.Event("rollout", publication=made["publication"], verdict="begun"))
         wave = journal.Event("wave", publication=made["publication"], verdict="applied", edges=["ams-1"])
         journal.append(folder, wave)
