@@ -176,22 +176,6 @@ def fleet() -> Dashboard:
             )
         )
         .with_panel(
-            lines(
-                "Decided and seen",
-                "Pairs of an edge and a PoP that were given a window, by what new connections show: that they begin "
-                "with it, that they do not, or nothing.",
-                """
-                select round as time, countIf(seen = 'same' and decided_cwnd != 10) as same,
-                    countIf(seen = 'differs' and decided_cwnd != 10) as differs,
-                    countIf(seen = 'unknown' and decided_cwnd != 10) as unknown
-                from round_treatments where $__timeFilter(round)
-                group by round
-                order by time
-                """,
-                "short",
-            )
-        )
-        .with_panel(
             number(
                 "Largest window set",
                 "Of the newest decided round, segments; initcwnd.cmax bounds it.",
@@ -205,27 +189,10 @@ def fleet() -> Dashboard:
         .with_panel(
             number(
                 "Pairs under the loss guard",
-                "Pairs whose window may not rise because young connections lost too much, in the newest decided round.",
+                "Pairs for which loss has left a ceiling, which only judged steps raise, in the newest decided round.",
                 """
-                select countIf(guard_until > round) as pairs from initcwnd_decisions final
+                select countIf(ceiling_initcwnd > 0) as pairs from initcwnd_decisions final
                 where round = (select max(round) from initcwnd_decisions where $__timeFilter(round))
-                """,
-                "short",
-                steps=((0, "green"), (1, "orange")),
-            )
-        )
-        .with_panel(
-            number(
-                "Damped",
-                "Pairs and prefixes that changed so often that they must hold still, in the newest decided rounds.",
-                """
-                select (
-                    select countIf(suppressed) from initcwnd_decisions final
-                    where round = (select max(round) from initcwnd_decisions where $__timeFilter(round))
-                ) + (
-                    select countIf(suppressed) from congestion_decisions final
-                    where round = (select max(round) from congestion_decisions where $__timeFilter(round))
-                ) as damped
                 """,
                 "short",
                 steps=((0, "green"), (1, "orange")),
@@ -236,7 +203,7 @@ def fleet() -> Dashboard:
                 "Retransmissions",
                 "Bytes sent again between PoPs; and of young connections, closed after at most two of the windows that "
                 "they began with, those that lost anything: the ones that an initial window can hurt. "
-                "initcwnd.loss_bound cuts a pair's window.",
+                "initcwnd.loss_bound is what may.",
                 """
                 select round as time,
                     100 * sum(bytes_retransmitted) / sum(bytes_sent) as all_connections,
@@ -246,7 +213,7 @@ def fleet() -> Dashboard:
                 order by time
                 """,
                 "percent",
-                steps=((0, "transparent"), (3, "red")),
+                steps=((0, "transparent"), (12, "red")),
             )
         )
         .with_panel(
@@ -268,6 +235,39 @@ def fleet() -> Dashboard:
                 """,
                 "short",
                 stacked=True,
+            )
+        )
+        .with_panel(
+            lines(
+                "Decided and seen",
+                "Pairs of an edge and a PoP that were given a window, by what new connections show: that they begin "
+                "with it, that they do not, or nothing.",
+                """
+                select round as time, countIf(seen = 'same' and decided_cwnd != 10) as same,
+                    countIf(seen = 'differs' and decided_cwnd != 10) as differs,
+                    countIf(seen = 'unknown' and decided_cwnd != 10) as unknown
+                from round_treatments where $__timeFilter(round)
+                group by round
+                order by time
+                """,
+                "short",
+            )
+        )
+        .with_panel(
+            number(
+                "Damped",
+                "Pairs and prefixes that changed so often that they must hold still, in the newest decided rounds.",
+                """
+                select (
+                    select countIf(suppressed) from initcwnd_decisions final
+                    where round = (select max(round) from initcwnd_decisions where $__timeFilter(round))
+                ) + (
+                    select countIf(suppressed) from congestion_decisions final
+                    where round = (select max(round) from congestion_decisions where $__timeFilter(round))
+                ) as damped
+                """,
+                "short",
+                steps=((0, "green"), (1, "orange")),
             )
         )
         .with_row(row("Is it helping?"))

@@ -95,8 +95,15 @@ class Pop(_Frozen):
     edges: dict[EdgeName, Edge] = {}
 
 
+def _version(value: object) -> object:
+    # Python's True equals 1.
+    if isinstance(value, bool):
+        raise _fault(f"{str(value).lower()} is not a version", "write version: 1")
+    return value
+
+
 class Fleet(_Frozen):
-    version: Literal[1]
+    version: Annotated[Literal[1], BeforeValidator(_version)]
     pops: Annotated[dict[Name, Pop], Field(min_length=1)]
 
     def prefixes(self) -> Iterator[tuple[Prefix, str]]:

@@ -151,7 +151,8 @@ def test_numbers_are_those_of_the_fleet(store: Store) -> None:
     assert 80 < only("fleet.json", "Complete") < 100
     assert only("fleet.json", "Drift found") == 2
     assert only("fleet.json", "Gates that rolled back") == 0
-    assert only("benefit.json", "Prefixes, treated") + only("benefit.json", "Prefixes, held out") == 6
+    # Of the three prefixes at each of two PoPs the slower ones up to the median.
+    assert only("benefit.json", "Prefixes, treated") + only("benefit.json", "Prefixes, held out") == 4
 
 
 def test_the_reference_lists_every_panel_with_its_columns(store: Store, tmp_path: Path) -> None:

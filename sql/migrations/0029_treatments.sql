@@ -4,6 +4,19 @@ alter table rollup_sockets
 add column if not exists first_cwnd_low UInt32 default 0 codec (ZSTD(1)),
 add column if not exists first_cwnd_high UInt32 default 0 codec (ZSTD(1));
 
+drop view if exists round_sockets;
+
+create view if not exists round_sockets as
+select * except (generation, counted, presence) from rollup_sockets -- noqa: AM04
+where
+    counted
+    and (round, generation) in (
+        select
+            rollups.round,
+            rollups.generation
+        from rollups final
+    );
+
 -- What was decided and what sockets show of it: one row a round, host, pair of PoPs, IP version and decided window.
 create table if not exists rollup_treatments ( -- noqa: PRS
     round DateTime('UTC') codec (Delta, ZSTD(1)),

@@ -21,6 +21,7 @@ TABLES = (
     ("http_requests", SAMPLE_TIME, "samples_days"),
     ("rollup_polls", "round", "sockets_days"),
     ("rollup_records", "round", "sockets_days"),
+    ("rollup_starts", "round", "sockets_days"),
     ("rollup_sockets", "round", "sockets_days"),
     ("rollup_pairs", "round", "rounds_days"),
     ("rollup_prefixes", "round", "rounds_days"),
