@@ -18,7 +18,17 @@ from samplekit.home import ROUND, Home
 from springtide import instants
 from springtide.policy import GatePolicy
 from springtide.publish import journal
-from springtide.publish.gate import Inputs, Kind, Tally, Verdict, Windows, chance_of_look, decide
+from springtide.publish.gate import (
+    Destination,
+    Inputs,
+    Kind,
+    Tally,
+    Verdict,
+    Windows,
+    chance_of_look,
+    decide,
+    read,
+)
 from springtide.publish.proportions import Share, deviate, pooled, rise, wilson
 from springtide.publish.publication import PublishFolder, sealed
 
@@ -406,6 +416,31 @@ def test_which_connections_are_new_and_what_counts_as_lost(home: Home, folder: P
     assert said["lost"]["changed_after"] == {"hits": 200, "of": 500}
     assert "lossy" not in said
     assert said["failed"]["changed_after"] == {"hits": 100, "of": 600}
+
+
+def test_an_edge_with_many_connections_does_not_say_what_rtt_is_usual(home: Home, folder: PublishFolder) -> None:
+    """Its round trips of ten minutes, of more connections than all others have, would make every other one short."""
+    closed = {"kind": "CLOSE", "state": "CLOSE"}
+
+    def rows(host: str, before: int, rtt_before: int, rtt_after: int) -> Iterator[dict[str, Any]]:
+        data = Counters(0, 20_000, 20_000, 0, 5)
+        yield sample(host, 1, ROUND - 700, 0, data, NYC)
+        for n in range(before):
+            yield sample(host, 1000 + n, ROUND - 500 + n / before, 900, data, NYC, rtt=rtt_before, **closed)
+        for n in range(100):
+            yield sample(host, 9000 + n, SINCE + 1 + n / 100, 900, data, NYC, rtt=rtt_after, **closed)
+
+    liar = rows("ams-2", 1000, 600_000_000, 600_000_000)
+    fill(home, rows("ams-1", 100, 20_000, 200_000), rows("ams-3", 100, 21_000, 200_000), liar)
+    store = home.open()
+    try:
+        to = Destination("10.77.3.0/24", Kind.WINDOWS, 14_600, 29_200)
+        targets = dict.fromkeys(("ams-1", "ams-2", "ams-3"), ((to, True),))
+        found = read(store, GatePolicy(), targets, ["ams-1"], ROUND, SINCE, NOW, 1, 1)
+    finally:
+        store.close()
+    after = {host: windows["after"] for host, windows in found.tallies[Kind.WINDOWS, True].items()}
+    assert {host: (tally.slow, tally.measured) for host, tally in after.items()} == dict.fromkeys(targets, (100, 100))
 
 
 def test_the_rollout_and_not_the_wave_before_is_what_it_is_held_against(home: Home, folder: PublishFolder) -> None:

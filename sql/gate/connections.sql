@@ -157,15 +157,26 @@ told as (
     from placed
 ),
 
--- Beyond what an RTT is slow, by what is usual towards a destination: of five connections and more.
+-- Beyond what an RTT is slow, by what is usual towards a destination: of five connections and more. The middle of what
+-- is each host's middle: with many connections one host does not move it by itself.
+usual_of_hosts as (
+    select
+        destination,
+        host,
+        median(rtt_us) as middle_us,
+        count() as connections
+    from told
+    where side = 'before' and rtt_us > 0
+    group by destination, host
+),
+
 usual as (
     select
         destination,
-        {rtt_ratio:Float64} * median(rtt_us) as slow_us
-    from told
-    where side = 'before' and rtt_us > 0
+        {rtt_ratio:Float64} * median(middle_us) as slow_us
+    from usual_of_hosts
     group by destination
-    having count() >= 5
+    having sum(connections) >= 5
 )
 
 select
