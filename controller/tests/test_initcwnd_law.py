@@ -25,7 +25,7 @@ from samplekit.pairs import (
 )
 from samplekit.pairs import decide_pairs as decide
 from springtide import instants
-from springtide.decide import damping
+from springtide.decide import damping, loss_guard
 from springtide.decide.decision import Action, Decision, Pair, Reason
 from springtide.decide.initcwnd import DECIDED, only_guard
 from springtide.decide.initcwnd import decide as decide_columns
@@ -243,6 +243,21 @@ def test_loss_cuts_a_held_value_too_and_never_below_cmin() -> None:
 
 def test_a_lossy_pair_without_a_window_starts_at_cmin() -> None:
     assert values([lossy(80.0)], policy()) == [10]
+
+
+def test_counts_that_nothing_reaches_do_not_wrap() -> None:
+    """Two broken rows of all that 64 bits hold, one after the other."""
+    most = 2**63
+    judged = loss_guard.judge(
+        300,
+        np.array([(most, most)], [("young_connections", "<u8"), ("young_lossy_connections", "<u8")]),
+        np.array(
+            [(40, *([most] * len(loss_guard.GUARD)))], [("initcwnd", "<u4"), *((n, "<u8") for n, _ in loss_guard.GUARD)]
+        ),
+        np.array([False]),
+        InitcwndPolicy(),
+    )
+    assert judged.harm.all()
 
 
 def test_timeouts_without_loss_do_not_judge() -> None:

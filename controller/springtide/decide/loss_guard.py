@@ -155,4 +155,4 @@ def lower_bound(lossy: Ints, connections: Ints) -> Floats:
 
 def _ints(column: NDArray[Any]) -> Ints:
     # What a broken row claims beyond this is as much as this: sums of two stay numbers.
-    return np.minimum(column.astype(np.uint64), np.uint64(2**62)).astype(np.int64)
+    return np.minimum(column.astype(np.uint64), np.uint64(2**61)).astype(np.int64)
