@@ -241,6 +241,10 @@ BOTH = ["ams-1", "ams-2"]
 
 def test_a_connection_began_with_what_held_on_its_edge_then(store: Store) -> None:
     store.insert("initcwnd_decisions", [decision(A, 40), decision(B, 80)])
+    # What cannot be read tells nothing, and takes nothing of what can be.
+    torn = {"at": T0 - 750, "publication": "A", "verdict": "published", "edges": BOTH}
+    for n, (event, details) in enumerate([("publish", "{torn"), ("wave", "[1]"), ("withdraw", '{"withdrawn": 5}')]):
+        store.insert("audit", [{**torn, "id": f"torn {n}", "event": event, "details": details}])
     audit(
         store,
         publish("A", A, T0 - 800),

@@ -12,7 +12,8 @@ with events as (
         audit.publication as publication,
         audit.verdict as verdict,
         audit.edges as edges,
-        audit.details as details
+        audit.details as details,
+        JSONExtract(audit.details, 'away', 'Array(String)') as away
     from audit final
     where
         -- No edge keeps a bundle for longer than two days.
@@ -42,7 +43,8 @@ waves as (
         min(at_s) as since_s
     from events
     array join if(verdict = 'applied', edges, JSONExtract(details, 'changed', 'Array(String)')) as edge
-    where event = 'wave'
+    -- The others are many, and have ended before.
+    where event = 'wave' and publication in (select published.publication from published)
     group by edge, publication
 ),
 
@@ -54,9 +56,7 @@ ends as (
         at_s
     from events
     array join
-        arrayFilter(
-            e -> not has(JSONExtract(details, 'away', 'Array(String)'), e), edges
-        ) as edge
+        arrayFilter(e -> not has(away, e), edges) as edge
     where event = 'rollback' and verdict in ('done', 'partial')
     union all
     select
