@@ -101,7 +101,7 @@ def truth(
     table = Table(*(shown[0] if shown else ["nothing was carried"]))
     for row in shown:
         table.add_row(*("-" if value is None else str(value) for value in row.values()))
-    Console(width=None if Console().is_terminal else 140).print(table)
+    Console(width=None if Console().is_terminal else 180).print(table)
     if collapse_to is None:
         for kind in chosen:
             click.echo(f"{kind}: {json.dumps(found['kinds'][kind])}")
