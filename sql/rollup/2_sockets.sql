@@ -277,7 +277,13 @@ judged as (
         if(dst_ip between toIPv6('::ffff:0.0.0.0') and toIPv6('::ffff:255.255.255.255'), 4, 6) as version,
         -- A rate counts for the least round-trip time. An answer that ends before the window does is a burst, whose
         -- acknowledgements the bottleneck spreads over the time that is in the smoothed one: at most as much again.
-        if(is_fresh and not app_limited, min_rtt, least(greatest(rtt, min_rtt), 2 * min_rtt)) as round_trip,
+        -- The path is the limit only where the window is in flight: the rate carries at least half of it in a smoothed
+        -- round trip (Little's law). The last small record of an answer shows a rate of one segment, not marked as
+        -- limited by the application.
+        is_fresh
+        and not app_limited
+        and toUInt128(delivery_rate) * rtt * 2 >= toUInt128(snd_cwnd) * snd_mss * 1000000 as is_full,
+        if(is_full, min_rtt, least(greatest(rtt, min_rtt), 2 * min_rtt)) as round_trip,
         -- Bytes: what the last rate carries in a round trip. An old rate proves nothing of this round; then it is the
         -- mean over the time in which data was outstanding. Where that is far below the old rate it is a mixture with
         -- small answers, which proves nothing either, unless the path was so full that the round trips have doubled.
@@ -363,7 +369,7 @@ select
     live
     and proved_cwnd > 0
     and gained_acked >= proved_cwnd * snd_mss
-    and (proved_cwnd >= 10 or (is_fresh and not app_limited)) as earned,
+    and (proved_cwnd >= 10 or is_full) as earned,
     -- Whether it lost anything does not matter, but for a handshake that was sent again (or an end): of these the
     -- kernel lets some begin with a window of 1. What the kernel's default carries at once, a larger window cannot have
     -- hurt: many such would hide the others.
