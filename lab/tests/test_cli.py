@@ -49,7 +49,7 @@ def test_a_bad_file_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
     for command in ("up", "fleet"):
         done = cli(command, str(path))
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr.startswith(f"lab: {path}:4: seed: ")
+        assert done.stderr.startswith(f"lab: {path}:3: seed: ")
         assert len(done.stderr.splitlines()) == 1
 
 
