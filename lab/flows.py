@@ -12,12 +12,16 @@ class Flow:
     """One direction of a connection (`ADDRESS:PORT`, IPv6 in brackets) in one interval of the wall clock.
 
     `most_bytes` is the most that one base round trip carried; bytes are TCP's payload, what was sent again included.
+    Of base round trips that follow one another, each from the first segment after the one before: the sum of their
+    bytes and of the squares, counted where they ended.
     """
 
     src: str
     dst: str
     interval_end_s: int
     most_bytes: int
+    round_trip_bytes: int
+    round_trip_bytes_squared: int
     bytes: int
     lost_segments: int
 
@@ -28,10 +32,12 @@ def gather(lines: Iterable[str]) -> list[Flow]:
     for line in lines:
         new = Flow(**json.loads(line))
         key = (new.src, new.dst, new.interval_end_s)
-        old = found.get(key, Flow(*key, 0, 0, 0))
+        old = found.get(key, Flow(*key, 0, 0, 0, 0, 0))
         found[key] = Flow(
             *key,
             max(old.most_bytes, new.most_bytes),
+            old.round_trip_bytes + new.round_trip_bytes,
+            old.round_trip_bytes_squared + new.round_trip_bytes_squared,
             old.bytes + new.bytes,
             old.lost_segments + new.lost_segments,
         )

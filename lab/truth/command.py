@@ -67,9 +67,9 @@ def truth(
 ) -> None:
     """Compare the windows that a round counts with what the emulated paths carried.
 
-    Real sockets, read by the collector and rolled up as in a fleet; the truth is the most that the emulator carried of
-    each connection within one base round trip, in the round (carried) and at its end (late). Leaves truth.json, the
-    spools and the store in --out.
+    Real sockets, read by the collector and rolled up as in a fleet; the truth is what the emulator carried of
+    each connection within one base round trip, of late: the mean, weighted by bytes, for bulk, and the most for
+    answers. `error` counts nothing between the two. Leaves truth.json, the spools and the store in --out.
     """
     if not COLLECTOR.is_file():
         raise InputError(f"{COLLECTOR}: no such program: run `make setup`")

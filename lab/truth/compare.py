@@ -16,9 +16,10 @@ from lab.flows import Flow
 class Connection:
     """One connection in one round, in segments of its own size.
 
-    The kernel's last window; the window that the roll-up counted, None where it did not count; the most that one base
-    round trip carried; and the most that one carried late, in the last two seconds in which anything was: a window that
-    goes up and down ends the round below its most.
+    The kernel's last window; the window that the roll-up counted, None where it did not count; and what base round
+    trips carried of late, in the last seconds in which anything was. `mean` is weighted by bytes, and is the truth of a
+    transfer that fills every round trip, whose window goes up and down. `most` is that of answers, which begin and end
+    with round trips that are not full.
     """
 
     kind: str
@@ -27,18 +28,8 @@ class Connection:
     dst: str
     cwnd: int
     counted: float | None
-    carried: float
-    late: float
-
-    @property
-    def ratio(self) -> float | None:
-        """Counted as a multiple of carried."""
-        return None if self.counted is None else self.counted / self.carried
-
-    @property
-    def late_ratio(self) -> float | None:
-        """Counted as a multiple of what was carried late."""
-        return None if self.counted is None else self.counted / self.late
+    mean: float
+    most: float
 
 
 def endpoint(address: str, port: int) -> str:
@@ -47,7 +38,7 @@ def endpoint(address: str, port: int) -> str:
     return f"{found}:{port}" if found.version == 4 else f"[{found}]:{port}"
 
 
-LATE = 2  # seconds: a poll a second, and the next
+LATE = 5  # seconds: a rate is that of the last full flight, and not each answer is one
 
 
 def match(
@@ -60,17 +51,19 @@ def match(
     `rows` have round (seconds since the epoch), src_ip, src_port, dst_ip, dst_port, src_pop, dst_pop, snd_cwnd, snd_mss
     (bytes) and counted (segments, 0 where not counted); `kinds` name the traffic of each round that counts.
     """
-    carried: defaultdict[tuple[str, str, int], list[tuple[int, int]]] = defaultdict(list)
+    carried: defaultdict[tuple[str, str, int], list[Flow]] = defaultdict(list)
     for flow in flows:
-        if flow.most_bytes:
+        if flow.round_trip_bytes:
             round_s = -(-flow.interval_end_s // interval_s) * interval_s
-            carried[flow.src, flow.dst, round_s].append((flow.interval_end_s, flow.most_bytes))
+            carried[flow.src, flow.dst, round_s].append(flow)
     found = []
     for row in rows:
         ends = endpoint(row["src_ip"], row["src_port"]), endpoint(row["dst_ip"], row["dst_port"])
-        seconds = sorted(carried.get((*ends, row["round"]), []))
+        seconds = sorted(carried.get((*ends, row["round"]), []), key=lambda flow: flow.interval_end_s)
         if row["round"] not in kinds or not seconds or not row["snd_mss"]:
             continue
+        late = seconds[-LATE:]
+        mean = sum(one.round_trip_bytes_squared for one in late) / sum(one.round_trip_bytes for one in late)
         found.append(
             Connection(
                 kinds[row["round"]],
@@ -79,25 +72,28 @@ def match(
                 row["dst_pop"],
                 row["snd_cwnd"],
                 float(row["counted"]) or None,
-                max(most for _, most in seconds) / row["snd_mss"],
-                max(most for _, most in seconds[-LATE:]) / row["snd_mss"],
+                mean / row["snd_mss"],
+                max(one.most_bytes for one in late) / row["snd_mss"],
             )
         )
     return found
 
 
 def judge(connections: Sequence[Connection]) -> dict[str, Any]:
-    """How far what was counted lies from what was carried: of those that counted, the median error and the extremes."""
-    ratios = [one.ratio for one in connections if one.ratio is not None]
-    late = [one.late_ratio for one in connections if one.late_ratio is not None]
+    """Of those that counted: the median error against the mean and the most, and 0 between them; and the extremes."""
+    found = [(one.counted, one.mean, one.most) for one in connections if one.counted is not None]
+
+    def error(errors: Iterable[float]) -> float | None:
+        return round(median(errors), 4) if found else None
+
     return {
         "connections": len(connections),
-        "counted": len(ratios),
-        "median_error": round(median(abs(ratio - 1) for ratio in ratios), 4) if ratios else None,
-        "least_ratio": round(min(ratios), 3) if ratios else None,
-        "most_ratio": round(max(ratios), 3) if ratios else None,
-        "late_median_error": round(median(abs(ratio - 1) for ratio in late), 4) if late else None,
-        "late_most_ratio": round(max(late), 3) if late else None,
+        "counted": len(found),
+        "error": error(max(1 - counted / mean, counted / most - 1, 0.0) for counted, mean, most in found),
+        "error_of_mean": error(abs(counted / mean - 1) for counted, mean, _ in found),
+        "error_of_most": error(abs(counted / most - 1) for counted, _, most in found),
+        "least_of_mean": round(min(counted / mean for counted, mean, _ in found), 3) if found else None,
+        "most_of_most": round(max(counted / most for counted, _, most in found), 3) if found else None,
     }
 
 
@@ -112,8 +108,8 @@ def grouped(connections: Sequence[Connection]) -> list[dict[str, Any]]:
         | {
             "cwnd_p50": median(one.cwnd for one in group),
             "counted_p50": median([one.counted for one in group if one.counted is not None] or [0.0]),
-            "carried_p50": round(median(one.carried for one in group), 1),
-            "late_p50": round(median(one.late for one in group), 1),
+            "mean_p50": round(median(one.mean for one in group), 1),
+            "most_p50": round(median(one.most for one in group), 1),
         }
         for (kind, src, dst), group in groups.items()
     ]

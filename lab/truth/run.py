@@ -144,7 +144,7 @@ class Truth:
                     "connections": len(own),
                     "cwnd_p50": median([one.cwnd for one in own] or [0]),
                     "counted_p50": median([one.counted for one in own if one.counted is not None] or [0.0]),
-                    "carried_p50": round(median([one.carried for one in own] or [0.0]), 1),
+                    "carried_p50": round(median([one.most for one in own] or [0.0]), 1),
                 }
             )
         return rows
@@ -186,7 +186,7 @@ def report(connections: Sequence[Connection]) -> dict[str, Any]:
         "all": judge(connections),
         "kinds": {kind: judge([one for one in connections if one.kind == kind]) for kind in sizes.KINDS},
         "groups": grouped(connections),
-        "connections": [asdict(one) | {"ratio": one.ratio} for one in connections],
+        "connections": [asdict(one) for one in connections],
     }
 
 

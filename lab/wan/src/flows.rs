@@ -24,6 +24,10 @@ pub struct Record {
     pub interval_end_s: u64,
     /// The most that left the path's link, and arrived, within one base round trip that ended in the interval.
     pub most_bytes: u64,
+    /// Of the base round trips that follow one another, each from the first segment after the one before, and that ended
+    /// in the interval: their bytes, and the sum of the squares of them.
+    pub round_trip_bytes: u64,
+    pub round_trip_bytes_squared: u64,
     pub bytes: u64,
     /// Segments with payload that the queue, the policer or the wire lost.
     pub lost_segments: u64,
@@ -42,8 +46,13 @@ struct Carried {
     /// Of the last base round trip: when it left the link, and how much.
     window: VecDeque<(u64, u64)>,
     window_bytes: u64,
+    /// The round trip that has not ended: its first segment, and its bytes.
+    began: u64,
+    round_trip: u64,
     interval: u64,
     most_bytes: u64,
+    round_trip_bytes: u64,
+    round_trip_bytes_squared: u64,
     bytes: u64,
     lost_segments: u64,
 }
@@ -60,7 +69,14 @@ impl Flows {
 
     /// A segment of `bytes` left the link at `at` (nanoseconds since the epoch, not going back for a flow) and arrives.
     pub fn carried(&mut self, flow: Flow, at: u64, bytes: u64, base_rtt_ns: u64) {
+        // What ended before counts in the interval of its last segment.
+        let known = self.flows.entry(flow).or_default();
+        if known.began + base_rtt_ns <= at {
+            known.end_round_trip();
+            known.began = at;
+        }
         let carried = self.enter(flow, at);
+        carried.round_trip += bytes;
         carried.window.push_back((at, bytes));
         carried.window_bytes += bytes;
         while let Some((left, old)) = carried.window.front().copied()
@@ -78,9 +94,10 @@ impl Flows {
         self.enter(flow, at).lost_segments += 1;
     }
 
-    /// Writes the records so far, a line of JSON each, and begins new ones.
+    /// Writes the records so far, a line of JSON each, and begins new ones; ends every round trip.
     pub fn write(&mut self, out: &mut impl Write) -> io::Result<()> {
         for (flow, carried) in &mut self.flows {
+            carried.end_round_trip();
             self.closed.extend(carried.take(*flow, self.interval_ns));
         }
         for record in self.closed.drain(..) {
@@ -102,15 +119,25 @@ impl Flows {
 }
 
 impl Carried {
+    fn end_round_trip(&mut self) {
+        let bytes = std::mem::take(&mut self.round_trip);
+        self.round_trip_bytes += bytes;
+        self.round_trip_bytes_squared = self
+            .round_trip_bytes_squared
+            .saturating_add(bytes.saturating_mul(bytes));
+    }
+
     fn take(&mut self, flow: Flow, interval_ns: u64) -> Option<Record> {
         let record = Record {
             flow,
             interval_end_s: (self.interval + 1) * interval_ns / 1_000_000_000,
             most_bytes: std::mem::take(&mut self.most_bytes),
+            round_trip_bytes: std::mem::take(&mut self.round_trip_bytes),
+            round_trip_bytes_squared: std::mem::take(&mut self.round_trip_bytes_squared),
             bytes: std::mem::take(&mut self.bytes),
             lost_segments: std::mem::take(&mut self.lost_segments),
         };
-        (record.bytes + record.lost_segments > 0).then_some(record)
+        (record.bytes + record.round_trip_bytes + record.lost_segments > 0).then_some(record)
     }
 }
 
@@ -168,6 +195,31 @@ mod tests {
             }
             prop_assert_eq!(total, sent.iter().map(|(_, bytes)| bytes).sum::<u64>());
         }
+    }
+
+    /// Two flights of 3,000 and one of 1,000 that is cut by the interval's end, round trips of 100 ms: the last counts
+    /// where it ended.
+    #[test]
+    fn round_trips_follow_one_another() {
+        let mut flows = Flows::new(1);
+        for (ms, bytes) in [
+            (500, 1000),
+            (510, 2000),
+            (700, 3000),
+            (950, 400),
+            (1049, 600),
+            (1200, 50),
+        ] {
+            flows.carried(flow(1), ms * 1_000_000, bytes, 100_000_000);
+        }
+        let found: Vec<_> = written(&mut flows)
+            .iter()
+            .map(|record| {
+                ["round_trip_bytes", "round_trip_bytes_squared"].map(|key| record[key].as_u64())
+            })
+            .collect();
+        let first = [Some(6_000), Some(2 * 3_000 * 3_000)];
+        assert_eq!(found, [first, [Some(1_050), Some(1_000_000 + 2_500)]]);
     }
 
     #[test]
