@@ -46,7 +46,7 @@ from lab.truth.run import Truth, empty, report
     "--collapse-to",
     type=click.FloatRange(0.1, 1000),
     metavar="MBIT",
-    help="Learn from chunks, then let every path fall to this rate while only small answers flow.",
+    help="Learn from chunks, then let every path fall to this rate: small answers flow, then mixed ones.",
 )
 @click.option(
     "--out", type=click.Path(path_type=Path), default="out/truth", show_default=True, help="Emptied, then filled."

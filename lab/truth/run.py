@@ -98,7 +98,8 @@ class Truth:
 
     def collapse(self, rounds: int, rate_mbit: float) -> list[dict[str, Any]]:
         """Chunks until windows are learnt and applied; then every path falls to this rate with a queue of ten packets,
-        and only small answers flow, over connections that began with what was learnt. One row a round and pair.
+        and for as many rounds only small answers flow, which fit everywhere and show nothing; then mixed ones, over
+        connections that begin with what was learnt. One row a round and pair.
         """
         before, rows = self.lab.topology, []
         slow = {"rate_mbit": rate_mbit, "queue_packets": 10}
@@ -113,12 +114,12 @@ class Truth:
         ]
         after = type(before).model_validate(data, strict=False)
         with self.collectors():
-            for kind, count in (("chunks", rounds), ("small", rounds + 3)):
+            for kind in ("chunks", "small", "mixed"):
                 start = self.boundary()
                 if kind == "small":
                     self.lab.reshape(after)
-                with self.lab.load(count * self.interval_s + 60, kind):  # type: ignore[arg-type]
-                    for number in range(1, count + 1):
+                with self.lab.load(rounds * self.interval_s + 60, kind):
+                    for number in range(1, rounds + 1):
                         round_s = start + number * self.interval_s
                         time.sleep(max(0.0, round_s + SEALED_S - time.time()))
                         rows += self.decide(round_s, kind)
