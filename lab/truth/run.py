@@ -112,12 +112,13 @@ class Truth:
             for (src, dst), shape in shapes.items()
         ]
         after = type(before).model_validate(data, strict=False)
+        phases: tuple[tuple[Kind, int], ...] = (("chunks", rounds), ("small", rounds + 3))
         with self.collectors():
-            for kind, count in (("chunks", rounds), ("small", rounds + 3)):
+            for kind, count in phases:
                 start = self.boundary()
                 if kind == "small":
                     self.lab.reshape(after)
-                with self.lab.load(count * self.interval_s + 60, kind):  # type: ignore[arg-type]
+                with self.lab.load(count * self.interval_s + 60, kind):
                     for number in range(1, count + 1):
                         round_s = start + number * self.interval_s
                         time.sleep(max(0.0, round_s + SEALED_S - time.time()))
