@@ -78,8 +78,7 @@ def pairs() -> Dashboard:
         .with_panel(
             lines(
                 "Retransmissions",
-                "Bytes sent again, percent of those sent. Above initcwnd.loss_bound among young connections the "
-                "window is cut.",
+                "Bytes sent again, percent of those sent. A window falls by what young connections lose, not by this.",
                 f"""
                 select round as time, {PAIR} as series, retransmit_percent
                 from pairs where $__timeFilter(round) and {WHICH} and retransmit_percent is not null

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
+from lab.topology import Kind
+
 # Probe objects: a KB is 1000 bytes here, so that 100 KB are 70 segments of 1448 bytes and fit a window of 100.
 PROBES = (10_000, 50_000, 100_000)
 
@@ -17,12 +19,6 @@ PAPER: Sequence[tuple[float, int]] = ((0.0, 1_000), (0.46, 15_000), (0.85, 200_0
 
 # Enough for smooth quantiles, and 11 MB of objects in all.
 _OBJECTS = 100
-
-
-# What the load asks for, each size equally often, by the kind of its traffic: bulk is a transfer without end, whose
-# next object is asked for as soon as it is whole; chunks are a video's, one after another over a connection that stays;
-# small are answers of one or two segments, ten times as often: twenty seconds of a lab stand for minutes.
-_BULK, _CHUNK, _SMALL = 100_000_000, 250_000, 2_000
 
 
 def quantile(share: float, curve: Sequence[tuple[float, int]] = PAPER) -> int:
@@ -38,5 +34,13 @@ def load_objects() -> list[int]:
     return [quantile((index + 0.5) / _OBJECTS) for index in range(_OBJECTS)]
 
 
+# What the load asks for, each size equally often, by the kind of its traffic: bulk is a transfer without end, whose
+# next object is asked for as soon as it is whole; chunks are a video's, one after another over a connection that stays;
+# small are answers of one or two segments, ten times as often: twenty seconds of a lab stand for minutes.
+KINDS: Mapping[Kind, Sequence[int]] = {
+    "mixed": load_objects(),
+    "bulk": [100_000_000],
+    "chunks": [250_000],
+    "small": [2_000],
+}
 SMALL_PACE = 10
-KINDS: Mapping[str, Sequence[int]] = {"mixed": load_objects(), "bulk": [_BULK], "chunks": [_CHUNK], "small": [_SMALL]}

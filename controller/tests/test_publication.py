@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from samplekit.decided import decision
 from samplekit.home import ROUND, Home
 from samplekit.pairs import decided_table
 from springtide import instants
-from springtide.decide.decision import Action, Decision, Reason
 from springtide.decide.decisions import write_round
 from springtide.errors import SpringtideError
 from springtide.policy import BundlePolicy
@@ -148,51 +148,10 @@ def test_diff_shows_whose_congestion_control_changes(home: Home) -> None:
 
 
 def decide(home: Home, moment: int, values: dict[tuple[str, str], int]) -> None:
-    rows = [
-        Decision(
-            round=moment,
-            src_pop=src,
-            dst_pop=dst,
-            ip_version=4,
-            action=Action.SET,
-            initcwnd=value,
-            reason=Reason.LEARNT,
-            connections_seen=5,
-            connections_earned=4,
-            observed_cwnd=float(value),
-            min_cwnd=value,
-            max_cwnd=value,
-            retransmit_ratio=0.01,
-            young_connections=0,
-            young_lossy_connections=0,
-            young_timeout_connections=0,
-            receiver_cwnd=None,
-            previous_initcwnd=None,
-            previous_cwnd=None,
-            smoothed_cwnd=float(value),
-            target_cwnd=float(value),
-            measured_rounds=3,
-            guard_until=None,
-            guard_hold_s=0,
-            ceiling_initcwnd=None,
-            clean_initcwnd=None,
-            harmful_initcwnd=None,
-            default_connections=0,
-            default_lossy=0,
-            trial_rounds=0,
-            trial_connections=0,
-            trial_lossy=0,
-            penalty=0.0,
-            suppressed=False,
-            last_evidence=moment,
-            expires_at=moment + 1800,
-            policy_version="0123456789ab",
-        )
-        for (src, dst), value in values.items()
-    ]
+    rows = [decision(src, dst, 4, value, moment, moment) for (src, dst), value in values.items()]
     store = home.open()
     try:
-        write_round(store, moment, decided_table(rows), rows[0].policy_version)
+        write_round(store, moment, decided_table(rows), "0123456789ab")
     finally:
         store.close()
 

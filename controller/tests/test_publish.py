@@ -1,11 +1,10 @@
-"""`springtide bundle` and `validate`: one valid document for each edge, or none at all."""
+"""`springtide bundle`: one valid document for each edge, or none at all."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import subprocess
-from collections.abc import Callable
 from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
@@ -14,80 +13,27 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
-import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from samplekit.decided import DECISIONS, decision
 from samplekit.home import FLEET, ROUND, Home
 from samplekit.pairs import decided_table
 from springtide import instants
 from springtide.decide import congestion_rows
 from springtide.decide.congestion import DECISION
-from springtide.decide.decision import Action, Decision, Reason
+from springtide.decide.decision import Decision, Reason
 from springtide.decide.decisions import write_round
 from springtide.decide.edges import EdgeDecision
 from springtide.decide.holdout import held_out_edges
 from springtide.decide.prefixes import halves
-from springtide.fleet import Fleet, load_fleet
+from springtide.fleet import Fleet
 from springtide.policy import Policy, load_policy
-from springtide.publish.bundle import canonical, digest, json_schema, render
+from springtide.publish.bundle import json_schema, render
 from springtide.publish.validate import Context, problems
 
 NOW = ROUND
 
 pytestmark = pytest.mark.usefixtures("clock")
-
-
-def decision(src: str, dst: str, version: int, value: int | None, evidence: int = NOW, ttl: int = 1800) -> Decision:
-    action = Action.SET if value is not None else Action.WITHDRAW
-    reason = Reason.LEARNT if value is not None else Reason.EXPIRED
-    mean = None if value is None else float(value)
-    return Decision(
-        round=NOW,
-        src_pop=src,
-        dst_pop=dst,
-        ip_version=version,
-        action=action,
-        initcwnd=value,
-        reason=reason,
-        connections_seen=5,
-        connections_earned=4,
-        observed_cwnd=mean,
-        min_cwnd=value,
-        max_cwnd=value,
-        retransmit_ratio=0.01,
-        young_connections=0,
-        young_lossy_connections=0,
-        young_timeout_connections=0,
-        receiver_cwnd=None,
-        previous_initcwnd=None,
-        previous_cwnd=None,
-        smoothed_cwnd=mean,
-        target_cwnd=mean,
-        measured_rounds=3,
-        guard_until=None,
-        guard_hold_s=0,
-        ceiling_initcwnd=None,
-        clean_initcwnd=None,
-        harmful_initcwnd=None,
-        default_connections=0,
-        default_lossy=0,
-        trial_rounds=0,
-        trial_connections=0,
-        trial_lossy=0,
-        penalty=0.0,
-        suppressed=False,
-        last_evidence=evidence,
-        expires_at=evidence + ttl,
-        policy_version=Policy().version,
-    )
-
-
-DECISIONS = [
-    decision("ams", "fra", 4, 42),
-    decision("ams", "fra", 6, 77),
-    decision("ams", "nyc", 4, None),
-    decision("fra", "ams", 4, 30),
-]
 
 
 def decided(home: Home, decisions: list[Decision]) -> Home:
@@ -261,166 +207,6 @@ def test_the_published_schema_is_the_one_of_the_code_and_takes_what_is_rendered(
         document | {"routes": [{"prefix": "10.77.2.0/24", "initcwnd": "42"}]},
     ):
         assert not check.is_valid(broken)
-
-
-# How each rule is broken: the change to a good bundle of ams-1, and what the line must say.
-Change = Callable[[dict[str, Any]], Any]
-
-
-def route(document: dict[str, Any], index: int, **values: object) -> None:
-    document["routes"][index].update(values)
-
-
-def choose(document: dict[str, Any], *changes: dict[str, Any]) -> None:
-    document["congestion"] = [CHOICE | change for change in changes]
-
-
-CHOICE = {"prefix": "192.0.2.0/24", "algorithm": "bbr", "min_object_bytes": 100_000}
-BROKEN: dict[str, tuple[Change, str]] = {
-    "congestion is nothing": (lambda d: d.update(congestion=None), "congestion: input should be a valid list"),
-    "choice with a next hop": (lambda d: choose(d, {"via": "10.0.0.1"}), "congestion[0].via: extra inputs are not"),
-    "choice without a condition": (
-        lambda d: d.update(congestion=[{"prefix": "192.0.2.0/24", "algorithm": "bbr"}]),
-        "congestion[0].min_object_bytes: field required",
-    ),
-    "wide client": (lambda d: choose(d, {"prefix": "0.0.0.0/0"}), "'0.0.0.0/0' is no client prefix in its shortest"),
-    "client's host bits": (lambda d: choose(d, {"prefix": "192.0.2.1/24"}), "is no client prefix in its shortest form"),
-    "client twice": (
-        lambda d: choose(d, {}, {}),
-        "congestion: 192.0.2.0/24 stands there twice (rule congestion_sorted)",
-    ),
-    "clients unsorted": (
-        lambda d: choose(d, {"prefix": "192.0.3.0/24"}, {}),
-        "congestion: 192.0.3.0/24 stands before 192.0.2.0/24 (rule congestion_sorted)",
-    ),
-    "another algorithm": (lambda d: choose(d, {"algorithm": "reno"}), "congestion[0].algorithm: is 'reno', not 'bbr'"),
-    "negative object": (lambda d: choose(d, {"min_object_bytes": -1}), "-1 is no size of an object"),
-    "huge object": (lambda d: choose(d, {"min_object_bytes": 10**10}), "10000000000 is no size of an object"),
-    "text object": (
-        lambda d: choose(d, {"min_object_bytes": "1"}),
-        "min_object_bytes: input should be a valid integer",
-    ),
-    "schema version": (lambda d: d.update(schema_version=2), "schema_version: input should be 1"),
-    "missing key": (lambda d: d.pop("round"), "round: field required"),
-    "unknown key": (lambda d: d.update(next_hop="10.0.0.1"), "next_hop: extra inputs are not permitted"),
-    "text window": (lambda d: route(d, 0, initcwnd="42"), "routes[0].initcwnd: input should be a valid integer"),
-    "fractional window": (lambda d: route(d, 0, initcwnd=42.5), "routes[0].initcwnd: input should be a valid integer"),
-    "routes not a list": (lambda d: d.update(routes={}), "routes: input should be a valid list"),
-    "unknown edge": (lambda d: d.update(edge="lax-1"), "edge: 'lax-1' is not in the fleet (rule known_edge)"),
-    "edge of another PoP": (lambda d: d.update(edge="nyc-1"), "pop: is 'ams', but nyc-1 is in nyc (rule known_edge)"),
-    "duplicate": (lambda d: d["routes"].insert(1, d["routes"][0]), "routes[1].prefix: 10.77.2.0/24 is also routes[0]"),
-    "unsorted": (lambda d: d["routes"].reverse(), "routes: fd77:2::/48 stands before 10.77.2.0/24 (rule sorted)"),
-    "default route": (lambda d: route(d, 0, prefix="0.0.0.0/0"), "routes[0].prefix: 0.0.0.0/0 is a default route"),
-    "too wide": (lambda d: route(d, 0, prefix="10.0.0.0/8"), "routes[0].prefix: 10.0.0.0/8 is wider than"),
-    "unknown prefix": (lambda d: route(d, 0, prefix="10.99.0.0/24"), "10.99.0.0/24 is not a prefix of the fleet"),
-    "narrower than the fleet's": (lambda d: route(d, 0, prefix="10.77.2.0/25"), "is not a prefix of the fleet"),
-    "own PoP": (lambda d: route(d, 0, prefix="10.77.1.0/24"), "belongs to the edge's own PoP ams"),
-    "no prefix": (lambda d: route(d, 0, prefix="fra"), "routes[0].prefix: 'fra' is not a prefix in its shortest form"),
-    "host bits": (lambda d: route(d, 0, prefix="10.77.2.1/24"), "is not a prefix in its shortest form"),
-    "long form": (lambda d: route(d, 1, prefix="fd77:0002::/48"), "is not a prefix in its shortest form"),
-    "above cmax": (lambda d: route(d, 0, initcwnd=101), "routes[0].initcwnd: 101 is outside initcwnd.cmin = 10"),
-    "below cmin": (lambda d: route(d, 0, initcwnd=9), "routes[0].initcwnd: 9 is outside initcwnd.cmin = 10"),
-    "lives too long": (lambda d: d.update(expires_at=instants.show(NOW + 901)), "expires_at: "),
-    "expired": (lambda d: d.update(expires_at=instants.show(NOW + 20)), "has passed (rule times)"),
-    "made before its round": (lambda d: d.update(created_at=instants.show(NOW - 1)), "created_at: "),
-    "made in the future": (lambda d: d.update(created_at=instants.show(NOW + 800)), "is in the future (rule times)"),
-    "not an instant": (lambda d: d.update(round="today"), "round: 'today' is not an instant (rule times)"),
-    "not a round": (lambda d: d.update(round=instants.show(NOW - 7)), "is not a multiple of round.interval_s"),
-    "policy version": (lambda d: d.update(policy_version="v1"), "policy_version: 'v1' is not 12 hex digits"),
-}
-
-
-@pytest.mark.parametrize("case", BROKEN)
-def test_each_rule_finds_what_it_is_for(bare_home: Home, case: str) -> None:
-    change, message = BROKEN[case]
-    document = json.loads(render(load_fleet(bare_home.fleet), Policy(), NOW, DECISIONS, NOW).documents["ams-1"])
-    change(document)
-    path = bare_home.path / "ams-1.json"
-    # Its digest is right: only the rule stands in the way.
-    path.write_bytes(canonical({**document, "digest": digest(document)}))
-    lines = bare_home.refused("validate", path)
-    assert any(line.startswith(f"springtide: {path}: ") and message in line for line in lines), lines
-    assert all("; " in line for line in lines)
-
-
-def test_a_bundle_for_another_edge_is_refused(bare_home: Home) -> None:
-    path = bare_home.path / "b.json"
-    path.write_bytes(render(load_fleet(bare_home.fleet), Policy(), NOW, DECISIONS, NOW).documents["ams-1"])
-    [line] = bare_home.refused("validate", path, "--edge", "ams-2")
-    assert line == (f"springtide: {path}: edge: is 'ams-1', not 'ams-2' (rule for_this_edge); use the bundle of ams-2")
-
-
-BROKEN_FILES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
-    "changed": (lambda b: b.replace(b'"initcwnd":42', b'"initcwnd":43'), "digest: does not match the content"),
-    "truncated": (lambda b: b[:-20], "document: is not JSON"),
-    "empty": (lambda _: b"", "document: is not JSON"),
-    "binary": (lambda _: b"\xff\xfe\x00", "document: is not JSON"),
-    "a list": (lambda _: b"[]", "document: input should be"),
-    "repeated key": (lambda b: b[:-1] + b',"edge":"ams-2"}', "gives the key 'edge' twice"),
-    "not a number": (lambda b: b.replace(b":42", b":NaN"), "holds NaN, which is not JSON"),
-    "deep": (lambda _: b"[" * 100_000, "document: is not JSON"),
-    "huge": (lambda b: b + b" " * 1_000_000, "file: is larger than bundle.max_bytes = 1000000"),
-}
-
-
-@pytest.mark.parametrize("case", BROKEN_FILES)
-def test_files_that_are_no_bundle_are_told_in_words(bare_home: Home, case: str) -> None:
-    change, message = BROKEN_FILES[case]
-    path = bare_home.path / "b.json"
-    path.write_bytes(change(render(load_fleet(bare_home.fleet), Policy(), NOW, DECISIONS, NOW).documents["ams-1"]))
-    [line] = bare_home.refused("validate", path)
-    assert message in line
-
-
-GOOD = render(Fleet.model_validate(yaml.safe_load(FLEET)), Policy(), NOW, DECISIONS, NOW).documents["ams-1"]
-CONTEXT = Context(Fleet.model_validate(yaml.safe_load(FLEET)), Policy(), NOW + 1)
-
-
-@given(st.data())
-def test_no_damage_passes_and_none_crashes(data: st.DataObject) -> None:
-    start = data.draw(st.integers(0, len(GOOD)))
-    end = data.draw(st.integers(start, min(len(GOOD), start + 20)))
-    middle = data.draw(
-        st.binary(max_size=20) | st.sampled_from([b"\\ud800", b"1e999", b"[" * 999, b"9" * 5000, b"null"])
-    )
-    damaged = GOOD[:start] + middle + GOOD[end:]
-    found = problems("b.json", damaged, CONTEXT)
-    try:
-        same = json.loads(damaged) == json.loads(GOOD)
-    except (ValueError, RecursionError):
-        same = False
-    assert bool(found) is not same
-    assert all("\n" not in str(problem) for problem in found)
-
-
-def test_validate_reports_all_files_and_all_problems(bare_home: Home) -> None:
-    documents = render(load_fleet(bare_home.fleet), Policy(), NOW, DECISIONS, NOW).documents
-    good, bad = bare_home.path / "good.json", bare_home.path / "bad.json"
-    good.write_bytes(documents["ams-1"])
-    bad.write_bytes(documents["ams-1"].replace(b":42", b":500").replace(b"10.77.2.0/24", b"10.77.1.0/24"))
-    missing = bare_home.path / "missing.json"
-    lines = bare_home.refused("validate", good, bad, missing)
-    assert len(lines) == 4
-    assert str(good) not in "".join(lines)
-
-
-def test_routes_over_the_cap_are_refused(bare_home: Home) -> None:
-    bare_home.policy.write_text("bundle: {max_routes: 1}\n")
-    policy = Policy.model_validate({"bundle": {"max_routes": 1}})
-    path = bare_home.path / "b.json"
-    path.write_bytes(render(load_fleet(bare_home.fleet), policy, NOW, DECISIONS, NOW).documents["ams-1"])
-    [line] = bare_home.refused("validate", path)
-    assert "routes: 2 routes are over bundle.max_routes = 1 (rule size)" in line
-
-
-def test_choices_over_the_cap_are_refused(bare_home: Home) -> None:
-    bare_home.policy.write_text("bundle: {max_congestion: 1}\n")
-    policy = Policy.model_validate({"bundle": {"max_congestion": 1}})
-    clients = {"ams": [ip_network("192.0.2.0/24"), ip_network("192.0.3.0/24")]}
-    path = bare_home.path / "b.json"
-    path.write_bytes(render(load_fleet(bare_home.fleet), policy, NOW, DECISIONS, NOW, clients).documents["ams-1"])
-    [line] = bare_home.refused("validate", path)
-    assert "congestion: 2 prefixes are over bundle.max_congestion = 1 (rule congestion_size)" in line
 
 
 def chosen(home: Home, moment: int, **columns: object) -> None:

@@ -63,6 +63,8 @@ class Demo:
         self.topology = lab.topology
         self.pairs = self.topology.busy_pairs()
         self.pop_of_edge = self.topology.edges()
+        # That in which edges are probed.
+        self.ip_version = self.topology.address(next(iter(self.pop_of_edge))).version
         self.product = Springtide(out / "store", out / "fleet.yaml", out / "policy.yaml")
         self.publisher, self.allowed_signers = out / "publisher", out / "allowed_signers"
         self.push = Push(out, self.product, sorted(self.pop_of_edge), lab.command)
@@ -234,7 +236,7 @@ class Demo:
                 decisions = self.learn(LEARN_S if number == 1 else 0)
                 expiry = self.bundles(last=number == self.rounds)
                 self.say("bundles published, signed and validated; Ansible rolls them out: a canary a region, then all")
-                # Bundles that live for a minute leave no minutes for a gate.
+                # The last bundles live for a minute and leave no minutes for a gate; all rounds are pushed alike.
                 self.push.play("rollout.yml", springtide_gate=False)
                 if number == self.rounds:
                     # One edge's samples tell how old the newest is, and the bundles live for a minute.
@@ -263,11 +265,10 @@ class Demo:
 
     def routes(self, decisions: list[dict[str, Any]]) -> dict[Pair, Route]:
         """The probed paths, and the windows that were decided for them in the IP version that is probed."""
-        version = self.topology.address(next(iter(self.pop_of_edge))).version
         windows = {
             (decision["src_pop"], decision["dst_pop"]): decision["initcwnd"]
             for decision in decisions
-            if decision["ip_version"] == version
+            if decision["ip_version"] == self.ip_version
         }
         return {
             (src, dst): Route(
@@ -295,7 +296,6 @@ class Demo:
     ) -> dict[str, Any]:
         """Write summary.json and report.html, print the tables; nothing is printed where `closing` is empty."""
         after = rounds[-1][0]
-        version = self.topology.address(next(iter(self.pop_of_edge))).version
         rows = [
             {
                 "src_pop": decision["src_pop"],
@@ -305,7 +305,7 @@ class Demo:
                 "reason": decision["reason"],
             }
             for decision in decisions
-            if decision["ip_version"] == version
+            if decision["ip_version"] == self.ip_version
         ]
         elapsed_s = time.monotonic() - self.begin
         facts = summary(
@@ -336,7 +336,7 @@ class Demo:
         tables.print("\nLook at what it left:", style="bold")
         env = self.out / "env"
         shown = env.relative_to(Path.cwd()) if env.is_relative_to(Path.cwd()) else env
+        src, dst = self.pairs[0]
         for command, what in ((f"source {shown}", "so that `springtide` finds it"), *LOOK):
-            src, dst = self.pairs[0]
             print(f"  {command.format(src=src, dst=dst):<40} # {what}")
         return facts

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import cast
 
 import click
 from rich.console import Console
@@ -55,7 +54,7 @@ from lab.truth.run import Truth, empty, report
 @click.option("--json", "as_json", is_flag=True, help="Print truth.json instead of the table.")
 def truth(
     file: Path,
-    kinds: Sequence[str],
+    kinds: Sequence[Kind],
     rounds: int,
     interval: int,
     kernel_defaults: bool,
@@ -87,7 +86,7 @@ def truth(
         for pair in topology.busy_pairs():
             run.apply(pair, initcwnd)
         if collapse_to is None:
-            chosen = [cast("Kind", kind) for kind in kinds or sizes.KINDS]
+            chosen = list(kinds or sizes.KINDS)
             found = report(run.kinds(chosen, rounds))
             shown = found["groups"]
         else:

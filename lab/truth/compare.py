@@ -46,10 +46,9 @@ def match(
 ) -> list[Connection]:
     """Every socket of a round with what it was carried then; what carried nothing has no truth and is left out.
 
-    `flows` are of seconds, a round is `interval_s` of them.
-
-    `rows` have round (seconds since the epoch), src_ip, src_port, dst_ip, dst_port, src_pop, dst_pop, snd_cwnd, snd_mss
-    (bytes) and counted (segments, 0 where not counted); `kinds` name the traffic of each round that counts.
+    `flows` are of seconds, a round is `interval_s` of them; `rows` have round (seconds since the epoch), src_ip,
+    src_port, dst_ip, dst_port, src_pop, dst_pop, snd_cwnd, snd_mss (bytes) and counted (segments, 0 where not counted);
+    `kinds` name the traffic of each round that counts.
     """
     carried: defaultdict[tuple[str, str, int], list[Flow]] = defaultdict(list)
     for flow in flows:

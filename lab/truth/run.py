@@ -25,23 +25,21 @@ from lab.topology import Kind, Pair, gateway
 from lab.truth.compare import Connection, grouped, judge, match
 
 SEALED_S = 3  # after a round's end its last samples are in files
-# What a round counts of a socket: what a round trip proved where the roll-up knows it, else the earned window.
-_PROVED = "select count() as n from system.columns where table = 'round_sockets' and name = 'proved_cwnd'"
-_SOCKETS = """
+_SOCKETS = f"""
 select
     toUnixTimestamp(sockets.round) as round,
     sockets.src_pop as src_pop, sockets.dst_pop as dst_pop,
     toString(ends.own_ip) as src_ip, ends.own_port as src_port,
     toString(ends.peer_ip) as dst_ip, ends.peer_port as dst_port,
     sockets.snd_cwnd as snd_cwnd, sockets.snd_mss as snd_mss,
-    if(sockets.earned, sockets.{counted}, 0) as counted
+    if(sockets.earned, sockets.proved_cwnd, 0) as counted
 from round_sockets as sockets
 inner join (
     select
         host, boot_id, netns, cookie,
         any(src_ip) as own_ip, any(src_port) as own_port, any(dst_ip) as peer_ip, any(dst_port) as peer_port
     from tcp_samples
-    where src_port = {port} and kind = 'POLL'
+    where src_port = {nginx.PORT} and kind = 'POLL'
     group by host, boot_id, netns, cookie
 ) as ends on
     sockets.host = ends.host and sockets.boot_id = ends.boot_id
@@ -113,8 +111,9 @@ class Truth:
             for (src, dst), shape in shapes.items()
         ]
         after = type(before).model_validate(data, strict=False)
+        phases: tuple[Kind, ...] = ("chunks", "small", "mixed")
         with self.collectors():
-            for kind in ("chunks", "small", "mixed"):
+            for kind in phases:
                 start = self.boundary()
                 if kind == "small":
                     self.lab.reshape(after)
@@ -170,10 +169,7 @@ class Truth:
 
     def connections(self, kinds: Mapping[int, str]) -> list[Connection]:
         """What was counted of these rounds' connections, and what they were carried."""
-        proved = self.product.json("sql", _PROVED)[0]["n"]
-        query = _SOCKETS.replace("{counted}", "proved_cwnd" if int(proved) else "snd_cwnd")
-        rows = self.product.json("sql", query.replace("{port}", str(nginx.PORT)))
-        return match(rows, self.lab.flows(), kinds, self.interval_s)
+        return match(self.product.json("sql", _SOCKETS), self.lab.flows(), kinds, self.interval_s)
 
 
 def instant(unix_s: int) -> str:

@@ -58,44 +58,32 @@ bounds as (
         *,
         toFloat64(cwnd_sum) / toFloat64(cwnd_weight) as mean,
         toFloat64(traffic_cwnd_sum) / toFloat64(traffic_weight) as traffic_mean,
-        quantileExactLowIf(0.5) (mean, cwnd_weight > 0) over (partition by src_pop, dst_pop, ip_version) as middle,
-        quantileExactLowIf(0.5) (traffic_mean, traffic_weight > 0) over (
-            partition by src_pop, dst_pop, ip_version
-        ) as traffic_middle,
+        quantileExactLowIf(0.5) (mean, cwnd_weight > 0) over pair as middle,
+        quantileExactLowIf(0.5) (traffic_mean, traffic_weight > 0) over pair as traffic_middle,
         least(greatest(mean, middle / 2), middle * 2) as held_mean,
         least(greatest(traffic_mean, traffic_middle / 2), traffic_middle * 2) as held_traffic_mean,
         if(
-            countIf(cwnd_weight > 0) over (partition by src_pop, dst_pop, ip_version) < 3,
+            countIf(cwnd_weight > 0) over pair < 3,
             cwnd_weight,
-            least(cwnd_weight, sum(cwnd_weight) over (partition by src_pop, dst_pop, ip_version) - cwnd_weight)
+            least(cwnd_weight, sum(cwnd_weight) over pair - cwnd_weight)
         ) as held_weight,
         if(
-            countIf(traffic_weight > 0) over (partition by src_pop, dst_pop, ip_version) < 3,
+            countIf(traffic_weight > 0) over pair < 3,
             traffic_weight,
-            least(
-                traffic_weight,
-                sum(traffic_weight) over (partition by src_pop, dst_pop, ip_version) - traffic_weight
-            )
+            least(traffic_weight, sum(traffic_weight) over pair - traffic_weight)
         ) as held_traffic_weight,
         if(
-            countIf(young_connections > 0) over (partition by src_pop, dst_pop, ip_version) < 3,
+            countIf(young_connections > 0) over pair < 3,
             young_connections,
-            toUInt64(
-                least(
-                    young_connections,
-                    sum(young_connections) over (partition by src_pop, dst_pop, ip_version) - young_connections
-                )
-            )
+            toUInt64(least(young_connections, sum(young_connections) over pair - young_connections))
         ) as held_young,
         if(
-            countIf(young_window_weight > 0) over (partition by src_pop, dst_pop, ip_version) < 3,
+            countIf(young_window_weight > 0) over pair < 3,
             young_window_weight,
-            least(
-                young_window_weight,
-                sum(young_window_weight) over (partition by src_pop, dst_pop, ip_version) - young_window_weight
-            )
+            least(young_window_weight, sum(young_window_weight) over pair - young_window_weight)
         ) as held_young_window_weight
     from hosts
+    window pair as (partition by src_pop, dst_pop, ip_version)
 ),
 
 -- Of a host that is held, sockets at equal distances in the order of their values, all of the same weight.

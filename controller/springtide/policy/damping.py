@@ -73,7 +73,7 @@ class CongestionDampingPolicy(DampingPolicy):
     suppress_above: float = tunable(
         2.0,
         "Penalty above which a prefix is not chosen.",
-        source=("chosen, let go, chosen again as fast as the duty cycle allows gives 2.3: it can fire"),
+        source="chosen, let go, chosen again as fast as the duty cycle allows gives 2.3: it can fire",
         ge=0.5,
         le=100.0,
     )

@@ -47,14 +47,14 @@ class GatePolicy(Section):
         0.03,
         "Most by which the share of young new connections that lost of their first flight may rise; young: two of the "
         "larger window were not yet acknowledged.",
-        source="as initcwnd.loss_bound: what a rollout lets pass the law itself must not cut",
+        source="a quarter of initcwnd.loss_bound: a wave stops before the law would cut a window of 100",
         ge=0.0,
         le=1.0,
     )
     lossy_share: float = tunable(
         0.03,
         "Share of its bytes sent again from which a connection that is no longer young is lossy.",
-        source="as initcwnd.loss_bound; a long transfer nearly always loses something at its own top rate",
+        source="six times congestion.few_retransmits: a long transfer nearly always loses some at its own top rate",
         ge=0.0,
         le=1.0,
     )

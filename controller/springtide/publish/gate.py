@@ -15,6 +15,7 @@ from enum import StrEnum
 from ipaddress import ip_network
 from typing import Any
 
+from springtide.decide.loss_guard import KERNEL_DEFAULT
 from springtide.policy import GatePolicy
 from springtide.publish.proportions import NOTHING, Interval, Share, pooled, rise
 from springtide.store import Store
@@ -25,7 +26,6 @@ from springtide.store.files import sql
 _LOOK_BACK_S = 600
 # A full segment on Ethernet.
 _SEGMENT_BYTES = 1460
-_DEFAULT_WINDOW = 10
 # Its last record tells of a client's connection, which uses another algorithm only after its first bytes.
 _NEVER = 2**62
 
@@ -314,7 +314,7 @@ def destinations(
         of_edge = []
         for prefix in sorted(windows[0].keys() | windows[1].keys()):
             pair = windows[0].get(prefix), windows[1].get(prefix)
-            flight = max(_DEFAULT_WINDOW, *(window for window in pair if window is not None)) * _SEGMENT_BYTES
+            flight = max(KERNEL_DEFAULT, *(window for window in pair if window is not None)) * _SEGMENT_BYTES
             kind = Kind.KEPT if pair[0] == pair[1] else Kind.WINDOWS
             of_edge.append(Destination(prefix, kind, flight, 2 * flight))
         for prefix in sorted(choices[0].keys() | choices[1].keys()):

@@ -1,0 +1,64 @@
+"""Decided initial windows, as what publishes them reads them."""
+
+from __future__ import annotations
+
+from springtide.decide.decision import Action, Decision, Reason
+from springtide.policy import Policy
+
+from samplekit.home import ROUND
+
+
+def decision(
+    src: str, dst: str, version: int, value: int | None, evidence: int = ROUND, moment: int = ROUND
+) -> Decision:
+    """What was learnt of a pair, or that it is withdrawn; it lives for half an hour from its evidence on."""
+    action = Action.SET if value is not None else Action.WITHDRAW
+    reason = Reason.LEARNT if value is not None else Reason.EXPIRED
+    mean = None if value is None else float(value)
+    return Decision(
+        round=moment,
+        src_pop=src,
+        dst_pop=dst,
+        ip_version=version,
+        action=action,
+        initcwnd=value,
+        reason=reason,
+        connections_seen=5,
+        connections_earned=4,
+        observed_cwnd=mean,
+        min_cwnd=value,
+        max_cwnd=value,
+        retransmit_ratio=0.01,
+        young_connections=0,
+        young_lossy_connections=0,
+        young_timeout_connections=0,
+        receiver_cwnd=None,
+        previous_initcwnd=None,
+        previous_cwnd=None,
+        smoothed_cwnd=mean,
+        target_cwnd=mean,
+        measured_rounds=3,
+        guard_until=None,
+        guard_hold_s=0,
+        ceiling_initcwnd=None,
+        clean_initcwnd=None,
+        harmful_initcwnd=None,
+        default_connections=0,
+        default_lossy=0,
+        trial_rounds=0,
+        trial_connections=0,
+        trial_lossy=0,
+        penalty=0.0,
+        suppressed=False,
+        last_evidence=evidence,
+        expires_at=evidence + 1800,
+        policy_version=Policy().version,
+    )
+
+
+DECISIONS = [
+    decision("ams", "fra", 4, 42),
+    decision("ams", "fra", 6, 77),
+    decision("ams", "nyc", 4, None),
+    decision("fra", "ams", 4, 30),
+]
