@@ -57,11 +57,16 @@ class Home:
         return self.path / "spool"
 
     @property
+    def publish_dir(self) -> Path:
+        return self.path / "publish"
+
+    @property
     def environment(self) -> dict[str, str]:
         return {
             "SPRINGTIDE_STORE": self.store_url,
             "SPRINGTIDE_FLEET": str(self.fleet),
             "SPRINGTIDE_POLICY": str(self.policy),
+            "SPRINGTIDE_PUBLISH_DIR": str(self.publish_dir),
         }
 
     def run(self, *arguments: object, code: int | None = 0) -> Result:

@@ -58,7 +58,8 @@ class Traffic:
             self.samples.append(socket.at(at, moment // 60 + 2, sender.sent * 1448, **sender.info(algorithm)))
 
     def hold(self, home: Home, at: int, edges: list[str], window: int, *, expires: int = ROUND + 9000) -> None:
-        """From then on these edges hold a publication that gives their connections to fra this window."""
+        """From then on these edges hold a publication that gives their connections to fra this window: the plays have
+        noted it, and nothing has brought that into the store."""
         store = home.open()
         decided = at // INTERVAL * INTERVAL
         store.insert(
@@ -83,8 +84,9 @@ class Traffic:
             Event("publish", verdict="published", details={"windows": windows}, at_unix_s=at - 1, **said),
             Event("wave", verdict="applied", at_unix_s=at, **said),
         ]
-        store.insert("audit", [journal.row(event) for event in events])
         store.close()
+        for event in events:
+            journal.append(home.publish_dir, event)
 
     def roll_up(self, home: Home, *moments: int) -> list[dict[str, Any]]:
         write_spool(home.spool, "a", [record(self.samples)])

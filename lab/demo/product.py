@@ -36,25 +36,31 @@ def run(command: list[str], accept: tuple[int, ...] = (0,)) -> str:
 
 @dataclass(frozen=True)
 class Springtide:
-    """`springtide` with one store, fleet and policy."""
+    """`springtide` with one store, fleet, policy and publisher's folder."""
 
     store: Path
     fleet: Path
     policy: Path
+    publish_dir: Path
 
     def command(self, *arguments: str) -> list[str]:
         """The command line, with the options that this command takes."""
-        options = {"--store": f"chdb://{self.store}", "--fleet": str(self.fleet), "--policy": str(self.policy)}
+        options = {
+            "--store": f"chdb://{self.store}",
+            "--fleet": str(self.fleet),
+            "--policy": str(self.policy),
+            "--publish-dir": str(self.publish_dir),
+        }
         takes = {
             "migrate": ("--store",),
             "sql": ("--store",),
-            "rollup": ("--store", "--fleet", "--policy"),
+            "rollup": ("--store", "--fleet", "--policy", "--publish-dir"),
             "ingest": ("--store", "--fleet"),
-            "status": ("--store", "--fleet", "--policy"),
-            "decide": ("--store", "--fleet", "--policy"),
+            "status": ("--store", "--fleet", "--policy", "--publish-dir"),
+            "decide": ("--store", "--fleet", "--policy", "--publish-dir"),
             "explain": ("--store", "--fleet", "--policy"),
             "bundle": ("--store", "--fleet", "--policy"),
-            "publish": ("--store", "--fleet", "--policy"),
+            "publish": ("--store", "--fleet", "--policy", "--publish-dir"),
             "validate": ("--fleet", "--policy"),
             "check": ("--fleet", "--policy"),
         }[arguments[0]]
@@ -69,13 +75,13 @@ class Springtide:
         """What the command prints for people."""
         return run(self.command(*arguments), accept)
 
-    def environment(self, publish_dir: Path) -> str:
+    def environment(self) -> str:
         """Lines for a shell: after them, `springtide` without options works on this store."""
         values = {
             "SPRINGTIDE_STORE": f"chdb://{self.store}",
             "SPRINGTIDE_FLEET": str(self.fleet),
             "SPRINGTIDE_POLICY": str(self.policy),
-            "SPRINGTIDE_PUBLISH_DIR": str(publish_dir),
+            "SPRINGTIDE_PUBLISH_DIR": str(self.publish_dir),
         }
         path = f'export PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"'
         return "\n".join([path, *(f"export {name}={shlex.quote(value)}" for name, value in values.items())]) + "\n"

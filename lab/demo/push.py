@@ -47,10 +47,6 @@ class Push:
     edges: Sequence[str]
     inside: Callable[[str, Sequence[str]], list[str]]
 
-    @property
-    def publish_dir(self) -> Path:
-        return self.out / "publish"
-
     def prepare(self) -> None:
         """Keys, sshd's configuration, and what Ansible must know of each edge. Raises InputError, CommandError."""
         if not SSHD.is_file():
@@ -81,7 +77,7 @@ class Push:
         """`ansible-playbook playbooks/NAME`; what it printed. Raises CommandError."""
         ssh, signers = self.out / "ssh", str(self.out / "allowed_signers")
         known: dict[str, Any] = {
-            "springtide_publish_dir": str(self.publish_dir),
+            "springtide_publish_dir": str(self.product.publish_dir),
             "springtide_allowed_signers": signers,
             "springtide_edge_allowed_signers": signers,
             "springtide_command": str(Path(sys.executable).with_name("springtide")),

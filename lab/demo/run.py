@@ -65,7 +65,7 @@ class Demo:
         self.pop_of_edge = self.topology.edges()
         # That in which edges are probed.
         self.ip_version = self.topology.address(next(iter(self.pop_of_edge))).version
-        self.product = Springtide(out / "store", out / "fleet.yaml", out / "policy.yaml")
+        self.product = Springtide(out / "store", out / "fleet.yaml", out / "policy.yaml", out / "publish")
         self.publisher, self.allowed_signers = out / "publisher", out / "allowed_signers"
         self.push = Push(out, self.product, sorted(self.pop_of_edge), lab.command)
         self.policy: dict[str, dict[str, Any]] = yaml.safe_load(POLICY.read_text())
@@ -196,8 +196,7 @@ class Demo:
             ttl_s = max(ttl_s, 2 * int(self.took_s))  # a slow machine gets its time
             self.policy["bundle"]["ttl_s"] = min(ttl_s, self.policy["bundle"]["ttl_s"])
             self.product.policy.write_text(yaml.safe_dump(self.policy, sort_keys=False))
-        where = ("--publish-dir", str(self.push.publish_dir), "--sign-key", str(self.publisher))
-        published = Path(self.product.json("publish", *where)["folder"])
+        published = Path(self.product.json("publish", "--sign-key", str(self.publisher))["folder"])
         files = sorted(str(path) for path in (published / "edges").glob("*.json"))
         self.product.text("validate", *files, "--allowed-signers", str(self.allowed_signers))
         return min(datetime.fromisoformat(json.loads(Path(file).read_text())["expires_at"]) for file in files)
@@ -253,7 +252,7 @@ class Demo:
             self.on_every_edge("expire")
             restored = self.restored(untouched)
             self.say("the bundles have expired: " + ("every edge is as it was" if restored else "NOT restored"))
-        (self.out / "env").write_text(self.product.environment(self.push.publish_dir))
+        (self.out / "env").write_text(self.product.environment())
         return self.finish(before, after, decisions, restored, "" if quiet else closing)
 
     def look_closer(self) -> None:
@@ -282,7 +281,7 @@ class Demo:
     def status(self) -> str:
         """What `springtide status` says, kept in status.txt."""
         # On a machine with too much to do something may be late: it says so.
-        said = self.product.text("status", "--publish-dir", str(self.push.publish_dir), accept=(0, 1))
+        said = self.product.text("status", accept=(0, 1))
         (self.out / "status.txt").write_text(said)
         return said
 

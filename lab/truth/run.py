@@ -53,7 +53,7 @@ class Truth:
 
     def __init__(self, out: Path, lab: Lab, interval_s: int) -> None:
         self.out, self.lab, self.interval_s = out, lab, interval_s
-        self.product = Springtide(out / "store", out / "fleet.yaml", out / "policy.yaml")
+        self.product = Springtide(out / "store", out / "fleet.yaml", out / "policy.yaml", out / "publish")
         self.product.fleet.write_text(yaml.safe_dump(fleet(lab.topology), sort_keys=False))
         policy = yaml.safe_load(POLICY.read_text())
         policy["round"]["interval_s"] = interval_s

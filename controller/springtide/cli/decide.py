@@ -17,6 +17,7 @@ from springtide.cli.options import (
     json_option,
     metrics_option,
     policy_option,
+    publish_dir_option,
     read_fleet,
     read_policy,
     round_option,
@@ -30,6 +31,7 @@ from springtide.learn.explain import left_out
 from springtide.metrics import Gauges, Labels, write_metrics
 from springtide.observe.completeness import Input
 from springtide.observe.enrich import publish_fleet
+from springtide.publish import journal
 
 
 @click.group()
@@ -48,11 +50,13 @@ def decide() -> None:
 @json_option
 @fleet_option
 @policy_option
+@publish_dir_option
 @store_options
 def initcwnd(
     store: StoreOptions,
     fleet_path: Path,
     policy_path: Path,
+    publish_dir: Path,
     round_text: str | None,
     dry_run: bool,
     metrics_path: Path | None,
@@ -75,6 +79,7 @@ def initcwnd(
     moment = closed_round(round_text, policy) or instants.latest_round(instants.now(), interval_s)
     with store.open() as opened:
         publish_fleet(opened, fleet)
+        journal.send(publish_dir, opened)
         made = jobs.initcwnd(opened, policy, moment, instants.now(), dry_run=dry_run)
     heard, thin, decided, written = made.heard, made.thin, made.decided, made.written
     of_edges = made.of_edges
@@ -123,11 +128,13 @@ def initcwnd(
 @json_option
 @fleet_option
 @policy_option
+@publish_dir_option
 @store_options
 def congestion(
     store: StoreOptions,
     fleet_path: Path,
     policy_path: Path,
+    publish_dir: Path,
     round_text: str | None,
     dry_run: bool,
     metrics_path: Path | None,
@@ -149,6 +156,7 @@ def congestion(
     moment = closed_round(round_text, policy) or instants.latest_round(instants.now(), interval_s)
     with store.open() as opened:
         publish_fleet(opened, fleet)
+        journal.send(publish_dir, opened)
         made = jobs.congestion(opened, policy, moment, instants.now(), dry_run=dry_run)
     heard, thin, decided, written = made.heard, made.thin, made.decided, made.written
     listed = [congestion_rows.as_dict(row) for row in congestion_rows.rows(decided)]

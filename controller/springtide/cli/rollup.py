@@ -17,6 +17,7 @@ from springtide.cli.options import (
     is_terminal,
     json_option,
     policy_option,
+    publish_dir_option,
     read_fleet,
     read_policy,
     store_options,
@@ -27,6 +28,7 @@ from springtide.jobs.rounds import due, newest_due, span
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.rollup import Rollup, count_late
 from springtide.observe.rollup import rollup as run
+from springtide.publish import journal
 
 
 @click.command()
@@ -36,11 +38,13 @@ from springtide.observe.rollup import rollup as run
 @json_option
 @fleet_option
 @policy_option
+@publish_dir_option
 @store_options
 def rollup(
     store: StoreOptions,
     fleet_path: Path,
     policy_path: Path,
+    publish_dir: Path,
     round_text: str | None,
     from_text: str | None,
     to_text: str | None,
@@ -52,6 +56,9 @@ def rollup(
     tables. Over the same samples a round always gives the same rows, however often it is run and wherever an earlier
     run was cut short; readers see a round's old rows or its new ones, never a mixture.
     Samples that come after that are counted in round_late.
+
+    What plays noted in the publisher's folder goes into the store first: which publication held on an edge says with
+    which window its new connections began.
 
     Only what edges of fleet.yaml say counts, each in fleet.yaml's PoP: others are named by `springtide status`.
 
@@ -74,6 +81,7 @@ def rollup(
         raise InputError([Problem("--from", "round", f"{from_text} is after {to_text}", "swap them")])
     with store.open() as opened:
         publish_fleet(opened, fleet)
+        journal.send(publish_dir, opened)
         if first is None:
             rounds = due(opened, policy, newest_due(policy, now)).to_roll_up
         else:

@@ -133,12 +133,11 @@ def _damaged(line: bytes, offset: int, next_unix_s: int) -> Event:
 def send(folder: Path, store: Store) -> int:
     """Rows for the lines that the store does not have yet; how many. Raises StoreError, SpringtideError."""
     mark = folder / SENT
-    try:
-        offset = int(mark.read_text()) if mark.exists() else 0
-    except (OSError, ValueError):
-        offset = 0
-    if (folder / FILE).exists() and offset > (folder / FILE).stat().st_size:
-        offset = 0  # the file was begun anew
+    offset = 0
+    with contextlib.suppress(OSError, ValueError):
+        told = int(mark.read_text())
+        # A shorter file was begun anew.
+        offset = told if told <= (folder / FILE).stat().st_size else 0
     events, end, _ = read(folder, offset)
     if events:
         store.insert("audit", [row(event) for event in events])
