@@ -66,7 +66,7 @@ def test_each_pair_and_size_is_told_with_its_limit(summary: dict[str, Any]) -> N
     assert len(summary["pairs"]) == 11 * 3
     assert [len(one) for one in summary["rounds"]] == [len(summary["pairs"])] * summary["conditions"]["rounds"]
     assert all(one["before_ms"]["n"] > 10 < one["after_ms"]["n"] for one in summary["pairs"])
-    assert row(summary, "fra", "ams")["limit_ms"] == 24  # 20 ms, and 800,000 bits at 200,000 a millisecond
+    assert row(summary, "ams", "fra")["limit_ms"] == 24  # 20 ms, and 800,000 bits at 200,000 a millisecond
     assert all(one["after_ms"]["p50"] >= one["limit_ms"] * 0.9 for one in summary["pairs"])
 
 
@@ -74,6 +74,20 @@ def test_no_more_is_retransmitted(summary: dict[str, Any]) -> None:
     ratio = summary["retransmit_ratio"]
     assert ratio["before"] > 0  # the lossy path is among the probed ones, so that this measures something
     assert ratio["after"] - ratio["before"] <= 0.002
+
+
+def test_a_short_queue_gets_what_fits_it(summary: dict[str, Any]) -> None:
+    """41 packets before 100 Mbit/s: twenty probes of 100 KB; one that meets a burst of the load costs a point."""
+    one = row(summary, "ams", "nyc")
+    assert one["retransmit_after"] - one["retransmit_before"] <= 0.02
+    assert one["before_ms"]["p50"] - one["after_ms"]["p50"] > 0.8 * one["rtt_ms"]
+
+
+def test_a_window_between_the_bounds_is_learnt(summary: dict[str, Any]) -> None:
+    """30 Mbit/s over 20 ms carry 52 segments in a round trip, and the queue holds 80 more."""
+    one = row(summary, "fra", "ams")
+    assert 15 <= one["initcwnd"] <= 90
+    assert one["after_ms"]["p50"] < one["before_ms"]["p50"]
 
 
 def test_windows_come_from_the_samples(summary: dict[str, Any]) -> None:

@@ -91,6 +91,7 @@ class Push:
             "ANSIBLE_HOME": str(self.out / "ansible"),
             # No connection outlives the play: its other end would hold the edge's namespace.
             "ANSIBLE_SSH_ARGS": f"-o ControlMaster=no -o UserKnownHostsFile={ssh}/known_hosts -o LogLevel=ERROR",
+            "SPRINGTIDE_STORE": f"chdb://{self.product.store}",
             "SPRINGTIDE_FLEET": str(self.product.fleet),
             "SPRINGTIDE_POLICY": str(self.product.policy),
         }
