@@ -278,3 +278,17 @@ def test_a_window_that_is_told_is_never_another(home: Home) -> None:
         if 3 * (sum(sent) + 1) <= window:
             assert row["low"] == row["high"]
     assert sum(row["low"] == row["high"] for row in found) > 50
+
+
+def test_a_journal_that_cannot_be_read_stops_no_round(home: Home) -> None:
+    traffic = Traffic()
+    traffic.polls("ams-1", ROUND)
+    (home.publish_dir / journal.FILE).mkdir(parents=True)
+    write_spool(home.spool, "a", [record(traffic.samples)])
+    home.run("ingest", home.spool)
+    said = home.run("rollup", "--round", instants.show(ROUND))
+    assert "1 rounds rolled up" in said.stdout
+    [line] = [line for line in said.stderr.splitlines() if journal.FILE in line]
+    assert "cannot be read: Is a directory" in line
+    said = home.run("decide", "initcwnd", "--round", instants.show(ROUND), code=None)
+    assert "cannot be read: Is a directory" in said.stderr

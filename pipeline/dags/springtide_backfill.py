@@ -40,8 +40,7 @@ def springtide_backfill() -> None:
     def backfill_rounds() -> int:
         """Each round in its turn: tables, windows, prefixes."""
         from springtide.jobs.decide import congestion, initcwnd
-        from springtide.jobs.rounds import newest_due, span
-        from springtide.observe.enrich import publish_fleet
+        from springtide.jobs.rounds import newest_due, prepare, span
         from springtide.observe.rollup import rollup
 
         site = Site.of()
@@ -55,7 +54,7 @@ def springtide_backfill() -> None:
         for moment in rounds:
             # A span can take hours: other steps get the store in between.
             with site.open() as store:
-                publish_fleet(store, site.fleet())
+                prepare(store, site.fleet(), site.publish_dir, print)
                 rollup(store, moment, policy.round.interval_s, instants.now(), policy.congestion.min_object_bytes)
                 windows = initcwnd(store, policy, moment, instants.now())
                 prefixes = congestion(store, policy, moment, instants.now())

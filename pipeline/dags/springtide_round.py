@@ -47,8 +47,6 @@ def springtide_round() -> None:
     def completeness() -> dict[str, Any]:
         """Which rounds lack their tables or decisions, and how many hosts were heard in the newest one."""
         from springtide.jobs import rounds
-        from springtide.observe.enrich import publish_fleet
-        from springtide.publish import journal
 
         site = Site.of()
         policy = site.policy()
@@ -57,8 +55,7 @@ def springtide_round() -> None:
         if asked:
             newest = min(newest, instants.parse_round(asked, policy.round.interval_s))
         with site.open() as store:
-            journal.send(site.publish_dir, store)
-            publish_fleet(store, site.fleet())
+            rounds.prepare(store, site.fleet(), site.publish_dir, print)
             due = rounds.due(store, policy, newest)
             waiting = rounds.undecided(store, policy, newest)
         print(f"round {instants.show(newest)}: {due.hosts_heard} of {due.hosts_expected} hosts were heard")

@@ -23,15 +23,14 @@ from springtide.cli.options import (
     round_option,
     store_options,
 )
-from springtide.cli.output import print_json, print_table
+from springtide.cli.output import print_json, print_table, warn
 from springtide.decide import congestion_rows
 from springtide.decide.decision import Decision
 from springtide.jobs import decide as jobs
+from springtide.jobs.rounds import prepare
 from springtide.learn.explain import left_out
 from springtide.metrics import Gauges, Labels, write_metrics
 from springtide.observe.completeness import Input
-from springtide.observe.enrich import publish_fleet
-from springtide.publish import journal
 
 
 @click.group()
@@ -78,8 +77,7 @@ def initcwnd(
     interval_s = policy.round.interval_s
     moment = closed_round(round_text, policy) or instants.latest_round(instants.now(), interval_s)
     with store.open() as opened:
-        publish_fleet(opened, fleet)
-        journal.send(publish_dir, opened)
+        prepare(opened, fleet, publish_dir, warn)
         made = jobs.initcwnd(opened, policy, moment, instants.now(), dry_run=dry_run)
     heard, thin, decided, written = made.heard, made.thin, made.decided, made.written
     of_edges = made.of_edges
@@ -155,8 +153,7 @@ def congestion(
     interval_s = policy.round.interval_s
     moment = closed_round(round_text, policy) or instants.latest_round(instants.now(), interval_s)
     with store.open() as opened:
-        publish_fleet(opened, fleet)
-        journal.send(publish_dir, opened)
+        prepare(opened, fleet, publish_dir, warn)
         made = jobs.congestion(opened, policy, moment, instants.now(), dry_run=dry_run)
     heard, thin, decided, written = made.heard, made.thin, made.decided, made.written
     listed = [congestion_rows.as_dict(row) for row in congestion_rows.rows(decided)]

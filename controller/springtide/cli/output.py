@@ -13,6 +13,11 @@ from rich.text import Text
 from springtide.errors import printable
 
 
+def warn(line: str) -> None:
+    """On standard error, as an error that ends nothing."""
+    click.echo(f"springtide: {line}", err=True)
+
+
 def print_json(value: object) -> None:
     click.echo(json.dumps(value, indent=2))
 

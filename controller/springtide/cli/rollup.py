@@ -22,13 +22,11 @@ from springtide.cli.options import (
     read_policy,
     store_options,
 )
-from springtide.cli.output import print_json, print_table
+from springtide.cli.output import print_json, print_table, warn
 from springtide.errors import InputError, Problem
-from springtide.jobs.rounds import due, newest_due, span
-from springtide.observe.enrich import publish_fleet
+from springtide.jobs.rounds import due, newest_due, prepare, span
 from springtide.observe.rollup import Rollup, count_late
 from springtide.observe.rollup import rollup as run
-from springtide.publish import journal
 
 
 @click.command()
@@ -80,8 +78,7 @@ def rollup(
     if first is not None and first > last:
         raise InputError([Problem("--from", "round", f"{from_text} is after {to_text}", "swap them")])
     with store.open() as opened:
-        publish_fleet(opened, fleet)
-        journal.send(publish_dir, opened)
+        prepare(opened, fleet, publish_dir, warn)
         if first is None:
             rounds = due(opened, policy, newest_due(policy, now)).to_roll_up
         else:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 from springtide import instants
 from springtide.decide import congestion_rows, decisions
+from springtide.errors import SpringtideError, StoreError
+from springtide.fleet import Fleet
+from springtide.observe.enrich import publish_fleet
 from springtide.observe.rollup import PENDING_S, RETRIED_ROUNDS, pending, rolled_up
 from springtide.policy import Policy
+from springtide.publish import journal
 from springtide.store import Store
 
 
@@ -20,6 +25,20 @@ class Due:
     to_roll_up: list[int]
     hosts_heard: int
     hosts_expected: int
+
+
+def prepare(store: Store, fleet: Fleet, publish_dir: Path, say: Callable[[str], None]) -> None:
+    """What round tables need beside samples: the fleet, and which publication held on its edges.
+
+    A journal that cannot be read keeps no round from being rolled up: that is said. Raises StoreError.
+    """
+    publish_fleet(store, fleet)
+    try:
+        journal.send(publish_dir, store)
+    except StoreError:
+        raise
+    except SpringtideError as error:
+        say(f"{error}; until then new connections count as begun with what held before, or the kernel's default")
 
 
 def newest_due(policy: Policy, now_unix_s: int) -> int:
