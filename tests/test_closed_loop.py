@@ -18,7 +18,7 @@ pytestmark = pytest.mark.root
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("demo") / "out"
     command = [sys.executable, "-m", "lab", "demo", "--name", "looptest", "--out", str(directory)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=400)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stderr[-2000:]
     # What a person sees at the end.
     assert "Fresh connections: request to last byte, ms" in done.stdout

@@ -193,7 +193,7 @@ class Demo:
         """Published, signed, validated; when they expire: the `last` soon, so that the end is seen."""
         if last:
             ttl_s = LAST_TTL_S + EDGE_TTL_S * max(0, len(self.pop_of_edge) - 5)
-            ttl_s = max(ttl_s, 2 * int(self.took_s))  # a slow machine gets its time
+            ttl_s = max(ttl_s, int(1.5 * self.took_s))  # a slow machine gets its time
             self.policy["bundle"]["ttl_s"] = min(ttl_s, self.policy["bundle"]["ttl_s"])
             self.product.policy.write_text(yaml.safe_dump(self.policy, sort_keys=False))
         published = Path(self.product.json("publish", "--sign-key", str(self.publisher))["folder"])
