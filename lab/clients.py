@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -107,8 +107,12 @@ def run_probes(
 
     with ThreadPoolExecutor(max_workers=max(1, len(tasks))) as pool:
         try:
-            # The first failure of any edge is raised here.
-            list(pool.map(gather, tasks))
+            running = {pool.submit(gather, edge) for edge in tasks}
+            # Not without end: a Ctrl-C in the moment before a wait is noticed when that is over.
+            while running:
+                done, running = wait(running, timeout=1, return_when=FIRST_EXCEPTION)
+                for one in done:
+                    one.result()
         except BaseException:
             # The pool waits for its threads, and they for their clients: Ctrl-C must not wait for the last probe.
             interrupted.set()
