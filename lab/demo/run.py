@@ -7,7 +7,7 @@ import json
 import shutil
 import signal
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -117,9 +117,9 @@ class Demo:
         if any(codes):
             raise LabError(f"collectors ended with exit codes {codes}: run `{COLLECTOR} once` to see why")
 
-    def ingest(self, edges: Iterable[str] | None = None) -> None:
-        """Loads what the edges' spools have gained, of every edge unless some are named."""
-        for edge in self.pop_of_edge if edges is None else edges:
+    def ingest(self) -> None:
+        """Loads what the edges' spools have gained."""
+        for edge in self.pop_of_edge:
             self.samples += int(self.product.json("ingest", str(self.out / "spool" / edge))["rows"])
 
     def wait_until(self, unix_s: float, what: str) -> None:
@@ -238,8 +238,8 @@ class Demo:
                 # The last bundles live for a minute and leave no minutes for a gate; all rounds are pushed alike.
                 self.push.play("rollout.yml", springtide_gate=False)
                 if number == self.rounds:
-                    # One edge's samples tell how old the newest is, and the bundles live for a minute.
-                    self.ingest(list(self.pop_of_edge)[:1])
+                    # Rounds go on while bundles are pushed; here nobody else decides them.
+                    self.look_closer()
                     closing = self.status()
                 applied = self.on_every_edge("status")
                 self.say(
@@ -256,7 +256,7 @@ class Demo:
         return self.finish(before, after, decisions, restored, "" if quiet else closing)
 
     def look_closer(self) -> None:
-        """While the bundles run out: what came since, and a round of it, so that questions to the data have answers."""
+        """What came since the last decision, and the newest round of it: no bundle is made of that."""
         self.ingest()
         last = int(time.time() - SEALED_S) // self.interval_s * self.interval_s
         # A round that lacks samples is decided with exit code 3.
