@@ -96,7 +96,7 @@ docs-reference: ## write the pages of the reference that are made from the code
 
 kafka: ## a Kafka broker on loopback to play with, until Ctrl-C
 	@tools/setup
-	@$(BIN)/python -m lab.kafka
+	@$(BIN)/python -m testkit.kafka
 
 airflow: ## Airflow with Springtide's jobs on loopback, until Ctrl-C; its home is out/airflow
 	@tools/setup

@@ -15,7 +15,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from deploy.ansible.tests.edge import SCRIPT, Edge, bundle
+from testkit.edge import SCRIPT, Edge, bundle
 
 ROOT = Path(__file__).resolve().parents[1]
 ROUTES, TURNS = 10_000, 9

@@ -12,7 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from deploy.ansible.tests.farm import Farm
+from testkit.farm import Farm
 
 ROOT = Path(__file__).resolve().parents[1]
 EDGES, ROUTES = 30, 1_000

@@ -19,11 +19,11 @@ import jsonschema
 import pytest
 import yaml
 from compose_spec import PyCompose
-from samplekit import rights
 from springtide.cli import cli
 
-from lab.kafka.broker import Broker
 from pipeline.local import LocalAirflow
+from testkit import rights
+from testkit.kafka.broker import Broker
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docker-compose.yml").read_text()

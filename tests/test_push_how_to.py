@@ -14,7 +14,7 @@ import click
 import pytest
 from springtide.cli import cli
 
-from deploy.ansible.tests.farm import Farm
+from testkit.farm import Farm
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs/how-to/push-routes.md").read_text()

@@ -17,7 +17,7 @@ from springtide.fleet import load_fleet
 from bench import rounds as round_tables
 from bench.pipeline.ingest import ROOT, TOPIC, compare, fleet_file, from_files, new_store, produce
 from bench.pipeline.storage import measure_codecs, measure_storage
-from lab.kafka import Broker
+from testkit.kafka import Broker
 
 POLLS = 60
 

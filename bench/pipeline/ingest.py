@@ -30,7 +30,7 @@ from springtide.store.files import proto_file
 from springtide.store.migrations import migrate, read_migrations
 
 from bench.pipeline.traffic import POPS, replay
-from lab.kafka import Broker
+from testkit.kafka import Broker
 
 ROOT = Path(__file__).resolve().parents[2]
 TOPIC = "springtide.tcp_samples"

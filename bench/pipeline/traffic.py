@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
-from samplekit.proto import ENUMS, FIELDS, address, varint
+
+from testkit.proto import ENUMS, FIELDS, address, varint
 
 ROOT = Path(__file__).resolve().parents[2]
 CAPTURES = ROOT / "collector/tests/captures"

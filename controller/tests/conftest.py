@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from samplekit.home import FLEET, ROUND, Home
 from springtide import instants
 from springtide.store import Store
+
+from testkit.home import FLEET, ROUND, Home
 
 
 @pytest.fixture(scope="session")

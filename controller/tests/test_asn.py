@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from samplekit.home import ROUND, Home
-from samplekit.spool import record, write_spool
-from samplekit.traffic import Socket
+
+from testkit.home import ROUND, Home
+from testkit.spool import record, write_spool
+from testkit.traffic import Socket
 
 TABLE = """prefix,asn,name
 198.51.100.0/24,64500,Example One

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from samplekit.browser import look
+from testkit.browser import look
 
 BAD = """<!doctype html><title>x</title><link rel="icon" href="data:,"><body>
 <svg style="display: none"><rect width="9" height="9"/></svg>

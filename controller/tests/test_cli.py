@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import click
 import pytest
-from samplekit.home import Home
 from springtide.cli import cli
+
+from testkit.home import Home
 
 
 def commands(group: click.Group, path: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:

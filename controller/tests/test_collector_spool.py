@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from samplekit.home import Home
+
+from testkit.home import Home
 
 COLLECTOR = Path(
     os.environ.get("SPRINGTIDE_COLLECTOR")

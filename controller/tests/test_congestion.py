@@ -14,14 +14,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from samplekit.home import FLEET, ROUND, Home
-from samplekit.prefixes import INTERVAL, Seen, random_rounds, read, store_rounds, units_of
 from springtide import instants
 from springtide.decide import congestion_rows
 from springtide.decide.columns import Table
 from springtide.decide.prefixes import addresses, history, prefix_text
 from springtide.policy import CongestionPolicy, Policy
 from springtide.store import Store
+
+from testkit.home import FLEET, ROUND, Home
+from testkit.prefixes import INTERVAL, Seen, random_rounds, read, store_rounds, units_of
 
 pytestmark = pytest.mark.usefixtures("clock")
 

@@ -13,8 +13,6 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from samplekit.home import FLEET, ROUND
-from samplekit.prefixes import INTERVAL, Seen, store_rounds
 from springtide.decide import congestion_rows
 from springtide.decide.congestion import PREVIOUS, decide
 from springtide.fleet import Fleet
@@ -23,6 +21,9 @@ from springtide.observe.rollup import rollup
 from springtide.policy import CongestionPolicy, Policy
 from springtide.store import Row, Store
 from springtide.store.files import sql
+
+from testkit.home import FLEET, ROUND
+from testkit.prefixes import INTERVAL, Seen, store_rounds
 
 MSS = 1448
 LAW = CongestionPolicy(window_rounds=2, min_rounds=1, benefit_rounds=1, holdout_share=0.0)

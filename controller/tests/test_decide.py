@@ -7,10 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from samplekit.home import ROUND, Home
-from samplekit.proto import Value
-from samplekit.spool import record, write_spool
-from samplekit.traffic import MSS, Socket
 from springtide import instants
 from springtide.decide import decisions
 from springtide.decide.initcwnd import decide as decide_initcwnd
@@ -18,6 +14,11 @@ from springtide.fleet import load_fleet
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.rounds import pair_observations
 from springtide.policy import load_policy
+
+from testkit.home import ROUND, Home
+from testkit.proto import Value
+from testkit.spool import record, write_spool
+from testkit.traffic import MSS, Socket
 
 INTERVAL = 300
 NOW = ROUND

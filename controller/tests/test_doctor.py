@@ -11,9 +11,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from samplekit.home import ROUND, Home
-from samplekit.spool import record, write_spool
-from samplekit.traffic import Socket
 from springtide.cli import cli
 from springtide.doctor import clock, collector, disk, kernel, programs, signatures, sysctls
 from springtide.doctor import store as stores
@@ -25,6 +22,10 @@ from springtide.doctor.kernel import Kernel
 from springtide.doctor.signatures import File, Signatures
 from springtide.doctor.store import HostClock
 from springtide.store import migrations
+
+from testkit.home import ROUND, Home
+from testkit.spool import record, write_spool
+from testkit.traffic import Socket
 
 CONFIG = Path("/etc/springtide/collector.toml")
 KEYS = Path("/etc/springtide/allowed_signers")

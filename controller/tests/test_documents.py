@@ -8,10 +8,11 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samplekit.home import FLEET, Home
 from springtide.errors import InputError
 from springtide.fleet import load_fleet
 from springtide.policy import Policy, default_yaml, load_policy
+
+from testkit.home import FLEET, Home
 
 BAD_FLEETS = {
     "malformed": ("version: 1\npops: [\n", ":3: document: is not YAML"),

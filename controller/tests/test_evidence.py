@@ -10,13 +10,14 @@ from typing import Any
 
 import pytest
 import yaml
-from samplekit.home import FLEET, ROUND
-from samplekit.sender import MSS, Path, Sender
 from springtide.fleet import Fleet
 from springtide.instants import show
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.rollup import rollup
 from springtide.store import Row, Store
+
+from testkit.home import FLEET, ROUND
+from testkit.sender import MSS, Path, Sender
 
 # Short, so that all packets of a round can be followed one by one.
 INTERVAL = 10

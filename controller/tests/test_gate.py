@@ -13,8 +13,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samplekit.bottleneck import MSS, Counters, Path, records, sample, transfer
-from samplekit.home import ROUND, Home
 from springtide import instants
 from springtide.policy import GatePolicy
 from springtide.publish import journal
@@ -31,6 +29,9 @@ from springtide.publish.gate import (
 )
 from springtide.publish.proportions import Share, deviate, pooled, rise, wilson
 from springtide.publish.publication import PublishFolder, sealed
+
+from testkit.bottleneck import MSS, Counters, Path, records, sample, transfer
+from testkit.home import ROUND, Home
 
 SINCE = ROUND + 120
 NOW = ROUND + 240

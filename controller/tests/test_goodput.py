@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from samplekit.home import ROUND, Home
 from springtide import instants
+
+from testkit.home import ROUND, Home
 
 pytestmark = pytest.mark.usefixtures("clock")
 

@@ -16,15 +16,16 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from samplekit.home import ROUND, Home
-from samplekit.proto import Value
-from samplekit.spool import frame, record, write_spool
-from samplekit.traffic import Socket
 from springtide.observe import accesslog
 from springtide.observe.folder import Bytes, Folder
 from springtide.observe.spool import Damage, Record, read_spool
 from springtide.store import Row, Store
 from springtide.store.embedded import EmbeddedStore
+
+from testkit.home import ROUND, Home
+from testkit.proto import Value
+from testkit.spool import frame, record, write_spool
+from testkit.traffic import Socket
 
 SLOW = settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 

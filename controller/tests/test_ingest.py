@@ -11,10 +11,11 @@ import time
 
 import pytest
 import zstandard
-from samplekit.home import Home
-from samplekit.proto import FIELDS, Value, message, row
-from samplekit.spool import frame, record, write_spool
-from samplekit.traffic import Socket
+
+from testkit.home import Home
+from testkit.proto import FIELDS, Value, message, row
+from testkit.spool import frame, record, write_spool
+from testkit.traffic import Socket
 
 START = 1_767_322_800
 SQL_COUNTS = "select (select count() from tcp_samples) as physical, (select count() from tcp_samples final) as logical"

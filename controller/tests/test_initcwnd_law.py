@@ -10,8 +10,13 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from samplekit.home import ROUND
-from samplekit.law import (
+from springtide import instants
+from springtide.decide import damping
+from springtide.decide.decision import Action, Pair, Reason
+from springtide.policy import DampingPolicy, InitcwndPolicy, Policy
+
+from testkit.home import ROUND
+from testkit.law import (
     PAIR,
     STEP,
     any_observation,
@@ -26,12 +31,8 @@ from samplekit.law import (
     run,
     values,
 )
-from samplekit.pairs import PairObservation, Previous, carry, model
-from samplekit.pairs import decide_pairs as decide
-from springtide import instants
-from springtide.decide import damping
-from springtide.decide.decision import Action, Pair, Reason
-from springtide.policy import DampingPolicy, InitcwndPolicy, Policy
+from testkit.pairs import PairObservation, Previous, carry, model
+from testkit.pairs import decide_pairs as decide
 
 # Observe, smooth, bound
 

@@ -6,8 +6,6 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from samplekit.history import INTERVAL, fill
-from samplekit.home import ROUND, Home
 from springtide.fleet import load_fleet
 from springtide.jobs import publish as publishing
 from springtide.jobs import rounds as due_rounds
@@ -17,6 +15,9 @@ from springtide.policy import Policy
 from springtide.publish import journal
 from springtide.publish.publication import PublishFolder
 from springtide.store.base import Store
+
+from testkit.history import INTERVAL, fill
+from testkit.home import ROUND, Home
 
 NOW = ROUND + 90
 

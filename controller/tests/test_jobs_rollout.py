@@ -8,7 +8,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from samplekit.home import ROUND
 from springtide import instants
 from springtide.errors import SpringtideError
 from springtide.jobs import ansible, notice
@@ -17,6 +16,8 @@ from springtide.jobs.site import Site
 from springtide.publish import journal
 from springtide.publish.pause import Pause, pause, resume
 from springtide.publish.publication import WITHDRAWN, PublishFolder, sealed
+
+from testkit.home import ROUND
 
 
 def publish(folder: PublishFolder, seconds: int) -> Path:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from samplekit.home import Home
 from springtide.errors import InputError, StoreError
 from springtide.observe.consume import CHDB_SHUTDOWN_CODE
 from springtide.observe.kafka_tables import (
@@ -22,6 +21,8 @@ from springtide.observe.kafka_tables import (
 )
 from springtide.store import Store
 from springtide.store.base import Param
+
+from testkit.home import Home
 
 SOURCE = Source("kafka-1:9092,kafka-2:9092", group="it's", consumers=2, requests="springtide.http_requests")
 CREATED = re.compile(r"create (?:table|materialized view) if not exists (\S+)")

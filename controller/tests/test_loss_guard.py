@@ -7,8 +7,15 @@ from dataclasses import replace
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from samplekit.home import ROUND
-from samplekit.law import (
+from springtide import instants
+from springtide.decide import loss_guard
+from springtide.decide.decision import Pair, Reason
+from springtide.decide.initcwnd import DECIDED, only_guard
+from springtide.decide.initcwnd import decide as decide_columns
+from springtide.policy import InitcwndPolicy, Policy
+
+from testkit.home import ROUND
+from testkit.law import (
     PAIR,
     STEP,
     any_observation,
@@ -24,14 +31,8 @@ from samplekit.law import (
     run,
     values,
 )
-from samplekit.pairs import PairObservation, Previous, Remembered, carry, observed_table, previous_table
-from samplekit.pairs import decide_pairs as decide
-from springtide import instants
-from springtide.decide import loss_guard
-from springtide.decide.decision import Pair, Reason
-from springtide.decide.initcwnd import DECIDED, only_guard
-from springtide.decide.initcwnd import decide as decide_columns
-from springtide.policy import InitcwndPolicy, Policy
+from testkit.pairs import PairObservation, Previous, Remembered, carry, observed_table, previous_table
+from testkit.pairs import decide_pairs as decide
 
 
 def test_harm_falls_at_once_and_comes_back_by_judged_steps_only() -> None:

@@ -10,12 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pytest
-from samplekit.home import Home
 from springtide.errors import InputError
 from springtide.store import Param, Row, Store
 from springtide.store.binary import Columns
 from springtide.store.cluster import CREATE, SHARD_KEYS, render
 from springtide.store.migrations import Migration, bookkeeping, migrate, read_migrations, status
+
+from testkit.home import Home
 
 MIGRATIONS = read_migrations()
 

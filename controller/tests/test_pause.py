@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from samplekit.home import ROUND, Home
 from springtide import instants
 from springtide.errors import PausedError, SpringtideError
 from springtide.publish import journal
 from springtide.publish.pause import FILE, Pause, pause, paused, refuse_when_paused, resume
+
+from testkit.home import ROUND, Home
 
 pytestmark = pytest.mark.usefixtures("clock")
 NOW = ROUND + 30

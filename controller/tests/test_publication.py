@@ -16,9 +16,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samplekit.decided import decision
-from samplekit.home import ROUND, Home
-from samplekit.pairs import decided_table
 from springtide import instants
 from springtide.decide.decisions import write_round
 from springtide.errors import SpringtideError
@@ -28,6 +25,9 @@ from springtide.publish.bundle import canonical, digest
 from springtide.publish.publication import PublishFolder, going_back, renewed, sealed
 
 from deploy.ansible.plugins.module_utils import springtide_publisher
+from testkit.decided import decision
+from testkit.home import ROUND, Home
+from testkit.pairs import decided_table
 
 pytestmark = pytest.mark.usefixtures("clock")
 

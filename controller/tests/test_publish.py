@@ -15,9 +15,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from samplekit.decided import DECISIONS, decision
-from samplekit.home import FLEET, ROUND, Home
-from samplekit.pairs import decided_table
 from springtide import instants
 from springtide.decide import congestion_rows
 from springtide.decide.congestion import DECISION
@@ -30,6 +27,10 @@ from springtide.fleet import Fleet
 from springtide.policy import Policy, load_policy
 from springtide.publish.bundle import json_schema, render
 from springtide.publish.validate import Context, problems
+
+from testkit.decided import DECISIONS, decision
+from testkit.home import FLEET, ROUND, Home
+from testkit.pairs import decided_table
 
 NOW = ROUND
 

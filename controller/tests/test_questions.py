@@ -10,10 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from samplekit.history import ROUNDS, fill
-from samplekit.home import FLEET, ROUND, Home
 from springtide import instants
 from springtide.learn.questions import questions
+
+from testkit.history import ROUNDS, fill
+from testkit.home import FLEET, ROUND, Home
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "reference/analysis.md"

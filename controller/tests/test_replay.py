@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from samplekit.home import ROUND, Home
-from samplekit.prefixes import INTERVAL, random_rounds, store_rounds
 from springtide import instants
 from springtide.decide import congestion_rows, decisions
 from springtide.decide.congestion import decide as decide_congestion
@@ -18,6 +16,9 @@ from springtide.observe.enrich import publish_fleet
 from springtide.observe.rounds import pair_observations
 from springtide.policy import load_policy
 from springtide.store import Store
+
+from testkit.home import ROUND, Home
+from testkit.prefixes import INTERVAL, random_rounds, store_rounds
 
 pytestmark = pytest.mark.usefixtures("clock")
 

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from samplekit.browser import look
-from samplekit.home import ROUND, Home
-from samplekit.prefixes import INTERVAL, Seen, store_rounds
 from springtide import instants
 from springtide.decide.holdout import held_out_edges
 from springtide.fleet import load_fleet
 from springtide.policy import HoldoutPolicy
+
+from testkit.browser import look
+from testkit.home import ROUND, Home
+from testkit.prefixes import INTERVAL, Seen, store_rounds
 
 pytestmark = pytest.mark.usefixtures("clock")
 

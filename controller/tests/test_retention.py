@@ -5,12 +5,13 @@ from __future__ import annotations
 import random
 
 import pytest
-from samplekit.home import ROUND, Home
 from springtide import instants
 from springtide.observe.downsample import PERIODS, Period, downsample, pending
 from springtide.policy import RetentionPolicy
 from springtide.store import Row, Store, retention
 from springtide.store.migrations import read_migrations, status
+
+from testkit.home import ROUND, Home
 
 HOUR, DAY = 3600, 86400
 MIDNIGHT = ROUND // DAY * DAY

@@ -8,11 +8,12 @@ import subprocess
 import sys
 
 import pytest
-from samplekit.home import ROUND, Home
-from samplekit.spool import record, write_spool
-from samplekit.traffic import MSS, Socket
 from springtide import instants
 from springtide.observe.rollup import STEPS, TABLES
+
+from testkit.home import ROUND, Home
+from testkit.spool import record, write_spool
+from testkit.traffic import MSS, Socket
 
 INTERVAL = 300
 

@@ -10,13 +10,14 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from samplekit import rounds as model
-from samplekit.home import FLEET, ROUND
-from samplekit.prefixes import rates_of
 from springtide.fleet import Fleet
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.rollup import TABLES, rollup
 from springtide.store import Row, Store
+
+from testkit import rounds as model
+from testkit.home import FLEET, ROUND
+from testkit.prefixes import rates_of
 
 INTERVAL = 300
 # Three intervals: before the look-back, the look-back and the round; and then the future.

@@ -6,9 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
-from samplekit.home import FLEET, ROUND, Home
-from samplekit.prefixes import INTERVAL, Seen, store_rounds
-from samplekit.traffic import MSS
 from springtide import instants
 from springtide.cli.decide import as_dict
 from springtide.decide import congestion_rows
@@ -19,6 +16,10 @@ from springtide.observe.enrich import publish_fleet
 from springtide.observe.rollup import rollup
 from springtide.policy import load_policy
 from springtide.store import Row, Store
+
+from testkit.home import FLEET, ROUND, Home
+from testkit.prefixes import INTERVAL, Seen, store_rounds
+from testkit.traffic import MSS
 
 pytestmark = pytest.mark.usefixtures("clock")
 

@@ -6,9 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from samplekit.history import ROUNDS, fill
-from samplekit.home import FLEET, ROUND, Home
-from samplekit.sharded import CLUSTER, WithoutKeeper, engine_of_two_shards, written_once
 from springtide import instants
 from springtide.learn.questions import questions
 from springtide.observe.rollup import TABLES
@@ -16,6 +13,10 @@ from springtide.store import embedded, open_store
 from springtide.store.cluster import SHARD_KEYS
 from springtide.store.embedded import EmbeddedStore
 from springtide.store.migrations import migrate, read_migrations
+
+from testkit.history import ROUNDS, fill
+from testkit.home import FLEET, ROUND, Home
+from testkit.sharded import CLUSTER, WithoutKeeper, engine_of_two_shards, written_once
 
 
 def lived(path: Path, make_store: Callable[[Home], object]) -> Home:

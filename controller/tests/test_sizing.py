@@ -7,9 +7,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
-from samplekit.home import Home
 from springtide.policy import RetentionPolicy
 from springtide.sizing import SHARD_TB, SOURCES, Measured, Traffic, page_tables, size
+
+from testkit.home import Home
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "sizing.md"
 KEEP = RetentionPolicy()

@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from samplekit.home import Home
 from springtide.errors import SpringtideError
 from springtide.store import Limits, Row, Store, open_store
 from springtide.store.reading import ask
+
+from testkit.home import Home
 
 SECRET = "a line of a file that nobody may read"  # noqa: S105
 # Each with {out}, a path that is not there, {secret}, a file, and {port}, where somebody listens.

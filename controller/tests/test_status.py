@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from samplekit.home import ROUND, Home
-from samplekit.spool import record, write_spool
-from samplekit.traffic import MSS, Socket
 from springtide import instants
 from springtide.cli.status import gauges as status_gauges
 from springtide.decide.benefit import Effect
@@ -20,6 +17,10 @@ from springtide.metrics import write_metrics
 from springtide.publish import journal
 from springtide.publish.journal import Event
 from springtide.publish.publication import PublishFolder
+
+from testkit.home import ROUND, Home
+from testkit.spool import record, write_spool
+from testkit.traffic import MSS, Socket
 
 pytestmark = pytest.mark.usefixtures("clock")
 

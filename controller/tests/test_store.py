@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from samplekit.home import Home
 from springtide.errors import InputError, StoreError
 from springtide.store import Store, open_store
 from springtide.store.migrations import migrate, read_migrations, refuse_differences, status
+
+from testkit.home import Home
 
 # Examples share a store on purpose: opening one for each would be all the test did.
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)

@@ -16,14 +16,15 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from samplekit.home import ROUND, Home
-from samplekit.oldserver import PASSWORD, PATIENCE_S, USER, OldServer, install
-from samplekit.proto import message, row
-from samplekit.traffic import Socket
 from springtide.errors import InputError, StoreError
 from springtide.store import Limits, Store, open_store
 from springtide.store.base import encode
 from springtide.store.reading import ask
+
+from testkit.home import ROUND, Home
+from testkit.oldserver import PASSWORD, PATIENCE_S, USER, OldServer, install
+from testkit.proto import message, row
+from testkit.traffic import Socket
 
 SECRET = quote(PASSWORD, safe="")
 

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from samplekit.home import Home
-from samplekit.spool import record, write_spool
-from samplekit.traffic import Socket
 from springtide.errors import StoreError
 from springtide.store import Store, open_store
+
+from testkit.home import Home
+from testkit.spool import record, write_spool
+from testkit.traffic import Socket
 
 
 def days(count: int) -> list[dict[str, object]]:

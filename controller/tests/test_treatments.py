@@ -7,17 +7,18 @@ from collections.abc import Iterable
 from typing import Any
 
 import pytest
-from samplekit.home import ROUND, Home
-from samplekit.prefixes import Seen, store_rounds
-from samplekit.proto import Value
-from samplekit.slowstart import Sender, mixed
-from samplekit.spool import record, write_spool
-from samplekit.traffic import Socket
 from springtide import instants
 from springtide.learn import treatments
 from springtide.publish import journal
 from springtide.publish.journal import Event
 from springtide.store import Store
+
+from testkit.home import ROUND, Home
+from testkit.prefixes import Seen, store_rounds
+from testkit.proto import Value
+from testkit.slowstart import Sender, mixed
+from testkit.spool import record, write_spool
+from testkit.traffic import Socket
 
 pytestmark = pytest.mark.usefixtures("clock")
 

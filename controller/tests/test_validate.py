@@ -11,14 +11,15 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
-from samplekit.decided import DECISIONS
-from samplekit.home import FLEET, Home
-from samplekit.home import ROUND as NOW
 from springtide import instants
 from springtide.fleet import Fleet, load_fleet
 from springtide.policy import Policy
 from springtide.publish.bundle import canonical, digest, render
 from springtide.publish.validate import Context, problems
+
+from testkit.decided import DECISIONS
+from testkit.home import FLEET, Home
+from testkit.home import ROUND as NOW
 
 pytestmark = pytest.mark.usefixtures("clock")
 

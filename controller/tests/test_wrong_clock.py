@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from samplekit.home import ROUND, Home
-from samplekit.proto import Value
-from samplekit.spool import record, write_spool
-from samplekit.traffic import MSS, Socket
 from springtide import instants
+
+from testkit.home import ROUND, Home
+from testkit.proto import Value
+from testkit.spool import record, write_spool
+from testkit.traffic import MSS, Socket
 
 pytestmark = pytest.mark.usefixtures("clock")
 

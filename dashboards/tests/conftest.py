@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from samplekit.home import ROUND, Home
-from samplekit.operated import operate
 from springtide import instants
 from springtide.store import Store
+
+from testkit.home import ROUND, Home
+from testkit.operated import operate
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from samplekit.home import ROUND, Home
-from samplekit.operated import POLICY
 from springtide.decide.holdout import held_out_edges
 from springtide.fleet import load_fleet
 from springtide.policy import load_policy
@@ -17,6 +15,8 @@ from springtide.store import Store
 from dashboards.generate import documents
 from dashboards.reference import columns_of, page
 from dashboards.tests.plugin import View, expanded
+from testkit.home import ROUND, Home
+from testkit.operated import POLICY
 
 PAGE = Path(__file__).parents[2] / "docs/reference/dashboards.md"
 VIEW = View(ROUND - 86_400 - 1200, ROUND + 120)

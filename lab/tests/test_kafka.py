@@ -7,11 +7,11 @@ import subprocess
 import sys
 
 from lab import host
-from lab.kafka import read_topic
+from testkit.kafka import read_topic
 
 
 def test_a_broker_to_play_with_starts_says_where_and_leaves_nothing() -> None:
-    command = ["env", "--default-signal=INT", sys.executable, "-m", "lab.kafka"]
+    command = ["env", "--default-signal=INT", sys.executable, "-m", "testkit.kafka"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=host.REPOSITORY) as process:
         try:
             assert process.stdout is not None

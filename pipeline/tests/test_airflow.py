@@ -22,16 +22,16 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from samplekit.home import Home
-from samplekit.proto import Value
-from samplekit.spool import record, write_spool
-from samplekit.traffic import MSS, Socket
 from springtide import instants
 from springtide.publish import journal
 from springtide_common import FIXES
 
-from deploy.ansible.tests.farm import Farm
 from pipeline.local import USER, LocalAirflow
+from testkit.farm import Farm
+from testkit.home import Home
+from testkit.proto import Value
+from testkit.spool import record, write_spool
+from testkit.traffic import MSS, Socket
 
 INTERVAL = 15
 MISSED = 12

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from samplekit.home import FLEET, Home
 from springtide.observe.kafka_tables import TOPIC
 
-from lab.kafka import Broker
+from testkit.home import FLEET, Home
+from testkit.kafka import Broker
 
 
 @pytest.fixture

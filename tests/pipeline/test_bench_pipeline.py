@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
-from samplekit.proto import FIELDS
-
 from bench.pipeline.__main__ import measure
 from bench.pipeline.traffic import captured, replay, sample_type
+from testkit.proto import FIELDS
 
 
 def test_the_bench_measures_what_it_says() -> None:

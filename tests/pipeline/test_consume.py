@@ -14,15 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from samplekit.home import Home
-from samplekit.proto import message, row
-from samplekit.spool import record, write_spool
-from samplekit.traffic import MSS, Socket
 from springtide import instants
 from springtide.observe.kafka_tables import GROUP, TOPIC
 
 from lab.collector import wait_until
-from lab.kafka import Broker, read_topic
+from testkit.home import Home
+from testkit.kafka import Broker, read_topic
+from testkit.proto import message, row
+from testkit.spool import record, write_spool
+from testkit.traffic import MSS, Socket
 
 SPRINGTIDE = Path(sys.executable).with_name("springtide")
 GARBAGE = b"\x99not an envelope"

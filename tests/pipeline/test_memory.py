@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
-from samplekit.home import Home
-from samplekit.proto import message, row, varint
-from samplekit.traffic import Socket
 from springtide.observe.kafka_tables import GROUP, TOPIC
 
-from lab.kafka import Broker
+from testkit.home import Home
+from testkit.kafka import Broker
+from testkit.proto import message, row, varint
+from testkit.traffic import Socket
 
 SPRINGTIDE = Path(sys.executable).with_name("springtide")
 NOW = int(time.time()) - 3600

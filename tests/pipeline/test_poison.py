@@ -16,12 +16,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from samplekit.home import Home
-from samplekit.proto import FIELDS, Value, message, row, varint
-from samplekit.traffic import Socket
 from springtide.observe.kafka_tables import GROUP, TOPIC
 
-from lab.kafka import Broker, Message, read_topic
+from testkit.home import Home
+from testkit.kafka import Broker, Message, read_topic
+from testkit.proto import FIELDS, Value, message, row, varint
+from testkit.traffic import Socket
 
 SPRINGTIDE = Path(sys.executable).with_name("springtide")
 PATIENCE_S = 240.0

@@ -6,12 +6,12 @@ import json
 from pathlib import Path
 
 from confluent_kafka import Producer
-from samplekit.home import ROUND, Home
-from samplekit.proto import message, row
-from samplekit.traffic import Socket
 from springtide.observe.kafka_tables import TOPIC
 
-from lab.kafka import Broker
+from testkit.home import ROUND, Home
+from testkit.kafka import Broker
+from testkit.proto import message, row
+from testkit.traffic import Socket
 
 
 def test_samples_are_shown_as_they_are_and_filtered(broker: Broker, tmp_path: Path) -> None:

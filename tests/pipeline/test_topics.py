@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from samplekit.home import Home
-
-from lab.kafka import Broker
+from testkit.home import Home
+from testkit.kafka import Broker
 
 
 def test_topics_are_made_once_widened_set_and_never_narrowed(broker: Broker, tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from samplekit.home import FLEET, Home
 
 from lab.connections import connections, own_network
+from testkit.home import FLEET, Home
 
 CONNECTIONS = 500
 

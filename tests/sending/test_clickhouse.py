@@ -7,15 +7,15 @@ from collections.abc import Callable, Iterator
 from itertools import pairwise
 
 import pytest
-from samplekit.home import Home
 from springtide.fleet import load_fleet
 from springtide.observe.enrich import publish_fleet
 from springtide.store import Store
 
-from lab.certificate import make_certificate
-from lab.clickhouse import Fault, Front, Kind
 from lab.collector import Collector, wait_until
-from lab.witness import balanced, in_spool, in_store
+from testkit.certificate import make_certificate
+from testkit.clickhouse import Fault, Front, Kind
+from testkit.home import Home
+from testkit.witness import balanced, in_spool, in_store
 
 pytestmark = pytest.mark.root
 

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from samplekit.home import Home
-from samplekit.spool import frame, write_spool
 
-from lab.certificate import make_certificate
 from lab.collector import Collector, wait_until
-from lab.kafka import Broker, Message, read_topic
-from lab.witness import Identity, balanced, in_spool, in_store
+from testkit.certificate import make_certificate
+from testkit.home import Home
+from testkit.kafka import Broker, Message, read_topic
+from testkit.spool import frame, write_spool
+from testkit.witness import Identity, balanced, in_spool, in_store
 
 pytestmark = pytest.mark.root
 

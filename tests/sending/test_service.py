@@ -17,14 +17,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from samplekit.home import Home
 
-from lab.certificate import make_certificate
-from lab.clickhouse import Front
 from lab.collector import binary, wait_until
-from lab.kafka import Broker, read_topic
-from lab.service import allowed, options
-from lab.witness import balanced, in_spool, in_store
+from testkit.certificate import make_certificate
+from testkit.clickhouse import Front
+from testkit.home import Home
+from testkit.kafka import Broker, read_topic
+from testkit.service import allowed, options
+from testkit.witness import balanced, in_spool, in_store
 
 pytestmark = pytest.mark.root
 
@@ -39,7 +39,7 @@ ADDRESS = ("127.0.0.1", 9462)
 
 def command(state: Path, units: list[Path], bring: list[Path], *words: object) -> list[str]:
     brought = [word for file in bring for word in ("--bring", str(file))]
-    start = [sys.executable, "-m", "lab.service", "--state", str(state), *brought]
+    start = [sys.executable, "-m", "testkit.service", "--state", str(state), *brought]
     return [*start, *map(str, units), "--", *map(str, words)]
 
 

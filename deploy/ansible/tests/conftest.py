@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from deploy.ansible.tests.edge import Edge
-from deploy.ansible.tests.farm import Farm
+from testkit.edge import Edge
+from testkit.farm import Farm
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from deploy.ansible.tests.edge import NAME, PYTHON, SCRIPT, Edge, bundle, instant, make_key, sealed, sign
+from testkit.edge import NAME, PYTHON, SCRIPT, Edge, bundle, instant, make_key, sealed, sign
 
 pytestmark = pytest.mark.root
 

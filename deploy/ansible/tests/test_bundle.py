@@ -13,9 +13,9 @@ from deploy.ansible.plugins.module_utils.springtide_routes import (
     RefusedError,
     parse_bundle,
 )
-from deploy.ansible.tests.edge import NAME, bundle, instant, sealed
 from hypothesis import given
 from hypothesis import strategies as st
+from testkit.edge import NAME, bundle, instant, sealed
 
 NOW = 1_767_323_222.0
 GOOD = bundle({"10.77.2.0/24": 83, "10.77.3.7/32": 12, "fd77:2::/48": 40}, now=NOW)

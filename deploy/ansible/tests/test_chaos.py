@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from deploy.ansible.tests.chaos import judge
 from deploy.ansible.tests.chaos.schedule import BUTTON_KINDS, EDGE_KINDS, MOVES, PUBLISHER_KINDS, schedule
-from deploy.ansible.tests.edge import Edge
+from testkit.edge import Edge
 
 ROOT = Path(__file__).parents[3]
 EDGES = [f"eu-{number}" for number in range(20)]

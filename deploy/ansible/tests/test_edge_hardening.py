@@ -9,8 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
-from deploy.ansible.tests.edge import PYTHON, Edge, at_once, bundle, instant
 from deploy.ansible.tests.test_watch import copied, eventually, watching
+from testkit.edge import PYTHON, Edge, at_once, bundle, instant
 
 pytestmark = pytest.mark.root
 

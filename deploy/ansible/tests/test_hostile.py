@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deploy.ansible.tests.farm import NEW, Farm, Node
+from testkit.farm import NEW, Farm, Node
 
 pytestmark = pytest.mark.root
 

@@ -20,9 +20,9 @@ from deploy.ansible.plugins.module_utils.springtide_routes import (
     messages_of,
     own_metric,
 )
-from deploy.ansible.tests.edge import Edge, bundle
 from hypothesis import given
 from hypothesis import strategies as st
+from testkit.edge import Edge, bundle
 
 OWNER = "table 201 proto 201"
 

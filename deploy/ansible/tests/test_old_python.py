@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 
-from deploy.ansible.tests.edge import SCRIPT
+from testkit.edge import SCRIPT
 
 
 def test_the_syntax_is_that_of_python_3_8() -> None:

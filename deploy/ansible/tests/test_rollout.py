@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
-from deploy.ansible.tests.edge import make_key, sign
-from deploy.ansible.tests.farm import BIN, NEW, Farm, Node, wait_for
 from springtide.publish.bundle import canonical
+from testkit.edge import make_key, sign
+from testkit.farm import BIN, NEW, Farm, Node, wait_for
 
 pytestmark = pytest.mark.root
 

@@ -11,7 +11,7 @@ import subprocess
 from collections.abc import Callable, Iterator
 
 import pytest
-from deploy.ansible.tests.farm import NEW, Farm, Node, wait_for
+from testkit.farm import NEW, Farm, Node, wait_for
 
 pytestmark = pytest.mark.root
 

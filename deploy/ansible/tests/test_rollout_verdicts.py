@@ -6,7 +6,7 @@ import re
 import subprocess
 
 import pytest
-from deploy.ansible.tests.farm import NEW, Farm, wait_for
+from testkit.farm import NEW, Farm, wait_for
 
 pytestmark = pytest.mark.root
 

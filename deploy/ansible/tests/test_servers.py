@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 import yaml
-from deploy.ansible.tests.farm import BIN, Farm, Node, Played
-from lab.kafka.broker import jars
-from samplekit import rights
+from testkit import rights
+from testkit.farm import BIN, Farm, Node, Played
+from testkit.kafka.broker import jars
 
 pytestmark = pytest.mark.root
 

@@ -14,9 +14,9 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
-from deploy.ansible.tests.edge import SCRIPT, Edge, Outcome, at_once, bundle
 from deploy.ansible.tests.test_faults import stopped_in_its_batch, stopped_in_its_writes, with_killer
 from deploy.ansible.tests.test_watch import eventually
+from testkit.edge import SCRIPT, Edge, Outcome, at_once, bundle
 
 pytestmark = pytest.mark.root
 

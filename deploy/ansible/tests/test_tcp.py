@@ -9,7 +9,7 @@ import time
 from typing import NamedTuple
 
 import pytest
-from deploy.ansible.tests.edge import Edge, bundle, instant
+from testkit.edge import Edge, bundle, instant
 
 pytestmark = pytest.mark.root
 

@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from deploy.ansible.plugins.module_utils.springtide_routes import parser
-from deploy.ansible.tests.edge import SCRIPT
+from testkit.edge import SCRIPT
 
 UNITS = Path(__file__).parents[2] / "systemd"
 INSTALLED = "/usr/local/sbin/springtide-routes"

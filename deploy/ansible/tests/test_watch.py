@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 from deploy.ansible.plugins.module_utils.springtide_routes import Store
-from deploy.ansible.tests.edge import Edge, bundle
+from testkit.edge import Edge, bundle
 
 pytestmark = pytest.mark.root
 

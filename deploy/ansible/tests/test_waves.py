@@ -26,7 +26,6 @@ from deploy.ansible.plugins.module_utils.springtide_publisher import (
     take_lock,
     waves,
 )
-from deploy.ansible.tests.edge import bundle
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_core import PydanticCustomError
@@ -35,6 +34,7 @@ from springtide.errors import InputError
 from springtide.fleet import load_fleet
 from springtide.publish.bundle import canonical
 from springtide.publish.publication import PublishFolder
+from testkit.edge import bundle
 
 ROOT = Path(__file__).resolve().parents[3]
 POP = "version: 1\npops: {a: {prefixes: [10.1.0.0/16], "

@@ -17,9 +17,9 @@ from pathlib import Path
 from deploy.ansible.tests.chaos.fleet import Fleet
 from deploy.ansible.tests.chaos.run import BUTTON_REST_S, BUTTON_STEPS, Chaos, Told, step_limit_s
 from deploy.ansible.tests.chaos.schedule import Run, schedule
-from deploy.ansible.tests.farm import REGIONS
 from rich.console import Console
 from rich.table import Table
+from testkit.farm import REGIONS
 
 
 def options(arguments: list[str] | None = None) -> argparse.Namespace:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from deploy.ansible.tests.chaos.fleet import Fleet, Playing, words
 from deploy.ansible.tests.chaos.schedule import Fault
-from deploy.ansible.tests.farm import Node
+from testkit.farm import Node
 
 CLOCK_STEP_S = 7200
 # For how long a fault looks for the process that it is about.

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from deploy.ansible.tests.chaos import judge
-from deploy.ansible.tests.edge import PYTHON, SCRIPT, bundle
-from deploy.ansible.tests.farm import SSHD, Farm, Node
+from testkit.edge import PYTHON, SCRIPT, bundle
+from testkit.farm import SSHD, Farm, Node
 
 Given = TypeVar("Given")
 Result = TypeVar("Result")

@@ -142,7 +142,7 @@ def _unit_row(unit: list[Seen]) -> dict[str, object]:
 
 
 def rates_of(sockets: Iterable[dict[str, Any]], acting_bytes: int) -> list[dict[str, Any]]:
-    """What round_prefix_rates holds of these sockets (of samplekit.rounds), told by loops."""
+    """What round_prefix_rates holds of these sockets (of testkit.rounds), told by loops."""
     found: dict[tuple[str, int, str], list[dict[str, Any]]] = defaultdict(list)
     for socket in sockets:
         if socket["bytes_acked"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from samplekit.proto import Value
+from testkit.proto import Value
 
 MSS = 1448
 RTT_US = 20_000

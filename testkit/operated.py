@@ -6,10 +6,10 @@ from springtide import instants
 from springtide.publish import journal
 from springtide.publish.publication import PublishFolder
 
-from samplekit.history import ROUNDS, fill
-from samplekit.home import FLEET, ROUND, Home
-from samplekit.spool import record, write_spool
-from samplekit.traffic import Socket
+from testkit.history import ROUNDS, fill
+from testkit.home import FLEET, ROUND, Home
+from testkit.spool import record, write_spool
+from testkit.traffic import Socket
 
 # So few edges, prefixes and rounds that a test can have them, and both sides of each comparison.
 POLICY = """\

@@ -23,7 +23,7 @@ import zstandard
 from springtide.errors import StoreError
 from springtide.store import Store
 
-from lab.clickhouse.engine import Engine
+from testkit.clickhouse.engine import Engine
 
 _MAX_BODY = 256 * 1024 * 1024
 # Parameters of the request, not settings of the statement.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from springtide.decide.decision import Action, Decision, Reason
 from springtide.policy import Policy
 
-from samplekit.home import ROUND
+from testkit.home import ROUND
 
 
 def decision(

@@ -19,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from deploy.ansible.tests.edge import PYTHON, SCRIPT, bundle, make_key
 from springtide.publish.bundle import canonical
 from springtide.publish.publication import PublishFolder
 
-ANSIBLE = Path(__file__).resolve().parents[1]
+from testkit.edge import PYTHON, SCRIPT, bundle, make_key
+
+ANSIBLE = Path(__file__).resolve().parents[1] / "deploy" / "ansible"
 BIN = Path(sys.executable).parent
 REGIONS = ("europe", "america")
 # A next round's windows, beside those of `publish` by default.

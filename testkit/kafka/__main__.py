@@ -8,7 +8,7 @@ import tempfile
 import threading
 from pathlib import Path
 
-from lab.kafka import Broker, BrokerError
+from testkit.kafka import Broker, BrokerError
 
 
 def main() -> None:

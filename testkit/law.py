@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from springtide.decide.decision import Decision, Pair, Reason
 from springtide.policy import InitcwndPolicy, Override, Policy
 
-from samplekit.home import ROUND
-from samplekit.pairs import PairObservation, Previous, carry, decide_pairs
+from testkit.home import ROUND
+from testkit.pairs import PairObservation, Previous, carry, decide_pairs
 
 STEP = 300
 PAIR = ("ams", "fra", 4)

@@ -24,7 +24,7 @@ COUNTERS = {
 }
 KINDS = ("POLL", "CLOSE")
 CLASSES = (10_000_000, 1_000_000, 300_000, 100_000, 30_000, 10_000, 0)
-# The hosts that have a say, as samplekit.home.FLEET has them, each with its PoP.
+# The hosts that have a say, as testkit.home.FLEET has them, each with its PoP.
 EDGES = {"ams-1": "ams", "ams-2": "ams", "fra-1": "fra", "nyc-1": "nyc"}
 IDENTITY = ("host", "boot_id", "poll_sequence", "netns", "cookie", "kind")
 

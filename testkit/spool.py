@@ -9,7 +9,7 @@ from pathlib import Path
 
 import zstandard
 
-from samplekit.proto import Value, message, row
+from testkit.proto import Value, message, row
 
 
 def frame(payload: bytes, rows: int, codec: int = 1) -> bytes:

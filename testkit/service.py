@@ -1,6 +1,6 @@
 """Runs a command as a systemd unit's options would have it, as far as that can be done where systemd does not run.
 
-    python -m lab.service --state DIR --bring FILE UNIT [DROP-IN...] -- COMMAND [ARGUMENT...]
+    python -m testkit.service --state DIR --bring FILE UNIT [DROP-IN...] -- COMMAND [ARGUMENT...]
 
 The unit's own lines are read, and kept with the kernel's means: the user without name, capabilities, the read-only
 file system with the state directory (DIR) in it, hidden homes and processes, and the filters of system calls, address
@@ -224,7 +224,7 @@ def _refused(service: dict[str, list[str]]) -> _Filter:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m lab.service", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m testkit.service", description=__doc__.splitlines()[0])
     parser.add_argument("--state", type=Path, required=True, help="becomes the service's state directory")
     parser.add_argument("--bring", type=Path, action="append", default=[], help="a file that the command needs")
     parser.add_argument("units", type=Path, nargs="+", help="the unit, and its drop-ins")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address, ip_address
 from pathlib import Path
 
-PROTO = Path(__file__).resolve().parents[2] / "proto" / "springtide" / "v1" / "tcp_sample.proto"
+PROTO = Path(__file__).resolve().parents[1] / "proto" / "springtide" / "v1" / "tcp_sample.proto"
 
 Value = str | int | bool | bytes
 

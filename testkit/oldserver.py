@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from xml.sax.saxutils import escape
 
-UNPACKED = Path(__file__).resolve().parents[2] / "target" / "tools" / "clickhouse"
+UNPACKED = Path(__file__).resolve().parents[1] / "target" / "tools" / "clickhouse"
 # Awkward in a URL on purpose.
 USER, PASSWORD = "springtide", "p@ss:w/ord%#"
 PATIENCE_S = 60

@@ -7,10 +7,10 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from samplekit.home import ROUND, Home
-from samplekit.proto import Value
-from samplekit.spool import record, write_spool
-from samplekit.traffic import MSS, Socket
+from testkit.home import ROUND, Home
+from testkit.proto import Value
+from testkit.spool import record, write_spool
+from testkit.traffic import MSS, Socket
 
 INTERVAL = 300
 ROUNDS = [*range(ROUND - 86_400 - 600, ROUND - 86_400 + 1, INTERVAL), *range(ROUND - 1500, ROUND + 1, INTERVAL)]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from samplekit.proto import Value
-from samplekit.traffic import MSS
+from testkit.proto import Value
+from testkit.traffic import MSS
 
 UNSET = 2**31 - 1
 
