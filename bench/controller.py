@@ -18,9 +18,10 @@ from collections.abc import Callable
 from statistics import median
 from typing import Any
 
-from springtide.decide import congestion_rows, decisions
-from springtide.decide.congestion import decide as decide_congestion
-from springtide.decide.initcwnd import decide as decide_initcwnd
+from springtide.laws.congestion import rows as congestion_rows
+from springtide.laws.congestion.law import decide as decide_congestion
+from springtide.laws.initcwnd import rows as decisions
+from springtide.laws.initcwnd.law import decide as decide_initcwnd
 from springtide.observe.rounds import pair_observations
 from springtide.policy import Policy
 from springtide.store import Store, open_store

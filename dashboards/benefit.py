@@ -16,7 +16,7 @@ CHOSEN = f"""(
                     where $__timeFilter(round) and {POP} and selected_since is not null
                     order by round desc limit 1 by pop, client_prefix
                 ) as chosen using (pop, client_prefix)"""
-# The law of springtide.decide.holdout over the hosts that were heard.
+# The law of springtide.laws.holdout over the hosts that were heard.
 HELD_OUT = """
 select host from (
     select host,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from springtide.decide.decision import Action, Decision, Reason
+from springtide.laws.initcwnd.decision import Action, Decision, Reason
 from springtide.policy import Policy
 
 from testkit.home import ROUND

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from hypothesis import strategies as st
-from springtide.decide.decision import Decision, Pair, Reason
+from springtide.laws.initcwnd.decision import Decision, Pair, Reason
 from springtide.policy import InitcwndPolicy, Override, Policy
 
 from testkit.home import ROUND

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from springtide.decide import decisions
-from springtide.decide.columns import Table
-from springtide.decide.decision import ACTIONS, REASONS, Action, Decision, Pair, Reason
-from springtide.decide.initcwnd import DECIDED, PREVIOUS
-from springtide.decide.initcwnd import decide as decide_columns
+from springtide.laws.columns import Table
+from springtide.laws.initcwnd import rows as decisions
+from springtide.laws.initcwnd.decision import ACTIONS, REASONS, Action, Decision, Pair, Reason
+from springtide.laws.initcwnd.law import DECIDED, PREVIOUS
+from springtide.laws.initcwnd.law import decide as decide_columns
 from springtide.observe.rounds import OBSERVED
 from springtide.policy import DampingPolicy, InitcwndPolicy, Override, Policy
 

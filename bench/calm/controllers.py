@@ -9,9 +9,9 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from springtide.decide.columns import Table
-from springtide.decide.initcwnd import PREVIOUS, carry, decide, lasting
-from springtide.decide.pairs import DutyMemory, keys
+from springtide.laws.columns import Table
+from springtide.laws.initcwnd.law import PREVIOUS, carry, decide, lasting
+from springtide.laws.initcwnd.pairs import DutyMemory, keys
 from springtide.policy import Policy
 
 CMIN, CMAX = 10, 100

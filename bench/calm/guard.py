@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 import numpy as np
-from springtide.decide.initcwnd import UNSEEN
+from springtide.laws.initcwnd.law import UNSEEN
 from springtide.policy import Policy
 
 from bench.calm.controllers import INTERVAL_S, Springtide

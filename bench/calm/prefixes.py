@@ -19,9 +19,9 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from springtide.decide.columns import Table
-from springtide.decide.congestion import PREVIOUS, carry, decide
-from springtide.decide.prefixes import EVIDENCE
+from springtide.laws.columns import Table
+from springtide.laws.congestion.law import PREVIOUS, carry, decide
+from springtide.laws.congestion.prefixes import EVIDENCE
 from springtide.policy import Policy
 
 from bench import output

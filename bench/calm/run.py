@@ -9,8 +9,8 @@ from statistics import median
 
 import numpy as np
 from numpy.typing import NDArray
-from springtide.decide.columns import Table
-from springtide.decide.initcwnd import UNSEEN
+from springtide.laws.columns import Table
+from springtide.laws.initcwnd.law import UNSEEN
 from springtide.policy import Policy
 
 from bench.calm import paths as model

@@ -43,6 +43,13 @@ class Document:
     def problem(self, keys: Keys, message: str, fix: str) -> Problem:
         return Problem(f"{self.path}:{self.line(keys)}", dotted(keys), message, fix)
 
+    def not_above(self, low_keys: Keys, low: float, high_keys: Keys, high: float) -> Iterator[Problem]:
+        """What is wrong where one key's value is above another's; it stands at the key that the file gives."""
+        if low > high:
+            keys = low_keys if low_keys in self.lines else high_keys
+            message = f"{dotted(low_keys)} = {low} is above {dotted(high_keys)} = {high}"
+            yield self.problem(keys, message, f"lower {dotted(low_keys)} or raise {dotted(high_keys)}")
+
 
 def dotted(keys: Keys) -> str:
     """`("pops", "ams", "prefixes", 1)` as `pops.ams.prefixes[1]`."""

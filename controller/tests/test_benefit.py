@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from springtide.decide.benefit import Effect, difference
+from springtide.laws.effect import Effect, difference
 
 RUNS = 100
 

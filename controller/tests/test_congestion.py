@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 from springtide import instants
-from springtide.decide import congestion_rows
-from springtide.decide.columns import Table
-from springtide.decide.prefixes import addresses, history, prefix_text
+from springtide.laws.columns import Table
+from springtide.laws.congestion import rows as congestion_rows
+from springtide.laws.congestion.prefixes import addresses, history, prefix_text
 from springtide.policy import CongestionPolicy, Policy
 from springtide.store import Store
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from springtide.decide import damping
-from springtide.decide.columns import Table
-from springtide.decide.congestion import ALONE, DECISION, PREVIOUS, REASONS, Action, carry, decide
-from springtide.decide.prefixes import EVIDENCE, history, keys, state_changes
+from springtide.laws import damping
+from springtide.laws.columns import Table
+from springtide.laws.congestion.law import ALONE, DECISION, PREVIOUS, REASONS, Action, carry, decide
+from springtide.laws.congestion.prefixes import EVIDENCE, history, keys, state_changes
 from springtide.policy import CongestionDampingPolicy, CongestionPolicy, Policy
 
 ROUND = 1_767_322_800

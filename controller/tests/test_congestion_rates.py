@@ -13,9 +13,9 @@ import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from springtide.decide import congestion_rows
-from springtide.decide.congestion import PREVIOUS, decide
 from springtide.fleet import Fleet
+from springtide.laws.congestion import rows as congestion_rows
+from springtide.laws.congestion.law import PREVIOUS, decide
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.rollup import rollup
 from springtide.policy import CongestionPolicy, Policy

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from springtide import instants
-from springtide.decide import decisions
-from springtide.decide.initcwnd import decide as decide_initcwnd
 from springtide.fleet import load_fleet
+from springtide.laws.initcwnd import rows as decisions
+from springtide.laws.initcwnd.law import decide as decide_initcwnd
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.rounds import pair_observations
 from springtide.policy import load_policy

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from springtide.decide.holdout import held_out_edges
 from springtide.fleet import Fleet
+from springtide.laws.holdout import held_out_edges
 from springtide.policy import HoldoutPolicy
 
 edge_names = st.lists(st.from_regex(r"[a-z][a-z0-9-]{0,10}", fullmatch=True), unique=True, max_size=60)

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from springtide import instants
-from springtide.decide import damping
-from springtide.decide.decision import Action, Pair, Reason
+from springtide.laws import damping
+from springtide.laws.initcwnd.decision import Action, Pair, Reason
 from springtide.policy import DampingPolicy, InitcwndPolicy, Policy
 
 from testkit.home import ROUND

@@ -9,7 +9,8 @@ import pytest
 from springtide.fleet import load_fleet
 from springtide.jobs import publish as publishing
 from springtide.jobs import rounds as due_rounds
-from springtide.jobs.decide import congestion, initcwnd
+from springtide.jobs.decide import decide
+from springtide.laws.registry import LAWS
 from springtide.observe.rollup import rollup
 from springtide.policy import Policy
 from springtide.publish import journal
@@ -42,8 +43,8 @@ def catch_up(store: Store, policy: Policy, newest: int) -> tuple[list[int], list
         rollup(store, moment, INTERVAL, NOW)
     waiting = due_rounds.undecided(store, policy, newest)
     for moment in waiting:
-        initcwnd(store, policy, moment, NOW)
-        congestion(store, policy, moment, NOW)
+        for law in LAWS:
+            decide(law, store, policy, moment, NOW)
     return missing, waiting
 
 

@@ -8,10 +8,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from springtide import instants
-from springtide.decide import loss_guard
-from springtide.decide.decision import Pair, Reason
-from springtide.decide.initcwnd import DECIDED, only_guard
-from springtide.decide.initcwnd import decide as decide_columns
+from springtide.laws.initcwnd import loss_guard
+from springtide.laws.initcwnd.decision import Pair, Reason
+from springtide.laws.initcwnd.law import DECIDED, only_guard
+from springtide.laws.initcwnd.law import decide as decide_columns
 from springtide.policy import InitcwndPolicy, Policy
 
 from testkit.home import ROUND

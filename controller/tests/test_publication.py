@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from springtide import instants
-from springtide.decide.decisions import write_round
 from springtide.errors import SpringtideError
+from springtide.laws.initcwnd.rows import write_round
 from springtide.policy import BundlePolicy
 from springtide.publish import caps, journal, publication
 from springtide.publish.bundle import canonical, digest

@@ -16,14 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from springtide import instants
-from springtide.decide import congestion_rows
-from springtide.decide.congestion import DECISION
-from springtide.decide.decision import Decision, Reason
-from springtide.decide.decisions import write_round
-from springtide.decide.edges import EdgeDecision
-from springtide.decide.holdout import held_out_edges
-from springtide.decide.prefixes import halves
 from springtide.fleet import Fleet
+from springtide.laws.congestion import rows as congestion_rows
+from springtide.laws.congestion.law import DECISION
+from springtide.laws.congestion.prefixes import halves
+from springtide.laws.holdout import held_out_edges
+from springtide.laws.initcwnd.decision import Decision, Reason
+from springtide.laws.initcwnd.edges import EdgeDecision
+from springtide.laws.initcwnd.rows import write_round
 from springtide.policy import Policy, load_policy
 from springtide.publish.bundle import json_schema, render
 from springtide.publish.validate import Context, problems

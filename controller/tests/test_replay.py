@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 from springtide import instants
-from springtide.decide import congestion_rows, decisions
-from springtide.decide.congestion import decide as decide_congestion
-from springtide.decide.initcwnd import decide as decide_initcwnd
 from springtide.fleet import load_fleet
+from springtide.laws.congestion import rows as congestion_rows
+from springtide.laws.congestion.law import decide as decide_congestion
+from springtide.laws.initcwnd import rows as decisions
+from springtide.laws.initcwnd.law import decide as decide_initcwnd
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.rounds import pair_observations
 from springtide.policy import load_policy

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from springtide import instants
-from springtide.decide.holdout import held_out_edges
 from springtide.fleet import load_fleet
+from springtide.laws.holdout import held_out_edges
 from springtide.policy import HoldoutPolicy
 
 from testkit.browser import look

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 from springtide import instants
-from springtide.cli.decide import as_dict
-from springtide.decide import congestion_rows
 from springtide.fleet import load_fleet
 from springtide.jobs import decide as jobs
+from springtide.laws.registry import LAWS
 from springtide.observe.completeness import inputs
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.rollup import rollup
@@ -103,17 +102,15 @@ def put(home: Home, rows: Iterable[Row]) -> None:
 
 def decided(home: Home) -> list[Any]:
     """What both laws say of the two rounds; computed anew."""
-    policy, now = load_policy(home.policy), instants.now()
+    policy, fleet, now = load_policy(home.policy), load_fleet(home.fleet), instants.now()
     store = home.open()
     try:
         for moment in (ROUND - INTERVAL, ROUND):
             rollup(store, moment, INTERVAL, now)
-            windows = jobs.initcwnd(store, policy, moment, now)
-            prefixes = jobs.congestion(store, policy, moment, now)
+            made = [(law, jobs.decide(law, store, policy, moment, now)) for law in LAWS]
     finally:
         store.close()
-    listed = [congestion_rows.as_dict(row) for row in congestion_rows.rows(prefixes.decided)]
-    return [(windows.thin, [as_dict(row) for row in windows.decided]), (prefixes.thin, listed)]
+    return [(outcome.thin, law.view(outcome, fleet, policy).decisions) for law, outcome in made]
 
 
 def rogues(home: Home) -> dict[tuple[str, str], int]:

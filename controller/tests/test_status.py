@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from springtide import instants
 from springtide.cli.status import gauges as status_gauges
-from springtide.decide.benefit import Effect
-from springtide.learn.status import Decided, Facts, Line, Published, State, age, lines, verdict
-from springtide.learn.treatments import Treated
+from springtide.laws.base import Newest, State, Step, Treated, age
+from springtide.laws.effect import Effect
+from springtide.learn.status import Facts, Published, lines, verdict
 from springtide.metrics import write_metrics
 from springtide.publish import journal
 from springtide.publish.journal import Event
@@ -42,7 +42,7 @@ GOOD = Facts(
     round_samples=48_211,
     hosts_heard=30,
     hosts_expected=30,
-    decisions={"initcwnd": Decided(ROUND, 40, 31), "congestion": Decided(ROUND, 99, 80)},
+    decisions={"initcwnd": Newest(ROUND, 40, 31), "congestion": Newest(ROUND, 99, 80)},
     published=ROUTES,
     holds=ROUTES,
     events={kind: event(kind, said) for kind, said in (("rollout", "done"), ("gate", "go"), ("drift", "none"))},
@@ -51,7 +51,7 @@ GOOD = Facts(
 )
 
 
-def line(facts: Facts, what: str) -> Line:
+def line(facts: Facts, what: str) -> Step:
     return next(one for one in lines(facts) if one.what == what)
 
 
@@ -81,9 +81,9 @@ SILENT = {**GOOD.events, "drift": event("drift", "unknown", details={"not_compar
         ({"sample": NOW - 601}, "samples", State.STALE, "10 min ago"),
         ({"sample": NOW + 7200}, "samples", State.BROKEN, "2 h ahead"),
         ({"round": LONG_AGO}, "rounds", State.STALE, "11 min ago"),
-        ({"decisions": {"initcwnd": Decided(LONG_AGO, 40, 31)}}, "initcwnd", State.STALE, "31 of 40 pairs"),
+        ({"decisions": {"initcwnd": Newest(LONG_AGO, 40, 31)}}, "initcwnd", State.STALE, "31 of 40 pairs"),
         (
-            {"decisions": {"initcwnd": Decided(ROUND, 40, 31, 40)}},
+            {"decisions": {"initcwnd": Newest(ROUND, 40, 31, 40)}},
             "initcwnd",
             State.STALE,
             "40 stand, input incomplete",
@@ -124,13 +124,13 @@ def test_one_step_that_fails_is_named_with_what_to_do(
 @pytest.mark.parametrize(
     ("change", "what", "says"),
     [
-        ({"decisions": {"initcwnd": Decided(ROUND, 40, 31)}}, "congestion", "no prefix chosen yet"),
+        ({"decisions": {"initcwnd": Newest(ROUND, 40, 31)}}, "congestion", "no prefix chosen yet"),
         ({"events": {**GOOD.events, "gate": event("gate", "roll_back", reason="loss")}}, "last gate", "roll back"),
         ({"holds": replace(ROUTES, clients=70)}, "on the fleet", "9 routes and 70 client prefixes on 4 edges"),
         ({"events": {"rollout": event("rollout", "begun")}}, "last push", "rollout begun 60 s ago"),
         ({"events": {"rollout": event("rollout")}}, "drift", "never looked for"),
         ({"holds": replace(ROUTES, routes=0, expires=NOW - 90, back=True)}, "on the fleet", "before r-1: no routes"),
-        ({"decisions": {"initcwnd": Decided(ROUND, 40, 31, left_out=3)}}, "initcwnd", "3 left out of bundles"),
+        ({"decisions": {"initcwnd": Newest(ROUND, 40, 31, left_out=3)}}, "initcwnd", "3 left out of bundles"),
         ({"treated": {}}, "seen windows", "no connection between PoPs should begin with a window of its own"),
         ({"treated": {"initcwnd": Treated(unknown=9)}}, "seen windows", "no evidence: of 9 pairs"),
         (

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 from springtide import instants
-from springtide.learn import treatments
+from springtide.laws.base import Treated
+from springtide.laws.congestion.interface import CONGESTION
 from springtide.publish import journal
 from springtide.publish.journal import Event
 from springtide.store import Store
@@ -256,7 +257,7 @@ def test_prefixes_decided_for_bbr_are_held_against_their_bytes(store: Store) -> 
         # Chosen just now: no connection can have known.
         + [{**decided, "client_prefix": str(rows[5].address), "algorithm": "bbr", "selected_since": ROUND}],
     )
-    assert treatments.prefixes(store) == treatments.Treated(same=1, differs=1, unknown=2, controls=1)
+    assert CONGESTION.treated(store, 0, 300) == Treated(same=1, differs=1, unknown=2, controls=1)
 
 
 def test_a_window_that_is_told_is_never_another(home: Home) -> None:

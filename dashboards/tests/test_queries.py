@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from springtide.decide.holdout import held_out_edges
 from springtide.fleet import load_fleet
+from springtide.laws.holdout import held_out_edges
 from springtide.policy import load_policy
 from springtide.store import Store
 

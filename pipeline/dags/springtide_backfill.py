@@ -1,7 +1,7 @@
 """
 ### Rounds computed and decided anew
 
-Triggered by hand with `from` and `to`: round tables, then decisions by both laws, of every round of the span in order.
+Triggered by hand with `from` and `to`: round tables, then decisions by every law, of every round of the span in order.
 The same rows come again where samples, policy and the decisions before are the same. **Nothing is published**: the next
 round of `springtide_round` is.
 """
@@ -38,9 +38,10 @@ def springtide_backfill() -> None:
     @task(pool=STORE, outlets=[ROUND_TABLES, DECISIONS])
     @guarded
     def backfill_rounds() -> int:
-        """Each round in its turn: tables, windows, prefixes."""
-        from springtide.jobs.decide import congestion, initcwnd
+        """Each round in its turn: tables, then the decisions of every law."""
+        from springtide.jobs.decide import decide
         from springtide.jobs.rounds import newest_due, prepare, span
+        from springtide.laws.registry import LAWS
         from springtide.observe.rollup import rollup
 
         site = Site.of()
@@ -56,9 +57,9 @@ def springtide_backfill() -> None:
             with site.open() as store:
                 prepare(store, site.fleet(), site.publish_dir, print)
                 rollup(store, moment, policy.round.interval_s, instants.now(), policy.congestion.min_object_bytes)
-                windows = initcwnd(store, policy, moment, instants.now())
-                prefixes = congestion(store, policy, moment, instants.now())
-            print(f"round {instants.show(moment)}: {len(windows.decided)} pairs, {len(prefixes.decided)} prefixes")
+                made = [(law, decide(law, store, policy, moment, instants.now())) for law in LAWS]
+            counts = ", ".join(f"{len(outcome.decided)} {law.units}" for law, outcome in made)
+            print(f"round {instants.show(moment)}: {counts}")
         return len(rounds)
 
     backfill_rounds()

@@ -1,7 +1,7 @@
 """
 ### A round, from samples to a publication
 
-Every round (five minutes), a minute after its end: are the samples there, round tables, decisions by both laws,
+Every round (five minutes), a minute after its end: are the samples there, round tables, decisions by every law,
 bundles, validation, publication. What was missed is rolled up and decided in its order; **only the newest
 round is published**.
 
@@ -21,6 +21,8 @@ from airflow.sdk import Param, dag, get_current_context, task
 from airflow.sdk.exceptions import AirflowSkipException
 from springtide import instants
 from springtide.jobs.site import Site
+from springtide.laws.base import Law
+from springtide.laws.registry import LAWS
 from springtide_common import DECISIONS, PUBLICATION, ROUND_TABLES, START, STORE, defaults, guarded, round_schedule
 
 
@@ -82,44 +84,30 @@ def springtide_round() -> None:
             print(f"{late} samples came too late for their rounds' tables")
             return rounds.undecided(store, policy, due["newest"])
 
-    @task(pool=STORE, outlets=[DECISIONS])
-    @guarded
-    def initcwnd(rounds: list[int]) -> int:
-        """The initial window of every pair of PoPs, round by round."""
-        from springtide.jobs.decide import initcwnd as law
-        from springtide.jobs.decide import too_thin
+    def decide(law: Law) -> Any:
+        @task(task_id=law.name, doc_md=f"{law.title}, round by round.", pool=STORE, outlets=[DECISIONS])
+        @guarded
+        def decisions(rounds: list[int]) -> int:
+            from springtide.jobs.decide import decide as run
+            from springtide.jobs.decide import too_thin
 
-        site = Site.of()
-        policy = site.policy()
-        with site.open() as store:
-            for moment in rounds:
-                made = law(store, policy, moment, instants.now())
-                print(f"round {instants.show(moment)}: {len(made.decided)} pairs")
-                print(too_thin(moment, made.heard, made.thin) or "every PoP's input was complete")
-        return len(rounds)
+            site = Site.of()
+            policy = site.policy()
+            with site.open() as store:
+                for moment in rounds:
+                    made = run(law, store, policy, moment, instants.now())
+                    print(f"round {instants.show(moment)}: {len(made.decided)} {law.units}")
+                    print(too_thin(moment, made.heard, made.thin) or "every PoP's input was complete")
+            return len(rounds)
 
-    @task(pool=STORE, outlets=[DECISIONS])
-    @guarded
-    def congestion(rounds: list[int]) -> int:
-        """Which client prefixes use BBR, round by round."""
-        from springtide.jobs.decide import congestion as law
-        from springtide.jobs.decide import too_thin
-
-        site = Site.of()
-        policy = site.policy()
-        with site.open() as store:
-            for moment in rounds:
-                made = law(store, policy, moment, instants.now())
-                print(f"round {instants.show(moment)}: {len(made.decided)} prefixes")
-                print(too_thin(moment, made.heard, made.thin) or "every PoP's input was complete")
-        return len(rounds)
+        return decisions
 
     @task(pool=STORE)
     @guarded
     def bundle(due: dict[str, Any]) -> str:
         """A bundle for every edge of the newest decided round, laid beside the publications."""
-        from springtide.decide.decisions import latest_decided
         from springtide.jobs.publish import render, stage
+        from springtide.laws.initcwnd.rows import latest_decided
 
         site = Site.of()
         with site.open() as store:
@@ -158,8 +146,8 @@ def springtide_round() -> None:
     rounds: Any = rollup(due)
     bundles: Any = bundle(due)
     # The laws wait for each other anyway where the store takes one at a time.
-    rounds >> initcwnd(rounds) >> bundles
-    rounds >> congestion(rounds) >> bundles
+    for law in LAWS:
+        rounds >> decide(law)(rounds) >> bundles
     valid: Any = validate(bundles)
     publish(valid)
 

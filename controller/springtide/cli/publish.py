@@ -24,10 +24,10 @@ from springtide.cli.options import (
     store_options,
 )
 from springtide.cli.output import print_json, print_table
-from springtide.decide import decisions
 from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet
 from springtide.jobs.publish import digest_of, forced, render, too_much
+from springtide.laws.initcwnd import rows as decisions
 from springtide.publish import bundle as bundles
 from springtide.publish import journal
 from springtide.publish.publication import PublishFolder

@@ -20,12 +20,13 @@ from springtide.cli.options import (
     time_span,
 )
 from springtide.cli.output import print_json, print_table
+from springtide.laws.registry import BY_NAME, LAWS
 from springtide.learn import replay as history
 
 
 @click.command()
 @span_options
-@click.option("--law", type=click.Choice(history.LAWS), help="Only this one; both by default.")
+@click.option("--law", type=click.Choice(list(BY_NAME)), help="Only this one; all by default.")
 @json_option
 @policy_option
 @store_options
@@ -51,11 +52,11 @@ def replay(
     since, until = time_span(from_text, to_text, policy)
     rounds = []
     with store.open() as opened:
-        for name in (law,) if law else history.LAWS:
-            for one in history.replay(opened, policy, since, until, name):
+        for each in (BY_NAME[law],) if law else LAWS:
+            for one in history.replay(opened, policy, since, until, each):
                 rounds.append(one)
                 if is_terminal():
-                    sys.stderr.write(f"\r{name} {instants.show(one.round)}")
+                    sys.stderr.write(f"\r{each.name} {instants.show(one.round)}")
     if rounds and is_terminal():
         sys.stderr.write("\n")
     found = history.summary(rounds, policy.round.interval_s)

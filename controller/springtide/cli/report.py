@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from pathlib import Path
 
 import click
@@ -72,7 +71,7 @@ def report(
         except OSError as error:
             raise SpringtideError(f"{html}: cannot be written: {error.strerror}; choose another --html") from error
     if as_json:
-        print_json({**asdict(made), "since": instants.show(since), "until": instants.show(until), "quantile": quantile})
+        print_json({**made.as_dict(), "quantile": quantile})
         return
     columns = ["law", "outcome", "units", "by", "group", "treated", "held out", "difference", "interval"]
     table = [(line.law, *cells(line)) for line in made.lines]

@@ -24,8 +24,9 @@ from springtide.cli.options import (
     store_options,
 )
 from springtide.cli.output import print_json
+from springtide.laws.base import State, Step
 from springtide.learn import status_facts
-from springtide.learn.status import Facts, Line, State, lines, verdict
+from springtide.learn.status import Facts, lines, verdict
 from springtide.metrics import Gauges, write_metrics
 from springtide.publish.pause import paused
 from springtide.publish.publication import PublishFolder
@@ -86,7 +87,7 @@ def status(
     sys.exit(0 if closing else 1)
 
 
-def gauges(facts: Facts, found: Sequence[Line], is_paused: bool) -> Gauges:
+def gauges(facts: Facts, found: Sequence[Step], is_paused: bool) -> Gauges:
     """What alerts are made of; a step or an event that has not been yet has no line."""
     steps = {line.what.replace(" ", "_"): line for line in found if line.what not in facts.benefit}
     holds = facts.holds
@@ -109,13 +110,13 @@ def gauges(facts: Facts, found: Sequence[Line], is_paused: bool) -> Gauges:
     }
 
 
-def _for_machines(line: Line, now: int) -> dict[str, object]:
+def _for_machines(line: Step, now: int) -> dict[str, object]:
     moment = line.at_unix_s
     when = {"at": None if moment is None else instants.show(moment), "age_s": None if moment is None else now - moment}
     return {**{key: value for key, value in asdict(line).items() if key != "at_unix_s"}, **when}
 
 
-def _print(found: Sequence[Line], closing: bool) -> None:
+def _print(found: Sequence[Step], closing: bool) -> None:
     # Colours only on a terminal; lines are not broken where nobody looks.
     console = Console(highlight=False, soft_wrap=True)
     console.print(Text(verdict(found), style="bold green" if closing else "bold red"))

@@ -14,6 +14,7 @@ from springtide.doctor import store as stores
 from springtide.doctor.finding import Finding, Verdict, fine, fix, unknown
 from springtide.errors import InputError, Problem, SpringtideError
 from springtide.fleet import Fleet
+from springtide.laws.base import Step
 from springtide.learn import status, status_facts
 from springtide.policy import Policy
 from springtide.publish.publication import PublishFolder
@@ -105,7 +106,7 @@ def _store(about: Site, fleet: Fleet | None, policy: Policy | None, folder: Publ
         yield unknown("freshness", url, "not looked at: the store comes first")
 
 
-def freshness(url: str, lines: Iterable[status.Line]) -> Iterator[Finding]:
+def freshness(url: str, lines: Iterable[Step]) -> Iterator[Finding]:
     """What `springtide status` says: each step that keeps the loop from closing."""
     found = list(lines)
     for line in found:

@@ -12,10 +12,12 @@ from typing import Any
 import yaml
 
 from springtide import instants
-from springtide.decide import congestion_rows, decisions, edges
-from springtide.decide.holdout import held_out_edges
 from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet
+from springtide.laws.congestion import rows as congestion_rows
+from springtide.laws.holdout import held_out_edges
+from springtide.laws.initcwnd import edges
+from springtide.laws.initcwnd import rows as decisions
 from springtide.policy import Policy
 from springtide.publish import bundle as bundles
 from springtide.publish import caps, journal

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 
 from springtide import instants
@@ -25,10 +24,9 @@ def daily(site: Site, now_unix_s: int, environment: Mapping[str, str] = os.envir
         made = reports.make(store, site.fleet(), site.policy(), until - DAY_S, until, 0.5)
     folder = Path(environment.get("SPRINGTIDE_REPORT_DIR", FOLDER))
     path = folder / f"{instants.show(until - DAY_S)[:10]}.html"
-    document = {**asdict(made), "since": instants.show(until - DAY_S), "until": instants.show(until)}
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        for name, content in ((path, page(made)), (path.with_suffix(".json"), json.dumps(document, indent=2))):
+        for name, content in ((path, page(made)), (path.with_suffix(".json"), json.dumps(made.as_dict(), indent=2))):
             temporary = name.with_name(f".{name.name}.{os.getpid()}")
             temporary.write_text(content)
             temporary.replace(name)

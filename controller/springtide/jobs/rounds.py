@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from springtide import instants
-from springtide.decide import congestion_rows, decisions
 from springtide.errors import SpringtideError, StoreError
 from springtide.fleet import Fleet
+from springtide.laws.registry import LAWS
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.rollup import PENDING_S, RETRIED_ROUNDS, pending, rolled_up
 from springtide.policy import Policy
@@ -66,18 +66,21 @@ def due(store: Store, policy: Policy, newest_unix_s: int) -> Due:
 
 
 def undecided(store: Store, policy: Policy, newest_unix_s: int) -> list[int]:
-    """Rounds that have their tables and lack the decisions of a law, oldest first; both laws can be given them all.
+    """Rounds that have their tables and lack the decisions of a law, oldest first; all laws can be given them all.
 
-    No further back than a day, and where there is no last decision, than RETRIED_ROUNDS. A law can have nothing to say
-    of a round, so where only prefixes lag behind it is no further than RETRIED_ROUNDS either.
+    No further back than a day, and where there is no last decision, than RETRIED_ROUNDS. A law that does not decide
+    every round can have nothing to say of one: where only such a law lags behind it is no further than RETRIED_ROUNDS
+    either.
     """
     interval_s = policy.round.interval_s
     shortly = newest_unix_s - RETRIED_ROUNDS * interval_s
-    windows = decisions.latest_decided(store, newest_unix_s)
-    prefixes = congestion_rows.last_round(store, newest_unix_s + 1)
-    last = shortly if windows is None else max(windows, newest_unix_s - PENDING_S)
-    if prefixes:
-        last = min(last, max(prefixes, shortly))
+    last = newest_unix_s
+    for law in LAWS:
+        newest = law.latest(store, newest_unix_s)
+        if newest is not None:
+            last = min(last, max(newest, newest_unix_s - PENDING_S if law.every_round else shortly))
+        elif law.every_round:
+            last = min(last, shortly)
     return [line.round for line in rolled_up(store, last + interval_s, newest_unix_s) if line.interval_s == interval_s]
 
 

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from html import escape
 
 from springtide import instants
-from springtide.decide.benefit import LEVEL, Effect
-from springtide.learn.report import Line, Report
-from springtide.store import Row
+from springtide.laws.base import BenefitLine, Figure, Law
+from springtide.laws.effect import LEVEL, Effect
+from springtide.laws.registry import LAWS
+from springtide.learn.report import Report
 
 WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 860, 240, 70, 26, 10
 COLOURS = ("#0b7fab", "#d08a2e", "#7cc0d8", "#e6c79c")
@@ -26,7 +27,6 @@ CAVEATS = (
     "Decided: every unit as it was decided, whether its sockets show it or not; where edges did not apply it, the "
     "difference shrinks towards none. Seen: only units whose sockets show what was decided for them, treated and held "
     "out; what kept others from it may be what makes them slow.",
-    "Growth is of the rate over all of a prefix's connections, whichever algorithm each used.",
 )
 
 
@@ -37,24 +37,25 @@ def page(report: Report) -> str:
         f"<style>{STYLE}</style><h1>What it is good for</h1>",
         f"<p>Rounds after {since} up to {until}. Treated against held-out, which a hash chose; intervals of "
         f"{LEVEL:.1%} by bootstrap over prefixes or edges. Bold: the interval leaves out zero.</p>",
-        "<h2>BBR for the slowest prefixes</h2>",
-        _table([line for line in report.lines if line.law == "congestion"]),
-        "<h2>Initial windows between PoPs</h2><p>Time with data outstanding; negative is faster.</p>",
-        _table([line for line in report.lines if line.law == "initcwnd"]),
-        "<h2>Low delivery rates</h2><p>Of the prefixes chosen within this time, Mbit/s, before and after each was.</p>",
-        _plot(report.low_rates, dict.fromkeys(("treated_p5", "held_out_p5", "treated_p10", "held_out_p10"), 8e-06)),
-        "<h2>Goodput, 10th percentile</h2><p>Of large objects to the same prefixes, Mbit/s.</p>",
-        _plot(report.goodput, {"treated_p10": 8e-6, "held_out_p10": 8e-6}),
-        "<h2>Prefixes decided for BBR, and new ones in each round</h2>",
-        _plot(report.chosen, {"bbr": 1.0, "new": 1.0}),
+        *(part for law in LAWS for part in _of_law(law, report)),
+        *(part for figure in report.figures for part in (_head(figure.title, figure.note), _plot(figure))),
         "<h2>What could mislead</h2>",
-        *(f"<p>{escape(text)}</p>" for text in CAVEATS),
+        *(f"<p>{escape(text)}</p>" for text in (*CAVEATS, *(text for law in LAWS for text in law.caveats))),
         "</html>\n",
     ]
     return "\n".join(parts)
 
 
-def cells(line: Line) -> tuple[str, ...]:
+def _of_law(law: Law, report: Report) -> tuple[str, str]:
+    lines = [line for line in report.lines if line.law == law.name]
+    return _head(law.benefit_title, law.benefit_note), _table(lines)
+
+
+def _head(title: str, note: str) -> str:
+    return f"<h2>{escape(title)}</h2>" + (f"<p>{escape(note)}</p>" if note else "")
+
+
+def cells(line: BenefitLine) -> tuple[str, ...]:
     """A line as the table shows it."""
     return line.outcome, line.units, line.by, line.group, *effect_cells(line.effect)
 
@@ -66,7 +67,7 @@ def effect_cells(effect: Effect) -> tuple[str, ...]:
     return *counts, f"{effect.effect:+.1%}", f"{effect.low:+.1%} to {effect.high:+.1%}"
 
 
-def _table(lines: Sequence[Line]) -> str:
+def _table(lines: Sequence[BenefitLine]) -> str:
     if not lines:
         return "<p class='quiet'>Nothing to compare within this time.</p>"
     head = ("outcome", "units", "by", "group", "treated", "held out", "difference", "interval")
@@ -77,11 +78,12 @@ def _table(lines: Sequence[Line]) -> str:
     return f"<table>{''.join(rows)}</table>"
 
 
-def _plot(rows: Sequence[Row], columns: dict[str, float]) -> str:
+def _plot(figure: Figure) -> str:
     """Lines over rounds, one a column; each value times the column's factor."""
+    rows = figure.rows
     points = {
         name: [(row["round_s"], float(row[name]) * factor) for row in rows if row[name] is not None]
-        for name, factor in columns.items()
+        for name, factor in figure.scales.items()
     }
     values = [value for line in points.values() for _, value in line]
     if len(rows) < 2 or not values:

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from springtide import instants
-from springtide.decide.benefit import Effect
 from springtide.errors import SpringtideError
 from springtide.fleet import Fleet
-from springtide.learn import report, treatments
-from springtide.learn.status import Decided, Facts, Published, Rogue
+from springtide.laws.effect import Effect
+from springtide.laws.registry import LAWS
+from springtide.learn import report
+from springtide.learn.status import Facts, Published, Rogue
 from springtide.policy import Policy
 from springtide.publish import journal
 from springtide.publish.pause import paused
@@ -50,18 +51,15 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
         hosts_heard=hosts["heard"],
         hosts_expected=hosts["expected"],
         rogues=rogues(store, moment or 0, moment or 0),
-        decisions=_decisions(store, policy),
+        decisions={law.name: found for law in LAWS if (found := law.newest(store, policy)) is not None},
         published=_publication(folder.resolved("candidate"), "edges"),
         holds=_holding(folder),
         events=_newest([*_audit(store), *noted]),
         damaged=damaged,
         stopped=_stopped(folder.path),
-        paused=None if (found := paused(folder.path, now)) is None else str(found),
+        paused=None if (pause := paused(folder.path, now)) is None else str(pause),
         benefit=_benefit(store, fleet, policy, now),
-        treated={
-            "initcwnd": treatments.windows(store, moment or 0, policy.round.interval_s),
-            "congestion": treatments.prefixes(store),
-        },
+        treated={law.name: law.treated(store, moment or 0, policy.round.interval_s) for law in LAWS},
     )
 
 
@@ -79,33 +77,6 @@ def rogues(store: Store, since_unix_s: int, until_unix_s: int) -> list[Rogue]:
 
 def _one(store: Store, sql: str, params: Mapping[str, int] | None = None) -> dict[str, Any]:
     return store.query(sql, params)[0]
-
-
-def _decisions(store: Store, policy: Policy) -> dict[str, Decided]:
-    found = {}
-    # As springtide.publish.bundle.is_left_out says.
-    late = "action = 'set' and reason != 'override' and coalesce(expires_at < round + {ttl_s:UInt32}, true)"
-    for law, acts, left_out in (
-        ("initcwnd", "initcwnd is not null", late),
-        ("congestion", "algorithm = 'bbr'", "false and {ttl_s:UInt32} > 0"),
-    ):
-        row = _one(
-            store,
-            f"""
-            select
-                toUnixTimestamp(max({law}_decisions.round)) as at,
-                count() as row_count,
-                countIf({acts}) as acting,
-                countIf(reason = 'held_incomplete_input') as held,
-                countIf({left_out}) as left_out
-            from {law}_decisions final
-            where round = (select max(round) from {law}_decisions)
-            """,
-            {"ttl_s": policy.bundle.ttl_s},
-        )
-        if row["row_count"]:
-            found[law] = Decided(row["at"], row["row_count"], row["acting"], row["held"], row["left_out"])
-    return found
 
 
 def _publication(folder: Path | None, part: str) -> Published | None:
@@ -177,7 +148,4 @@ def _benefit(store: Store, fleet: Fleet, policy: Policy, now: int) -> dict[str, 
     made = report.make(store, fleet, policy, until - DAY_S, until, 0.5)
     whole = {line.law: line.effect for line in made.lines if line.by == "all" and line.units == "seen"}
     none = Effect(0, 0)
-    return {
-        "windows: time": whole.get("initcwnd", none),
-        "BBR: rate": whole.get("congestion", none),
-    }
+    return {law.benefit_name: whole.get(law.name, none) for law in LAWS}

@@ -8,7 +8,6 @@ import textwrap
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from springtide.policy.overrides import CongestionOverride, Override
 from springtide.policy.whole import Policy
 
 
@@ -17,8 +16,8 @@ def default_yaml() -> str:
     lines = ["# Every key is optional; these are the defaults."]
     for section_name, section in Policy.model_fields.items():
         model = section.annotation
-        if section_name in _LISTS:
-            lines += ["", *_LISTS[section_name]]
+        if isinstance(extra := section.json_schema_extra, dict):
+            lines += ["", str(extra["commented"])]
             continue
         if not (isinstance(model, type) and issubclass(model, BaseModel)):
             raise TypeError(f"policy section {section_name} is not a model")
@@ -28,23 +27,6 @@ def default_yaml() -> str:
                 lines += textwrap.wrap(text, width=110, initial_indent="  # ", subsequent_indent="  #   ")
             lines.append(f"  {name}: {json.dumps(info.default)}")
     return "\n".join(lines) + "\n"
-
-
-_LISTS = {
-    "overrides": (
-        f"# {Override.__doc__}",
-        "# Each item: {src: ams, dst: sin, initcwnd: 20, until: '2026-01-02T03:05:00Z', reason: planned drain};",
-        "# ip_version: 4 or 6 narrows it to one, edges: [ams-1] to these edges of the src; initcwnd: null keeps the",
-        "# kernel's default.",
-        "overrides: []",
-    ),
-    "congestion_overrides": (
-        f"# {CongestionOverride.__doc__}",
-        "# Each item: {pop: ams, prefix: 192.0.2.0/24, algorithm: bbr, until: '2026-01-02T03:05:00Z', reason: trial};",
-        "# algorithm: default keeps the kernel's.",
-        "congestion_overrides: []",
-    ),
-}
 
 
 def _source(info: FieldInfo) -> str:

@@ -1,22 +1,22 @@
-"""All sections together, and their version."""
+"""All sections together, their version, policy.yaml read, and the rules between sections."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Iterator
+from pathlib import Path
 
-from pydantic import Field
-
-from springtide.policy.bundle import BundlePolicy
-from springtide.policy.congestion import CongestionPolicy
-from springtide.policy.damping import CongestionDampingPolicy, DampingPolicy
-from springtide.policy.gate import GatePolicy
-from springtide.policy.holdout import HoldoutPolicy
-from springtide.policy.initcwnd import InitcwndPolicy
-from springtide.policy.overrides import CongestionOverride, Override
-from springtide.policy.retention import RetentionPolicy
-from springtide.policy.rounds import CompletenessPolicy, RoundPolicy
-from springtide.policy.section import Section
+from springtide.document import Document, load, validate
+from springtide.errors import InputError, Problem
+from springtide.laws.congestion import policy as of_congestion
+from springtide.laws.congestion.policy import CongestionDampingPolicy, CongestionOverride, CongestionPolicy
+from springtide.laws.damping import DampingPolicy
+from springtide.laws.holdout import HoldoutPolicy
+from springtide.laws.initcwnd import policy as of_initcwnd
+from springtide.laws.initcwnd.policy import InitcwndPolicy, Override
+from springtide.policy.sections import BundlePolicy, CompletenessPolicy, GatePolicy, RetentionPolicy, RoundPolicy
+from springtide.section import Section, items
 
 
 class Policy(Section):
@@ -25,10 +25,10 @@ class Policy(Section):
     initcwnd: InitcwndPolicy = InitcwndPolicy()
     damping: DampingPolicy = DampingPolicy()
     holdout: HoldoutPolicy = HoldoutPolicy()
-    overrides: list[Override] = Field(default_factory=list)
+    overrides: list[Override] = items(Override.commented())
     congestion: CongestionPolicy = CongestionPolicy()
     congestion_damping: CongestionDampingPolicy = CongestionDampingPolicy()
-    congestion_overrides: list[CongestionOverride] = Field(default_factory=list)
+    congestion_overrides: list[CongestionOverride] = items(CongestionOverride.commented())
     bundle: BundlePolicy = BundlePolicy()
     gate: GatePolicy = GatePolicy()
     retention: RetentionPolicy = RetentionPolicy()
@@ -38,3 +38,32 @@ class Policy(Section):
         """First 12 hex digits of the SHA-256 of the effective policy as canonical JSON, defaults included."""
         canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+
+def load_policy(path: Path) -> Policy:
+    """Raises InputError with every problem of the file."""
+    document = load(path)
+    policy = validate(document, Policy)
+    problems = list(contradictions(document, policy))
+    if problems:
+        raise InputError(problems)
+    return policy
+
+
+def contradictions(document: Document, policy: Policy) -> Iterator[Problem]:
+    """Rules between keys: each key may be within its range, and yet they cannot all be meant."""
+    interval_s, keep = policy.round.interval_s, policy.retention
+    yield from of_initcwnd.contradictions(document, policy.initcwnd, policy.damping, policy.overrides, interval_s)
+    yield from of_congestion.contradictions(document, policy.congestion, policy.congestion_damping, interval_s)
+    for low_keys, low, high_keys, high in (
+        # An edge may use a value until its bundle expires: a fresh decision must outlive the bundle that carries it.
+        (("bundle", "ttl_s"), policy.bundle.ttl_s, ("initcwnd", "ttl_s"), policy.initcwnd.ttl_s),
+        # Otherwise every route would vanish before the next round could renew it.
+        (("round", "interval_s"), interval_s, ("bundle", "ttl_s"), policy.bundle.ttl_s),
+        # Each tier is made of the one before it.
+        (("retention", "rounds_days"), keep.rounds_days, ("retention", "hours_days"), keep.hours_days),
+        (("retention", "hours_days"), keep.hours_days, ("retention", "days_days"), keep.days_days),
+        # The controller reads its last decisions; so does whoever asks why.
+        (("retention", "rounds_days"), keep.rounds_days, ("retention", "decisions_days"), keep.decisions_days),
+    ):
+        yield from document.not_above(low_keys, low, high_keys, high)

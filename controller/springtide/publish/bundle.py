@@ -14,11 +14,11 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from springtide import instants
-from springtide.decide.decision import Action, Decision, Reason
-from springtide.decide.edges import EdgeDecision
-from springtide.decide.holdout import held_out_edges
 from springtide.errors import SpringtideError
 from springtide.fleet import Fleet, Prefix, prefix_order
+from springtide.laws.holdout import held_out_edges
+from springtide.laws.initcwnd.decision import Action, Decision, is_left_out
+from springtide.laws.initcwnd.edges import EdgeDecision
 from springtide.policy import Policy
 
 
@@ -147,13 +147,6 @@ def render(
                 ]
             documents[edge] = canonical({**document, "digest": digest(document)})
     return Rendered(documents, left_out)
-
-
-def is_left_out(decision: Decision, expires_unix_s: int) -> bool:
-    """Whether a bundle that lives until then does without the decision, which would die before."""
-    if decision.action is not Action.SET or decision.reason is Reason.OVERRIDE:
-        return False
-    return decision.expires_at is None or decision.expires_at < expires_unix_s
 
 
 def _with_edge(

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from ipaddress import ip_network
 from typing import Any
 
-from springtide.decide.decision import Action, Decision, Reason
 from springtide.fleet import Fleet
+from springtide.laws.initcwnd.decision import Action, Decision, Reason
 
 # A receiver advertises about half of the middle value of its tcp_rmem at first; an Ethernet's segment has 1460 bytes.
 BUFFER_PER_WINDOW = 2

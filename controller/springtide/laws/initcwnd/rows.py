@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import asdict, fields
 
 import numpy as np
 
-from springtide.decide import round_rows
-from springtide.decide.columns import Table
-from springtide.decide.decision import ACTIONS, REASONS, Action, Decision, Reason
-from springtide.decide.initcwnd import DECIDED, PREVIOUS, only_guard
-from springtide.decide.pairs import DutyMemory, keys, named
+from springtide import instants
+from springtide.laws import round_rows
+from springtide.laws.columns import Table
+from springtide.laws.initcwnd.decision import ACTIONS, REASONS, Action, Decision, Reason
+from springtide.laws.initcwnd.law import DECIDED, PREVIOUS, only_guard
+from springtide.laws.initcwnd.pairs import DutyMemory, keys, named
 from springtide.policy import MAX_HISTORY_S, Policy
 from springtide.store import Param, Row, Store
 from springtide.store.binary import Columns
@@ -175,6 +176,12 @@ def as_decisions(decided: Table, round_unix_s: int, policy_version: str) -> list
         row["suppressed"] = bool(row["suppressed"])
         found.append(Decision(round=round_unix_s, policy_version=policy_version, **row))
     return found
+
+
+def as_dict(decision: Decision) -> dict[str, object]:
+    """For JSON: instants as text."""
+    values = asdict(decision)
+    return {**values, **{f: None if values[f] is None else instants.show(values[f]) for f in ("round", *_INSTANTS)}}
 
 
 def _names(decided: Table) -> list[str]:

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from springtide import instants
-from springtide.decide.decision import Action, Decision, Reason
-from springtide.decide.initcwnd import bound, smallest_change, smooth, to_segments
-from springtide.decide.loss_guard import KERNEL_DEFAULT
+from springtide.laws.initcwnd.decision import Action, Decision, Reason, is_left_out
+from springtide.laws.initcwnd.law import bound, smallest_change, smooth, to_segments
+from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
 from springtide.policy import Policy
-from springtide.publish.bundle import is_left_out
 
 RULES = {
     Reason.LEARNT: "the earned windows of the round, smoothed, inside initcwnd.cmin and initcwnd.cmax",
@@ -46,6 +45,20 @@ class Explanation:
     rule: str
     would_change: str
     decision: Decision | None
+
+    def labelled(self, policy: Policy) -> list[tuple[str, str]]:
+        """Its lines, each with its label."""
+        lines = [("value", self.verdict), ("because", self.because), ("rule", self.rule)]
+        if self.decision is not None:
+            ratio = self.decision.retransmit_ratio
+            sent_again = "unknown" if ratio is None else f"{ratio:.2%}"
+            made_by = self.decision.policy_version
+            other = "" if made_by == policy.version else f"; the policy at hand is {policy.version}"
+            lines += [
+                ("retransmitted", f"{sent_again} of the bytes sent in the round"),
+                ("policy", f"{made_by}{other}"),
+            ]
+        return [*lines, ("would change", self.would_change)]
 
 
 def explain(decision: Decision, policy: Policy) -> Explanation:
@@ -180,6 +193,9 @@ def _show(unix_s: int | None) -> str:
 def left_out(d: Decision, policy: Policy) -> str:
     """What was decided, and whether bundles do without it."""
     return f"{d.action.value}, left out" if is_left_out(d, d.round + policy.bundle.ttl_s) else d.action.value
+
+
+history_columns = ["round", "ip", "action", "initcwnd", "reason", "observed", "smoothed", "earned", "seen", "policy"]
 
 
 def history_rows(history: Sequence[Decision], policy: Policy) -> list[tuple[object, ...]]:

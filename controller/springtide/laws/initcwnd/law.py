@@ -20,13 +20,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.decide import damping, loss_guard
-from springtide.decide.columns import Bits, Table, align, union
-from springtide.decide.damping import Floats
-from springtide.decide.decision import ACTIONS, REASONS, Action, Reason
-from springtide.decide.edges import edge_decisions
-from springtide.decide.loss_guard import GUARD, Judgement
-from springtide.decide.pairs import keys, named
+from springtide.laws import damping
+from springtide.laws.columns import Bits, Table, align, union
+from springtide.laws.damping import Floats
+from springtide.laws.initcwnd import loss_guard
+from springtide.laws.initcwnd.decision import ACTIONS, REASONS, Action, Reason
+from springtide.laws.initcwnd.edges import edge_decisions
+from springtide.laws.initcwnd.loss_guard import GUARD, Judgement
+from springtide.laws.initcwnd.pairs import keys, named
 from springtide.observe.rounds import OBSERVED, PAIR_KEY
 from springtide.policy import InitcwndPolicy, Policy
 

@@ -1,10 +1,8 @@
-"""Decided is not done: what sockets show of what was decided, from the round tables."""
+"""Decided is not done: what sockets show of initial windows, from the round tables."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-
+from springtide.laws.base import Treated
 from springtide.store import Row, Store
 
 # A pair that is quiet for a round or two is not unknown for that; bundles live as long by default.
@@ -13,26 +11,7 @@ ROUNDS = 3
 SHOWN = 5
 
 
-@dataclass(frozen=True)
-class Treated:
-    """How many units that should have a treatment show that they have it, or that they have not, or show nothing.
-
-    Units are an edge with a destination PoP and IP version, or client prefixes of a PoP. `controls`: units that
-    should have the kernel's default, and show that they have the treatment. `examples` of `differs`.
-    """
-
-    same: int = 0
-    differs: int = 0
-    unknown: int = 0
-    controls: int = 0
-    examples: Sequence[str] = ()
-
-    @property
-    def decided(self) -> int:
-        return self.same + self.differs + self.unknown
-
-
-def windows(store: Store, newest_unix_s: int, interval_s: int) -> Treated:
+def treated(store: Store, newest_unix_s: int, interval_s: int) -> Treated:
     """Of each edge and PoP, the newest of the last ROUNDS rounds that shows anything. Raises StoreError."""
     span = {"since": max(0, newest_unix_s - ROUNDS * interval_s), "until": newest_unix_s}
     [counts] = store.query(f"select {_COUNTS} from ({_PAIRS})", span)
@@ -42,22 +21,6 @@ def windows(store: Store, newest_unix_s: int, interval_s: int) -> Treated:
         {**span, "most": SHOWN},
     )
     return Treated(**counts, examples=[_window(row) for row in examples])
-
-
-def prefixes(store: Store) -> Treated:
-    """Client prefixes in the newest round that decided any. Raises StoreError."""
-    [counts] = store.query(
-        """
-        select
-            countIf(decided = 'bbr' and seen = 'same') as same,
-            countIf(decided = 'bbr' and seen = 'differs') as differs,
-            countIf(decided = 'bbr' and seen = 'unknown') as unknown,
-            countIf(decided != 'bbr' and seen = 'differs') as controls
-        from prefix_treatments
-        where round = (select max(round) from congestion_decisions)
-        """
-    )
-    return Treated(**counts)
 
 
 def _window(row: Row) -> str:

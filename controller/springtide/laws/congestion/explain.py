@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
 from typing import Any
 
 from springtide import instants
-from springtide.decide.congestion import Reason
-from springtide.policy import CongestionPolicy, Policy
+from springtide.errors import InputError, Problem
+from springtide.laws.congestion.law import Reason
+from springtide.policy import CLIENT_PREFIX_LENGTH, CongestionPolicy, Policy
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,24 @@ RULES = {
     Reason.THIN_EVIDENCE: "congestion.min_rounds",
     Reason.OVERRIDE: "an operator's override in the policy",
 }
+
+
+def client_prefix(text: str) -> str | None:
+    """The client prefix that is meant, or that an address lies in; None where no address was written."""
+    if not any(character in text for character in "./:"):
+        return None
+    try:
+        if "/" not in text:
+            address = ip_address(text)
+            return str(ip_network(f"{address}/{CLIENT_PREFIX_LENGTH[address.version]}", strict=False))
+        network = ip_network(text)
+    except ValueError as error:
+        fix = "write an IPv4 /24 or an IPv6 /56, or an address"
+        raise InputError([Problem("explain", "DESTINATION", f"{text!r} is no client prefix: {error}", fix)]) from None
+    if network.prefixlen != CLIENT_PREFIX_LENGTH[network.version]:
+        fix = f"write one of its /{CLIENT_PREFIX_LENGTH[network.version]}"
+        raise InputError([Problem("explain", "DESTINATION", f"clients are not told apart by {text}", fix)])
+    return str(network)
 
 
 def explain(row: Mapping[str, Any] | None, policy: Policy, unranked: Mapping[str, int]) -> PrefixExplanation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.decide.columns import Bits, Keys, Table, align, union
+from springtide.laws.columns import Bits, Keys, Table, align, union
 from springtide.observe.rounds import PAIR_KEY
 
 _KEY = np.dtype(PAIR_KEY)

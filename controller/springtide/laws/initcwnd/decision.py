@@ -88,3 +88,10 @@ class Decision:
     @property
     def pair(self) -> Pair:
         return self.src_pop, self.dst_pop, self.ip_version
+
+
+def is_left_out(decision: Decision, expires_unix_s: int) -> bool:
+    """Whether a bundle that lives until then does without the decision, which would die before."""
+    if decision.action is not Action.SET or decision.reason is Reason.OVERRIDE:
+        return False
+    return decision.expires_at is None or decision.expires_at < expires_unix_s

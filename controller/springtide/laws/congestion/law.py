@@ -22,11 +22,9 @@ from enum import IntEnum, StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.decide import damping
-from springtide.decide.benefit import LEVEL, difference
-from springtide.decide.columns import Bits, Table
-from springtide.decide.holdout import is_held_out
-from springtide.decide.prefixes import (
+from springtide.laws import damping
+from springtide.laws.columns import Bits, Table
+from springtide.laws.congestion.prefixes import (
     EVIDENCE,
     KEY,
     addresses,
@@ -37,6 +35,8 @@ from springtide.decide.prefixes import (
     keys,
     state_changes,
 )
+from springtide.laws.effect import LEVEL, difference
+from springtide.laws.holdout import is_held_out
 from springtide.policy import CongestionPolicy, Policy
 
 

@@ -1,9 +1,18 @@
-"""The law of congestion control."""
+"""What operators say of congestion control: its tunables, its damping, its overrides, and which of them contradict."""
 
 from __future__ import annotations
 
-from springtide.policy.limits import MAX_OBJECT_BYTES, MAX_TTL_S
-from springtide.policy.section import Section, tunable
+import math
+from collections.abc import Iterator
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from springtide import instants
+from springtide.document import Document
+from springtide.errors import Problem
+from springtide.laws.damping import DampingPolicy
+from springtide.section import MAX_HISTORY_S, MAX_OBJECT_BYTES, MAX_TTL_S, ClientPrefix, Instant, Section, tunable
 
 
 class CongestionPolicy(Section):
@@ -178,3 +187,73 @@ class CongestionPolicy(Section):
         ge=0,
         le=MAX_TTL_S,
     )
+
+
+class CongestionDampingPolicy(DampingPolicy):
+    """Flap damping of chosen prefixes (RFC 2439): each choice and each end of one costs 1."""
+
+    half_life_s: int = tunable(
+        43_200,
+        "Seconds in which the penalty halves.",
+        source="twice the duty cycle's window: what has left the window still counts for half",
+        ge=5,
+        le=MAX_TTL_S,
+    )
+    suppress_above: float = tunable(
+        2.0,
+        "Penalty above which a prefix is not chosen.",
+        source="chosen, let go, chosen again as fast as the duty cycle allows gives 2.3: it can fire",
+        ge=0.5,
+        le=100.0,
+    )
+    max_suppress_s: int = tunable(
+        86_400,
+        "Longest that a prefix is not chosen after its last change, seconds.",
+        source="a day, as after giving back",
+        ge=5,
+        le=MAX_TTL_S,
+    )
+
+
+class CongestionOverride(Section):
+    """An operator's word for one client prefix at one PoP, until an instant."""
+
+    pop: str
+    prefix: ClientPrefix
+    algorithm: Literal["bbr", "default"]
+    until: Instant
+    reason: Annotated[str, Field(min_length=1, max_length=200)]
+
+    @property
+    def until_unix_s(self) -> int:
+        return instants.parse(self.until)
+
+    @staticmethod
+    def commented() -> str:
+        """The empty section as the default policy.yaml has it."""
+        return f"""\
+# {CongestionOverride.__doc__}
+# Each item: {{pop: ams, prefix: 192.0.2.0/24, algorithm: bbr, until: '2026-01-02T03:05:00Z', reason: trial}};
+# algorithm: default keeps the kernel's.
+congestion_overrides: []"""
+
+
+def contradictions(
+    document: Document, law: CongestionPolicy, damping: CongestionDampingPolicy, interval_s: int
+) -> Iterator[Problem]:
+    """Rules between keys; the message stands at the key that the file gives."""
+    if law.leave_duty >= law.enter_duty:
+        message = f"{law.leave_duty:g} is not below enter_duty {law.enter_duty:g}"
+        yield document.problem(("congestion", "leave_duty"), message, "lower it: what was chosen would leave at once")
+    for key in ("min_rounds", "benefit_rounds"):
+        if getattr(law, key) > law.window_rounds:
+            message = f"{getattr(law, key)} rounds cannot lie within window_rounds = {law.window_rounds}"
+            yield document.problem(("congestion", key), message, "lower it or widen the window")
+    if law.window_rounds * interval_s > MAX_HISTORY_S:
+        message = f"{law.window_rounds} rounds of {interval_s} s reach back beyond {MAX_HISTORY_S} s"
+        yield document.problem(("congestion", "window_rounds"), message, "shorten the window or the rounds")
+    # A prefix that is low for as short as is noticed, and then not for as long, changes this often.
+    swing = max(1, math.ceil(law.enter_duty * law.window_rounds)) * interval_s
+    if (what := damping.contradiction(swing)) is not None:
+        fix = "lower suppress_above, or raise half_life_s or max_suppress_s"
+        yield document.problem(("congestion_damping",), what, fix)

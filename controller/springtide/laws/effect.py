@@ -15,10 +15,16 @@ interference: treated and held-out share bottlenecks, so that what one side take
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from springtide.store import Row
+
+# The rounds of a report.
+SPAN = "round > fromUnixTimestamp({since:UInt32}) and round <= fromUnixTimestamp({until:UInt32})"
 
 # The interval's ends move by less than a tenth of its width between seeds.
 RESAMPLES = 1000
@@ -74,6 +80,19 @@ def difference(
     low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     middle = float(np.quantile(ours, quantile) - np.quantile(theirs, quantile))
     return Effect(len(ours), len(theirs), _share(middle), _share(float(low)), _share(float(high)))
+
+
+def grouped(rows: Iterable[Row], of: Callable[[Row], str]) -> list[tuple[str, list[Row]]]:
+    """Rows by a text of each, sorted by it."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(of(row), []).append(row)
+    return sorted(groups.items())
+
+
+def size_group(least_bytes: int) -> str:
+    """A class of sizes of objects, in words."""
+    return f"from {least_bytes // 1000:,} kB"
 
 
 def _share(log2: float) -> float:

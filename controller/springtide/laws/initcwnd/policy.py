@@ -1,11 +1,17 @@
-"""The law of the initial window."""
+"""What operators say of the initial window: its tunables, its overrides, and which of them contradict each other."""
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Literal
 
-from springtide.policy.limits import MAX_TTL_S
-from springtide.policy.section import Section, tunable
+from pydantic import Field
+
+from springtide import instants
+from springtide.document import Document
+from springtide.errors import Problem
+from springtide.laws.damping import DampingPolicy
+from springtide.section import MAX_HISTORY_S, MAX_TTL_S, Instant, Section, tunable
 
 
 class InitcwndPolicy(Section):
@@ -173,3 +179,56 @@ class InitcwndPolicy(Section):
         ge=1,
         le=288,
     )
+
+
+class Override(Section):
+    """An operator's word for one pair of PoPs, until an instant (Riptide V: hints of planned load changes)."""
+
+    src: str
+    dst: str
+    # Of the src; None: all of them.
+    edges: Annotated[list[str], Field(min_length=1)] | None = None
+    ip_version: Literal[4, 6] | None = None
+    initcwnd: Annotated[int, Field(ge=1, le=1000)] | None
+    until: Instant
+    reason: Annotated[str, Field(min_length=1, max_length=200)]
+
+    @property
+    def until_unix_s(self) -> int:
+        return instants.parse(self.until)
+
+    def covers(self, ip_version: int, now: int) -> bool:
+        return self.ip_version in (None, ip_version) and now < self.until_unix_s
+
+    @staticmethod
+    def commented() -> str:
+        """The empty section as the default policy.yaml has it."""
+        return f"""\
+# {Override.__doc__}
+# Each item: {{src: ams, dst: sin, initcwnd: 20, until: '2026-01-02T03:05:00Z', reason: planned drain}};
+# ip_version: 4 or 6 narrows it to one, edges: [ams-1] to these edges of the src; initcwnd: null keeps the
+# kernel's default.
+overrides: []"""
+
+
+def contradictions(
+    document: Document, law: InitcwndPolicy, damping: DampingPolicy, overrides: Sequence[Override], interval_s: int
+) -> Iterator[Problem]:
+    """Rules between keys; the message stands at the key that the file gives."""
+    yield from document.not_above(("initcwnd", "cmin"), law.cmin, ("initcwnd", "cmax"), law.cmax)
+    if law.duty_rounds > law.duty_window_rounds:
+        message = f"{law.duty_rounds} rounds cannot lie within duty_window_rounds = {law.duty_window_rounds}"
+        yield document.problem(("initcwnd", "duty_rounds"), message, "lower it or widen the window")
+    if (law.duty_window_rounds - 1) * interval_s > MAX_HISTORY_S:
+        message = f"{law.duty_window_rounds} rounds of {interval_s} s reach back beyond {MAX_HISTORY_S} s"
+        yield document.problem(("initcwnd", "duty_window_rounds"), message, "shorten the window or the rounds")
+    if (what := damping.contradiction(interval_s)) is not None:
+        yield document.problem(("damping",), what, "lower suppress_above, or raise half_life_s or max_suppress_s")
+    for index, override in enumerate(overrides):
+        if override.initcwnd is not None and not law.cmin <= override.initcwnd <= law.cmax:
+            message = f"is {override.initcwnd}, outside initcwnd.cmin {law.cmin} and cmax {law.cmax}"
+            yield document.problem(("overrides", index, "initcwnd"), message, "give a value within them, or widen them")
+        if override.edges is not None and len(set(override.edges)) < len(override.edges):
+            yield document.problem(("overrides", index, "edges"), "names an edge twice", "name each once")
+        if override.src == override.dst:
+            yield document.problem(("overrides", index, "dst"), "is also the src", "name two PoPs")

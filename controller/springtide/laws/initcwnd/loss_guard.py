@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.decide.columns import Bits, Table
-from springtide.decide.damping import Floats
+from springtide.laws.columns import Bits, Table
+from springtide.laws.damping import Floats
 from springtide.policy import MAX_TTL_S, InitcwndPolicy
 
 Ints = NDArray[np.int64]

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.decide import columns
-from springtide.decide.columns import Bits, Keys, Table
+from springtide.laws import columns
+from springtide.laws.columns import Bits, Keys, Table
 from springtide.policy import CLIENT_PREFIX_LENGTH
 
 KEY = [("pop", "S64"), ("high", "<u8"), ("low", "<u8")]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from springtide import instants
-from springtide.decide.columns import Keys, Table, same
 from springtide.errors import StoreError
+from springtide.laws.columns import Keys, Table, same
 from springtide.store import Store
 from springtide.store.binary import Columns
 

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 
 from springtide import instants
-from springtide.decide import round_rows
-from springtide.decide.columns import Table
-from springtide.decide.congestion import DECISION, PREVIOUS, REASONS, Action, least_low_rounds
-from springtide.decide.prefixes import EVIDENCE, addresses, halves, keys, prefix_text
+from springtide.laws import round_rows
+from springtide.laws.columns import Table
+from springtide.laws.congestion.law import DECISION, PREVIOUS, REASONS, Action, least_low_rounds
+from springtide.laws.congestion.prefixes import EVIDENCE, addresses, halves, keys, prefix_text
 from springtide.policy import MAX_HISTORY_S, Policy
 from springtide.store import Param, Row, Store
 from springtide.store.binary import Columns

@@ -1,9 +1,20 @@
-"""Flap damping, of windows and of prefixes."""
+"""Flap damping of a value that is published round by round (RFC 2439).
+
+Each change adds one to a penalty that halves every `half_life_s`. Above `suppress_above` changes are held back until
+the penalty has decayed below `reuse_below`. It has a ceiling: nothing is held longer than `max_suppress_s` after its
+last change.
+"""
 
 from __future__ import annotations
 
-from springtide.policy.limits import MAX_TTL_S
-from springtide.policy.section import Section, tunable
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from springtide.section import MAX_TTL_S, Section, tunable
+
+Floats = NDArray[np.float64]
 
 
 class DampingPolicy(Section):
@@ -60,27 +71,25 @@ class DampingPolicy(Section):
         return None
 
 
-class CongestionDampingPolicy(DampingPolicy):
-    """Flap damping of chosen prefixes (RFC 2439): each choice and each end of one costs 1."""
+def decay(values: Floats, elapsed_s: NDArray[np.int64], policy: DampingPolicy) -> Floats:
+    """The penalties now, before this round's changes; a clock that went back leaves them as they are."""
+    # Few rounds are the last one of a pair or prefix. The library's power is the same on every processor, numpy's not.
+    steps, which = np.unique(np.maximum(0, elapsed_s), return_inverse=True)
+    factors = np.array([0.5 ** (step / policy.half_life_s) for step in steps.tolist()])
+    decayed: Floats = values * factors[which]
+    return decayed
 
-    half_life_s: int = tunable(
-        43_200,
-        "Seconds in which the penalty halves.",
-        source="twice the duty cycle's window: what has left the window still counts for half",
-        ge=5,
-        le=MAX_TTL_S,
-    )
-    suppress_above: float = tunable(
-        2.0,
-        "Penalty above which a prefix is not chosen.",
-        source="chosen, let go, chosen again as fast as the duty cycle allows gives 2.3: it can fire",
-        ge=0.5,
-        le=100.0,
-    )
-    max_suppress_s: int = tunable(
-        86_400,
-        "Longest that a prefix is not chosen after its last change, seconds.",
-        source="a day, as after giving back",
-        ge=5,
-        le=MAX_TTL_S,
-    )
+
+def charge(values: Floats, changed: NDArray[np.bool_], policy: DampingPolicy) -> Floats:
+    """One more change for each that changed."""
+    return np.where(changed, np.minimum(values + 1.0, policy.ceiling), values)
+
+
+def most_changes(policy: DampingPolicy, seconds: float) -> int:
+    """An upper bound on the changes within `seconds` that are let through, held-back ones aside.
+
+    The penalty is at most its ceiling at the beginning. What is let through adds one each time while the penalty is at
+    most `suppress_above`; in `seconds` decay removes at most what a penalty at the ceiling loses.
+    """
+    lost_per_s = policy.ceiling * math.log(2.0) / policy.half_life_s
+    return math.ceil(policy.suppress_above + 1.0 + lost_per_s * seconds)

@@ -1,1 +1,0 @@
-"""Control laws: pure functions of a round's observations, the policy and the last decisions."""

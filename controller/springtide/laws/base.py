@@ -1,0 +1,303 @@
+"""What a law is to the rest of Springtide: decide, replay, explain, status and report meet every law through `Law`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from springtide.fleet import Fleet
+from springtide.laws.columns import Table
+from springtide.laws.effect import Effect
+from springtide.metrics import Gauges
+from springtide.observe.completeness import Input, inputs, lacking
+from springtide.policy import Policy
+from springtide.store import Row, Store
+
+# Rounds that `explain` shows.
+HISTORY_ROUNDS = 12
+# A job that runs once a round has left one out.
+LATE_ROUNDS = 2
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A law's round: `decided` are its DECIDED rows, `thin` the PoPs that kept their last decisions, each with the
+    reason; `written`: rows in the store had to change."""
+
+    round: int
+    heard: Sequence[Input]
+    thin: Mapping[str, str]
+    decided: Table
+    written: bool
+
+
+@dataclass(frozen=True)
+class View:
+    """A round's decisions as `springtide decide` shows them.
+
+    `decisions` and what stands in `more` are for JSON, `columns` and `rows` the table for people, `summary` goes on
+    after how many decisions were written, `notes` are lines of their own.
+    """
+
+    decisions: Sequence[Mapping[str, object]]
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    summary: str
+    gauges: Gauges
+    more: Mapping[str, object] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Explained:
+    """Why new connections start as they do, as `springtide explain` shows it.
+
+    `sections` are a heading (empty: none) with its labelled lines, `notes` lines after them, `history` the last rounds
+    as (columns, rows). `machine` is the JSON.
+    """
+
+    title: str
+    sections: Sequence[tuple[str, Sequence[tuple[str, str]]]]
+    machine: Mapping[str, object]
+    notes: Sequence[str] = ()
+    history: tuple[Sequence[str], Sequence[Sequence[object]]] = ((), ())
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """One round of one law under another policy. Values: windows that are set, or prefixes that use BBR.
+
+    What is recorded is None in a round that was never decided.
+    """
+
+    law: str
+    round: int
+    values: int
+    changed: int
+    recorded_values: int | None
+    recorded_changed: int | None
+    # Pairs or prefixes for which the replayed value is another than the recorded one.
+    different: int | None
+
+
+@dataclass(frozen=True)
+class Newest:
+    """The newest round of a law: its rows, how many of them act, and how many stand because input was incomplete.
+
+    `left_out`: of those that act, how many no bundle carries, because they would expire before it.
+    """
+
+    round: int
+    rows: int
+    acting: int
+    held_incomplete: int = 0
+    left_out: int = 0
+
+
+@dataclass(frozen=True)
+class Treated:
+    """How many units that should have a treatment show that they have it, or that they have not, or show nothing.
+
+    Units are an edge with a destination PoP and IP version, or client prefixes of a PoP. `controls`: units that
+    should have the kernel's default, and show that they have the treatment. `examples` of `differs`.
+    """
+
+    same: int = 0
+    differs: int = 0
+    unknown: int = 0
+    controls: int = 0
+    examples: Sequence[str] = ()
+
+    @property
+    def decided(self) -> int:
+        return self.same + self.differs + self.unknown
+
+
+@dataclass(frozen=True)
+class BenefitLine:
+    """One row of the report: of which law, by what, which group."""
+
+    law: str
+    outcome: str
+    by: str
+    group: str
+    effect: Effect
+    # decided: every unit as it was decided, whatever its sockets show (intention to treat). seen: only units whose
+    # sockets show what was decided for them.
+    units: str = "decided"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A plot of the report: rows with `round_s` and the columns of `scales`, each with the factor to its unit."""
+
+    name: str
+    title: str
+    note: str
+    scales: Mapping[str, float]
+    rows: Sequence[Row]
+
+
+class State(StrEnum):
+    """`OK` and `NOTE` let the loop close; with `NONE` it has not begun; `STALE` is late, `BROKEN` needs somebody."""
+
+    OK = "ok"
+    NOTE = "note"
+    NONE = "none"
+    STALE = "stale"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of the loop. `at_unix_s` is when it last happened; `fix` is empty where nothing needs doing."""
+
+    what: str
+    state: State
+    text: str
+    fix: str = ""
+    at_unix_s: int | None = None
+
+    @property
+    def closes(self) -> bool:
+        return self.state in (State.OK, State.NOTE)
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Now, and how rounds follow each other; seconds."""
+
+    now: int
+    interval_s: int
+    lateness_s: int
+
+    @property
+    def limit_s(self) -> int:
+        """The age from which something that happens once a round is late."""
+        return LATE_ROUNDS * self.interval_s + self.lateness_s
+
+    def ago(self, moment: int) -> str:
+        return f"{age(self.now - moment)} ago"
+
+
+class Law(Protocol):
+    """One control law. What reads or writes the store raises StoreError.
+
+    `name` is its word in commands, tasks, metrics and the policy; its rows are in the table NAME_decisions, whose days
+    are retention.decisions_days. `title` and `help` are for people, `units` what it decides on.
+    """
+
+    name: str
+    title: str
+    help: str
+    units: str
+    # Of its benefit: the line in `status`, the heading and a note in the report, and what could mislead there.
+    benefit_name: str
+    benefit_title: str
+    benefit_note: str
+    caveats: Sequence[str]
+    # Whether a round without decisions is one that was left out: else the law had nothing to say of it.
+    every_round: bool
+
+    def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Table, Table]:
+        """The round's evidence and what earlier decisions left, as `decide` takes them."""
+        ...
+
+    def pops(self, seen: Table, before: Table) -> set[str]:
+        """The PoPs whose hosts the round's decisions rest on."""
+        ...
+
+    def decide(self, now: int, policy: Policy, seen: Table, before: Table, frozen: Collection[str]) -> Table:
+        """The round's decisions. Pure. Of PoPs that are `frozen` too little of the round arrived to be trusted."""
+        ...
+
+    def write(self, store: Store, policy: Policy, round_unix_s: int, decided: Table) -> bool:
+        """Make the round's rows these. Gives back whether anything had to be written."""
+        ...
+
+    def latest(self, store: Store, until_unix_s: int) -> int | None:
+        """The newest round up to `until` that has decisions."""
+        ...
+
+    def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View: ...
+
+    def replay(self, store: Store, policy: Policy, moments: Sequence[int]) -> Iterator[Replayed]:
+        """These rounds under a policy, each after the one before it."""
+        ...
+
+    def explains(self, destination: str) -> bool:
+        """Whether a destination in `springtide explain` is one of this law's. Raises InputError for one that is
+        not valid."""
+        ...
+
+    def explain(
+        self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, asked_unix_s: int | None
+    ) -> Explained:
+        """Raises InputError."""
+        ...
+
+    def newest(self, store: Store, policy: Policy) -> Newest | None: ...
+
+    def decided_step(self, newest: Newest | None, clock: Clock) -> Step:
+        """Pure."""
+        ...
+
+    def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> Treated:
+        """What sockets of the last rounds show of what was decided."""
+        ...
+
+    def treated_step(self, found: Treated) -> Step:
+        """Pure."""
+        ...
+
+    def benefit(
+        self, store: Store, fleet: Fleet, policy: Policy, span: Mapping[str, int], quantile: float
+    ) -> tuple[list[BenefitLine], list[BenefitLine]]:
+        """Treated against held-out over the rounds since < round <= until: over what was decided, and over what sockets
+        show."""
+        ...
+
+    def figures(self, store: Store, policy: Policy, span: Mapping[str, int]) -> list[Figure]:
+        """What the report draws over these rounds."""
+        ...
+
+
+def frozen(store: Store, policy: Policy, round_unix_s: int, pops: set[str]) -> tuple[Sequence[Input], dict[str, str]]:
+    """What was heard in a round, and of which of these PoPs too little of it arrived, with the reason."""
+    heard = inputs(store, round_unix_s, policy.round.interval_s, policy.completeness.memory_rounds)
+    return heard, lacking(heard, policy.completeness, pops)
+
+
+def newest_of(store: Store, law: str, acts: str, left_out: str = "false", ttl_s: int = 0) -> Newest | None:
+    """A law's newest round, by SQL conditions over its rows; `left_out` may use {ttl_s:UInt32}."""
+    [row] = store.query(
+        f"""
+        select
+            toUnixTimestamp(max({law}_decisions.round)) as at,
+            count() as row_count,
+            countIf({acts}) as acting,
+            countIf(reason = 'held_incomplete_input') as held,
+            countIf(({left_out}) and {{ttl_s:UInt32}} >= 0) as left_out
+        from {law}_decisions final
+        where round = (select max(round) from {law}_decisions)
+        """,
+        {"ttl_s": ttl_s},
+    )
+    if not row["row_count"]:
+        return None
+    return Newest(row["at"], row["row_count"], row["acting"], row["held"], row["left_out"])
+
+
+def pops_of(*columns: Sequence[bytes]) -> set[str]:
+    """The names in columns of PoPs."""
+    return {name.decode() for column in columns for name in set(column)}
+
+
+def age(seconds: int) -> str:
+    """12 s, 5 min, 3 h, 4 days."""
+    for unit, length, above in (("days", 86_400, 2 * 86_400), ("h", 3600, 2 * 3600), ("min", 60, 120)):
+        if seconds >= above:
+            return f"{seconds // length} {unit}"
+    return f"{max(0, seconds)} s"

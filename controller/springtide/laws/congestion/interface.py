@@ -1,0 +1,214 @@
+"""The law of congestion control as the rest of Springtide meets it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from springtide import instants
+from springtide.fleet import Fleet
+from springtide.laws.base import (
+    HISTORY_ROUNDS,
+    BenefitLine,
+    Clock,
+    Explained,
+    Figure,
+    Newest,
+    Outcome,
+    Replayed,
+    State,
+    Step,
+    Treated,
+    View,
+    frozen,
+    newest_of,
+    pops_of,
+)
+from springtide.laws.columns import Keys, Table
+from springtide.laws.congestion import benefit, rows
+from springtide.laws.congestion.explain import client_prefix, explain
+from springtide.laws.congestion.law import Action, carry, decide
+from springtide.laws.congestion.prefixes import keys
+from springtide.policy import Policy
+from springtide.store import Row, Store
+
+
+class Congestion:
+    name = "congestion"
+    title = "Which client prefixes use BBR"
+    help = """Decide which client prefixes of each PoP use BBR, for one round.
+
+    Those that are consistently among their PoP's slowest, by the round tables of the last hours; a hashed share of them
+    is held out to measure what it is good for. Nothing after the round is read, and again gives the same rows. Decide
+    rounds in their order: each remembers the one before.
+    """
+    units = "prefixes"
+    benefit_name = "BBR: rate"
+    benefit_title = "BBR for the slowest prefixes"
+    benefit_note = ""
+    caveats: Sequence[str] = (
+        "Growth is of the rate over all of a prefix's connections, whichever algorithm each used.",
+    )
+    # Only prefixes with something to say have rows: a round without any is no fault.
+    every_round = False
+
+    def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Table, Table]:
+        last = rows.last_round(store, round_unix_s)
+        return rows.evidence(store, round_unix_s, policy, last), rows.previous(store, last)
+
+    def pops(self, seen: Table, before: Table) -> set[str]:
+        return pops_of(seen["pop"].tolist(), before["pop"].tolist())
+
+    def decide(self, now: int, policy: Policy, seen: Table, before: Table, frozen: Collection[str]) -> Table:
+        return decide(now, policy, seen, before, frozen)
+
+    def write(self, store: Store, policy: Policy, round_unix_s: int, decided: Table) -> bool:
+        return rows.write_round(store, round_unix_s, decided, policy.version)
+
+    def latest(self, store: Store, until_unix_s: int) -> int | None:
+        return rows.last_round(store, until_unix_s + 1) or None
+
+    def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View:
+        listed = [rows.as_dict(row) for row in rows.rows(outcome.decided)]
+        chosen = sum(one["algorithm"] == "bbr" for one in listed)
+        held = sum(bool(one["held_out"]) for one in listed)
+        counts = Counter((str(one["pop"]), str(one["action"]), str(one["reason"])) for one in listed)
+        return View(
+            decisions=listed,
+            columns=["PoP", "action", "reason", "prefixes"],
+            rows=[(*key, count) for key, count in sorted(counts.items())],
+            summary=f"{chosen} prefixes decided for BBR, {held} are held out",
+            gauges={
+                "springtide_congestion_prefixes": {(("algorithm", "bbr"),): chosen, (("algorithm", "held_out"),): held}
+            },
+        )
+
+    def replay(self, store: Store, policy: Policy, moments: Sequence[int]) -> Iterator[Replayed]:
+        last = rows.previous(store, rows.last_round(store, moments[0]))
+        for moment in moments:
+            # Every prefix: which ones a replay remembers the store does not know.
+            seen = rows.evidence(store, moment, policy, 0, least_low=0)
+            decided = decide(moment, policy, seen, last, frozen(store, policy, moment, self.pops(seen, last))[1])
+            last = carry(decided, moment)
+            recorded = rows.read_round(store, moment)
+            ours, theirs = _on_bbr(decided), _on_bbr(recorded)
+            known = bool(len(recorded))
+            yield Replayed(
+                self.name,
+                moment,
+                len(ours),
+                _changed(decided),
+                len(theirs) if known else None,
+                _changed(recorded) if known else None,
+                len(np.setxor1d(ours, theirs)) if known else None,
+            )
+
+    def explains(self, destination: str) -> bool:
+        return client_prefix(destination) is not None
+
+    def explain(
+        self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, asked_unix_s: int | None
+    ) -> Explained:
+        pop, prefix = src_pop, client_prefix(destination) or destination
+        interval_s = policy.round.interval_s
+        newest = instants.latest_round(instants.now(), interval_s)
+        moment = asked_unix_s or self.latest(store, newest) or newest
+        found = rows.one(rows.read_round(store, moment), pop, prefix)
+        if not len(found):
+            # Most prefixes have no row: nothing is remembered of them, so the tables say all there is to say.
+            seen = rows.evidence(store, moment, policy, 0, least_low=0)
+            own = rows.one(seen, pop, prefix)
+            found = decide(moment, policy, own, rows.previous(store, 0), everyone=True)
+        listed = [rows.as_dict(row) for row in rows.rows(found)]
+        own_row = listed[0] if listed else None
+        explanation = explain(own_row, policy, rows.unranked(store, moment, policy, pop, prefix))
+        history = rows.history(store, pop, prefix, moment - HISTORY_ROUNDS * interval_s, moment)
+        return Explained(
+            title=f"{pop} to {prefix}, round {instants.show(moment)}",
+            sections=[("", [(name.replace("_", " "), text) for name, text in vars(explanation).items()])],
+            history=([name.replace("_", " ") for name in history[0]], [tuple(row.values()) for row in history])
+            if history
+            else ((), ()),
+            machine={
+                "round": instants.show(moment),
+                "pop": pop,
+                "prefix": prefix,
+                "explanation": vars(explanation),
+                "decision": own_row,
+                "history": history,
+            },
+        )
+
+    def newest(self, store: Store, policy: Policy) -> Newest | None:
+        return newest_of(store, self.name, "algorithm = 'bbr'")
+
+    def decided_step(self, newest: Newest | None, clock: Clock) -> Step:
+        if newest is None:
+            return Step(self.name, State.NOTE, "no prefix chosen yet")
+        text = f"decided {clock.ago(newest.round)}: {newest.acting:,} prefixes decided for BBR"
+        if newest.held_incomplete:
+            text += f"; {newest.held_incomplete:,} stand, input incomplete"
+        late = clock.now - newest.round > clock.limit_s
+        return Step(self.name, State.NOTE if late else State.OK, text, "", newest.round)
+
+    def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> Treated:
+        """Client prefixes in the newest round that decided any."""
+        [counts] = store.query(
+            """
+            select
+                countIf(decided = 'bbr' and seen = 'same') as same,
+                countIf(decided = 'bbr' and seen = 'differs') as differs,
+                countIf(decided = 'bbr' and seen = 'unknown') as unknown,
+                countIf(decided != 'bbr' and seen = 'differs') as controls
+            from prefix_treatments
+            where round = (select max(round) from congestion_decisions)
+            """
+        )
+        return Treated(**counts)
+
+    def treated_step(self, found: Treated) -> Step:
+        """Only a note: bundles bring the choice to the edges, and what applies it there is not Springtide's."""
+        what = "seen BBR"
+        more = f"; {found.controls:,} of those held out use it" if found.controls else ""
+        if not found.decided:
+            return Step(what, State.NOTE, f"no prefix that had time to use it was decided for BBR{more}")
+        text = f"{found.same:,} of {found.decided:,} prefixes decided for BBR use it for most of their bytes"
+        text += f"; {found.unknown:,} show nothing" if found.unknown else ""
+        text += f"; {found.differs:,} do not: stored on edges, not applied" if found.differs else ""
+        return Step(what, State.NOTE if found.differs or not found.same else State.OK, text + more)
+
+    def benefit(
+        self, store: Store, fleet: Fleet, policy: Policy, span: Mapping[str, int], quantile: float
+    ) -> tuple[list[BenefitLine], list[BenefitLine]]:
+        stay = policy.congestion.benefit_rounds * policy.round.interval_s
+        grown = store.query(benefit.GROWTH, {**span, "stay": stay})
+        sizes = store.query(benefit.GOODPUT_BY_SIZE, span)
+        # In at least half of the rounds that show anything, they went as decided.
+        used = {(row["pop"], row["client_prefix"]) for row in store.query(benefit.USED, span)}
+
+        def seen(found: list[Row]) -> list[Row]:
+            return [row for row in found if (row["pop"], row["client_prefix"]) in used]
+
+        decided = [*benefit.growth_lines(grown, quantile), *benefit.size_lines(sizes, quantile)]
+        as_seen = [*benefit.growth_lines(seen(grown), quantile), *benefit.size_lines(seen(sizes), quantile)]
+        return decided, [replace(line, units="seen") for line in as_seen]
+
+    def figures(self, store: Store, policy: Policy, span: Mapping[str, int]) -> list[Figure]:
+        return benefit.figures(store, policy.congestion.min_object_bytes, span)
+
+
+CONGESTION = Congestion()
+
+
+def _on_bbr(decided: Table) -> Keys:
+    return keys(decided[decided["algorithm"] > 0])
+
+
+def _changed(decided: Table) -> int:
+    """Those that began or ceased to use BBR: held-out ones change no route."""
+    began = (decided["action"] == Action.ENTER) & (decided["algorithm"] > 0)
+    # A row that leaves no longer says that it was held out; of those the share is small.
+    return int((began | (decided["action"] == Action.LEAVE)).sum())

@@ -1,0 +1,1 @@
+"""The initial congestion window of each ordered pair of PoPs (Riptide)."""

@@ -1,0 +1,238 @@
+"""The law of the initial window as the rest of Springtide meets it."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, replace
+
+from springtide import instants
+from springtide.errors import InputError, Problem
+from springtide.fleet import Fleet
+from springtide.laws.base import (
+    HISTORY_ROUNDS,
+    BenefitLine,
+    Clock,
+    Explained,
+    Figure,
+    Newest,
+    Outcome,
+    Replayed,
+    State,
+    Step,
+    Treated,
+    View,
+    frozen,
+    newest_of,
+    pops_of,
+)
+from springtide.laws.columns import Table, align, union
+from springtide.laws.holdout import held_out_edges
+from springtide.laws.initcwnd import benefit, edges, pairs, rows, treated
+from springtide.laws.initcwnd.explain import explain, history_columns, history_rows, left_out, without_decision
+from springtide.laws.initcwnd.law import carry, decide, lasting
+from springtide.observe.rounds import pair_observations
+from springtide.policy import Policy
+from springtide.store import Store
+
+
+class Initcwnd:
+    name = "initcwnd"
+    title = "The initial congestion window of every pair of PoPs"
+    help = """Decide the initial congestion window of every pair of PoPs for one round.
+
+    Over the same samples a round always gives the same rows, however often it is run. Nothing from its instant on is
+    read. Decide rounds in their order: each smooths with the one before. A round that has no tables yet, or only
+    those from before round.lateness_s, is rolled up first, as by `springtide rollup --round`.
+    """
+    units = "pairs"
+    benefit_name = "windows: time"
+    benefit_title = "Initial windows between PoPs"
+    benefit_note = "Time with data outstanding; negative is faster."
+    caveats: Sequence[str] = ()
+    every_round = True
+
+    def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Table, Table]:
+        return pair_observations(store, round_unix_s), rows.previous(store, round_unix_s, policy)
+
+    def pops(self, seen: Table, before: Table) -> set[str]:
+        return pops_of(before["src_pop"].tolist())
+
+    def decide(self, now: int, policy: Policy, seen: Table, before: Table, frozen: Collection[str]) -> Table:
+        return decide(now, policy, seen, before, frozen)
+
+    def write(self, store: Store, policy: Policy, round_unix_s: int, decided: Table) -> bool:
+        written = rows.write_round(store, round_unix_s, decided, policy.version)
+        edges.write_round(store, round_unix_s, edges.edge_decisions(policy, round_unix_s), policy.version)
+        return written
+
+    def latest(self, store: Store, until_unix_s: int) -> int | None:
+        return rows.latest_decided(store, until_unix_s)
+
+    def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View:
+        decided = rows.as_decisions(outcome.decided, outcome.round, policy.version)
+        of_edges = edges.edge_decisions(policy, outcome.round)
+        silent = max(0, len(fleet.pops) * (len(fleet.pops) - 1) - len({d.pair[:2] for d in decided}))
+        return View(
+            decisions=[rows.as_dict(d) for d in decided],
+            columns=["from", "to", "ip", "action", "initcwnd", "reason", "observed", "earned", "seen", "retransmitted"],
+            rows=[
+                (
+                    d.src_pop,
+                    d.dst_pop,
+                    d.ip_version,
+                    left_out(d, policy),
+                    d.initcwnd,
+                    d.reason.value,
+                    None if d.observed_cwnd is None else round(d.observed_cwnd, 1),
+                    d.connections_earned,
+                    d.connections_seen,
+                    None if d.retransmit_ratio is None else f"{d.retransmit_ratio:.2%}",
+                )
+                for d in decided
+            ],
+            summary=f"{silent} pairs of the fleet have no samples",
+            gauges={"springtide_initcwnd_windows": {(): sum(d.initcwnd is not None for d in decided)}},
+            more={"pairs_without_samples": silent, "edge_decisions": [_of_edge(one) for one in of_edges]},
+            notes=[
+                f"override on {one.edge} to {one.dst_pop} (IPv{one.ip_version}): {one.initcwnd or 'default'}: {one.why}"
+                for one in of_edges
+            ],
+        )
+
+    def replay(self, store: Store, policy: Policy, moments: Sequence[int]) -> Iterator[Replayed]:
+        window_s = (policy.initcwnd.duty_window_rounds - 1) * policy.round.interval_s
+        last = rows.previous(store, moments[0], policy)
+        memory = rows.duty_memory(store, moments[0] - window_s, moments[0])
+        for at, moment in enumerate(moments):
+            seen = pair_observations(store, moment)
+            decided = decide(moment, policy, seen, last, frozen(store, policy, moment, self.pops(seen, last))[1])
+            memory.remember(moment, pairs.keys(decided[decided["last_evidence"] == moment]))
+            following = moments[at + 1] if at + 1 < len(moments) else moment
+            left = lasting(decided)
+            last = carry(left, moment, memory.count(left, following - window_s))
+            recorded = rows.read_table(store, moment)
+            known = bool(len(recorded))
+            yield Replayed(
+                self.name,
+                moment,
+                int((decided["initcwnd"] > 0).sum()),
+                int((decided["initcwnd"] != decided["previous_initcwnd"]).sum()),
+                int((recorded["initcwnd"] > 0).sum()) if known else None,
+                int((recorded["initcwnd"] != recorded["previous_initcwnd"]).sum()) if known else None,
+                _different(decided, recorded) if known else None,
+            )
+
+    def explains(self, destination: str) -> bool:
+        return not any(character in destination for character in "./:")
+
+    def explain(
+        self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, asked_unix_s: int | None
+    ) -> Explained:
+        dst_pop = destination
+        if dst_pop not in fleet.pops:
+            close = difflib.get_close_matches(dst_pop, fleet.pops, n=1)
+            fix = f"did you mean {close[0]}?" if close else f"the fleet has {', '.join(sorted(fleet.pops))}"
+            raise InputError([Problem("explain", "PoP", f"{dst_pop!r} is not in the fleet", fix)])
+        if src_pop == dst_pop:
+            raise InputError([Problem("explain", "DESTINATION", f"{dst_pop} is SRC_POP as well", "name two PoPs")])
+        interval_s = policy.round.interval_s
+        newest = instants.latest_round(instants.now(), interval_s)
+        moment = asked_unix_s or self.latest(store, newest) or newest
+        history = rows.read_pair(store, src_pop, dst_pop, moment, moment - HISTORY_ROUNDS * interval_s)
+        was_decided = self.latest(store, moment) == moment
+        of_edges = [one for one in edges.read_round(store, moment) if (one.src_pop, one.dst_pop) == (src_pop, dst_pop)]
+        found = [explain(d, policy) for d in history if d.round == moment]
+        if not found:
+            found = [without_decision(src_pop, dst_pop, moment, was_decided)]
+        return Explained(
+            title=f"{src_pop} to {dst_pop}, round {instants.show(moment)}",
+            sections=[
+                ("" if one.ip_version is None else f"IPv{one.ip_version}", one.labelled(policy)) for one in found
+            ],
+            notes=[
+                f"but on {one.edge}, IPv{one.ip_version}: "
+                + ("the kernel's default" if one.initcwnd is None else f"{one.initcwnd} segments")
+                + f" until {instants.show(one.until)}: {one.why}"
+                for one in of_edges
+            ],
+            history=(history_columns, history_rows(history, policy)) if history else ((), ()),
+            machine={
+                "round": instants.show(moment),
+                "src_pop": src_pop,
+                "dst_pop": dst_pop,
+                "explanations": [
+                    {**vars(one), "decision": None if one.decision is None else rows.as_dict(one.decision)}
+                    for one in found
+                ],
+                "edges": [_of_edge(one) for one in of_edges],
+                "history": [rows.as_dict(d) for d in history],
+            },
+        )
+
+    def newest(self, store: Store, policy: Policy) -> Newest | None:
+        # As springtide.laws.initcwnd.decision.is_left_out says.
+        late = "action = 'set' and reason != 'override' and coalesce(expires_at < round + {ttl_s:UInt32}, true)"
+        return newest_of(store, self.name, "initcwnd is not null", late, policy.bundle.ttl_s)
+
+    def decided_step(self, newest: Newest | None, clock: Clock) -> Step:
+        fix = f"run `springtide decide {self.name}` each round"
+        if newest is None:
+            return Step(self.name, State.NONE, "nothing decided yet", fix)
+        text = f"decided {clock.ago(newest.round)}: {newest.acting:,} of {newest.rows:,} pairs have a window"
+        if newest.left_out:
+            text += f"; {newest.left_out:,} left out of bundles: their evidence is too old"
+        if newest.held_incomplete:
+            text += f"; {newest.held_incomplete:,} stand, input incomplete"
+        if newest.held_incomplete and newest.held_incomplete == newest.rows:
+            fix = "`springtide sql incomplete-hosts` says who is silent"
+            return Step(self.name, State.STALE, text, fix, newest.round)
+        late = clock.now - newest.round > clock.limit_s
+        return Step(self.name, State.STALE if late else State.OK, text, fix if late else "", newest.round)
+
+    def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> Treated:
+        return treated.treated(store, newest_round_unix_s, interval_s)
+
+    def treated_step(self, found: Treated) -> Step:
+        """Whether new connections begin with what was decided for their edge."""
+        what = "seen windows"
+        more = f"; {found.controls:,} begin with one that was not decided" if found.controls else ""
+        if not found.decided:
+            return Step(what, State.NOTE, f"no connection between PoPs should begin with a window of its own{more}")
+        units = f"{found.decided:,} pairs of an edge and a PoP"
+        if not found.same + found.differs:
+            return Step(what, State.NOTE, f"no evidence: of {units} none shows what its connections began with{more}")
+        text = f"{found.same:,} of {units} begin with what was decided"
+        text += f"; {found.unknown:,} show nothing" if found.unknown else ""
+        if not found.differs:
+            return Step(what, State.OK, text + more)
+        left = found.differs - len(found.examples)
+        text += f"; {found.differs:,} differ: {', '.join(found.examples)}" + (f" and {left:,} more" if left else "")
+        fix = "see that these edges applied it: drift.yml, and `springtide_routes.py status` there"
+        return Step(what, State.BROKEN, text + more, fix)
+
+    def benefit(
+        self, store: Store, fleet: Fleet, policy: Policy, span: Mapping[str, int], quantile: float
+    ) -> tuple[list[BenefitLine], list[BenefitLine]]:
+        held_out = held_out_edges(fleet, policy.holdout)
+        decided, seen = (
+            benefit.edge_lines(store.query(benefit.BUSY, {**span, "seen": only_seen}), held_out, quantile)
+            for only_seen in (0, 1)
+        )
+        return decided, [replace(line, units="seen") for line in seen]
+
+    def figures(self, store: Store, policy: Policy, span: Mapping[str, int]) -> list[Figure]:
+        return []
+
+
+INITCWND = Initcwnd()
+
+
+def _of_edge(one: edges.EdgeDecision) -> dict[str, object]:
+    return asdict(one) | {"until": instants.show(one.until)}
+
+
+def _different(decided: Table, recorded: Table) -> int:
+    own, theirs = pairs.keys(decided), pairs.keys(recorded)
+    wanted = union(own, theirs)
+    return int((align(decided, own, wanted)[0]["initcwnd"] != align(recorded, theirs, wanted)[0]["initcwnd"]).sum())
