@@ -139,6 +139,15 @@ def test_columns_are_alike_on_both_engines(remote: Store, store: Store, count: i
     assert there.tobytes() == here.tobytes()
 
 
+def test_columns_go_by_name(remote: Store, store: Store) -> None:
+    dtype = np.dtype([("small", "u1"), ("name", "S4"), ("big", "<u8")])
+    for one in (remote, store):
+        found = one.columns("select toUInt64(7) as big, toUInt8(1) as small, toFixedString('ams', 4) as name", dtype)
+        assert found.tolist() == [(1, b"ams", 7)]
+        with pytest.raises(StoreError, match=r"lacks the columns \['big'\] and has \['large'\]"):
+            one.columns("select toUInt64(7) as large, toUInt8(1) as small, toFixedString('ams', 4) as name", dtype)
+
+
 @given(values=st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20))
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_doubles_come_back_bit_for_bit(remote: Store, values: list[float]) -> None:

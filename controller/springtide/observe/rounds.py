@@ -41,18 +41,30 @@ def pair_observations(store: Store, round_unix_s: int) -> NDArray[np.void]:
     return store.columns(
         """
         select
-            toFixedString(src_pop, 64), toFixedString(dst_pop, 64), ip_version, connections_seen, connections_earned,
+            toFixedString(src_pop, 64) as src_pop,
+            toFixedString(dst_pop, 64) as dst_pop,
+            ip_version,
+            connections_seen,
+            connections_earned,
             -- Of integers, so that it is the same double whatever the order of what was summed.
-            if(cwnd_weight > 0, cwnd_sum / cwnd_weight, nan),
-            toInt64(coalesce(min_cwnd, -1)), toInt64(coalesce(max_cwnd, -1)),
-            if(bytes_sent > 0, bytes_retransmitted / bytes_sent, nan),
-            toFloat64(coalesce(cwnd_p10, nan)), toFloat64(coalesce(cwnd_p25, nan)),
-            toFloat64(coalesce(cwnd_p50, nan)), toFloat64(coalesce(cwnd_p75, nan)),
-            toFloat64(coalesce(cwnd_p90, nan)), coalesce(traffic_cwnd, nan), toFloat64(coalesce(young_rwnd_p50, nan)),
-            young_connections, young_lossy_connections, young_timeout_connections
+            if(cwnd_weight > 0, cwnd_sum / cwnd_weight, nan) as mean_cwnd,
+            toInt64(coalesce(min_cwnd, -1)) as min_cwnd,
+            toInt64(coalesce(max_cwnd, -1)) as max_cwnd,
+            if(bytes_sent > 0, bytes_retransmitted / bytes_sent, nan) as retransmit_ratio,
+            toFloat64(coalesce(cwnd_p10, nan)) as cwnd_p10,
+            toFloat64(coalesce(cwnd_p25, nan)) as cwnd_p25,
+            toFloat64(coalesce(cwnd_p50, nan)) as cwnd_p50,
+            toFloat64(coalesce(cwnd_p75, nan)) as cwnd_p75,
+            toFloat64(coalesce(cwnd_p90, nan)) as cwnd_p90,
+            coalesce(traffic_cwnd, nan) as traffic_cwnd,
+            toFloat64(coalesce(young_rwnd_p50, nan)) as receiver_cwnd,
+            young_connections,
+            young_lossy_connections,
+            young_timeout_connections
         from round_pairs
         where round = {round:DateTime('UTC')} and (connections_seen > 0 or young_connections > 0)
         order by src_pop, dst_pop, ip_version
+        settings prefer_column_name_to_alias = 1
         """,
         OBSERVED,
         {"round": round_unix_s},

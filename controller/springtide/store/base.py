@@ -27,7 +27,8 @@ class Store(Protocol):
     def columns(
         self, sql: str, dtype: np.dtype[np.void], params: Mapping[str, Param] | None = None
     ) -> NDArray[np.void]:
-        """Many rows at once, without an object for each: columns of fixed width, in the order of `dtype`."""
+        """Many rows at once, without an object for each: columns of fixed width, those of `dtype` by name in any order.
+        Raises StoreError where the statement gives others."""
         ...
 
     def execute(self, sql: str, params: Mapping[str, Param] | None = None) -> None: ...

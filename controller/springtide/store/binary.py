@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from springtide.errors import StoreError
 
 # Masked values are null.
 Columns = Mapping[str, NDArray[Any]]
@@ -43,6 +45,35 @@ def binary_source(columns: Columns) -> Iterator[tuple[str, str]]:
         yield ", ".join(select), f"file('/proc/self/fd/{fd}', 'RowBinary', '{', '.join(structure)}')"
     finally:
         os.close(fd)
+
+
+def names_of(raw: bytes) -> tuple[list[str], int]:
+    """The columns' names of RowBinaryWithNames, and where its rows begin."""
+    count, at = _varint(raw, 0)
+    names = []
+    for _ in range(count):
+        length, at = _varint(raw, at)
+        names.append(raw[at : at + length].decode())
+        at += length
+    return names, at
+
+
+def require_names(url: str, names: Sequence[str], dtype: np.dtype[Any]) -> None:
+    """Raises StoreError unless the columns are those of `dtype`, in any order."""
+    wanted = dtype.names or ()
+    if sorted(names) != sorted(wanted):
+        lacks, more = sorted({*wanted} - {*names}), sorted({*names} - {*wanted})
+        raise StoreError(f"store {url}: a statement lacks the columns {lacks} and has {more}; upgrade springtide")
+
+
+def _varint(raw: bytes, at: int) -> tuple[int, int]:
+    """A number in base 128, the lowest digits first, and where it ends."""
+    value = shift = 0
+    while True:
+        value |= (raw[at] & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if raw[at - 1] < 0x80:
+            return value, at
 
 
 def _type(dtype: np.dtype[Any]) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from springtide.errors import InputError, Problem, StoreError
 from springtide.store.base import Param, Row, encode
-from springtide.store.binary import Columns, binary_source
+from springtide.store.binary import Columns, binary_source, names_of, require_names
 from springtide.store.files import engine_file
 from springtide.store.lock import DirectoryLock
 from springtide.store.messages import SYNTAX, message_source
@@ -80,10 +80,15 @@ class EmbeddedStore:
     def columns(
         self, sql: str, dtype: np.dtype[np.void], params: Mapping[str, Param] | None = None
     ) -> NDArray[np.void]:
-        raw = self._run(sql, params, "RowBinary")
-        if len(raw) % dtype.itemsize:
-            raise StoreError(f"store {self.url}: {len(raw)} bytes are no rows of {dtype.itemsize}; upgrade springtide")
-        return np.frombuffer(raw, dtype)
+        raw = self._run(sql, params, "RowBinaryWithNames")
+        names, at = names_of(raw)
+        require_names(self.url, names, dtype)
+        found = np.dtype([(name, dtype[name]) for name in names])
+        if (len(raw) - at) % dtype.itemsize:
+            message = f"{len(raw) - at} bytes are not whole rows of {dtype.itemsize}; upgrade springtide"
+            raise StoreError(f"store {self.url}: {message}")
+        table = np.frombuffer(raw, found, offset=at)
+        return table if found == dtype else table[list(dtype.names or ())].astype(dtype)
 
     def execute(self, sql: str, params: Mapping[str, Param] | None = None) -> None:
         self._run(sql, params, "Null")

@@ -21,6 +21,9 @@ from springtide.store.files import sql
 
 TABLE = "congestion_decisions"
 ALGORITHMS = ("default", "bbr")
+_DOUBLES = ("rtt_us", "retransmit_ratio", "rate", "recent_rate", "benefit")
+# An alias may have the name of the column that it is made of.
+_BY_COLUMN = "settings prefer_column_name_to_alias = 1"
 
 _KEY = """
     toFixedString(pop, 64) as pop,
@@ -90,7 +93,7 @@ def previous(store: Store, last_unix_s: int) -> Table:
     return store.columns(
         f"select {_KEY} toUnixTimestamp(round) as round, {_STATE} from {TABLE} final "
         "where round = fromUnixTimestamp({last:UInt32}) "
-        "and (selected_since is not null or penalty > 0 or hold_until > round)",
+        f"and (selected_since is not null or penalty > 0 or hold_until > round) {_BY_COLUMN}",
         PREVIOUS,
         {"last": last_unix_s},
     )
@@ -102,10 +105,11 @@ def read_round(store: Store, round_unix_s: int) -> Table:
     return store.columns(
         f"""
         select {_KEY}
-            toUInt8(action), toUInt8(algorithm), toUInt8(indexOf([{reasons}], toString(reason)) - 1), measured_rounds,
-            low_rounds, state_changes, toUInt8(back_office), coalesce(rtt_us, nan), coalesce(retransmit_ratio, nan),
-            coalesce(rate, nan), coalesce(recent_rate, nan), coalesce(benefit, nan), {_STATE}
-        from {TABLE} final where round = fromUnixTimestamp({{round:UInt32}}) order by {TABLE}.pop, client_prefix
+            toUInt8(action) as action, toUInt8(algorithm) as algorithm,
+            toUInt8(indexOf([{reasons}], toString(reason)) - 1) as reason, measured_rounds, low_rounds, state_changes,
+            toUInt8(back_office) as back_office, {", ".join(f"coalesce({name}, nan) as {name}" for name in _DOUBLES)},
+            {_STATE}
+        from {TABLE} final where round = fromUnixTimestamp({{round:UInt32}}) order by pop, client_prefix {_BY_COLUMN}
         """,
         DECISION,
         {"round": round_unix_s},
@@ -152,7 +156,7 @@ def _columns(decided: Table) -> Columns:
     columns["reason"] = np.array([reason.encode() for reason in REASONS])[decided["reason"]]
     for name in ("selected_since", "hold_until"):
         columns[name] = np.ma.masked_equal(columns[name], 0)
-    for name in ("rtt_us", "retransmit_ratio", "rate", "recent_rate", "benefit", "baseline_rate"):
+    for name in (*_DOUBLES, "baseline_rate"):
         columns[name] = np.ma.masked_where(np.isnan(columns[name]), columns[name])
     return columns
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict, fields
 
 import numpy as np
@@ -27,8 +28,18 @@ _READ = ", ".join(
 )
 
 
+# An alias may have the name of the column that it is made of.
+_BY_COLUMN = "settings prefer_column_name_to_alias = 1"
+
+
+def _select(names: Iterable[str]) -> str:
+    """Columns of the table as DECIDED has them."""
+    return ", ".join(f"{_fixed(name)} as {name}" for name in names)
+
+
 def _fixed(name: str) -> str:
-    """A column of the table as DECIDED has it."""
+    if name == "round":
+        return "toUnixTimestamp(round)"
     if name in ("src_pop", "dst_pop"):
         return f"toFixedString({name}, 64)"
     if name in _INSTANTS:
@@ -58,15 +69,13 @@ def previous(store: Store, round_unix_s: int, policy: Policy) -> Table:
     """What earlier decisions left of each pair with history or a window in use, as PREVIOUS rows; no later round is
     read. Whatever lasts is in the last round's rows: each decides anew on all that the one before it left. After a gap
     of more than MAX_HISTORY_S only what the loss guard has learnt is left of them."""
-    names = [_fixed(name) for name in PREVIOUS.names or () if name not in ("round", "measured_rounds")]
-    [round_at] = [at for at, name in enumerate(PREVIOUS.names or ()) if name == "round"]
-    names.insert(round_at, "toUnixTimestamp(round)")
+    names = [name for name in PREVIOUS.names or () if name != "measured_rounds"]
     newest = last_round(store, round_unix_s)
     left = store.columns(
         f"""
-        select {", ".join(names)}, toUInt32(measured)
+        select {_select(names)}, toUInt32(measured) as measured_rounds
         from (
-            select * from {TABLE} final
+            select * except (measured_rounds) from {TABLE} final
             where
                 round = fromUnixTimestamp({{last:UInt32}})
                 and (smoothed_cwnd is not null or initcwnd is not null or harmful_initcwnd is not null)
@@ -82,6 +91,7 @@ def previous(store: Store, round_unix_s: int, policy: Policy) -> Table:
         ) as evidence
         using (src_pop, dst_pop, ip_version)
         order by src_pop, dst_pop, ip_version
+        {_BY_COLUMN}
         """,
         PREVIOUS,
         {
@@ -98,12 +108,13 @@ def duty_memory(store: Store, since_unix_s: int, before_unix_s: int) -> DutyMemo
     dtype = np.dtype([*named(keys(np.zeros(0, DECIDED))).dtype.descr, ("round", "<u4")])
     found = store.columns(
         f"""
-        select toFixedString(src_pop, 64), toFixedString(dst_pop, 64), ip_version, toUnixTimestamp(round)
+        select {_select(dtype.names or ())}
         from {TABLE} final
         where
             round >= fromUnixTimestamp({{since:UInt32}})
             and round < fromUnixTimestamp({{before:UInt32}})
             and last_evidence = round
+        {_BY_COLUMN}
         """,
         dtype,
         {"since": max(0, since_unix_s), "before": before_unix_s},
@@ -117,8 +128,8 @@ def duty_memory(store: Store, since_unix_s: int, before_unix_s: int) -> DutyMemo
 def read_table(store: Store, round_unix_s: int) -> Table:
     """All decisions of a round as DECIDED rows, sorted by pair."""
     return store.columns(
-        f"select {', '.join(map(_fixed, DECIDED.names or ()))} from {TABLE} final "
-        "where round = fromUnixTimestamp({round:UInt32}) order by src_pop, dst_pop, ip_version",
+        f"select {_select(DECIDED.names or ())} from {TABLE} final "
+        f"where round = fromUnixTimestamp({{round:UInt32}}) order by src_pop, dst_pop, ip_version {_BY_COLUMN}",
         DECIDED,
         {"round": round_unix_s},
     )
