@@ -14,9 +14,9 @@ from springtide.decide.benefit import Effect
 from springtide.learn.status import Decided, Facts, Line, Published, State, age, lines, verdict
 from springtide.learn.treatments import Treated
 from springtide.metrics import write_metrics
-from springtide.publish import journal
-from springtide.publish.journal import Event
-from springtide.publish.publication import PublishFolder
+from springtide.publication import journal
+from springtide.publication.folder import PublishFolder
+from springtide.publication.journal import Event
 
 from testkit.home import ROUND, Home
 from testkit.spool import record, write_spool

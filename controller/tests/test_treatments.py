@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from springtide import instants
 from springtide.learn import treatments
-from springtide.publish import journal
-from springtide.publish.journal import Event
+from springtide.publication import journal
+from springtide.publication.journal import Event
 from springtide.store import Store
 
 from testkit.home import ROUND, Home

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from springtide import instants
+from springtide.bundles.model import is_left_out
 from springtide.decide.decision import Action, Decision, Reason
 from springtide.decide.initcwnd import bound, smallest_change, smooth, to_segments
 from springtide.decide.loss_guard import KERNEL_DEFAULT
 from springtide.policy import Policy
-from springtide.publish.bundle import is_left_out
 
 RULES = {
     Reason.LEARNT: "the earned windows of the round, smoothed, inside initcwnd.cmin and initcwnd.cmax",

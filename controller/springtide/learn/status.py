@@ -12,7 +12,7 @@ from enum import StrEnum
 
 from springtide.decide.benefit import Effect
 from springtide.learn.treatments import Treated
-from springtide.publish.journal import Event
+from springtide.publication.journal import Event
 
 # A job that runs once a round has left one out.
 LATE_ROUNDS = 2

@@ -14,9 +14,9 @@ from springtide.fleet import Fleet
 from springtide.learn import report, treatments
 from springtide.learn.status import Decided, Facts, Published, Rogue
 from springtide.policy import Policy
-from springtide.publish import journal
-from springtide.publish.pause import paused
-from springtide.publish.publication import WITHDRAWN, PublishFolder, read_folder
+from springtide.publication import journal
+from springtide.publication.folder import WITHDRAWN, PublishFolder, read_folder
+from springtide.publication.pause import paused
 from springtide.store import Store
 
 DAY_S = 86_400
@@ -83,7 +83,7 @@ def _one(store: Store, sql: str, params: Mapping[str, int] | None = None) -> dic
 
 def _decisions(store: Store, policy: Policy) -> dict[str, Decided]:
     found = {}
-    # As springtide.publish.bundle.is_left_out says.
+    # As springtide.bundles.model.is_left_out says.
     late = "action = 'set' and reason != 'override' and coalesce(expires_at < round + {ttl_s:UInt32}, true)"
     for law, acts, left_out in (
         ("initcwnd", "initcwnd is not null", late),

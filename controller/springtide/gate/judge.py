@@ -16,8 +16,8 @@ from ipaddress import ip_network
 from typing import Any
 
 from springtide.decide.loss_guard import KERNEL_DEFAULT
+from springtide.gate.proportions import NOTHING, Interval, Share, pooled, rise
 from springtide.policy import GatePolicy
-from springtide.publish.proportions import NOTHING, Interval, Share, pooled, rise
 from springtide.store import Store
 from springtide.store.files import sql
 
