@@ -13,8 +13,8 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
+from springtide.gate.judge import Inputs, Kind, Tally, Verdict, chance_of_look, decide
 from springtide.policy import GatePolicy
-from springtide.publish.gate import Inputs, Kind, Tally, Verdict, chance_of_look, decide
 
 from bench.output import parser, write
 from deploy.ansible.plugins.module_utils.springtide_publisher import Candidate, fitting_growth, gate_tries, waves

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from springtide.publish.bundle import canonical
-from springtide.publish.publication import PublishFolder
+from springtide.bundles.model import canonical
+from springtide.publication.folder import PublishFolder
 
 from testkit.edge import PYTHON, SCRIPT, bundle, make_key
 

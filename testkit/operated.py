@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from springtide import instants
-from springtide.publish import journal
-from springtide.publish.publication import PublishFolder
+from springtide.publication import journal
+from springtide.publication.folder import PublishFolder
 
 from testkit.history import ROUNDS, fill
 from testkit.home import FLEET, ROUND, Home

@@ -14,9 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from springtide import instants
-from springtide.policy import GatePolicy
-from springtide.publish import journal
-from springtide.publish.gate import (
+from springtide.gate.judge import (
     Destination,
     Inputs,
     Kind,
@@ -27,8 +25,10 @@ from springtide.publish.gate import (
     decide,
     read,
 )
-from springtide.publish.proportions import Share, deviate, pooled, rise, wilson
-from springtide.publish.publication import PublishFolder, sealed
+from springtide.gate.proportions import Share, deviate, pooled, rise, wilson
+from springtide.policy import GatePolicy
+from springtide.publication import journal
+from springtide.publication.folder import PublishFolder, sealed
 
 from testkit.bottleneck import MSS, Counters, Path, records, sample, transfer
 from testkit.home import ROUND, Home

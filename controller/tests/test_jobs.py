@@ -13,8 +13,8 @@ from springtide.jobs.decide import decide
 from springtide.laws.registry import LAWS
 from springtide.observe.rollup import rollup
 from springtide.policy import Policy
-from springtide.publish import journal
-from springtide.publish.publication import PublishFolder
+from springtide.publication import journal
+from springtide.publication.folder import PublishFolder
 from springtide.store.base import Store
 
 from testkit.history import INTERVAL, fill

@@ -13,9 +13,9 @@ from springtide.errors import SpringtideError
 from springtide.jobs import ansible, notice
 from springtide.jobs.rollout import roll_out, wanted
 from springtide.jobs.site import Site
-from springtide.publish import journal
-from springtide.publish.pause import Pause, pause, resume
-from springtide.publish.publication import WITHDRAWN, PublishFolder, sealed
+from springtide.publication import journal
+from springtide.publication.folder import WITHDRAWN, PublishFolder, sealed
+from springtide.publication.pause import Pause, pause, resume
 
 from testkit.home import ROUND
 

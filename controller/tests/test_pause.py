@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from springtide import instants
 from springtide.errors import PausedError, SpringtideError
-from springtide.publish import journal
-from springtide.publish.pause import FILE, Pause, pause, paused, refuse_when_paused, resume
+from springtide.publication import journal
+from springtide.publication.pause import FILE, Pause, pause, paused, refuse_when_paused, resume
 
 from testkit.home import ROUND, Home
 

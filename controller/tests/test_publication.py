@@ -17,12 +17,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from springtide import instants
+from springtide.bundles import caps
+from springtide.bundles.model import canonical, digest
 from springtide.errors import SpringtideError
 from springtide.laws.initcwnd.rows import write_round
 from springtide.policy import BundlePolicy
-from springtide.publish import caps, journal, publication
-from springtide.publish.bundle import canonical, digest
-from springtide.publish.publication import PublishFolder, going_back, renewed, sealed
+from springtide.publication import folder as publication
+from springtide.publication import journal
+from springtide.publication.folder import PublishFolder, going_back, renewed, sealed
 
 from deploy.ansible.plugins.module_utils import springtide_publisher
 from testkit.decided import decision

@@ -16,6 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from springtide import instants
+from springtide.bundles.model import json_schema, render
+from springtide.bundles.validate import Context, problems
 from springtide.fleet import Fleet
 from springtide.laws.congestion import rows as congestion_rows
 from springtide.laws.congestion.law import DECISION
@@ -25,8 +27,6 @@ from springtide.laws.initcwnd.decision import Decision, Reason
 from springtide.laws.initcwnd.edges import EdgeDecision
 from springtide.laws.initcwnd.rows import write_round
 from springtide.policy import Policy, load_policy
-from springtide.publish.bundle import json_schema, render
-from springtide.publish.validate import Context, problems
 
 from testkit.decided import DECISIONS, decision
 from testkit.home import FLEET, ROUND, Home
@@ -195,7 +195,7 @@ SCHEMA = Path(__file__).parents[2] / "docs/reference/bundle.schema.json"
 
 
 def test_the_published_schema_is_the_one_of_the_code_and_takes_what_is_rendered(home: Home) -> None:
-    hint = "write what springtide.publish.bundle.json_schema() returns into it"
+    hint = "write what springtide.bundles.model.json_schema() returns into it"
     assert SCHEMA.read_text() == json_schema(), f"{SCHEMA.name} is behind the code: {hint}"
     decided(home, DECISIONS).run("bundle", "--out", home.path / "out")
     document = read(home.path / "out" / "ams-1.json")

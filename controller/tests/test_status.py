@@ -14,9 +14,9 @@ from springtide.laws.base import Newest, State, Step, Treated, age
 from springtide.laws.effect import Effect
 from springtide.learn.status import Facts, Published, lines, verdict
 from springtide.metrics import write_metrics
-from springtide.publish import journal
-from springtide.publish.journal import Event
-from springtide.publish.publication import PublishFolder
+from springtide.publication import journal
+from springtide.publication.folder import PublishFolder
+from springtide.publication.journal import Event
 
 from testkit.home import ROUND, Home
 from testkit.spool import record, write_spool

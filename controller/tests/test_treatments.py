@@ -10,8 +10,8 @@ import pytest
 from springtide import instants
 from springtide.laws.base import Treated
 from springtide.laws.congestion.interface import CONGESTION
-from springtide.publish import journal
-from springtide.publish.journal import Event
+from springtide.publication import journal
+from springtide.publication.journal import Event
 from springtide.store import Store
 
 from testkit.home import ROUND, Home

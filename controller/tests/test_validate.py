@@ -12,10 +12,10 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from springtide import instants
+from springtide.bundles.model import canonical, digest, render
+from springtide.bundles.validate import Context, problems
 from springtide.fleet import Fleet, load_fleet
 from springtide.policy import Policy
-from springtide.publish.bundle import canonical, digest, render
-from springtide.publish.validate import Context, problems
 
 from testkit.decided import DECISIONS
 from testkit.home import FLEET, Home

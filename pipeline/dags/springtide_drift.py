@@ -32,7 +32,7 @@ def springtide_drift() -> None:
     def compare() -> None:
         """drift.yml over the whole fleet."""
         from springtide.jobs.ansible import play
-        from springtide.publish.publication import PublishFolder
+        from springtide.publication.folder import PublishFolder
 
         site = Site.of()
         if PublishFolder(site.publish_dir).resolved("current") is None:

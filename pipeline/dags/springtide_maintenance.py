@@ -64,7 +64,7 @@ def springtide_maintenance() -> None:
     @guarded
     def publications() -> None:
         """Old publications go."""
-        from springtide.publish.publication import PublishFolder
+        from springtide.publication.folder import PublishFolder
 
         keep = int(get_current_context()["params"]["keep_publications"])
         gone = PublishFolder(Site.of().publish_dir).prune(keep)

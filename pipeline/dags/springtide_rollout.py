@@ -36,7 +36,7 @@ def springtide_rollout() -> None:
     def plan() -> str:
         """The newest publication, and whether anything keeps it back."""
         from springtide.jobs.rollout import wanted
-        from springtide.publish.publication import PublishFolder
+        from springtide.publication.folder import PublishFolder
 
         name, why_not = wanted(PublishFolder(Site.of().publish_dir))
         if why_not:

@@ -132,7 +132,7 @@ def springtide_round() -> None:
         """Sign the bundles with their way back and make them the newest publication, once; skipped while paused."""
         from springtide.jobs.publish import publish as run
         from springtide.jobs.publish import staged
-        from springtide.publish.publication import PublishFolder
+        from springtide.publication.folder import PublishFolder
 
         site = Site.of()
         folder = PublishFolder(site.publish_dir)

@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 import pytest
 from springtide import instants
-from springtide.publish import journal
+from springtide.publication import journal
 from springtide_common import FIXES
 
 from pipeline.local import USER, LocalAirflow

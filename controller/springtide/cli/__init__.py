@@ -6,9 +6,11 @@ import click
 
 from springtide import __version__
 from springtide.cli.asn import asn
+from springtide.cli.bundle import bundle
 from springtide.cli.check import check
 from springtide.cli.consume import consume
 from springtide.cli.decide import decide
+from springtide.cli.diff import diff
 from springtide.cli.doctor import doctor
 from springtide.cli.explain import explain
 from springtide.cli.gate import gate
@@ -17,17 +19,18 @@ from springtide.cli.ingest import ingest
 from springtide.cli.ingest_logs import ingest_logs
 from springtide.cli.migrate import migrate
 from springtide.cli.pause import pause, resume
-from springtide.cli.publish import bundle, validate
+from springtide.cli.publish import publish
 from springtide.cli.replay import replay
 from springtide.cli.report import report
 from springtide.cli.retention import downsample, retention
+from springtide.cli.rollback import rollback
 from springtide.cli.rollup import rollup
-from springtide.cli.rounds import diff, publish, rollback
 from springtide.cli.size import size
 from springtide.cli.sql import sql
 from springtide.cli.status import status
 from springtide.cli.tail import tail
 from springtide.cli.topics import topics
+from springtide.cli.validate import validate
 from springtide.errors import SpringtideError
 
 COMMANDS = (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -19,11 +20,10 @@ from springtide.cli.options import (
     store_options,
 )
 from springtide.cli.output import print_json
-from springtide.cli.rounds import edges_of
 from springtide.errors import InputError, Problem, SpringtideError
-from springtide.publish import journal
-from springtide.publish.gate import Verdict, decide, destinations, looked_at, read
-from springtide.publish.publication import PublishFolder, read_folder
+from springtide.gate.judge import Verdict, decide, destinations, looked_at, read
+from springtide.publication import journal
+from springtide.publication.folder import PublishFolder, read_folder
 
 CODES = {Verdict.GO: 0, Verdict.WAIT: 3, Verdict.ROLL_BACK: 4}
 
@@ -64,7 +64,7 @@ def gate(
     fleet, policy = read_fleet(fleet_path), read_policy(policy_path)
     folder = PublishFolder(publish_dir)
     pops = fleet.edges()
-    changed_edges, unchanged_edges = edges_of(changed, pops), edges_of(unchanged, pops)
+    changed_edges, unchanged_edges = _edges(changed, pops), _edges(unchanged, pops)
     if not changed_edges:
         raise InputError([Problem("--changed", "edge", "none is named", "name the edges that have the new bundle")])
     path = folder.publication(publication)
@@ -111,6 +111,15 @@ def gate(
     else:
         click.echo(f"{judgement.verdict}: {judgement.reason}")
     sys.exit(CODES[judgement.verdict])
+
+
+def _edges(text: str, fleet_edges: Iterable[str]) -> list[str]:
+    """A comma-separated list; raises InputError for an edge that is not in the fleet."""
+    names = [name for name in text.split(",") if name]
+    unknown = sorted(set(names) - set(fleet_edges))
+    if unknown:
+        raise InputError([Problem("--changed", "edge", f"{unknown[0]} is not in the fleet", "see fleet.yaml")])
+    return names
 
 
 def _instant(text: str) -> int:

@@ -9,7 +9,7 @@ import click
 from springtide import instants
 from springtide.cli.options import StoreOptions, json_option, publish_dir_option, store_options
 from springtide.cli.output import print_json, print_table
-from springtide.publish import journal
+from springtide.publication import journal
 
 COLUMNS = "toUnixTimestamp(at) as at, id, who, event, publication, digest, edges, verdict, reason, details"
 

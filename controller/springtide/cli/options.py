@@ -152,6 +152,12 @@ def sign_key_option(command: F) -> F:
     )(command)
 
 
+def need_reason(force: bool, reason: str) -> None:
+    """Raises InputError: what is forced needs a reason, which the audit keeps."""
+    if force and not reason.strip():
+        raise InputError([Problem("--force", "reason", "is missing", "say why with --reason TEXT; the audit keeps it")])
+
+
 metrics_option = click.option(
     "--metrics",
     "metrics_path",

@@ -10,7 +10,7 @@ from springtide import instants
 from springtide.cli.options import json_option, publish_dir_option
 from springtide.cli.output import print_json
 from springtide.errors import InputError, Problem
-from springtide.publish import pause as switch
+from springtide.publication import pause as switch
 
 
 @click.command()

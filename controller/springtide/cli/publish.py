@@ -1,12 +1,8 @@
-"""springtide bundle and springtide validate"""
+"""springtide publish: a round, with its way back, for rollout.yml to bring to the edges"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -16,202 +12,85 @@ from springtide.cli.options import (
     closed_round,
     fleet_option,
     json_option,
+    need_reason,
     policy_option,
+    publish_dir_option,
     read_fleet,
     read_policy,
     round_option,
     sign_key_option,
     store_options,
 )
-from springtide.cli.output import print_json, print_table
-from springtide.errors import InputError, Problem
-from springtide.fleet import Fleet
-from springtide.jobs.publish import digest_of, forced, render, too_much
-from springtide.laws.initcwnd import rows as decisions
-from springtide.publish import bundle as bundles
-from springtide.publish import journal
-from springtide.publish.publication import PublishFolder
-from springtide.publish.receivers import Narrow, narrow
-from springtide.publish.sign import sign, signature_problem
-from springtide.publish.validate import Context, problems
+from springtide.cli.output import print_json
+from springtide.jobs import publish as jobs
+from springtide.publication.folder import PublishFolder, read_folder
+from springtide.publication.pause import refuse_when_paused
 
 
 @click.command()
-@click.option(
-    "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder for EDGE.json files."
-)
+@publish_dir_option
 @sign_key_option
+@click.option("--force", is_flag=True, help="Publish although it changes more than the policy's caps allow.")
+@click.option("--reason", default="", metavar="TEXT", help="Why; the audit keeps it.")
+@click.option(
+    "--once", is_flag=True, help="Leave the newest publication as it is where it says the same of this round."
+)
+@click.option(
+    "--keep",
+    type=click.IntRange(1, 100_000),
+    default=288,
+    show_default=True,
+    metavar="N",
+    help="Publications to keep, a day of rounds by default; what holds on the fleet always stays.",
+)
 @round_option
 @json_option
 @fleet_option
 @policy_option
 @store_options
-def bundle(
+def publish(
     store: StoreOptions,
     fleet_path: Path,
     policy_path: Path,
     round_text: str | None,
-    out: Path,
+    publish_dir: Path,
     sign_key: Path | None,
-    as_json: bool,
-) -> None:
-    """Render, validate and sign one bundle for each edge, and write all or none.
-
-    Edges without routes get an empty bundle, which is how they lose the routes that they had.
-
-    \b
-    Examples:
-      springtide bundle --out /var/lib/springtide/bundles --sign-key /etc/springtide/publisher
-      springtide bundle --round 2026-01-02T03:05:00Z --out /tmp/bundles
-    """
-    fleet = read_fleet(fleet_path)
-    policy = read_policy(policy_path)
-    asked = closed_round(round_text, policy)
-    with store.open() as opened:
-        rendered, moment = render(opened, fleet, policy, asked, instants.now())
-    signatures = {} if sign_key is None else sign(rendered.documents, sign_key)
-    paths = bundles.write(out, rendered.documents, signatures)
-    if sign_key is None:
-        click.echo("unsigned: edges refuse these bundles; sign with --sign-key", err=True)
-    documents = [json.loads(rendered.documents[path.stem]) for path in paths]
-    left_out = [f"{d.src_pop} to {d.dst_pop} (IPv{d.ip_version})" for d in rendered.left_out]
-    expires = instants.show(moment + policy.bundle.ttl_s)
-    if as_json:
-        listed = [
-            {
-                "edge": d["edge"],
-                "pop": d["pop"],
-                "file": str(p),
-                "routes": len(d["routes"]),
-                "congestion": len(d.get("congestion", ())),
-                "digest": d["digest"],
-            }
-            for p, d in zip(paths, documents, strict=True)
-        ]
-        head = {"round": instants.show(moment), "policy_version": policy.version, "expires_at": expires}
-        print_json({**head, "signed": sign_key is not None, "bundles": listed, "left_out": left_out})
-        return
-    table = [
-        (d["edge"], d["pop"], len(d["routes"]), len(d.get("congestion", ())), str(p))
-        for p, d in zip(paths, documents, strict=True)
-    ]
-    print_table(
-        ["edge", "pop", "routes", "clients on BBR", "file"],
-        table,
-        title=f"Round {instants.show(moment)}, until {expires}",
-    )
-    for pair in left_out:
-        click.echo(f"left out: {pair}: its last evidence is too old to be promised until {expires}")
-
-
-@click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="BUNDLE...")
-@click.option("--edge", help="Whose bundles these must be.")
-@click.option(
-    "--allowed-signers",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Check BUNDLE.sig too, against the keys in this file (the edges' /etc/springtide/allowed_signers).",
-)
-@click.option(
-    "--against",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    metavar="DIR",
-    help="Hold them against what holds on the fleet, in the publisher's folder, by the policy's caps.",
-)
-@click.option(
-    "--receivers", is_flag=True, help="Warn of pairs whose receivers cannot take their window; needs the store."
-)
-@click.option("--force", is_flag=True, help="With --against: let pass what is only over a cap.")
-@click.option("--reason", default="", metavar="TEXT", help="Why; the audit of --against keeps it.")
-@json_option
-@fleet_option
-@policy_option
-@store_options
-def validate(
-    store: StoreOptions,
-    files: tuple[Path, ...],
-    edge: str | None,
-    allowed_signers: Path | None,
-    against: Path | None,
-    receivers: bool,
     force: bool,
     reason: str,
-    fleet_path: Path,
-    policy_path: Path,
+    once: bool,
+    keep: int,
     as_json: bool,
 ) -> None:
-    """Check bundles against the fleet and the policy, on request their signatures; report every problem.
+    """Render, validate and sign a round with its way back, for rollout.yml to bring to the edges.
 
-    A warning changes no exit code.
+    Refuses with exit code 5 while `springtide pause` is in force.
 
     \b
     Examples:
-      springtide validate bundles/*.json
-      springtide validate ams-1.json --edge ams-1
-      springtide validate bundles/*.json --allowed-signers /etc/springtide/allowed_signers
-      springtide validate bundles/*.json --against /var/lib/springtide/publish
-      springtide validate bundles/*.json --receivers
+      springtide publish --sign-key /etc/springtide/publisher
+      springtide publish --force --reason "two PoPs left the fleet"
     """
     need_reason(force, reason)
-    if force and against is None:
-        raise InputError(
-            [Problem("--force", "against", "is missing", "name the publisher's folder whose caps to pass")]
-        )
-    context = Context(read_fleet(fleet_path), read_policy(policy_path), instants.now(), edge)
-    found: list[Problem] = []
-    documents: dict[str, dict[str, Any]] = {}
-    for path in files:
-        try:
-            with path.open("rb") as file:
-                content = file.read(context.policy.bundle.max_bytes + 1)
-        except OSError as error:
-            found.append(Problem(str(path), "file", f"cannot be read: {error.strerror}", "give a readable bundle"))
-            continue
-        wrong = problems(str(path), content, context)
-        found += wrong
-        if not wrong:
-            document = json.loads(content)
-            documents[document["edge"]] = document
-        if allowed_signers is not None:
-            found += _signature_problems(path, content, allowed_signers)
-    over = [] if against is None else too_much(PublishFolder(against), documents, context.policy)
-    if not force:
-        found += over
-    elif against is not None and over and not found:
-        edges, digest = sorted(documents), digest_of(documents)
-        journal.append(against, replace(forced(over, reason), edges=edges, digest=digest))
-    warnings = [] if found or not receivers else _narrow(store, context.fleet, documents)
-    for each in warnings:
-        click.echo(f"warning: {each}", err=True)
-    if as_json:
-        said = {"problems": [vars(problem) for problem in found], "warnings": [str(each) for each in warnings]}
-        passed = [str(problem) for problem in over] if force and not found else []
-        print_json({"files": len(files), "valid": not found, "forced": passed, **said})
-    elif not found:
-        click.echo(f"{len(files)} {'bundle is' if len(files) == 1 else 'bundles are'} valid")
-    if found:
-        raise InputError(found)
-
-
-def need_reason(force: bool, reason: str) -> None:
-    if force and not reason.strip():
-        raise InputError([Problem("--force", "reason", "is missing", "say why with --reason TEXT; the audit keeps it")])
-
-
-def _narrow(store: StoreOptions, fleet: Fleet, documents: Mapping[str, Mapping[str, Any]]) -> list[Narrow]:
-    moments = {str(document["round"]) for document in documents.values()}
+    refuse_when_paused(publish_dir, instants.now())
+    fleet, policy = read_fleet(fleet_path), read_policy(policy_path)
+    asked = closed_round(round_text, policy)
     with store.open() as opened:
-        decided = [each for moment in moments for each in decisions.read_round(opened, instants.parse(moment))]
-    return sorted(narrow(documents.values(), decided, fleet), key=lambda each: (each.src_pop, each.dst_pop))
-
-
-def _signature_problems(path: Path, content: bytes, allowed_signers: Path) -> list[Problem]:
-    signed = path.with_name(f"{path.name}.sig")
-    try:
-        signature = signed.read_bytes()
-    except FileNotFoundError:
-        signature = None
-    except OSError as error:
-        return [Problem(str(signed), "file", f"cannot be read: {error.strerror}", "give a readable signature")]
-    problem = signature_problem(str(path), content, signature, allowed_signers)
-    return [] if problem is None else [problem]
+        rendered, _ = jobs.render(opened, fleet, policy, asked, instants.now())
+    documents = rendered.documents
+    folder = PublishFolder(publish_dir)
+    copy = fleet_path.read_bytes()
+    path = jobs.publish(
+        folder, documents, sign_key, policy, instants.now(), force=force, reason=reason, once=once, fleet=copy
+    )
+    folder.prune(keep)
+    new = read_folder(path / "edges")
+    if sign_key is None:
+        click.echo("unsigned: edges refuse these bundles; sign with --sign-key", err=True)
+    count = sum(len(document["routes"]) for document in new.values())
+    if as_json:
+        digest = jobs.digest_of(new)
+        print_json(
+            {"publication": path.name, "folder": str(path), "digest": digest, "edges": len(new), "routes": count}
+        )
+        return
+    click.echo(f"published {path.name}: {len(new)} edges, {count} routes; roll it out with rollout.yml")

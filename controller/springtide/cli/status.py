@@ -28,8 +28,8 @@ from springtide.laws.base import State, Step
 from springtide.learn import status_facts
 from springtide.learn.status import Facts, lines, verdict
 from springtide.metrics import Gauges, write_metrics
-from springtide.publish.pause import paused
-from springtide.publish.publication import PublishFolder
+from springtide.publication.folder import PublishFolder
+from springtide.publication.pause import paused
 
 STYLES = {State.OK: "green", State.NOTE: "dim", State.NONE: "yellow", State.STALE: "yellow", State.BROKEN: "bold red"}
 

@@ -17,7 +17,7 @@ from springtide.fleet import Fleet
 from springtide.laws.base import Step
 from springtide.learn import status, status_facts
 from springtide.policy import Policy
-from springtide.publish.publication import PublishFolder
+from springtide.publication.folder import PublishFolder
 from springtide.store import Store, address
 
 T = TypeVar("T")

@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from springtide.bundles.sign import sign, signature_problem
 from springtide.doctor.finding import Finding, fine, fix, unknown
 from springtide.errors import SpringtideError
-from springtide.publish.publication import PublishFolder
-from springtide.publish.sign import sign, signature_problem
+from springtide.publication.folder import PublishFolder
 
 PROBE = b"springtide doctor\n"
 OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH

@@ -9,7 +9,7 @@ from pathlib import Path
 from springtide import instants
 from springtide.jobs.site import Site
 from springtide.metrics import Gauges, Labels, write_metrics
-from springtide.publish import journal
+from springtide.publication import journal
 
 
 def failed(site: Site, job: str, step: str, why: str, fix: str) -> str:

@@ -12,6 +12,9 @@ from typing import Any
 import yaml
 
 from springtide import instants
+from springtide.bundles import caps
+from springtide.bundles import model as bundles
+from springtide.bundles.validate import Context, problems
 from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet
 from springtide.laws.congestion import rows as congestion_rows
@@ -19,11 +22,9 @@ from springtide.laws.holdout import held_out_edges
 from springtide.laws.initcwnd import edges
 from springtide.laws.initcwnd import rows as decisions
 from springtide.policy import Policy
-from springtide.publish import bundle as bundles
-from springtide.publish import caps, journal
-from springtide.publish.pause import refuse_when_paused
-from springtide.publish.publication import PublishFolder, read_folder
-from springtide.publish.validate import Context, problems
+from springtide.publication import journal
+from springtide.publication.folder import PublishFolder, read_folder
+from springtide.publication.pause import refuse_when_paused
 from springtide.store import Store
 
 Documents = Mapping[str, Mapping[str, Any]]

@@ -8,9 +8,9 @@ from springtide import instants
 from springtide.errors import SpringtideError
 from springtide.jobs import ansible
 from springtide.jobs.site import Site
-from springtide.publish import journal
-from springtide.publish.pause import paused
-from springtide.publish.publication import WITHDRAWN, PublishFolder
+from springtide.publication import journal
+from springtide.publication.folder import WITHDRAWN, PublishFolder
+from springtide.publication.pause import paused
 
 
 def wanted(folder: PublishFolder) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from springtide.laws.registry import LAWS
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.rollup import PENDING_S, RETRIED_ROUNDS, pending, rolled_up
 from springtide.policy import Policy
-from springtide.publish import journal
+from springtide.publication import journal
 from springtide.store import Store
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from springtide.laws.base import LATE_ROUNDS, Clock, Newest, State, Step, Treated, age
 from springtide.laws.effect import Effect
 from springtide.laws.registry import LAWS
-from springtide.publish.journal import Event
+from springtide.publication.journal import Event
 
 # Clocks that NTP holds agree within a second; samples that lie further ahead come from one that does not.
 AHEAD_S = 60

@@ -15,9 +15,9 @@ from springtide.laws.registry import LAWS
 from springtide.learn import report
 from springtide.learn.status import Facts, Published, Rogue
 from springtide.policy import Policy
-from springtide.publish import journal
-from springtide.publish.pause import paused
-from springtide.publish.publication import WITHDRAWN, PublishFolder, read_folder
+from springtide.publication import journal
+from springtide.publication.folder import WITHDRAWN, PublishFolder, read_folder
+from springtide.publication.pause import paused
 from springtide.store import Store
 
 DAY_S = 86_400

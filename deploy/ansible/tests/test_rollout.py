@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from springtide.publish.bundle import canonical
+from springtide.bundles.model import canonical
 from testkit.edge import make_key, sign
 from testkit.farm import BIN, NEW, Farm, Node, wait_for
 

@@ -30,10 +30,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_core import PydanticCustomError
 from springtide import fleet as controller_fleet
+from springtide.bundles.model import canonical
 from springtide.errors import InputError
 from springtide.fleet import load_fleet
-from springtide.publish.bundle import canonical
-from springtide.publish.publication import PublishFolder
+from springtide.publication.folder import PublishFolder
 from testkit.edge import bundle
 
 ROOT = Path(__file__).resolve().parents[3]

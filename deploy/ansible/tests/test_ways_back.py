@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from deploy.ansible.plugins.module_utils import springtide_publisher as publisher
 from deploy.ansible.plugins.module_utils.springtide_publisher import WAYS, ask_gate, hold, way_back
-from springtide.publish.bundle import canonical
-from springtide.publish.publication import PublishFolder
+from springtide.bundles.model import canonical
+from springtide.publication.folder import PublishFolder
 from testkit.edge import bundle
 
 ROUTE = "10.0.1.0/24"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from springtide import instants
 from springtide.errors import PausedError, SpringtideError
-from springtide.publish import journal
+from springtide.publication import journal
 
 FILE = "paused"
 

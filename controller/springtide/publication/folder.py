@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import Any
 
 from springtide import instants
+from springtide.bundles import model as bundles
+from springtide.bundles.sign import sign
 from springtide.errors import InputError, Problem, SpringtideError
-from springtide.publish import bundle as bundles
-from springtide.publish.sign import sign
 
 # What withdraw.yml leaves in the publisher's folder, with its reason: every edge is at the kernel's default.
 WITHDRAWN = "withdrawn"

@@ -13,10 +13,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from springtide import instants
+from springtide.bundles.model import Bundle, digest
 from springtide.errors import Problem
 from springtide.fleet import Fleet, Prefix, prefix_order
 from springtide.policy import CLIENT_PREFIX_LENGTH, MAX_OBJECT_BYTES, Policy
-from springtide.publish.bundle import Bundle, digest
 
 # Clocks of controllers that keep time at all agree better than this.
 CLOCK_TOLERANCE_S = 60

@@ -15,9 +15,9 @@ from enum import StrEnum
 from ipaddress import ip_network
 from typing import Any
 
+from springtide.gate.proportions import NOTHING, Interval, Share, pooled, rise
 from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
 from springtide.policy import GatePolicy
-from springtide.publish.proportions import NOTHING, Interval, Share, pooled, rise
 from springtide.store import Store
 from springtide.store.files import sql
 

@@ -1,0 +1,94 @@
+"""springtide bundle: a file for each edge"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from springtide import instants
+from springtide.bundles import model as bundles
+from springtide.bundles.sign import sign
+from springtide.cli.options import (
+    StoreOptions,
+    closed_round,
+    fleet_option,
+    json_option,
+    policy_option,
+    read_fleet,
+    read_policy,
+    round_option,
+    sign_key_option,
+    store_options,
+)
+from springtide.cli.output import print_json, print_table
+from springtide.jobs.publish import render
+
+
+@click.command()
+@click.option(
+    "--out", type=click.Path(file_okay=False, path_type=Path), required=True, help="Folder for EDGE.json files."
+)
+@sign_key_option
+@round_option
+@json_option
+@fleet_option
+@policy_option
+@store_options
+def bundle(
+    store: StoreOptions,
+    fleet_path: Path,
+    policy_path: Path,
+    round_text: str | None,
+    out: Path,
+    sign_key: Path | None,
+    as_json: bool,
+) -> None:
+    """Render, validate and sign one bundle for each edge, and write all or none.
+
+    Edges without routes get an empty bundle, which is how they lose the routes that they had.
+
+    \b
+    Examples:
+      springtide bundle --out /var/lib/springtide/bundles --sign-key /etc/springtide/publisher
+      springtide bundle --round 2026-01-02T03:05:00Z --out /tmp/bundles
+    """
+    fleet = read_fleet(fleet_path)
+    policy = read_policy(policy_path)
+    asked = closed_round(round_text, policy)
+    with store.open() as opened:
+        rendered, moment = render(opened, fleet, policy, asked, instants.now())
+    signatures = {} if sign_key is None else sign(rendered.documents, sign_key)
+    paths = bundles.write(out, rendered.documents, signatures)
+    if sign_key is None:
+        click.echo("unsigned: edges refuse these bundles; sign with --sign-key", err=True)
+    documents = [json.loads(rendered.documents[path.stem]) for path in paths]
+    left_out = [f"{d.src_pop} to {d.dst_pop} (IPv{d.ip_version})" for d in rendered.left_out]
+    expires = instants.show(moment + policy.bundle.ttl_s)
+    if as_json:
+        listed = [
+            {
+                "edge": d["edge"],
+                "pop": d["pop"],
+                "file": str(p),
+                "routes": len(d["routes"]),
+                "congestion": len(d.get("congestion", ())),
+                "digest": d["digest"],
+            }
+            for p, d in zip(paths, documents, strict=True)
+        ]
+        head = {"round": instants.show(moment), "policy_version": policy.version, "expires_at": expires}
+        print_json({**head, "signed": sign_key is not None, "bundles": listed, "left_out": left_out})
+        return
+    table = [
+        (d["edge"], d["pop"], len(d["routes"]), len(d.get("congestion", ())), str(p))
+        for p, d in zip(paths, documents, strict=True)
+    ]
+    print_table(
+        ["edge", "pop", "routes", "clients on BBR", "file"],
+        table,
+        title=f"Round {instants.show(moment)}, until {expires}",
+    )
+    for pair in left_out:
+        click.echo(f"left out: {pair}: its last evidence is too old to be promised until {expires}")

@@ -1,0 +1,75 @@
+"""springtide diff: what a publication changes"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from springtide.bundles import caps
+from springtide.cli.options import json_option, publish_dir_option
+from springtide.cli.output import print_json, print_table
+from springtide.errors import InputError, Problem
+from springtide.publication.folder import PublishFolder, read_folder
+
+
+@click.command()
+@click.argument("what", metavar="[ROUND|EDGE]", required=False)
+@publish_dir_option
+@json_option
+def diff(what: str | None, publish_dir: Path, as_json: bool) -> None:
+    """What a publication changes against what holds on the fleet, edge by edge.
+
+    Without an argument: the newest publication. With an edge: only that edge's part of it.
+
+    \b
+    Examples:
+      springtide diff
+      springtide diff 2026-01-02T03:05:00Z
+      springtide diff ams-1
+    """
+    folder = PublishFolder(publish_dir)
+    candidate = folder.resolved("candidate")
+    if candidate is None:
+        raise InputError([Problem(str(publish_dir), "candidate", "is not there", "run `springtide publish` first")])
+    new, held = read_folder(candidate / "edges"), folder.current() or {}
+    if what is not None and what in new.keys() | held.keys():
+        new = {edge: document for edge, document in new.items() if edge == what}
+        held = {edge: document for edge, document in held.items() if edge == what}
+    elif what is not None:
+        candidate = folder.publication(what)
+        new = read_folder(candidate / "edges")
+    found, of_clients = caps.difference(held, new), caps.congestion_difference(held, new)
+    rows = _rows(found)
+    clients = [(pop, prefix, _choice(a), _choice(b)) for pop, prefix, a, b in _rows(of_clients)]
+    names = ("edge", "prefix", "before", "after")
+    if as_json:
+        listed = [dict(zip(names, row, strict=True)) for row in rows]
+        chosen = [dict(zip(("pop", *names[1:]), row, strict=True)) for row in clients]
+        head = {"publication": candidate.name, "before": found.before, "after": found.after}
+        print_json({**head, "changes": listed, "congestion": chosen})
+        return
+    print_table(names, rows, title=f"{candidate.name}: {_counts(found)}")
+    if clients:
+        title = f"Congestion control of clients: {_counts(of_clients)}"
+        print_table(("PoP", *names[1:]), clients, title=title)
+
+
+def _rows(found: caps.Difference | caps.CongestionDifference) -> list[tuple[str, str, Any, Any]]:
+    return sorted(
+        [
+            *((*key, None, value) for key, value in found.added.items()),
+            *((*key, before, after) for key, (before, after) in found.changed.items()),
+            *((*key, value, None) for key, value in found.withdrawn.items()),
+        ],
+        key=lambda row: row[:2],
+    )
+
+
+def _choice(choice: caps.Choice | None) -> str | None:
+    return None if choice is None else f"{choice[0]} from {choice[1]:,} B"
+
+
+def _counts(found: caps.Difference | caps.CongestionDifference) -> str:
+    return f"{len(found.added)} added, {len(found.changed)} changed, {len(found.withdrawn)} withdrawn"

@@ -1,0 +1,71 @@
+"""springtide rollback: an earlier round's values again"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from springtide import instants
+from springtide.bundles import model as bundles
+from springtide.bundles.validate import Context, problems
+from springtide.cli.options import (
+    fleet_option,
+    json_option,
+    policy_option,
+    publish_dir_option,
+    read_fleet,
+    read_policy,
+    sign_key_option,
+)
+from springtide.cli.output import print_json
+from springtide.errors import InputError
+from springtide.jobs import publish as jobs
+from springtide.publication import journal
+from springtide.publication.folder import PublishFolder, read_folder, renewed
+
+
+@click.command()
+@click.argument("round_name", metavar="ROUND")
+@publish_dir_option
+@sign_key_option
+@click.option("--reason", required=True, metavar="TEXT", help="Why; the audit keeps it.")
+@json_option
+@fleet_option
+@policy_option
+def rollback(
+    round_name: str,
+    publish_dir: Path,
+    sign_key: Path | None,
+    reason: str,
+    fleet_path: Path,
+    policy_path: Path,
+    as_json: bool,
+) -> None:
+    """Publish an earlier round's values again, for rollout.yml; needs no store.
+
+    To undo the newest round at once there is rollback.yml, which needs no key either. ROUND is a publication's name or
+    its round. An edge takes nothing older than what it has, so the old values get a new creation time and signature;
+    they live no longer than they were promised.
+
+    \b
+    Examples:
+      springtide rollback 2026-01-02T03:05:00Z --reason "loss towards nyc" --sign-key /etc/springtide/publisher
+    """
+    folder = PublishFolder(publish_dir)
+    source = folder.publication(round_name)
+    old, held = read_folder(source / "edges"), folder.current() or {}
+    now = instants.now()
+    again = {edge: renewed(document, held.get(edge), now) for edge, document in old.items()}
+    documents = {edge: bundles.canonical(document) for edge, document in again.items()}
+    context = Context(read_fleet(fleet_path), read_policy(policy_path), now)
+    found = [problem for edge, content in documents.items() for problem in problems(f"{edge}.json", content, context)]
+    if found:
+        raise InputError(found)
+    details = {"of": source.name, **jobs.windows_of(folder, source.name)}
+    event = journal.Event("rollback", reason=reason, verdict="published", details=details)
+    path = jobs.write(folder, documents, sign_key, [event], fleet_path.read_bytes())
+    if as_json:
+        print_json({"publication": path.name, "of": source.name, "edges": len(documents)})
+        return
+    click.echo(f"published {path.name} with the values of {source.name}; roll it out with rollout.yml")
