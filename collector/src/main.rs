@@ -19,31 +19,31 @@ use springtide_collector::config::{
 };
 use springtide_collector::kernel::filter::Filter;
 use springtide_collector::kernel::host;
-use springtide_collector::log::Log;
-use springtide_collector::operator::Operator;
-use springtide_collector::poller::scan::make_room;
-use springtide_collector::poller::settings::Settings;
-use springtide_collector::poller::{PollError, Poller};
+use springtide_collector::operate::log::Log;
+use springtide_collector::operate::notify::Notifier;
+use springtide_collector::operate::operator::Operator;
+use springtide_collector::operate::run::{RunError, run, wall_clock};
+use springtide_collector::operate::signals::Signals;
+use springtide_collector::operate::{http, monitor::Monitor};
+use springtide_collector::read::poller::scan::make_room;
+use springtide_collector::read::poller::settings::Settings;
+use springtide_collector::read::poller::{PollError, Poller};
+use springtide_collector::read::schedule::Schedule;
+use springtide_collector::read::sequence::{self, Sequence, SequenceError};
 use springtide_collector::replay::{ReplayError, replay};
 use springtide_collector::report::Reporter;
-use springtide_collector::run::{RunError, run, wall_clock};
 use springtide_collector::sample::encode::{AccEcn, Identity};
 use springtide_collector::sample::proto::TcpState;
-use springtide_collector::schedule::Schedule;
-use springtide_collector::sequence::{self, Sequence, SequenceError};
-use springtide_collector::signals::Signals;
-use springtide_collector::sink::file::RecordSink;
-use springtide_collector::sink::json::JsonSink;
-use springtide_collector::sink::null::NullSink;
-use springtide_collector::sink::start::{StartError, start};
-use springtide_collector::sink::table::TableSink;
-use springtide_collector::sink::{Sink, SinkError, stdout};
+use springtide_collector::sinks::print::json::JsonSink;
+use springtide_collector::sinks::print::null::NullSink;
+use springtide_collector::sinks::print::table::TableSink;
+use springtide_collector::sinks::registry::{StartError, start};
+use springtide_collector::sinks::spool::RecordSink;
+use springtide_collector::sinks::{Sink, SinkError, stdout};
 use springtide_collector::spool::reader::{Item, SpoolReader};
 use springtide_collector::stats::Stats;
 use springtide_collector::top::model::Model;
 use springtide_collector::top::{Scene, TopError};
-use springtide_collector::watch::notify::Notifier;
-use springtide_collector::watch::{Monitor, http};
 
 /// How a command ends other than well.
 enum Failure {

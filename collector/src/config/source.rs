@@ -8,8 +8,8 @@ use clap::{Args, ValueEnum};
 use super::{States, parse_bytes, parse_duration, parse_host, parse_pop, parse_states};
 use crate::kernel::dump;
 use crate::kernel::filter::Filter;
-use crate::poller::settings::{Scope, Settings};
-use crate::sampling::Sampling;
+use crate::read::poller::settings::{Scope, Settings};
+use crate::read::sampling::Sampling;
 
 /// What is read, and under which name.
 #[derive(Debug, Args)]

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use clap::Args;
 
-use crate::log::{Level, LogFormat};
+use crate::operate::log::{Level, LogFormat};
 
 /// How the collector can be watched.
 #[derive(Debug, Args)]

@@ -8,7 +8,7 @@ use clap::{Command, CommandFactory};
 use springtide_collector::config::Cli;
 use springtide_collector::config::keys::{Key, keys};
 use springtide_collector::config::render::packaged_file;
-use springtide_collector::watch::metrics::{self, Snapshot};
+use springtide_collector::operate::metrics::{self, Snapshot};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")

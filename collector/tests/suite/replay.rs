@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use springtide_collector::replay::{ReplayError, replay};
 use springtide_collector::sample::encode::{AccEcn, Identity};
-use springtide_collector::sink::json::JsonSink;
+use springtide_collector::sinks::print::json::JsonSink;
 use springtide_collector::stats::Stats;
 
 /// What a replay of `bytes` gives: the lines, the offsets that it complains of, and how it ended.

@@ -8,8 +8,8 @@ use crate::common::{collector, json_lines};
 use proptest::prelude::*;
 use prost::Message as _;
 
-use springtide_collector::batch::{Batch, Message};
 use springtide_collector::report::Reporter;
+use springtide_collector::sample::batch::{Batch, Message};
 use springtide_collector::sample::proto::{Envelope, TcpSample};
 use springtide_collector::spool::reader::{Item, SpoolReader};
 use springtide_collector::spool::record::{Codec, HEADER, RecordWriter};

@@ -14,7 +14,7 @@ use super::{PollError, Poller, system};
 use crate::kernel::host;
 use crate::kernel::namespaces::{self, DIRECTORIES, Handles, LIMIT};
 use crate::sample::encode::Identity;
-use crate::sink::Sink;
+use crate::sinks::Sink;
 use crate::stats::Stats;
 
 impl Poller {

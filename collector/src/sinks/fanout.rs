@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::{Sink, SinkError};
 use crate::accounting::{Accounting, Cause, SinkId};
-use crate::batch::Message;
 use crate::report::Reporter;
+use crate::sample::batch::Message;
 use crate::spool::queue::{Gauge, Queue};
 use crate::stats::Stats;
 

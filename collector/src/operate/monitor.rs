@@ -1,23 +1,15 @@
-//! For whoever watches the collector: Prometheus' [`metrics`], [`health`], and the service manager's [`notify`].
-//!
-//! The reader's thread tells the [`Monitor`] of every poll; the threads of [`http`] ask it.
-
-pub mod health;
-pub mod http;
-pub mod metrics;
-pub mod notify;
-mod process;
+//! What is known of a running collector: the reader's thread notes every poll, the threads of [`http`](super::http) ask.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use self::health::{Polls, Progress, Reason};
-use self::http::Answer;
-use self::metrics::{Durations, Snapshot};
+use super::health::{self, Polls, Progress, Reason};
+use super::http::Answer;
+use super::metrics::{self, Durations, Snapshot};
 use crate::accounting::Accounting;
-use crate::run::wall_clock;
+use crate::operate::run::wall_clock;
 use crate::spool::queue::{Gauge, Held};
 use crate::stats::Stats;
 
@@ -101,7 +93,7 @@ impl Monitor {
             last_success: state.last_success,
             interval: state.polls.interval,
             healthy,
-            process: process::read(),
+            process: super::process::read(),
         }
     }
 

@@ -3,20 +3,18 @@
 #[cfg(feature = "clickhouse")]
 pub mod clickhouse;
 pub mod fanout;
-pub mod file;
-pub mod json;
 #[cfg(feature = "kafka")]
 pub mod kafka;
-pub mod null;
 pub mod options;
-pub mod start;
-pub mod table;
+pub mod print;
+pub mod registry;
+pub mod spool;
 
 use std::io::{self, Write};
 
 use prost::Message as _;
 
-use crate::batch::Message;
+use crate::sample::batch::{Batch, Message};
 use crate::sample::proto::Envelope;
 use crate::spool::SpoolError;
 use crate::stats::Stats;
@@ -49,6 +47,19 @@ pub trait Sink {
 
     /// Nothing will follow.
     fn finish(&mut self, stats: &mut Stats) -> Result<(), SinkError>;
+}
+
+/// Gives what the batch holds to the sink.
+pub fn pass_on(batch: &mut Batch, sink: &mut dyn Sink, stats: &mut Stats) -> Result<(), SinkError> {
+    if batch.is_empty() {
+        return Ok(());
+    }
+    let message = batch.message();
+    stats.messages_written += 1;
+    stats.message_bytes += message.bytes.len() as u64;
+    let result = sink.write(message, stats);
+    batch.clear();
+    result
 }
 
 /// The rows of a message of ours.

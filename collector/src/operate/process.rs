@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::metrics::Process;
 use crate::kernel::host;
-use crate::run::wall_clock;
+use crate::operate::run::wall_clock;
 
 /// What can be read of it; zero for what cannot.
 pub(super) fn read() -> Process {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::thread;
 
 use super::fanout::FanOut;
-use super::json::JsonSink;
-use super::null::NullSink;
 use super::options::{Print, SinkOptions};
+use super::print::json::JsonSink;
+use super::print::null::NullSink;
+use super::print::table::TableSink;
 use super::stdout;
-use super::table::TableSink;
 use crate::accounting::Accounting;
 use crate::report::Reporter;
 use crate::spool::SpoolError;

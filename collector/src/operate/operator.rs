@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use crate::config::resolve::{ConfigError, Resolved, Setting, changes, resolve};
 use crate::config::{Command, Run};
-use crate::poller::{PollError, Poller};
+use crate::operate::monitor::Monitor;
+use crate::operate::notify::Notifier;
+use crate::operate::run::Overseer;
+use crate::read::poller::{PollError, Poller};
 use crate::report::Reporter;
-use crate::run::Overseer;
-use crate::sink::Sink;
+use crate::sinks::Sink;
 use crate::spool::queue::{Gauge, Limits};
 use crate::stats::Stats;
-use crate::watch::Monitor;
-use crate::watch::notify::Notifier;
 
 /// See the module.
 pub struct Operator {

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use super::{Sink, SinkError};
-use crate::batch::Message;
+use crate::sample::batch::Message;
 use crate::spool::record::RecordWriter;
 use crate::spool::writer::SpoolWriter;
 use crate::stats::Stats;

@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use super::{Sink, SinkError, rows};
-use crate::batch::Message;
+use crate::sample::batch::Message;
 use crate::sample::json::write_json;
 use crate::sample::proto::TcpSample;
+use crate::sinks::{Sink, SinkError, rows};
 use crate::stats::Stats;
 
 /// Writes JSON lines to an output.

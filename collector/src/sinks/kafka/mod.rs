@@ -15,7 +15,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Message as _};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
 
-use super::start::Remote;
+use super::registry::Remote;
 use crate::report::Reporter;
 use crate::spool::queue::{Lane, Outcome, Record, Taken};
 

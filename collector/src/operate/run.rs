@@ -3,11 +3,11 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::poller::{PollError, Poller};
-use crate::schedule::Schedule;
-use crate::sequence::Sequence;
-use crate::signals::{Signals, Wish};
-use crate::sink::{Sink, SinkError};
+use crate::operate::signals::{Signals, Wish};
+use crate::read::poller::{PollError, Poller};
+use crate::read::schedule::Schedule;
+use crate::read::sequence::Sequence;
+use crate::sinks::{Sink, SinkError};
 use crate::stats::Stats;
 
 /// Why a run ended other than by a signal.

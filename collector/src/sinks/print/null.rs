@@ -1,7 +1,7 @@
 //! Takes every message and keeps none: what reading and encoding cost by themselves.
 
-use super::{Sink, SinkError};
-use crate::batch::Message;
+use crate::sample::batch::Message;
+use crate::sinks::{Sink, SinkError};
 use crate::stats::Stats;
 
 /// See the module.

@@ -4,7 +4,7 @@
 //! Nothing is taken out of its place: what the last two walks did not give is left behind when the table is made anew,
 //! which happens when it fills, when it has become far too large, and when walks can be numbered no further.
 
-use crate::sampling::spread;
+use crate::read::sampling::spread;
 
 /// A socket.
 #[derive(Clone, Copy, Debug, Default)]

@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use super::{Sink, SinkError, rows};
-use crate::batch::Message;
-use crate::connection::{Column, Connection};
+use crate::sample::batch::Message;
+use crate::sample::connection::{Column, Connection};
 use crate::sample::proto::TcpSample;
+use crate::sinks::{Sink, SinkError, rows};
 use crate::stats::Stats;
 
 /// The columns: all that a single look at a connection fills.

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 
-use super::{PollError, Poller, pass_on, system};
-use crate::sink::Sink;
+use super::{PollError, Poller, system};
+use crate::sinks::Sink;
+use crate::sinks::pass_on;
 use crate::stats::Stats;
 
 /// Rows of closed sockets wait at most this long for the batch to fill.

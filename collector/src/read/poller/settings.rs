@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::kernel::dump::Attributes;
 use crate::kernel::filter::Filter;
-use crate::sampling::Sampling;
+use crate::read::sampling::Sampling;
 
 /// Which network namespaces are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,14 +14,14 @@ use std::time::Instant;
 
 use rustix::event::epoll;
 
-use crate::batch::Batch;
 use crate::kernel::dump::{self, DumpError, Family, Method, Progress};
 use crate::kernel::host::now_unix_us;
 use crate::kernel::{closes, namespaces};
 use crate::sample::algorithms::Algorithms;
+use crate::sample::batch::Batch;
 use crate::sample::encode::{AccEcn, Encoder, Identity};
 use crate::sample::proto::SampleKind;
-use crate::sink::{Sink, SinkError};
+use crate::sinks::{Sink, SinkError};
 use crate::stats::Stats;
 use settings::{Scope, Settings};
 use watched::{Out, Watched};
@@ -336,17 +336,4 @@ fn encoder(
     (accecn, settings): (AccEcn, &Settings),
 ) -> Encoder {
     Encoder::new(identity, sequence, kind, accecn).weighing(settings.sampling.weight())
-}
-
-/// Gives what the batch holds to the sink.
-pub fn pass_on(batch: &mut Batch, sink: &mut dyn Sink, stats: &mut Stats) -> Result<(), SinkError> {
-    if batch.is_empty() {
-        return Ok(());
-    }
-    let message = batch.message();
-    stats.messages_written += 1;
-    stats.message_bytes += message.bytes.len() as u64;
-    let result = sink.write(message, stats);
-    batch.clear();
-    result
 }

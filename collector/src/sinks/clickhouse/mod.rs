@@ -21,7 +21,7 @@ use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Body, http};
 
 use self::answer::Verdict;
-use super::start::Remote;
+use super::registry::Remote;
 use crate::config::parse_duration;
 use crate::spool::queue::{Lane, Outcome, Position, Record, Taken};
 

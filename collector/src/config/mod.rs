@@ -12,10 +12,10 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::connection::Column;
+use crate::sample::connection::Column;
 use crate::sample::fields::{HOST_LIMIT, POP_LIMIT};
 use crate::sample::proto::TcpState;
-use crate::sink::options::SinkOptions;
+use crate::sinks::options::SinkOptions;
 pub use source::{Attributes, Following, Netns, Source};
 pub use watching::Watching;
 

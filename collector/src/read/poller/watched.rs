@@ -4,18 +4,18 @@ use std::num::NonZeroU32;
 
 use super::idle::{Idle, Signs};
 use super::settings::Settings;
-use crate::batch::Batch;
 use crate::kernel::dump::{DumpError, Family, Progress, Request, Taker};
 use crate::kernel::host::now_unix_us;
 use crate::kernel::inet_diag::SocketView;
 use crate::kernel::namespaces::Handles;
 use crate::kernel::{closes, dump};
+use crate::read::sampling::spread;
+use crate::read::sockets::{SocketTable, Visit};
 use crate::sample::algorithms::Algorithms;
+use crate::sample::batch::Batch;
 use crate::sample::digest::digest;
 use crate::sample::encode::{Encoder, Identity};
-use crate::sampling::spread;
-use crate::sink::{Sink, SinkError};
-use crate::sockets::{SocketTable, Visit};
+use crate::sinks::{Sink, SinkError};
 use crate::stats::Stats;
 
 /// Whether nothing happens is only looked at in a namespace with at most so many sockets: it costs a digest of each, and
@@ -62,7 +62,7 @@ impl Out<'_> {
     /// Passes the batch on when it is full.
     fn settle(&mut self, stats: &mut Stats) -> Result<(), SinkError> {
         if self.batch.is_full() {
-            super::pass_on(self.batch, self.sink, stats)
+            crate::sinks::pass_on(self.batch, self.sink, stats)
         } else {
             Ok(())
         }

@@ -1,0 +1,5 @@
+//! Samples on standard output.
+
+pub mod json;
+pub mod null;
+pub mod table;
