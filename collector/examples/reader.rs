@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Parser;
 use rustix::time::{ClockId, clock_gettime};
-use springtide_collector::config::{Following, Source};
+use springtide_collector::config::source::{Following, Source};
 use springtide_collector::kernel::host;
 use springtide_collector::read::poller::Poller;
 use springtide_collector::sample::encode::{AccEcn, Identity};

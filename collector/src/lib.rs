@@ -7,7 +7,7 @@
 //!   messages; readers' forms (JSON, columns) come from the same table;
 //! - [`read`] and [`replay`] drive it: from the live kernel, from a capture;
 //! - [`sinks`] take messages: those that are remote through the [`spool`]'s queue;
-//! - [`config`] is the command line with the file and the environment behind it; [`operate`] repeats polls until a signal
+//! - [`options`] declare their keys; [`config`] is the command line with the file and the environment behind it; [`operate`] repeats polls until a signal
 //!   says to stop, and shows metrics and health; [`top`] shows connections live.
 //!
 //! Every room counts in [`stats`] and [`accounting`], and complains to a [`report`].
@@ -19,6 +19,7 @@ pub mod config;
 pub mod kernel;
 pub mod lock;
 pub mod operate;
+pub mod options;
 pub mod read;
 pub mod replay;
 pub mod report;

@@ -4,20 +4,22 @@ pub mod file;
 pub mod keys;
 pub mod render;
 pub mod resolve;
-mod source;
-mod watching;
+pub mod source;
+pub mod states;
+pub mod watching;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use self::source::{Following, Source};
+use self::watching::Watching;
+use crate::options::names::{parse_any_host, parse_pop};
+use crate::options::units::parse_duration;
+use crate::options::{Reload, key};
 use crate::sample::connection::Column;
-use crate::sample::fields::{HOST_LIMIT, POP_LIMIT};
-use crate::sample::proto::TcpState;
-use crate::sinks::options::SinkOptions;
-pub use source::{Attributes, Following, Netns, Source};
-pub use watching::Watching;
+use crate::sinks::AllOptions;
 
 /// Reads tcp_info of every TCP socket from the kernel: of this network namespace without any privilege, of all others as
 /// far as it may.
@@ -115,7 +117,7 @@ pub struct Once {
     /// What is read.
     #[command(flatten)]
     pub source: Source,
-    /// What is told.
+    /// What is printed at the end.
     #[command(flatten)]
     pub report: Report,
 }
@@ -124,7 +126,8 @@ pub struct Once {
 #[derive(Debug, Args)]
 pub struct Run {
     /// Time from one poll's start to the next one's: 250ms, 1s, 5m (1ms to 24h)
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration,
+          add = key("interval").on_reload(Reload::Poller))]
     pub interval: Duration,
     /// End after this many polls
     #[arg(long, value_name = "N")]
@@ -146,8 +149,8 @@ pub struct Run {
     pub following: Following,
     /// Where it goes.
     #[command(flatten)]
-    pub sinks: SinkOptions,
-    /// What is told.
+    pub sinks: AllOptions,
+    /// What is printed at the end.
     #[command(flatten)]
     pub report: Report,
 }
@@ -158,7 +161,7 @@ pub struct Config {
     /// Print every key with its meaning and its default
     #[arg(long, required = true)]
     pub default: bool,
-    /// What is told.
+    /// What is printed at the end.
     #[command(flatten)]
     pub report: Report,
 }
@@ -184,7 +187,7 @@ pub struct Top {
     /// What is read.
     #[command(flatten)]
     pub source: Source,
-    /// What is told.
+    /// What is printed at the end.
     #[command(flatten)]
     pub report: Report,
 }
@@ -225,7 +228,7 @@ pub struct Decode {
     /// The capture: pcap with link type 253 (LINKTYPE_NETLINK)
     pub file: PathBuf,
     /// Release of the kernel that was captured (uname -r): 6.18 has two fields whose place later kernels use otherwise,
-    /// so that they are left out when this is not told
+    /// so that they are left out without it
     #[arg(long, value_name = "RELEASE")]
     pub kernel: Option<String>,
     /// The samples' host
@@ -234,7 +237,7 @@ pub struct Decode {
     /// The samples' PoP
     #[arg(long, default_value = "", hide_default_value = true, value_parser = parse_pop)]
     pub pop: String,
-    /// What is told.
+    /// What is printed at the end.
     #[command(flatten)]
     pub report: Report,
 }
@@ -245,161 +248,17 @@ pub struct Cat {
     /// Spool files
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
-    /// What is told.
+    /// What is printed at the end.
     #[command(flatten)]
     pub report: Report,
 }
 
-/// What is told at the end.
+/// What is printed at the end.
 #[derive(Debug, Args)]
 pub struct Report {
     /// Print all counters at the end, as one line of JSON on standard error
     #[arg(long)]
     pub stats: bool,
-}
-
-/// A set of states: bit N is state N.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct States(pub u32);
-
-const WITHOUT_TCP_INFO: [TcpState; 3] = [
-    TcpState::TimeWait,
-    TcpState::NewSynRecv,
-    TcpState::BoundInactive,
-];
-
-impl States {
-    /// Every state that the kernel can dump.
-    pub fn all() -> Self {
-        Self(known_states().map(|state| 1 << state as i32).sum())
-    }
-
-    /// Every state in which a socket has a tcp_info that tells something.
-    pub fn default_set() -> Self {
-        Self(
-            Self::all().0
-                & !WITHOUT_TCP_INFO
-                    .iter()
-                    .map(|&state| 1 << state as i32)
-                    .sum::<u32>(),
-        )
-    }
-}
-
-fn known_states() -> impl Iterator<Item = TcpState> {
-    (1..32).filter_map(|number| TcpState::try_from(number).ok())
-}
-
-/// A state's name on the command line.
-fn option_name(state: TcpState) -> String {
-    state
-        .as_str_name()
-        .trim_start_matches("TCP_STATE_")
-        .to_ascii_lowercase()
-        .replace('_', "-")
-}
-
-fn parse_states(text: &str) -> Result<States, String> {
-    let mut set = 0;
-    for word in text.split(',') {
-        set |= match word {
-            "default" => States::default_set().0,
-            "all" => States::all().0,
-            _ => match known_states().find(|&state| option_name(state) == word) {
-                Some(state) => 1 << state as i32,
-                None => {
-                    let names: Vec<_> = known_states().map(option_name).collect();
-                    return Err(format!(
-                        "'{word}' is no state: use default, all, {}",
-                        names.join(", ")
-                    ));
-                }
-            },
-        };
-    }
-    Ok(States(set))
-}
-
-/// A host's name, as it can stand in a file's name.
-pub fn parse_host(text: &str) -> Result<String, String> {
-    if text.is_empty() {
-        return Err("the host needs a name".to_owned());
-    }
-    parse_any_host(text)
-}
-
-fn parse_any_host(text: &str) -> Result<String, String> {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
-    if text.len() > HOST_LIMIT || !text.bytes().all(fits) || text.starts_with('.') {
-        return Err(format!(
-            "a host's name has at most {HOST_LIMIT} letters, digits, '-', '_' and '.'"
-        ));
-    }
-    Ok(text.to_owned())
-}
-
-fn parse_pop(text: &str) -> Result<String, String> {
-    let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-    if text.len() > POP_LIMIT || !text.bytes().all(fits) || text.starts_with('-') {
-        return Err(format!(
-            "a PoP's name has at most {POP_LIMIT} lower-case letters, digits and '-'"
-        ));
-    }
-    Ok(text.to_owned())
-}
-
-/// A time for an interval.
-pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
-    parse_time(text, 24)
-}
-
-/// A time for keeping something.
-pub(crate) fn parse_age(text: &str) -> Result<Duration, String> {
-    parse_time(text, 90 * 24)
-}
-
-fn parse_time(text: &str, most_hours: u64) -> Result<Duration, String> {
-    let wrong = || {
-        format!(
-            "'{text}' is no time: use a whole number with ms, s, m, h or d, from 1ms to {most_hours}h"
-        )
-    };
-    let split = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
-    let number: u64 = text[..split].parse().map_err(|_| wrong())?;
-    let unit = match &text[split..] {
-        "ms" => 1,
-        "s" => 1_000,
-        "m" => 60_000,
-        "h" => 3_600_000,
-        "d" => 86_400_000,
-        _ => return Err(wrong()),
-    };
-    match number.checked_mul(unit) {
-        Some(ms) if (1..=most_hours * 3_600_000).contains(&ms) => Ok(Duration::from_millis(ms)),
-        _ => Err(wrong()),
-    }
-}
-
-/// A size.
-pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
-    let wrong = || {
-        format!("'{text}' is no size: use a whole number, or one with KiB, MiB or GiB, at least 1")
-    };
-    let split = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    let number: u64 = text[..split].parse().map_err(|_| wrong())?;
-    let unit = match &text[split..] {
-        "" => 1,
-        "KiB" => 1 << 10,
-        "MiB" => 1 << 20,
-        "GiB" => 1 << 30,
-        _ => return Err(wrong()),
-    };
-    number
-        .checked_mul(unit)
-        .filter(|&bytes| bytes > 0)
-        .ok_or_else(wrong)
 }
 
 #[cfg(test)]
@@ -410,50 +269,5 @@ mod tests {
     fn the_command_line_is_consistent() {
         use clap::CommandFactory;
         Cli::command().debug_assert();
-    }
-
-    #[test]
-    fn the_default_states_are_those_with_a_tcp_info() {
-        assert_eq!(parse_states("default").unwrap().0, 0b1111_1011_1110);
-        assert_eq!(parse_states("all").unwrap().0, 0b11_1111_1111_1110);
-        assert_eq!(parse_states("established,time-wait").unwrap().0, 0b100_0010);
-        assert!(parse_states("estab").unwrap_err().contains("established"));
-        assert!(parse_states("").is_err());
-    }
-
-    #[test]
-    fn durations_and_sizes() {
-        assert_eq!(parse_duration("250ms"), Ok(Duration::from_millis(250)));
-        assert_eq!(parse_duration("5m"), Ok(Duration::from_secs(300)));
-        assert_eq!(parse_age("7d"), Ok(Duration::from_secs(7 * 86_400)));
-        for wrong in [
-            "",
-            "5",
-            "s",
-            "0s",
-            "-1s",
-            "1.5s",
-            "25h",
-            "99999999999999999999s",
-            "1 s",
-            "1µs",
-        ] {
-            assert!(parse_duration(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(parse_bytes("64MiB"), Ok(64 << 20));
-        assert_eq!(parse_bytes("1"), Ok(1));
-        for wrong in ["", "0", "MiB", "1MB", "99999999999GiB", "-1"] {
-            assert!(parse_bytes(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn names_are_safe_in_a_path() {
-        for wrong in ["", "a/b", "..", ".hidden", "a b", "ü"] {
-            assert!(parse_host(wrong).is_err(), "{wrong}");
-        }
-        assert_eq!(parse_host("ams-1.example"), Ok("ams-1.example".to_owned()));
-        assert!(parse_pop("AMS").is_err());
-        assert_eq!(parse_pop(""), Ok(String::new()));
     }
 }

@@ -149,7 +149,7 @@ fn answer_to(request: &[u8], answer: &impl Fn(&str) -> Option<Answer>) -> (Answe
         .split(' ')
         .collect::<Vec<_>>();
     let &[method, target, version] = &words[..] else {
-        return (Answer::text(400, "this is no HTTP request"), true);
+        return (Answer::text(400, "this is not an HTTP request"), true);
     };
     if !version.starts_with("HTTP/1.") {
         return (

@@ -9,10 +9,11 @@ use crate::config::{Command, Run};
 use crate::operate::monitor::Monitor;
 use crate::operate::notify::Notifier;
 use crate::operate::run::Overseer;
+use crate::options::Reload;
 use crate::read::poller::{PollError, Poller};
 use crate::report::Reporter;
 use crate::sinks::Sink;
-use crate::spool::queue::{Gauge, Limits};
+use crate::spool::queue::Gauge;
 use crate::stats::Stats;
 
 /// See the module.
@@ -63,17 +64,15 @@ impl Operator {
     fn apply(&mut self, poller: &mut Poller) -> Result<Duration, String> {
         let (run, mut settings) = self.read()?;
         let changed: Vec<_> = changes(&self.settings, &settings).cloned().collect();
-        let (now, later): (Vec<_>, Vec<_>) =
-            changed.iter().partition(|key| key.changes_by_reload());
-        if now.iter().any(|key| key.is_of_the_poller()) {
+        let (now, later): (Vec<_>, Vec<_>) = changed
+            .iter()
+            .partition(|key| key.reload() != Reload::Restart);
+        if now.iter().any(|key| key.reload() == Reload::Poller) {
             let new = run.following.settings(&run.source, run.interval);
             poller.change(new).map_err(|error| error.to_string())?;
         }
         if let Some(queue) = &self.queue {
-            queue.set_limits(Limits {
-                bytes: run.sinks.queue.queue_bytes,
-                age: run.sinks.queue.queue_age,
-            });
+            queue.set_limits(run.sinks.queue.limits());
         }
         self.monitor.set_interval(run.interval);
 
@@ -102,7 +101,7 @@ impl Operator {
         }
         // What waits goes on being what it was, so that it is told the next time too.
         for (new, old) in settings.iter_mut().zip(&self.settings) {
-            if !new.key.changes_by_reload() {
+            if new.key.reload() == Reload::Restart {
                 new.clone_from(old);
             }
         }

@@ -1,73 +1,55 @@
-//! Where messages go.
+//! Where messages go. A sink is one folder, with its options, and one line in the registry below.
+//!
+//! A direct [`Sink`] takes messages in the reader's thread; a [`Remote`](driver::Remote) one in a thread of its own from
+//! the queue, and the [`driver`] tries again for it. [`start`](start::start) opens what the options ask for, and the
+//! [`fanout`] gives every message to all of them.
+
+pub mod driver;
+pub mod fanout;
+pub mod queue;
+mod sink;
+pub mod start;
 
 #[cfg(feature = "clickhouse")]
-pub mod clickhouse;
-pub mod fanout;
+mod clickhouse;
 #[cfg(feature = "kafka")]
-pub mod kafka;
-pub mod options;
+mod kafka;
 pub mod print;
-pub mod registry;
 pub mod spool;
 
-use std::io::{self, Write};
+use clap::Args;
 
-use prost::Message as _;
+pub(crate) use self::sink::rows;
+pub use self::sink::{Sink, SinkError, pass_on, stdout};
+use self::start::SinkOptions;
 
-use crate::sample::batch::{Batch, Message};
-use crate::sample::proto::Envelope;
-use crate::spool::SpoolError;
-use crate::stats::Stats;
+/// Makes [`AllOptions`], with a field for each sink, and the list of them.
+macro_rules! registry {
+    ($($(#[$attribute:meta])* $name:ident: $options:ty,)*) => {
+        /// Where samples go: any of these together.
+        #[derive(Clone, Debug, Args)]
+        #[allow(missing_docs, reason = "a field is the options of its sink")]
+        pub struct AllOptions {
+            $($(#[$attribute])* #[command(flatten)] pub $name: $options,)*
+            /// The queue of the remote ones.
+            #[command(flatten)]
+            pub queue: queue::QueueOptions,
+        }
 
-/// Why a sink did not take a message.
-#[derive(Debug, thiserror::Error)]
-pub enum SinkError {
-    /// The spool failed.
-    #[error(transparent)]
-    Spool(#[from] SpoolError),
-    /// The output failed.
-    #[error("cannot write to standard output: {0}")]
-    Output(#[from] io::Error),
+        impl AllOptions {
+            /// Every sink that there is, in the order in which they are opened.
+            fn each(&self) -> Vec<&dyn SinkOptions> {
+                Vec::from([$($(#[$attribute])* (&self.$name as &dyn SinkOptions),)*])
+            }
+        }
+    };
 }
 
-impl SinkError {
-    /// Whether the reader of a pipe has gone, which is how `| head` ends.
-    pub fn is_closed_pipe(&self) -> bool {
-        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
-    }
-}
-
-/// Takes messages.
-pub trait Sink {
-    /// Takes one message.
-    fn write(&mut self, message: Message<'_>, stats: &mut Stats) -> Result<(), SinkError>;
-
-    /// A poll has ended: what was taken should be visible to readers, as far as the sink promises that.
-    fn end_poll(&mut self, stats: &mut Stats) -> Result<(), SinkError>;
-
-    /// Nothing will follow.
-    fn finish(&mut self, stats: &mut Stats) -> Result<(), SinkError>;
-}
-
-/// Gives what the batch holds to the sink.
-pub fn pass_on(batch: &mut Batch, sink: &mut dyn Sink, stats: &mut Stats) -> Result<(), SinkError> {
-    if batch.is_empty() {
-        return Ok(());
-    }
-    let message = batch.message();
-    stats.messages_written += 1;
-    stats.message_bytes += message.bytes.len() as u64;
-    let result = sink.write(message, stats);
-    batch.clear();
-    result
-}
-
-/// The rows of a message of ours.
-pub(crate) fn rows(message: Message<'_>) -> io::Result<Envelope> {
-    Envelope::decode_length_delimited(message.bytes).map_err(io::Error::other)
-}
-
-/// Standard output with one system call for many lines.
-pub fn stdout() -> impl Write {
-    io::BufWriter::with_capacity(64 * 1024, io::stdout().lock())
+registry! {
+    spool: spool::SpoolOptions,
+    print: print::PrintOptions,
+    #[cfg(feature = "kafka")]
+    kafka: kafka::KafkaOptions,
+    #[cfg(feature = "clickhouse")]
+    clickhouse: clickhouse::ClickHouseOptions,
 }

@@ -409,7 +409,7 @@ fn cat_prints_the_good_records_and_tells_the_bad_ones() {
     assert_eq!(lines.len(), 3, "{said}");
     assert!(
         lines[0].starts_with(&format!(
-            "springtide-collector: {name}: offset {first}: {damaged} bytes are no valid record"
+            "springtide-collector: {name}: offset {first}: {damaged} bytes are not a valid record"
         )),
         "{said}"
     );
