@@ -16,6 +16,8 @@ mod clickhouse;
 mod kafka;
 pub mod print;
 pub mod spool;
+#[cfg(test)]
+mod toy;
 
 use clap::Args;
 
@@ -52,4 +54,6 @@ registry! {
     kafka: kafka::KafkaOptions,
     #[cfg(feature = "clickhouse")]
     clickhouse: clickhouse::ClickHouseOptions,
+    #[cfg(test)]
+    toy: toy::ToyOptions,
 }
