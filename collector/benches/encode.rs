@@ -5,10 +5,10 @@ use std::io::Cursor;
 use std::path::Path;
 use std::time::Instant;
 
-use springtide_collector::batch::Batch;
 use springtide_collector::kernel::inet_diag::SocketView;
 use springtide_collector::kernel::netlink::{self, Body};
 use springtide_collector::replay::pcap::{COOKED_HEADER, PcapReader};
+use springtide_collector::sample::batch::Batch;
 use springtide_collector::sample::encode::{AccEcn, Encoder, Identity};
 use springtide_collector::sample::proto::SampleKind;
 use springtide_collector::stats::Stats;

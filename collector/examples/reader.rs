@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use clap::Parser;
 use rustix::time::{ClockId, clock_gettime};
-use springtide_collector::config::{Following, Source};
+use springtide_collector::config::source::{Following, Source};
 use springtide_collector::kernel::host;
-use springtide_collector::poller::Poller;
+use springtide_collector::read::poller::Poller;
 use springtide_collector::sample::encode::{AccEcn, Identity};
-use springtide_collector::sink::null::NullSink;
+use springtide_collector::sinks::print::null::NullSink;
 use springtide_collector::stats::Stats;
 
 /// Polls, decodes, encodes, and keeps nothing.

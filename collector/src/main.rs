@@ -14,36 +14,38 @@ use std::time::Instant;
 use springtide_collector::accounting::Accounting;
 use springtide_collector::config::render::{default_file, effective};
 use springtide_collector::config::resolve::{ConfigError, Resolved, Setting, resolve};
-use springtide_collector::config::{
-    Cat, Command, Decode, Format, Once, Run, Source, States, Top, Watching, parse_host,
-};
+use springtide_collector::config::source::Source;
+use springtide_collector::config::states::States;
+use springtide_collector::config::watching::Watching;
+use springtide_collector::config::{Cat, Command, Decode, Format, Once, Run, Top};
 use springtide_collector::kernel::filter::Filter;
 use springtide_collector::kernel::host;
-use springtide_collector::log::Log;
-use springtide_collector::operator::Operator;
-use springtide_collector::poller::scan::make_room;
-use springtide_collector::poller::settings::Settings;
-use springtide_collector::poller::{PollError, Poller};
+use springtide_collector::operate::log::Log;
+use springtide_collector::operate::notify::Notifier;
+use springtide_collector::operate::operator::Operator;
+use springtide_collector::operate::run::{RunError, run, wall_clock};
+use springtide_collector::operate::signals::Signals;
+use springtide_collector::operate::{http, monitor::Monitor};
+use springtide_collector::options::names::parse_host;
+use springtide_collector::read::poller::scan::make_room;
+use springtide_collector::read::poller::settings::Settings;
+use springtide_collector::read::poller::{PollError, Poller};
+use springtide_collector::read::schedule::Schedule;
+use springtide_collector::read::sequence::{self, Sequence, SequenceError};
 use springtide_collector::replay::{ReplayError, replay};
 use springtide_collector::report::Reporter;
-use springtide_collector::run::{RunError, run, wall_clock};
 use springtide_collector::sample::encode::{AccEcn, Identity};
 use springtide_collector::sample::proto::TcpState;
-use springtide_collector::schedule::Schedule;
-use springtide_collector::sequence::{self, Sequence, SequenceError};
-use springtide_collector::signals::Signals;
-use springtide_collector::sink::file::RecordSink;
-use springtide_collector::sink::json::JsonSink;
-use springtide_collector::sink::null::NullSink;
-use springtide_collector::sink::start::{StartError, start};
-use springtide_collector::sink::table::TableSink;
-use springtide_collector::sink::{Sink, SinkError, stdout};
+use springtide_collector::sinks::print::json::JsonSink;
+use springtide_collector::sinks::print::null::NullSink;
+use springtide_collector::sinks::print::table::TableSink;
+use springtide_collector::sinks::spool::RecordSink;
+use springtide_collector::sinks::start::{Opening, StartError, start};
+use springtide_collector::sinks::{Sink, SinkError, stdout};
 use springtide_collector::spool::reader::{Item, SpoolReader};
 use springtide_collector::stats::Stats;
 use springtide_collector::top::model::Model;
 use springtide_collector::top::{Scene, TopError};
-use springtide_collector::watch::notify::Notifier;
-use springtide_collector::watch::{Monitor, http};
 
 /// How a command ends other than well.
 enum Failure {
@@ -143,7 +145,7 @@ fn run_until_told(
         Some(directory) => {
             // Without the directory, on a disk that takes nothing, numbers are not kept.
             if let Err(error) = fs::create_dir_all(directory)
-                && options.sinks.spool_dir.is_some()
+                && options.sinks.directory().is_some()
             {
                 return Err(unusable(directory, "use it as the spool", &error));
             }
@@ -162,8 +164,13 @@ fn run_until_told(
     let reporter = Arc::new(Reporter::new(move |level, what| log.say(level, what)));
     let notifier =
         Notifier::from_environment().map_err(|error| Failure::Input(error.to_string()))?;
-    let mut sink =
-        start(&options.sinks, &host, accounting, &reporter, stats).map_err(start_failure)?;
+    let opening = Opening {
+        host: &host,
+        accounting,
+        reporter: &reporter,
+        stats,
+    };
+    let mut sink = start(&options.sinks, opening).map_err(start_failure)?;
     let monitor = Arc::new(Monitor::new(
         accounting.clone(),
         sink.gauge(),
@@ -346,7 +353,7 @@ fn cat(options: &Cat, stats: &mut Stats) -> Outcome {
                     stats.spool_bytes_corrupt += bytes;
                     let path = path.display();
                     complain(&format!(
-                        "{path}: offset {offset}: {bytes} bytes are no valid record: {reason}"
+                        "{path}: offset {offset}: {bytes} bytes are not a valid record: {reason}"
                     ));
                 }
             }

@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::log::Level;
+use crate::operate::log::Level;
 
 /// First and longest time for which a complaint is not repeated; each is twice the one before.
 const INTERVAL: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(3600)];

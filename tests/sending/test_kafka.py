@@ -302,7 +302,7 @@ def test_a_password_is_asked_for_and_given(load: None, home: Home) -> None:
     ("arguments", "said"),
     [
         (["--kafka-option", "no.such=1"], "No such configuration property"),
-        (["--kafka-option", "nonsense"], "'nonsense' is no property: use KEY=VALUE"),
+        (["--kafka-option", "nonsense"], "'nonsense' is not a property: use KEY=VALUE"),
         (["--kafka-options-file", "/nowhere"], "/nowhere: cannot read it"),
         (["--queue-bytes", "1KiB"], "too small for a queue"),
     ],

@@ -5,7 +5,7 @@
 use libfuzzer_sys::fuzz_target;
 use springtide_collector::replay::replay;
 use springtide_collector::sample::encode::{AccEcn, Identity};
-use springtide_collector::sink::null::NullSink;
+use springtide_collector::sinks::print::null::NullSink;
 use springtide_collector::stats::Stats;
 
 fuzz_target!(|capture: &[u8]| {

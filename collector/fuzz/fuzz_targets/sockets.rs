@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use springtide_collector::batch::Batch;
+use springtide_collector::sample::batch::Batch;
 use springtide_collector::kernel::inet_diag::SocketView;
 use springtide_collector::kernel::netlink::{self, Body};
 use springtide_collector::sample::digest::digest;

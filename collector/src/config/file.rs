@@ -57,7 +57,7 @@ pub fn parse(
                 .join(" ");
             reader.problem(
                 error.span().unwrap_or_default().start,
-                &format!("no TOML: {what}"),
+                &format!("not valid TOML: {what}"),
             );
         }
     }

@@ -1,5 +1,6 @@
 //! The keys of the configuration are the options of `run`: `--queue-bytes` is the key `bytes` of the section `[queue]` and
-//! the environment's SPRINGTIDE_COLLECTOR_QUEUE_BYTES. So each is declared, described and checked in one place.
+//! the environment's SPRINGTIDE_COLLECTOR_QUEUE_BYTES. Each is declared, described and checked where the option is: here
+//! is only what can be done with all of them.
 
 use std::any::TypeId;
 
@@ -7,42 +8,10 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Arg, ArgAction, Command, CommandFactory};
 
 use super::Cli;
+use crate::options::{self, Reload};
 
 /// What the environment's variables begin with.
 pub const ENVIRONMENT: &str = "SPRINGTIDE_COLLECTOR_";
-
-/// The sections. What begins with none of their names stands at the top of the file.
-const SECTIONS: [&str; 6] = ["spool", "queue", "kafka", "clickhouse", "http", "log"];
-
-/// Options whose names do not tell their place: section and name.
-const PLACED: [(&str, &str, &str); 4] = [
-    ("kafka", "kafka", "brokers"),
-    ("clickhouse", "clickhouse", "url"),
-    ("rotate-bytes", "spool", "rotate_bytes"),
-    ("rotate-interval", "spool", "rotate_interval"),
-];
-
-/// Options that say what to do once and not how: they are no keys.
-const COMMAND_LINE_ONLY: [&str; 5] = ["help", "config", "check-config", "polls", "stats"];
-
-/// Keys of the poller, which SIGHUP changes while the collector runs.
-const OF_THE_POLLER: [&str; 12] = [
-    "interval",
-    "netns",
-    "states",
-    "filter",
-    "sample",
-    "attributes",
-    "no-closes",
-    "close-buffer",
-    "changes-only",
-    "full-interval",
-    "netns-interval",
-    "idle-interval",
-];
-
-/// Other keys that SIGHUP changes.
-const CHANGED_BY_RELOAD: [&str; 2] = ["queue-bytes", "queue-age"];
 
 /// What a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,14 +32,19 @@ pub struct Key {
     arg: Arg,
     flag: String,
     section: &'static str,
-    name: String,
+    name: &'static str,
+    reload: Reload,
 }
 
-/// All keys: those of the top first, then section by section, each in the order of the options.
+/// All keys: those of the top first, then section by section, all in the order of the options.
 pub fn keys() -> Vec<Key> {
     let command = command();
     let mut keys: Vec<_> = command.get_arguments().filter_map(Key::of).collect();
-    keys.sort_by_key(|key| SECTIONS.iter().position(|&section| section == key.section));
+    let sections: Vec<_> = keys.iter().map(Key::section).collect();
+    keys.sort_by_key(|key| match key.section {
+        "" => None,
+        section => sections.iter().position(|&known| known == section),
+    });
     keys
 }
 
@@ -86,24 +60,14 @@ pub fn command() -> Command {
 
 impl Key {
     fn of(arg: &Arg) -> Option<Self> {
-        let flag = arg.get_long()?.to_owned();
-        if COMMAND_LINE_ONLY.contains(&flag.as_str()) {
-            return None;
-        }
-        let placed = PLACED.into_iter().find(|(known, ..)| *known == flag);
-        let within = SECTIONS.into_iter().find_map(|section| {
-            let name = flag.strip_prefix(section)?.strip_prefix('-')?;
-            Some((section, name.to_owned()))
-        });
-        let (section, name) = match placed {
-            Some((_, section, name)) => (section, name.to_owned()),
-            None => within.unwrap_or_else(|| ("", flag.clone())),
-        };
+        let declared = arg.get::<options::Key>()?;
+        let (section, name) = declared.path.split_once('.').unwrap_or(("", declared.path));
         Some(Self {
+            flag: arg.get_long()?.to_owned(),
             arg: arg.clone(),
-            flag,
             section,
-            name: name.replace('-', "_"),
+            name,
+            reload: declared.reload,
         })
     }
 
@@ -113,14 +77,14 @@ impl Key {
     }
 
     /// Its name within the section.
-    pub fn name(&self) -> &str {
-        &self.name
+    pub fn name(&self) -> &'static str {
+        self.name
     }
 
     /// Its name with the section's.
     pub fn path(&self) -> String {
         match self.section {
-            "" => self.name.clone(),
+            "" => self.name.to_owned(),
             section => format!("{section}.{}", self.name),
         }
     }
@@ -199,14 +163,9 @@ impl Key {
             .collect()
     }
 
-    /// Whether SIGHUP changes it while the collector runs.
-    pub fn changes_by_reload(&self) -> bool {
-        self.is_of_the_poller() || CHANGED_BY_RELOAD.contains(&self.flag.as_str())
-    }
-
-    /// Whether the poller is to be told of a change.
-    pub fn is_of_the_poller(&self) -> bool {
-        OF_THE_POLLER.contains(&self.flag.as_str())
+    /// What SIGHUP does with it.
+    pub fn reload(&self) -> Reload {
+        self.reload
     }
 
     /// The command line's words for the values.

@@ -5,40 +5,50 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use super::{States, parse_bytes, parse_duration, parse_host, parse_pop, parse_states};
+use super::states::{States, parse_states};
 use crate::kernel::dump;
 use crate::kernel::filter::Filter;
-use crate::poller::settings::{Scope, Settings};
-use crate::sampling::Sampling;
+use crate::options::names::{parse_host, parse_pop};
+use crate::options::units::{parse_bytes, parse_duration};
+use crate::options::{Reload, key};
+use crate::read::poller::settings::{Scope, Settings};
+use crate::read::sampling::Sampling;
 
 /// What is read, and under which name.
 #[derive(Debug, Args)]
 pub struct Source {
     /// Name of this host in the samples: the edge's name in fleet.yaml [default: the host's name]
-    #[arg(long, value_parser = parse_host)]
+    #[arg(long, value_parser = parse_host,
+          add = key("host"))]
     pub host: Option<String>,
     /// Name of this host's PoP
-    #[arg(long, default_value = "", hide_default_value = true, value_parser = parse_pop)]
+    #[arg(long, default_value = "", hide_default_value = true, value_parser = parse_pop,
+          add = key("pop"))]
     pub pop: String,
     /// Network namespaces to read: `own` is that of this process, `all` is every one with a name (/run/netns, Docker) or a
     /// process, which needs CAP_SYS_ADMIN and CAP_SYS_PTRACE; `auto` is all when that is allowed, else own
-    #[arg(long, value_enum, default_value = "auto")]
+    #[arg(long, value_enum, default_value = "auto",
+          add = key("netns").on_reload(Reload::Poller))]
     pub netns: Netns,
     /// States to read in polls: a list such as established,close-wait; `default` is every state in which a socket has a
     /// tcp_info and a history; `all` adds time-wait, new-syn-recv and bound-inactive
-    #[arg(long, default_value = "default", value_parser = parse_states)]
+    #[arg(long, default_value = "default", value_parser = parse_states,
+          add = key("states").on_reload(Reload::Poller))]
     pub states: States,
     /// Sockets to read, by port and address: sport, dport or port with ports and ranges, src, dst or addr with addresses
     /// and prefixes, as lists with commas; joined by not, and, or and parentheses. The kernel leaves out the others
-    #[arg(long, value_name = "EXPRESSION")]
+    #[arg(long, value_name = "EXPRESSION",
+          add = key("filter").on_reload(Reload::Poller))]
     pub filter: Option<Filter>,
     /// Read one socket in N, chosen by its cookie: a connection is always in the sample or never, and each sample says
     /// that it stands for N (1 to 4294967295)
-    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_sampling)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = parse_sampling,
+          add = key("sample").on_reload(Reload::Poller))]
     pub sample: Sampling,
     /// How much the kernel is asked of each socket: `minimal` is tcp_info; `default` adds the congestion control
     /// algorithm with its own state, and memory; `all` adds TOS, traffic class and priority
-    #[arg(long, value_enum, default_value = "default")]
+    #[arg(long, value_enum, default_value = "default",
+          add = key("attributes").on_reload(Reload::Poller))]
     pub attributes: Attributes,
 }
 
@@ -64,23 +74,29 @@ pub enum Attributes {
 #[derive(Debug, Args)]
 pub struct Following {
     /// Leave out the last tcp_info of each connection that closes
-    #[arg(long)]
+    #[arg(long,
+          add = key("no_closes").on_reload(Reload::Poller))]
     pub no_closes: bool,
     /// The kernel's buffer for closing connections, in each network namespace; one takes 1.3 KB until it is read. More
     /// than net.core.rmem_max needs CAP_NET_ADMIN (1 to 1GiB)
-    #[arg(long, value_name = "BYTES", default_value = "8MiB", value_parser = parse_close_buffer)]
+    #[arg(long, value_name = "BYTES", default_value = "8MiB", value_parser = parse_close_buffer,
+          add = key("close_buffer").on_reload(Reload::Poller))]
     pub close_buffer: usize,
     /// Leave out a socket that has not changed since it was last exported, but for times that pass by themselves
-    #[arg(long)]
+    #[arg(long,
+          add = key("changes_only").on_reload(Reload::Poller))]
     pub changes_only: bool,
     /// With --changes-only: export every socket at least this often (1ms to 24h)
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_duration,
+          add = key("full_interval").on_reload(Reload::Poller))]
     pub full_interval: Duration,
     /// Time from one look for network namespaces to the next (1ms to 24h)
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration,
+          add = key("netns_interval").on_reload(Reload::Poller))]
     pub netns_interval: Duration,
     /// Read another network namespace in which nothing happens at least this often (1ms to 24h)
-    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "15s", value_parser = parse_duration,
+          add = key("idle_interval").on_reload(Reload::Poller))]
     pub idle_interval: Duration,
 }
 
@@ -132,7 +148,7 @@ fn polls(time: Duration, interval: Duration) -> NonZeroU32 {
 fn parse_sampling(text: &str) -> Result<Sampling, String> {
     let number = text.parse().ok().and_then(Sampling::one_in);
     number.ok_or_else(|| {
-        format!("'{text}' is no sample: use N for one socket in N, from 1 to 4294967295")
+        format!("'{text}' is not a valid sample: use N for one socket in N, from 1 to 4294967295")
     })
 }
 

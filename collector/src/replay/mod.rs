@@ -4,13 +4,12 @@ pub mod pcap;
 
 use std::io::{self, Read};
 
-use crate::batch::Batch;
 use crate::kernel::inet_diag::SocketView;
 use crate::kernel::netlink::{self, Body, HEADER};
-use crate::poller::pass_on;
+use crate::sample::batch::Batch;
 use crate::sample::encode::{AccEcn, Encoder, Identity};
 use crate::sample::proto::SampleKind;
-use crate::sink::{Sink, SinkError};
+use crate::sinks::{Sink, SinkError, pass_on};
 use crate::stats::Stats;
 use pcap::{COOKED_HEADER, PcapError, PcapReader};
 

@@ -55,7 +55,10 @@ impl<R: Read> PcapReader<R> {
         let got = fill(&mut input, &mut header).map_err(|error| unreadable(0, &error))?;
         let error = |offset, what: String| Err(PcapError { offset, what });
         if got < 4 {
-            return error(0, format!("the file has {got} bytes: this is no pcap file"));
+            return error(
+                0,
+                format!("the file has {got} bytes: this is not a pcap file"),
+            );
         }
         let magic = word(&header, 0);
         let nanoseconds = match magic {
@@ -75,7 +78,7 @@ impl<R: Read> PcapReader<R> {
             _ => {
                 return error(
                     0,
-                    format!("this is no pcap file: it begins with {magic:#010x}"),
+                    format!("this is not a pcap file: it begins with {magic:#010x}"),
                 );
             }
         };

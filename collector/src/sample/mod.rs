@@ -1,6 +1,8 @@
-//! From a kernel's view of a socket to a TcpSample's bytes, and from the bytes to what people read.
+//! From a kernel's view of a socket to a TcpSample's bytes, gathered in a [`batch`], and from the bytes to what people read.
 
 pub mod algorithms;
+pub mod batch;
+pub mod connection;
 pub mod digest;
 pub mod encode;
 pub mod fields;

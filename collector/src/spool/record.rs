@@ -8,7 +8,7 @@ use std::io::{self, Read};
 use prost::Message as _;
 use zstd::bulk::Compressor;
 
-use crate::batch::Message;
+use crate::sample::batch::Message;
 use crate::sample::proto::Envelope;
 
 /// What every record begins with.

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use super::record::RecordWriter;
 use super::{SpoolError, complete, failed, name};
-use crate::batch::Message;
 use crate::kernel::host::now_unix_us;
+use crate::sample::batch::Message;
 use crate::stats::Stats;
 
 /// When a file is completed and the next begun, whichever comes first.

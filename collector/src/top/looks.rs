@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use crate::batch::Message;
-use crate::connection::Connection;
-use crate::poller::{PollError, Poller};
-use crate::sequence;
-use crate::sink::{Sink, SinkError, rows};
+use crate::read::poller::{PollError, Poller};
+use crate::read::sequence;
+use crate::sample::batch::Message;
+use crate::sample::connection::Connection;
+use crate::sinks::{Sink, SinkError, rows};
 use crate::stats::Stats;
 
 /// All connections at one moment.

@@ -19,10 +19,10 @@ use serde_json::{Value, json};
 use self::end::End;
 use self::looks::Looker;
 use self::model::{Effect, Model};
-use crate::connection::{Column, Connection};
 use crate::kernel::filter::Filter;
-use crate::poller::settings::Settings;
-use crate::poller::{PollError, Poller};
+use crate::read::poller::settings::Settings;
+use crate::read::poller::{PollError, Poller};
+use crate::sample::connection::{Column, Connection};
 
 /// How long a signal may go unseen.
 const SIGNAL_LATENCY: Duration = Duration::from_millis(100);

@@ -8,7 +8,9 @@ use std::time::Duration;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::looks::Look;
-use crate::connection::{Column, Connection, bit_rate, decimal, peer_prefix, per_second, time};
+use crate::sample::connection::{
+    Column, Connection, bit_rate, decimal, peer_prefix, per_second, time,
+};
 
 /// Intervals that `+` and `-` go through.
 const INTERVALS: [Duration; 8] = [

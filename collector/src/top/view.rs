@@ -7,7 +7,7 @@ use ratatui::text::{Line as TextLine, Span, Text};
 use ratatui::widgets::{Block, Clear, Paragraph};
 
 use super::model::{Line, Model, SORT_KEYS};
-use crate::connection::Column;
+use crate::sample::connection::Column;
 
 /// Which columns go first when the terminal is too narrow for all.
 const LEAVE_FIRST: [Column; 12] = [

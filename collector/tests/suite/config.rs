@@ -169,11 +169,11 @@ fn every_mistake_is_one_line_with_its_place_and_what_to_do() {
         ("host = true", "line 1: host: must be text in quotes"),
         (
             "interval = 5",
-            "line 1: interval: '5' is no time: use a whole number with ms, s, m, h or d, from 1ms to 24h",
+            "line 1: interval: '5' is not a valid time: use a number with ms, s, m, h or d, from 1ms to 24h",
         ),
         (
             "# x\ninterval = '25h'",
-            "line 2: interval: '25h' is no time: use a whole number with ms, s, m, h or d, from 1ms to 24h",
+            "line 2: interval: '25h' is not a valid time: use a number with ms, s, m, h or d, from 1ms to 24h",
         ),
         (
             "pop = 'AMS'",
@@ -181,7 +181,7 @@ fn every_mistake_is_one_line_with_its_place_and_what_to_do() {
         ),
         (
             "[spool]\nrotate_bytes = -1",
-            "line 2: spool.rotate_bytes: '-1' is no size: ",
+            "line 2: spool.rotate_bytes: '-1' is not a valid size: ",
         ),
         (
             "spool.rotate_bytes = 0x10",
@@ -192,8 +192,11 @@ fn every_mistake_is_one_line_with_its_place_and_what_to_do() {
             "host = [['a']]",
             "line 1: host: cannot hold a list or a table here",
         ),
-        ("host = 'a'\nhost = 'b'", "line 2: no TOML: duplicate key"),
-        ("host = ", "line 1: no TOML: "),
+        (
+            "host = 'a'\nhost = 'b'",
+            "line 2: not valid TOML: duplicate key",
+        ),
+        ("host = ", "line 1: not valid TOML: "),
         ("polls = 3", "line 1: unknown key 'polls': "),
     ] {
         let problems = configuration(text).problems(&[]);
@@ -264,7 +267,7 @@ fn the_environment_is_checked_as_the_file_is() {
         (
             "SPRINGTIDE_COLLECTOR_INTERVAL",
             "x",
-            "SPRINGTIDE_COLLECTOR_INTERVAL: 'x' is no time: ",
+            "SPRINGTIDE_COLLECTOR_INTERVAL: 'x' is not a valid time: ",
         ),
         (
             "SPRINGTIDE_COLLECTOR_INTERVALL",

@@ -8,7 +8,8 @@ use clap::{Command, CommandFactory};
 use springtide_collector::config::Cli;
 use springtide_collector::config::keys::{Key, keys};
 use springtide_collector::config::render::packaged_file;
-use springtide_collector::watch::metrics::{self, Snapshot};
+use springtide_collector::operate::metrics::{self, Snapshot};
+use springtide_collector::options::Reload;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -144,7 +145,11 @@ fn row(key: &Key) -> String {
     if !choices.is_empty() {
         help += &format!("; one of `{}`", choices.join("`, `"));
     }
-    let reload = if key.changes_by_reload() { "yes" } else { "" };
+    let reload = if key.reload() != Reload::Restart {
+        "yes"
+    } else {
+        ""
+    };
     format!(
         "| `{}` | `--{}` | {reload} | {default} | {} |\n",
         key.path(),

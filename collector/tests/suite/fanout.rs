@@ -8,13 +8,13 @@ use crate::common::Mounted;
 use prost::Message as _;
 
 use springtide_collector::accounting::{Accounting, Book, Cause};
-use springtide_collector::batch::Message;
+use springtide_collector::read::sequence::Sequence;
 use springtide_collector::report::Reporter;
+use springtide_collector::sample::batch::Message;
 use springtide_collector::sample::proto::{Envelope, TcpSample};
-use springtide_collector::sequence::Sequence;
-use springtide_collector::sink::fanout::FanOut;
-use springtide_collector::sink::null::NullSink;
-use springtide_collector::sink::{Sink, SinkError};
+use springtide_collector::sinks::fanout::FanOut;
+use springtide_collector::sinks::print::null::NullSink;
+use springtide_collector::sinks::{Sink, SinkError};
 use springtide_collector::spool::reader::{Item, SpoolReader};
 use springtide_collector::spool::writer::{Rotation, SpoolWriter};
 use springtide_collector::stats::Stats;

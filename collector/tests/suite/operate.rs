@@ -283,15 +283,18 @@ fn a_bad_configuration_is_refused_and_the_old_one_goes_on() {
     let collector = Collector::start(CONFIGURATION, &[]);
     let address = collector.address();
     for (bad, why) in [
-        ("interval = '0s'\n", "line 1: interval: '0s' is no time"),
+        (
+            "interval = '0s'\n",
+            "line 1: interval: '0s' is not a valid time",
+        ),
         (
             "intervall = '1s'\n",
             "line 1: unknown key 'intervall': did you mean 'interval'?",
         ),
-        ("host = \n", "line 1: no TOML"),
+        ("host = \n", "line 1: not valid TOML"),
         (
             "queue.dir = 'spool'\nspool.rotate_bytes = ''",
-            "line 2: spool.rotate_bytes: '' is no size",
+            "line 2: spool.rotate_bytes: '' is not a valid size",
         ),
     ] {
         collector.reconfigure(bad);
@@ -301,7 +304,7 @@ fn a_bad_configuration_is_refused_and_the_old_one_goes_on() {
     // Whoever asks again is told again.
     for _ in 0..3 {
         collector.reconfigure("interval = '0s'\n");
-        collector.hear("line 1: interval: '0s' is no time");
+        collector.hear("line 1: interval: '0s' is not a valid time");
     }
     fs::remove_file(collector.directory.path().join("collector.toml")).unwrap();
     collector.signal(Signal::HUP);

@@ -12,8 +12,8 @@ use crate::common::Mounted;
 use proptest::prelude::*;
 
 use springtide_collector::accounting::{Accounting, Books, Cause, SinkId};
-use springtide_collector::batch::Message;
 use springtide_collector::report::Reporter;
+use springtide_collector::sample::batch::Message;
 use springtide_collector::spool::queue::{
     Held, Lane, Limits, MEMORY_LIMIT, Outcome, Position, Queue, QueueError, Record, Taken,
 };

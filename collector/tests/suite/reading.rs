@@ -211,7 +211,7 @@ fn a_filter_on_the_command_line_is_obeyed_and_its_error_told_in_a_line() {
     assert_eq!(output.status.code(), Some(2));
     let told = String::from_utf8(output.stderr).unwrap();
     assert!(
-        told.contains("column 14: 'sorce' is no condition"),
+        told.contains("column 14: 'sorce' is not a condition"),
         "{told}"
     );
 }

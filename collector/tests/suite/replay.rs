@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use springtide_collector::replay::{ReplayError, replay};
 use springtide_collector::sample::encode::{AccEcn, Identity};
-use springtide_collector::sink::json::JsonSink;
+use springtide_collector::sinks::print::json::JsonSink;
 use springtide_collector::stats::Stats;
 
 /// What a replay of `bytes` gives: the lines, the offsets that it complains of, and how it ended.
@@ -152,7 +152,7 @@ fn what_is_no_capture_of_netlink_is_refused_in_one_line() {
     for (bytes, said) in [
         (
             vec![],
-            "FILE: offset 0: the file has 0 bytes: this is no pcap file",
+            "FILE: offset 0: the file has 0 bytes: this is not a pcap file",
         ),
         (
             whole[..10].to_vec(),
@@ -160,7 +160,7 @@ fn what_is_no_capture_of_netlink_is_refused_in_one_line() {
         ),
         (
             b"hello, world".to_vec(),
-            "FILE: offset 0: this is no pcap file: it begins with 0x6c6c6568",
+            "FILE: offset 0: this is not a pcap file: it begins with 0x6c6c6568",
         ),
         (
             with(0, &0x0a0d_0d0a_u32.to_ne_bytes()),

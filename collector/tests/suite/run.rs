@@ -270,11 +270,11 @@ fn bad_usage_is_told_in_a_line_and_changes_nothing() {
         ),
         (
             &["run", "--spool-dir", spool_dir, "--interval", "fast"],
-            "'fast' is no time",
+            "'fast' is not a valid time",
         ),
         (
             &["run", "--spool-dir", spool_dir, "--rotate-bytes", "0"],
-            "'0' is no size",
+            "'0' is not a valid size",
         ),
         (
             &["run", "--spool-dir", spool_dir, "--host", "a/b"],
@@ -286,7 +286,7 @@ fn bad_usage_is_told_in_a_line_and_changes_nothing() {
         ),
         (
             &["run", "--spool-dir", spool_dir, "--states", "open"],
-            "'open' is no state",
+            "'open' is not a state",
         ),
         (
             &["run", "--spool-dir", file.to_str().unwrap()],

@@ -8,8 +8,8 @@ use crate::common::{collector, json_lines};
 use proptest::prelude::*;
 use prost::Message as _;
 
-use springtide_collector::batch::{Batch, Message};
 use springtide_collector::report::Reporter;
+use springtide_collector::sample::batch::{Batch, Message};
 use springtide_collector::sample::proto::{Envelope, TcpSample};
 use springtide_collector::spool::reader::{Item, SpoolReader};
 use springtide_collector::spool::record::{Codec, HEADER, RecordWriter};
@@ -409,7 +409,7 @@ fn cat_prints_the_good_records_and_tells_the_bad_ones() {
     assert_eq!(lines.len(), 3, "{said}");
     assert!(
         lines[0].starts_with(&format!(
-            "springtide-collector: {name}: offset {first}: {damaged} bytes are no valid record"
+            "springtide-collector: {name}: offset {first}: {damaged} bytes are not a valid record"
         )),
         "{said}"
     );

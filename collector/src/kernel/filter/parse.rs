@@ -131,7 +131,7 @@ impl<'a> Parser<'a> {
             Some("dst") => (&[Destination], prefixes, "an address or a prefix"),
             Some("addr") => (&[Source, Destination], prefixes, "an address or a prefix"),
             Some(word) => {
-                return Err(self.error(format!("'{word}' is no condition: use {CONDITIONS}")));
+                return Err(self.error(format!("'{word}' is not a condition: use {CONDITIONS}")));
             }
             None => return Err(self.error(format!("a condition is missing: use {CONDITIONS}"))),
         };
@@ -169,7 +169,9 @@ fn one_or(
 
 fn ports(text: &str, ends: &[End]) -> Result<Vec<Expression>, String> {
     let wrong = || {
-        format!("'{text}' is no port: use a number from 0 to 65535, or a range such as 8000-8099")
+        format!(
+            "'{text}' is not a valid port: use a number from 0 to 65535, or a range such as 8000-8099"
+        )
     };
     let (from, to) = text.split_once('-').unwrap_or((text, text));
     let number = |text: &str| {
@@ -195,8 +197,11 @@ fn prefixes(text: &str, ends: &[End]) -> Result<Vec<Expression>, String> {
 }
 
 fn prefix(text: &str) -> Result<Prefix, String> {
-    let wrong =
-        || format!("'{text}' is no address or prefix: use one such as 10.0.0.0/8 or 2001:db8::/32");
+    let wrong = || {
+        format!(
+            "'{text}' is not a valid address or prefix: use one such as 10.0.0.0/8 or 2001:db8::/32"
+        )
+    };
     let (address, length) = match text.split_once('/') {
         Some((address, length)) => (address, Some(length)),
         None => (text, None),

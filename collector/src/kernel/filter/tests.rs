@@ -250,11 +250,11 @@ fn an_error_says_where_and_what() {
         ),
         (
             "dport https",
-            "column 7: 'https' is no port: use a number from 0 to 65535, or a range such as 8000-8099",
+            "column 7: 'https' is not a valid port: use a number from 0 to 65535, or a range such as 8000-8099",
         ),
         (
             "dport 65536",
-            "column 7: '65536' is no port: use a number from 0 to 65535, or a range such as 8000-8099",
+            "column 7: '65536' is not a valid port: use a number from 0 to 65535, or a range such as 8000-8099",
         ),
         ("sport 9-1", "column 7: '9-1' holds no port: write 1-9"),
         ("sport", "column 6: a port is missing"),
@@ -264,7 +264,7 @@ fn an_error_says_where_and_what() {
         ),
         (
             "src 10.0.0.0/33",
-            "column 5: '10.0.0.0/33' is no address or prefix: use one such as 10.0.0.0/8 or 2001:db8::/32",
+            "column 5: '10.0.0.0/33' is not a valid address or prefix: use one such as 10.0.0.0/8 or 2001:db8::/32",
         ),
         ("(dport 1", "column 9: ')' is missing"),
         ("dport 1)", "column 8: this parenthesis closes nothing"),
@@ -274,7 +274,7 @@ fn an_error_says_where_and_what() {
         ),
         (
             "size 3",
-            "column 1: 'size' is no condition: use sport, dport, port, src, dst or addr",
+            "column 1: 'size' is not a condition: use sport, dport, port, src, dst or addr",
         ),
     ] {
         assert_eq!(error(text), message);

@@ -4,7 +4,7 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::batch::Message;
+use crate::sample::batch::Message;
 use crate::spool::record::RecordWriter;
 
 /// Most bytes that are kept: people look at a few.

@@ -11,8 +11,8 @@ use super::cursor::{CursorFile, Position};
 use super::state::{Outcome, Place};
 use super::{SEGMENT, Shared};
 use crate::accounting::Cause;
-use crate::batch::Message;
 use crate::report::Reporter;
+use crate::sample::batch::Message;
 use crate::spool::record::{self, HEADER, Header};
 use crate::spool::scan::{self, Patience};
 use crate::spool::{open_own, reading};
@@ -59,6 +59,7 @@ pub struct Lane {
     cursor: Option<CursorFile>,
     file: Option<(u64, File, Patience)>,
     payload: Vec<u8>,
+    delivered: u64,
 }
 
 /// What lies at a place.
@@ -84,6 +85,7 @@ impl Lane {
             cursor,
             file: None,
             payload: Vec::new(),
+            delivered: 0,
         }
     }
 
@@ -137,6 +139,11 @@ impl Lane {
         closing.is_some_and(|closing| Instant::now() >= closing)
     }
 
+    /// How many records its sink has delivered.
+    pub fn delivered(&self) -> u64 {
+        self.delivered
+    }
+
     /// Sleeps, but not beyond the end.
     pub fn pause(&self, time: Duration) {
         let mut state = self.shared.lock();
@@ -154,6 +161,7 @@ impl Lane {
 
     /// Says what became of a record. The cursor moves on when all before it are resolved too.
     pub fn resolve(&mut self, at: Position, outcome: Outcome) {
+        self.delivered += u64::from(outcome == Outcome::Delivered);
         let mut state = self.shared.lock();
         let floor = state.resolve(self.index, at, outcome);
         let chores = !state.doomed.is_empty();

@@ -23,9 +23,9 @@ use self::state::{Segment, State};
 use super::is_outage;
 use super::record::{Codec, RecordWriter};
 use crate::accounting::{Accounting, Cause, SinkId};
-use crate::batch::Message;
 use crate::lock;
 use crate::report::Reporter;
+use crate::sample::batch::Message;
 use crate::stats::Stats;
 
 pub use self::cursor::Position;

@@ -1,0 +1,273 @@
+//! The command line, and the configuration that stands behind it: see [`keys`].
+
+pub mod file;
+pub mod keys;
+pub mod render;
+pub mod resolve;
+pub mod source;
+pub mod states;
+pub mod watching;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use self::source::{Following, Source};
+use self::watching::Watching;
+use crate::options::names::{parse_any_host, parse_pop};
+use crate::options::units::parse_duration;
+use crate::options::{Reload, key};
+use crate::sample::connection::Column;
+use crate::sinks::AllOptions;
+
+/// Reads tcp_info of every TCP socket from the kernel: of this network namespace without any privilege, of all others as
+/// far as it may.
+#[derive(Debug, Parser)]
+#[command(version, about, max_term_width = 110, after_help = EXAMPLES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  springtide-collector once                                       every connection, as a table
+  springtide-collector once --format json | jq .rtt               the same for programs
+  springtide-collector run --spool-dir /var/spool/springtide --pop ams
+  springtide-collector decode capture.pcap                        a capture of netlink (nlmon) as JSON lines
+  springtide-collector cat /var/spool/springtide/*.spool | jq .   what has been spooled
+
+Exit codes: 0 done; 1 failed while running, or `cat` met a corrupt record; 2 bad input or usage.";
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Poll once and print every socket
+    #[command(after_help = "\
+Examples:
+  springtide-collector once
+  springtide-collector once --states all --format json
+  springtide-collector once --filter 'dport 443 or src 10.0.0.0/8 and not sport 22'
+  springtide-collector once --format spool > now.spool")]
+    Once(Once),
+    /// Poll again and again into any of the sinks, until SIGINT or SIGTERM
+    #[command(after_help = "\
+Examples:
+  springtide-collector run --spool-dir /var/spool/springtide
+  springtide-collector run --spool-dir /var/spool/springtide --interval 250ms --host ams-1 --pop ams
+  springtide-collector run --spool-dir /var/spool/springtide --netns all --sample 10 --changes-only
+  springtide-collector run --spool-dir /tmp/spool --rotate-interval 5s --rotate-bytes 1MiB --stats
+  springtide-collector run --kafka kafka-1:9092,kafka-2:9092 --queue-dir /var/lib/springtide/queue
+  springtide-collector run --kafka kafka-1:9093 --kafka-option security.protocol=ssl --kafka-option ssl.ca.location=ca.pem
+  springtide-collector run --clickhouse https://clickhouse:8443 --clickhouse-user collector --queue-bytes 4GiB")]
+    Run(Box<Run>),
+    /// Decode a pcap file of netlink messages and print one JSON object a socket
+    #[command(after_help = "\
+Examples:
+  springtide-collector decode capture.pcap
+  springtide-collector decode capture.pcap --kernel 6.18 --stats > sockets.json")]
+    Decode(Decode),
+    /// Print the samples of spool files as JSON lines
+    #[command(after_help = "\
+Examples:
+  springtide-collector cat ams-1-1767322800000000-812-1.spool
+  springtide-collector cat /var/spool/springtide/*.spool --stats | jq -r .dst_ip")]
+    Cat(Cat),
+    /// Print a configuration file for `run`
+    #[command(after_help = "\
+Examples:
+  springtide-collector config --default > /etc/springtide/collector.toml
+  springtide-collector run --config edge.toml --check-config      is it right, and what is in force?
+
+Every option of run but --config, --check-config, --polls and --stats is also a key of the configuration file (`[spool]
+dir` for --spool-dir) and a variable of the environment (SPRINGTIDE_COLLECTOR_SPOOL_DIR). The command line goes before
+the environment, the environment before the file.")]
+    Config(Config),
+    /// Watch connections live, like htop
+    #[command(after_help = "\
+Examples:
+  springtide-collector top                                        ? shows the keys
+  springtide-collector top --filter 'dport 443' --sort rtt
+  springtide-collector top --once | head -20                      what retransmits most, now
+  springtide-collector top --json | jq 'select(.rtt_us > 200000) | .peer'")]
+    Top(Top),
+}
+
+/// How `once` prints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Aligned columns for people
+    Table,
+    /// One JSON object a line
+    Json,
+    /// Records as in a spool file
+    Spool,
+    /// Not at all: for measuring what reading and encoding cost
+    Null,
+}
+
+/// Options of `once`.
+#[derive(Debug, Args)]
+pub struct Once {
+    /// How to print
+    #[arg(long, value_enum, default_value = "table")]
+    pub format: Format,
+    /// What is read.
+    #[command(flatten)]
+    pub source: Source,
+    /// What is printed at the end.
+    #[command(flatten)]
+    pub report: Report,
+}
+
+/// Options of `run`.
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Time from one poll's start to the next one's: 250ms, 1s, 5m (1ms to 24h)
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration,
+          add = key("interval").on_reload(Reload::Poller))]
+    pub interval: Duration,
+    /// End after this many polls
+    #[arg(long, value_name = "N")]
+    pub polls: Option<u64>,
+    /// Configuration file [default: /etc/springtide/collector.toml, if it exists]
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Check the configuration, print what is in force, and end
+    #[arg(long)]
+    pub check_config: bool,
+    /// How it can be watched.
+    #[command(flatten)]
+    pub watching: Watching,
+    /// What is read.
+    #[command(flatten)]
+    pub source: Source,
+    /// How it is followed.
+    #[command(flatten)]
+    pub following: Following,
+    /// Where it goes.
+    #[command(flatten)]
+    pub sinks: AllOptions,
+    /// What is printed at the end.
+    #[command(flatten)]
+    pub report: Report,
+}
+
+/// Options of `config`.
+#[derive(Debug, Args)]
+pub struct Config {
+    /// Print every key with its meaning and its default
+    #[arg(long, required = true)]
+    pub default: bool,
+    /// What is printed at the end.
+    #[command(flatten)]
+    pub report: Report,
+}
+
+/// Options of `top`.
+#[derive(Debug, Args)]
+pub struct Top {
+    /// Time from one look to the next: 250ms, 1s, 5m (1ms to 24h)
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    pub interval: Duration,
+    /// What to sort by at first
+    #[arg(long, value_enum, default_value = "retrans-rate")]
+    pub sort: SortKey,
+    /// Put connections together by the peer's prefix: /24, /56
+    #[arg(long)]
+    pub group: bool,
+    /// Print one table of all connections and end; so it is where standard output is no terminal
+    #[arg(long)]
+    pub once: bool,
+    /// Print one JSON object a connection and end
+    #[arg(long, conflicts_with = "group")]
+    pub json: bool,
+    /// What is read.
+    #[command(flatten)]
+    pub source: Source,
+    /// What is printed at the end.
+    #[command(flatten)]
+    pub report: Report,
+}
+
+/// What `top` sorts by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs, reason = "each is the column of its name")]
+pub enum SortKey {
+    RetransRate,
+    Retrans,
+    Rtt,
+    MinRtt,
+    Cwnd,
+    Rate,
+    Acked,
+    Peer,
+}
+
+impl SortKey {
+    /// The column.
+    pub fn column(self) -> Column {
+        match self {
+            Self::RetransRate => Column::RetransPerSecond,
+            Self::Retrans => Column::Retrans,
+            Self::Rtt => Column::Rtt,
+            Self::MinRtt => Column::MinRtt,
+            Self::Cwnd => Column::Cwnd,
+            Self::Rate => Column::Rate,
+            Self::Acked => Column::Acked,
+            Self::Peer => Column::Peer,
+        }
+    }
+}
+
+/// Options of `decode`.
+#[derive(Debug, Args)]
+pub struct Decode {
+    /// The capture: pcap with link type 253 (LINKTYPE_NETLINK)
+    pub file: PathBuf,
+    /// Release of the kernel that was captured (uname -r): 6.18 has two fields whose place later kernels use otherwise,
+    /// so that they are left out without it
+    #[arg(long, value_name = "RELEASE")]
+    pub kernel: Option<String>,
+    /// The samples' host
+    #[arg(long, default_value = "", hide_default_value = true, value_parser = parse_any_host)]
+    pub host: String,
+    /// The samples' PoP
+    #[arg(long, default_value = "", hide_default_value = true, value_parser = parse_pop)]
+    pub pop: String,
+    /// What is printed at the end.
+    #[command(flatten)]
+    pub report: Report,
+}
+
+/// Options of `cat`.
+#[derive(Debug, Args)]
+pub struct Cat {
+    /// Spool files
+    #[arg(required = true)]
+    pub files: Vec<PathBuf>,
+    /// What is printed at the end.
+    #[command(flatten)]
+    pub report: Report,
+}
+
+/// What is printed at the end.
+#[derive(Debug, Args)]
+pub struct Report {
+    /// Print all counters at the end, as one line of JSON on standard error
+    #[arg(long)]
+    pub stats: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}
