@@ -51,7 +51,7 @@ bench-collector: ## the collector beside the kernel's floor and ss; needs root; 
 	@tools/need-root "make bench-collector" "it makes a network namespace"
 	@tools/setup
 	@cargo build --release --locked --quiet -p springtide-collector --examples
-	@$(BIN)/python -m bench.collector
+	@$(BIN)/python -m bench collector
 
 package: ## the collector's Debian package, into target/debian
 	@tools/setup
@@ -59,26 +59,27 @@ package: ## the collector's Debian package, into target/debian
 
 calm: ## simulated weeks of 34 PoPs and of 20,000 client prefixes under our laws and the naive ones; writes out/bench/calm*
 	@tools/setup
-	@$(BIN)/python -m bench.calm
-	@$(BIN)/python -m bench.calm.prefixes
+	@$(BIN)/python -m bench calm
+	@$(BIN)/python -m bench calm-prefixes
 
 gate-budget: ## what a rollout of 3,000 edges spends of the gate's error budget, simulated; writes out/bench/gate.json
 	@tools/setup
-	@$(BIN)/python -m bench.gate
+	@$(BIN)/python -m bench gate
 
 bench-controller: ## both laws at 62,250 pairs and a million prefixes beside a bare scan; writes out/bench/controller.json
 	@tools/setup
-	@$(BIN)/python -m bench.controller
+	@$(BIN)/python -m bench controller
 
-bench-push: ## 30 edges through Ansible, and one beside a bare ip -batch; needs root; writes out/bench/push.json
+bench-push: ## 30 edges through Ansible, and one beside a bare ip -batch; needs root; writes out/bench/push*.json
 	@tools/need-root "make bench-push" "it makes network namespaces"
 	@tools/setup
-	@$(BIN)/python -m bench.push
-	@$(BIN)/python -m bench.push_fleet
+	@$(BIN)/python -m bench push
+	@$(BIN)/python -m bench push-fleet
 
-bench-pipeline: ## Kafka into the store beside files, bytes on disk, roll-up; writes out/bench/pipeline.json
+bench-pipeline: ## Kafka into the store beside files, bytes on disk, roll-up; writes out/bench/pipeline.json and rounds.json
 	@tools/setup
-	@$(BIN)/python -m bench.pipeline
+	@$(BIN)/python -m bench pipeline
+	@$(BIN)/python -m bench rounds
 
 chaos: ## 20 rollouts, rollbacks and withdrawals on 20 edges under faults; needs root; SEED=N does it again; writes out/chaos.json
 	@tools/need-root "make chaos" "it makes network namespaces"

@@ -15,6 +15,8 @@ settings.load_profile("springtide")
 # longest of all; what is named below it is in these folders and does none of that.
 ALONE = ("lab/tests/", "tests/")
 BESIDE = (
+    "tests/test_bench_traffic.py",
+    "tests/test_benches.py",
     "tests/test_calm.py",
     "tests/test_docs_commands.py",
     "tests/test_gate_budget.py",

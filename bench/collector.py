@@ -1,281 +1,275 @@
-"""What the collector costs beside the kernel's own floor and `ss` (`make bench-collector`).
+"""What the collector costs beside the kernel's own floor and `ss`, and what it misses.
 
-Sockets are made in a network namespace of the bench's own, half of them IPv4 and half IPv6. The floor (dump, receive,
-discard), the collector and `ss` take turns; each figure is the median over the turns, and every ratio is of one run.
+Sockets are made in a network namespace of the bench's own, half of them IPv4 and half IPv6, no two alike. Like is
+compared with like: the floor asks as the collector does (one walk for both families, the same attributes) and throws
+the answer away, the collector decodes, encodes and throws away; both do several polls in one process. `ss` and the
+collector's `once --format json` both print all that they read, once. Costs are of whole processes with their start.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
+import ctypes
 import json
 import os
+import socket
 import subprocess
-import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from statistics import median
-from typing import IO, Any
+from typing import Any
 
-ROOT = Path(__file__).parents[1]
-TARGET = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
+from bench.runner import TARGET, Bench, BenchError, Run, in_turns, progress, seconds
+
 COLLECTOR = TARGET / "springtide-collector"
-NAMESPACE = f"stbench-{os.getpid()}"
-CHURN_PER_S = 2000
-CHURN_POLLS = 6
+CLONE_NEWNET = 0x40000000
+# From here the maker of sockets connects over IPv6 (collector/examples/sockets.rs).
+IPV6_CLIENTS = "fd77::/16"
+STARTS = 20
+
+Command = Sequence[str | Path]
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Of one process: CPU in microseconds, bytes that it printed."""
-
-    cpu_us: float
-    out_bytes: int
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def inside(command: Sequence[str | Path]) -> list[str]:
-    return ["ip", "netns", "exec", NAMESPACE, *map(str, command)]
-
-
-def spend(command: Sequence[str | Path], out: IO[bytes] | None = None) -> Cost:
-    """Runs a command in the namespace and takes the kernel's account of it."""
-    with tempfile.TemporaryFile() as spare:
-        target = spare if out is None else out
-        process = subprocess.Popen(inside(command), stdout=target, stderr=subprocess.PIPE)
-        complaint = process.stderr.read() if process.stderr else b""
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        if process.returncode != 0:
-            raise SystemExit(
-                f"{' '.join(map(str, command))} ended with {process.returncode}: {complaint.decode()[-300:]}"
-            )
-        size = os.fstat(target.fileno()).st_size
-    return Cost((usage.ru_utime + usage.ru_stime) * 1e6, size)
+def spend(command: Command) -> float:
+    """Microseconds of CPU of a command that prints to nowhere, by the kernel's account of it."""
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    complaint = process.stderr.read() if process.stderr else b""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode != 0:
+        raise BenchError(f"{command[0]} ended with {process.returncode}: {complaint.decode()[-300:].strip()}")
+    return (usage.ru_utime + usage.ru_stime) * 1e6
 
 
 @contextlib.contextmanager
 def namespace() -> Iterator[None]:
-    subprocess.run(["ip", "netns", "add", NAMESPACE], check=True)
-    try:
-        subprocess.run(["ip", "-n", NAMESPACE, "link", "set", "lo", "up"], check=True)
-        # One source address each: the widest range of local ports holds the connections.
-        subprocess.run(inside(["sysctl", "-qw", "net.ipv4.ip_local_port_range=1024 65535"]), check=True)
-        yield
-    finally:
-        subprocess.run(["ip", "netns", "del", NAMESPACE], check=False)
+    """This thread, and what it starts, in a network namespace that is gone with them."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with Path("/proc/thread-self/ns/net").open() as home:
+        if libc.unshare(CLONE_NEWNET) != 0:
+            raise BenchError(f"cannot make a network namespace: {os.strerror(ctypes.get_errno())}")
+        try:
+            for command in (
+                # The segments of a real path, not of 64 KB.
+                ["ip", "link", "set", "lo", "up", "mtu", "1500"],
+                ["ip", "-6", "route", "add", "local", IPV6_CLIENTS, "dev", "lo"],
+                ["sysctl", "-qw", "net.ipv4.ip_local_port_range=1024 65535"],
+            ):
+                subprocess.run(command, check=True)
+            yield
+        finally:
+            libc.setns(home.fileno(), CLONE_NEWNET)
 
 
-@contextlib.contextmanager
-def sockets(count: int, churn: int = 0) -> Iterator[subprocess.Popen[str]]:
-    """Holds this many sockets, and opens and closes `churn` connections a second beside them."""
-    command = inside([TARGET / "examples/sockets", "--sockets", str(count), "--churn", str(churn)])
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    if process.stdin is None or process.stdout is None:
-        raise SystemExit("no pipe to the sockets' maker")
-    try:
-        if not process.stdout.readline().startswith("ready"):
-            raise SystemExit(f"cannot make {count} sockets: is the limit of open files below {count}?")
-        yield process
-    finally:
-        process.stdin.close()
-        process.wait(120)
+class Sockets:
+    """Holds so many sockets while the context lasts; `held` are their cookies."""
+
+    def __init__(self, count: int) -> None:
+        command: Command = [TARGET / "examples/sockets", "--sockets", str(count), "--ipv6-clients"]
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.held = self._cookies("ready")
+        if len(self.held) != count // 2 * 2:
+            raise BenchError(f"cannot make {count} sockets: is the limit of open files below {count}?")
+
+    def __enter__(self) -> Sockets:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate(timeout=120)
+
+    def churn(self, a_second: int) -> None:
+        """Opens and closes connections beside those held."""
+        self._command(a_second)
+
+    def closed(self) -> set[int]:
+        """Ends that; the cookies of both ends of each connection that came and went."""
+        self._command(0)
+        return self._cookies("churned")
+
+    def _command(self, a_second: int) -> None:
+        if self._process.stdin:
+            self._process.stdin.write(f"churn {a_second}\n")
+            self._process.stdin.flush()
+
+    def _cookies(self, word: str) -> set[int]:
+        line = self._process.stdout.readline().split() if self._process.stdout else []
+        return {int(one) for one in line[1:]} if line[:1] == [word] else set()
 
 
-def costs(count: int, turns: int) -> dict[str, Any]:
-    """Floor, null sink, zstd file and ss, in turn."""
-    with sockets(count):
-        found: defaultdict[str, list[Cost]] = defaultdict(list)
-        for turn in range(turns + 1):
-            measured = {
-                "floor": spend([TARGET / "examples/floor", "--polls", "1"]),
-                "null": spend([COLLECTOR, "once", "--netns", "own", "--format", "null"]),
-                "zstd": spend([COLLECTOR, "once", "--netns", "own", "--format", "spool"]),
-                "ss": spend(["ss", "-tinHa"]),
-            }
-            if turn:  # the first warms up
-                for name, cost in measured.items():
-                    found[name].append(cost)
-        stats = stats_of([COLLECTOR, "once", "--netns", "own", "--format", "null", "--stats"])
+def costs(run: Run, count: int) -> None:
+    """Of a poll of so many sockets; the programs take turns, the first turn warms up."""
+    polls = run.sizes["polls"]
+    many = ["--polls", str(polls)]
+    reader: Command = [COLLECTOR, "run", "--netns", "own", "--interval", "1ms", *many]
+    once: Command = [COLLECTOR, "once", "--netns", "own", "--format"]
+    with Sockets(count), tempfile.TemporaryDirectory() as directory:
+        spools = Path(directory)
 
-    def us(name: str) -> float:
-        return round(median(cost.cpu_us for cost in found[name]) / count, 3)
+        def spool() -> float:
+            return spend([*reader, "--spool-dir", spools / str(time.monotonic_ns())])
 
-    def ratio(name: str, base: str) -> float:
-        return round(median(a.cpu_us / b.cpu_us for a, b in zip(found[name], found[base], strict=True)), 3)
-
-    return {
-        "sockets": count,
-        "floor_us": us("floor"),
-        "collector_us": us("null"),
-        "ratio_floor": ratio("null", "floor"),
-        "zstd_us": us("zstd"),
-        "ratio_zstd": ratio("zstd", "floor"),
-        "ss_us": us("ss"),
-        "ratio_ss": ratio("null", "ss"),
-        "bytes_per_socket": round(stats["message_bytes"] / stats["rows"], 1),
-        "bytes_per_socket_zstd": round(found["zstd"][0].out_bytes / count, 1),
-    }
+        works: dict[str, Callable[[], float]] = {
+            "floor": partial(spend, [TARGET / "examples/floor", *many]),
+            "collector": partial(spend, [*reader, "--print", "null"]),
+            "spool": spool,
+            "json": partial(spend, [*once, "json"]),
+            "ss": partial(spend, ["ss", "-tinHa"]),
+        }
+        found = in_turns(run.turns, works, warm_up=1)
+        stats = counters(subprocess.run([*once, "null", "--stats"], capture_output=True, check=True).stderr)
+        spooled = sum(path.stat().st_size for path in spools.rglob("*.spool"))
+        floor_bytes = json.loads(subprocess.check_output([TARGET / "examples/floor", *many]))["bytes_per_poll"]
+    for name, spent in found.items():
+        times = 1 if name in ("json", "ss") else polls
+        run.figure(f"{name}_cpu_us_per_socket", [one / times / count for one in spent], sockets=count)
+    for ours, peer in (("collector", "floor"), ("spool", "floor"), ("json", "ss")):
+        run.ratio(f"{ours}_per_{peer}", found[ours], found[peer], sockets=count)
+    run.figure("floor_read_bytes_per_socket", floor_bytes / count, sockets=count)
+    run.figure("collector_read_bytes_per_socket", stats["bytes_read"] / count, sockets=count)
+    run.figure("bytes_per_row", stats["message_bytes"] / stats["rows"], sockets=count)
+    run.figure("spool_bytes_per_row", spooled / (run.turns + 1) / polls / stats["rows"], sockets=count)
 
 
-def stats_of(command: Sequence[str | Path]) -> dict[str, Any]:
-    done = subprocess.run(inside(command), capture_output=True, text=True, check=True)
-    found: dict[str, Any] = json.loads(done.stderr.splitlines()[-1])
+def counters(printed: bytes) -> dict[str, Any]:
+    """What `--stats` prints last."""
+    found: dict[str, Any] = json.loads(printed.splitlines()[-1])
     return found
 
 
-def completeness(count: int) -> dict[str, Any]:
-    """Polls and close events while connections come and go: what is missing, what is double."""
-    with tempfile.TemporaryDirectory() as directory, sockets(count, CHURN_PER_S) as maker:
+def completeness(run: Run, count: int) -> None:
+    """What polls and close events miss or have twice, while connections come and go.
+
+    The maker of sockets knows the cookies: every held socket has to be in every poll, the first and the last too, and
+    every end of a connection that came and went between them has to have its close record.
+    """
+    interval_s = run.sizes["interval_s"]
+    with tempfile.TemporaryDirectory() as directory, Sockets(count) as maker:
         spool = Path(directory) / "spool"
-        command: list[str | Path] = [
-            COLLECTOR,
-            "run",
-            "--netns",
-            "own",
-            "--spool-dir",
-            spool,
-            "--polls",
-            str(CHURN_POLLS),
-        ]
-        started = churned(maker)
-        stats = stats_of([*command, "--interval", "2s", "--stats"])
-        opened = churned(maker) - started
-        cat = subprocess.Popen([COLLECTOR, "cat", *sorted(spool.glob("*.spool"))], stdout=subprocess.PIPE)
-        polls: defaultdict[int, Counter[int]] = defaultdict(Counter)
-        closes: Counter[int] = Counter()
-        for line in cat.stdout or ():
-            row = json.loads(line)
-            if row["kind"] == "SAMPLE_KIND_CLOSE":
-                closes[row["cookie"]] += 1
-            else:
-                polls[row["poll_sequence"]][row["cookie"]] += 1
-        if cat.wait() != 0:
-            raise SystemExit("the spool is damaged")
-    order = sorted(polls)
-    steady = polls[order[0]].keys() & polls[order[-1]].keys()
-    missing = sum(len(steady - polls[poll].keys()) for poll in order)
-    double = sum(seen - 1 for poll in order for seen in polls[poll].values()) + sum(n - 1 for n in closes.values())
-    # A connection that a poll saw and no later one did has closed, and its close must be there.
-    seen = set().union(*(polls[poll].keys() for poll in order[:-1]))
-    unclosed = len(seen - polls[order[-1]].keys() - closes.keys())
-    return {
-        "lost": missing + unclosed,
-        "duplicate_rows": double,
-        "steady_sockets": len(steady),
-        "polls": len(order),
-        "connections_churned": opened,
-        "close_records": sum(closes.values()),
+        with started("--spool-dir", spool, "--interval", f"{int(interval_s * 1000)}ms", "--stats") as process:
+            maker.churn(run.sizes["churn_per_s"])
+            time.sleep(4 * interval_s)
+            closed = maker.closed()
+            # One poll more, from its beginning to its end.
+            time.sleep(2 * interval_s)
+            process.terminate()
+            _, printed = process.communicate(timeout=60)
+        stats = counters(printed)
+        polls, closes = spooled_rows(spool)
+    held = maker.held
+    present = sum(len(held & poll.keys()) for poll in polls.values())
+    seen = [*polls.values(), closes]
+    for name, value in {
+        "polls": stats["polls"],
+        "churned_sockets": len(closed),
+        "close_records": closes.total(),
+        "lost_poll_rows": len(held) * stats["polls"] - present,
+        "lost_close_records": len(closed - closes.keys()),
+        "double_rows": sum(one.total() - len(one) for one in seen),
         "close_overruns": stats["close_overruns"],
         "duplicates_left_out": stats["sockets_duplicate"],
-    }
+    }.items():
+        run.figure(name, value, sockets=count)
 
 
-def churned(maker: subprocess.Popen[str]) -> int:
-    if maker.stdin is None or maker.stdout is None:
-        raise SystemExit("no pipe to the sockets' maker")
-    maker.stdin.write("\n")
-    maker.stdin.flush()
-    return int(maker.stdout.readline().split()[-1])
+def spooled_rows(spool: Path) -> tuple[dict[int, Counter[int]], Counter[int]]:
+    """How often each cookie is in each poll, and how often it has a close record."""
+    polls: defaultdict[int, Counter[int]] = defaultdict(Counter)
+    closes: Counter[int] = Counter()
+    with subprocess.Popen([COLLECTOR, "cat", *sorted(spool.glob("*.spool"))], stdout=subprocess.PIPE) as cat:
+        for line in cat.stdout or ():
+            row = json.loads(line)
+            rows = closes if row["kind"] == "SAMPLE_KIND_CLOSE" else polls[row["poll_sequence"]]
+            rows[row["cookie"]] += 1
+    if cat.returncode != 0:
+        raise BenchError("the spool is damaged")
+    return polls, closes
 
 
-def memory(count: int) -> float:
-    """Peak memory of three polls with everything on, MB.
-
-    As the kernel notes it for the program's own address space (VmHWM, proc(5)): what wait4 tells begins with the memory
-    of this very script, from which the program was started.
-    """
-    with sockets(count), tempfile.TemporaryDirectory() as directory:
-        command: list[str | Path] = [COLLECTOR, "run", "--netns", "own", "--spool-dir", Path(directory) / "spool"]
-        process = subprocess.Popen(inside([*command, "--polls", "4", "--interval", "2s"]))
-        status = Path(f"/proc/{process.pid}/status")
-        peak_kb = 0
-        while process.poll() is None:
-            with contextlib.suppress(OSError, StopIteration):
-                lines = status.read_text().splitlines()
-                named = next(line for line in lines if line.startswith("Name:")).split()[1]
-                if named.startswith("springtide"):
-                    peak_kb = max(peak_kb, int(next(line for line in lines if line.startswith("VmHWM:")).split()[1]))
-            time.sleep(0.01)
-        if process.returncode != 0 or peak_kb == 0:
-            raise SystemExit(f"the collector ended with {process.returncode}")
-        return round(peak_kb / 1024, 1)
-
-
-def idle(count: int, seconds: float) -> dict[str, Any]:
-    """CPU share of a core with few sockets and ten-second polls, the start left out (proc(5): schedstat)."""
-    with sockets(count), tempfile.TemporaryDirectory() as directory:
-        command: list[str | Path] = [COLLECTOR, "run", "--netns", "own", "--spool-dir", Path(directory) / "spool"]
-        process = subprocess.Popen(inside([*command, "--interval", "10s"]), stderr=subprocess.DEVNULL)
+@contextlib.contextmanager
+def started(*options: str | Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The collector once its first poll is done, of which it notifies its service manager (sd_notify(3)); it gets a
+    SIGTERM at the end, if it still runs."""
+    with tempfile.TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(f"{directory}/notify")
+        manager.settimeout(60)
+        process = subprocess.Popen(
+            [COLLECTOR, "run", "--netns", "own", *options],
+            stderr=subprocess.PIPE,
+            env={**os.environ, "NOTIFY_SOCKET": f"{directory}/notify"},
+        )
         try:
-            time.sleep(2)
-            before, begin = cpu_ns(process.pid), time.monotonic()
-            time.sleep(seconds)
-            share = (cpu_ns(process.pid) - before) / (time.monotonic() - begin) / 1e7
+            while b"READY=1" not in manager.recv(4096):
+                pass
+            yield process
+        except TimeoutError as error:
+            raise BenchError("the collector's first poll did not end within a minute") from error
         finally:
             process.terminate()
-            process.wait(30)
-        return {"sockets": count, "core_percent": round(share, 4)}
+            process.communicate(timeout=60)
+
+
+def memory(run: Run, count: int) -> None:
+    """Peak memory after some polls with everything on, as the kernel notes it (VmHWM, proc(5))."""
+    with Sockets(count), tempfile.TemporaryDirectory() as directory:
+        with started("--spool-dir", Path(directory) / "spool", "--interval", "1s") as process:
+            time.sleep(run.sizes["memory_s"])
+            lines = Path(f"/proc/{process.pid}/status").read_text().splitlines()
+        peak_kb = int(next(line for line in lines if line.startswith("VmHWM:")).split()[1])
+    run.figure("peak_memory_mb", peak_kb / 1024, sockets=count)
+
+
+def idle(run: Run, count: int) -> None:
+    """CPU share of a core with few sockets and ten-second polls, the start left out."""
+    with (
+        Sockets(count),
+        tempfile.TemporaryDirectory() as directory,
+        started("--spool-dir", Path(directory) / "spool", "--interval", "10s") as process,
+    ):
+        before, begin = cpu_ns(process.pid), time.monotonic()
+        time.sleep(run.sizes["idle_s"])
+        share = (cpu_ns(process.pid) - before) / (time.monotonic() - begin) / 1e7
+    run.figure("idle_core_percent", share, sockets=count)
 
 
 def cpu_ns(pid: int) -> int:
-    """What all threads of a process have run, nanoseconds."""
+    """What all threads of a process have run, nanoseconds (proc(5): schedstat)."""
     return sum(int(task.read_text().split()[0]) for task in Path(f"/proc/{pid}/task").glob("*/schedstat"))
 
 
-def startup(turns: int) -> float:
-    """Milliseconds from exec to exit of `--version`, the median."""
-    times = []
-    for _ in range(turns):
-        begin = time.perf_counter()
-        subprocess.run([COLLECTOR, "--version"], check=True, capture_output=True)
-        times.append((time.perf_counter() - begin) * 1000)
-    return round(median(times), 2)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument(
-        "--sizes", type=int, nargs="+", default=[20_000, 100_000], help="sockets (default 20000 100000)"
-    )
-    parser.add_argument("--memory-sockets", type=int, default=200_000)
-    parser.add_argument("--turns", type=int, default=9, help="runs of each program and size")
-    parser.add_argument("--out", type=Path, default=ROOT / "out/bench/collector.json")
-    options = parser.parse_args()
-    if os.geteuid() != 0:
-        print("make bench-collector needs root: it makes a network namespace; run it with sudo", file=sys.stderr)
-        raise SystemExit(2)
-    sizes = []
+def measure(run: Run) -> None:
     with namespace():
-        for count in options.sizes:
-            say(f"== {count} sockets: the floor, the collector and ss take {options.turns} turns")
-            row = costs(count, options.turns)
-            say(f"== {count} sockets and {CHURN_PER_S} connections a second")
-            row |= completeness(count)
-            row["peak_rss_mb"] = memory(count)
-            sizes.append(row)
-            say(json.dumps(row))
-        say(f"== memory at {options.memory_sockets} sockets")
-        peak = memory(options.memory_sockets)
-        say("== a minute of ten-second polls of 1000 sockets")
-        report = {
-            "sizes": sizes,
-            "peak_rss_mb_at": {"sockets": options.memory_sockets, "peak_rss_mb": peak},
-            "idle": idle(1000, 60),
-            "binary_mb": round(COLLECTOR.stat().st_size / 1e6, 1),
-            "startup_ms": startup(20),
-        }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(report, indent=1) + "\n")
-    print(json.dumps(report, indent=1))
+        for count in run.sizes["sockets"]:
+            progress(f"{count} sockets: the floor, the collector and ss take {run.turns} turns")
+            costs(run, count)
+            progress(f"{count} sockets, and {run.sizes['churn_per_s']} connections a second that come and go")
+            completeness(run, count)
+            memory(run, count)
+        progress(f"memory at {run.sizes['memory_sockets']} sockets, then {run.sizes['idle_s']} s of ten-second polls")
+        memory(run, run.sizes["memory_sockets"])
+        idle(run, run.sizes["idle_sockets"])
+    version = partial(subprocess.run, [COLLECTOR, "--version"], check=True, capture_output=True)
+    run.figure("start_ms", [1000 * seconds(version) for _ in range(STARTS)])
+    run.figure("binary_mb", COLLECTOR.stat().st_size / 1e6)
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Bench(
+    name="collector",
+    summary="the collector beside the kernel's floor and ss, and what it misses",
+    measure=measure,
+    sizes={
+        "sockets": ((20_000, 100_000), (200,)),
+        "polls": (5, 2),
+        "churn_per_s": (2000, 100),
+        "interval_s": (2.0, 0.25),
+        "memory_sockets": (200_000, 400),
+        "memory_s": (4, 1),
+        "idle_sockets": (1000, 200),
+        "idle_s": (60, 1),
+    },
+    seconds=420,
+    turns=(9, 1),
+    root=True,
+)

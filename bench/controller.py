@@ -1,22 +1,17 @@
-"""The control laws at the size of a large fleet, against a bare scan of what they read.
+"""The control laws at the size of a large fleet, beside a bare scan of what they read.
 
-    python -m bench.controller [--pops N] [--prefixes N] [--rounds N]   writes out/bench/controller.json
-
-`initcwnd_ratio` is the time to decide one round of every ordered pair of PoPs (read what was observed and decided,
-decide, write the rows) / the time of one query that reads the same columns of the same rows and adds them up.
-`congestion_ratio` is the same for client prefixes over the window of their duty cycle. Both sides run in one process,
-in turns; the median of three counts for each.
+`initcwnd_per_scan_ratio` is the time to decide one round of every ordered pair of PoPs (read what was observed and
+decided, decide, write the rows) / the time of one query that reads the same columns of the same rows and adds them up.
+`congestion_per_scan_ratio` is the same for client prefixes over the window of their duty cycle; with `cpu_` both are of
+processor seconds. Both sides run in one process, in turns.
 """
 
 from __future__ import annotations
 
 import resource
-import sys
 import tempfile
 import time
 from collections.abc import Callable
-from statistics import median
-from typing import Any
 
 from springtide.laws.congestion import rows as congestion_rows
 from springtide.laws.congestion.law import decide as decide_congestion
@@ -27,13 +22,12 @@ from springtide.policy import Policy
 from springtide.store import Store, open_store
 from springtide.store.migrations import migrate, read_migrations
 
-from bench import output
+from bench.runner import Bench, Run, in_turns, progress
 
 # 2026-01-02T03:00:00Z
 ROUND = 1_767_322_800
 INTERVAL = 300
 POPS_OF_PREFIXES = 100
-TURNS = 3
 
 # Rates are lognormal over prefixes and again from round to round; a fifth of the prefixes have too little traffic for
 # evidence in most rounds.
@@ -99,23 +93,22 @@ PAIR_SCANS = (
 )
 
 
-def main() -> None:
-    sizes = {"pops": 250, "prefixes": 1_000_000, "rounds": 72}
-    options = output.parser(__doc__, "out/bench/controller.json", **sizes).parse_args()
+def measure(run: Run) -> None:
     with tempfile.TemporaryDirectory(prefix="springtide-bench-") as folder:
         store = open_store(f"chdb://{folder}/store", create=True, wait_s=1, on_wait=print)
         try:
-            result = measure(store, options.pops, options.prefixes, options.rounds)
+            migrate(store, read_migrations())
+            fill(store, run.sizes["pops"], run.sizes["prefixes"], run.sizes["rounds"])
+            _measure(run, store)
         finally:
             store.close()
-    print(output.write(options.out, result))
 
 
-def measure(store: Store, pops: int, prefixes: int, rounds: int) -> dict[str, Any]:
-    migrate(store, read_migrations())
+def fill(store: Store, pops: int, prefixes: int, rounds: int) -> None:
+    """Round tables of so many rounds."""
     for number in range(rounds):
         if number % 12 == 0:
-            print(f"making round {number + 1} of {rounds}", file=sys.stderr, flush=True)
+            progress(f"making round {number + 1} of {rounds}")
         key = {"round_s": ROUND - number * INTERVAL, "number": number}
         store.execute(PREFIXES, {**key, "prefixes": prefixes, "pops": POPS_OF_PREFIXES})
         store.execute(PAIRS, {**key, "pops": pops})
@@ -123,9 +116,13 @@ def measure(store: Store, pops: int, prefixes: int, rounds: int) -> dict[str, An
             "insert into rollups (round, generation, interval_s) select fromUnixTimestamp({round_s:UInt32}), 1, 300",
             {"round_s": key["round_s"]},
         )
-    policy = Policy()
+
+
+def _measure(run: Run, store: Store) -> None:
+    policy, rounds = Policy(), run.sizes["rounds"]
     _decide_prefixes(store, ROUND - INTERVAL, policy)
-    congestion = _in_turns(
+    _beside_scan(
+        run,
         "congestion",
         lambda: _decide_prefixes(store, ROUND, policy),
         lambda: store.execute(PREFIX_SCAN),
@@ -139,27 +136,23 @@ def measure(store: Store, pops: int, prefixes: int, rounds: int) -> dict[str, An
         for query in PAIR_SCANS:
             store.execute(query, {"round_s": ROUND})
 
-    initcwnd = _in_turns(
-        "initcwnd", lambda: _decide_pairs(store, ROUND, policy), scan, lambda: _forget(store, "initcwnd_decisions")
+    _beside_scan(
+        run,
+        "initcwnd",
+        lambda: _decide_pairs(store, ROUND, policy),
+        scan,
+        lambda: _forget(store, "initcwnd_decisions"),
     )
     [counted] = store.query(
-        "select (select count() from round_prefix_rates) as prefixes, "
-        "(select count() from initcwnd_decisions) as pairs, "
-        "(select count() from congestion_decisions where round = fromUnixTimestamp({round_s:UInt32})) as chosen",
+        "select (select count() from round_prefix_rates) as prefix_rows, "
+        "(select count() from initcwnd_decisions) as pair_decision_rows, "
+        "(select count() from congestion_decisions where round = fromUnixTimestamp({round_s:UInt32})) "
+        "as prefix_decisions",
         {"round_s": ROUND},
     )
-    return {
-        "pops": pops,
-        "pairs": pops * (pops - 1),
-        "prefixes": prefixes,
-        "rounds": rounds,
-        "prefix_rows": counted["prefixes"],
-        "pair_decision_rows": counted["pairs"],
-        "prefix_decisions": counted["chosen"],
-        **initcwnd,
-        **congestion,
-        "peak_memory_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2),
-    }
+    for name, count in counted.items():
+        run.figure(name, int(count))
+    run.figure("peak_memory_gb", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
 
 
 def _decide_prefixes(store: Store, moment: int, policy: Policy) -> None:
@@ -192,28 +185,31 @@ def _forget(store: Store, table: str) -> None:
     store.execute(f"delete from {table} where round = fromUnixTimestamp({{round_s:UInt32}})", {"round_s": ROUND})
 
 
-def _in_turns(
-    law: str, work: Callable[[], None], floor: Callable[[], None], reset: Callable[[], None]
-) -> dict[str, float]:
-    """The median turn of each, and its processor seconds; `reset` comes before each turn and does not count."""
-    names = (law, f"{law}_scan")
-    times: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
-    for _ in range(TURNS):
-        reset()
-        for name, run in zip(names, (work, floor), strict=True):
+def _beside_scan(
+    run: Run, law: str, work: Callable[[], None], scan: Callable[[], None], reset: Callable[[], None]
+) -> None:
+    """Elapsed and processor seconds of both; `reset` comes before each turn and does not count."""
+
+    def timed(what: Callable[[], None]) -> Callable[[], tuple[float, float]]:
+        def spent() -> tuple[float, float]:
             wall, processor = time.perf_counter(), time.process_time()
-            run()
-            times[name].append((time.perf_counter() - wall, time.process_time() - processor))
-    (ours, ours_cpu), (scan, scan_cpu) = (map(median, zip(*times[name], strict=True)) for name in names)
-    return {
-        f"{law}_s": round(ours, 2),
-        f"{law}_scan_s": round(scan, 2),
-        f"{law}_ratio": round(ours / scan, 2),
-        f"{law}_cpu_s": round(ours_cpu, 2),
-        f"{law}_scan_cpu_s": round(scan_cpu, 2),
-        f"{law}_cpu_ratio": round(ours_cpu / scan_cpu, 2),
-    }
+            what()
+            return time.perf_counter() - wall, time.process_time() - processor
+
+        return spent
+
+    found = in_turns(run.turns, {"ours": timed(work), "scan": timed(scan)}, before=reset)
+    for at, kind in enumerate(("", "cpu_")):
+        ours, bare = ([one[at] for one in found[name]] for name in ("ours", "scan"))
+        run.figure(f"{law}_{kind}s", ours)
+        run.figure(f"{law}_scan_{kind}s", bare)
+        run.ratio(f"{law}_{kind}per_scan", ours, bare)
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Bench(
+    name="controller",
+    summary="both laws at 62,250 pairs and a million prefixes beside a bare scan",
+    measure=measure,
+    sizes={"pops": (250, 6), "prefixes": (1_000_000, 500), "rounds": (72, 3)},
+    seconds=1200,
+)

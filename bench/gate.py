@@ -1,8 +1,8 @@
-"""`make gate-budget`: what a rollout of 3,000 edges in five regions spends of the gate's error budget, and sees.
+"""What a rollout of 3,000 edges in five regions spends of the gate's error budget, and sees: a simulation.
 
 Waves are those of the play; each wave is judged once, with as many new connections as are given for each edge, or with
 just as many as a verdict needs. Nothing is worse after the waves: of connections 2 % lose of their first flight, then
-a fifth of it, 1 % have a timeout and 1 % hear nothing; a tenth is slow. Beside it the gate as it was before: sums of
+a fifth of it, 1 % have a timeout and 1 % get no answer; a tenth is slow. Beside it the gate as it was before: sums of
 bytes (a rise of 1 point), and failed connects (2 points), without a test. And with harm: 30 % lose of their first
 flight.
 """
@@ -16,7 +16,7 @@ import numpy as np
 from springtide.gate.judge import Inputs, Kind, Tally, Verdict, chance_of_look, decide
 from springtide.policy import GatePolicy
 
-from bench.output import parser, write
+from bench.runner import Bench, Run
 from deploy.ansible.plugins.module_utils.springtide_publisher import Candidate, fitting_growth, gate_tries, waves
 
 EDGES, REGIONS, GROWTH, TRIES, DELAY_S = 3000, 5, 3, 10, 60
@@ -117,14 +117,24 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    options = parser(__doc__, "out/bench/gate.json", times=500, seed=1, per_edge=20).parse_args()
+def measure(run: Run) -> None:
+    times, seed, per_edge = (run.sizes[name] for name in ("times", "seed", "per_edge"))
     _, _, sizes = planned(3600)
-    thin = scenario(sizes, 0, options.times, options.seed)
-    busy = scenario(sizes, options.per_edge, options.times, options.seed)
-    write(options.out, {"times": options.times, "seed": options.seed, "thin": thin, "busy": busy})
-    print(plan_table(), table(thin), table(busy), sep="\n\n")
+    run.note(plan_table())
+    for connections, count in (("as many as a verdict needs", 0), (f"{per_edge} an edge", per_edge)):
+        rows = scenario(sizes, count, times, seed)
+        run.note(table(rows))
+        for row in rows:
+            labels = {"connections": connections, "wave": row["wave"]}
+            for name in ("was_wrong_arithmetic", "was_wrong", "budget", "wrong", "harm_seen"):
+                run.figure(f"{name}_share", row[name], **labels)
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Bench(
+    name="gate",
+    summary="what a rollout of 3,000 edges spends of the gate's error budget, simulated",
+    measure=measure,
+    sizes={"times": (300, 2), "seed": (1, 1), "per_edge": (20, 20)},
+    seconds=30,
+    turns=None,
+)

@@ -1,25 +1,20 @@
-"""What a push costs on one edge: 10,000 signed routes applied, beside a bare `ip -batch` of the same routes.
+"""What a push costs on one edge: signed routes applied, beside a bare `ip -batch` of the same routes.
 
-The command is the one that the role routes installs. Both run in the same fresh network namespace, in turn; the ratio
-is of the medians. Writes out/bench/push.json.
+The command is the one that the role routes installs. Both run in the same fresh network namespace, in turns.
 """
 
 from __future__ import annotations
 
-import json
 import py_compile
 import shutil
-import statistics
 import subprocess
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
+from bench.runner import ROOT, Bench, BenchError, Run, in_turns
 from testkit.edge import SCRIPT, Edge, bundle
-
-ROOT = Path(__file__).resolve().parents[1]
-ROUTES, TURNS = 10_000, 9
-TARGET = 1.6
 
 
 def bare(edge: Edge, lines: str) -> float:
@@ -32,13 +27,13 @@ def bare(edge: Edge, lines: str) -> float:
     return taken
 
 
-def applied(edge: Edge, path: str, script: Path) -> float:
+def applied(edge: Edge, path: str, script: Path, routes: int) -> float:
     """Seconds that `apply` takes, signature, plan, read-back and record included; withdrawn again afterwards."""
     begin = time.perf_counter()
     outcome = edge.run("apply", path, script=script)
     taken = time.perf_counter() - begin
-    if outcome.code != 0 or outcome.report["added"] != ROUTES:
-        raise SystemExit(f"bench/push.py: apply failed: {outcome.errors or outcome.report}")
+    if outcome.code != 0 or outcome.report["added"] != routes:
+        raise BenchError(f"apply failed: {outcome.errors or outcome.report}")
     edge.run("withdraw")
     return taken
 
@@ -52,22 +47,26 @@ def installed(folder: Path) -> Path:
     return command
 
 
-def main() -> None:
-    routes = {f"10.{number >> 8}.{number & 255}.0/24": 50 for number in range(ROUTES)}
+def measure(run: Run) -> None:
+    count = run.sizes["routes"]
+    routes = {f"10.{number >> 8}.{number & 255}.0/24": 50 for number in range(count)}
     owner = "table 201 proto 201 via 192.168.0.2 dev up0 scope 0 initcwnd 50"
     lines = "".join(f"route add {prefix} {owner}\n" for prefix in routes)
     with tempfile.TemporaryDirectory(prefix="springtide-bench-") as directory, Edge.made(Path(directory)) as edge:
         edge.ip("route", "add", "default", "via", "192.168.0.2")
-        path = edge.write(bundle(routes))
-        script = installed(Path(directory))
-        turns = [(bare(edge, lines), applied(edge, path, script)) for _ in range(TURNS)]
-    floor, ours = (statistics.median(column) for column in zip(*turns, strict=True))
-    result = {"routes": ROUTES, "ip_batch_s": floor, "apply_one_edge_s": ours, "apply_ratio": ours / floor}
-    out = ROOT / "out/bench/push.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(result | {"target": TARGET}, indent=2) + "\n")
-    print(f"apply {ours:.3f} s, ip -batch {floor:.3f} s, ratio {ours / floor:.2f} (target {TARGET})")
+        apply = partial(applied, edge, edge.write(bundle(routes)), installed(Path(directory)), count)
+        found = in_turns(run.turns, {"ip_batch": partial(bare, edge, lines), "apply": apply})
+    for name, spent in found.items():
+        run.figure(f"{name}_s", spent)
+    run.ratio("apply_per_ip_batch", found["apply"], found["ip_batch"])
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Bench(
+    name="push",
+    summary="10,000 routes applied on one edge beside a bare ip -batch",
+    measure=measure,
+    sizes={"routes": (10_000, 50)},
+    seconds=30,
+    turns=(9, 1),
+    root=True,
+)

@@ -1,33 +1,27 @@
-"""A round's tables against a plain scan of what they are made from, and the controller's reads against a bare count.
+"""A round's tables beside a plain scan of what they are made from, and the controller's reads beside a bare count.
 
-    python -m bench.rounds [--rows N] [--prefixes N] [--rounds N]   writes out/bench/rounds.json
-
-`rollup_ratio` is the time to compute one round's tables over `rows` samples (the round and the one before it, which it
-looks back at) / the time of one query that sums the same columns over the same rows, in the same run and process. The
-round has no tables yet, as it is when a round closes; `rollup_again_s` is the time to replace those that it has.
+`rollup_per_scan_ratio` is the time to compute one round's tables over `rows` samples (the round and the one before it,
+which it looks back at) / the time of one query that sums the same columns over the same rows, in turns in one process;
+the first turn warms up. The round has no tables yet, as it is when a round closes; `rollup_again_s` is the time to
+replace those that it has.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import resource
 import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 from springtide.observe import rollup
 from springtide.store import Store, open_store
 from springtide.store.migrations import migrate, read_migrations
 
-ROOT = Path(__file__).resolve().parents[1]
+from bench.runner import Bench, Run, in_turns, seconds
+
 # 2026-01-02T03:00:00Z
 ROUND = 1_767_322_800
 INTERVAL = 300
-POLLS = 20
 SUMMED = """
 snd_cwnd snd_mss snd_ssthresh snd_wnd rtt min_rtt delivery_rate sample_weight delivery_rate_app_limited bytes_acked
 bytes_sent bytes_retrans bytes_received busy_time rwnd_limited sndbuf_limited dsack_dups total_rto total_retrans cookie
@@ -88,44 +82,42 @@ group by pop, client_prefix, congestion_algorithm
 """
 
 
-def seconds(work: Callable[[], object]) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
-def fill(store: Store, rows: int) -> None:
-    sockets = rows // (2 * POLLS)
-    for poll in range(2 * POLLS):
-        at = ROUND - 2 * INTERVAL + poll * INTERVAL // POLLS
+def fill(store: Store, rows: int, polls: int) -> None:
+    """Two rounds of so many polls each."""
+    sockets = rows // (2 * polls)
+    for poll in range(2 * polls):
+        at = ROUND - 2 * INTERVAL + poll * INTERVAL // polls
         store.execute(SAMPLES, {"poll": poll + 1, "time_us": at * 1_000_000, "sockets": sockets})
     store.execute("optimize table tcp_samples")
 
 
-def measure_rollup(store: Store) -> dict[str, Any]:
-    """Both run twice and the faster counts: the first warms caches for both."""
+def measure_rollup(run: Run, store: Store) -> None:
     scan = "select " + ", ".join(f"sum({name})" for name in SUMMED.split())
     scan += ", max(host), max(boot_id), max(pop), max(src_pop), max(dst_pop), max(dst_ip), count(congestion_algorithm)"
     scan += ", sum(toUInt8(kind)), sum(toUInt8(state)) from tcp_samples"
-    scan_s = min(seconds(lambda: store.execute(scan)) for _ in range(2))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    rollup_s = []
-    for _ in range(2):
+
+    def roll_up() -> None:
+        rollup.rollup(store, ROUND, INTERVAL, ROUND + 60)
+
+    def forget() -> None:
         for table in (*rollup.TABLES, "rollups"):
             store.execute(f"truncate table {table}")
-        rollup_s.append(seconds(lambda: rollup.rollup(store, ROUND, INTERVAL, ROUND + 60)))
-    again_s = seconds(lambda: rollup.rollup(store, ROUND, INTERVAL, ROUND + 60))
-    [counted] = store.query("select count() as n from tcp_samples")
-    return {
-        "rows": counted["n"],
-        "scan_s": round(scan_s, 2),
-        "rollup_s": round(min(rollup_s), 2),
-        "rollup_first_s": round(rollup_s[0], 2),
-        "rollup_again_s": round(again_s, 2),
-        "rollup_ratio": round(min(rollup_s) / scan_s, 2),
-        "peak_memory_gb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6, 2),
-        "peak_memory_before_rollup_gb": round(before / 1e6, 2),
+
+    works: dict[str, Callable[[], object]] = {
+        "scan_s": partial(store.execute, scan),
+        "rollup_s": roll_up,
+        "rollup_again_s": roll_up,
     }
+    timed = {name: partial(seconds, work) for name, work in works.items()}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = in_turns(run.turns, timed, before=forget, warm_up=1)
+    for name, values in found.items():
+        run.figure(name, values)
+    run.ratio("rollup_per_scan", found["rollup_s"], found["scan_s"])
+    [counted] = store.query("select count() as n from tcp_samples")
+    run.figure("sample_rows", int(counted["n"]))
+    run.figure("peak_memory_gb", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
+    run.figure("peak_memory_before_rollup_gb", before / 1e6)
 
 
 def widen(store: Store, prefixes: int, rounds: int) -> None:
@@ -157,51 +149,41 @@ def copied_columns(store: Store, table: str, pop: str) -> str:
     return ", ".join(row["name"] for row in rows)
 
 
-def measure_reads(store: Store, rounds: int) -> dict[str, Any]:
-    """Milliseconds of the controller's reads, and how often a bare count of the same table fits into them."""
-    result: dict[str, Any] = {"rounds": rounds}
+def measure_reads(run: Run, store: Store, rounds: int) -> None:
+    """The controller's reads, each beside a bare count of the same table."""
     since = {"since": ROUND - rounds * INTERVAL}
     for name, query, table in (("pair", PAIRS, "round_pairs"), ("prefix", PREFIXES, "round_prefixes")):
-        count_s = min(seconds(partial(store.execute, f"select count() from {table}")) for _ in range(3))
-        query_s = min(seconds(partial(store.execute, query, since)) for _ in range(3))
+        count = partial(store.execute, f"select count() from {table}")
+        read = partial(store.execute, query, since)
+        found = in_turns(run.turns, {"count": partial(seconds, count), "read": partial(seconds, read)}, warm_up=1)
+        for what, spent in found.items():
+            run.figure(f"{name}_{what}_ms", [1000 * one for one in spent])
+        run.ratio(f"{name}_read_per_count", found["read"], found["count"])
         [row] = store.query(f"select count() as n from {table}")
-        result |= {
-            f"{name}_rows": row["n"],
-            f"{name}_count_ms": round(count_s * 1000, 1),
-            f"{name}_query_ms": round(query_s * 1000, 1),
-            f"{name}_query_ratio": round(query_s / count_s, 2),
-        }
-    return result
+        run.figure(f"{name}_rows", int(row["n"]))
 
 
-def measure(rows: int, prefixes: int, rounds: int) -> dict[str, Any]:
+def measure(run: Run) -> None:
     """All of it, in a store of its own that is gone afterwards."""
+    rounds = run.sizes["rounds"]
     with tempfile.TemporaryDirectory(prefix="springtide-bench-") as folder:
         store = open_store(f"chdb://{folder}/store", create=True, wait_s=1, on_wait=print)
         try:
             migrate(store, read_migrations())
             edges = [{"revision": 1, "edge": f"edge-{n}", "pop": f"pop{n % 8}"} for n in range(40)]
             store.insert("fleet_edge_revisions", edges)
-            fill(store, rows)
-            result = measure_rollup(store)
-            widen(store, prefixes, rounds)
-            return result | measure_reads(store, rounds)
+            fill(store, run.sizes["rows"], run.sizes["polls"])
+            measure_rollup(run, store)
+            widen(store, run.sizes["prefixes"], rounds)
+            measure_reads(run, store, rounds)
         finally:
             store.close()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--rows", type=int, default=20_000_000)
-    parser.add_argument("--prefixes", type=int, default=1_000_000)
-    parser.add_argument("--rounds", type=int, default=72)
-    parser.add_argument("--out", type=Path, default=ROOT / "out/bench/rounds.json")
-    given = parser.parse_args()
-    result = measure(given.rows, given.prefixes, given.rounds)
-    given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(result, indent=2) + "\n")
-    print(json.dumps(result, indent=2))
-
-
-if __name__ == "__main__":
-    main()
+BENCH = Bench(
+    name="rounds",
+    summary="a round's roll-up beside a plain scan, the controller's reads beside a bare count",
+    measure=measure,
+    sizes={"rows": (20_000_000, 8_000), "polls": (20, 3), "prefixes": (1_000_000, 300), "rounds": (72, 3)},
+    seconds=900,
+)

@@ -1,27 +1,24 @@
 """Bytes per row of every table, and seconds of roll-up per million samples, on made-up traffic in a scratch store.
 
-    .venv/bin/python bench/sizes.py        # writes out/bench/sizes.json
-
 `springtide size` carries its figures. Made-up samples differ from real ones: the bytes of tcp_samples are not taken
-from here, those of the round tables are (most of a row are sketches and counters of a connection or three).
+from here, those of the round tables are (most of a row are sketches and counters of a connection or three). Each
+round's roll-up is a turn.
 """
 
 from __future__ import annotations
 
-import json
 import tempfile
-import time
-from pathlib import Path
+from functools import partial
 
 from springtide.observe.downsample import downsample, pending
 from springtide.observe.rollup import rollup
-from springtide.store import open_store
+from springtide.store import Store, open_store
 from springtide.store.migrations import migrate, read_migrations
 
-ROOT = Path(__file__).resolve().parents[1]
+from bench.runner import Bench, Run, seconds
 
 MIDNIGHT = 1_767_312_000
-INTERVAL, POLL, ROUNDS, SOCKETS, PREFIXES = 300, 60, 12, 300_000, 50_000
+INTERVAL, POLL = 300, 60
 
 SAMPLES = """
 insert into tcp_samples (
@@ -40,43 +37,60 @@ from (select number as cookie, number % {prefixes} as prefix, cityHash64(number,
 """
 
 
-def main() -> None:
-    with tempfile.TemporaryDirectory() as scratch:
+# How `springtide size` names what a row of these takes.
+SIZING = {
+    "rollup_sockets": "bytes_per_socket",
+    "rollup_pairs": "bytes_per_pair",
+    "rollup_prefixes": "bytes_per_prefix",
+    "pair_hours": "bytes_per_pair_period",
+    "prefix_hours": "bytes_per_prefix_period",
+}
+
+
+def measure(run: Run) -> None:
+    """Samples of some rounds, rolled up and then summed over the hour."""
+    rounds = run.sizes["rounds"]
+    with tempfile.TemporaryDirectory(prefix="springtide-bench-") as scratch:
         store = open_store(f"chdb://{scratch}/store", create=True, wait_s=0, on_wait=print)
-        migrate(store, read_migrations())
-        store.insert("fleet_edge_revisions", [{"revision": 1, "edge": f"edge-{n}", "pop": "ams"} for n in range(20)])
-        for poll in range(ROUNDS * INTERVAL // POLL):
-            store.execute(SAMPLES.format(poll=poll, step=POLL, start=MIDNIGHT, prefixes=PREFIXES, sockets=SOCKETS))
-        began = time.monotonic()
-        for i in range(1, ROUNDS + 1):
-            rollup(store, MIDNIGHT + i * INTERVAL, INTERVAL, MIDNIGHT + 7200)
-        rollup_s = time.monotonic() - began
-        for period in pending(store, MIDNIGHT + 100_000, 0):
-            downsample(store, period, MIDNIGHT + 100_000)
-        samples = SOCKETS * ROUNDS * INTERVAL // POLL
-        sizes = {}
-        for row in store.query(
-            "select name from system.tables where database = currentDatabase() and engine like '%MergeTree'"
-        ):
-            store.execute(f"optimize table {row['name']} final")
-            [size] = store.query(
-                "select sum(rows) as n, sum(data_compressed_bytes) as b from system.parts "
-                "where active and database = currentDatabase() and table = {t:String}",
-                {"t": row["name"]},
-            )
-            if size["n"]:
-                sizes[row["name"]] = round(size["b"] / size["n"], 1)
-        store.close()
-    result = {
-        "samples": samples,
-        "rollup_s_per_million_rows": round(rollup_s / samples * 1e6, 2),
-        "bytes_per_table_row": sizes,
-    }
-    target = ROOT / "out" / "bench" / "sizes.json"
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps(result, indent=2) + "\n")
-    print(json.dumps(result, indent=2))
+        try:
+            migrate(store, read_migrations())
+            edges = [{"revision": 1, "edge": f"edge-{n}", "pop": "ams"} for n in range(20)]
+            store.insert("fleet_edge_revisions", edges)
+            for poll in range(rounds * INTERVAL // POLL):
+                store.execute(SAMPLES.format(poll=poll, step=POLL, start=MIDNIGHT, **run.sizes))
+            samples = run.sizes["sockets"] * INTERVAL // POLL
+            ends = [MIDNIGHT + number * INTERVAL for number in range(1, rounds + 1)]
+            spent = [seconds(partial(rollup, store, end, INTERVAL, MIDNIGHT + 7200)) for end in ends]
+            run.figure("rollup_s_per_million_rows", [one / samples * 1e6 for one in spent])
+            for period in pending(store, MIDNIGHT + 100_000, 0):
+                downsample(store, period, MIDNIGHT + 100_000)
+            measure_tables(run, store)
+        finally:
+            store.close()
 
 
-if __name__ == "__main__":
-    main()
+def measure_tables(run: Run, store: Store) -> None:
+    tables = store.query(
+        "select name from system.tables where database = currentDatabase() and engine like '%MergeTree' order by name"
+    )
+    for table in tables:
+        store.execute(f"optimize table {table['name']} final")
+        [size] = store.query(
+            "select sum(rows) as n, sum(data_compressed_bytes) as b from system.parts "
+            "where active and database = currentDatabase() and table = {t:String}",
+            {"t": table["name"]},
+        )
+        if size["n"]:
+            run.figure("table_bytes_per_row", size["b"] / size["n"], table=table["name"])
+            if name := SIZING.get(table["name"]):
+                run.figure(name, size["b"] / size["n"])
+
+
+BENCH = Bench(
+    name="sizes",
+    summary="bytes per row of every table, and roll-up seconds per million samples",
+    measure=measure,
+    sizes={"sockets": (300_000, 300), "prefixes": (50_000, 50), "rounds": (12, 2)},
+    seconds=300,
+    turns=None,
+)

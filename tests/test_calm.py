@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from springtide.policy import Policy
 
-from bench.calm import guard, prefixes, run
+from bench.calm import guard, prefixes, simulate
 
 
 def test_our_law_is_calm_harms_least_and_reaches_most_of_the_gain() -> None:
-    tallies, _ = run.initcwnd(pairs=40, days=1, seed=7, policy=Policy())
+    tallies, _ = simulate.initcwnd(pairs=40, days=1, seed=7, policy=Policy())
     ours, undamped, average, newest, _ = (tally.summary(1) for tally in tallies)
 
     def value(summary: dict[str, float | str], key: str) -> float:
@@ -24,9 +24,9 @@ def test_our_law_is_calm_harms_least_and_reaches_most_of_the_gain() -> None:
 
 
 def test_round_trips_are_those_of_slow_start() -> None:
-    assert [run.round_trips(70, window, 1000.0) for window in (10, 35, 70)] == [3, 2, 1]
+    assert [simulate.round_trips(70, window, 1000.0) for window in (10, 35, 70)] == [3, 2, 1]
     # A burst of 100 into a path that carries 20 is sent again: larger is not always faster.
-    assert run.round_trips(100, 100, 20.0) > run.round_trips(100, 20, 20.0)
+    assert simulate.round_trips(100, 100, 20.0) > simulate.round_trips(100, 20, 20.0)
 
 
 def test_prefixes_are_chosen_calmly() -> None:

@@ -1,5 +1,6 @@
 """How calm the control laws are: simulated paths over days, our law and the naive ones side by side (`make calm`).
 
-`paths` makes what a fleet's paths might do, `controllers` are the laws, `run` plays them against each other and counts
-changes, harm and gain, `plot` draws it.
+`paths` makes what a fleet's paths might do, `controllers` are the laws of initial windows, `simulate` plays them
+against each other and counts changes, harm and gain, `pairs` is the bench, `plot` draws it. `prefixes` is the same of
+the law of client prefixes, `guard` of the loss guard.
 """

@@ -1,6 +1,4 @@
-"""The loss guard in a closed loop with paths whose queues are short, beside a guard that cuts and forgets.
-
-    python -m bench.calm.guard [--hours N] [--seed N]
+"""The loss guard on simulated paths whose queues are short, in a closed loop, beside a guard that cuts and forgets.
 
 A connection's first flight leaves as one burst: what the bottleneck's queue does not hold while the burst arrives is
 lost; the flight after it is clocked by acknowledgements, twice as fast as the bottleneck, so that the queue holds half
@@ -10,7 +8,6 @@ one point above that of connections that start with the kernel's default on the 
 
 from __future__ import annotations
 
-import argparse
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -21,6 +18,7 @@ from springtide.laws.initcwnd.law import UNSEEN
 from springtide.policy import Policy
 
 from bench.calm.controllers import INTERVAL_S, Springtide
+from bench.runner import Bench, Run
 
 START = 1_767_312_000
 DEFAULT = 10
@@ -63,7 +61,7 @@ COUNTS = (5, 20, 200)
 
 
 @dataclass(frozen=True)
-class Told:
+class Observed:
     """What a round's young connections show."""
 
     connections: int
@@ -96,23 +94,23 @@ def harms(path: Path, window: int) -> bool:
     return share_again(path, window) > share_again(path, DEFAULT) + HARM
 
 
-def young(path: Path, window: int, count: int, chance: random.Random) -> Told:
+def young(path: Path, window: int, count: int, chance: random.Random) -> Observed:
     """Of `count` connections with objects by chance those that sent at most two windows."""
     sizes = [size for size in chance.choices(OBJECTS, k=count) if size <= 2 * window]
     lost = [again(path, size, window, chance) for size in sizes]
-    return Told(len(sizes), sum(one > 0 for one in lost), sum(lost) / max(1, sum(sizes)))
+    return Observed(len(sizes), sum(one > 0 for one in lost), sum(lost) / max(1, sum(sizes)))
 
 
-Decide = Callable[[int, Told], int]
+Decide = Callable[[int, Observed], int]
 
 
 def forgetful(path: Path) -> Decide:
     """What is learnt, cut and held, and back in one jump."""
     current, hold_until = 0, 0
 
-    def decide(now: int, told: Told) -> int:
+    def decide(now: int, observed: Observed) -> int:
         nonlocal current, hold_until
-        if told.connections >= CUT_CONNECTIONS and told.bytes_share > CUT_ABOVE:
+        if observed.connections >= CUT_CONNECTIONS and observed.bytes_share > CUT_ABOVE:
             current, hold_until = max(DEFAULT, int(CUT_TO * (current or DEFAULT) + 0.5)), now + CUT_HOLD_S
         elif now >= hold_until:
             current = path.learnt
@@ -124,12 +122,12 @@ def forgetful(path: Path) -> Decide:
 def ours(path: Path, policy: Policy | None = None) -> Decide:
     law = Springtide(policy or Policy())
 
-    def decide(now: int, told: Told) -> int:
+    def decide(now: int, observed: Observed) -> int:
         seen = np.full(1, UNSEEN)
         seen["src_pop"], seen["dst_pop"], seen["ip_version"] = b"ams", b"fra", 4
         seen["connections_seen"] = seen["connections_earned"] = 5
         seen["mean_cwnd"] = path.learnt
-        seen["young_connections"], seen["young_lossy_connections"] = told.connections, told.lossy
+        seen["young_connections"], seen["young_lossy_connections"] = observed.connections, observed.lossy
         return int(law.decide(now, seen)[0])
 
     return decide
@@ -151,31 +149,53 @@ def summary(path: Path, windows: list[int]) -> tuple[int, int, int]:
     return sum(bad), longest, int(np.median(windows))
 
 
-def table(hours: float, seed: int) -> str:
-    """Markdown, as the docs show it."""
+Row = tuple[Path, int, tuple[int, int, int], tuple[int, int, int], int]
+
+
+def rows(hours: float, seed: int) -> list[Row]:
+    """Of each path and number of young connections: the summaries of the forgetful guard and ours, and the largest
+    window without harm."""
     rounds = int(hours * 3600 / INTERVAL_S)
-    head = ["path", "young connections a round"]
-    for what in ("rounds of harm", "most in a row", "median window"):
-        head += [f"{what}: forgetful", "ours"]
-    head += ["largest without harm"]
-    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    found = []
     for path in PATHS:
         fits = max(window for window in range(DEFAULT, 101) if not harms(path, window))
         for count in COUNTS:
             before = summary(path, list(play(path, forgetful(path), count, rounds, seed)))
             after = summary(path, list(play(path, ours(path), count, rounds, seed)))
-            cells = [f"{one} | {other}" for one, other in zip(before, after, strict=True)]
-            lines.append(f"| {path.name} | {count} | {' | '.join(cells)} | {fits} |")
+            found.append((path, count, before, after, fits))
+    return found
+
+
+def table(found: list[Row]) -> str:
+    """Markdown, as the docs show it."""
+    head = ["path", "young connections a round"]
+    for what in ("rounds of harm", "most in a row", "median window"):
+        head += [f"{what}: forgetful", "ours"]
+    head += ["largest without harm"]
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    for path, count, before, after, fits in found:
+        cells = [f"{one} | {other}" for one, other in zip(before, after, strict=True)]
+        lines.append(f"| {path.name} | {count} | {' | '.join(cells)} | {fits} |")
     return "\n".join(lines)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hours", type=float, default=24)
-    parser.add_argument("--seed", type=int, default=1)
-    options = parser.parse_args()
-    print(table(options.hours, options.seed))
+def measure(run: Run) -> None:
+    found = rows(run.sizes["hours"], run.sizes["seed"])
+    run.note(table(found))
+    for path, count, *both, fits in found:
+        for guard, (harmed, longest, usual) in zip(("forgetful", "ours"), both, strict=True):
+            labels: dict[str, str | int] = {"path": path.name, "young_connections": count, "guard": guard}
+            run.figure("harmful_rounds", harmed, **labels)
+            run.figure("harmful_rounds_in_a_row", longest, **labels)
+            run.figure("median_window_segments", usual, **labels)
+        run.figure("largest_harmless_window_segments", fits, path=path.name, young_connections=count)
 
 
-if __name__ == "__main__":
-    main()
+BENCH = Bench(
+    name="calm-guard",
+    summary="a day of the loss guard on paths with short queues, simulated",
+    measure=measure,
+    sizes={"hours": (24.0, 0.5), "seed": (1, 1)},
+    seconds=30,
+    turns=None,
+)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bench.calm.controllers import INTERVAL_S
-from bench.calm.run import Shown, Tally, best
+from bench.calm.simulate import Shown, Tally, best
 
 COLOURS = ("#0b7fab", "#7cc0d8", "#d08a2e", "#a34a4a", "#8a8f98")
 
@@ -46,5 +46,5 @@ def draw(tallies: Sequence[Tally], shown: Shown, days: float, path: Path) -> Non
 
 
 def _lively(shown: Shown) -> Shown:
-    """The two pairs whose best window moves most: flat lines tell nothing."""
+    """The two pairs whose best window moves most: a flat line shows no difference."""
     return sorted(shown, key=lambda pair: -len({best(capacity) for capacity, _ in pair}))[:2]

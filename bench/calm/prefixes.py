@@ -1,6 +1,6 @@
 """The congestion law over days: simulated client prefixes, our law and the naive ones side by side.
 
-    python -m bench.calm.prefixes [--prefixes N] [--days N]   writes out/bench/calm-prefixes.json and .svg
+Also draws the days, beside the JSON.
 
 The shapes are those that operators know, their sizes are assumptions, stated here: rates are lognormal over prefixes,
 have a daily tide, wander, jitter, fall in loss episodes and change for good with routes. BBR makes most of the slow
@@ -10,7 +10,6 @@ paths faster, some slower, and costs the others a little. Every number is drawn 
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from io import StringIO
@@ -24,7 +23,7 @@ from springtide.laws.congestion.law import PREVIOUS, carry, decide
 from springtide.laws.congestion.prefixes import EVIDENCE
 from springtide.policy import Policy
 
-from bench import output
+from bench.runner import Bench, BenchError, Run, progress
 
 ROUNDS_PER_DAY, INTERVAL_S, START = 288, 300, 1_767_312_000
 ROUNDS_AN_HOUR = 12
@@ -165,7 +164,7 @@ class Tally:
         }
 
 
-def run(count: int, days: float, seed: int, policy: Policy, tell: Callable[[int], None] | None = None) -> list[Tally]:
+def run(count: int, days: float, seed: int, policy: Policy, on_day: Callable[[int], None] | None = None) -> list[Tally]:
     """Every controller over the same paths; each sees the rates that its own choices make."""
     draw = np.random.default_rng(seed)
     rounds = int(days * ROUNDS_PER_DAY)
@@ -178,8 +177,8 @@ def run(count: int, days: float, seed: int, policy: Policy, tell: Callable[[int]
     gain_if_slow = np.where(helped, draw.uniform(*HELPED_GAIN, count), draw.uniform(*HARMED_GAIN, count))
     walk, depth, until = np.zeros(count), np.zeros(count), np.zeros(count)
     for number in range(rounds):
-        if tell is not None and number % ROUNDS_PER_DAY == 0:
-            tell(number // ROUNDS_PER_DAY)
+        if on_day is not None and number % ROUNDS_PER_DAY == 0:
+            on_day(number // ROUNDS_PER_DAY)
         walk = WALK_KEPT * walk + draw.normal(0, WALK_SIGMA, count)
         level += (draw.random(count) < ROUTES_PER_DAY / ROUNDS_PER_DAY) * draw.normal(0, ROUTE_SIGMA, count)
         starts = (draw.random(count) < EPISODES_PER_DAY / ROUNDS_PER_DAY) & (until <= number)
@@ -262,25 +261,37 @@ def draw_plot(tallies: list[Tally], path: Path) -> None:
         path.write_text(re.sub(r"(\d\.\d)\d+", r"\1", drawn.getvalue()))
 
 
-def main() -> None:
-    parser = output.parser(__doc__, "out/bench/calm-prefixes.json", prefixes=20_000, seed=1)
-    parser.add_argument("--days", type=float, default=7)
-    options = parser.parse_args()
-    if options.prefixes % POPS:
-        parser.error(f"--prefixes: {options.prefixes} is no multiple of {POPS}, the number of PoPs")
+def measure(bench: Run) -> None:
+    prefixes, days = bench.sizes["prefixes"], bench.sizes["days"]
+    if prefixes % POPS:
+        raise BenchError(f"--prefixes {prefixes} is not a multiple of {POPS}, the number of PoPs")
 
-    def tell(day: int) -> None:
-        print(f"{options.prefixes} prefixes: day {day + 1} of {options.days:g}", file=sys.stderr, flush=True)
+    def on_day(day: int) -> None:
+        progress(f"{prefixes} prefixes: day {day + 1} of {days:g}")
 
-    tallies = run(options.prefixes, options.days, options.seed, Policy(), tell)
-    summaries = [tally.summary(options.days) for tally in tallies]
-    output.write(options.out, {"prefixes": options.prefixes, "days": options.days, "all": summaries})
-    draw_plot(tallies, options.out.with_suffix(".svg"))
-    names = list(summaries[0])
-    print("| " + " | ".join(name.replace("_", " ") for name in names) + " |\n" + "|---" * len(names) + "|")
+    tallies = run(prefixes, days, bench.sizes["seed"], Policy(), on_day)
+    summaries = [tally.summary(days) for tally in tallies]
+    draw_plot(tallies, bench.out.with_suffix(".svg"))
+    bench.note(table(summaries))
     for one in summaries:
-        print("| " + " | ".join(str(one[name]) for name in names) + " |")
+        for name, value in one.items():
+            if isinstance(value, int | float):
+                bench.figure(name, value, controller=one["controller"])
 
 
-if __name__ == "__main__":
-    main()
+def table(summaries: list[dict[str, Any]]) -> str:
+    """Markdown."""
+    names = list(summaries[0])
+    lines = ["| " + " | ".join(name.replace("_", " ") for name in names) + " |", "|---" * len(names) + "|"]
+    lines += ["| " + " | ".join(str(one[name]) for name in names) + " |" for one in summaries]
+    return "\n".join(lines)
+
+
+BENCH = Bench(
+    name="calm-prefixes",
+    summary="20,000 client prefixes over seven days under our law and the naive ones, simulated",
+    measure=measure,
+    sizes={"prefixes": (20_000, 200), "days": (7.0, 0.1), "seed": (1, 1)},
+    seconds=600,
+    turns=None,
+)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from springtide.store import Store
 
 from bench.pipeline.traffic import INTERVAL_S
+from bench.runner import Run
 
 # For every type on which the engine takes them; the others keep what they have.
 CANDIDATES = ("ZSTD(1)", "Delta, ZSTD(1)", "DoubleDelta, ZSTD(1)", "T64, ZSTD(1)", "ZSTD(3)")
 NUMBERS = re.compile(r"U?Int|Enum|Bool|DateTime")
 
 
-def measure_storage(store: Store) -> dict[str, Any]:
+def measure_storage(run: Run, store: Store) -> None:
     """Of tcp_samples as it is: bytes a row, of its active rows alone, and the ten biggest columns."""
     store.execute("optimize table tcp_samples final")
     columns = column_bytes(store, "tcp_samples")
@@ -28,23 +28,20 @@ def measure_storage(store: Store) -> dict[str, Any]:
     active_rows, active_size = _size(store, "active")
     store.execute("drop table active")
     biggest = sorted(columns.items(), key=lambda item: -item[1])[:10]
-    return {
-        "rows": rows,
-        "bytes_per_row": round(size / rows, 2),
-        "active_rows": active_rows,
-        "bytes_per_active_row": round(active_size / active_rows, 2),
-        "biggest_columns": {name: round(taken / rows, 2) for name, taken in biggest},
-    }
+    run.figure("bytes_per_row", size / rows)
+    run.figure("active_rows", active_rows)
+    run.figure("bytes_per_active_row", active_size / active_rows)
+    for name, taken in biggest:
+        run.figure("column_bytes_per_row", taken / rows, column=name)
 
 
-def measure_codecs(store: Store) -> dict[str, dict[str, float]]:
+def measure_codecs(run: Run, store: Store) -> None:
     """Bytes a row that each column takes under each candidate, over the rows of tcp_samples."""
     described = store.query(
         "select name, type, default_kind from system.columns "
         "where database = currentDatabase() and table = 'tcp_samples' and default_kind != 'ALIAS' order by position"
     )
     [made] = store.query("select sorting_key as key from system.tables where name = 'tcp_samples'")
-    found: dict[str, dict[str, float]] = {}
     for candidate in CANDIDATES:
         columns = ", ".join(
             f"{row['name']} {row['type']} codec ({candidate if _takes(row['type'], candidate) else 'ZSTD(1)'})"
@@ -56,9 +53,8 @@ def measure_codecs(store: Store) -> dict[str, dict[str, float]]:
         store.execute("optimize table tried final")
         rows, _ = _size(store, "tried")
         for name, taken in column_bytes(store, "tried").items():
-            found.setdefault(name, {})[candidate] = round(taken / rows, 3)
+            run.figure("codec_bytes_per_row", taken / rows, column=name, codec=candidate)
         store.execute("drop table tried sync")
-    return found
 
 
 def column_bytes(store: Store, table: str) -> dict[str, int]:

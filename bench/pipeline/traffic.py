@@ -14,16 +14,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from bench.runner import ROOT, TARGET
 from testkit.proto import ENUMS, FIELDS, address, varint
 
-ROOT = Path(__file__).resolve().parents[2]
 CAPTURES = ROOT / "collector/tests/captures"
-COLLECTOR = ROOT / "target/release/springtide-collector"
+COLLECTOR = TARGET / "springtide-collector"
 
 # Three in the morning of yesterday: samples that are old come through no topic.
 BEGIN_S = (int(time.time()) // 86_400 - 1) * 86_400 + 10_800
@@ -130,7 +129,7 @@ class Connection:
         return row
 
     def close(self, unix_us: int) -> bytes:
-        """Its close record: what the kernel still tells of a socket that is gone."""
+        """Its close record: what the kernel has of a socket that is gone."""
         sample = self.sample
         sample.time_unix_us, sample.poll_sequence = unix_us, 0
         sample.kind, sample.state = ENUMS["SampleKind"]["SAMPLE_KIND_CLOSE"], ENUMS["TcpState"]["TCP_STATE_CLOSE"]

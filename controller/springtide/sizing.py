@@ -6,12 +6,13 @@ import json
 import math
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
+from typing import Any
 
 from springtide.errors import InputError, Problem
 from springtide.policy import RetentionPolicy
 
 PIPELINE = "`make bench-pipeline`"
-SIZES = "`python -m bench.sizes`"
+SIZES = "`python -m bench sizes`"
 
 
 @dataclass(frozen=True)
@@ -91,13 +92,15 @@ class Size:
 
 
 def read_measured(path: Path) -> Measured:
-    """Figures of a bench's JSON in place of ours, by name; other keys are left alone. Raises InputError."""
+    """Figures in place of ours, by name: medians of a bench's JSON, or a mapping; others are left alone.
+
+    Raises InputError."""
     try:
         content = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise InputError([Problem(str(path), "file", f"cannot be read: {error}", "name a bench's JSON")]) from error
     names = {field.name for field in fields(Measured)}
-    found = {key: value for key, value in content.items() if key in names} if isinstance(content, dict) else {}
+    found = {key: value for key, value in _by_name(content).items() if key in names}
     if not found:
         known = ", ".join(sorted(names))
         raise InputError([Problem(str(path), "file", "has none of the figures", f"known are {known}")])
@@ -105,6 +108,16 @@ def read_measured(path: Path) -> Measured:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
             raise InputError([Problem(str(path), key, f"{value!r} is no positive number", "measure it anew")])
     return replace(Measured(), **found)
+
+
+def _by_name(content: Any) -> dict[str, Any]:
+    if not isinstance(content, dict):
+        return {}
+    figures = content.get("figures")
+    if not isinstance(figures, list):
+        return content
+    plain = [one for one in figures if isinstance(one, dict) and "labels" not in one]
+    return {str(one.get("name")): one.get("median") for one in plain}
 
 
 def size(traffic: Traffic, measured: Measured, keep: RetentionPolicy, max_shards: int) -> Size:

@@ -65,10 +65,26 @@ def test_the_command_and_figures_of_ones_own(home: Home, tmp_path: Path) -> None
     bench.write_text(json.dumps({"bytes_per_row": 2 * Measured().bytes_per_row, "something_else": {"a": 1}}))
     own = home.json("size", "--pops", 34, "--edges", 1000, "--measured", bench)
     assert own["samples_tb"] == pytest.approx(2 * plain["samples_tb"], abs=0.02)
+    # As a bench writes it (docs/reference/benches.md).
+    figure = {"name": "bytes_per_row", "min": 1, "median": 3 * Measured().bytes_per_row, "max": 900, "turns": 3}
+    labelled = {**figure, "labels": {"table": "other"}, "median": 1}
+    bench.write_text(json.dumps({"form": 1, "figures": [figure, labelled]}))
+    own = home.json("size", "--pops", 34, "--edges", 1000, "--measured", bench)
+    assert own["samples_tb"] == pytest.approx(3 * plain["samples_tb"], abs=0.03)
     assert "shards" in home.run("size", "--pops", 34, "--edges", 1000).stdout
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"x": 1}', '{"bytes_per_row": 0}', '{"bytes_per_row": "30"}'])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "{",
+        "[]",
+        '{"figures": [3, {"name": "bytes_per_row"}]}',
+        '{"x": 1}',
+        '{"bytes_per_row": 0}',
+        '{"bytes_per_row": "30"}',
+    ],
+)
 def test_figures_that_are_none_are_refused(home: Home, tmp_path: Path, content: str) -> None:
     bench = tmp_path / "bench.json"
     bench.write_text(content)

@@ -78,7 +78,7 @@ def saved(initcwnd: int, capacity: float, cache: dict[tuple[int, int], float]) -
 
 
 def initcwnd(
-    pairs: int, days: float, seed: int, policy: Policy, tell: Callable[[int, int], None] | None = None
+    pairs: int, days: float, seed: int, policy: Policy, on_day: Callable[[int, int], None] | None = None
 ) -> tuple[list[Tally], Shown]:
     """Every controller over the same paths; each meets the loss that its own windows cause.
 
@@ -107,8 +107,8 @@ def initcwnd(
     chance = np.random.default_rng([seed, pairs])
     shown: Shown = [[] for _ in range(min(6, pairs))]
     for now in range(rounds):
-        if tell is not None and now % model.ROUNDS_PER_DAY == 0:
-            tell(now // model.ROUNDS_PER_DAY, math.ceil(days))
+        if on_day is not None and now % model.ROUNDS_PER_DAY == 0:
+            on_day(now // model.ROUNDS_PER_DAY, math.ceil(days))
         moments = [next(one) for one in series]
         attainable = [max(saved(best(one.capacity), one.capacity, cache), 0.0) for one in moments]
         for which, (controller, tally) in enumerate(zip(controllers, tallies, strict=True)):
