@@ -15,6 +15,8 @@ from springtide.observe.completeness import Input, inputs, lacking
 from springtide.policy import Policy
 from springtide.store import Row, Store
 
+# Values by the key of their unit.
+Values = dict[bytes, int]
 # Rounds that `explain` shows.
 HISTORY_ROUNDS = 12
 # A job that runs once a round has left one out.
@@ -183,7 +185,8 @@ class Clock:
 
 
 class Law(Protocol):
-    """One control law. What reads or writes the store raises StoreError.
+    """One control law: inherit from it, and say what differs from the defaults here, which are those of a law that
+    remembers nothing and sets nothing. What reads or writes the store raises StoreError.
 
     `name` is its word in commands, tasks, metrics and the policy; its rows are in the table NAME_decisions, whose days
     are retention.decisions_days. `title` and `help` are for people, `units` what it decides on.
@@ -193,13 +196,15 @@ class Law(Protocol):
     title: str
     help: str
     units: str
-    # Of its benefit: the line in `status`, the heading and a note in the report, and what could mislead there.
-    benefit_name: str
-    benefit_title: str
-    benefit_note: str
-    caveats: Sequence[str]
     # Whether a round without decisions is one that was left out: else the law had nothing to say of it.
-    every_round: bool
+    every_round: bool = True
+    # Its line in `status` on what sockets show of its treatment; empty: it treats nothing.
+    seen_name: str = ""
+    # Of the treatment's benefit: its line in `status`, heading and note in the report, and what could mislead there.
+    benefit_name: str = ""
+    benefit_title: str = ""
+    benefit_note: str = ""
+    caveats: Sequence[str] = ()
 
     def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Table, Table]:
         """The round's evidence and what earlier decisions left, as `decide` takes them."""
@@ -207,61 +212,116 @@ class Law(Protocol):
 
     def pops(self, seen: Table, before: Table) -> set[str]:
         """The PoPs whose hosts the round's decisions rest on."""
-        ...
+        return set()
 
     def decide(self, now: int, policy: Policy, seen: Table, before: Table, frozen: Collection[str]) -> Table:
         """The round's decisions. Pure. Of PoPs that are `frozen` too little of the round arrived to be trusted."""
+        ...
+
+    def read(self, store: Store, round_unix_s: int) -> Table:
+        """A round's decisions as they are in the store."""
         ...
 
     def write(self, store: Store, policy: Policy, round_unix_s: int, decided: Table) -> bool:
         """Make the round's rows these. Gives back whether anything had to be written."""
         ...
 
+    def acting(self, decided: Table) -> Values:
+        """Of which units a round's decisions set a value, and which, by the unit's key."""
+        ...
+
     def latest(self, store: Store, until_unix_s: int) -> int | None:
         """The newest round up to `until` that has decisions."""
-        ...
+        [row] = store.query(
+            f"select toUnixTimestamp(max(round)) as newest from {self.name}_decisions "
+            "where round <= fromUnixTimestamp({until:UInt32})",
+            {"until": until_unix_s},
+        )
+        return int(row["newest"]) or None
 
     def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View: ...
 
     def replay(self, store: Store, policy: Policy, moments: Sequence[int]) -> Iterator[Replayed]:
         """These rounds under a policy, each after the one before it."""
-        ...
+        last: Values = {}
+        last_recorded: Values = {}
+        for moment in moments:
+            seen, before = self.observe(store, policy, moment)
+            thin = frozen(store, policy, moment, self.pops(seen, before))[1]
+            ours = self.acting(self.decide(moment, policy, seen, before, thin))
+            recorded = self.read(store, moment)
+            theirs = self.acting(recorded) if len(recorded) else None
+            yield replayed(self.name, moment, ours, differing(ours, last), theirs, differing(theirs, last_recorded))
+            last, last_recorded = ours, theirs or {}
 
     def explains(self, destination: str) -> bool:
         """Whether a destination in `springtide explain` is one of this law's. Raises InputError for one that is
         not valid."""
-        ...
+        return False
 
     def explain(
         self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, asked_unix_s: int | None
     ) -> Explained:
-        """Raises InputError."""
-        ...
+        """Of a destination that it explains. Raises InputError."""
+        raise NotImplementedError(self.name)
 
-    def newest(self, store: Store, policy: Policy) -> Newest | None: ...
+    def newest(self, store: Store, policy: Policy) -> Newest | None:
+        return newest_of(store, self.name, "true")
 
     def decided_step(self, newest: Newest | None, clock: Clock) -> Step:
         """Pure."""
-        ...
+        fix = f"run `springtide decide {self.name}` each round"
+        if newest is None:
+            return Step(self.name, State.NONE, "nothing decided yet", fix)
+        text = f"decided {clock.ago(newest.round)}: {newest.acting:,} of {newest.rows:,} {self.units}"
+        return once_a_round(clock, self.name, newest.round, text, fix)
 
     def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> Treated:
         """What sockets of the last rounds show of what was decided."""
-        ...
+        return Treated()
 
     def treated_step(self, found: Treated) -> Step:
-        """Pure."""
-        ...
+        """Pure. Only of a law with a `seen_name`."""
+        raise NotImplementedError(self.name)
 
     def benefit(
         self, store: Store, fleet: Fleet, policy: Policy, span: Mapping[str, int], quantile: float
     ) -> tuple[list[BenefitLine], list[BenefitLine]]:
         """Treated against held-out over the rounds since < round <= until: over what was decided, and over what sockets
         show."""
-        ...
+        return [], []
 
     def figures(self, store: Store, policy: Policy, span: Mapping[str, int]) -> list[Figure]:
         """What the report draws over these rounds."""
-        ...
+        return []
+
+
+def differing(one: Values | None, other: Values) -> int | None:
+    """For how many units two rounds set another value; None where one of them is not known."""
+    if one is None:
+        return None
+    return sum(one.get(key) != other.get(key) for key in one.keys() | other.keys())
+
+
+def replayed(
+    law: str, moment: int, ours: Values, changed: int | None, theirs: Values | None, recorded_changed: int | None
+) -> Replayed:
+    """A replayed round beside the recorded one (None: it was never decided)."""
+    return Replayed(
+        law,
+        moment,
+        len(ours),
+        changed or 0,
+        None if theirs is None else len(theirs),
+        recorded_changed,
+        None if theirs is None else differing(ours, theirs),
+    )
+
+
+def once_a_round(clock: Clock, what: str, moment: int, text: str, fix: str) -> Step:
+    """A step that happens once a round: late when it has left one out."""
+    late = clock.now - moment > clock.limit_s
+    return Step(what, State.STALE if late else State.OK, text, fix if late else "", moment)
 
 
 def frozen(store: Store, policy: Policy, round_unix_s: int, pops: set[str]) -> tuple[Sequence[Input], dict[str, str]]:

@@ -37,7 +37,7 @@ def page(report: Report) -> str:
         f"<style>{STYLE}</style><h1>What it is good for</h1>",
         f"<p>Rounds after {since} up to {until}. Treated against held-out, which a hash chose; intervals of "
         f"{LEVEL:.1%} by bootstrap over prefixes or edges. Bold: the interval leaves out zero.</p>",
-        *(part for law in LAWS for part in _of_law(law, report)),
+        *(part for law in LAWS if law.benefit_title for part in _of_law(law, report)),
         *(part for figure in report.figures for part in (_head(figure.title, figure.note), _plot(figure))),
         "<h2>What could mislead</h2>",
         *(f"<p>{escape(text)}</p>" for text in (*CAVEATS, *(text for law in LAWS for text in law.caveats))),

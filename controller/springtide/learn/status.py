@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from springtide.laws.base import LATE_ROUNDS, Clock, Newest, State, Step, Treated, age
+from springtide.laws.base import LATE_ROUNDS, Clock, Newest, State, Step, Treated, age, once_a_round
 from springtide.laws.effect import Effect
 from springtide.laws.registry import LAWS
 from springtide.publication.journal import Event
@@ -107,7 +107,7 @@ def lines(facts: Facts) -> list[Step]:
         *(law.decided_step(facts.decisions.get(law.name), facts.clock) for law in LAWS),
         _published(facts),
         _holds(facts),
-        *(law.treated_step(facts.treated.get(law.name, Treated())) for law in LAWS),
+        *(law.treated_step(facts.treated.get(law.name, Treated())) for law in LAWS if law.seen_name),
         _push(facts),
         _gate(facts),
         _drift(facts),
@@ -162,7 +162,7 @@ def _rounds(facts: Facts) -> Step:
     if facts.round is None:
         return Step("rounds", State.NONE, "none yet", "run `springtide rollup` each round")
     text = f"closed {_ago(facts, facts.round)}, {facts.round_samples:,} samples"
-    return _once_a_round(facts, "rounds", facts.round, text, "run `springtide rollup` each round")
+    return once_a_round(facts.clock, "rounds", facts.round, text, "run `springtide rollup` each round")
 
 
 def _published(facts: Facts) -> Step:
@@ -174,12 +174,7 @@ def _published(facts: Facts) -> Step:
     if found is None:
         return Step("published", State.NONE, "nothing yet", fix)
     text = f"{_ago(facts, found.created)}: {found.content} for {found.edges:,} edges ({found.name})"
-    return _once_a_round(facts, "published", found.created, text, fix)
-
-
-def _once_a_round(facts: Facts, what: str, moment: int, text: str, fix: str) -> Step:
-    late = facts.now - moment > facts.clock.limit_s
-    return Step(what, State.STALE if late else State.OK, text, fix if late else "", moment)
+    return once_a_round(facts.clock, "published", found.created, text, fix)
 
 
 def _holds(facts: Facts) -> Step:

@@ -59,7 +59,7 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
         stopped=_stopped(folder.path),
         paused=None if (pause := paused(folder.path, now)) is None else str(pause),
         benefit=_benefit(store, fleet, policy, now),
-        treated={law.name: law.treated(store, moment or 0, policy.round.interval_s) for law in LAWS},
+        treated={law.name: law.treated(store, moment or 0, policy.round.interval_s) for law in LAWS if law.seen_name},
     )
 
 
@@ -148,4 +148,4 @@ def _benefit(store: Store, fleet: Fleet, policy: Policy, now: int) -> dict[str, 
     made = report.make(store, fleet, policy, until - DAY_S, until, 0.5)
     whole = {line.law: line.effect for line in made.lines if line.by == "all" and line.units == "seen"}
     none = Effect(0, 0)
-    return {law.benefit_name: whole.get(law.name, none) for law in LAWS}
+    return {law.benefit_name: whole.get(law.name, none) for law in LAWS if law.benefit_name}

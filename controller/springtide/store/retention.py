@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -36,9 +37,6 @@ TABLES = (
     ("prefix_hours", "since", "hours_days"),
     ("pair_days", "since", "days_days"),
     ("prefix_days", "since", "days_days"),
-    ("initcwnd_decisions", "round", "decisions_days"),
-    ("initcwnd_edge_decisions", "round", "decisions_days"),
-    ("congestion_decisions", "round", "decisions_days"),
     ("audit", "at", "decisions_days"),
     # By when it was kept: what a message says of its time is its sender's.
     ("rejected_messages", "kept_at", "rejected_days"),
@@ -62,6 +60,12 @@ class Kept:
         return self.wanted == self.set
 
 
+def ruled(present: Iterable[str]) -> list[tuple[str, str, str]]:
+    """As TABLES, with those of the laws' decisions: every table that is there and whose name says so."""
+    decisions = sorted(name for name in present if name.endswith("_decisions"))
+    return [*TABLES, *((name, "round", "decisions_days") for name in decisions)]
+
+
 def status(store: Store, policy: RetentionPolicy) -> list[Kept]:
     """What the policy says beside what the store does. Raises StoreError."""
     rows = store.query(
@@ -71,7 +75,7 @@ def status(store: Store, policy: RetentionPolicy) -> list[Kept]:
     )
     present = {row["name"]: row for row in rows}
     found = []
-    for table, instant, key in TABLES:
+    for table, instant, key in ruled(present):
         row = present.get(f"{table}_local") or present[table]
         days = int(getattr(policy, key))
         ttl = re.search(r" TTL (.*?)(?: SETTINGS |$)", row["engine_full"])

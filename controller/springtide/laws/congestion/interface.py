@@ -6,8 +6,6 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
 from springtide import instants
 from springtide.fleet import Fleet
 from springtide.laws.base import (
@@ -16,18 +14,21 @@ from springtide.laws.base import (
     Clock,
     Explained,
     Figure,
+    Law,
     Newest,
     Outcome,
     Replayed,
     State,
     Step,
     Treated,
+    Values,
     View,
     frozen,
     newest_of,
     pops_of,
+    replayed,
 )
-from springtide.laws.columns import Keys, Table
+from springtide.laws.columns import Table
 from springtide.laws.congestion import benefit, rows
 from springtide.laws.congestion.explain import client_prefix, explain
 from springtide.laws.congestion.law import Action, carry, decide
@@ -36,7 +37,7 @@ from springtide.policy import Policy
 from springtide.store import Row, Store
 
 
-class Congestion:
+class Congestion(Law):
     name = "congestion"
     title = "Which client prefixes use BBR"
     help = """Decide which client prefixes of each PoP use BBR, for one round.
@@ -46,9 +47,9 @@ class Congestion:
     rounds in their order: each remembers the one before.
     """
     units = "prefixes"
+    seen_name = "seen BBR"
     benefit_name = "BBR: rate"
     benefit_title = "BBR for the slowest prefixes"
-    benefit_note = ""
     caveats: Sequence[str] = (
         "Growth is of the rate over all of a prefix's connections, whichever algorithm each used.",
     )
@@ -65,8 +66,14 @@ class Congestion:
     def decide(self, now: int, policy: Policy, seen: Table, before: Table, frozen: Collection[str]) -> Table:
         return decide(now, policy, seen, before, frozen)
 
+    def read(self, store: Store, round_unix_s: int) -> Table:
+        return rows.read_round(store, round_unix_s)
+
     def write(self, store: Store, policy: Policy, round_unix_s: int, decided: Table) -> bool:
         return rows.write_round(store, round_unix_s, decided, policy.version)
+
+    def acting(self, decided: Table) -> Values:
+        return dict.fromkeys(keys(decided[decided["algorithm"] > 0]).tolist(), 1)
 
     def latest(self, store: Store, until_unix_s: int) -> int | None:
         return rows.last_round(store, until_unix_s + 1) or None
@@ -93,18 +100,10 @@ class Congestion:
             seen = rows.evidence(store, moment, policy, 0, least_low=0)
             decided = decide(moment, policy, seen, last, frozen(store, policy, moment, self.pops(seen, last))[1])
             last = carry(decided, moment)
-            recorded = rows.read_round(store, moment)
-            ours, theirs = _on_bbr(decided), _on_bbr(recorded)
-            known = bool(len(recorded))
-            yield Replayed(
-                self.name,
-                moment,
-                len(ours),
-                _changed(decided),
-                len(theirs) if known else None,
-                _changed(recorded) if known else None,
-                len(np.setxor1d(ours, theirs)) if known else None,
-            )
+            recorded = self.read(store, moment)
+            theirs = self.acting(recorded) if len(recorded) else None
+            changed, recorded_changed = _changed(decided), _changed(recorded) if len(recorded) else None
+            yield replayed(self.name, moment, self.acting(decided), changed, theirs, recorded_changed)
 
     def explains(self, destination: str) -> bool:
         return client_prefix(destination) is not None
@@ -171,7 +170,7 @@ class Congestion:
 
     def treated_step(self, found: Treated) -> Step:
         """Only a note: bundles bring the choice to the edges, and what applies it there is not Springtide's."""
-        what = "seen BBR"
+        what = self.seen_name
         more = f"; {found.controls:,} of those held out use it" if found.controls else ""
         if not found.decided:
             return Step(what, State.NOTE, f"no prefix that had time to use it was decided for BBR{more}")
@@ -201,10 +200,6 @@ class Congestion:
 
 
 CONGESTION = Congestion()
-
-
-def _on_bbr(decided: Table) -> Keys:
-    return keys(decided[decided["algorithm"] > 0])
 
 
 def _changed(decided: Table) -> int:

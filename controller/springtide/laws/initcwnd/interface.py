@@ -14,19 +14,22 @@ from springtide.laws.base import (
     BenefitLine,
     Clock,
     Explained,
-    Figure,
+    Law,
     Newest,
     Outcome,
     Replayed,
     State,
     Step,
     Treated,
+    Values,
     View,
     frozen,
     newest_of,
+    once_a_round,
     pops_of,
+    replayed,
 )
-from springtide.laws.columns import Table, align, union
+from springtide.laws.columns import Table
 from springtide.laws.holdout import held_out_edges
 from springtide.laws.initcwnd import benefit, edges, pairs, rows, treated
 from springtide.laws.initcwnd.explain import explain, history_columns, history_rows, left_out, without_decision
@@ -36,7 +39,7 @@ from springtide.policy import Policy
 from springtide.store import Store
 
 
-class Initcwnd:
+class Initcwnd(Law):
     name = "initcwnd"
     title = "The initial congestion window of every pair of PoPs"
     help = """Decide the initial congestion window of every pair of PoPs for one round.
@@ -46,11 +49,10 @@ class Initcwnd:
     those from before round.lateness_s, is rolled up first, as by `springtide rollup --round`.
     """
     units = "pairs"
+    seen_name = "seen windows"
     benefit_name = "windows: time"
     benefit_title = "Initial windows between PoPs"
     benefit_note = "Time with data outstanding; negative is faster."
-    caveats: Sequence[str] = ()
-    every_round = True
 
     def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Table, Table]:
         return pair_observations(store, round_unix_s), rows.previous(store, round_unix_s, policy)
@@ -61,10 +63,17 @@ class Initcwnd:
     def decide(self, now: int, policy: Policy, seen: Table, before: Table, frozen: Collection[str]) -> Table:
         return decide(now, policy, seen, before, frozen)
 
+    def read(self, store: Store, round_unix_s: int) -> Table:
+        return rows.read_table(store, round_unix_s)
+
     def write(self, store: Store, policy: Policy, round_unix_s: int, decided: Table) -> bool:
         written = rows.write_round(store, round_unix_s, decided, policy.version)
         edges.write_round(store, round_unix_s, edges.edge_decisions(policy, round_unix_s), policy.version)
         return written
+
+    def acting(self, decided: Table) -> Values:
+        chosen = decided[decided["initcwnd"] > 0]
+        return dict(zip(pairs.keys(chosen).tolist(), chosen["initcwnd"].tolist(), strict=True))
 
     def latest(self, store: Store, until_unix_s: int) -> int | None:
         return rows.latest_decided(store, until_unix_s)
@@ -111,17 +120,10 @@ class Initcwnd:
             following = moments[at + 1] if at + 1 < len(moments) else moment
             left = lasting(decided)
             last = carry(left, moment, memory.count(left, following - window_s))
-            recorded = rows.read_table(store, moment)
-            known = bool(len(recorded))
-            yield Replayed(
-                self.name,
-                moment,
-                int((decided["initcwnd"] > 0).sum()),
-                int((decided["initcwnd"] != decided["previous_initcwnd"]).sum()),
-                int((recorded["initcwnd"] > 0).sum()) if known else None,
-                int((recorded["initcwnd"] != recorded["previous_initcwnd"]).sum()) if known else None,
-                _different(decided, recorded) if known else None,
-            )
+            recorded = self.read(store, moment)
+            theirs = self.acting(recorded) if len(recorded) else None
+            changed, recorded_changed = _changed(decided), _changed(recorded) if len(recorded) else None
+            yield replayed(self.name, moment, self.acting(decided), changed, theirs, recorded_changed)
 
     def explains(self, destination: str) -> bool:
         return not any(character in destination for character in "./:")
@@ -187,15 +189,14 @@ class Initcwnd:
         if newest.held_incomplete and newest.held_incomplete == newest.rows:
             fix = "`springtide sql incomplete-hosts` says who is silent"
             return Step(self.name, State.STALE, text, fix, newest.round)
-        late = clock.now - newest.round > clock.limit_s
-        return Step(self.name, State.STALE if late else State.OK, text, fix if late else "", newest.round)
+        return once_a_round(clock, self.name, newest.round, text, fix)
 
     def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> Treated:
         return treated.treated(store, newest_round_unix_s, interval_s)
 
     def treated_step(self, found: Treated) -> Step:
         """Whether new connections begin with what was decided for their edge."""
-        what = "seen windows"
+        what = self.seen_name
         more = f"; {found.controls:,} begin with one that was not decided" if found.controls else ""
         if not found.decided:
             return Step(what, State.NOTE, f"no connection between PoPs should begin with a window of its own{more}")
@@ -221,9 +222,6 @@ class Initcwnd:
         )
         return decided, [replace(line, units="seen") for line in seen]
 
-    def figures(self, store: Store, policy: Policy, span: Mapping[str, int]) -> list[Figure]:
-        return []
-
 
 INITCWND = Initcwnd()
 
@@ -232,7 +230,5 @@ def _of_edge(one: edges.EdgeDecision) -> dict[str, object]:
     return asdict(one) | {"until": instants.show(one.until)}
 
 
-def _different(decided: Table, recorded: Table) -> int:
-    own, theirs = pairs.keys(decided), pairs.keys(recorded)
-    wanted = union(own, theirs)
-    return int((align(decided, own, wanted)[0]["initcwnd"] != align(recorded, theirs, wanted)[0]["initcwnd"]).sum())
+def _changed(decided: Table) -> int:
+    return int((decided["initcwnd"] != decided["previous_initcwnd"]).sum())
