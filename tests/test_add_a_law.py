@@ -98,7 +98,7 @@ def test_the_law_is_decided_replayed_kept_and_shown(tree: Path, tmp_path: Path) 
     assert (summary["values_at_the_end"], summary["values_at_the_end_recorded"]) == (1, 1)
     steps = {step["what"]: step for step in json.loads(run("status", "--json"))["steps"]}
     assert steps["busiest"]["state"] == "ok"
-    assert "busiest_decisions" in run("retention", "status")
+    assert "busiest_decisions" in run("retention", "apply")
 
 
 def test_it_is_eight_files() -> None:
