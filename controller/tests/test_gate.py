@@ -28,8 +28,9 @@ from springtide.gate.judge import (
 from springtide.gate.proportions import Share, deviate, pooled, rise, wilson
 from springtide.policy import GatePolicy
 from springtide.publication import journal
-from springtide.publication.folder import PublishFolder, sealed
+from springtide.publication.folder import PublishFolder
 
+import testkit.published
 from testkit.bottleneck import MSS, Counters, Path, records, sample, transfer
 from testkit.home import ROUND, Home
 
@@ -302,8 +303,8 @@ def publish(home: Home, **content: Any) -> PublishFolder:
             "routes": [],
             **content,
         }
-        documents[edge] = json.dumps(sealed(body)).encode()
-    folder.publish(documents, None)
+        documents[edge] = body
+    testkit.published.publish(folder, documents)
     return folder
 
 

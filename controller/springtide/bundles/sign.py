@@ -19,13 +19,13 @@ TIMEOUT_S = 30
 MAX_BYTES = 64 * 1024
 
 
-def sign(documents: Mapping[str, bytes], key: Path) -> dict[str, bytes]:
+def sign(contents: Mapping[str, bytes], key: Path) -> dict[str, bytes]:
     """Edge -> armored signature. `key` is a private key, or a public one whose private half an SSH agent holds.
 
     Raises InputError when the key is not usable, SpringtideError when ssh-keygen cannot run.
     """
     signatures = {}
-    for edge, content in documents.items():
+    for edge, content in contents.items():
         done = _ssh_keygen(["sign", "-f", str(key)], content)
         if done.returncode or not done.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
             fix = "name a private key that this user can read and that has no passphrase, or one in an SSH agent"

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from springtide import instants
+from springtide.bundles.model import read_folder
 from springtide.cli.options import (
     StoreOptions,
     fleet_option,
@@ -23,7 +24,7 @@ from springtide.cli.output import print_json
 from springtide.errors import InputError, Problem, SpringtideError
 from springtide.gate.judge import Verdict, decide, destinations, looked_at, read
 from springtide.publication import journal
-from springtide.publication.folder import PublishFolder, read_folder
+from springtide.publication.folder import PublishFolder
 
 CODES = {Verdict.GO: 0, Verdict.WAIT: 3, Verdict.ROLL_BACK: 4}
 
@@ -77,7 +78,7 @@ def gate(
     until = max(instants.now(), since + 1)
     named = {*changed_edges, *unchanged_edges}
     before, after = (
-        {edge: document for edge, document in read_folder(path / part).items() if edge in named}
+        {edge: document.bundle for edge, document in read_folder(path / part).items() if edge in named}
         for part in ("back", "edges")
     )
     targets = looked_at(destinations(before, after), pops, changed_edges)

@@ -15,6 +15,7 @@ from enum import StrEnum
 from ipaddress import ip_network
 from typing import Any
 
+from springtide.bundles.model import Bundle
 from springtide.decide.loss_guard import KERNEL_DEFAULT
 from springtide.gate.proportions import NOTHING, Interval, Share, pooled, rise
 from springtide.policy import GatePolicy
@@ -296,20 +297,18 @@ class Destination:
     young: int
 
 
-def destinations(
-    before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
-) -> dict[str, tuple[Destination, ...]]:
+def destinations(before: Mapping[str, Bundle], after: Mapping[str, Bundle]) -> dict[str, tuple[Destination, ...]]:
     """Of each edge what its bundles name, before (`back`) and after; edge -> destinations.
 
     The first flight is that of the larger window: before and after the same bytes are asked about.
     """
     found = {}
     for edge in before.keys() | after.keys():
-        old, new = before.get(edge, {}), after.get(edge, {})
-        windows = [{one["prefix"]: one["initcwnd"] for one in bundle.get("routes", ())} for bundle in (old, new)]
+        sides = before.get(edge), after.get(edge)
+        windows = [{one.prefix: one.initcwnd for one in side.routes} if side else {} for side in sides]
         choices = [
-            {one["prefix"]: (one["algorithm"], one["min_object_bytes"]) for one in bundle.get("congestion") or ()}
-            for bundle in (old, new)
+            {one.prefix: (one.algorithm, one.min_object_bytes) for one in side.congestion} if side else {}
+            for side in sides
         ]
         of_edge = []
         for prefix in sorted(windows[0].keys() | windows[1].keys()):

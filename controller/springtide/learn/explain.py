@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from springtide import instants
-from springtide.bundles.model import is_left_out
+from springtide.bundles.render import is_left_out
 from springtide.decide.decision import Action, Decision, Reason
 from springtide.decide.initcwnd import bound, smallest_change, smooth, to_segments
 from springtide.decide.loss_guard import KERNEL_DEFAULT

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from springtide import instants
+from springtide.bundles.model import read_folder
 from springtide.decide.benefit import Effect
 from springtide.errors import SpringtideError
 from springtide.fleet import Fleet
@@ -15,7 +16,7 @@ from springtide.learn import report, treatments
 from springtide.learn.status import Decided, Facts, Published, Rogue
 from springtide.policy import Policy
 from springtide.publication import journal
-from springtide.publication.folder import WITHDRAWN, PublishFolder, read_folder
+from springtide.publication.folder import WITHDRAWN, PublishFolder
 from springtide.publication.pause import paused
 from springtide.store import Store
 
@@ -83,7 +84,7 @@ def _one(store: Store, sql: str, params: Mapping[str, int] | None = None) -> dic
 
 def _decisions(store: Store, policy: Policy) -> dict[str, Decided]:
     found = {}
-    # As springtide.bundles.model.is_left_out says.
+    # As springtide.bundles.render.is_left_out says.
     late = "action = 'set' and reason != 'override' and coalesce(expires_at < round + {ttl_s:UInt32}, true)"
     for law, acts, left_out in (
         ("initcwnd", "initcwnd is not null", late),
@@ -114,15 +115,15 @@ def _publication(folder: Path | None, part: str) -> Published | None:
     documents = read_folder(folder / part)
     if not documents:
         raise SpringtideError(f"{folder / part}: holds no bundle; publish a round anew")
-    found = documents.values()
-    full = [document for document in found if document["routes"] or document.get("congestion")] or list(found)
+    found = [document.bundle for document in documents.values()]
+    full = [bundle for bundle in found if bundle.routes or bundle.congestion] or found
     return Published(
         name=folder.name,
-        created=max(instants.parse(document["created_at"]) for document in documents.values()),
-        expires=min(instants.parse(document["expires_at"]) for document in full),
-        edges=len(documents),
-        routes=sum(len(document["routes"]) for document in documents.values()),
-        clients=len({(one["pop"], line["prefix"]) for one in found for line in one.get("congestion") or ()}),
+        created=max(instants.parse(bundle.created_at) for bundle in found),
+        expires=min(instants.parse(bundle.expires_at) for bundle in full),
+        edges=len(found),
+        routes=sum(len(bundle.routes) for bundle in found),
+        clients=len({(bundle.pop, choice.prefix) for bundle in found for choice in bundle.congestion}),
         back=part == "back",
     )
 

@@ -12,8 +12,10 @@ import pytest
 from deploy.ansible.plugins.module_utils import springtide_publisher as publisher
 from deploy.ansible.plugins.module_utils.springtide_publisher import WAYS, ask_gate, hold, way_back
 from springtide.bundles.model import canonical
+from springtide.bundles.published import PublishedBundles
 from springtide.publication.folder import PublishFolder
 from testkit.edge import bundle
+from testkit.published import publish
 
 ROUTE = "10.0.1.0/24"
 
@@ -28,7 +30,7 @@ class Publisher:
     def publish(self, value: int, ttl: float = 600) -> Path:
         """A newer round that gives this window."""
         self.made += 3
-        return self.folder.publish({"ams-1": canonical(bundle({ROUTE: value}, now=self.made, ttl=ttl))}, None)
+        return publish(self.folder, {"ams-1": bundle({ROUTE: value}, now=self.made, ttl=ttl)})
 
     def way(self, publication: Path, now: float | None = None) -> Path:
         return way_back(publication, self.folder.path, ["ams-1"], time.time() if now is None else now)
@@ -56,10 +58,10 @@ class Publisher:
         return self.holds()
 
     def holds(self) -> int | None:
-        held = self.folder.current()
+        held = PublishedBundles(self.folder).current()
         assert held is not None
-        routes = held["ams-1"]["routes"]
-        return routes[0]["initcwnd"] if routes else None
+        routes = held["ams-1"].bundle.routes
+        return routes[0].initcwnd if routes else None
 
 
 @pytest.fixture
