@@ -14,8 +14,9 @@ from springtide.jobs import ansible, notice
 from springtide.jobs.rollout import roll_out, wanted
 from springtide.jobs.site import Site
 from springtide.publication import journal
-from springtide.publication.folder import WITHDRAWN, PublishFolder
+from springtide.publication.folder import PublishFolder
 from springtide.publication.pause import Pause, pause, resume
+from springtide.publication.withdrawal import WITHDRAWN
 
 import testkit.published
 from testkit.home import ROUND

@@ -23,12 +23,13 @@ from springtide.bundles.model import Choice, Document, Documents, Route, digest,
 from springtide.bundles.published import PublishedBundles
 from springtide.decide.decisions import write_round
 from springtide.errors import SpringtideError
+from springtide.jobs import audit
 from springtide.policy import BundlePolicy
 from springtide.publication import folder as publication
 from springtide.publication import journal
 from springtide.publication.folder import PublishFolder
+from springtide.publication.record import record
 
-from deploy.ansible.plugins.module_utils import springtide_publisher
 from testkit.decided import decision
 from testkit.home import ROUND, Home
 from testkit.pairs import decided_table
@@ -237,7 +238,7 @@ def test_rounds_are_published_compared_forced_taken_back_and_remembered(
     # Whose values it has, also where an earlier round's come again under a later one.
     again_of = next(event for event in journal.read(folder.path)[0] if event.event == "rollback").details["windows"]
     assert again_of == {"round": instants.show(ROUND - 300), "expires_at": old["expires_at"], "held_out": []}
-    (folder.path / journal.SENT).unlink()
+    (folder.path / audit.SENT).unlink()
     assert len(home.json("history", *where)) == len(rows), "sent again, the events counted twice"
     assert "fra stays" in home.run("history", *where, "--event", "rollback").stdout
 
@@ -256,7 +257,7 @@ def test_publishing_leaves_no_more_than_it_is_told_to_keep(home: Home, key: Path
 
 
 def by_a_play(folder: Path, reason: str) -> None:
-    springtide_publisher.record(folder, dict(vars(journal.Event("withdraw", reason=reason)), edges=[]))
+    record(PublishFolder(folder), journal.Event("withdraw", reason=reason))
 
 
 def by_the_controller(folder: Path, reason: str) -> None:
@@ -327,7 +328,7 @@ def test_history_and_status_show_a_damaged_line(home: Home) -> None:
             ("withdraw", "a"),
             ("withdraw", "b"),
         ]
-        (folder / journal.SENT).unlink()
+        (folder / audit.SENT).unlink()
     [line] = [line for line in home.json("status", *where, code=1)["steps"] if line["what"] == "journal"]
     assert line["text"].startswith("1 lines cannot be read:")
 

@@ -23,6 +23,7 @@ from springtide.cli.options import (
 from springtide.cli.output import print_json
 from springtide.errors import InputError, Problem, SpringtideError
 from springtide.gate.judge import Verdict, decide, destinations, looked_at, read
+from springtide.jobs import audit
 from springtide.publication import journal
 from springtide.publication.folder import PublishFolder
 
@@ -106,7 +107,7 @@ def gate(
             details=details,
         )
         journal.append(publish_dir, event)
-        journal.send(publish_dir, opened)
+        audit.send(publish_dir, opened)
     if as_json:
         print_json({"verdict": judgement.verdict, "reason": judgement.reason, **details})
     else:

@@ -9,8 +9,9 @@ from springtide.errors import SpringtideError
 from springtide.jobs import ansible
 from springtide.jobs.site import Site
 from springtide.publication import journal
-from springtide.publication.folder import WITHDRAWN, PublishFolder
+from springtide.publication.folder import PublishFolder
 from springtide.publication.pause import paused
+from springtide.publication.withdrawal import WITHDRAWN
 
 
 def wanted(folder: PublishFolder) -> tuple[str, str]:

@@ -16,8 +16,9 @@ from springtide.learn import report, treatments
 from springtide.learn.status import Decided, Facts, Published, Rogue
 from springtide.policy import Policy
 from springtide.publication import journal
-from springtide.publication.folder import WITHDRAWN, PublishFolder
+from springtide.publication.folder import PublishFolder
 from springtide.publication.pause import paused
+from springtide.publication.withdrawal import WITHDRAWN, withdrawn
 from springtide.store import Store
 
 DAY_S = 86_400
@@ -165,11 +166,10 @@ def _newest(events: Iterable[journal.Event]) -> dict[str, journal.Event]:
 
 
 def _stopped(folder: Path) -> str | None:
-    path = folder / WITHDRAWN
     try:
-        return path.read_text().strip() if path.exists() else None
+        return withdrawn(folder)
     except OSError as error:
-        raise SpringtideError(f"{path}: cannot be read: {error.strerror}") from error
+        raise SpringtideError(f"{folder / WITHDRAWN}: cannot be read: {error.strerror}") from error
 
 
 def _benefit(store: Store, fleet: Fleet, policy: Policy, now: int) -> dict[str, Effect]:

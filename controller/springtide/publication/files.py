@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from springtide.errors import SpringtideError
+from ..errors import SpringtideError
 
 
 def write(folder: Path, contents: Mapping[str, bytes]) -> None:

@@ -27,11 +27,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from springtide.errors import InputError, Problem, SpringtideError
-from springtide.publication.files import explained, sync, write, write_file
+from ..errors import InputError, Problem, SpringtideError
+from .files import explained, sync, write, write_file
+from .withdrawal import WITHDRAWN
 
-# What withdraw.yml leaves in the publisher's folder, with its reason: every edge is at the kernel's default.
-WITHDRAWN = "withdrawn"
+CANDIDATE, CURRENT = "candidate", "current"
+# The part of a publication that a rollout brings to the edges.
+EDGES = "edges"
 LOCK = "publish.lock"
 # Another `publish` signs some hundred bundles a second.
 LOCK_WAIT_S = 120

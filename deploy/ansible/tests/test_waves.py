@@ -14,18 +14,6 @@ from ansible.errors import AnsibleParserError
 from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
 from deploy.ansible.plugins.inventory.fleet import NAME, InventoryModule, edges, read
-from deploy.ansible.plugins.module_utils.springtide_publisher import (
-    LEAST_TRIES,
-    MOST_GROWTH,
-    Candidate,
-    fitting_growth,
-    gate_tries,
-    give_lock_back,
-    life_s,
-    read_publication,
-    take_lock,
-    waves,
-)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic_core import PydanticCustomError
@@ -33,6 +21,17 @@ from springtide import fleet as controller_fleet
 from springtide.errors import InputError
 from springtide.fleet import load_fleet
 from springtide.publication.folder import PublishFolder
+from springtide.publication.lock import give_lock_back, take_lock
+from springtide.publication.waves import (
+    LEAST_TRIES,
+    MOST_GROWTH,
+    Candidate,
+    fitting_growth,
+    gate_tries,
+    life_s,
+    read_publication,
+    waves,
+)
 from testkit.edge import bundle
 from testkit.published import publish
 
