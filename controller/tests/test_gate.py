@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from springtide import instants
+from springtide.gate.connections import read
 from springtide.gate.judge import (
     Destination,
     Inputs,
@@ -23,7 +24,6 @@ from springtide.gate.judge import (
     Windows,
     chance_of_look,
     decide,
-    read,
 )
 from springtide.gate.proportions import Share, deviate, pooled, rise, wilson
 from springtide.policy import GatePolicy

@@ -44,8 +44,11 @@ BROKEN: dict[str, tuple[Change, str]] = {
         lambda d: d.update(congestion=[{"prefix": "192.0.2.0/24", "algorithm": "bbr"}]),
         "congestion[0].min_object_bytes: field required",
     ),
-    "wide client": (lambda d: choose(d, {"prefix": "0.0.0.0/0"}), "'0.0.0.0/0' is no client prefix in its shortest"),
-    "client's host bits": (lambda d: choose(d, {"prefix": "192.0.2.1/24"}), "is no client prefix in its shortest form"),
+    "wide client": (lambda d: choose(d, {"prefix": "0.0.0.0/0"}), "'0.0.0.0/0' is not a client prefix in its shortest"),
+    "client's host bits": (
+        lambda d: choose(d, {"prefix": "192.0.2.1/24"}),
+        "is not a client prefix in its shortest form",
+    ),
     "client twice": (
         lambda d: choose(d, {}, {}),
         "congestion: 192.0.2.0/24 stands there twice (rule congestion_sorted)",
@@ -55,8 +58,8 @@ BROKEN: dict[str, tuple[Change, str]] = {
         "congestion: 192.0.3.0/24 stands before 192.0.2.0/24 (rule congestion_sorted)",
     ),
     "another algorithm": (lambda d: choose(d, {"algorithm": "reno"}), "congestion[0].algorithm: is 'reno', not 'bbr'"),
-    "negative object": (lambda d: choose(d, {"min_object_bytes": -1}), "-1 is no size of an object"),
-    "huge object": (lambda d: choose(d, {"min_object_bytes": 10**10}), "10000000000 is no size of an object"),
+    "negative object": (lambda d: choose(d, {"min_object_bytes": -1}), "-1 is not a size of an object"),
+    "huge object": (lambda d: choose(d, {"min_object_bytes": 10**10}), "10000000000 is not a size of an object"),
     "text object": (
         lambda d: choose(d, {"min_object_bytes": "1"}),
         "min_object_bytes: input should be a valid integer",
@@ -125,7 +128,7 @@ BROKEN_FILES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 
 
 @pytest.mark.parametrize("case", BROKEN_FILES)
-def test_files_that_are_no_bundle_are_told_in_words(bare_home: Home, case: str) -> None:
+def test_files_that_are_not_bundles_are_refused_in_words(bare_home: Home, case: str) -> None:
     change, message = BROKEN_FILES[case]
     path = bare_home.path / "b.json"
     good = render(load_fleet(bare_home.fleet), Policy(), NOW, DECISIONS, NOW).documents["ams-1"]

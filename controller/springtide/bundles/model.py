@@ -37,7 +37,7 @@ class Choice(BaseModel):
 
 
 class Bundle(BaseModel):
-    """The document's shape; what its values must be is for `validate` to say."""
+    """The document's shape; `validate` judges its values."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 

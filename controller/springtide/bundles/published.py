@@ -58,7 +58,7 @@ class PublishedBundles:
         return found
 
     def _refuse_equals(self, new: Documents) -> None:
-        """Edges tell bundles of a round apart by when they were made, and so must those that go back be younger."""
+        """Edges know bundles of one round by when they were made: a new one must be younger than all of these."""
         for publication in self.folder.led_to():
             for path in (part for part in publication.iterdir() if part.is_dir()):
                 # What is not known yet is not needed again either.

@@ -37,8 +37,8 @@ def render(
     A bundle lives until its round + bundle.ttl_s, the edge taking it back by itself. A decision that dies before that
     is left out: so no edge can use a value for longer than initcwnd.ttl_s after its last evidence, whoever is down, and
     one silent pair shortens no other's life. Policy keeps bundle.ttl_s <= initcwnd.ttl_s, so fresh ones always fit. An
-    override is an operator's word and needs no evidence. Edges that are held out get no routes; what `of_edges` says of
-    single edges stands above that too.
+    override is an operator's decision and needs no evidence. Edges that are held out get no routes; what
+    `of_edges` gives single edges stands above that too.
 
     `on_bbr` are each PoP's client prefixes that use BBR, None where that is not decided or not to be carried: then the
     field is left out. Held-out prefixes are not among them; every edge of the PoP gets them.
@@ -54,7 +54,7 @@ def render(
         else:
             values[decision.pair] = decision.initcwnd
     held_out = held_out_edges(fleet, policy.holdout)
-    said = {(one.edge, one.dst_pop, one.ip_version): one.initcwnd for one in of_edges}
+    for_edges = {(one.edge, one.dst_pop, one.ip_version): one.initcwnd for one in of_edges}
     documents = {}
     for pop in fleet.pops:
         towards = [
@@ -73,8 +73,8 @@ def render(
         ]
         for edge in fleet.pops[pop].edges:
             own = [] if edge in held_out else routes
-            if any(name == edge for name, _, _ in said):
-                own = _with_edge(edge, towards, said, held_out=edge in held_out)
+            if any(name == edge for name, _, _ in for_edges):
+                own = _with_edge(edge, towards, for_edges, held_out=edge in held_out)
             fields: dict[str, Any] = {
                 "schema_version": 1,
                 "edge": edge,
@@ -101,13 +101,14 @@ def is_left_out(decision: Decision, expires_unix_s: int) -> bool:
 def _with_edge(
     edge: str,
     towards: Iterable[tuple[Prefix, str, int | None]],
-    said: Mapping[tuple[str, str, int], int | None],
+    for_edges: Mapping[tuple[str, str, int], int | None],
     *,
     held_out: bool,
 ) -> list[Route]:
-    """The routes of an edge that operators spoke of."""
+    """The routes of an edge that has overrides of its own."""
     values = (
-        (prefix, said.get((edge, dst, prefix.version), None if held_out else value)) for prefix, dst, value in towards
+        (prefix, for_edges.get((edge, dst, prefix.version), None if held_out else value))
+        for prefix, dst, value in towards
     )
     return [_route(prefix, value) for prefix, value in values if value is not None]
 

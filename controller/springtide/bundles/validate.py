@@ -139,7 +139,7 @@ def _congestion_prefixes(bundle: Bundle, context: Context) -> Iterator[Finding]:
     for index, choice in enumerate(bundle.congestion):
         field, prefix = f"congestion[{index}].prefix", _prefix(choice.prefix)
         if prefix is None or prefix.prefixlen != CLIENT_PREFIX_LENGTH[prefix.version]:
-            what = f"{choice.prefix!r} is no client prefix in its shortest form"
+            what = f"{choice.prefix!r} is not a client prefix in its shortest form"
             yield field, what, "write an IPv4 /24 or an IPv6 /56, like 192.0.2.0/24"
 
 
@@ -159,7 +159,10 @@ def _congestion_values(bundle: Bundle, _: Context) -> Iterator[Finding]:
             field, what = f"congestion[{index}].algorithm", f"is {choice.algorithm!r}, not 'bbr'"
             yield field, what, "leave out what keeps the default"
         if not 0 <= choice.min_object_bytes <= MAX_OBJECT_BYTES:
-            field, what = f"congestion[{index}].min_object_bytes", f"{choice.min_object_bytes} is no size of an object"
+            field, what = (
+                f"congestion[{index}].min_object_bytes",
+                f"{choice.min_object_bytes} is not a size of an object",
+            )
             yield field, what, "render it again with `springtide bundle`"
 
 

@@ -22,7 +22,8 @@ from springtide.cli.options import (
 )
 from springtide.cli.output import print_json
 from springtide.errors import InputError, Problem, SpringtideError
-from springtide.gate.judge import Verdict, decide, destinations, looked_at, read
+from springtide.gate.connections import read
+from springtide.gate.judge import Verdict, decide, destinations, looked_at
 from springtide.jobs import audit
 from springtide.publication import journal
 from springtide.publication.folder import PublishFolder

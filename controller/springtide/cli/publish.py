@@ -33,7 +33,7 @@ from springtide.publication.pause import refuse_when_paused
 @click.option("--force", is_flag=True, help="Publish although it changes more than the policy's caps allow.")
 @click.option("--reason", default="", metavar="TEXT", help="Why; the audit keeps it.")
 @click.option(
-    "--once", is_flag=True, help="Leave the newest publication as it is where it says the same of this round."
+    "--once", is_flag=True, help="Leave the newest publication as it is where it has the same values for this round."
 )
 @click.option(
     "--keep",

@@ -110,9 +110,9 @@ def validate(
     for each in warnings:
         click.echo(f"warning: {each}", err=True)
     if as_json:
-        said = {"problems": [vars(problem) for problem in found], "warnings": [str(each) for each in warnings]}
+        report = {"problems": [vars(problem) for problem in found], "warnings": [str(each) for each in warnings]}
         passed = [str(problem) for problem in over] if force and not found else []
-        print_json({"files": len(files), "valid": not found, "forced": passed, **said})
+        print_json({"files": len(files), "valid": not found, "forced": passed, **report})
     elif not found:
         click.echo(f"{len(files)} {'bundle is' if len(files) == 1 else 'bundles are'} valid")
     if found:

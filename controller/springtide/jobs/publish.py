@@ -40,7 +40,7 @@ def render(store: Store, fleet: Fleet, policy: Policy, asked: int | None, now_un
     if moment is None or not decided:
         what = "no round has decisions" if moment is None else f"round {instants.show(moment)} has no decisions"
         raise InputError([Problem("--round", "round", what, "run `springtide decide initcwnd` first")])
-    # A round without the other law keeps what the last one said, for as long as a bundle may live.
+    # A round without the other law keeps what the last one decided, for as long as a bundle may live.
     wanted = policy.bundle.congestion
     on_bbr = congestion_rows.on_bbr(store, moment, policy.bundle.ttl_s) if wanted else None
     rendered = bundles(fleet, policy, moment, decided, now_unix_s, on_bbr, edges.read_round(store, moment))
@@ -179,7 +179,7 @@ def stage(publish_dir: Path, documents: Documents) -> None:
 
 
 def staged(publish_dir: Path) -> dict[str, Document]:
-    """What `stage` has laid down. Raises InputError where there is nothing, or what is no bundle."""
+    """What `stage` has laid down. Raises InputError where there is nothing, or what is not a bundle."""
     found = _staged(publish_dir)
     documents, wrong = {}, []
     for edge, content in found.items():

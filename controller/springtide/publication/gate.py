@@ -1,4 +1,4 @@
-"""Whether a rollout goes on after a wave: what its edges answered, and what the gate's command says."""
+"""Whether a rollout goes on after a wave: what its edges answered, and the verdict of the gate's command."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ import subprocess
 import time
 from collections.abc import Mapping, Sequence
 
-# A gate waits for the store for a minute or two; one that says nothing for longer says no.
+# A gate waits for the store for a minute or two; one that answers nothing for longer has refused.
 GATE_LIMIT_S = 600
 
 
 def applied(answer: object) -> bool:
-    """Whether an edge said plainly that it holds what it was given; anything else is no."""
+    """Whether an edge answered plainly that it holds what it was given; anything else is a refusal."""
     if not isinstance(answer, Mapping) or not isinstance(answer.get("changed"), bool):
         return False
     return not any(answer.get(word, False) for word in ("failed", "unreachable", "skipped"))
 
 
 def ask_gate(command: Sequence[str], tries: int, delay_s: float, limit_s: float = GATE_LIMIT_S) -> str:
-    """Empty where the gate says go (exit code 0), else what it said. 3 is asked again, so many times."""
+    """Empty where the gate's verdict is go (exit code 0), else its first line. 3 is asked again, so many times."""
     for left in range(max(0, tries), -1, -1):
         try:
             gate = subprocess.Popen(
@@ -42,8 +42,8 @@ def ask_gate(command: Sequence[str], tries: int, delay_s: float, limit_s: float 
                 os.killpg(gate.pid, signal.SIGKILL)
         if gate.returncode == 0:
             return ""
-        said = (output + b"\n" + errors).decode("utf-8", "replace").split("\n")
+        lines = (output + b"\n" + errors).decode("utf-8", "replace").split("\n")
         if gate.returncode != 3 or not left:
             break
         time.sleep(delay_s)
-    return next((line for line in said if line.strip()), f"nothing, with exit code {gate.returncode}")
+    return next((line for line in lines if line.strip()), f"nothing, with exit code {gate.returncode}")

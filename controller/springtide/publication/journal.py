@@ -116,13 +116,13 @@ def read(folder: Path, offset: int = 0) -> tuple[list[Event], int, int]:
 def _damaged(line: bytes, offset: int, next_unix_s: int) -> Event:
     """What stands for a line that cannot be read: the same each time, so that sending it again changes nothing."""
     # Keys are sorted, so that the time is in the first bytes of a line that was cut.
-    said = re.match(rb'\{"at_unix_s": (\d{1,10}),', line)
+    time = re.match(rb'\{"at_unix_s": (\d{1,10}),', line)
     text = line[:SHOWN_BYTES].decode("utf-8", "backslashreplace")
     return Event(
         DAMAGED,
         reason=text if text.isprintable() else repr(text)[1:-1],
         details={"offset": offset, "bytes": len(line)},
         who="",
-        at_unix_s=min(int(said[1]), next_unix_s) if said else next_unix_s,
+        at_unix_s=min(int(time[1]), next_unix_s) if time else next_unix_s,
         id=hashlib.sha256(b"%d %s" % (offset, line)).hexdigest()[:32],
     )

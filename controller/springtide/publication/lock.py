@@ -45,7 +45,7 @@ def parent_of(pid: int) -> int | None:
 
 
 def started(pid: int) -> str | None:
-    """When a process began, in the kernel's ticks: tells it from a later one with its number (proc(5), field 22)."""
+    """When a process began, in the kernel's ticks: not so a later one with its number (proc(5), field 22)."""
     words = _stat(pid)
     return None if words is None or words[0] in ("Z", "X") else words[19]
 

@@ -1,4 +1,4 @@
-"""After withdraw.yml nothing is pushed until somebody says so: a file in the publisher's folder, with the reason."""
+"""After withdraw.yml nothing is pushed until somebody ends it: a file in the publisher's folder, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether a rollout goes on after a wave: only where each edge of it holds the round and the gate says go."""
+"""Whether a rollout goes on after a wave: only where each edge of it holds the round and the gate's verdict is go."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
                 command = [*rollout["gate"], "--publication", rollout["name"], "--wave", str(number)]
                 command += ["--changed", ",".join(changed)]
                 command += ["--unchanged", ",".join(edge for edge in every if edge not in changed)]
-                said = gate.ask_gate(command, rollout["gate_tries"], rollout["gate_delay_s"])
-                failure = self._stopped(folder) or (f"the gate after wave {number} said {said}" if said else "")
+                refusal = gate.ask_gate(command, rollout["gate_tries"], rollout["gate_delay_s"])
+                failure = self._stopped(folder) or (f"the gate after wave {number} said {refusal}" if refusal else "")
         return {"cleared": number - bool(failure), "changed": changed, "failure": failure}
 
     @staticmethod
