@@ -443,6 +443,32 @@ def test_a_second_content_for_a_moment_that_edges_may_know_is_refused(tmp_path: 
     assert len(folder.rounds()) == 2
 
 
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "document: is not JSON"),
+        (b"[]", "document: input should be"),
+        (b"[" * 100_000, "document: is not JSON"),
+        (b'{"edge": 1}', "schema_version: field required"),
+        (b'{"edge": "a", "edge": "b"}', "gives the key 'edge' twice"),
+    ],
+)
+def test_a_published_bundle_that_is_damaged_is_one_line_wherever_it_is_read(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    folder = PublishFolder(tmp_path)
+    path = publish(folder, bundles_of(20, 10))
+    folder.point("current", path / "edges")
+    (path / "edges/ams-1.json").write_bytes(content)
+    for read in (PublishedBundles(folder).current, partial(publish, folder, bundles_of(30, 20))):
+        with pytest.raises(SpringtideError) as raised:
+            read()
+        [line] = str(raised.value).splitlines()
+        assert line.startswith(f"{path}/edges/ams-1.json: cannot be read: ")
+        assert message in line
+        assert line.endswith("; publish a round anew")
+
+
 def test_one_publish_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = PublishFolder(tmp_path)
     monkeypatch.setattr(publication, "LOCK_WAIT_S", 0)
