@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from springtide.gate.judge import Inputs, Kind, Tally, Verdict, chance_of_look, decide
 from springtide.policy import GatePolicy
+from springtide.publication.waves import Candidate, fitting_growth, gate_tries, waves
 
 from bench.runner import Bench, Run
-from deploy.ansible.plugins.module_utils.springtide_publisher import Candidate, fitting_growth, gate_tries, waves
 
 EDGES, REGIONS, GROWTH, TRIES, DELAY_S = 3000, 5, 3, 10, 60
 # From a round to the rollout of its publication.

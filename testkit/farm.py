@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from springtide.bundles.model import canonical
 from springtide.publication.folder import PublishFolder
 
 from testkit.edge import PYTHON, SCRIPT, bundle, make_key
+from testkit.published import publish
 
 ANSIBLE = Path(__file__).resolve().parents[1] / "deploy" / "ansible"
 BIN = Path(sys.executable).parent
@@ -267,7 +267,7 @@ class Farm:
 
     def publish(self, documents: Mapping[str, Mapping[str, Any]] | None = None, *, key: str = "publisher") -> Path:
         given = self.documents() if documents is None else documents
-        return self.folder.publish({name: canonical(each) for name, each in given.items()}, self.directory / key)
+        return publish(self.folder, given, self.directory / key)
 
     def command(self, play: str, *arguments: str, **variables: Any) -> list[str]:
         settings = {

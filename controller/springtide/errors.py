@@ -1,4 +1,4 @@
-"""What can go wrong, in the words that the operator sees."""
+"""What can go wrong, in the words that the operator sees. Standard library: Ansible's plugins have a link to it."""
 
 from __future__ import annotations
 

@@ -1,11 +1,14 @@
-"""Instants as Springtide writes them, and rounds: instants that are multiples of the policy's interval."""
+"""Instants as Springtide writes them, and rounds: instants that are multiples of the policy's interval.
+
+Standard library, and relative imports: Ansible's plugins have a link to it.
+"""
 
 from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
 
-from springtide.errors import InputError, Problem
+from .errors import InputError, Problem
 
 FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from springtide import instants
+from springtide.gate.connections import read
 from springtide.gate.judge import (
     Destination,
     Inputs,
@@ -23,13 +24,13 @@ from springtide.gate.judge import (
     Windows,
     chance_of_look,
     decide,
-    read,
 )
 from springtide.gate.proportions import Share, deviate, pooled, rise, wilson
 from springtide.policy import GatePolicy
 from springtide.publication import journal
-from springtide.publication.folder import PublishFolder, sealed
+from springtide.publication.folder import PublishFolder
 
+import testkit.published
 from testkit.bottleneck import MSS, Counters, Path, records, sample, transfer
 from testkit.home import ROUND, Home
 
@@ -302,8 +303,8 @@ def publish(home: Home, **content: Any) -> PublishFolder:
             "routes": [],
             **content,
         }
-        documents[edge] = json.dumps(sealed(body)).encode()
-    folder.publish(documents, None)
+        documents[edge] = body
+    testkit.published.publish(folder, documents)
     return folder
 
 

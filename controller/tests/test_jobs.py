@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 
 import pytest
@@ -64,14 +63,13 @@ def test_publishing_again_after_a_kill_changes_nothing(filled: Home, store: Stor
     catch_up(store, policy, ROUND)
     first, moment = publishing.render(store, known, policy, None, NOW)
     assert moment == ROUND
-    path = publishing.publish(folder, first.documents, None, policy, NOW, once=True)
+    path, _ = publishing.publish(folder, first.documents, None, policy, NOW, once=True)
     (folder.path / journal.FILE).unlink()  # as a kill between the publication and its line leaves it
     later, _ = publishing.render(store, known, policy, None, NOW + 20)
     assert later.documents != first.documents, "nothing is new, so this shows nothing"
-    assert publishing.publish(folder, later.documents, None, policy, NOW + 20, once=True) == path
-    assert publishing.publish(folder, later.documents, None, policy, NOW + 30, once=True) == path
+    assert publishing.publish(folder, later.documents, None, policy, NOW + 20, once=True)[0] == path
+    assert publishing.publish(folder, later.documents, None, policy, NOW + 30, once=True)[0] == path
     assert folder.rounds() == [path.name]
     [event], _, _ = journal.read(folder.path)
-    digests = {edge: json.loads(content) for edge, content in first.documents.items()}
-    assert (event.publication, event.digest) == (path.name, publishing.digest_of(digests))
-    assert publishing.publish(folder, later.documents, None, policy, NOW + 40) != path, "without once it is anew"
+    assert (event.publication, event.digest) == (path.name, publishing.digest_of(first.documents))
+    assert publishing.publish(folder, later.documents, None, policy, NOW + 40)[0] != path, "without once it is anew"

@@ -14,9 +14,11 @@ from springtide.jobs import ansible, notice
 from springtide.jobs.rollout import roll_out, wanted
 from springtide.jobs.site import Site
 from springtide.publication import journal
-from springtide.publication.folder import WITHDRAWN, PublishFolder, sealed
+from springtide.publication.folder import PublishFolder
 from springtide.publication.pause import Pause, pause, resume
+from springtide.publication.withdrawal import WITHDRAWN
 
+import testkit.published
 from testkit.home import ROUND
 
 
@@ -24,13 +26,14 @@ def publish(folder: PublishFolder, seconds: int) -> Path:
     document = {
         "schema_version": 1,
         "edge": "ams-1",
+        "pop": "ams",
         "round": instants.show(ROUND),
         "policy_version": "0123456789ab",
         "created_at": instants.show(ROUND + seconds),
         "expires_at": instants.show(ROUND + 900),
         "routes": [],
     }
-    return folder.publish({"ams-1": json.dumps(sealed(document)).encode()}, None)
+    return testkit.published.publish(folder, {"ams-1": document})
 
 
 def test_what_keeps_a_rollout_back_is_said(tmp_path: Path) -> None:

@@ -18,15 +18,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 from springtide import instants
 from springtide.bundles import caps
-from springtide.bundles.model import canonical, digest
+from springtide.bundles.back import going_back, renewed
+from springtide.bundles.model import Choice, Document, Documents, Route, digest, fields_of, seal
+from springtide.bundles.published import PublishedBundles
 from springtide.errors import SpringtideError
+from springtide.jobs import audit
 from springtide.laws.initcwnd.rows import write_round
 from springtide.policy import BundlePolicy
 from springtide.publication import folder as publication
 from springtide.publication import journal
-from springtide.publication.folder import PublishFolder, going_back, renewed, sealed
+from springtide.publication.folder import PublishFolder
+from springtide.publication.record import record
 
-from deploy.ansible.plugins.module_utils import springtide_publisher
 from testkit.decided import decision
 from testkit.home import ROUND, Home
 from testkit.pairs import decided_table
@@ -34,8 +37,8 @@ from testkit.pairs import decided_table
 pytestmark = pytest.mark.usefixtures("clock")
 
 
-def document(windows: dict[str, int], round_s: int = ROUND, ttl_s: int = 900, created_s: int = 30) -> dict[str, Any]:
-    return sealed(
+def document(windows: dict[str, int], round_s: int = ROUND, ttl_s: int = 900, created_s: int = 30) -> Document:
+    return seal(
         {
             "schema_version": 1,
             "edge": "ams-1",
@@ -44,9 +47,13 @@ def document(windows: dict[str, int], round_s: int = ROUND, ttl_s: int = 900, cr
             "policy_version": "0123456789ab",
             "created_at": instants.show(round_s + created_s),
             "expires_at": instants.show(round_s + ttl_s),
-            "routes": [{"prefix": prefix, "initcwnd": value} for prefix, value in windows.items()],
+            "routes": [Route(prefix=prefix, initcwnd=value) for prefix, value in windows.items()],
         }
     )
+
+
+def publish(folder: PublishFolder, documents: Documents, fleet: bytes = b"") -> Path:
+    return PublishedBundles(folder).publish(documents, None, fleet)
 
 
 WINDOWS = st.dictionaries(st.sampled_from([f"10.0.{n}.0/24" for n in range(9)]), st.integers(10, 100))
@@ -56,26 +63,27 @@ WINDOWS = st.dictionaries(st.sampled_from([f"10.0.{n}.0/24" for n in range(9)]),
 def test_going_back_is_younger_and_never_outlives_its_promise(
     old: dict[str, int], new: dict[str, int], rounds: int, ttl: int
 ) -> None:
-    before, after = document(old, ROUND - 300 * rounds, ttl), document(new)
-    back = going_back(before, after)
-    assert back["digest"] == digest(back)
-    assert (back["round"], back["created_at"]) > (after["round"], after["created_at"])
-    if before["expires_at"] <= back["created_at"]:
-        assert back["routes"] == []
+    before, after = document(old, ROUND - 300 * rounds, ttl).bundle, document(new).bundle
+    made = going_back(before, after)
+    back = made.bundle
+    assert back.digest == digest(json.loads(made.content))
+    assert (back.round, back.created_at) > (after.round, after.created_at)
+    if before.expires_at <= back.created_at:
+        assert back.routes == []
     else:
-        assert (back["routes"], back["expires_at"]) == (before["routes"], before["expires_at"])
-    assert going_back(None, after)["routes"] == []
+        assert (back.routes, back.expires_at) == (before.routes, before.expires_at)
+    assert going_back(None, after).bundle.routes == []
 
 
 def test_renewed_values_are_younger_than_a_way_back() -> None:
-    old, held = document({"10.0.1.0/24": 20}, ROUND - 300), document({"10.0.1.0/24": 50})
-    undone = going_back(old, held)
-    again = renewed(old, held, ROUND + 30)
-    assert (again["round"], again["created_at"]) > (undone["round"], undone["created_at"])
-    assert (again["routes"], again["expires_at"]) == (old["routes"], old["expires_at"])
+    old, held = document({"10.0.1.0/24": 20}, ROUND - 300).bundle, document({"10.0.1.0/24": 50}).bundle
+    undone = going_back(old, held).bundle
+    again = renewed(old, held, ROUND + 30).bundle
+    assert (again.round, again.created_at) > (undone.round, undone.created_at)
+    assert (again.routes, again.expires_at) == (old.routes, old.expires_at)
 
 
-def fleet_of(count: int, value: int = 20) -> dict[str, Any]:
+def fleet_of(count: int, value: int = 20) -> dict[str, Document]:
     return {"ams-1": document({f"10.{n // 250}.{n % 250}.0/24": value for n in range(count)})}
 
 
@@ -91,20 +99,21 @@ def fleet_of(count: int, value: int = 20) -> dict[str, Any]:
         (fleet_of(19), fleet_of(400, 21), []),
     ],
 )
-def test_caps_hold_back_what_is_too_much_at_once(
-    before: dict[str, Any], after: dict[str, Any], expected: list[str]
-) -> None:
+def test_caps_hold_back_what_is_too_much_at_once(before: Documents, after: Documents, expected: list[str]) -> None:
     found = caps.problems("publish", caps.difference(before, after), BundlePolicy())
     assert [problem.field for problem in found] == [f"cap {name}" for name in expected]
 
 
-def clients_of(count: int, least: int = 100_000) -> dict[str, Any]:
+def clients_of(count: int, least: int = 100_000) -> dict[str, Document]:
     """Two edges of one PoP, which are given the same: a client counts once."""
     choices = [
-        {"prefix": f"192.{n // 250}.{n % 250}.0/24", "algorithm": "bbr", "min_object_bytes": least}
-        for n in range(count)
+        Choice(prefix=f"192.{n // 250}.{n % 250}.0/24", algorithm="bbr", min_object_bytes=least) for n in range(count)
     ]
-    return {edge: {**document({}), "edge": edge, "congestion": choices} for edge in ("ams-1", "ams-2")}
+    return {edge: changed(document({}), edge=edge, congestion=choices) for edge in ("ams-1", "ams-2")}
+
+
+def changed(of: Document, **fields: Any) -> Document:
+    return seal({**fields_of(of.bundle), **fields})
 
 
 @pytest.mark.parametrize(
@@ -118,30 +127,26 @@ def clients_of(count: int, least: int = 100_000) -> dict[str, Any]:
         (clients_of(19), clients_of(0), []),
     ],
 )
-def test_a_fleet_leaves_bbr_in_parts(before: dict[str, Any], after: dict[str, Any], expected: list[str]) -> None:
+def test_a_fleet_leaves_bbr_in_parts(before: Documents, after: Documents, expected: list[str]) -> None:
     found = list(caps.congestion_problems("publish", caps.congestion_difference(before, after), BundlePolicy()))
     assert [problem.message.split(", over")[0] for problem in found] == expected
 
 
 def test_the_way_back_knows_what_congestion_control_held() -> None:
-    plain, after = document({}, ROUND - 300), clients_of(2)["ams-1"]
-    before = {**clients_of(1, 7)["ams-1"], "round": plain["round"], "expires_at": plain["expires_at"]}
-    assert going_back(before, after)["congestion"] == before["congestion"]
-    assert "congestion" not in going_back(plain, after)
-    assert "congestion" not in going_back(None, after)
-    assert renewed(before, after, ROUND + 30)["congestion"] == before["congestion"]
+    plain, after = document({}, ROUND - 300).bundle, clients_of(2)["ams-1"].bundle
+    before = changed(clients_of(1, 7)["ams-1"], round=plain.round, expires_at=plain.expires_at).bundle
+    assert going_back(before, after).bundle.congestion == before.congestion
+    assert b"congestion" not in going_back(plain, after).content
+    assert b"congestion" not in going_back(None, after).content
+    assert renewed(before, after, ROUND + 30).bundle.congestion == before.congestion
 
 
 def test_diff_shows_whose_congestion_control_changes(home: Home) -> None:
     folder = PublishFolder(home.path / "publish")
     where = ("--publish-dir", folder.path)
-    first = {edge: canonical(sealed(one)) for edge, one in clients_of(2).items()}
-    folder.point("current", folder.publish(first, None) / "edges")
-    later = {
-        edge: canonical(sealed({**one, "created_at": instants.show(ROUND + 60)}))
-        for edge, one in clients_of(1, 7).items()
-    }
-    folder.publish(later, None)
+    folder.point("current", publish(folder, clients_of(2)) / "edges")
+    created = instants.show(ROUND + 60)
+    publish(folder, {edge: changed(one, created_at=created) for edge, one in clients_of(1, 7).items()})
     assert home.json("diff", *where)["congestion"] == [
         {"pop": "ams", "prefix": "192.0.0.0/24", "before": "bbr from 100,000 B", "after": "bbr from 7 B"},
         {"pop": "ams", "prefix": "192.0.1.0/24", "before": "bbr from 100,000 B", "after": None},
@@ -233,7 +238,7 @@ def test_rounds_are_published_compared_forced_taken_back_and_remembered(
     # Whose values it has, also where an earlier round's come again under a later one.
     again_of = next(event for event in journal.read(folder.path)[0] if event.event == "rollback").details["windows"]
     assert again_of == {"round": instants.show(ROUND - 300), "expires_at": old["expires_at"], "held_out": []}
-    (folder.path / journal.SENT).unlink()
+    (folder.path / audit.SENT).unlink()
     assert len(home.json("history", *where)) == len(rows), "sent again, the events counted twice"
     assert "fra stays" in home.run("history", *where, "--event", "rollback").stdout
 
@@ -252,7 +257,7 @@ def test_publishing_leaves_no_more_than_it_is_told_to_keep(home: Home, key: Path
 
 
 def by_a_play(folder: Path, reason: str) -> None:
-    springtide_publisher.record(folder, dict(vars(journal.Event("withdraw", reason=reason)), edges=[]))
+    record(PublishFolder(folder), journal.Event("withdraw", reason=reason))
 
 
 def by_the_controller(folder: Path, reason: str) -> None:
@@ -323,7 +328,7 @@ def test_history_and_status_show_a_damaged_line(home: Home) -> None:
             ("withdraw", "a"),
             ("withdraw", "b"),
         ]
-        (folder / journal.SENT).unlink()
+        (folder / audit.SENT).unlink()
     [line] = [line for line in home.json("status", *where, code=1)["steps"] if line["what"] == "journal"]
     assert line["text"].startswith("1 lines cannot be read:")
 
@@ -331,8 +336,7 @@ def test_history_and_status_show_a_damaged_line(home: Home) -> None:
 def test_pruning_keeps_what_links_lead_to(tmp_path: Path) -> None:
     folder = PublishFolder(tmp_path)
     for number in range(5):
-        content = json.dumps(document({"10.0.1.0/24": 20}, ROUND + 300 * number)).encode()
-        path = folder.publish({"ams-1": content}, None)
+        path = publish(folder, {"ams-1": document({"10.0.1.0/24": 20}, ROUND + 300 * number)})
         if number == 1:
             folder.point("current", path / "edges")
     names = folder.rounds()
@@ -340,9 +344,9 @@ def test_pruning_keeps_what_links_lead_to(tmp_path: Path) -> None:
     assert folder.rounds() == [names[1], names[3], names[4]]
 
 
-def bundles_of(value: int, seconds: int) -> dict[str, bytes]:
+def bundles_of(value: int, seconds: int) -> dict[str, Document]:
     """A round for one edge, published so many seconds after it."""
-    return {"ams-1": canonical(document({"10.0.1.0/24": value}, created_s=seconds))}
+    return {"ams-1": document({"10.0.1.0/24": value}, created_s=seconds)}
 
 
 def gives(part: Path) -> list[int]:
@@ -377,10 +381,10 @@ def test_a_publish_that_is_killed_anywhere_leaves_the_old_or_the_new_one(tmp_pat
     calls = 1
     while True:
         folder = PublishFolder(tmp_path / str(calls))
-        first = folder.publish(bundles_of(20, 10), None, b"fleet")
+        first = publish(folder, bundles_of(20, 10), b"fleet")
         folder.point("current", first / "edges")
         new = bundles_of(50, 20)
-        killed = killed_before(calls, partial(folder.publish, new, None, b"fleet"))
+        killed = killed_before(calls, partial(publish, folder, new, b"fleet"))
         for name in folder.rounds():
             found = folder.publication(name)
             assert sorted(path.name for path in found.iterdir()) == ["back", "edges", "fleet.yaml"]
@@ -388,10 +392,10 @@ def test_a_publish_that_is_killed_anywhere_leaves_the_old_or_the_new_one(tmp_pat
         candidate = folder.resolved("candidate")
         assert candidate is not None
         assert gives(candidate / "edges") in ([20], [50])
-        assert folder.current() is not None
+        assert PublishedBundles(folder).current() is not None
         # The same again, as a job's next try does, and then nothing is left of the killed one.
         if candidate == first:
-            candidate = folder.publish(new, None, b"fleet")
+            candidate = publish(folder, new, b"fleet")
         assert (gives(candidate / "edges"), gives(candidate / "back")) == ([50], [20])
         pruned = folder.prune(9)
         assert pruned == []
@@ -413,7 +417,7 @@ def test_a_pruning_that_is_killed_anywhere_leaves_whole_publications(tmp_path: P
     while True:
         folder = PublishFolder(tmp_path / str(calls))
         for number in range(3):
-            folder.publish(bundles_of(20 + number, 10 * number), None)
+            publish(folder, bundles_of(20 + number, 10 * number))
         killed = killed_before(calls, partial(folder.prune, 1))
         for name in folder.rounds():
             assert all((folder.publication(name) / part / "ams-1.json").exists() for part in ("edges", "back"))
@@ -427,21 +431,47 @@ def test_a_pruning_that_is_killed_anywhere_leaves_whole_publications(tmp_path: P
 
 def test_a_second_content_for_a_moment_that_edges_may_know_is_refused(tmp_path: Path) -> None:
     folder = PublishFolder(tmp_path)
-    first = folder.publish(bundles_of(20, 10), None)
+    first = publish(folder, bundles_of(20, 10))
     # The way back is one second younger than what it undoes.
     for seconds in (9, 10, 11):
         with pytest.raises(SpringtideError, match="publish again"):
-            folder.publish(bundles_of(50, seconds), None)
+            publish(folder, bundles_of(50, seconds))
     folder.point("current", first / "back")
-    folder.publish(bundles_of(50, 12), None)
+    publish(folder, bundles_of(50, 12))
     with pytest.raises(SpringtideError, match="wait two seconds"):
-        folder.publish(bundles_of(60, 11), None)
+        publish(folder, bundles_of(60, 11))
     assert len(folder.rounds()) == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "document: is not JSON"),
+        (b"[]", "document: input should be"),
+        (b"[" * 100_000, "document: is not JSON"),
+        (b'{"edge": 1}', "schema_version: field required"),
+        (b'{"edge": "a", "edge": "b"}', "gives the key 'edge' twice"),
+    ],
+)
+def test_a_published_bundle_that_is_damaged_is_one_line_wherever_it_is_read(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    folder = PublishFolder(tmp_path)
+    path = publish(folder, bundles_of(20, 10))
+    folder.point("current", path / "edges")
+    (path / "edges/ams-1.json").write_bytes(content)
+    for read in (PublishedBundles(folder).current, partial(publish, folder, bundles_of(30, 20))):
+        with pytest.raises(SpringtideError) as raised:
+            read()
+        [line] = str(raised.value).splitlines()
+        assert line.startswith(f"{path}/edges/ams-1.json: cannot be read: ")
+        assert message in line
+        assert line.endswith("; publish a round anew")
 
 
 def test_one_publish_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = PublishFolder(tmp_path)
     monkeypatch.setattr(publication, "LOCK_WAIT_S", 0)
-    with folder._alone(), pytest.raises(SpringtideError, match="another `springtide publish`"):
-        folder.publish(bundles_of(20, 10), None)
-    folder.publish(bundles_of(20, 10), None)
+    with folder.alone(), pytest.raises(SpringtideError, match="another `springtide publish`"):
+        publish(folder, bundles_of(20, 10))
+    publish(folder, bundles_of(20, 10))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import subprocess
+from collections import Counter
 from dataclasses import replace
 from ipaddress import ip_network
 from pathlib import Path
@@ -13,12 +14,15 @@ from typing import Any
 import jsonschema
 import numpy as np
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from springtide import instants
-from springtide.bundles.model import json_schema, render
+from springtide.bundles.model import json_schema, parse
+from springtide.bundles.render import render
 from springtide.bundles.validate import Context, problems
 from springtide.fleet import Fleet
+from springtide.jobs import publish as jobs
 from springtide.laws.congestion import rows as congestion_rows
 from springtide.laws.congestion.law import DECISION
 from springtide.laws.congestion.prefixes import halves
@@ -27,6 +31,7 @@ from springtide.laws.initcwnd.decision import Decision, Reason
 from springtide.laws.initcwnd.edges import EdgeDecision
 from springtide.laws.initcwnd.rows import write_round
 from springtide.policy import Policy, load_policy
+from springtide.publication.folder import PublishFolder
 
 from testkit.decided import DECISIONS, decision
 from testkit.home import FLEET, ROUND, Home
@@ -280,10 +285,14 @@ def test_what_is_rendered_is_always_valid(fleet: Fleet, data: st.DataObject) -> 
     decisions = [decision(*pair, data.draw(st.integers(10, 100)), NOW - data.draw(ages)) for pair in chosen]
     rendered = render(fleet, Policy(), NOW, decisions, NOW)
     assert set(rendered.documents) == set(fleet.edges())
-    for edge, content in rendered.documents.items():
-        assert problems(edge, content, Context(fleet, Policy(), NOW, edge)) == []
+    for edge, document in rendered.documents.items():
+        assert problems(edge, document, Context(fleet, Policy(), NOW, edge)) == []
+        # What was never parsed is what parsing would give, to the byte.
+        found = json.loads(document.content)
+        assert parse(edge, document.content) == document
+        assert json.dumps(found, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() == document.content
         values = {d.pair: d for d in decisions}
-        for item in json.loads(content)["routes"]:
+        for item in found["routes"]:
             prefix = ip_network(item["prefix"])
             owner = next(pop for known, pop in fleet.prefixes() if known == prefix)
             made = values[fleet.edges()[edge], owner, prefix.version]
@@ -297,7 +306,7 @@ def test_a_held_out_edge_gets_an_empty_bundle_and_the_others_theirs() -> None:
     pops = {"ams": {"prefixes": ["10.77.1.0/24"], "edges": edges}, "fra": {"prefixes": ["10.77.2.0/24"]}}
     fleet = Fleet.model_validate({"version": 1, "pops": pops})
     documents = render(fleet, Policy(), NOW, DECISIONS, NOW).documents
-    assert sorted(len(json.loads(content)["routes"]) for content in documents.values()) == [0, 1, 1, 1, 1]
+    assert sorted(len(document.bundle.routes) for document in documents.values()) == [0, 1, 1, 1, 1]
 
 
 def test_what_operators_say_of_a_held_out_edge_stands_above_the_hold_out() -> None:
@@ -307,4 +316,34 @@ def test_what_operators_say_of_a_held_out_edge_stands_above_the_hold_out() -> No
     [held] = held_out_edges(fleet, Policy().holdout)
     said = [EdgeDecision(held, "ams", "fra", 4, 55, NOW + 999, "trial")]
     documents = render(fleet, Policy(), NOW, DECISIONS, NOW, of_edges=said).documents
-    assert json.loads(documents[held])["routes"] == [{"prefix": "10.77.2.0/24", "initcwnd": 55}]
+    assert json.loads(documents[held].content)["routes"] == [{"prefix": "10.77.2.0/24", "initcwnd": 55}]
+
+
+def test_no_bundle_is_parsed_twice_on_its_way_from_rendering_to_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet, policy = Fleet.model_validate(yaml.safe_load(FLEET)), Policy()
+    folder = PublishFolder(tmp_path)
+    parsed: Counter[bytes] = Counter()
+    loads = json.loads
+
+    def counted(text: Any, **how: Any) -> Any:
+        parsed[text if isinstance(text, bytes) else text.encode()] += 1
+        return loads(text, **how)
+
+    monkeypatch.setattr(json, "loads", counted)
+    for number in range(3):
+        parsed.clear()
+        there = Counter(file.read_bytes() for file in tmp_path.rglob("*.json"))
+        rendered = render(fleet, policy, NOW, DECISIONS, NOW + 10 * number)
+        assert jobs.wrong(rendered.documents, Context(fleet, policy, NOW + 60)) == []
+        path, documents = jobs.publish(folder, rendered.documents, None, policy, NOW + 60)
+        bundles = Counter({content: count for content, count in parsed.items() if b'"digest":"sha256:' in content})
+        assert bundles <= there, "more often than there are files of it"
+        new = {document.content for document in documents.values()}
+        assert new.isdisjoint(bundles), "what was rendered here was parsed"
+        assert {file.read_bytes() for file in (path / "edges").glob("*.json")} == new
+        # As while its rollout is under way: all that can be read is read with the next.
+        folder.point("current", path / "back")
+    assert sorted(part.name for part in path.iterdir()) == ["back", "back-if-done", "edges"]
+    assert bundles.total() == 3 * len(new), "of the publication before: edges, back and back-if-done"

@@ -12,8 +12,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from springtide import instants
-from springtide.bundles.model import canonical, digest, render
-from springtide.bundles.validate import Context, problems
+from springtide.bundles.model import canonical, digest
+from springtide.bundles.render import render
+from springtide.bundles.validate import Context, parsed_problems
 from springtide.fleet import Fleet, load_fleet
 from springtide.policy import Policy
 
@@ -43,8 +44,11 @@ BROKEN: dict[str, tuple[Change, str]] = {
         lambda d: d.update(congestion=[{"prefix": "192.0.2.0/24", "algorithm": "bbr"}]),
         "congestion[0].min_object_bytes: field required",
     ),
-    "wide client": (lambda d: choose(d, {"prefix": "0.0.0.0/0"}), "'0.0.0.0/0' is no client prefix in its shortest"),
-    "client's host bits": (lambda d: choose(d, {"prefix": "192.0.2.1/24"}), "is no client prefix in its shortest form"),
+    "wide client": (lambda d: choose(d, {"prefix": "0.0.0.0/0"}), "'0.0.0.0/0' is not a client prefix in its shortest"),
+    "client's host bits": (
+        lambda d: choose(d, {"prefix": "192.0.2.1/24"}),
+        "is not a client prefix in its shortest form",
+    ),
     "client twice": (
         lambda d: choose(d, {}, {}),
         "congestion: 192.0.2.0/24 stands there twice (rule congestion_sorted)",
@@ -54,8 +58,8 @@ BROKEN: dict[str, tuple[Change, str]] = {
         "congestion: 192.0.3.0/24 stands before 192.0.2.0/24 (rule congestion_sorted)",
     ),
     "another algorithm": (lambda d: choose(d, {"algorithm": "reno"}), "congestion[0].algorithm: is 'reno', not 'bbr'"),
-    "negative object": (lambda d: choose(d, {"min_object_bytes": -1}), "-1 is no size of an object"),
-    "huge object": (lambda d: choose(d, {"min_object_bytes": 10**10}), "10000000000 is no size of an object"),
+    "negative object": (lambda d: choose(d, {"min_object_bytes": -1}), "-1 is not a size of an object"),
+    "huge object": (lambda d: choose(d, {"min_object_bytes": 10**10}), "10000000000 is not a size of an object"),
     "text object": (
         lambda d: choose(d, {"min_object_bytes": "1"}),
         "min_object_bytes: input should be a valid integer",
@@ -93,7 +97,7 @@ BROKEN: dict[str, tuple[Change, str]] = {
 @pytest.mark.parametrize("case", BROKEN)
 def test_each_rule_finds_what_it_is_for(bare_home: Home, case: str) -> None:
     change, message = BROKEN[case]
-    document = json.loads(render(load_fleet(bare_home.fleet), Policy(), NOW, DECISIONS, NOW).documents["ams-1"])
+    document = json.loads(render(load_fleet(bare_home.fleet), Policy(), NOW, DECISIONS, NOW).documents["ams-1"].content)
     change(document)
     path = bare_home.path / "ams-1.json"
     # Its digest is right: only the rule stands in the way.
@@ -105,7 +109,7 @@ def test_each_rule_finds_what_it_is_for(bare_home: Home, case: str) -> None:
 
 def test_a_bundle_for_another_edge_is_refused(bare_home: Home) -> None:
     path = bare_home.path / "b.json"
-    path.write_bytes(render(load_fleet(bare_home.fleet), Policy(), NOW, DECISIONS, NOW).documents["ams-1"])
+    path.write_bytes(render(load_fleet(bare_home.fleet), Policy(), NOW, DECISIONS, NOW).documents["ams-1"].content)
     [line] = bare_home.refused("validate", path, "--edge", "ams-2")
     assert line == (f"springtide: {path}: edge: is 'ams-1', not 'ams-2' (rule for_this_edge); use the bundle of ams-2")
 
@@ -124,15 +128,16 @@ BROKEN_FILES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 
 
 @pytest.mark.parametrize("case", BROKEN_FILES)
-def test_files_that_are_no_bundle_are_told_in_words(bare_home: Home, case: str) -> None:
+def test_files_that_are_not_bundles_are_refused_in_words(bare_home: Home, case: str) -> None:
     change, message = BROKEN_FILES[case]
     path = bare_home.path / "b.json"
-    path.write_bytes(change(render(load_fleet(bare_home.fleet), Policy(), NOW, DECISIONS, NOW).documents["ams-1"]))
+    good = render(load_fleet(bare_home.fleet), Policy(), NOW, DECISIONS, NOW).documents["ams-1"]
+    path.write_bytes(change(good.content))
     [line] = bare_home.refused("validate", path)
     assert message in line
 
 
-GOOD = render(Fleet.model_validate(yaml.safe_load(FLEET)), Policy(), NOW, DECISIONS, NOW).documents["ams-1"]
+GOOD = render(Fleet.model_validate(yaml.safe_load(FLEET)), Policy(), NOW, DECISIONS, NOW).documents["ams-1"].content
 CONTEXT = Context(Fleet.model_validate(yaml.safe_load(FLEET)), Policy(), NOW + 1)
 
 
@@ -144,7 +149,7 @@ def test_no_damage_passes_and_none_crashes(data: st.DataObject) -> None:
         st.binary(max_size=20) | st.sampled_from([b"\\ud800", b"1e999", b"[" * 999, b"9" * 5000, b"null"])
     )
     damaged = GOOD[:start] + middle + GOOD[end:]
-    found = problems("b.json", damaged, CONTEXT)
+    _, found = parsed_problems("b.json", damaged, CONTEXT)
     try:
         same = json.loads(damaged) == json.loads(GOOD)
     except (ValueError, RecursionError):
@@ -156,8 +161,8 @@ def test_no_damage_passes_and_none_crashes(data: st.DataObject) -> None:
 def test_validate_reports_all_files_and_all_problems(bare_home: Home) -> None:
     documents = render(load_fleet(bare_home.fleet), Policy(), NOW, DECISIONS, NOW).documents
     good, bad = bare_home.path / "good.json", bare_home.path / "bad.json"
-    good.write_bytes(documents["ams-1"])
-    bad.write_bytes(documents["ams-1"].replace(b":42", b":500").replace(b"10.77.2.0/24", b"10.77.1.0/24"))
+    good.write_bytes(documents["ams-1"].content)
+    bad.write_bytes(documents["ams-1"].content.replace(b":42", b":500").replace(b"10.77.2.0/24", b"10.77.1.0/24"))
     missing = bare_home.path / "missing.json"
     lines = bare_home.refused("validate", good, bad, missing)
     assert len(lines) == 4
@@ -168,7 +173,7 @@ def test_routes_over_the_cap_are_refused(bare_home: Home) -> None:
     bare_home.policy.write_text("bundle: {max_routes: 1}\n")
     policy = Policy.model_validate({"bundle": {"max_routes": 1}})
     path = bare_home.path / "b.json"
-    path.write_bytes(render(load_fleet(bare_home.fleet), policy, NOW, DECISIONS, NOW).documents["ams-1"])
+    path.write_bytes(render(load_fleet(bare_home.fleet), policy, NOW, DECISIONS, NOW).documents["ams-1"].content)
     [line] = bare_home.refused("validate", path)
     assert "routes: 2 routes are over bundle.max_routes = 1 (rule size)" in line
 
@@ -178,6 +183,7 @@ def test_choices_over_the_cap_are_refused(bare_home: Home) -> None:
     policy = Policy.model_validate({"bundle": {"max_congestion": 1}})
     clients = {"ams": [ip_network("192.0.2.0/24"), ip_network("192.0.3.0/24")]}
     path = bare_home.path / "b.json"
-    path.write_bytes(render(load_fleet(bare_home.fleet), policy, NOW, DECISIONS, NOW, clients).documents["ams-1"])
+    rendered = render(load_fleet(bare_home.fleet), policy, NOW, DECISIONS, NOW, clients)
+    path.write_bytes(rendered.documents["ams-1"].content)
     [line] = bare_home.refused("validate", path)
     assert "congestion: 2 prefixes are over bundle.max_congestion = 1 (rule congestion_size)" in line

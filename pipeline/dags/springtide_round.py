@@ -138,7 +138,7 @@ def springtide_round() -> None:
         folder = PublishFolder(site.publish_dir)
         documents = staged(site.publish_dir)
         fleet = site.fleet_path.read_bytes()
-        path = run(folder, documents, site.sign_key, site.policy(), instants.now(), once=True, fleet=fleet)
+        path, _ = run(folder, documents, site.sign_key, site.policy(), instants.now(), once=True, fleet=fleet)
         print(f"published {path.name}, round {moment}")
         return path.name
 

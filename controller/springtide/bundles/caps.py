@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from springtide.bundles.model import Documents
 from springtide.errors import Problem
 from springtide.policy import BundlePolicy
 
@@ -25,15 +25,13 @@ class Difference:
     after: int
 
 
-def routes(documents: Mapping[str, Mapping[str, Any]]) -> dict[Value, int]:
+def routes(documents: Documents) -> dict[Value, int]:
     return {
-        (edge, route["prefix"]): route["initcwnd"]
-        for edge, document in documents.items()
-        for route in document["routes"]
+        (edge, route.prefix): route.initcwnd for edge, document in documents.items() for route in document.bundle.routes
     }
 
 
-def difference(before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]) -> Difference:
+def difference(before: Documents, after: Documents) -> Difference:
     old, new = routes(before), routes(after)
     return Difference(
         added={key: new[key] for key in new.keys() - old.keys()},
@@ -54,18 +52,16 @@ class CongestionDifference:
     before: int
 
 
-def choices(documents: Mapping[str, Mapping[str, Any]]) -> dict[Value, Choice]:
+def choices(documents: Documents) -> dict[Value, Choice]:
     """Edges of one PoP are given the same."""
     return {
-        (document["pop"], choice["prefix"]): (choice["algorithm"], choice["min_object_bytes"])
+        (document.bundle.pop, choice.prefix): (choice.algorithm, choice.min_object_bytes)
         for document in documents.values()
-        for choice in document.get("congestion", ())
+        for choice in document.bundle.congestion
     }
 
 
-def congestion_difference(
-    before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
-) -> CongestionDifference:
+def congestion_difference(before: Documents, after: Documents) -> CongestionDifference:
     old, new = choices(before), choices(after)
     return CongestionDifference(
         added={key: new[key] for key in new.keys() - old.keys()},

@@ -1,25 +1,22 @@
 """One JSON document for each edge: which initial window new connections use towards which prefix, which clients use
-BBR, and until when."""
+BBR, and until when.
+
+A `Document` is a bundle together with its bytes. It is made in two places only: by `seal`, of values that are decided
+here, and by `parse`, of bytes that came from elsewhere. Whoever has one neither parses nor serialises it again.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from springtide import instants
-from springtide.errors import SpringtideError
-from springtide.fleet import Fleet, Prefix, prefix_order
-from springtide.laws.holdout import held_out_edges
-from springtide.laws.initcwnd.decision import Action, Decision, is_left_out
-from springtide.laws.initcwnd.edges import EdgeDecision
-from springtide.policy import Policy
+from springtide.errors import InputError, Problem, SpringtideError
 
 
 class Route(BaseModel):
@@ -40,7 +37,7 @@ class Choice(BaseModel):
 
 
 class Bundle(BaseModel):
-    """The document's shape; what its values must be is for `validate` to say."""
+    """The document's shape; `validate` judges its values."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -58,12 +55,15 @@ class Bundle(BaseModel):
     digest: str = Field(description="sha256:<hex> over the canonical JSON of all other fields")
 
 
-@dataclass(frozen=True)
-class Rendered:
-    """A round's bundles, and the decisions whose evidence is too old to be promised for a bundle's lifetime."""
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A bundle, and its bytes: canonical where it was made here, as they were found where it was read."""
 
-    documents: dict[str, bytes]
-    left_out: list[Decision]
+    bundle: Bundle
+    content: bytes
+
+
+Documents = Mapping[str, Document]
 
 
 def json_schema() -> str:
@@ -72,128 +72,81 @@ def json_schema() -> str:
     return json.dumps(head | Bundle.model_json_schema(), indent=2) + "\n"
 
 
-def canonical(document: Mapping[str, Any]) -> bytes:
-    """UTF-8, keys sorted, no spaces."""
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
+def canonical(fields: Mapping[str, Any]) -> bytes:
+    """UTF-8, keys sorted, no spaces; routes and choices as their models or as mappings."""
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=vars).encode()
 
 
-def digest(document: Mapping[str, Any]) -> str:
+def digest(fields: Mapping[str, Any]) -> str:
     """SHA-256 over the canonical form of everything but the digest itself."""
-    rest = {name: value for name, value in document.items() if name != "digest"}
-    return f"sha256:{hashlib.sha256(canonical(rest)).hexdigest()}"
+    return _sha256(canonical({name: value for name, value in fields.items() if name != "digest"}))
 
 
-def render(
-    fleet: Fleet,
-    policy: Policy,
-    round_unix_s: int,
-    decisions: Iterable[Decision],
-    created_unix_s: int,
-    on_bbr: Mapping[str, Iterable[Prefix]] | None = None,
-    of_edges: Iterable[EdgeDecision] = (),
-) -> Rendered:
-    """A bundle for every edge of the fleet, those without routes included: that is how an edge loses its old ones.
-
-    A bundle lives until its round + bundle.ttl_s, the edge taking it back by itself. A decision that dies before that
-    is left out: so no edge can use a value for longer than initcwnd.ttl_s after its last evidence, whoever is down, and
-    one silent pair shortens no other's life. Policy keeps bundle.ttl_s <= initcwnd.ttl_s, so fresh ones always fit. An
-    override is an operator's word and needs no evidence. Edges that are held out get no routes; what `of_edges` says of
-    single edges stands above that too.
-
-    `on_bbr` are each PoP's client prefixes that use BBR, None where that is not decided or not to be carried: then the
-    field is left out. Held-out prefixes are not among them; every edge of the PoP gets them.
-    """
-    expires = round_unix_s + policy.bundle.ttl_s
-    values: dict[tuple[str, str, int], int] = {}
-    left_out = []
-    for decision in decisions:
-        if decision.action is not Action.SET or decision.initcwnd is None:
-            continue
-        if is_left_out(decision, expires):
-            left_out.append(decision)
-        else:
-            values[decision.pair] = decision.initcwnd
-    held_out = held_out_edges(fleet, policy.holdout)
-    said = {(one.edge, one.dst_pop, one.ip_version): one.initcwnd for one in of_edges}
-    documents = {}
-    for pop in fleet.pops:
-        towards = [
-            (prefix, other_name, values.get((pop, other_name, prefix.version)))
-            for other_name, other in fleet.pops.items()
-            if other_name != pop
-            for prefix in other.prefixes
-        ]
-        towards.sort(key=lambda route: prefix_order(route[0]))
-        routes = [(prefix, value) for prefix, _, value in towards if value is not None]
-        chosen = [] if on_bbr is None else sorted(on_bbr.get(pop, ()), key=prefix_order)
-        for edge in fleet.pops[pop].edges:
-            own = [] if edge in held_out else routes
-            if any(name == edge for name, _, _ in said):
-                own = _with_edge(edge, towards, said, held_out=edge in held_out)
-            document: dict[str, Any] = {
-                "schema_version": 1,
-                "edge": edge,
-                "pop": pop,
-                "round": instants.show(round_unix_s),
-                "policy_version": policy.version,
-                "created_at": instants.show(created_unix_s),
-                "expires_at": instants.show(expires),
-                "routes": [{"prefix": str(prefix), "initcwnd": value} for prefix, value in own],
-            }
-            if on_bbr is not None:
-                least = policy.congestion.min_object_bytes
-                document["congestion"] = [
-                    {"prefix": str(prefix), "algorithm": "bbr", "min_object_bytes": least} for prefix in chosen
-                ]
-            documents[edge] = canonical({**document, "digest": digest(document)})
-    return Rendered(documents, left_out)
+def fields_of(bundle: Bundle) -> dict[str, Any]:
+    """All that it was given, without the digest."""
+    return {name: getattr(bundle, name) for name in bundle.model_fields_set if name != "digest"}
 
 
-def _with_edge(
-    edge: str,
-    towards: Iterable[tuple[Prefix, str, int | None]],
-    said: Mapping[tuple[str, str, int], int | None],
-    *,
-    held_out: bool,
-) -> list[tuple[Prefix, int]]:
-    """The routes of an edge that operators spoke of."""
-    values = (
-        (prefix, said.get((edge, dst, prefix.version), None if held_out else value)) for prefix, dst, value in towards
-    )
-    return [(prefix, value) for prefix, value in values if value is not None]
+def seal(fields: Mapping[str, Any]) -> Document:
+    """A document of all fields but the digest, which is made here. The values are taken as they are: `validate` judges
+    them."""
+    rest = canonical(fields)
+    found = _sha256(rest)
+    # The digest belongs between created_at and edge. A quote within a text is escaped, and neither a route nor a choice
+    # has an edge: the first `,"edge":` is the bundle's own.
+    content = rest.replace(b',"edge":', f',"digest":"{found}","edge":'.encode(), 1)
+    bundle = Bundle.model_construct(_fields_set={*fields, "digest"}, **fields, digest=found)
+    return Document(bundle, content)
 
 
-def write(folder: Path, documents: Mapping[str, bytes], signatures: Mapping[str, bytes]) -> list[Path]:
-    """Each file whole or not at all: all are on disk under temporary names before the first gets its own.
-
-    An edge without a signature loses the one of an earlier bundle. Returns the bundles' paths.
-    Raises SpringtideError, having removed the temporary files.
-    """
-    files = {f"{edge}.json": content for edge, content in sorted(documents.items())}
-    files |= {f"{edge}.json.sig": content for edge, content in sorted(signatures.items())}
-    temporary: dict[Path, Path] = {}
+def parse(where: str, content: bytes, max_bytes: int | None = None) -> Document:
+    """Bytes from elsewhere, held against the document's shape. Raises InputError with all that is wrong with it."""
+    fix = "render it again with `springtide bundle`"
+    if max_bytes is not None and len(content) > max_bytes:
+        message = f"is larger than bundle.max_bytes = {max_bytes}"
+        raise InputError([Problem(where, "file", message, "find out what made it grow before raising the limit")])
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            path = folder / name
-            temporary[path] = folder / f".{name}.{os.getpid()}"
-            with temporary[path].open("wb") as file:
-                file.write(content)
-                file.flush()
-                os.fsync(file.fileno())
-        for path, written in temporary.items():
-            written.replace(path)
-        for edge in documents.keys() - signatures.keys():
-            (folder / f"{edge}.json.sig").unlink(missing_ok=True)
-        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        document = json.loads(content, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+        return Document(Bundle.model_validate(document, strict=True), content)
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        raise InputError([Problem(where, "document", f"is not JSON: {error}", fix)]) from error
+    except ValidationError as error:
+        found = [Problem(where, _dotted(item["loc"]), item["msg"].lower(), fix) for item in error.errors()]
+        raise InputError(found) from error
+    except ValueError as error:
+        raise InputError([Problem(where, "document", str(error), fix)]) from error
+
+
+def read_folder(folder: Path) -> dict[str, Document]:
+    """Edge -> bundle, of EDGE.json in a part of a publication. Raises SpringtideError."""
+    found = {}
+    for path in sorted(folder.glob("*.json")):
         try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        for written in temporary.values():
-            written.unlink(missing_ok=True)
-        raise SpringtideError(
-            f"{folder}: bundles cannot be written: {error.strerror}; choose a writable --out"
-        ) from error
-    return [folder / f"{edge}.json" for edge in sorted(documents)]
+            found[path.stem] = parse(str(path), path.read_bytes())
+        except (OSError, InputError) as error:
+            first = error.problems[0] if isinstance(error, InputError) else error
+            what = f"{first.field}: {first.message}" if isinstance(first, Problem) else f"{first}"
+            raise SpringtideError(f"{path}: cannot be read: {what}; publish a round anew") from error
+    return found
+
+
+def _sha256(content: bytes) -> str:
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"gives the key {twice!r} twice")
+    return found
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"holds {name}, which is not JSON")
+
+
+def _dotted(keys: tuple[int | str, ...]) -> str:
+    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
+    return text.lstrip(".") or "document"

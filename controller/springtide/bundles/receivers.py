@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from ipaddress import ip_network
-from typing import Any
 
+from springtide.bundles.model import Documents
 from springtide.fleet import Fleet
 from springtide.laws.initcwnd.decision import Action, Decision, Reason
 
@@ -40,18 +40,18 @@ class Narrow:
         )
 
 
-def narrow(documents: Iterable[Mapping[str, Any]], decided: Iterable[Decision], fleet: Fleet) -> Iterator[Narrow]:
+def narrow(documents: Documents, decided: Iterable[Decision], fleet: Fleet) -> Iterator[Narrow]:
     """Of the pairs that these bundles give a route: those above what their receivers were seen to advertise, and those
     that the receivers have held back already.
     """
     owners = {str(prefix): pop for prefix, pop in fleet.prefixes()}
     given: dict[tuple[str, str, int], int] = {}
-    for document in documents:
-        for route in document["routes"]:
-            owner = owners.get(route["prefix"])
+    for document in documents.values():
+        for route in document.bundle.routes:
+            owner = owners.get(route.prefix)
             if owner is not None:
-                pair = document["pop"], owner, ip_network(route["prefix"]).version
-                given[pair] = max(given.get(pair, 0), route["initcwnd"])
+                pair = document.bundle.pop, owner, ip_network(route.prefix).version
+                given[pair] = max(given.get(pair, 0), route.initcwnd)
     for decision in decided:
         window = given.get(decision.pair)
         if window is None or decision.receiver_cwnd is None or decision.action is not Action.SET:

@@ -19,17 +19,17 @@ TIMEOUT_S = 30
 MAX_BYTES = 64 * 1024
 
 
-def sign(documents: Mapping[str, bytes], key: Path) -> dict[str, bytes]:
+def sign(contents: Mapping[str, bytes], key: Path) -> dict[str, bytes]:
     """Edge -> armored signature. `key` is a private key, or a public one whose private half an SSH agent holds.
 
     Raises InputError when the key is not usable, SpringtideError when ssh-keygen cannot run.
     """
     signatures = {}
-    for edge, content in documents.items():
+    for edge, content in contents.items():
         done = _ssh_keygen(["sign", "-f", str(key)], content)
         if done.returncode or not done.stdout.startswith(b"-----BEGIN SSH SIGNATURE-----"):
             fix = "name a private key that this user can read and that has no passphrase, or one in an SSH agent"
-            raise InputError([Problem(str(key), "signing key", _said(done), fix)])
+            raise InputError([Problem(str(key), "signing key", _complaint(done), fix)])
         signatures[edge] = done.stdout
     return signatures
 
@@ -48,7 +48,7 @@ def signature_problem(where: str, content: bytes, signature: bytes | None, allow
     if intact:
         message = f"its key does not stand in {allowed_signers} as one of {SIGNER!r}"
         return Problem(f"{where}.sig", "signature", message, "sign with an allowed key")
-    message = f"is not one of this content ({_said(done)})"
+    message = f"is not one of this content ({_complaint(done)})"
     return Problem(f"{where}.sig", "signature", message, "take both files from their source again")
 
 
@@ -70,8 +70,8 @@ def _ssh_keygen(arguments: list[str], content: bytes) -> subprocess.CompletedPro
         raise SpringtideError(f"ssh-keygen: {error}; install OpenSSH 8.2 or newer") from error
 
 
-def _said(done: subprocess.CompletedProcess[bytes]) -> str:
+def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
     """The first line that ssh-keygen complained with."""
     lines = done.stderr.decode("utf-8", "replace").splitlines()
-    told = [line.strip() for line in lines if line.strip() and not line.startswith("Signing data")]
-    return told[0][:200] if told else f"ssh-keygen ended with exit code {done.returncode}"
+    complaints = [line.strip() for line in lines if line.strip() and not line.startswith("Signing data")]
+    return complaints[0][:200] if complaints else f"ssh-keygen ended with exit code {done.returncode}"

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from ipaddress import ip_network
 from itertools import pairwise
-from typing import Any
-
-from pydantic import ValidationError
 
 from springtide import instants
-from springtide.bundles.model import Bundle, digest
-from springtide.errors import Problem
+from springtide.bundles.model import Bundle, Document, digest, fields_of, parse
+from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet, Prefix, prefix_order
 from springtide.policy import CLIENT_PREFIX_LENGTH, MAX_OBJECT_BYTES, Policy
 
@@ -34,33 +31,37 @@ class Context:
     now_unix_s: int
     edge: str | None = None
 
+    @cached_property
+    def edges(self) -> Mapping[str, str]:
+        """Edge -> PoP."""
+        return self.fleet.edges()
+
+    @cached_property
     def owners(self) -> Mapping[str, str]:
+        """Prefix -> PoP."""
         return {str(prefix): pop for prefix, pop in self.fleet.prefixes()}
 
 
-def problems(where: str, content: bytes, context: Context) -> list[Problem]:
-    """All that is wrong with a bundle file; nothing when it may be published."""
+def problems(where: str, document: Document, context: Context) -> list[Problem]:
+    """Why a bundle may not be published; nothing when it may."""
     limit = context.policy.bundle.max_bytes
-    if len(content) > limit:
+    if len(document.content) > limit:
         message = f"is larger than bundle.max_bytes = {limit}"
         return [Problem(where, "file", message, "find out what made it grow before raising the limit")]
-    try:
-        document = json.loads(content, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
-        bundle = Bundle.model_validate(document, strict=True)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        return [Problem(where, "document", f"is not JSON: {error}", "render it again with `springtide bundle`")]
-    except ValidationError as error:
-        return [
-            Problem(where, _dotted(item["loc"]), item["msg"].lower(), "render it again with `springtide bundle`")
-            for item in error.errors()
-        ]
-    except ValueError as error:
-        return [Problem(where, "document", str(error), "render it again with `springtide bundle`")]
     return [
         Problem(where, field, f"{message} (rule {name})", fix)
         for name, rule in RULES.items()
-        for field, message, fix in rule(bundle, context)
+        for field, message, fix in rule(document.bundle, context)
     ]
+
+
+def parsed_problems(where: str, content: bytes, context: Context) -> tuple[Document | None, list[Problem]]:
+    """Bytes from elsewhere as a document, and all that is wrong with it; without its shape there is none."""
+    try:
+        document = parse(where, content, context.policy.bundle.max_bytes)
+    except InputError as error:
+        return None, [problem for problem in error.problems if isinstance(problem, Problem)]
+    return document, problems(where, document, context)
 
 
 def _for_this_edge(bundle: Bundle, context: Context) -> Iterator[Finding]:
@@ -69,7 +70,7 @@ def _for_this_edge(bundle: Bundle, context: Context) -> Iterator[Finding]:
 
 
 def _known_edge(bundle: Bundle, context: Context) -> Iterator[Finding]:
-    pop = context.fleet.edges().get(bundle.edge)
+    pop = context.edges.get(bundle.edge)
     if pop is None:
         yield "edge", f"{bundle.edge!r} is not in the fleet", "add it to fleet.yaml, or drop the bundle"
     elif pop != bundle.pop:
@@ -77,7 +78,7 @@ def _known_edge(bundle: Bundle, context: Context) -> Iterator[Finding]:
 
 
 def _prefixes(bundle: Bundle, context: Context) -> Iterator[Finding]:
-    owners = context.owners()
+    owners = context.owners
     shortest = {4: context.policy.bundle.min_prefix_length_ipv4, 6: context.policy.bundle.min_prefix_length_ipv6}
     for index, route in enumerate(bundle.routes):
         field = f"routes[{index}].prefix"
@@ -138,7 +139,7 @@ def _congestion_prefixes(bundle: Bundle, context: Context) -> Iterator[Finding]:
     for index, choice in enumerate(bundle.congestion):
         field, prefix = f"congestion[{index}].prefix", _prefix(choice.prefix)
         if prefix is None or prefix.prefixlen != CLIENT_PREFIX_LENGTH[prefix.version]:
-            what = f"{choice.prefix!r} is no client prefix in its shortest form"
+            what = f"{choice.prefix!r} is not a client prefix in its shortest form"
             yield field, what, "write an IPv4 /24 or an IPv6 /56, like 192.0.2.0/24"
 
 
@@ -158,7 +159,10 @@ def _congestion_values(bundle: Bundle, _: Context) -> Iterator[Finding]:
             field, what = f"congestion[{index}].algorithm", f"is {choice.algorithm!r}, not 'bbr'"
             yield field, what, "leave out what keeps the default"
         if not 0 <= choice.min_object_bytes <= MAX_OBJECT_BYTES:
-            field, what = f"congestion[{index}].min_object_bytes", f"{choice.min_object_bytes} is no size of an object"
+            field, what = (
+                f"congestion[{index}].min_object_bytes",
+                f"{choice.min_object_bytes} is not a size of an object",
+            )
             yield field, what, "render it again with `springtide bundle`"
 
 
@@ -201,7 +205,7 @@ def _policy_version(bundle: Bundle, _: Context) -> Iterator[Finding]:
 
 def _digest(bundle: Bundle, _: Context) -> Iterator[Finding]:
     try:
-        matches = bundle.digest == digest(bundle.model_dump(exclude_unset=True))
+        matches = bundle.digest == digest(fields_of(bundle))
     except UnicodeEncodeError:
         # Half a surrogate pair can stand in JSON text, but not in the UTF-8 that is digested.
         matches = False
@@ -227,6 +231,8 @@ RULES: Mapping[str, Callable[[Bundle, Context], Iterator[Finding]]] = {
 }
 
 
+# The same prefixes stand in the bundles of all other PoPs.
+@lru_cache(maxsize=100_000)
 def _prefix(text: str) -> Prefix | None:
     """A prefix in the one form that it is written in; None for anything else."""
     try:
@@ -234,20 +240,3 @@ def _prefix(text: str) -> Prefix | None:
     except ValueError:
         return None
     return parsed if str(parsed) == text else None
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    keys = [key for key, _ in pairs]
-    if len(set(keys)) < len(keys):
-        twice = next(key for key in keys if keys.count(key) > 1)
-        raise ValueError(f"gives the key {twice!r} twice")
-    return dict(pairs)
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"holds {name}, which is not JSON")
-
-
-def _dotted(keys: tuple[int | str, ...]) -> str:
-    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
-    return text.lstrip(".") or "document"

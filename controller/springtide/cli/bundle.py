@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from springtide import instants
-from springtide.bundles import model as bundles
-from springtide.bundles.sign import sign
+from springtide.bundles.published import files, signatures
 from springtide.cli.options import (
     StoreOptions,
     closed_round,
@@ -24,6 +22,7 @@ from springtide.cli.options import (
 )
 from springtide.cli.output import print_json, print_table
 from springtide.jobs.publish import render
+from springtide.publication.files import write
 
 
 @click.command()
@@ -59,32 +58,28 @@ def bundle(
     asked = closed_round(round_text, policy)
     with store.open() as opened:
         rendered, moment = render(opened, fleet, policy, asked, instants.now())
-    signatures = {} if sign_key is None else sign(rendered.documents, sign_key)
-    paths = bundles.write(out, rendered.documents, signatures)
+    write(out, files(rendered.documents) | signatures(rendered.documents, sign_key))
     if sign_key is None:
         click.echo("unsigned: edges refuse these bundles; sign with --sign-key", err=True)
-    documents = [json.loads(rendered.documents[path.stem]) for path in paths]
+    written = [(document.bundle, str(out / f"{edge}.json")) for edge, document in sorted(rendered.documents.items())]
     left_out = [f"{d.src_pop} to {d.dst_pop} (IPv{d.ip_version})" for d in rendered.left_out]
     expires = instants.show(moment + policy.bundle.ttl_s)
     if as_json:
         listed = [
             {
-                "edge": d["edge"],
-                "pop": d["pop"],
-                "file": str(p),
-                "routes": len(d["routes"]),
-                "congestion": len(d.get("congestion", ())),
-                "digest": d["digest"],
+                "edge": one.edge,
+                "pop": one.pop,
+                "file": path,
+                "routes": len(one.routes),
+                "congestion": len(one.congestion),
+                "digest": one.digest,
             }
-            for p, d in zip(paths, documents, strict=True)
+            for one, path in written
         ]
         head = {"round": instants.show(moment), "policy_version": policy.version, "expires_at": expires}
         print_json({**head, "signed": sign_key is not None, "bundles": listed, "left_out": left_out})
         return
-    table = [
-        (d["edge"], d["pop"], len(d["routes"]), len(d.get("congestion", ())), str(p))
-        for p, d in zip(paths, documents, strict=True)
-    ]
+    table = [(one.edge, one.pop, len(one.routes), len(one.congestion), path) for one, path in written]
     print_table(
         ["edge", "pop", "routes", "clients on BBR", "file"],
         table,

@@ -8,10 +8,11 @@ from typing import Any
 import click
 
 from springtide.bundles import caps
+from springtide.bundles.published import PublishedBundles
 from springtide.cli.options import json_option, publish_dir_option
 from springtide.cli.output import print_json, print_table
 from springtide.errors import InputError, Problem
-from springtide.publication.folder import PublishFolder, read_folder
+from springtide.publication.folder import PublishFolder
 
 
 @click.command()
@@ -33,13 +34,14 @@ def diff(what: str | None, publish_dir: Path, as_json: bool) -> None:
     candidate = folder.resolved("candidate")
     if candidate is None:
         raise InputError([Problem(str(publish_dir), "candidate", "is not there", "run `springtide publish` first")])
-    new, held = read_folder(candidate / "edges"), folder.current() or {}
+    published = PublishedBundles(folder)
+    new, held = published.part(candidate / "edges"), published.current() or {}
     if what is not None and what in new.keys() | held.keys():
         new = {edge: document for edge, document in new.items() if edge == what}
         held = {edge: document for edge, document in held.items() if edge == what}
     elif what is not None:
         candidate = folder.publication(what)
-        new = read_folder(candidate / "edges")
+        new = published.part(candidate / "edges")
     found, of_clients = caps.difference(held, new), caps.congestion_difference(held, new)
     rows = _rows(found)
     clients = [(pop, prefix, _choice(a), _choice(b)) for pop, prefix, a, b in _rows(of_clients)]

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from springtide import instants
+from springtide.bundles.model import read_folder
 from springtide.cli.options import (
     StoreOptions,
     fleet_option,
@@ -21,9 +22,11 @@ from springtide.cli.options import (
 )
 from springtide.cli.output import print_json
 from springtide.errors import InputError, Problem, SpringtideError
-from springtide.gate.judge import Verdict, decide, destinations, looked_at, read
+from springtide.gate.connections import read
+from springtide.gate.judge import Verdict, decide, destinations, looked_at
+from springtide.jobs import audit
 from springtide.publication import journal
-from springtide.publication.folder import PublishFolder, read_folder
+from springtide.publication.folder import PublishFolder
 
 CODES = {Verdict.GO: 0, Verdict.WAIT: 3, Verdict.ROLL_BACK: 4}
 
@@ -77,7 +80,7 @@ def gate(
     until = max(instants.now(), since + 1)
     named = {*changed_edges, *unchanged_edges}
     before, after = (
-        {edge: document for edge, document in read_folder(path / part).items() if edge in named}
+        {edge: document.bundle for edge, document in read_folder(path / part).items() if edge in named}
         for part in ("back", "edges")
     )
     targets = looked_at(destinations(before, after), pops, changed_edges)
@@ -105,7 +108,7 @@ def gate(
             details=details,
         )
         journal.append(publish_dir, event)
-        journal.send(publish_dir, opened)
+        audit.send(publish_dir, opened)
     if as_json:
         print_json({"verdict": judgement.verdict, "reason": judgement.reason, **details})
     else:

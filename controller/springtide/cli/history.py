@@ -9,7 +9,7 @@ import click
 from springtide import instants
 from springtide.cli.options import StoreOptions, json_option, publish_dir_option, store_options
 from springtide.cli.output import print_json, print_table
-from springtide.publication import journal
+from springtide.jobs import audit
 
 COLUMNS = "toUnixTimestamp(at) as at, id, who, event, publication, digest, edges, verdict, reason, details"
 
@@ -32,7 +32,7 @@ def history(store: StoreOptions, publish_dir: Path, event_name: str, limit: int,
       springtide history --event gate --json
     """
     with store.open() as opened:
-        journal.send(publish_dir, opened)
+        audit.send(publish_dir, opened)
         rows = opened.query(
             f"""
             select {COLUMNS} from audit final

@@ -23,7 +23,7 @@ from springtide.cli.options import (
 )
 from springtide.cli.output import print_json
 from springtide.jobs import publish as jobs
-from springtide.publication.folder import PublishFolder, read_folder
+from springtide.publication.folder import PublishFolder
 from springtide.publication.pause import refuse_when_paused
 
 
@@ -33,7 +33,7 @@ from springtide.publication.pause import refuse_when_paused
 @click.option("--force", is_flag=True, help="Publish although it changes more than the policy's caps allow.")
 @click.option("--reason", default="", metavar="TEXT", help="Why; the audit keeps it.")
 @click.option(
-    "--once", is_flag=True, help="Leave the newest publication as it is where it says the same of this round."
+    "--once", is_flag=True, help="Leave the newest publication as it is where it has the same values for this round."
 )
 @click.option(
     "--keep",
@@ -76,17 +76,15 @@ def publish(
     asked = closed_round(round_text, policy)
     with store.open() as opened:
         rendered, _ = jobs.render(opened, fleet, policy, asked, instants.now())
-    documents = rendered.documents
     folder = PublishFolder(publish_dir)
     copy = fleet_path.read_bytes()
-    path = jobs.publish(
-        folder, documents, sign_key, policy, instants.now(), force=force, reason=reason, once=once, fleet=copy
+    path, new = jobs.publish(
+        folder, rendered.documents, sign_key, policy, instants.now(), force=force, reason=reason, once=once, fleet=copy
     )
     folder.prune(keep)
-    new = read_folder(path / "edges")
     if sign_key is None:
         click.echo("unsigned: edges refuse these bundles; sign with --sign-key", err=True)
-    count = sum(len(document["routes"]) for document in new.values())
+    count = sum(len(document.bundle.routes) for document in new.values())
     if as_json:
         digest = jobs.digest_of(new)
         print_json(

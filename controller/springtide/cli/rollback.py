@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from springtide import instants
-from springtide.bundles import model as bundles
-from springtide.bundles.validate import Context, problems
+from springtide.bundles.back import renewed
+from springtide.bundles.published import PublishedBundles
+from springtide.bundles.validate import Context
 from springtide.cli.options import (
     fleet_option,
     json_option,
@@ -22,7 +23,7 @@ from springtide.cli.output import print_json
 from springtide.errors import InputError
 from springtide.jobs import publish as jobs
 from springtide.publication import journal
-from springtide.publication.folder import PublishFolder, read_folder, renewed
+from springtide.publication.folder import PublishFolder
 
 
 @click.command()
@@ -54,17 +55,19 @@ def rollback(
     """
     folder = PublishFolder(publish_dir)
     source = folder.publication(round_name)
-    old, held = read_folder(source / "edges"), folder.current() or {}
+    published = PublishedBundles(folder)
+    old, held = published.part(source / "edges"), published.current() or {}
     now = instants.now()
-    again = {edge: renewed(document, held.get(edge), now) for edge, document in old.items()}
-    documents = {edge: bundles.canonical(document) for edge, document in again.items()}
-    context = Context(read_fleet(fleet_path), read_policy(policy_path), now)
-    found = [problem for edge, content in documents.items() for problem in problems(f"{edge}.json", content, context)]
+    documents = {
+        edge: renewed(document.bundle, held[edge].bundle if edge in held else None, now)
+        for edge, document in old.items()
+    }
+    found = jobs.wrong(documents, Context(read_fleet(fleet_path), read_policy(policy_path), now))
     if found:
         raise InputError(found)
     details = {"of": source.name, **jobs.windows_of(folder, source.name)}
     event = journal.Event("rollback", reason=reason, verdict="published", details=details)
-    path = jobs.write(folder, documents, sign_key, [event], fleet_path.read_bytes())
+    path = jobs.write(published, documents, sign_key, [event], fleet_path.read_bytes())
     if as_json:
         print_json({"publication": path.name, "of": source.name, "edges": len(documents)})
         return

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import click
 
 from springtide import instants
+from springtide.bundles.model import Document, Documents
 from springtide.bundles.receivers import Narrow, narrow
 from springtide.bundles.sign import signature_problem
-from springtide.bundles.validate import Context, problems
+from springtide.bundles.validate import Context, parsed_problems
 from springtide.cli.options import (
     StoreOptions,
     fleet_option,
@@ -88,7 +86,7 @@ def validate(
         )
     context = Context(read_fleet(fleet_path), read_policy(policy_path), instants.now(), edge)
     found: list[Problem] = []
-    documents: dict[str, dict[str, Any]] = {}
+    documents: dict[str, Document] = {}
     for path in files:
         try:
             with path.open("rb") as file:
@@ -96,11 +94,10 @@ def validate(
         except OSError as error:
             found.append(Problem(str(path), "file", f"cannot be read: {error.strerror}", "give a readable bundle"))
             continue
-        wrong = problems(str(path), content, context)
+        document, wrong = parsed_problems(str(path), content, context)
         found += wrong
-        if not wrong:
-            document = json.loads(content)
-            documents[document["edge"]] = document
+        if document is not None and not wrong:
+            documents[document.bundle.edge] = document
         if allowed_signers is not None:
             found += _signature_problems(path, content, allowed_signers)
     over = [] if against is None else too_much(PublishFolder(against), documents, context.policy)
@@ -113,20 +110,20 @@ def validate(
     for each in warnings:
         click.echo(f"warning: {each}", err=True)
     if as_json:
-        said = {"problems": [vars(problem) for problem in found], "warnings": [str(each) for each in warnings]}
+        report = {"problems": [vars(problem) for problem in found], "warnings": [str(each) for each in warnings]}
         passed = [str(problem) for problem in over] if force and not found else []
-        print_json({"files": len(files), "valid": not found, "forced": passed, **said})
+        print_json({"files": len(files), "valid": not found, "forced": passed, **report})
     elif not found:
         click.echo(f"{len(files)} {'bundle is' if len(files) == 1 else 'bundles are'} valid")
     if found:
         raise InputError(found)
 
 
-def _narrow(store: StoreOptions, fleet: Fleet, documents: Mapping[str, Mapping[str, Any]]) -> list[Narrow]:
-    moments = {str(document["round"]) for document in documents.values()}
+def _narrow(store: StoreOptions, fleet: Fleet, documents: Documents) -> list[Narrow]:
+    moments = {document.bundle.round for document in documents.values()}
     with store.open() as opened:
         decided = [each for moment in moments for each in decisions.read_round(opened, instants.parse(moment))]
-    return sorted(narrow(documents.values(), decided, fleet), key=lambda each: (each.src_pop, each.dst_pop))
+    return sorted(narrow(documents, decided, fleet), key=lambda each: (each.src_pop, each.dst_pop))
 
 
 def _signature_problems(path: Path, content: bytes, allowed_signers: Path) -> list[Problem]:

@@ -1,6 +1,6 @@
 """After a wave: do new connections of the changed edges fare worse than new ones before? Go, wait or roll back.
 
-A window or an algorithm acts on connections that begin after it was set: old ones say nothing of it. So new is held
+A window or an algorithm acts on connections that begin after it was set: old ones show nothing of it. So new is held
 against new, by connections and not by bytes: those that changed edges opened after the wave against those that they
 opened before the rollout, and this rise against that of edges that have nothing new, over the same minutes. What came
 over the whole fleet is not the wave's fault.
@@ -12,29 +12,17 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from ipaddress import ip_network
 from typing import Any
 
+from springtide.bundles.model import Bundle
 from springtide.gate.proportions import NOTHING, Interval, Share, pooled, rise
 from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
 from springtide.policy import GatePolicy
-from springtide.store import Store
-from springtide.store.files import sql
 
-# Polls from this long before the first window tell which connections were there already: the collector's longest time
-# between two records of a socket is shorter (`--full-interval`).
-_LOOK_BACK_S = 600
 # A full segment on Ethernet.
 _SEGMENT_BYTES = 1460
-# Its last record tells of a client's connection, which uses another algorithm only after its first bytes.
+# The last record counts for a client's connection, which uses another algorithm only after its first bytes.
 _NEVER = 2**62
-
-FRESHNESS = """
-select host, max(time_unix_us) as newest
-from tcp_samples
-where time_unix_us >= {oldest:Int64} and time_unix_us < {until:Int64} and host in {hosts:Array(String)}
-group by host
-"""
 
 
 class Verdict(StrEnum):
@@ -114,7 +102,7 @@ QUESTIONS = (
     Question("routes", frozenset({Kind.WINDOWS, Kind.KEPT}), (LOST, LOSSY, *OTHERS), 1 / 4, "new connections"),
     Question("clients", frozenset({Kind.CLIENTS}), (LOSSY, *OTHERS), 1 / 4, "new connections of clients"),
 )
-# A test needs so many connections: with fewer, intervals miss more often than they say. As a part of min_connections.
+# A test needs so many connections, as a part of min_connections: with fewer, intervals miss too often.
 _TESTED_SHARE = 5
 
 Windows = Mapping[str, Tally]
@@ -163,12 +151,12 @@ class Test:
             return {"hits": round(share.hits, 3), "of": round(share.of, 3)}
 
         groups = ("changed_before", "changed_after", "unchanged_before", "unchanged_after")
-        said: dict[str, Any] = {name: pair(getattr(self, name)) for name in groups}
-        said |= {"compared": self.compared, "rise": self.rise.estimate, "at_least": self.rise.low}
-        said |= {"most": self.bound, "chance": self.chance, "harm": self.is_harm()}
+        details: dict[str, Any] = {name: pair(getattr(self, name)) for name in groups}
+        details |= {"compared": self.compared, "rise": self.rise.estimate, "at_least": self.rise.low}
+        details |= {"most": self.bound, "chance": self.chance, "harm": self.is_harm()}
         if self.worst is not None:
-            said["worst"] = {"edge": self.worst[0], **pair(self.worst[1])}
-        return said
+            details["worst"] = {"edge": self.worst[0], **pair(self.worst[1])}
+        return details
 
 
 @dataclass(frozen=True)
@@ -221,8 +209,8 @@ def decide(inputs: Inputs, policy: GatePolicy) -> Judgement:
             reason += f": {total:.0f} were seen, and no edge counts for much more than the others"
         return Judgement(Verdict.WAIT, reason, enough, counted, tests)
     shown = next((test for test in tests if test.changed_after.of > 0), None)
-    said = shown.words() if shown is not None else f"{counted:.0f} new connections"
-    return Judgement(Verdict.GO, f"no worse: {said}", enough, counted, tests)
+    what = shown.words() if shown is not None else f"{counted:.0f} new connections"
+    return Judgement(Verdict.GO, f"no worse: {what}", enough, counted, tests)
 
 
 def _tests(inputs: Inputs, policy: GatePolicy) -> Iterator[Test]:
@@ -296,20 +284,18 @@ class Destination:
     young: int
 
 
-def destinations(
-    before: Mapping[str, Mapping[str, Any]], after: Mapping[str, Mapping[str, Any]]
-) -> dict[str, tuple[Destination, ...]]:
+def destinations(before: Mapping[str, Bundle], after: Mapping[str, Bundle]) -> dict[str, tuple[Destination, ...]]:
     """Of each edge what its bundles name, before (`back`) and after; edge -> destinations.
 
     The first flight is that of the larger window: before and after the same bytes are asked about.
     """
     found = {}
     for edge in before.keys() | after.keys():
-        old, new = before.get(edge, {}), after.get(edge, {})
-        windows = [{one["prefix"]: one["initcwnd"] for one in bundle.get("routes", ())} for bundle in (old, new)]
+        sides = before.get(edge), after.get(edge)
+        windows = [{one.prefix: one.initcwnd for one in side.routes} if side else {} for side in sides]
         choices = [
-            {one["prefix"]: (one["algorithm"], one["min_object_bytes"]) for one in bundle.get("congestion") or ()}
-            for bundle in (old, new)
+            {one.prefix: (one.algorithm, one.min_object_bytes) for one in side.congestion} if side else {}
+            for side in sides
         ]
         of_edge = []
         for prefix in sorted(windows[0].keys() | windows[1].keys()):
@@ -350,69 +336,3 @@ def looked_at(
         others = (one for one in of_pops[pops.get(edge, "")].values() if one.kind not in kinds)
         result[edge] = (*((one, True) for one in own), *((one, False) for one in others))
     return result
-
-
-def read(
-    store: Store,
-    policy: GatePolicy,
-    targets: Mapping[str, Sequence[tuple[Destination, bool]]],
-    changed: Sequence[str],
-    begun_unix_s: float,
-    since_unix_s: float,
-    until_unix_s: float,
-    wave: int,
-    look: int,
-) -> Inputs:
-    """New connections since the wave, and of gate.before_s before the rollout begun. Raises StoreError."""
-    before = begun_unix_s - policy.before_s
-    moments = {
-        "oldest": int((before - _LOOK_BACK_S) * 1e6),
-        "before": int(before * 1e6),
-        "begun": int(begun_unix_s * 1e6),
-        "since": int(since_unix_s * 1e6),
-        "until": int(until_unix_s * 1e6),
-        "horizon_us": int(min(policy.watched_s, until_unix_s - since_unix_s) * 1e6),
-    }
-    rows = store.query(
-        sql("gate/connections"),
-        {**moments, **_parameters(targets), "lossy": policy.lossy_share, "rtt_ratio": policy.max_rtt_ratio},
-    )
-    tallies: dict[tuple[Kind, bool], dict[str, dict[str, Tally]]] = defaultdict(lambda: defaultdict(dict))
-    for row in rows:
-        counts = {name: row[name] for name in Tally.__dataclass_fields__}
-        tallies[Kind(row["kind"]), bool(row["is_changed"])][row["host"]][row["side"]] = Tally(**counts)
-    heard = {
-        row["host"]: until_unix_s - row["newest"] / 1e6
-        for row in store.query(
-            FRESHNESS, {"oldest": moments["since"], "until": moments["until"], "hosts": list(changed)}
-        )
-    }
-    return Inputs(dict(tallies), {edge: heard.get(edge) for edge in changed}, wave, look)
-
-
-def _parameters(targets: Mapping[str, Sequence[tuple[Destination, bool]]]) -> dict[str, Any]:
-    """Edges that have the same destinations share one set of them: a PoP's, mostly."""
-    sets: dict[tuple[tuple[Destination, bool], ...], int] = {}
-    classes: dict[tuple[Kind, bool, int, int], int] = {}
-    hosts = {host: sets.setdefault(tuple(found), len(sets) + 1) for host, found in sorted(targets.items()) if found}
-    rows = []
-    for found, number in sets.items():
-        for one, is_changed in found:
-            network = ip_network(one.network)
-            mapped = network.version == 4
-            address = f"::ffff:{network.network_address}" if mapped else str(network.network_address)
-            which = classes.setdefault((one.kind, is_changed, one.flight, one.young), len(classes) + 1)
-            rows.append((number, address, network.prefixlen + 96 * mapped, which))
-    return {
-        "hosts": list(hosts),
-        "sets": list(hosts.values()),
-        "net_sets": [row[0] for row in rows],
-        "nets": [row[1] for row in rows],
-        "lens": [row[2] for row in rows],
-        "net_classes": [row[3] for row in rows],
-        "lengths": sorted({row[2] for row in rows}, reverse=True),
-        "class_kinds": [kind for kind, _, _, _ in classes],
-        "class_changed": [int(is_changed) for _, is_changed, _, _ in classes],
-        "class_flights": [flight for _, _, flight, _ in classes],
-        "class_young": [young for _, _, _, young in classes],
-    }

@@ -14,7 +14,7 @@ from pathlib import Path
 from springtide.errors import SpringtideError
 from springtide.jobs.site import Site
 
-# What a play may take to end its children and give the lock back after it was told to stop.
+# What a play may take to end its children and give the lock back after the signal to stop.
 STOP_S = 30
 
 
@@ -27,13 +27,13 @@ def command(site: Site, play: str, extra: Mapping[str, str], environment: Mappin
 
 
 def variables(given: Mapping[str, str]) -> str:
-    """What `-e` takes for these, each to the letter: a reason may quote what an edge has said.
+    """What `-e` takes for these, each to the letter: a reason may quote an edge's answer.
 
     As NAME=VALUE a text could go on with another NAME=VALUE, and without `!unsafe` Ansible runs a template in it here.
     """
     texts = {name: "".join(each if each.isprintable() else " " for each in text) for name, text in given.items()}
-    said = ", ".join(f"{name}: !unsafe {json.dumps(text, ensure_ascii=False)}" for name, text in texts.items())
-    return f"{{{said}}}"
+    pairs = ", ".join(f"{name}: !unsafe {json.dumps(text, ensure_ascii=False)}" for name, text in texts.items())
+    return f"{{{pairs}}}"
 
 
 def directory(environment: Mapping[str, str] = os.environ) -> Path:
@@ -44,7 +44,7 @@ def play(site: Site, name: str, extra: Mapping[str, str], say: Callable[[str], N
     """Run it to its end. Raises SpringtideError with Ansible's own last reason where it fails."""
     words = command(site, name, extra)
     environment = {"ANSIBLE_CONFIG": str(directory() / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", **os.environ}
-    # Whatever configuration is chosen: what hosts say of themselves must not become variables of the play.
+    # Whatever configuration is chosen: hosts' facts must not become variables of the play.
     environment["ANSIBLE_INJECT_FACT_VARS"] = "False"
     try:
         running = subprocess.Popen(

@@ -9,14 +9,15 @@ from springtide.errors import SpringtideError
 from springtide.jobs import ansible
 from springtide.jobs.site import Site
 from springtide.publication import journal
-from springtide.publication.folder import WITHDRAWN, PublishFolder
+from springtide.publication.folder import PublishFolder
 from springtide.publication.pause import paused
+from springtide.publication.withdrawal import WITHDRAWN
 
 
 def wanted(folder: PublishFolder) -> tuple[str, str]:
     """The publication that `candidate` leads to, and why it is not to be rolled out; empty when it is.
 
-    A publication whose rollout failed is not tried again by itself: a gate, an edge or a person has said no.
+    A publication whose rollout failed is not tried again by itself: a gate, an edge or a person has refused it.
     """
     candidate = folder.resolved("candidate")
     if candidate is None:
@@ -59,10 +60,10 @@ def roll_out(site: Site, reason: str, say: Callable[[str], None] = print) -> Non
 
 def _last_verdict(events: Iterable[journal.Event], publication: str) -> str:
     """Of its rollouts: begun, done, failed, or taken back after it had been done; empty where there was none."""
-    said = ""
+    last = ""
     for event in events:
         if event.publication == publication and event.event == "rollout":
-            said = event.verdict
+            last = event.verdict
         elif event.publication == publication and event.event == "rollback" and event.verdict != "published":
-            said = "failed" if said in ("begun", "failed") else "taken back"
-    return said
+            last = "failed" if last in ("begun", "failed") else "taken back"
+    return last

@@ -9,11 +9,11 @@ from pathlib import Path
 from springtide import instants
 from springtide.errors import SpringtideError, StoreError
 from springtide.fleet import Fleet
+from springtide.jobs import audit
 from springtide.laws.registry import LAWS
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.rollup import PENDING_S, RETRIED_ROUNDS, pending, rolled_up
 from springtide.policy import Policy
-from springtide.publication import journal
 from springtide.store import Store
 
 
@@ -34,7 +34,7 @@ def prepare(store: Store, fleet: Fleet, publish_dir: Path, say: Callable[[str], 
     """
     publish_fleet(store, fleet)
     try:
-        journal.send(publish_dir, store)
+        audit.send(publish_dir, store)
     except StoreError:
         raise
     except SpringtideError as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from springtide import instants
+from springtide.bundles.model import read_folder
 from springtide.errors import SpringtideError
 from springtide.fleet import Fleet
 from springtide.laws.effect import Effect
@@ -16,8 +17,9 @@ from springtide.learn import report
 from springtide.learn.status import Facts, Published, Rogue
 from springtide.policy import Policy
 from springtide.publication import journal
-from springtide.publication.folder import WITHDRAWN, PublishFolder, read_folder
+from springtide.publication.folder import PublishFolder
 from springtide.publication.pause import paused
+from springtide.publication.withdrawal import WITHDRAWN, withdrawn
 from springtide.store import Store
 
 DAY_S = 86_400
@@ -85,15 +87,15 @@ def _publication(folder: Path | None, part: str) -> Published | None:
     documents = read_folder(folder / part)
     if not documents:
         raise SpringtideError(f"{folder / part}: holds no bundle; publish a round anew")
-    found = documents.values()
-    full = [document for document in found if document["routes"] or document.get("congestion")] or list(found)
+    found = [document.bundle for document in documents.values()]
+    full = [bundle for bundle in found if bundle.routes or bundle.congestion] or found
     return Published(
         name=folder.name,
-        created=max(instants.parse(document["created_at"]) for document in documents.values()),
-        expires=min(instants.parse(document["expires_at"]) for document in full),
-        edges=len(documents),
-        routes=sum(len(document["routes"]) for document in documents.values()),
-        clients=len({(one["pop"], line["prefix"]) for one in found for line in one.get("congestion") or ()}),
+        created=max(instants.parse(bundle.created_at) for bundle in found),
+        expires=min(instants.parse(bundle.expires_at) for bundle in full),
+        edges=len(found),
+        routes=sum(len(bundle.routes) for bundle in found),
+        clients=len({(bundle.pop, choice.prefix) for bundle in found for choice in bundle.congestion}),
         back=part == "back",
     )
 
@@ -135,11 +137,10 @@ def _newest(events: Iterable[journal.Event]) -> dict[str, journal.Event]:
 
 
 def _stopped(folder: Path) -> str | None:
-    path = folder / WITHDRAWN
     try:
-        return path.read_text().strip() if path.exists() else None
+        return withdrawn(folder)
     except OSError as error:
-        raise SpringtideError(f"{path}: cannot be read: {error.strerror}") from error
+        raise SpringtideError(f"{folder / WITHDRAWN}: cannot be read: {error.strerror}") from error
 
 
 def _benefit(store: Store, fleet: Fleet, policy: Policy, now: int) -> dict[str, Effect]:

@@ -1,7 +1,7 @@
 """Who did what, when and why: a line for each event in the publisher's folder, and from there a row in the store.
 
 The line comes first and waits for nobody, so that what is done while the store is down is not lost; sending the lines
-again changes nothing. Ansible's module springtide_record writes lines of the same form, in the same way.
+again changes nothing (jobs/audit.py).
 
 A writer that was killed, or a disk that was full, may leave half a line. It stays a line of its own, since the next one
 begins on a new line, and what cannot be read is counted and kept as an event `damaged`, whose reason is the line.
@@ -18,16 +18,14 @@ import os
 import re
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from springtide import instants
-from springtide.errors import SpringtideError
-from springtide.store import Row, Store
+from .. import instants
+from ..errors import SpringtideError
 
 FILE = "journal.jsonl"
-SENT = "journal.sent"
 DAMAGED = "damaged"
 # Of a damaged line, in the audit; the whole of it stays in the file.
 SHOWN_BYTES = 500
@@ -62,7 +60,7 @@ def append(folder: Path, event: Event) -> None:
     path = folder / FILE
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _append_line(path, json.dumps(asdict(event), sort_keys=True))
+        _append_line(path, json.dumps(vars(event), sort_keys=True))
     except OSError as error:
         raise SpringtideError(
             f"{path}: cannot be written: {error.strerror}; make room or name another folder"
@@ -70,7 +68,7 @@ def append(folder: Path, event: Event) -> None:
 
 
 def _append_line(path: Path, line: str) -> None:
-    """As the collection's springtide_publisher.append_line, which must do without this package."""
+    """A line of its own behind whatever a killed writer left; all of it or, where it raises OSError, nothing."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o640)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -118,44 +116,13 @@ def read(folder: Path, offset: int = 0) -> tuple[list[Event], int, int]:
 def _damaged(line: bytes, offset: int, next_unix_s: int) -> Event:
     """What stands for a line that cannot be read: the same each time, so that sending it again changes nothing."""
     # Keys are sorted, so that the time is in the first bytes of a line that was cut.
-    said = re.match(rb'\{"at_unix_s": (\d{1,10}),', line)
+    time = re.match(rb'\{"at_unix_s": (\d{1,10}),', line)
     text = line[:SHOWN_BYTES].decode("utf-8", "backslashreplace")
     return Event(
         DAMAGED,
         reason=text if text.isprintable() else repr(text)[1:-1],
         details={"offset": offset, "bytes": len(line)},
         who="",
-        at_unix_s=min(int(said[1]), next_unix_s) if said else next_unix_s,
+        at_unix_s=min(int(time[1]), next_unix_s) if time else next_unix_s,
         id=hashlib.sha256(b"%d %s" % (offset, line)).hexdigest()[:32],
     )
-
-
-def send(folder: Path, store: Store) -> int:
-    """Rows for the lines that the store does not have yet; how many. Raises StoreError, SpringtideError."""
-    mark = folder / SENT
-    offset = 0
-    with contextlib.suppress(OSError, ValueError):
-        told = int(mark.read_text())
-        # A shorter file was begun anew.
-        offset = told if told <= (folder / FILE).stat().st_size else 0
-    events, end, _ = read(folder, offset)
-    if events:
-        store.insert("audit", [row(event) for event in events])
-        with contextlib.suppress(OSError):  # then they are sent again, and are the same rows
-            mark.write_text(str(end))
-    return len(events)
-
-
-def row(event: Event) -> Row:
-    return {
-        "at": event.at_unix_s,
-        "id": event.id,
-        "who": event.who,
-        "event": event.event,
-        "publication": event.publication,
-        "digest": event.digest,
-        "edges": list(event.edges),
-        "verdict": event.verdict,
-        "reason": event.reason,
-        "details": json.dumps(event.details, sort_keys=True),
-    }

@@ -11,9 +11,9 @@ import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from springtide import instants
-from springtide.errors import PausedError, SpringtideError
-from springtide.publication import journal
+from .. import instants
+from ..errors import PausedError, SpringtideError
+from . import journal
 
 FILE = "paused"
 

@@ -14,27 +14,26 @@ from ansible.errors import AnsibleParserError
 from ansible.inventory.data import InventoryData
 from ansible.parsing.dataloader import DataLoader
 from deploy.ansible.plugins.inventory.fleet import NAME, InventoryModule, edges, read
-from deploy.ansible.plugins.module_utils.springtide_publisher import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic_core import PydanticCustomError
+from springtide import fleet as controller_fleet
+from springtide.errors import InputError
+from springtide.fleet import load_fleet
+from springtide.publication.folder import PublishFolder
+from springtide.publication.lock import give_lock_back, take_lock
+from springtide.publication.waves import (
     LEAST_TRIES,
     MOST_GROWTH,
     Candidate,
     fitting_growth,
     gate_tries,
-    give_lock_back,
     life_s,
     read_publication,
-    take_lock,
     waves,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from pydantic_core import PydanticCustomError
-from springtide import fleet as controller_fleet
-from springtide.bundles.model import canonical
-from springtide.errors import InputError
-from springtide.fleet import load_fleet
-from springtide.publication.folder import PublishFolder
 from testkit.edge import bundle
+from testkit.published import publish
 
 ROOT = Path(__file__).resolve().parents[3]
 POP = "version: 1\npops: {a: {prefixes: [10.1.0.0/16], "
@@ -190,7 +189,7 @@ pops:
 
 def test_the_copy_beside_a_publication_is_an_inventory(tmp_path: Path) -> None:
     text = POP + "edges: {x: {address: h}}}}"
-    PublishFolder(tmp_path / "publish").publish({"x": canonical(bundle({}, edge="x"))}, None, text.encode())
+    publish(PublishFolder(tmp_path / "publish"), {"x": bundle({}, edge="x")}, fleet=text.encode())
     copy = tmp_path / "publish/candidate/fleet.yaml"
     assert InventoryModule().verify_file(str(copy))
     assert inventory(tmp_path, copy.read_text()).get_groups_dict()["edges"] == ["x"]

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from deploy.ansible.plugins.module_utils import springtide_publisher as publisher
-from deploy.ansible.plugins.module_utils.springtide_publisher import WAYS, ask_gate, hold, way_back
 from springtide.bundles.model import canonical
+from springtide.bundles.published import PublishedBundles
 from springtide.publication.folder import PublishFolder
+from springtide.publication.gate import applied, ask_gate
+from springtide.publication.ways import WAYS, hold, way_back
+from springtide.publication.withdrawal import end_withdrawal, withdraw
 from testkit.edge import bundle
+from testkit.published import publish
 
 ROUTE = "10.0.1.0/24"
 
@@ -28,19 +31,19 @@ class Publisher:
     def publish(self, value: int, ttl: float = 600) -> Path:
         """A newer round that gives this window."""
         self.made += 3
-        return self.folder.publish({"ams-1": canonical(bundle({ROUTE: value}, now=self.made, ttl=ttl))}, None)
+        return publish(self.folder, {"ams-1": bundle({ROUTE: value}, now=self.made, ttl=ttl)})
 
     def way(self, publication: Path, now: float | None = None) -> Path:
         return way_back(publication, self.folder.path, ["ams-1"], time.time() if now is None else now)
 
     def begin(self, publication: Path) -> int | None:
         """What a failure goes back to."""
-        hold(self.folder.path, self.way(publication))
-        publisher.resume(self.folder.path)
+        hold(self.folder, self.way(publication))
+        end_withdrawal(self.folder.path)
         return self.holds()
 
     def done(self, publication: Path) -> None:
-        hold(self.folder.path, publication / "edges")
+        hold(self.folder, publication / "edges")
 
     def roll_out(self, value: int) -> Path:
         publication = self.publish(value)
@@ -52,14 +55,14 @@ class Publisher:
         """As rollback.yml: the way back of the publication that `current` leads to."""
         current = self.folder.resolved("current")
         assert current is not None
-        hold(self.folder.path, current.parent / WAYS[0])
+        hold(self.folder, current.parent / WAYS[0])
         return self.holds()
 
     def holds(self) -> int | None:
-        held = self.folder.current()
+        held = PublishedBundles(self.folder).current()
         assert held is not None
-        routes = held["ams-1"]["routes"]
-        return routes[0]["initcwnd"] if routes else None
+        routes = held["ams-1"].bundle.routes
+        return routes[0].initcwnd if routes else None
 
 
 @pytest.fixture
@@ -121,7 +124,7 @@ def test_a_publication_without_a_way_back_to_what_holds_is_refused(site: Publish
 def test_after_the_red_button_the_way_back_is_nothing(site: Publisher) -> None:
     site.roll_out(10)
     before = site.publish(20)
-    publisher.stop(site.folder.path, "loss")
+    withdraw(site.folder.path, "loss")
     with pytest.raises(ValueError, match="withdrawn after it was published"):
         site.way(before)
     after = site.publish(30)
@@ -198,4 +201,4 @@ def test_a_gate_that_waits_is_asked_again_so_many_times(tmp_path: Path) -> None:
     ],
 )
 def test_only_a_plain_yes_of_an_edge_counts(answer: object, expected: bool) -> None:
-    assert publisher.applied(answer) is expected
+    assert applied(answer) is expected

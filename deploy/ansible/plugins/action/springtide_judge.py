@@ -1,4 +1,4 @@
-"""Whether a rollout goes on after a wave: only where each edge of it holds the round and the gate says go."""
+"""Whether a rollout goes on after a wave: only where each edge of it holds the round and the gate's verdict is go."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ..module_utils import springtide_publisher as publisher
+from ..module_utils.springtide.errors import SpringtideError
+from ..module_utils.springtide.publication import gate, journal
+from ..module_utils.springtide.publication.withdrawal import withdrawn
 
 ROLLOUT = {
     "publish_dir": {"type": "path", "required": True},
@@ -43,38 +45,42 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
         except OSError as error:
             what = f"{error.filename or rollout['publish_dir']}: {error.strerror}"
             raise AnsibleActionFail(f"{what}; let this user write there") from error
+        except SpringtideError as error:
+            raise AnsibleActionFail(str(error)) from error
         return dict(result, changed=False, so_far=so_far)
 
     def _judge(
         self, rollout: dict[str, Any], so_far: dict[str, Any], wave: list[str], answers: dict[str, Any]
     ) -> dict[str, Any]:
-        """What is known after this wave; it is cleared where nothing speaks against it. Raises OSError."""
+        """What is known after this wave; it is cleared where nothing speaks against it.
+
+        Raises OSError, SpringtideError.
+        """
         folder, number = Path(rollout["publish_dir"]), so_far["cleared"] + 1
-        bad = [edge for edge in wave if not publisher.applied(answers[edge])]
+        bad = [edge for edge in wave if not gate.applied(answers[edge])]
         now_changed = [edge for edge in wave if edge not in bad and answers[edge]["changed"]]
         changed = so_far["changed"] + now_changed
         failure = f"not applied on {', '.join(bad)}" if bad else ""
         failure = self._stopped(folder) or failure
         if not self._task.check_mode:
-            event = {
-                "event": "wave",
-                "publication": rollout["name"],
-                "verdict": "failed" if failure else "applied",
-                "reason": failure,
-                "edges": wave,
-                "digest": "",
-                "details": {"changed": now_changed},
-            }
-            publisher.record(folder, event)
+            event = journal.Event(
+                "wave",
+                publication=rollout["name"],
+                verdict="failed" if failure else "applied",
+                reason=failure,
+                edges=wave,
+                details={"changed": now_changed},
+            )
+            journal.append(folder, event)
             if rollout["gate"] and now_changed and not failure:
                 every = [edge for each in rollout["waves"] for edge in each]
                 command = [*rollout["gate"], "--publication", rollout["name"], "--wave", str(number)]
                 command += ["--changed", ",".join(changed)]
                 command += ["--unchanged", ",".join(edge for edge in every if edge not in changed)]
-                said = publisher.ask_gate(command, rollout["gate_tries"], rollout["gate_delay_s"])
-                failure = self._stopped(folder) or (f"the gate after wave {number} said {said}" if said else "")
+                refusal = gate.ask_gate(command, rollout["gate_tries"], rollout["gate_delay_s"])
+                failure = self._stopped(folder) or (f"the gate after wave {number} said {refusal}" if refusal else "")
         return {"cleared": number - bool(failure), "changed": changed, "failure": failure}
 
     @staticmethod
     def _stopped(folder: Path) -> str:
-        return "withdraw.yml came in between" if publisher.stopped(folder) is not None else ""
+        return "withdraw.yml came in between" if withdrawn(folder) is not None else ""

@@ -8,7 +8,8 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ..module_utils import springtide_publisher as publisher
+from ..module_utils.springtide.publication.lock import LOCK, give_lock_back, lock_holder, playbook_process, take_lock
+from ..module_utils.springtide.publication.withdrawal import end_withdrawal, withdraw, withdrawn
 
 SPEC = {
     "publish_dir": {"type": "path", "required": True},
@@ -31,11 +32,11 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
                 if given["state"] == "present" and not given["stop"]:
                     self._refuse_stopped(folder, given["resume"])
             elif given["stop"]:
-                publisher.stop(folder, given["stop"])
+                withdraw(folder, given["stop"])
             elif given["state"] == "absent":
-                publisher.give_lock_back(folder, publisher.playbook_process())
+                give_lock_back(folder, playbook_process())
             elif given["state"] == "resumed":
-                publisher.resume(folder)
+                end_withdrawal(folder)
             else:
                 self._refuse_stopped(folder, given["resume"])
                 self._take(folder, given, result)
@@ -45,21 +46,19 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
 
     @staticmethod
     def _take(folder: Path, given: dict[str, Any], result: dict[str, Any]) -> None:
-        ours = publisher.playbook_process()
+        ours = playbook_process()
         try:
-            holder = publisher.take_lock(folder, ours, given["what"])
+            holder = take_lock(folder, ours, given["what"])
         except OSError as error:
             if not given["without_disk"]:
                 raise
-            result["warnings"] = [
-                f"{folder / publisher.LOCK}: {error.strerror}: nothing keeps another push from beginning"
-            ]
-            holder = publisher.lock_holder(folder, ours)
+            result["warnings"] = [f"{folder / LOCK}: {error.strerror}: nothing keeps another push from beginning"]
+            holder = lock_holder(folder, ours)
         if holder is not None:
-            raise AnsibleActionFail(f"{folder / publisher.LOCK}: taken: {holder}; wait until it has ended")
+            raise AnsibleActionFail(f"{folder / LOCK}: taken: {holder}; wait until it has ended")
 
     @staticmethod
     def _refuse_stopped(folder: Path, resume: bool) -> None:
-        why = publisher.stopped(folder)
+        why = withdrawn(folder)
         if why is not None and not resume:
             raise AnsibleActionFail(f"{why}; to push again, say -e springtide_resume=true")

@@ -9,7 +9,8 @@ from typing import Any
 from ansible.errors import AnsibleActionFail
 from ansible.plugins.action import ActionBase
 
-from ..module_utils import springtide_publisher as publisher
+from ..module_utils.springtide.publication import waves as order
+from ..module_utils.springtide.publication.ways import WAYS, way_back
 
 EDGE = {"name": {"type": "str", "required": True}, "region": {"type": "str", "required": True}}
 SPEC = {
@@ -32,13 +33,13 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
         if not folder.is_dir():
             raise AnsibleActionFail(f"{folder}: is not there; publish a round first")
         try:
-            candidates = publisher.read_publication(folder, [(edge["name"], edge["region"]) for edge in given["edges"]])
+            candidates = order.read_publication(folder, [(edge["name"], edge["region"]) for edge in given["edges"]])
         except (OSError, ValueError) as error:
             raise AnsibleActionFail(str(error)) from error
         name = folder.resolve().parent.name
-        life = publisher.life_s(folder, [candidate.name for candidate in candidates], time.time())
+        life = order.life_s(folder, [candidate.name for candidate in candidates], time.time())
         growth = self._growth(given, candidates, life)
-        waves = publisher.waves(candidates, growth, name)
+        waves = order.waves(candidates, growth, name)
         tries = self._tries(given, folder, life, len(waves))
         result["warnings"] = []
         if growth > given["growth"]:
@@ -52,29 +53,29 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
                 " waves; raise bundle.ttl_s of policy.yaml for more"
             )
         publication = folder.resolve().parent
-        found = {"folder": str(folder.resolve()), "name": name, "back": str(publication / publisher.WAYS[0])}
+        found = {"folder": str(folder.resolve()), "name": name, "back": str(publication / WAYS[0])}
         if given["publish_dir"] is not None:
             found["way"] = self._way(publication, Path(given["publish_dir"]), candidates)
         return dict(result, changed=False, waves=waves, gate_tries=tries, **found)
 
     @staticmethod
-    def _way(publication: Path, folder: Path, candidates: list[publisher.Candidate]) -> str:
+    def _way(publication: Path, folder: Path, candidates: list[order.Candidate]) -> str:
         try:
             edges = [candidate.name for candidate in candidates]
-            return str(publisher.way_back(publication, folder, edges, time.time()))
+            return way_back(publication, folder, edges, time.time()).name
         except (OSError, ValueError, KeyError) as error:
             raise AnsibleActionFail(str(error)) from error
 
     @staticmethod
-    def _growth(given: dict[str, Any], candidates: list[publisher.Candidate], life: float) -> int:
+    def _growth(given: dict[str, Any], candidates: list[order.Candidate], life: float) -> int:
         regions = len({candidate.region for candidate in candidates})
         tries, delay = given["gate_tries"], given["gate_delay_s"]
-        return publisher.fitting_growth(len(candidates), regions, given["growth"], life, tries, delay)
+        return order.fitting_growth(len(candidates), regions, given["growth"], life, tries, delay)
 
     @staticmethod
     def _tries(given: dict[str, Any], folder: Path, left: float, waves: int) -> int:
         """Raises AnsibleActionFail where bundles would expire while their rollout waits."""
-        tries = publisher.gate_tries(left, waves, given["gate_tries"], given["gate_delay_s"])
+        tries = order.gate_tries(left, waves, given["gate_tries"], given["gate_delay_s"])
         if given["gate_tries"] > 0 and tries == 0:
             needed = 2 * waves * given["gate_delay_s"]
             what = f"its bundles hold for {left:.0f} s, gates of {waves} waves need {needed} s and more"

@@ -18,7 +18,7 @@ options:
   event:
     description: What it was.
     type: str
-    choices: [rollout, wave, gate, rollback, withdraw, drift]
+    choices: [rollout, wave, rollback, withdraw, drift]
     required: true
   publication:
     description: The publication's name.
@@ -43,9 +43,11 @@ options:
     default: {}
   holds:
     description:
-      - The part of a publication that holds on the fleet from then on; the link C(current) leads there.
-      - It does so once the line is on the disk; for a rollback even where the line cannot be written.
-    type: path
+      - The part of the publication that holds on the fleet from then on; the link C(current) leads there.
+      - It does so once the line is on the disk; for a rollback even where the line cannot be written. A rollout that
+        begins again after it had come to its end moves nothing.
+    type: str
+    choices: [edges, back, back-if-done]
 attributes:
   check_mode:
     description: Writes nothing.

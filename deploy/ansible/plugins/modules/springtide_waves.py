@@ -82,9 +82,9 @@ name:
   returned: success
   type: str
 way:
-  description: The bundles that bring the edges back to what they have now.
+  description: The part of the publication, back or back-if-done, that brings the edges back to what they have now.
   returned: when publish_dir is given
-  type: path
+  type: str
 back:
   description: Where those are once the rollout has begun.
   returned: success

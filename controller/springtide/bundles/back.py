@@ -1,0 +1,34 @@
+"""Bundles that bring edges back.
+
+An edge takes nothing older than what it has: old values come under a newer time.
+"""
+
+from __future__ import annotations
+
+from springtide import instants
+from springtide.bundles.model import Bundle, Document, fields_of, seal
+
+
+def going_back(before: Bundle | None, new: Bundle) -> Document:
+    """The bundle that undoes `new` on its edge: what held before it, no longer than it was promised, or nothing.
+
+    It is one second younger than `new`, because an edge takes nothing older than what it has.
+    """
+    created = instants.parse(new.created_at) + 1
+    fields = {name: value for name, value in fields_of(new).items() if name != "congestion"}
+    fields |= {"created_at": instants.show(created), "routes": []}
+    if before is not None and instants.parse(before.expires_at) > created:
+        kept = fields_of(before)
+        fields |= {
+            name: kept[name] for name in ("routes", "congestion", "expires_at", "policy_version") if name in kept
+        }
+    return seal(fields)
+
+
+def renewed(old: Bundle, over: Bundle | None, now_unix_s: int) -> Document:
+    """Old values as a bundle that edges take after `over`: the later round of both, created now."""
+    held = old if over is None else over
+    moment = max(instants.parse(old.round), instants.parse(held.round))
+    # `over` may have been taken back, by a bundle one second younger than itself.
+    created = max(now_unix_s, instants.parse(held.created_at) + 2)
+    return seal({**fields_of(old), "round": instants.show(moment), "created_at": instants.show(created)})

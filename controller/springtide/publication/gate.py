@@ -1,0 +1,49 @@
+"""Whether a rollout goes on after a wave: what its edges answered, and the verdict of the gate's command."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+
+# A gate waits for the store for a minute or two; one that answers nothing for longer has refused.
+GATE_LIMIT_S = 600
+
+
+def applied(answer: object) -> bool:
+    """Whether an edge answered plainly that it holds what it was given; anything else is a refusal."""
+    if not isinstance(answer, Mapping) or not isinstance(answer.get("changed"), bool):
+        return False
+    return not any(answer.get(word, False) for word in ("failed", "unreachable", "skipped"))
+
+
+def ask_gate(command: Sequence[str], tries: int, delay_s: float, limit_s: float = GATE_LIMIT_S) -> str:
+    """Empty where the gate's verdict is go (exit code 0), else its first line. 3 is asked again, so many times."""
+    for left in range(max(0, tries), -1, -1):
+        try:
+            gate = subprocess.Popen(
+                list(command),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
+        except OSError as error:
+            return f"nothing: {command[0]}: {error.strerror}"
+        try:
+            output, errors = gate.communicate(timeout=limit_s)
+        except subprocess.TimeoutExpired:
+            return f"nothing for {limit_s} s"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(gate.pid, signal.SIGKILL)
+        if gate.returncode == 0:
+            return ""
+        lines = (output + b"\n" + errors).decode("utf-8", "replace").split("\n")
+        if gate.returncode != 3 or not left:
+            break
+        time.sleep(delay_s)
+    return next((line for line in lines if line.strip()), f"nothing, with exit code {gate.returncode}")

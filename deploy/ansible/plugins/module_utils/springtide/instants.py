@@ -1,0 +1,52 @@
+"""Instants as Springtide writes them, and rounds: instants that are multiples of the policy's interval.
+
+Standard library, and relative imports: Ansible's plugins have a link to it.
+"""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+
+from .errors import InputError, Problem
+
+FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+
+
+def now() -> int:
+    """The controller's wall clock, seconds since the epoch: the one place that reads it."""
+    return int(time.time())
+
+
+def show(unix_s: int) -> str:
+    """Seconds since the epoch as 2026-01-02T03:05:00Z."""
+    return datetime.fromtimestamp(unix_s, UTC).strftime(FORMAT)
+
+
+def parse(text: str) -> int:
+    """2026-01-02T03:05:00Z as seconds since the epoch. Raises ValueError for any other form."""
+    moment = datetime.strptime(text, FORMAT).replace(tzinfo=UTC)
+    unix_s = int(moment.timestamp())
+    if show(unix_s) != text:
+        raise ValueError(f"{text!r} is not an instant like 2026-01-02T03:05:00Z")
+    return unix_s
+
+
+def latest_round(now_unix_s: int, interval_s: int) -> int:
+    """The newest round whose span [T - interval, T) has closed."""
+    return now_unix_s // interval_s * interval_s
+
+
+def parse_round(text: str, interval_s: int) -> int:
+    """A round given by the user; raises InputError when it is not an instant or not a multiple of the interval."""
+    try:
+        unix_s = parse(text)
+    except ValueError:
+        problem = Problem("--round", "round", f"{text!r} is not an instant", "write it as 2026-01-02T03:05:00Z")
+        raise InputError([problem]) from None
+    if unix_s % interval_s or unix_s < interval_s:
+        before = max(interval_s, unix_s // interval_s * interval_s)
+        message = f"{text} is not a multiple of round.interval_s = {interval_s}"
+        fix = f"the nearest rounds are {show(before)} and {show(before + interval_s)}"
+        raise InputError([Problem("--round", "round", message, fix)])
+    return unix_s
