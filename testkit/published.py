@@ -1,13 +1,21 @@
-"""Publications of bundles that a test has written by hand."""
+"""Bundles of decisions, and publications of bundles, that a test has written by hand."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from springtide.bundles.model import canonical, digest, parse
 from springtide.bundles.published import PublishedBundles
+from springtide.bundles.render import Rendered
+from springtide.bundles.render import render as render_contributions
+from springtide.fleet import Fleet, Prefix
+from springtide.laws.congestion import interface as congestion
+from springtide.laws.initcwnd import interface as initcwnd
+from springtide.laws.initcwnd.decision import Decision
+from springtide.laws.initcwnd.edges import EdgeDecision
+from springtide.policy import Policy
 from springtide.publication.folder import PublishFolder
 
 
@@ -17,3 +25,21 @@ def publish(
     """Edge -> a bundle's fields, which get the digest that they should have."""
     documents = {edge: parse(edge, canonical({**fields, "digest": digest(fields)})) for edge, fields in bundles.items()}
     return PublishedBundles(folder).publish(documents, key, fleet)
+
+
+def render(
+    fleet: Fleet,
+    policy: Policy,
+    round_unix_s: int,
+    decisions: Iterable[Decision],
+    created_unix_s: int,
+    on_bbr: Mapping[str, Iterable[Prefix]] | None = None,
+    of_edges: Iterable[EdgeDecision] = (),
+) -> Rendered:
+    """Bundles of decisions by both laws, without a store."""
+    expires = round_unix_s + policy.bundle.ttl_s
+    contributions = [
+        initcwnd.contribution(fleet, policy, decisions, expires, of_edges),
+        congestion.contribution(fleet, policy, on_bbr),
+    ]
+    return render_contributions(fleet, policy, round_unix_s, created_unix_s, contributions)

@@ -19,10 +19,12 @@ from hypothesis import strategies as st
 from springtide import instants
 from springtide.bundles import caps
 from springtide.bundles.back import going_back, renewed
-from springtide.bundles.model import Choice, Document, Documents, Route, digest, fields_of, seal
+from springtide.bundles.model import Document, Documents, digest, fields_of, seal
 from springtide.bundles.published import PublishedBundles
 from springtide.errors import SpringtideError
 from springtide.jobs import audit
+from springtide.laws.congestion.bundle import Choice
+from springtide.laws.initcwnd.bundle import Route
 from springtide.laws.initcwnd.rows import write_round
 from springtide.policy import BundlePolicy
 from springtide.publication import folder as publication

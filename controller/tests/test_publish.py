@@ -19,7 +19,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from springtide import instants
 from springtide.bundles.model import json_schema, parse
-from springtide.bundles.render import render
 from springtide.bundles.validate import Context, problems
 from springtide.fleet import Fleet
 from springtide.jobs import publish as jobs
@@ -36,6 +35,7 @@ from springtide.publication.folder import PublishFolder
 from testkit.decided import DECISIONS, decision
 from testkit.home import FLEET, ROUND, Home
 from testkit.pairs import decided_table
+from testkit.published import render
 
 NOW = ROUND
 

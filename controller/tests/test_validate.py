@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from springtide import instants
 from springtide.bundles.model import canonical, digest
-from springtide.bundles.render import render
 from springtide.bundles.validate import Context, parsed_problems
 from springtide.fleet import Fleet, load_fleet
 from springtide.policy import Policy
@@ -21,6 +20,7 @@ from springtide.policy import Policy
 from testkit.decided import DECISIONS
 from testkit.home import FLEET, Home
 from testkit.home import ROUND as NOW
+from testkit.published import render
 
 pytestmark = pytest.mark.usefixtures("clock")
 

@@ -22,7 +22,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 from springtide import instants
 from springtide.jobs.site import Site
 from springtide.laws.base import Law
-from springtide.laws.registry import LAWS
+from springtide.laws.registry import LAWS, LEADING
 from springtide_common import DECISIONS, PUBLICATION, ROUND_TABLES, START, STORE, defaults, guarded, round_schedule
 
 
@@ -107,11 +107,10 @@ def springtide_round() -> None:
     def bundle(due: dict[str, Any]) -> str:
         """A bundle for every edge of the newest decided round, laid beside the publications."""
         from springtide.jobs.publish import render, stage
-        from springtide.laws.initcwnd.rows import latest_decided
 
         site = Site.of()
         with site.open() as store:
-            newest = latest_decided(store, due["newest"])
+            newest = LEADING.latest(store, due["newest"])
             rendered, moment = render(store, site.fleet(), site.policy(), newest, instants.now())
         stage(site.publish_dir, rendered.documents)
         return instants.show(moment)

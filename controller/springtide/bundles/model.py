@@ -17,23 +17,8 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from springtide.errors import InputError, Problem, SpringtideError
-
-
-class Route(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    prefix: str = Field(description="IPv4 or IPv6 prefix in its shortest form, like 10.77.2.0/24")
-    initcwnd: int = Field(description="initial congestion window of new connections to it, in segments")
-
-
-class Choice(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    prefix: str = Field(description="client prefix in its shortest form, IPv4 /24 or IPv6 /56")
-    algorithm: str = Field(description="congestion control by the kernel's name for it, like bbr")
-    min_object_bytes: int = Field(
-        description="for connections that have delivered this much; the others keep the default"
-    )
+from springtide.laws.congestion.bundle import Choice
+from springtide.laws.initcwnd.bundle import Route
 
 
 class Bundle(BaseModel):

@@ -62,7 +62,6 @@ def bundle(
     if sign_key is None:
         click.echo("unsigned: edges refuse these bundles; sign with --sign-key", err=True)
     written = [(document.bundle, str(out / f"{edge}.json")) for edge, document in sorted(rendered.documents.items())]
-    left_out = [f"{d.src_pop} to {d.dst_pop} (IPv{d.ip_version})" for d in rendered.left_out]
     expires = instants.show(moment + policy.bundle.ttl_s)
     if as_json:
         listed = [
@@ -77,7 +76,7 @@ def bundle(
             for one, path in written
         ]
         head = {"round": instants.show(moment), "policy_version": policy.version, "expires_at": expires}
-        print_json({**head, "signed": sign_key is not None, "bundles": listed, "left_out": left_out})
+        print_json({**head, "signed": sign_key is not None, "bundles": listed, "left_out": rendered.left_out})
         return
     table = [(one.edge, one.pop, len(one.routes), len(one.congestion), path) for one, path in written]
     print_table(
@@ -85,5 +84,5 @@ def bundle(
         table,
         title=f"Round {instants.show(moment)}, until {expires}",
     )
-    for pair in left_out:
+    for pair in rendered.left_out:
         click.echo(f"left out: {pair}: its last evidence is too old to be promised until {expires}")

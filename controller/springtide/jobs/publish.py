@@ -19,10 +19,8 @@ from springtide.bundles.render import render as bundles
 from springtide.bundles.validate import Context, parsed_problems, problems
 from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet
-from springtide.laws.congestion import rows as congestion_rows
 from springtide.laws.holdout import held_out_edges
-from springtide.laws.initcwnd import edges
-from springtide.laws.initcwnd import rows as decisions
+from springtide.laws.registry import LAWS, LEADING
 from springtide.policy import Policy
 from springtide.publication import journal
 from springtide.publication.files import write as write_files
@@ -37,15 +35,13 @@ STAGED = "staged"
 def render(store: Store, fleet: Fleet, policy: Policy, asked: int | None, now_unix_s: int) -> tuple[Rendered, int]:
     """A round's valid bundles and the round, the newest decided one by default. Raises InputError, StoreError."""
     newest = instants.latest_round(now_unix_s, policy.round.interval_s)
-    moment = asked or decisions.latest_decided(store, newest)
-    decided = [] if moment is None else decisions.read_round(store, moment)
-    if moment is None or not decided:
+    moment = asked or LEADING.latest(store, newest)
+    if moment is None or LEADING.latest(store, moment) != moment:
         what = "no round has decisions" if moment is None else f"round {instants.show(moment)} has no decisions"
-        raise InputError([Problem("--round", "round", what, "run `springtide decide initcwnd` first")])
-    # A round without the other law keeps what the last one decided, for as long as a bundle may live.
-    wanted = policy.bundle.congestion
-    on_bbr = congestion_rows.on_bbr(store, moment, policy.bundle.ttl_s) if wanted else None
-    rendered = bundles(fleet, policy, moment, decided, now_unix_s, on_bbr, edges.read_round(store, moment))
+        raise InputError([Problem("--round", "round", what, f"run `springtide decide {LEADING.name}` first")])
+    expires = moment + policy.bundle.ttl_s
+    contributions = [law.contribute(store, fleet, policy, moment, expires) for law in LAWS]
+    rendered = bundles(fleet, policy, moment, now_unix_s, contributions)
     found = wrong(rendered.documents, Context(fleet, policy, now_unix_s))
     if found:
         raise InputError(found)

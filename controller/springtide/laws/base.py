@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from pydantic import BaseModel
+
 from springtide.fleet import Fleet
 from springtide.laws.columns import Table
 from springtide.laws.effect import Effect
@@ -142,6 +144,16 @@ class Figure:
     rows: Sequence[Row]
 
 
+@dataclass(frozen=True)
+class Contribution:
+    """What a law puts into a round's bundles: a field of the bundle (bundles/model.py) and each edge's entries for it;
+    without a field, nothing. `left_out` names units whose evidence is too old for a bundle's lifetime."""
+
+    bundle_field: str = ""
+    entries: Mapping[str, Sequence[BaseModel]] = field(default_factory=dict)
+    left_out: Sequence[str] = ()
+
+
 class State(StrEnum):
     """`OK` and `NOTE` let the loop close; with `NONE` it has not begun; `STALE` is late, `BROKEN` needs somebody."""
 
@@ -275,6 +287,12 @@ class Law(Protocol):
             return Step(self.name, State.NONE, "nothing decided yet", fix)
         text = f"decided {clock.ago(newest.round)}: {newest.acting:,} of {newest.rows:,} {self.units}"
         return once_a_round(clock, self.name, newest.round, text, fix)
+
+    def contribute(
+        self, store: Store, fleet: Fleet, policy: Policy, round_unix_s: int, expires_unix_s: int
+    ) -> Contribution:
+        """What bundles of this round carry of its decisions; they are withdrawn at `expires`."""
+        return Contribution()
 
     def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> Treated:
         """What sockets of the last rounds show of what was decided."""

@@ -7,4 +7,6 @@ from springtide.laws.congestion.interface import CONGESTION
 from springtide.laws.initcwnd.interface import INITCWND
 
 LAWS: tuple[Law, ...] = (INITCWND, CONGESTION)
+# The newest round that it decided is the one that is published; the others' newest decisions go with it.
+LEADING: Law = INITCWND
 BY_NAME = {law.name: law for law in LAWS}

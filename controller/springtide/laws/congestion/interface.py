@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from springtide import instants
-from springtide.fleet import Fleet
+from springtide.fleet import Fleet, Prefix
 from springtide.laws.base import (
     HISTORY_ROUNDS,
     BenefitLine,
     Clock,
+    Contribution,
     Explained,
     Figure,
     Law,
@@ -29,7 +30,7 @@ from springtide.laws.base import (
     replayed,
 )
 from springtide.laws.columns import Table
-from springtide.laws.congestion import benefit, rows
+from springtide.laws.congestion import benefit, bundle, rows
 from springtide.laws.congestion.explain import client_prefix, explain
 from springtide.laws.congestion.law import Action, carry, decide
 from springtide.laws.congestion.prefixes import keys
@@ -153,6 +154,14 @@ class Congestion(Law):
         late = clock.now - newest.round > clock.limit_s
         return Step(self.name, State.NOTE if late else State.OK, text, "", newest.round)
 
+    def contribute(
+        self, store: Store, fleet: Fleet, policy: Policy, round_unix_s: int, expires_unix_s: int
+    ) -> Contribution:
+        if not policy.bundle.congestion:
+            return Contribution()
+        # A round without this law keeps what the last one decided, for as long as a bundle may live.
+        return contribution(fleet, policy, rows.on_bbr(store, round_unix_s, policy.bundle.ttl_s))
+
     def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> Treated:
         """Client prefixes in the newest round that decided any."""
         [counts] = store.query(
@@ -200,6 +209,13 @@ class Congestion(Law):
 
 
 CONGESTION = Congestion()
+
+
+def contribution(fleet: Fleet, policy: Policy, on_bbr: Mapping[str, Iterable[Prefix]] | None) -> Contribution:
+    """Of each PoP's client prefixes that use BBR; None where that is not decided. Pure."""
+    if on_bbr is None:
+        return Contribution()
+    return Contribution("congestion", bundle.choices(fleet, policy.congestion.min_object_bytes, on_bbr))
 
 
 def _changed(decided: Table) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 
 from springtide import instants
@@ -13,6 +13,7 @@ from springtide.laws.base import (
     HISTORY_ROUNDS,
     BenefitLine,
     Clock,
+    Contribution,
     Explained,
     Law,
     Newest,
@@ -31,7 +32,8 @@ from springtide.laws.base import (
 )
 from springtide.laws.columns import Table
 from springtide.laws.holdout import held_out_edges
-from springtide.laws.initcwnd import benefit, edges, pairs, rows, treated
+from springtide.laws.initcwnd import benefit, bundle, edges, pairs, rows, treated
+from springtide.laws.initcwnd.decision import Decision
 from springtide.laws.initcwnd.explain import explain, history_columns, history_rows, left_out, without_decision
 from springtide.laws.initcwnd.law import carry, decide, lasting
 from springtide.observe.rounds import pair_observations
@@ -191,6 +193,12 @@ class Initcwnd(Law):
             return Step(self.name, State.STALE, text, fix, newest.round)
         return once_a_round(clock, self.name, newest.round, text, fix)
 
+    def contribute(
+        self, store: Store, fleet: Fleet, policy: Policy, round_unix_s: int, expires_unix_s: int
+    ) -> Contribution:
+        decided, of_edges = rows.read_round(store, round_unix_s), edges.read_round(store, round_unix_s)
+        return contribution(fleet, policy, decided, expires_unix_s, of_edges)
+
     def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> Treated:
         return treated.treated(store, newest_round_unix_s, interval_s)
 
@@ -224,6 +232,18 @@ class Initcwnd(Law):
 
 
 INITCWND = Initcwnd()
+
+
+def contribution(
+    fleet: Fleet,
+    policy: Policy,
+    decided: Iterable[Decision],
+    expires_unix_s: int,
+    of_edges: Iterable[edges.EdgeDecision] = (),
+) -> Contribution:
+    """Pure."""
+    found, left_out = bundle.routes(fleet, policy.holdout, decided, expires_unix_s, of_edges)
+    return Contribution("routes", found, [f"{d.src_pop} to {d.dst_pop} (IPv{d.ip_version})" for d in left_out])
 
 
 def _of_edge(one: edges.EdgeDecision) -> dict[str, object]:

@@ -1,0 +1,82 @@
+"""What the law of the initial window puts into bundles: the routes of each edge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from springtide.fleet import Fleet, Prefix, prefix_order
+from springtide.laws.holdout import HoldoutPolicy, held_out_edges
+from springtide.laws.initcwnd.decision import Action, Decision, is_left_out
+from springtide.laws.initcwnd.edges import EdgeDecision
+
+
+class Route(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    prefix: str = Field(description="IPv4 or IPv6 prefix in its shortest form, like 10.77.2.0/24")
+    initcwnd: int = Field(description="initial congestion window of new connections to it, in segments")
+
+
+def routes(
+    fleet: Fleet,
+    holdout: HoldoutPolicy,
+    decisions: Iterable[Decision],
+    expires_unix_s: int,
+    of_edges: Iterable[EdgeDecision] = (),
+) -> tuple[dict[str, list[Route]], list[Decision]]:
+    """Each edge's routes, and the decisions whose evidence is too old to be promised for a bundle's lifetime.
+
+    A decision that dies before the bundle is left out: so no edge can use a value for longer than initcwnd.ttl_s after
+    its last evidence, whoever is down, and one silent pair shortens no other's life. Policy keeps bundle.ttl_s <=
+    initcwnd.ttl_s, so fresh ones always fit. An override is an operator's decision and needs no evidence. Edges that
+    are held out get no routes; what `of_edges` gives single edges stands above that too.
+    """
+    values: dict[tuple[str, str, int], int] = {}
+    left_out = []
+    for decision in decisions:
+        if decision.action is not Action.SET or decision.initcwnd is None:
+            continue
+        if is_left_out(decision, expires_unix_s):
+            left_out.append(decision)
+        else:
+            values[decision.pair] = decision.initcwnd
+    held_out = held_out_edges(fleet, holdout)
+    for_edges = {(one.edge, one.dst_pop, one.ip_version): one.initcwnd for one in of_edges}
+    with_their_own = {edge for edge, _, _ in for_edges}
+    found: dict[str, list[Route]] = {}
+    for pop in fleet.pops:
+        towards = [
+            (prefix, other_name, values.get((pop, other_name, prefix.version)))
+            for other_name, other in fleet.pops.items()
+            if other_name != pop
+            for prefix in other.prefixes
+        ]
+        towards.sort(key=lambda route: prefix_order(route[0]))
+        # The edges of a PoP share them.
+        shared = [_route(prefix, value) for prefix, _, value in towards if value is not None]
+        for edge in fleet.pops[pop].edges:
+            found[edge] = [] if edge in held_out else shared
+            if edge in with_their_own:
+                found[edge] = _with_edge(edge, towards, for_edges, held_out=edge in held_out)
+    return found, left_out
+
+
+def _with_edge(
+    edge: str,
+    towards: Iterable[tuple[Prefix, str, int | None]],
+    for_edges: Mapping[tuple[str, str, int], int | None],
+    *,
+    held_out: bool,
+) -> list[Route]:
+    """The routes of an edge that has overrides of its own."""
+    values = (
+        (prefix, for_edges.get((edge, dst, prefix.version), None if held_out else value))
+        for prefix, dst, value in towards
+    )
+    return [_route(prefix, value) for prefix, value in values if value is not None]
+
+
+def _route(prefix: Prefix, initcwnd: int) -> Route:
+    return Route(prefix=str(prefix), initcwnd=initcwnd)
