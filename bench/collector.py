@@ -33,6 +33,14 @@ STARTS = 20
 Command = Sequence[str | Path]
 
 
+def example(name: str) -> Path:
+    """As `make bench-collector` builds it; else as `cargo test` does, which is not optimized: for a small run."""
+    for built in (TARGET / "examples" / name, TARGET.parent / "debug/examples" / name):
+        if built.exists():
+            return built
+    raise BenchError(f"{TARGET / 'examples' / name} is missing: make bench-collector builds it")
+
+
 def spend(command: Command) -> float:
     """Microseconds of CPU of a command that prints to nowhere, by the kernel's account of it."""
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
@@ -68,7 +76,7 @@ class Sockets:
     """Holds so many sockets while the context lasts; `held` are their cookies."""
 
     def __init__(self, count: int) -> None:
-        command: Command = [TARGET / "examples/sockets", "--sockets", str(count), "--ipv6-clients"]
+        command: Command = [example("sockets"), "--sockets", str(count), "--ipv6-clients"]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.held = self._cookies("ready")
         if len(self.held) != count // 2 * 2:
@@ -112,7 +120,7 @@ def costs(run: Run, count: int) -> None:
             return spend([*reader, "--spool-dir", spools / str(time.monotonic_ns())])
 
         works: dict[str, Callable[[], float]] = {
-            "floor": partial(spend, [TARGET / "examples/floor", *many]),
+            "floor": partial(spend, [example("floor"), *many]),
             "collector": partial(spend, [*reader, "--print", "null"]),
             "spool": spool,
             "json": partial(spend, [*once, "json"]),
@@ -121,7 +129,7 @@ def costs(run: Run, count: int) -> None:
         found = in_turns(run.turns, works, warm_up=1)
         stats = counters(subprocess.run([*once, "null", "--stats"], capture_output=True, check=True).stderr)
         spooled = sum(path.stat().st_size for path in spools.rglob("*.spool"))
-        floor_bytes = json.loads(subprocess.check_output([TARGET / "examples/floor", *many]))["bytes_per_poll"]
+        floor_bytes = json.loads(subprocess.check_output([example("floor"), *many]))["bytes_per_poll"]
     for name, spent in found.items():
         times = 1 if name in ("json", "ss") else polls
         run.figure(f"{name}_cpu_us_per_socket", [one / times / count for one in spent], sockets=count)

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use rustix::net::sockopt::{set_ipv6_freebind, set_tcp_congestion, socket_cookie};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, connect, socket_with};
-use springtide_collector::kernel::host::raise_descriptor_limit;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 /// Connections to one listening port: fewer than there are local ports to connect from.
 const PER_LISTENER: usize = 20_000;
@@ -227,7 +227,8 @@ fn main() -> io::Result<()> {
     if options.sockets > LIMIT {
         return Err(io::Error::other(format!("at most {LIMIT} sockets")));
     }
-    let most = raise_descriptor_limit().unwrap_or(u64::MAX) - OTHER_DESCRIPTORS;
+    // Both ends of a connection are in one process.
+    let most = (descriptors().saturating_sub(OTHER_DESCRIPTORS) & !1).max(2);
     let own = options.sockets.min(most as usize);
     let mut helpers = helpers(&options, own, most as usize)?;
     let connections = own / 2;
@@ -261,6 +262,20 @@ fn main() -> io::Result<()> {
         helper.wait()?;
     }
     Ok(())
+}
+
+/// How many this process may have, its limit raised as far as it may be.
+fn descriptors() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        ..limit
+    };
+    let in_force = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    in_force.unwrap_or(u64::MAX)
 }
 
 fn print(word: &str, cookies: &[u64]) {
