@@ -13,7 +13,7 @@ use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
 };
 use rustix::time::{ClockId, clock_gettime};
-use springtide_collector::kernel::dump::{Attributes, BUFFER, Method, Request, message};
+use springtide_collector::parts::dump::{Attributes, BUFFER, Method, Request, message};
 
 /// Asks for every TCP socket, receives, discards.
 #[derive(Parser)]
@@ -105,12 +105,12 @@ fn is_last(datagram: &[u8], sequence: u32) -> bool {
 
 /// Messages in a datagram that are about a socket.
 fn count(datagram: &[u8]) -> u64 {
-    springtide_collector::kernel::netlink::messages(datagram)
+    springtide_collector::parts::netlink::messages(datagram)
         .map_while(Result::ok)
         .filter(|message| {
             matches!(
                 message.body,
-                springtide_collector::kernel::netlink::Body::Socket(_)
+                springtide_collector::parts::netlink::Body::Socket(_)
             )
         })
         .count() as u64

@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use clap::Parser;
 use rustix::time::{ClockId, clock_gettime};
-use springtide_collector::config::source::{Following, Source};
-use springtide_collector::kernel::host;
-use springtide_collector::read::poller::Poller;
-use springtide_collector::sample::encode::{AccEcn, Identity};
-use springtide_collector::sinks::print::null::NullSink;
-use springtide_collector::stats::Stats;
+use springtide_collector::parts::NullSink;
+use springtide_collector::parts::Poller;
+use springtide_collector::parts::Stats;
+use springtide_collector::parts::host;
+use springtide_collector::parts::{AccEcn, Identity};
+use springtide_collector::parts::{Following, Source};
 
 /// Polls, decodes, encodes, and keeps nothing.
 #[derive(Parser)]

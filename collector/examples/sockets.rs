@@ -14,7 +14,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use springtide_collector::kernel::host::raise_descriptor_limit;
+use springtide_collector::parts::host::raise_descriptor_limit;
 
 /// Connections to one listening port: fewer than there are local ports to connect from.
 const PER_LISTENER: usize = 20_000;

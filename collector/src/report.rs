@@ -15,7 +15,7 @@ const INTERVAL: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(36
 const KINDS: usize = 256;
 
 /// Where messages go, shared by all threads.
-pub struct Reporter {
+pub(crate) struct Reporter {
     tell: Box<Tell>,
     told: Mutex<HashMap<String, Told>>,
 }
@@ -33,7 +33,7 @@ struct Told {
 
 impl Reporter {
     /// Gives what is to be said to `tell`, one line at a time.
-    pub fn new(tell: impl Fn(Level, &str) + Send + Sync + 'static) -> Self {
+    pub(crate) fn new(tell: impl Fn(Level, &str) + Send + Sync + 'static) -> Self {
         Self {
             tell: Box::new(tell),
             told: Mutex::default(),
@@ -41,7 +41,7 @@ impl Reporter {
     }
 
     /// Complains, unless a complaint that differs in numbers only was told a short time ago.
-    pub fn complain(&self, what: impl Display) {
+    pub(crate) fn complain(&self, what: impl Display) {
         let text = what.to_string().replace('\n', " ");
         let now = Instant::now();
         // Told under the lock, so that lines keep their order.
@@ -52,17 +52,17 @@ impl Reporter {
     }
 
     /// Refuses what an operator has asked for: told each time.
-    pub fn refuse(&self, what: impl Display) {
+    pub(crate) fn refuse(&self, what: impl Display) {
         (self.tell)(Level::Warn, &what.to_string());
     }
 
     /// Says what an operator has asked for or waits for.
-    pub fn inform(&self, what: impl Display) {
+    pub(crate) fn inform(&self, what: impl Display) {
         (self.tell)(Level::Info, &what.to_string());
     }
 
     /// Tells how often complaints were not repeated. Nothing will follow.
-    pub fn finish(&self) {
+    pub(crate) fn finish(&self) {
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         let mut unsaid: Vec<_> = told.drain().filter(|(_, told)| told.unsaid > 0).collect();
         unsaid.sort_by_key(|(_, told)| told.at);

@@ -12,11 +12,11 @@ use super::file::{self, Given};
 use super::keys::{self, ENVIRONMENT, Key};
 
 /// Read when no other file is named, if it exists.
-pub const DEFAULT_FILE: &str = "/etc/springtide/collector.toml";
+pub(crate) const DEFAULT_FILE: &str = "/etc/springtide/collector.toml";
 
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
+pub(crate) enum ConfigError {
     /// The command line is wrong, or asks for help or the version.
     #[error(transparent)]
     Usage(#[from] clap::Error),
@@ -27,7 +27,7 @@ pub enum ConfigError {
 
 /// A key's values.
 #[derive(Clone, Debug)]
-pub struct Setting {
+pub(crate) struct Setting {
     /// The key.
     pub key: Key,
     /// Its values as on the command line; none when it is not set.
@@ -36,7 +36,7 @@ pub struct Setting {
 
 /// What is to be done, and where that was said.
 #[derive(Debug)]
-pub struct Resolved {
+pub(crate) struct Resolved {
     /// The command with its options; those of `run` are the configuration's.
     pub cli: Cli,
     /// The file that was read.
@@ -46,7 +46,7 @@ pub struct Resolved {
 }
 
 /// What the command line `arguments` asks for; the file and the environment speak of `run` only.
-pub fn resolve(
+pub(crate) fn resolve(
     arguments: &[OsString],
     environment: impl Iterator<Item = (OsString, OsString)>,
 ) -> Result<Resolved, ConfigError> {
@@ -86,7 +86,7 @@ pub fn resolve(
 }
 
 /// The keys that differ.
-pub fn changes<'a>(old: &'a [Setting], new: &'a [Setting]) -> impl Iterator<Item = &'a Key> {
+pub(crate) fn changes<'a>(old: &'a [Setting], new: &'a [Setting]) -> impl Iterator<Item = &'a Key> {
     old.iter()
         .zip(new)
         .filter(|(old, new)| old.values != new.values)

@@ -44,7 +44,7 @@ fn option_name(state: TcpState) -> String {
 }
 
 /// A list of states, `default` or `all`.
-pub fn parse_states(text: &str) -> Result<States, String> {
+pub(crate) fn parse_states(text: &str) -> Result<States, String> {
     let mut set = 0;
     for word in text.split(',') {
         set |= match word {

@@ -11,7 +11,7 @@ use crate::options::units::parse_listen;
 /// How the collector can be watched.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Watching")]
-pub struct Watching {
+pub(crate) struct Watching {
     /// Answer /metrics (Prometheus) and /healthz over HTTP: a port on the loopback address, or ADDRESS:PORT; port 0 takes a
     /// free one [default: do not]
     #[arg(long, value_name = "ADDRESS", value_parser = parse_listen,

@@ -21,7 +21,7 @@ const STACK: usize = 128 * 1024;
 
 /// What is answered to one path.
 #[derive(Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// The status code.
     pub status: u16,
     /// The body's type.
@@ -42,7 +42,7 @@ impl Answer {
 
 /// Listens on `address` and answers with what `answer` says to a path, None where there is nothing, from threads of its
 /// own, until the process ends. Returns the address with the port that was taken.
-pub fn serve(
+pub(crate) fn serve(
     address: SocketAddr,
     answer: impl Fn(&str) -> Option<Answer> + Send + Sync + 'static,
 ) -> io::Result<SocketAddr> {

@@ -9,7 +9,7 @@ use serde_json::json;
 
 /// How much a message matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub enum Level {
+pub(crate) enum Level {
     /// The collector ends for it
     Error,
     /// Something is lost, late or refused
@@ -20,7 +20,7 @@ pub enum Level {
 
 /// The form of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
+pub(crate) enum LogFormat {
     /// Plain on a terminal, else logfmt
     Auto,
     /// The message alone
@@ -33,7 +33,7 @@ pub enum LogFormat {
 
 /// Writes messages.
 #[derive(Clone, Copy, Debug)]
-pub struct Log {
+pub(crate) struct Log {
     format: LogFormat,
     level: Level,
     journal: bool,
@@ -41,7 +41,7 @@ pub struct Log {
 
 impl Log {
     /// Says what matters at least as much as `level`.
-    pub fn new(format: LogFormat, level: Level) -> Self {
+    pub(crate) fn new(format: LogFormat, level: Level) -> Self {
         let format = match format {
             LogFormat::Auto if io::stderr().is_terminal() => LogFormat::Plain,
             LogFormat::Auto => LogFormat::Logfmt,
@@ -55,7 +55,7 @@ impl Log {
     }
 
     /// Says it.
-    pub fn say(&self, level: Level, message: &str) {
+    pub(crate) fn say(&self, level: Level, message: &str) {
         if level > self.level {
             return;
         }

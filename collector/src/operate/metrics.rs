@@ -8,7 +8,7 @@ use crate::spool::queue::Held;
 use crate::stats::Stats;
 
 /// The format's media type.
-pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 const PREFIX: &str = "springtide_collector_";
 
@@ -19,7 +19,7 @@ const BOUNDS: [f64; 12] = [
 
 /// How long polls took.
 #[derive(Clone, Debug, Default)]
-pub struct Durations {
+pub(crate) struct Durations {
     buckets: [u64; BOUNDS.len()],
     count: u64,
     sum: f64,
@@ -27,7 +27,7 @@ pub struct Durations {
 
 impl Durations {
     /// Adds one.
-    pub fn add(&mut self, took: Duration) {
+    pub(crate) fn add(&mut self, took: Duration) {
         let seconds = took.as_secs_f64();
         for (bucket, bound) in self.buckets.iter_mut().zip(BOUNDS) {
             *bucket += u64::from(seconds <= bound);
@@ -39,7 +39,7 @@ impl Durations {
 
 /// What the process costs, from /proc/self.
 #[derive(Clone, Debug, Default)]
-pub struct Process {
+pub(crate) struct Process {
     /// User and system time.
     pub cpu: Duration,
     /// Resident bytes.
@@ -52,7 +52,7 @@ pub struct Process {
 
 /// All that is shown.
 #[derive(Debug)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     /// The reader's counters.
     pub stats: Stats,
     /// Where rows went.
@@ -72,8 +72,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// One in which everything that can be shown is there, for documentation.
-    pub fn sample() -> Self {
+    /// One in which everything that can be shown is there.
+    fn sample() -> Self {
         let book = Book {
             name: "kafka",
             ..Book::default()
@@ -94,8 +94,13 @@ impl Snapshot {
     }
 }
 
+/// The page with everything that can be shown, for documentation.
+pub fn sample_page() -> String {
+    page(&Snapshot::sample())
+}
+
 /// The page.
-pub fn page(snapshot: &Snapshot) -> String {
+pub(crate) fn page(snapshot: &Snapshot) -> String {
     let mut page = Page(String::with_capacity(8 * 1024));
     page.about_itself(snapshot);
     for (name, help, value) in snapshot.stats.each() {

@@ -12,7 +12,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 /// The service manager's ear.
 #[derive(Debug)]
-pub struct Notifier {
+pub(crate) struct Notifier {
     socket: Option<UnixDatagram>,
     /// How often the manager wants a sign of life; half of the time after which it would end us.
     every: Option<Duration>,
@@ -22,14 +22,14 @@ pub struct Notifier {
 /// Why the service manager cannot be told anything.
 #[derive(Debug, thiserror::Error)]
 #[error("NOTIFY_SOCKET={name}: cannot use it: {source}")]
-pub struct NotifyError {
+pub(crate) struct NotifyError {
     name: String,
     source: io::Error,
 }
 
 impl Notifier {
     /// From the values of NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID.
-    pub fn new(
+    pub(crate) fn new(
         socket: Option<&OsStr>,
         watchdog_usec: Option<&str>,
         watchdog_pid: Option<&str>,
@@ -56,7 +56,7 @@ impl Notifier {
     }
 
     /// From the environment.
-    pub fn from_environment() -> Result<Self, NotifyError> {
+    pub(crate) fn from_environment() -> Result<Self, NotifyError> {
         let text = |name| std::env::var(name).ok();
         Self::new(
             std::env::var_os("NOTIFY_SOCKET").as_deref(),
@@ -66,29 +66,29 @@ impl Notifier {
     }
 
     /// Start-up or a reload is over.
-    pub fn ready(&self) {
+    pub(crate) fn ready(&self) {
         self.tell("READY=1");
     }
 
     /// The configuration is being read again; [`ready`](Self::ready) follows.
-    pub fn reloading(&self) {
+    pub(crate) fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let usec = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
         self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={usec}"));
     }
 
     /// The end has begun.
-    pub fn stopping(&self) {
+    pub(crate) fn stopping(&self) {
         self.tell("STOPPING=1");
     }
 
     /// A line for `systemctl status`.
-    pub fn status(&self, text: &str) {
+    pub(crate) fn status(&self, text: &str) {
         self.tell(&format!("STATUS={}", text.replace('\n', " ")));
     }
 
     /// A sign of life, when one is due at `now`. Returns the time until the next; None when nobody waits for it.
-    pub fn alive(&mut self, now: Instant) -> Option<Duration> {
+    pub(crate) fn alive(&mut self, now: Instant) -> Option<Duration> {
         let every = self.every?;
         let next = self.last.map(|last| last + every);
         if next.is_none_or(|next| next <= now) {

@@ -17,7 +17,7 @@ use crate::spool::queue::Gauge;
 use crate::stats::Stats;
 
 /// See the module.
-pub struct Operator {
+pub(crate) struct Operator {
     reporter: Arc<Reporter>,
     monitor: Arc<Monitor>,
     notifier: Notifier,
@@ -28,7 +28,7 @@ pub struct Operator {
 
 impl Operator {
     /// For a run with `settings`.
-    pub fn new(
+    pub(crate) fn new(
         reporter: Arc<Reporter>,
         monitor: Arc<Monitor>,
         notifier: Notifier,

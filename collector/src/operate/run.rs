@@ -12,7 +12,7 @@ use crate::stats::Stats;
 
 /// Why a run ended other than by a signal.
 #[derive(Debug, thiserror::Error)]
-pub enum RunError {
+pub(crate) enum RunError {
     /// Not even the first poll could be done.
     #[error(transparent)]
     Poll(PollError),
@@ -22,7 +22,7 @@ pub enum RunError {
 }
 
 /// Whoever looks after a run.
-pub trait Overseer {
+pub(crate) trait Overseer {
     /// A poll has ended, `took` after it began.
     fn polled(&mut self, result: Result<(), &PollError>, took: Duration, stats: &Stats);
 
@@ -43,7 +43,7 @@ pub trait Overseer {
 /// Polls as `schedule` says, at most `polls` times, and finishes the sink. One poll ends before the next begins: those
 /// whose time has passed meanwhile are left out and counted. A poll that fails after the first has succeeded does not end
 /// the run.
-pub fn run(
+pub(crate) fn run(
     poller: &mut Poller,
     sequence: &mut Sequence,
     sink: &mut dyn Sink,
@@ -127,7 +127,7 @@ fn tell(poller: &mut Poller, overseer: &mut dyn Overseer) {
 }
 
 /// Time since the epoch; zero when the clock stands before it.
-pub fn wall_clock() -> Duration {
+pub(crate) fn wall_clock() -> Duration {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()

@@ -1,6 +1,6 @@
 //! Replays a netlink capture as if the kernel were saying it now.
 
-pub mod pcap;
+pub(crate) mod pcap;
 
 use std::io::{self, Read};
 

@@ -3,7 +3,7 @@
 use std::io::{self, Read};
 
 /// Length of a packet's header, bytes.
-pub const PACKET_HEADER: usize = 16;
+pub(crate) const PACKET_HEADER: usize = 16;
 /// Length of the cooked header that LINKTYPE_NETLINK puts before each datagram, bytes; its last two are the netlink
 /// family, big-endian.
 pub const COOKED_HEADER: usize = 16;

@@ -18,11 +18,11 @@ use signal_hook::low_level::pipe;
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Whether the view is to end.
-pub struct End(Arc<AtomicBool>);
+pub(super) struct End(Arc<AtomicBool>);
 
 impl End {
     /// Listens from now on, in a thread of its own. Once told to end, the process does so within [`GRACE`], with 0.
-    pub fn listen() -> io::Result<Self> {
+    pub(super) fn listen() -> io::Result<Self> {
         let (wake, signalled) = UnixStream::pair()?;
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             pipe::register(signal, signalled.try_clone()?)?;
@@ -42,13 +42,13 @@ impl End {
     }
 
     /// Whether it has been told so.
-    pub fn is_told(&self) -> bool {
+    pub(super) fn is_told(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// Whether the terminal is no more, so that nothing can be given back to it.
-pub fn is_gone() -> bool {
+pub(super) fn is_gone() -> bool {
     !is_calm(io::stdout().as_fd(), Some(&Timespec::default()))
 }
 

@@ -2,8 +2,8 @@
 //! ones, closing sockets are read as they come. Rows go batch by batch to a sink.
 
 mod idle;
-pub mod scan;
-pub mod settings;
+pub(crate) mod scan;
+pub(crate) mod settings;
 mod wait;
 mod watched;
 

@@ -135,7 +135,7 @@ impl Scope {
 }
 
 /// Lets this process open the descriptors that all namespaces may need.
-pub fn make_room(scope: Scope) {
+pub(crate) fn make_room(scope: Scope) {
     if scope.is_wide() {
         host::raise_descriptor_limit();
     }

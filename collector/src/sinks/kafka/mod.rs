@@ -14,7 +14,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Message as _};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
 
-pub use self::options::KafkaOptions;
+pub(super) use self::options::KafkaOptions;
 use super::driver::{Failure, Remote, Waits};
 use crate::report::Reporter;
 use crate::spool::queue::{Lane, Outcome, Record, Taken};

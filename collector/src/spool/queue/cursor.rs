@@ -13,7 +13,7 @@ use crate::spool::{open_own, reading};
 
 /// A place in the queue: a segment and an offset in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
+pub(crate) struct Position {
     /// The segment's number.
     pub segment: u64,
     /// Offset in the segment, bytes.

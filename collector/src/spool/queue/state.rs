@@ -66,7 +66,7 @@ struct InFlight {
 
 /// What became of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// The receiver has it.
     Delivered,
     /// It will never have it.

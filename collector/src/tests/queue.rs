@@ -8,18 +8,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::Mounted;
+use super::mounted::Mounted;
 use proptest::prelude::*;
 
-use springtide_collector::accounting::{Accounting, Books, Cause, SinkId};
-use springtide_collector::report::Reporter;
-use springtide_collector::sample::batch::Message;
-use springtide_collector::spool::queue::{
+use crate::accounting::{Accounting, Books, Cause, SinkId};
+use crate::report::Reporter;
+use crate::sample::batch::Message;
+use crate::spool::queue::{
     Held, Lane, Limits, MEMORY_LIMIT, Outcome, Position, Queue, QueueError, Record, Taken,
 };
-use springtide_collector::spool::record::{self, HEADER};
-use springtide_collector::spool::scan;
-use springtide_collector::stats::Stats;
+use crate::spool::record::{self, HEADER};
+use crate::spool::scan;
+use crate::stats::Stats;
 
 const SINKS: [&str; 2] = ["first", "second"];
 const SMALL: Limits = Limits {
