@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::operate::log::Level;
+use tracing::Level;
 
 /// First and longest time for which a complaint is not repeated; each is twice the one before.
 const INTERVAL: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(3600)];
@@ -32,7 +32,15 @@ struct Told {
 }
 
 impl Reporter {
-    /// Gives what is to be said to `tell`, one line at a time.
+    /// Makes an event of each message.
+    pub(crate) fn to_log() -> Self {
+        Self::new(|level, text| match level {
+            Level::WARN => tracing::warn!("{text}"),
+            _ => tracing::info!("{text}"),
+        })
+    }
+
+    /// Gives each message to `tell`, one line at a time.
     pub(crate) fn new(tell: impl Fn(Level, &str) + Send + Sync + 'static) -> Self {
         Self {
             tell: Box::new(tell),
@@ -47,18 +55,18 @@ impl Reporter {
         // Told under the lock, so that lines keep their order.
         let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(line) = line(&mut told, &text, now) {
-            (self.tell)(Level::Warn, &line);
+            (self.tell)(Level::WARN, &line);
         }
     }
 
     /// Refuses what an operator has asked for: told each time.
     pub(crate) fn refuse(&self, what: impl Display) {
-        (self.tell)(Level::Warn, &what.to_string());
+        (self.tell)(Level::WARN, &what.to_string());
     }
 
     /// Says what an operator has asked for or waits for.
     pub(crate) fn inform(&self, what: impl Display) {
-        (self.tell)(Level::Info, &what.to_string());
+        (self.tell)(Level::INFO, &what.to_string());
     }
 
     /// Tells how often complaints were not repeated. Nothing will follow.
@@ -67,7 +75,7 @@ impl Reporter {
         let mut unsaid: Vec<_> = told.drain().filter(|(_, told)| told.unsaid > 0).collect();
         unsaid.sort_by_key(|(_, told)| told.at);
         for (_, Told { text, unsaid, .. }) in unsaid {
-            (self.tell)(Level::Warn, &repeated(&text, unsaid));
+            (self.tell)(Level::WARN, &repeated(&text, unsaid));
         }
     }
 }
@@ -179,10 +187,10 @@ mod tests {
         reporter.complain("once");
         reporter.finish();
         let said = [
-            (Level::Warn, "lost 1 rows"),
-            (Level::Info, "done"),
-            (Level::Warn, "once"),
-            (Level::Warn, "lost 3 rows (2 more like it since the last)"),
+            (Level::WARN, "lost 1 rows"),
+            (Level::INFO, "done"),
+            (Level::WARN, "once"),
+            (Level::WARN, "lost 3 rows (2 more like it since the last)"),
         ];
         assert_eq!(
             *lines.lock().unwrap(),

@@ -11,15 +11,17 @@ use crate::config::Run;
 use crate::config::resolve::Setting;
 use crate::config::watching::Watching;
 use crate::operate::http;
-use crate::operate::log::Log;
+use crate::operate::log;
 use crate::operate::monitor::Monitor;
 use crate::operate::notify::Notifier;
 use crate::operate::operator::Operator;
-use crate::operate::run::{self, RunError, wall_clock};
+use crate::operate::run::{self, RunError, Running, wall_clock};
 use crate::operate::signals::Signals;
 use crate::read::schedule::Schedule;
 use crate::read::sequence::{Sequence, SequenceError};
 use crate::report::Reporter;
+use crate::sample::encode::Identity;
+use crate::sinks::AllOptions;
 use crate::sinks::start::{Opening, StartError, start};
 use crate::stats::Stats;
 
@@ -34,28 +36,14 @@ pub(super) fn run(
     options.sinks.check().map_err(start_failure)?;
     let identity = identity(&options.source)?;
     let host = identity.host.clone();
-    let mut sequence = match options.sinks.state_dir() {
-        None => Sequence::unkept(),
-        Some(directory) => {
-            // Without the directory, on a disk that takes nothing, numbers are not kept.
-            if let Err(error) = fs::create_dir_all(directory)
-                && options.sinks.directory().is_some()
-            {
-                return Err(unusable(directory, "use it as the spool", &error));
-            }
-            Sequence::open(directory, &host, &identity.boot_id).map_err(|error| match error {
-                SequenceError::Locked(_) => Failure::Input(error.to_string()),
-                SequenceError::Io { .. } => runtime(error),
-            })?
-        }
-    };
+    let mut sequence = sequence(&options.sinks, &identity)?;
     let Watching {
         http_listen,
         log_format,
         log_level,
     } = options.watching;
-    let log = Log::new(log_format, log_level);
-    let reporter = Arc::new(Reporter::new(move |level, what| log.say(level, what)));
+    log::install(log_format, log_level);
+    let reporter = Arc::new(Reporter::to_log());
     let notifier =
         Notifier::from_environment().map_err(|error| Failure::Input(error.to_string()))?;
     let opening = Opening {
@@ -85,17 +73,36 @@ pub(super) fn run(
         options.interval.as_secs_f64(),
         accounting.names().join(", ")
     ));
-    let result = run::run(
-        &mut poller,
-        &mut sequence,
-        &mut sink,
-        (schedule, options.polls),
-        &mut signals,
+    let result = run::run(Running {
+        poller: &mut poller,
+        sequence: &mut sequence,
+        sink: &mut sink,
+        schedule,
+        polls: options.polls,
+        signals: &mut signals,
         stats,
-        &mut operator,
-    );
+        overseer: &mut operator,
+    });
     reporter.finish();
     result.map_err(|error: RunError| runtime(error))
+}
+
+/// The numbers of the polls, kept where the sinks keep what they have.
+fn sequence(sinks: &AllOptions, identity: &Identity) -> Result<Sequence, Failure> {
+    let Some(directory) = sinks.state_dir() else {
+        return Ok(Sequence::unkept());
+    };
+    // Without the directory, on a disk that takes nothing, numbers are not kept.
+    if let Err(error) = fs::create_dir_all(directory)
+        && sinks.directory().is_some()
+    {
+        return Err(unusable(directory, "use it as the spool", &error));
+    }
+    let sequence = Sequence::open(directory, &identity.host, &identity.boot_id);
+    sequence.map_err(|error| match error {
+        SequenceError::Locked(_) => Failure::Input(error.to_string()),
+        SequenceError::Io { .. } => runtime(error),
+    })
 }
 
 /// Lets others ask for metrics and health.

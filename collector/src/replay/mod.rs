@@ -72,6 +72,10 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one match over all that a message can be"
+    )]
     fn packet(
         &mut self,
         packet: &pcap::Packet<'_>,

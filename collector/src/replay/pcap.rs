@@ -1,4 +1,7 @@
 //! The pcap file format, as far as captures of netlink use it.
+//!
+//! By hand: `decode` promises the offset of everything that cannot be read, memory that the longest packet bounds, and
+//! every socket before the place where a capture breaks off. The crates pcap-file and pcap-parser give no offsets.
 
 use std::io::{self, Read};
 

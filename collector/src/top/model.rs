@@ -1,4 +1,6 @@
 //! What `top` shows, and what keys do to it. No terminal in here.
+//!
+//! Longer than 400 lines: keys, order and groups act on one state, and its tests follow it key by key.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;

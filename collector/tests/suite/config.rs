@@ -142,6 +142,7 @@ fn the_default_file_changes_nothing_and_names_every_key() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table of cases")]
 fn every_mistake_is_one_line_with_its_place_and_what_to_do() {
     for (text, said) in [
         (

@@ -209,7 +209,8 @@ impl Poller {
             &watched.identity,
             self.sequence,
             SampleKind::Poll,
-            (self.accecn, &self.settings),
+            self.accecn,
+            &self.settings,
         );
         let mut walks = self.method.walks().iter();
         while let Some(&family) = walks.next() {
@@ -253,8 +254,8 @@ impl Poller {
                     settings: &self.settings,
                     sink,
                 };
-                let encoder = (&mut *encoder, self.sequence);
-                match watched.receive(encoder, again, &mut self.buffer, &mut out, stats)? {
+                let (sequence, buffer) = (self.sequence, &mut self.buffer);
+                match watched.receive(encoder, sequence, again, buffer, &mut out, stats)? {
                     Progress::More => datagrams += 1,
                     progress => break progress,
                 }
@@ -294,7 +295,8 @@ impl Poller {
             &watched.identity,
             self.sequence,
             SampleKind::Close,
-            (self.accecn, &self.settings),
+            self.accecn,
+            &self.settings,
         );
         encoder.stamp(now_unix_us());
         let mut out = Out {
@@ -333,7 +335,8 @@ fn encoder(
     identity: &Identity,
     sequence: u64,
     kind: SampleKind,
-    (accecn, settings): (AccEcn, &Settings),
+    accecn: AccEcn,
+    settings: &Settings,
 ) -> Encoder {
     Encoder::new(identity, sequence, kind, accecn).weighing(settings.sampling.weight())
 }

@@ -207,7 +207,8 @@ impl Watched {
     #[inline]
     pub(super) fn receive(
         &mut self,
-        (encoder, sequence): (&mut Encoder, u64),
+        encoder: &mut Encoder,
+        sequence: u64,
         again: bool,
         buffer: &mut [u8; dump::BUFFER],
         out: &mut Out<'_>,

@@ -5,6 +5,8 @@
 //! every record at least once. A segment goes when every lane has passed it. A segment is synced to disk when it stays
 //! after it is full: while the sinks keep up nothing is. Over the limits the oldest segment is dropped and counted.
 //! While the disk takes nothing, records wait in a little memory; the disk is tried again.
+//!
+//! Longer than 400 lines: the queue and its disk share one lock, and the order in which they take it is seen here.
 
 mod aside;
 mod cursor;
