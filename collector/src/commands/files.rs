@@ -25,7 +25,7 @@ pub(super) fn decode(options: &Decode, stats: &mut Stats) -> Outcome {
         .as_deref()
         .map_or(AccEcn::Unknown, AccEcn::of_release);
     let mut sink = JsonSink::new(stdout());
-    let tell =
+    let report =
         |offset: u64, what: &str| complain(&format!("{}: offset {offset}: {what}", path.display()));
     match replay(
         BufReader::new(file),
@@ -33,7 +33,7 @@ pub(super) fn decode(options: &Decode, stats: &mut Stats) -> Outcome {
         accecn,
         &mut sink,
         stats,
-        tell,
+        report,
     ) {
         Ok(0) => Ok(()),
         Ok(_) => Err(Failure::Reported(2)),

@@ -70,7 +70,7 @@ pub fn main() -> ExitCode {
         Err(Failure::Reported(code)) => code,
     };
     if report.stats {
-        // Standard error may be closed; the exit code still tells.
+        // Standard error may be closed; the exit code shows it too.
         let _ = writeln!(
             io::stderr(),
             "{}",
@@ -139,7 +139,7 @@ fn identity(source: &Source) -> Result<Identity, Failure> {
     let boot_id =
         host::boot_id().map_err(|error| runtime(format!("cannot read the boot id: {error}")))?;
     let netns = host::netns()
-        .map_err(|error| runtime(format!("cannot tell the network namespace: {error}")))?;
+        .map_err(|error| runtime(format!("cannot read the network namespace: {error}")))?;
     Ok(Identity {
         host,
         pop: source.pop.clone(),

@@ -111,7 +111,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// An option NAME=VALUE whose name tells of a secret, without the value.
+/// An option NAME=VALUE whose name is that of a secret, without the value.
 fn redacted(pair: &str) -> String {
     match pair.split_once('=') {
         Some((name, _))

@@ -1,4 +1,4 @@
-//! One configuration from all that speaks of it: the command line over the environment over the file over the defaults.
+//! One configuration from all its layers: the command line over the environment over the file over the defaults.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -34,7 +34,7 @@ pub(crate) struct Setting {
     pub values: Vec<String>,
 }
 
-/// What is to be done, and where that was said.
+/// What is to be done, and where that comes from.
 #[derive(Debug)]
 pub(crate) struct Resolved {
     /// The command with its options; those of `run` are the configuration's.
@@ -45,7 +45,7 @@ pub(crate) struct Resolved {
     pub settings: Vec<Setting>,
 }
 
-/// What the command line `arguments` asks for; the file and the environment speak of `run` only.
+/// What the command line `arguments` asks for; the file and the environment are for `run` only.
 pub(crate) fn resolve(
     arguments: &[OsString],
     environment: impl Iterator<Item = (OsString, OsString)>,
@@ -54,7 +54,7 @@ pub(crate) fn resolve(
     let relaxed =
         Cli::command().mut_subcommand("run", |run| run.mut_args(|arg| arg.required(false)));
     let matches = relaxed.try_get_matches_from(arguments)?;
-    let Some(said) = matches.subcommand_matches("run") else {
+    let Some(given) = matches.subcommand_matches("run") else {
         return Ok(Resolved {
             cli: Cli::from_arg_matches(&matches)?,
             file: None,
@@ -63,12 +63,12 @@ pub(crate) fn resolve(
     };
     let (keys, command) = (keys::keys(), keys::command());
     let (environment, named) = from_environment(environment, &keys, &command)?;
-    let named = said.get_one::<PathBuf>("config").cloned().or(named);
+    let named = given.get_one::<PathBuf>("config").cloned().or(named);
     let (file, from_file) = from_file(named, &keys, &command)?;
 
     let mut words: Vec<OsString> = arguments.iter().take(2).cloned().collect();
     for key in &keys {
-        if said.value_source(key.id()) == Some(ValueSource::CommandLine) {
+        if given.value_source(key.id()) == Some(ValueSource::CommandLine) {
             continue;
         }
         let find = |all: &[Given]| all.iter().find(|given| given.flag == key.flag()).cloned();

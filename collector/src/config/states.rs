@@ -18,7 +18,7 @@ impl States {
         Self(known_states().map(|state| 1 << state as i32).sum())
     }
 
-    /// Every state in which a socket has a tcp_info that tells something.
+    /// Every state in which a socket has a tcp_info with a history.
     pub fn default_set() -> Self {
         Self(
             Self::all().0

@@ -83,7 +83,7 @@ pub(crate) struct Handles {
     pub dump: DumpSocket,
     /// For close events, when they are wanted.
     pub closes: Option<CloseSocket>,
-    /// How many sockets there are; None where /proc does not tell.
+    /// How many sockets there are; None where /proc has no number.
     pub sockstat: Option<SockStat>,
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct InUse {
     pub time_wait: u64,
 }
 
-/// Both files, kept open: they tell of the network namespace in which they were opened.
+/// Both files, kept open: they are about the network namespace in which they were opened.
 pub(crate) struct SockStat {
     v4: File,
     v6: Option<File>,

@@ -30,7 +30,7 @@ pub(crate) struct Polls {
     pub interval: Duration,
     /// The last that succeeded; before the first, the start.
     pub last_success: Instant,
-    /// What the last one that failed since then said.
+    /// The error of the last one that failed since then.
     pub failure: Option<String>,
 }
 
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(reasons(60 * SECOND, 181 * SECOND)[0].check, "polls");
     }
 
-    /// What is said after `later` of a sink whose books went from the first to the second right after the start.
+    /// The reasons after `later` for a sink whose books went from the first to the second right after the start.
     fn after(
         first: &Books,
         second: &Books,

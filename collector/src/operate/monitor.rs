@@ -53,7 +53,7 @@ impl Monitor {
         }
     }
 
-    /// A poll has ended, `took` after it began; a failed one with what it said.
+    /// A poll has ended, `took` after it began; a failed one with its error.
     pub(crate) fn polled(&self, failure: Option<String>, took: Duration, stats: &Stats) {
         let (now, books) = (Instant::now(), self.accounting.snapshot());
         let mut state = self.lock();

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The service manager's ear.
+/// The socket of the service manager.
 #[derive(Debug)]
 pub(crate) struct Notifier {
     socket: Option<UnixDatagram>,
@@ -22,7 +22,7 @@ pub(crate) struct Notifier {
     last: Option<Instant>,
 }
 
-/// Why the service manager cannot be told anything.
+/// Why the service manager cannot be notified.
 #[derive(Debug, thiserror::Error)]
 #[error("NOTIFY_SOCKET={name}: cannot use it: {source}")]
 pub(crate) struct NotifyError {
@@ -70,24 +70,24 @@ impl Notifier {
 
     /// Start-up or a reload is over.
     pub(crate) fn ready(&self) {
-        self.tell("READY=1");
+        self.send("READY=1");
     }
 
     /// The configuration is being read again; [`ready`](Self::ready) follows.
     pub(crate) fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let usec = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
-        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={usec}"));
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={usec}"));
     }
 
     /// The end has begun.
     pub(crate) fn stopping(&self) {
-        self.tell("STOPPING=1");
+        self.send("STOPPING=1");
     }
 
     /// A line for `systemctl status`.
     pub(crate) fn status(&self, text: &str) {
-        self.tell(&format!("STATUS={}", text.replace('\n', " ")));
+        self.send(&format!("STATUS={}", text.replace('\n', " ")));
     }
 
     /// A sign of life, when one is due at `now`. Returns the time until the next; None when nobody waits for it.
@@ -95,7 +95,7 @@ impl Notifier {
         let every = self.every?;
         let next = self.last.map(|last| last + every);
         if next.is_none_or(|next| next <= now) {
-            self.tell("WATCHDOG=1");
+            self.send("WATCHDOG=1");
             self.last = Some(now);
             return Some(every);
         }
@@ -103,7 +103,7 @@ impl Notifier {
     }
 
     /// The manager may have gone or be slow: that is no reason to stop working.
-    fn tell(&self, what: &str) {
+    fn send(&self, what: &str) {
         if let Some(socket) = &self.socket {
             let _ = socket.send(what.as_bytes());
         }

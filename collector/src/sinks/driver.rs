@@ -157,9 +157,9 @@ mod tests {
     fn what_is_given_back_is_delivered_in_order_when_the_sink_works_again() {
         let directory = tempfile::tempdir().unwrap();
         let lines = Arc::new(Mutex::new(Vec::new()));
-        let heard = lines.clone();
+        let written = lines.clone();
         let reporter = Arc::new(Reporter::new(move |_, text| {
-            heard.lock().unwrap().push(text.to_owned());
+            written.lock().unwrap().push(text.to_owned());
         }));
         let accounting = Arc::new(Accounting::default());
         let sinks = [(accounting.add("unsteady"), "unsteady")];

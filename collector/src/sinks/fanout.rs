@@ -45,7 +45,7 @@ impl FanOut {
         self.direct.push(Direct { id, name, sink });
     }
 
-    /// Tells what the queue holds, if there is one.
+    /// Measures the queue, if there is one.
     pub(crate) fn gauge(&self) -> Option<Gauge> {
         self.queue.as_ref().map(|(queue, _)| queue.gauge())
     }

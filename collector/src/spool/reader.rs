@@ -1,4 +1,4 @@
-//! Reads a spool file record by record; what is no valid record is told and stepped over.
+//! Reads a spool file record by record; what is not a valid record is reported and stepped over.
 
 use std::fs::File;
 use std::io;

@@ -149,12 +149,12 @@ pub(crate) enum PayloadError {
     #[error("the payload is not one message")]
     Message,
     /// It has another number of rows than its header says.
-    #[error("the payload has {found} rows and its header says {said}")]
+    #[error("the payload has {found} rows and its header says {claimed}")]
     Rows {
         /// Rows in the payload.
         found: usize,
         /// Rows in the header.
-        said: u32,
+        claimed: u32,
     },
 }
 
@@ -195,7 +195,7 @@ pub(crate) fn envelope(header: &Header, payload: &[u8]) -> Result<Envelope, Payl
     if envelope.row.len() != header.rows as usize {
         return Err(PayloadError::Rows {
             found: envelope.row.len(),
-            said: header.rows,
+            claimed: header.rows,
         });
     }
     Ok(envelope)

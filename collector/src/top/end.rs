@@ -21,27 +21,27 @@ const GRACE: Duration = Duration::from_secs(1);
 pub(super) struct End(Arc<AtomicBool>);
 
 impl End {
-    /// Listens from now on, in a thread of its own. Once told to end, the process does so within [`GRACE`], with 0.
+    /// Listens from now on, in a thread of its own. Once it is asked to end, the process does so within [`GRACE`], with 0.
     pub(super) fn listen() -> io::Result<Self> {
         let (wake, signalled) = UnixStream::pair()?;
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             pipe::register(signal, signalled.try_clone()?)?;
         }
-        let told = Arc::new(AtomicBool::new(false));
-        let tell = told.clone();
+        let ending = Arc::new(AtomicBool::new(false));
+        let flag = ending.clone();
         let wait = move || {
             while is_calm(wake.as_fd(), None) {}
-            tell.store(true, Ordering::Relaxed);
+            flag.store(true, Ordering::Relaxed);
             thread::sleep(GRACE);
-            // It writes for ever: only the modes can be given back. Nobody is left to be told of an error.
+            // It writes for ever: only the modes can be given back. An error has no reader left.
             let _ = disable_raw_mode();
             std::process::exit(0);
         };
         thread::Builder::new().name("end".to_owned()).spawn(wait)?;
-        Ok(Self(told))
+        Ok(Self(ending))
     }
 
-    /// Whether it has been told so.
+    /// Whether it has been asked to end.
     pub(super) fn is_told(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -61,7 +61,7 @@ fn is_calm(wake: BorrowedFd<'_>, time: Option<&Timespec>) -> bool {
     } else {
         stdout.as_fd()
     };
-    // A terminal tells that it is hung up without being asked.
+    // A terminal reports a hang-up without being asked.
     let mut ends = [
         PollFd::from_borrowed_fd(wake, PollFlags::IN),
         PollFd::from_borrowed_fd(keys, PollFlags::empty()),

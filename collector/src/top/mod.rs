@@ -54,7 +54,7 @@ impl Scene {
     pub(crate) fn live(mut self, colours: bool) -> Result<(), TopError> {
         let end = End::listen()?;
         let mut looker = Looker::default();
-        // A first look before the terminal is taken: what can go wrong is told where it is read.
+        // A first look before the terminal is taken: an error is shown where it can be read.
         self.model.see(looker.look(&mut self.poller)?);
         let mut terminal = ratatui::try_init()?;
         let result = self.show(&mut terminal, &mut looker, &end, colours);
@@ -119,7 +119,7 @@ impl Scene {
         }
     }
 
-    /// Looks again; what fails is told, and the picture stays.
+    /// Looks again; a failure is shown, and the picture stays.
     fn look(&mut self, looker: &mut Looker) {
         match looker.look(&mut self.poller) {
             Ok(look) => self.model.see(look),

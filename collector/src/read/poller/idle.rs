@@ -20,9 +20,9 @@ pub(super) struct Idle {
 /// What is known without a walk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Signs {
-    /// Number of sockets, where the kernel tells.
+    /// Number of sockets, where the kernel has it.
     pub in_use: Option<InUse>,
-    /// Whether no number tells of some of the states that are asked for.
+    /// Whether no number covers some of the states that are asked for.
     pub uncounted_states: bool,
     /// A socket has closed since the last walk.
     pub closed: bool,

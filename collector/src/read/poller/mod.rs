@@ -62,7 +62,7 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> PollError {
     move |source| PollError::System { what, source }
 }
 
-/// Reads the network namespace of the process that made it and, as far as it is told and allowed, all others.
+/// Reads the network namespace of the process that made it and, as far as it is asked and allowed, all others.
 pub struct Poller {
     identity: Identity,
     accecn: AccEcn,
@@ -86,15 +86,15 @@ pub struct Poller {
 /// What operators should know once.
 #[derive(Debug, Default)]
 struct Notices {
-    told: Vec<&'static str>,
+    known: Vec<&'static str>,
     waiting: Vec<String>,
 }
 
 impl Notices {
-    /// Tells `text`, unless something about `subject` was told before.
+    /// Queues `text`, unless there was a notice about `subject` before.
     fn once(&mut self, subject: &'static str, text: impl FnOnce() -> String) {
-        if !self.told.contains(&subject) {
-            self.told.push(subject);
+        if !self.known.contains(&subject) {
+            self.known.push(subject);
             self.waiting.push(text());
         }
     }
@@ -144,7 +144,7 @@ impl Poller {
         Ok(())
     }
 
-    /// Takes what there is to tell an operator; nothing is told twice.
+    /// Takes the notices for an operator; none comes twice.
     pub fn notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices.waiting)
     }

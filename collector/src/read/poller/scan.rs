@@ -72,7 +72,7 @@ impl Poller {
             }
         }
         for netns in gone {
-            // What closed last is told by now: the kernel is a moment behind, which is why the first look left it.
+            // What closed last can be read by now: the kernel is a moment behind, which is why the first look left it.
             for _ in 0..LAST_TURNS {
                 if self.drain(netns, sink, stats)? == 0 {
                     break;

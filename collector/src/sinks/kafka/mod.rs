@@ -51,7 +51,7 @@ struct Kafka {
     producer: Option<BaseProducer<Context>>,
 }
 
-/// Receives what librdkafka has to say.
+/// Receives librdkafka's logs, errors and delivery reports.
 struct Context {
     reporter: Arc<Reporter>,
     reports: Mutex<Vec<Report>>,
@@ -74,7 +74,7 @@ impl ClientContext for Context {
 
     fn error(&self, error: KafkaError, reason: &str) {
         match error {
-            // The log line said so, and more.
+            // The log line has that, and more.
             KafkaError::Global(RDKafkaErrorCode::BrokerTransportFailure) => {}
             _ => self.reporter.complain(format!("kafka: {reason}")),
         }

@@ -26,7 +26,7 @@ pub(super) struct CursorFile {
 }
 
 impl CursorFile {
-    /// Opens or creates it; tells where the cursor stands.
+    /// Opens or creates it; returns the cursor's position.
     pub(super) fn open(path: &Path) -> io::Result<(Self, Option<Position>)> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);

@@ -67,7 +67,7 @@ enum Found {
     Record(Record, u64),
     /// Nothing up to here.
     Corrupt(u64),
-    /// It cannot be told now.
+    /// It cannot be read now.
     Later,
 }
 
@@ -159,7 +159,7 @@ impl Lane {
         }
     }
 
-    /// Says what became of a record. The cursor moves on when all before it are resolved too.
+    /// Settles what became of a record. The cursor moves on when all before it are resolved too.
     pub(crate) fn resolve(&mut self, at: Position, outcome: Outcome) {
         self.delivered += u64::from(outcome == Outcome::Delivered);
         let mut state = self.shared.lock();

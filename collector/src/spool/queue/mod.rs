@@ -121,7 +121,7 @@ impl Shared {
     }
 }
 
-/// Tells what a queue holds and may hold, from any thread.
+/// Shows what a queue holds and may hold, from any thread.
 #[derive(Clone)]
 pub(crate) struct Gauge(Arc<Shared>);
 
@@ -151,8 +151,8 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// Opens the queue in `directory`, which is made if it is missing, and a lane for each of `sinks`, whose names tell
-    /// their cursors. What a predecessor left is recovered and accounted for. A disk that is full or read-only is no
+    /// Opens the queue in `directory`, which is made if it is missing, and a lane for each of `sinks`, whose names are those
+    /// of their cursors. What a predecessor left is recovered and accounted for. A disk that is full or read-only is no
     /// error.
     pub(crate) fn open(
         directory: &Path,
