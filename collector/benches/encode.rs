@@ -5,13 +5,13 @@ use std::io::Cursor;
 use std::path::Path;
 use std::time::Instant;
 
-use springtide_collector::kernel::inet_diag::SocketView;
-use springtide_collector::kernel::netlink::{self, Body};
-use springtide_collector::replay::pcap::{COOKED_HEADER, PcapReader};
-use springtide_collector::sample::batch::Batch;
-use springtide_collector::sample::encode::{AccEcn, Encoder, Identity};
-use springtide_collector::sample::proto::SampleKind;
-use springtide_collector::stats::Stats;
+use springtide_collector::parts::Batch;
+use springtide_collector::parts::SampleKind;
+use springtide_collector::parts::SocketView;
+use springtide_collector::parts::Stats;
+use springtide_collector::parts::netlink::{self, Body};
+use springtide_collector::parts::{AccEcn, Encoder, Identity};
+use springtide_collector::parts::{COOKED_HEADER, PcapReader};
 
 const PASSES: usize = 400;
 const RUNS: usize = 11;

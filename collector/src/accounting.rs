@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 /// Why rows did not reach a sink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Cause {
+pub(crate) enum Cause {
     /// The queue was over its limit of bytes: the oldest went first.
     QueueBytes,
     /// The queue held them longer than its limit of age.
@@ -24,7 +24,7 @@ pub enum Cause {
 
 impl Cause {
     /// Every cause, in the order of [`Book::rows_dropped`].
-    pub const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 5] = [
         Self::QueueBytes,
         Self::QueueAge,
         Self::DiskUnavailable,
@@ -33,7 +33,7 @@ impl Cause {
     ];
 
     /// Its name in `--stats` and in metrics.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::QueueBytes => "queue_bytes",
             Self::QueueAge => "queue_age",
@@ -46,7 +46,7 @@ impl Cause {
 
 /// Names a sink of an [`Accounting`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SinkId(usize);
+pub(crate) struct SinkId(usize);
 
 /// What became of the rows of one sink.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -100,6 +100,7 @@ pub struct Books {
 
 impl Books {
     /// Whether every row is accounted for.
+    #[cfg(test)]
     pub fn balanced(&self) -> bool {
         self.sinks.iter().all(|book| {
             self.rows_read + book.rows_recovered
@@ -120,13 +121,13 @@ impl Books {
 
 /// The books, shared by whoever moves rows.
 #[derive(Debug, Default)]
-pub struct Accounting {
+pub(crate) struct Accounting {
     books: Mutex<Books>,
 }
 
 impl Accounting {
     /// Opens a book. All sinks are added before the first row is read.
-    pub fn add(&self, name: &'static str) -> SinkId {
+    pub(crate) fn add(&self, name: &'static str) -> SinkId {
         let mut books = self.lock();
         books.sinks.push(Book {
             name,
@@ -136,12 +137,12 @@ impl Accounting {
     }
 
     /// The sinks' names.
-    pub fn names(&self) -> Vec<&'static str> {
+    pub(crate) fn names(&self) -> Vec<&'static str> {
         self.lock().sinks.iter().map(|book| book.name).collect()
     }
 
     /// Rows were read: they wait for every sink.
-    pub fn read(&self, rows: u64) {
+    pub(crate) fn read(&self, rows: u64) {
         let mut books = self.lock();
         books.rows_read += rows;
         for book in &mut books.sinks {
@@ -150,7 +151,7 @@ impl Accounting {
     }
 
     /// Rows of a predecessor wait for the sink.
-    pub fn recovered(&self, sink: SinkId, rows: u64) {
+    pub(crate) fn recovered(&self, sink: SinkId, rows: u64) {
         self.change(sink, |book| {
             book.rows_recovered += rows;
             book.rows_spooled += rows;
@@ -158,7 +159,7 @@ impl Accounting {
     }
 
     /// The sink took rows that waited for it.
-    pub fn delivered(&self, sink: SinkId, rows: u64) {
+    pub(crate) fn delivered(&self, sink: SinkId, rows: u64) {
         self.change(sink, |book| {
             book.rows_spooled -= rows;
             book.rows_delivered += rows;
@@ -166,7 +167,7 @@ impl Accounting {
     }
 
     /// Rows that waited for the sink will never reach it.
-    pub fn dropped(&self, sink: SinkId, rows: u64, cause: Cause) {
+    pub(crate) fn dropped(&self, sink: SinkId, rows: u64, cause: Cause) {
         self.change(sink, |book| {
             book.rows_spooled -= rows;
             book.rows_dropped[cause as usize] += rows;
@@ -174,7 +175,7 @@ impl Accounting {
     }
 
     /// The books as they are now.
-    pub fn snapshot(&self) -> Books {
+    pub(crate) fn snapshot(&self) -> Books {
         self.lock().clone()
     }
 

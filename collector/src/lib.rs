@@ -10,21 +10,67 @@
 //! - [`options`] declare their keys; [`config`] is the command line with the file and the environment behind it; [`operate`] repeats polls until a signal
 //!   says to stop, and shows metrics and health; [`top`] shows connections live.
 //!
-//! Every room counts in [`stats`] and [`accounting`], and complains to a [`report`].
+//! The [`commands`] put it together. Every room counts in [`stats`] and [`accounting`], and complains to a [`report`].
 
 #![forbid(unsafe_code)]
+#![warn(unreachable_pub)]
 
-pub mod accounting;
-pub mod config;
-pub mod kernel;
-pub mod lock;
-pub mod operate;
-pub mod options;
-pub mod read;
-pub mod replay;
-pub mod report;
-pub mod sample;
-pub mod sinks;
-pub mod spool;
-pub mod stats;
-pub mod top;
+mod accounting;
+mod commands;
+mod config;
+mod kernel;
+mod lock;
+mod operate;
+mod options;
+mod read;
+mod replay;
+mod report;
+mod sample;
+#[cfg_attr(
+    not(any(feature = "clickhouse", feature = "kafka")),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "without a remote sink nothing takes from the queue"
+    )
+)]
+mod sinks;
+#[cfg_attr(
+    not(any(feature = "clickhouse", feature = "kafka")),
+    allow(
+        dead_code,
+        unused_imports,
+        reason = "without a remote sink nothing takes from the queue"
+    )
+)]
+mod spool;
+mod stats;
+#[cfg(test)]
+mod tests;
+mod top;
+
+pub use commands::main;
+
+/// What benches, examples, fuzz targets and the generator of the reference use of the inside; everything else is private,
+/// so that the compiler finds what nothing uses.
+pub mod parts {
+    pub use crate::config::keys::{Key, keys};
+    pub use crate::config::program;
+    pub use crate::config::render::packaged_file;
+    pub use crate::config::source::{Following, Source};
+    pub use crate::kernel::filter::Filter;
+    pub use crate::kernel::inet_diag::SocketView;
+    pub use crate::kernel::{dump, host, netlink};
+    pub use crate::operate::metrics::sample_page;
+    pub use crate::options::Reload;
+    pub use crate::read::poller::Poller;
+    pub use crate::read::schedule::Schedule;
+    pub use crate::replay::pcap::{COOKED_HEADER, PcapReader};
+    pub use crate::replay::replay;
+    pub use crate::sample::batch::Batch;
+    pub use crate::sample::digest::digest;
+    pub use crate::sample::encode::{AccEcn, Encoder, Identity};
+    pub use crate::sample::proto::SampleKind;
+    pub use crate::sinks::print::null::NullSink;
+    pub use crate::stats::Stats;
+}

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Takes the exclusive lock, which goes with the file's descriptor. `WOULDBLOCK` when another process keeps it.
-pub fn exclusive(file: impl AsFd) -> Result<(), Errno> {
+pub(crate) fn exclusive(file: impl AsFd) -> Result<(), Errno> {
     let start = Instant::now();
     loop {
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {

@@ -1,4 +1,4 @@
-//! Messages that do not repeat themselves: the first complaint is told at once, its likes are counted and told at an interval
+//! Messages that do not repeat themselves: the first complaint is written at once, its likes are counted and written at an interval
 //! that grows.
 
 use std::collections::HashMap;
@@ -6,7 +6,7 @@ use std::fmt::Display;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::operate::log::Level;
+use tracing::Level;
 
 /// First and longest time for which a complaint is not repeated; each is twice the one before.
 const INTERVAL: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(3600)];
@@ -15,71 +15,88 @@ const INTERVAL: [Duration; 2] = [Duration::from_secs(60), Duration::from_secs(36
 const KINDS: usize = 256;
 
 /// Where messages go, shared by all threads.
-pub struct Reporter {
-    tell: Box<Tell>,
-    told: Mutex<HashMap<String, Told>>,
+pub(crate) struct Reporter {
+    write: Box<Write>,
+    known: Mutex<HashMap<String, Complaint>>,
 }
 
-type Tell = dyn Fn(Level, &str) + Send + Sync;
+type Write = dyn Fn(Level, &str) + Send + Sync;
 
-/// A complaint that was told.
-struct Told {
+/// A complaint that was written.
+struct Complaint {
     text: String,
     at: Instant,
     seen: Instant,
     wait: Duration,
-    unsaid: u64,
+    unwritten: u64,
 }
 
 impl Reporter {
-    /// Gives what is to be said to `tell`, one line at a time.
-    pub fn new(tell: impl Fn(Level, &str) + Send + Sync + 'static) -> Self {
+    /// Makes an event of each message.
+    pub(crate) fn to_log() -> Self {
+        Self::new(|level, text| match level {
+            Level::WARN => tracing::warn!("{text}"),
+            _ => tracing::info!("{text}"),
+        })
+    }
+
+    /// Gives each message to `write`, one line at a time.
+    pub(crate) fn new(write: impl Fn(Level, &str) + Send + Sync + 'static) -> Self {
         Self {
-            tell: Box::new(tell),
-            told: Mutex::default(),
+            write: Box::new(write),
+            known: Mutex::default(),
         }
     }
 
-    /// Complains, unless a complaint that differs in numbers only was told a short time ago.
-    pub fn complain(&self, what: impl Display) {
+    /// Complains, unless a complaint that differs in numbers only was written a short time ago.
+    pub(crate) fn complain(&self, what: impl Display) {
         let text = what.to_string().replace('\n', " ");
         let now = Instant::now();
-        // Told under the lock, so that lines keep their order.
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(line) = line(&mut told, &text, now) {
-            (self.tell)(Level::Warn, &line);
+        // Written under the lock, so that lines keep their order.
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(line) = line(&mut known, &text, now) {
+            (self.write)(Level::WARN, &line);
         }
     }
 
-    /// Refuses what an operator has asked for: told each time.
-    pub fn refuse(&self, what: impl Display) {
-        (self.tell)(Level::Warn, &what.to_string());
+    /// Refuses what an operator has asked for: written each time.
+    pub(crate) fn refuse(&self, what: impl Display) {
+        (self.write)(Level::WARN, &what.to_string());
     }
 
-    /// Says what an operator has asked for or waits for.
-    pub fn inform(&self, what: impl Display) {
-        (self.tell)(Level::Info, &what.to_string());
+    /// Writes what an operator has asked for or waits for.
+    pub(crate) fn inform(&self, what: impl Display) {
+        (self.write)(Level::INFO, &what.to_string());
     }
 
-    /// Tells how often complaints were not repeated. Nothing will follow.
-    pub fn finish(&self) {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut unsaid: Vec<_> = told.drain().filter(|(_, told)| told.unsaid > 0).collect();
-        unsaid.sort_by_key(|(_, told)| told.at);
-        for (_, Told { text, unsaid, .. }) in unsaid {
-            (self.tell)(Level::Warn, &repeated(&text, unsaid));
+    /// Writes how often complaints were not repeated. Nothing will follow.
+    pub(crate) fn finish(&self) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut unwritten: Vec<_> = known
+            .drain()
+            .filter(|(_, known)| known.unwritten > 0)
+            .collect();
+        unwritten.sort_by_key(|(_, known)| known.at);
+        for (
+            _,
+            Complaint {
+                text, unwritten, ..
+            },
+        ) in unwritten
+        {
+            (self.write)(Level::WARN, &repeated(&text, unwritten));
         }
     }
 }
 
-/// What to say about `text`, if anything.
-fn line(told: &mut HashMap<String, Told>, text: &str, now: Instant) -> Option<String> {
+/// The line for `text`, if there is one.
+fn line(known: &mut HashMap<String, Complaint>, text: &str, now: Instant) -> Option<String> {
     let kind = kind(text);
-    if let Some(before) = told.get_mut(&kind) {
+    if let Some(before) = known.get_mut(&kind) {
         let calm = now.duration_since(before.seen) >= INTERVAL[1];
         before.seen = now;
         if now.duration_since(before.at) < before.wait {
-            before.unsaid += 1;
+            before.unwritten += 1;
             text.clone_into(&mut before.text);
             return None;
         }
@@ -90,26 +107,26 @@ fn line(told: &mut HashMap<String, Told>, text: &str, now: Instant) -> Option<St
             INTERVAL[1].min(2 * before.wait)
         };
         before.at = now;
-        return Some(repeated(text, std::mem::take(&mut before.unsaid)));
+        return Some(repeated(text, std::mem::take(&mut before.unwritten)));
     }
-    if told.len() >= KINDS {
-        told.clear();
+    if known.len() >= KINDS {
+        known.clear();
     }
-    let first = Told {
+    let first = Complaint {
         text: text.to_owned(),
         at: now,
         seen: now,
         wait: INTERVAL[0],
-        unsaid: 0,
+        unwritten: 0,
     };
-    told.insert(kind, first);
+    known.insert(kind, first);
     Some(text.to_owned())
 }
 
-fn repeated(text: &str, unsaid: u64) -> String {
-    match unsaid {
+fn repeated(text: &str, unwritten: u64) -> String {
+    match unwritten {
         0 => text.to_owned(),
-        _ => format!("{text} ({unsaid} more like it since the last)"),
+        _ => format!("{text} ({unwritten} more like it since the last)"),
     }
 }
 
@@ -131,9 +148,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_is_told_and_its_likes_are_counted() {
-        let (mut told, start) = (HashMap::new(), Instant::now());
-        let mut at = |seconds, text| line(&mut told, text, start + Duration::from_secs(seconds));
+    fn the_first_is_written_and_its_likes_are_counted() {
+        let (mut known, start) = (HashMap::new(), Instant::now());
+        let mut at = |seconds, text| line(&mut known, text, start + Duration::from_secs(seconds));
         assert_eq!(
             at(0, "no answer after 10 ms").as_deref(),
             Some("no answer after 10 ms")
@@ -150,57 +167,58 @@ mod tests {
 
     #[test]
     fn repetitions_become_rarer_until_there_is_a_calm() {
-        let (mut told, start) = (HashMap::new(), Instant::now());
+        let (mut known, start) = (HashMap::new(), Instant::now());
         let mut at = |minute: u64| {
             line(
-                &mut told,
+                &mut known,
                 "refused",
                 start + Duration::from_secs(60 * minute),
             )
             .is_some()
         };
-        let spoken: Vec<_> = (0..600_u64).filter(|&minute| at(minute)).collect();
-        assert_eq!(spoken[..8], [0, 1, 3, 7, 15, 31, 63, 123]);
-        assert!(spoken[7..].windows(2).all(|pair| pair[1] - pair[0] == 60));
+        let written: Vec<_> = (0..600_u64).filter(|&minute| at(minute)).collect();
+        assert_eq!(written[..8], [0, 1, 3, 7, 15, 31, 63, 123]);
+        assert!(written[7..].windows(2).all(|pair| pair[1] - pair[0] == 60));
         assert!(at(1000), "after a calm");
         assert!(!at(1000) && at(1001), "it is news again");
     }
 
     #[test]
-    fn what_was_not_repeated_is_told_at_the_end() {
+    fn what_was_not_repeated_is_written_at_the_end() {
         let lines = std::sync::Arc::new(Mutex::new(Vec::new()));
-        let heard = lines.clone();
-        let reporter =
-            Reporter::new(move |level, text| heard.lock().unwrap().push((level, text.to_owned())));
+        let written = lines.clone();
+        let reporter = Reporter::new(move |level, text| {
+            written.lock().unwrap().push((level, text.to_owned()))
+        });
         for number in 1..=3 {
             reporter.complain(format!("lost {number} rows"));
         }
         reporter.inform("done");
         reporter.complain("once");
         reporter.finish();
-        let said = [
-            (Level::Warn, "lost 1 rows"),
-            (Level::Info, "done"),
-            (Level::Warn, "once"),
-            (Level::Warn, "lost 3 rows (2 more like it since the last)"),
+        let expected = [
+            (Level::WARN, "lost 1 rows"),
+            (Level::INFO, "done"),
+            (Level::WARN, "once"),
+            (Level::WARN, "lost 3 rows (2 more like it since the last)"),
         ];
         assert_eq!(
             *lines.lock().unwrap(),
-            said.map(|(level, text)| (level, text.to_owned()))
+            expected.map(|(level, text)| (level, text.to_owned()))
         );
     }
 
     #[test]
     fn the_memory_is_bounded() {
-        let mut told = HashMap::new();
+        let mut known = HashMap::new();
         for number in 0..10_000_u32 {
             let name: String = number
                 .to_string()
                 .bytes()
                 .map(|b| char::from(b + 49))
                 .collect();
-            assert!(line(&mut told, &name, Instant::now()).is_some());
+            assert!(line(&mut known, &name, Instant::now()).is_some());
         }
-        assert!(told.len() <= KINDS);
+        assert!(known.len() <= KINDS);
     }
 }

@@ -3,10 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use springtide_collector::replay::replay;
-use springtide_collector::sample::encode::{AccEcn, Identity};
-use springtide_collector::sinks::print::null::NullSink;
-use springtide_collector::stats::Stats;
+use springtide_collector::parts::replay;
+use springtide_collector::parts::{AccEcn, Identity};
+use springtide_collector::parts::NullSink;
+use springtide_collector::parts::Stats;
 
 fuzz_target!(|capture: &[u8]| {
     // An error is an answer too.

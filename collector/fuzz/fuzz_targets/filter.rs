@@ -3,8 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use springtide_collector::kernel::filter::Filter;
-use springtide_collector::kernel::inet_diag::SocketView;
+use springtide_collector::parts::Filter;
+use springtide_collector::parts::SocketView;
 
 fuzz_target!(|input: (&str, [u8; 72])| {
     let (text, payload) = input;

@@ -3,13 +3,13 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use springtide_collector::sample::batch::Batch;
-use springtide_collector::kernel::inet_diag::SocketView;
-use springtide_collector::kernel::netlink::{self, Body};
-use springtide_collector::sample::digest::digest;
-use springtide_collector::sample::encode::{AccEcn, Encoder, Identity};
-use springtide_collector::sample::proto::SampleKind;
-use springtide_collector::stats::Stats;
+use springtide_collector::parts::Batch;
+use springtide_collector::parts::SocketView;
+use springtide_collector::parts::netlink::{self, Body};
+use springtide_collector::parts::digest;
+use springtide_collector::parts::{AccEcn, Encoder, Identity};
+use springtide_collector::parts::SampleKind;
+use springtide_collector::parts::Stats;
 
 fuzz_target!(|datagram: &[u8]| {
     let encoder = Encoder::new(

@@ -15,7 +15,7 @@ const LIMIT: u64 = 1 << 20;
 
 /// A key with what somebody has given it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Given {
+pub(crate) struct Given {
     /// The key's option.
     pub flag: String,
     /// Its values as on the command line.
@@ -23,7 +23,7 @@ pub struct Given {
 }
 
 /// Reads the file's text, at most [`LIMIT`] bytes of it.
-pub fn text(path: &Path) -> io::Result<String> {
+pub(crate) fn text(path: &Path) -> io::Result<String> {
     if fs::metadata(path)?.len() > LIMIT {
         let what = format!("it is longer than {LIMIT} bytes, so no configuration");
         return Err(io::Error::other(what));
@@ -33,7 +33,7 @@ pub fn text(path: &Path) -> io::Result<String> {
 
 /// What the file's text gives, or all that is wrong with it: for each a line that names `path`, the line, the key and
 /// what to do.
-pub fn parse(
+pub(crate) fn parse(
     path: &Path,
     text: &str,
     keys: &[Key],

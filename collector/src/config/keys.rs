@@ -11,7 +11,7 @@ use super::Cli;
 use crate::options::{self, Reload};
 
 /// What the environment's variables begin with.
-pub const ENVIRONMENT: &str = "SPRINGTIDE_COLLECTOR_";
+pub(crate) const ENVIRONMENT: &str = "SPRINGTIDE_COLLECTOR_";
 
 /// What a key holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub fn keys() -> Vec<Key> {
 }
 
 /// The command `run`, in which nothing is required.
-pub fn command() -> Command {
+pub(crate) fn command() -> Command {
     let mut cli = Cli::command();
     cli.build();
     let Some(run) = cli.find_subcommand("run") else {

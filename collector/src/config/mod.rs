@@ -1,17 +1,17 @@
 //! The command line, and the configuration that stands behind it: see [`keys`].
 
-pub mod file;
-pub mod keys;
-pub mod render;
-pub mod resolve;
-pub mod source;
-pub mod states;
-pub mod watching;
+pub(crate) mod file;
+pub(crate) mod keys;
+pub(crate) mod render;
+pub(crate) mod resolve;
+pub(crate) mod source;
+pub(crate) mod states;
+pub(crate) mod watching;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
 
 use self::source::{Following, Source};
 use self::watching::Watching;
@@ -25,10 +25,15 @@ use crate::sinks::AllOptions;
 /// far as it may.
 #[derive(Debug, Parser)]
 #[command(version, about, max_term_width = 110, after_help = EXAMPLES)]
-pub struct Cli {
+pub(crate) struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// The command line, as its documentation sees it.
+pub fn program() -> clap::Command {
+    Cli::command()
 }
 
 const EXAMPLES: &str = "\
@@ -43,7 +48,7 @@ Exit codes: 0 done; 1 failed while running, or `cat` met a corrupt record; 2 bad
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Poll once and print every socket
     #[command(after_help = "\
 Examples:
@@ -97,7 +102,7 @@ Examples:
 
 /// How `once` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub(crate) enum Format {
     /// Aligned columns for people
     Table,
     /// One JSON object a line
@@ -110,7 +115,7 @@ pub enum Format {
 
 /// Options of `once`.
 #[derive(Debug, Args)]
-pub struct Once {
+pub(crate) struct Once {
     /// How to print
     #[arg(long, value_enum, default_value = "table")]
     pub format: Format,
@@ -124,7 +129,7 @@ pub struct Once {
 
 /// Options of `run`.
 #[derive(Debug, Args)]
-pub struct Run {
+pub(crate) struct Run {
     /// Time from one poll's start to the next one's: 250ms, 1s, 5m (1ms to 24h)
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration,
           add = key("interval").on_reload(Reload::Poller))]
@@ -157,7 +162,7 @@ pub struct Run {
 
 /// Options of `config`.
 #[derive(Debug, Args)]
-pub struct Config {
+pub(crate) struct Config {
     /// Print every key with its meaning and its default
     #[arg(long, required = true)]
     pub default: bool,
@@ -168,7 +173,7 @@ pub struct Config {
 
 /// Options of `top`.
 #[derive(Debug, Args)]
-pub struct Top {
+pub(crate) struct Top {
     /// Time from one look to the next: 250ms, 1s, 5m (1ms to 24h)
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
     pub interval: Duration,
@@ -195,7 +200,7 @@ pub struct Top {
 /// What `top` sorts by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs, reason = "each is the column of its name")]
-pub enum SortKey {
+pub(crate) enum SortKey {
     RetransRate,
     Retrans,
     Rtt,
@@ -208,7 +213,7 @@ pub enum SortKey {
 
 impl SortKey {
     /// The column.
-    pub fn column(self) -> Column {
+    pub(crate) fn column(self) -> Column {
         match self {
             Self::RetransRate => Column::RetransPerSecond,
             Self::Retrans => Column::Retrans,
@@ -224,7 +229,7 @@ impl SortKey {
 
 /// Options of `decode`.
 #[derive(Debug, Args)]
-pub struct Decode {
+pub(crate) struct Decode {
     /// The capture: pcap with link type 253 (LINKTYPE_NETLINK)
     pub file: PathBuf,
     /// Release of the kernel that was captured (uname -r): 6.18 has two fields whose place later kernels use otherwise,
@@ -244,7 +249,7 @@ pub struct Decode {
 
 /// Options of `cat`.
 #[derive(Debug, Args)]
-pub struct Cat {
+pub(crate) struct Cat {
     /// Spool files
     #[arg(required = true)]
     pub files: Vec<PathBuf>,
@@ -255,7 +260,7 @@ pub struct Cat {
 
 /// What is printed at the end.
 #[derive(Debug, Args)]
-pub struct Report {
+pub(crate) struct Report {
     /// Print all counters at the end, as one line of JSON on standard error
     #[arg(long)]
     pub stats: bool,
@@ -267,7 +272,6 @@ mod tests {
 
     #[test]
     fn the_command_line_is_consistent() {
-        use clap::CommandFactory;
         Cli::command().debug_assert();
     }
 }

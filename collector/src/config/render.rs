@@ -4,7 +4,7 @@ use super::keys::{Form, Key, keys};
 use super::resolve::Resolved;
 
 /// The configuration in force, as a file that gives the same.
-pub fn effective(resolved: &Resolved) -> String {
+pub(crate) fn effective(resolved: &Resolved) -> String {
     let mut out = match &resolved.file {
         Some(file) => format!(
             "# from {}, the environment and the command line\n",
@@ -29,7 +29,7 @@ const PACKAGED: [(&str, &str); 3] = [
 ];
 
 /// A file in which every key stands with its meaning and its default, which is not set.
-pub fn default_file() -> String {
+pub(crate) fn default_file() -> String {
     file(&[])
 }
 
@@ -111,7 +111,7 @@ fn quoted(text: &str) -> String {
     out
 }
 
-/// An option NAME=VALUE whose name tells of a secret, without the value.
+/// An option NAME=VALUE whose name is that of a secret, without the value.
 fn redacted(pair: &str) -> String {
     match pair.split_once('=') {
         Some((name, _))

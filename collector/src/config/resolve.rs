@@ -1,4 +1,4 @@
-//! One configuration from all that speaks of it: the command line over the environment over the file over the defaults.
+//! One configuration from all its layers: the command line over the environment over the file over the defaults.
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -12,11 +12,11 @@ use super::file::{self, Given};
 use super::keys::{self, ENVIRONMENT, Key};
 
 /// Read when no other file is named, if it exists.
-pub const DEFAULT_FILE: &str = "/etc/springtide/collector.toml";
+pub(crate) const DEFAULT_FILE: &str = "/etc/springtide/collector.toml";
 
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
+pub(crate) enum ConfigError {
     /// The command line is wrong, or asks for help or the version.
     #[error(transparent)]
     Usage(#[from] clap::Error),
@@ -27,16 +27,16 @@ pub enum ConfigError {
 
 /// A key's values.
 #[derive(Clone, Debug)]
-pub struct Setting {
+pub(crate) struct Setting {
     /// The key.
     pub key: Key,
     /// Its values as on the command line; none when it is not set.
     pub values: Vec<String>,
 }
 
-/// What is to be done, and where that was said.
+/// What is to be done, and where that comes from.
 #[derive(Debug)]
-pub struct Resolved {
+pub(crate) struct Resolved {
     /// The command with its options; those of `run` are the configuration's.
     pub cli: Cli,
     /// The file that was read.
@@ -45,8 +45,8 @@ pub struct Resolved {
     pub settings: Vec<Setting>,
 }
 
-/// What the command line `arguments` asks for; the file and the environment speak of `run` only.
-pub fn resolve(
+/// What the command line `arguments` asks for; the file and the environment are for `run` only.
+pub(crate) fn resolve(
     arguments: &[OsString],
     environment: impl Iterator<Item = (OsString, OsString)>,
 ) -> Result<Resolved, ConfigError> {
@@ -54,7 +54,7 @@ pub fn resolve(
     let relaxed =
         Cli::command().mut_subcommand("run", |run| run.mut_args(|arg| arg.required(false)));
     let matches = relaxed.try_get_matches_from(arguments)?;
-    let Some(said) = matches.subcommand_matches("run") else {
+    let Some(given) = matches.subcommand_matches("run") else {
         return Ok(Resolved {
             cli: Cli::from_arg_matches(&matches)?,
             file: None,
@@ -63,12 +63,12 @@ pub fn resolve(
     };
     let (keys, command) = (keys::keys(), keys::command());
     let (environment, named) = from_environment(environment, &keys, &command)?;
-    let named = said.get_one::<PathBuf>("config").cloned().or(named);
+    let named = given.get_one::<PathBuf>("config").cloned().or(named);
     let (file, from_file) = from_file(named, &keys, &command)?;
 
     let mut words: Vec<OsString> = arguments.iter().take(2).cloned().collect();
     for key in &keys {
-        if said.value_source(key.id()) == Some(ValueSource::CommandLine) {
+        if given.value_source(key.id()) == Some(ValueSource::CommandLine) {
             continue;
         }
         let find = |all: &[Given]| all.iter().find(|given| given.flag == key.flag()).cloned();
@@ -86,7 +86,7 @@ pub fn resolve(
 }
 
 /// The keys that differ.
-pub fn changes<'a>(old: &'a [Setting], new: &'a [Setting]) -> impl Iterator<Item = &'a Key> {
+pub(crate) fn changes<'a>(old: &'a [Setting], new: &'a [Setting]) -> impl Iterator<Item = &'a Key> {
     old.iter()
         .zip(new)
         .filter(|(old, new)| old.values != new.values)

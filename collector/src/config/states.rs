@@ -18,7 +18,7 @@ impl States {
         Self(known_states().map(|state| 1 << state as i32).sum())
     }
 
-    /// Every state in which a socket has a tcp_info that tells something.
+    /// Every state in which a socket has a tcp_info with a history.
     pub fn default_set() -> Self {
         Self(
             Self::all().0
@@ -44,7 +44,7 @@ fn option_name(state: TcpState) -> String {
 }
 
 /// A list of states, `default` or `all`.
-pub fn parse_states(text: &str) -> Result<States, String> {
+pub(crate) fn parse_states(text: &str) -> Result<States, String> {
     let mut set = 0;
     for word in text.split(',') {
         set |= match word {

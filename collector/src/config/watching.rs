@@ -2,16 +2,15 @@
 
 use std::net::SocketAddr;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
-use crate::operate::log::{Level, LogFormat};
 use crate::options::key;
 use crate::options::units::parse_listen;
 
 /// How the collector can be watched.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Watching")]
-pub struct Watching {
+pub(crate) struct Watching {
     /// Answer /metrics (Prometheus) and /healthz over HTTP: a port on the loopback address, or ADDRESS:PORT; port 0 takes a
     /// free one [default: do not]
     #[arg(long, value_name = "ADDRESS", value_parser = parse_listen,
@@ -24,5 +23,29 @@ pub struct Watching {
     /// The least that a message must matter
     #[arg(long, value_enum, default_value = "info",
           add = key("log.level"))]
-    pub log_level: Level,
+    pub log_level: LogLevel,
+}
+
+/// How much a message matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogLevel {
+    /// The collector ends for it
+    Error,
+    /// Something is lost, late or refused
+    Warn,
+    /// What an operator wants to know of a healthy collector
+    Info,
+}
+
+/// The form of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// Plain on a terminal, else logfmt
+    Auto,
+    /// The message alone
+    Plain,
+    /// ts=... level=... msg="..."
+    Logfmt,
+    /// One JSON object a line
+    Json,
 }

@@ -18,13 +18,13 @@ use crate::stats::Stats;
 const GROUPS: u32 = 1 << 0 | 1 << 2;
 
 /// A close event's message is about 400 bytes; this holds any tcp_info that there may be, bytes.
-pub const BUFFER: usize = 8 * 1024;
+pub(crate) const BUFFER: usize = 8 * 1024;
 
 /// Most datagrams of a namespace that are read before the next one's turn; each has one event.
 const TURN: u32 = 256;
 
 /// A netlink socket in the destroy groups of the network namespace in which it was opened.
-pub struct CloseSocket {
+pub(crate) struct CloseSocket {
     socket: OwnedFd,
 }
 
@@ -32,7 +32,7 @@ impl CloseSocket {
     /// Opens it in the network namespace of the calling thread, with a kernel buffer of `bytes`: above
     /// net.core.rmem_max that needs CAP_NET_ADMIN, without which the buffer is as large as the limit. An event takes
     /// about 1.3 KB of it. Needs no privilege otherwise.
-    pub fn open(bytes: usize) -> io::Result<Self> {
+    pub(crate) fn open(bytes: usize) -> io::Result<Self> {
         let socket = socket_with(
             AddressFamily::NETLINK,
             SocketType::RAW,
@@ -50,14 +50,14 @@ impl CloseSocket {
     }
 
     /// Size of the kernel's buffer, bytes.
-    pub fn buffer_bytes(&self) -> io::Result<usize> {
+    pub(crate) fn buffer_bytes(&self) -> io::Result<usize> {
         Ok(sockopt::socket_recv_buffer_size(&self.socket)?)
     }
 
     /// Calls `each` for the events that wait, for a turn at most, and returns how many datagrams there were: also one that
     /// is no event may have events behind it. When the kernel's buffer was full meanwhile, that is counted: it does not say
     /// how many events it dropped.
-    pub fn drain<E>(
+    pub(crate) fn drain<E>(
         &self,
         buffer: &mut [u8; BUFFER],
         stats: &mut Stats,
@@ -99,7 +99,7 @@ impl AsFd for CloseSocket {
 
 /// Why events could not be read.
 #[derive(Debug, thiserror::Error)]
-pub enum DrainError<E> {
+pub(crate) enum DrainError<E> {
     /// A system call failed.
     #[error("cannot read close events from the kernel: {0}")]
     Socket(io::Error),

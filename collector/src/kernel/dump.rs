@@ -1,5 +1,7 @@
 //! A netlink SOCK_DIAG dump of TCP sockets: the kernel fills one fixed buffer again and again, and each socket is handed
 //! on from there. A poll is never held in memory.
+//!
+//! Longer than 400 lines: a third of it are tests with hostile datagrams, which need its private parts.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -1,34 +1,34 @@
 //! One socket as the kernel describes it: struct inet_diag_msg and the attributes behind it, read in place.
 
 /// The IPv4 address family.
-pub const AF_INET: u8 = 2;
+pub(crate) const AF_INET: u8 = 2;
 /// The IPv6 address family.
-pub const AF_INET6: u8 = 10;
+pub(crate) const AF_INET6: u8 = 10;
 
 /// Length of struct inet_diag_msg, bytes.
-pub const HEADER: usize = 72;
+pub(crate) const HEADER: usize = 72;
 
 /// Attribute numbers of include/uapi/linux/inet_diag.h.
 #[allow(missing_docs, reason = "the header's own names")]
-pub mod attribute {
-    pub const INFO: u16 = 2;
-    pub const VEGASINFO: u16 = 3;
-    pub const CONG: u16 = 4;
-    pub const TOS: u16 = 5;
-    pub const TCLASS: u16 = 6;
-    pub const SKMEMINFO: u16 = 7;
-    pub const SHUTDOWN: u16 = 8;
-    pub const DCTCPINFO: u16 = 9;
-    pub const PROTOCOL: u16 = 10;
-    pub const SKV6ONLY: u16 = 11;
-    pub const PAD: u16 = 14;
-    pub const MARK: u16 = 15;
-    pub const BBRINFO: u16 = 16;
-    pub const CLASS_ID: u16 = 17;
-    pub const ULP_INFO: u16 = 19;
-    pub const CGROUP_ID: u16 = 21;
-    pub const SOCKOPT: u16 = 22;
-    pub const ULP_INFO_NAME: u16 = 1;
+pub(crate) mod attribute {
+    pub(crate) const INFO: u16 = 2;
+    pub(crate) const VEGASINFO: u16 = 3;
+    pub(crate) const CONG: u16 = 4;
+    pub(crate) const TOS: u16 = 5;
+    pub(crate) const TCLASS: u16 = 6;
+    pub(crate) const SKMEMINFO: u16 = 7;
+    pub(crate) const SHUTDOWN: u16 = 8;
+    pub(crate) const DCTCPINFO: u16 = 9;
+    pub(crate) const PROTOCOL: u16 = 10;
+    pub(crate) const SKV6ONLY: u16 = 11;
+    pub(crate) const PAD: u16 = 14;
+    pub(crate) const MARK: u16 = 15;
+    pub(crate) const BBRINFO: u16 = 16;
+    pub(crate) const CLASS_ID: u16 = 17;
+    pub(crate) const ULP_INFO: u16 = 19;
+    pub(crate) const CGROUP_ID: u16 = 21;
+    pub(crate) const SOCKOPT: u16 = 22;
+    pub(crate) const ULP_INFO_NAME: u16 = 1;
 }
 
 /// One socket's message, in the receive buffer.
@@ -55,11 +55,6 @@ impl<'a> SocketView<'a> {
     /// AF_INET or AF_INET6.
     pub fn family(&self) -> u8 {
         self.header[0]
-    }
-
-    /// idiag_state.
-    pub fn state(&self) -> u8 {
-        self.header[1]
     }
 
     /// The local port.

@@ -1,10 +1,10 @@
 //! What the Linux kernel says about its TCP sockets, over netlink SOCK_DIAG.
 
-pub mod closes;
+pub(crate) mod closes;
 pub mod dump;
-pub mod filter;
+pub(crate) mod filter;
 pub mod host;
-pub mod inet_diag;
-pub mod namespaces;
+pub(crate) mod inet_diag;
+pub(crate) mod namespaces;
 pub mod netlink;
-pub mod sockstat;
+pub(crate) mod sockstat;

@@ -20,17 +20,18 @@ use super::host;
 use super::sockstat::SockStat;
 
 /// Where names of network namespaces are kept: iproute2's and Docker's directories.
-pub const DIRECTORIES: [&str; 3] = ["/run/netns", "/run/docker/netns", "/var/run/docker/netns"];
+pub(crate) const DIRECTORIES: [&str; 3] =
+    ["/run/netns", "/run/docker/netns", "/var/run/docker/netns"];
 
 /// Most namespaces that are read at once: each takes four descriptors.
-pub const LIMIT: usize = 4096;
+pub(crate) const LIMIT: usize = 4096;
 
 /// f_type of nsfs, include/uapi/linux/magic.h.
 const NSFS_MAGIC: u64 = 0x6e73_6673;
 
 /// What a look around found.
 #[derive(Debug, Default)]
-pub struct Found {
+pub(crate) struct Found {
     /// A path to each namespace, by inode.
     pub paths: BTreeMap<u64, PathBuf>,
     /// Processes whose namespace may not be read: that needs CAP_SYS_PTRACE for other users' processes.
@@ -38,7 +39,7 @@ pub struct Found {
 }
 
 /// Looks for every network namespace that has a name in one of the directories or a process.
-pub fn find<'a>(directories: impl IntoIterator<Item = &'a str>) -> Found {
+pub(crate) fn find<'a>(directories: impl IntoIterator<Item = &'a str>) -> Found {
     let mut found = Found::default();
     for directory in directories {
         // A directory that is not there holds no names.
@@ -77,19 +78,19 @@ fn mounted_namespace(path: &Path) -> Option<u64> {
 }
 
 /// What a namespace is read through. All of it keeps the namespace alive.
-pub struct Handles {
+pub(crate) struct Handles {
     /// For dumps.
     pub dump: DumpSocket,
     /// For close events, when they are wanted.
     pub closes: Option<CloseSocket>,
-    /// How many sockets there are; None where /proc does not tell.
+    /// How many sockets there are; None where /proc has no number.
     pub sockstat: Option<SockStat>,
 }
 
 impl Handles {
     /// Opens them in the network namespace of the calling thread; `close_buffer` is the size of the kernel's buffer for
     /// close events in bytes.
-    pub fn open(close_buffer: Option<usize>) -> io::Result<Self> {
+    pub(crate) fn open(close_buffer: Option<usize>) -> io::Result<Self> {
         Ok(Self {
             dump: DumpSocket::open()?,
             closes: close_buffer.map(CloseSocket::open).transpose()?,
@@ -99,11 +100,11 @@ impl Handles {
 }
 
 /// A namespace that could be opened, or the path and what was wrong.
-pub type Opened = Result<(u64, Handles), (PathBuf, io::Error)>;
+pub(crate) type Opened = Result<(u64, Handles), (PathBuf, io::Error)>;
 
 /// Opens the namespaces in a thread that enters one after the other and ends; the caller's stays where it is. The inode
 /// is that of the namespace which the path led to when it was opened.
-pub fn open(paths: Vec<PathBuf>, close_buffer: Option<usize>) -> io::Result<Vec<Opened>> {
+pub(crate) fn open(paths: Vec<PathBuf>, close_buffer: Option<usize>) -> io::Result<Vec<Opened>> {
     let enter_all = move || {
         let open = |path: PathBuf| match enter(&path) {
             Ok(inode) => match Handles::open(close_buffer) {
@@ -131,7 +132,7 @@ fn enter(path: &Path) -> io::Result<u64> {
 }
 
 /// Whether this process may enter network namespaces; an error when that cannot be found out.
-pub fn may_enter() -> io::Result<bool> {
+pub(crate) fn may_enter() -> io::Result<bool> {
     let helper = thread::Builder::new()
         .name("netns".to_owned())
         .spawn(|| enter(Path::new(host::OWN_NETNS)))?;

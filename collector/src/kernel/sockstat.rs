@@ -9,7 +9,7 @@ const BUFFER: usize = 2048;
 
 /// TCP sockets by /proc/net/sockstat and sockstat6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct InUse {
+pub(crate) struct InUse {
     /// Sockets of both families in the kernel's hash tables; those in TIME-WAIT and NEW-SYN-RECV and those that are
     /// only bound are not counted.
     pub sockets: u64,
@@ -17,15 +17,15 @@ pub struct InUse {
     pub time_wait: u64,
 }
 
-/// Both files, kept open: they tell of the network namespace in which they were opened.
-pub struct SockStat {
+/// Both files, kept open: they are about the network namespace in which they were opened.
+pub(crate) struct SockStat {
     v4: File,
     v6: Option<File>,
 }
 
 impl SockStat {
     /// Opens them in the network namespace of the calling thread. A kernel without IPv6 has no sockstat6.
-    pub fn open() -> io::Result<Self> {
+    pub(crate) fn open() -> io::Result<Self> {
         let open = |name| File::open(format!("/proc/thread-self/net/{name}"));
         let v6 = match open("sockstat6") {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -38,7 +38,7 @@ impl SockStat {
     }
 
     /// The numbers of this moment; None when the files do not say.
-    pub fn read(&self) -> Option<InUse> {
+    pub(crate) fn read(&self) -> Option<InUse> {
         let mut buffer = [0; BUFFER];
         let mut line = |file: &File, name| {
             let length = file.read_at(&mut buffer, 0).ok()?;

@@ -16,7 +16,7 @@ const FULL: f64 = 0.85;
 
 /// Why the collector does not do its work.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reason {
+pub(crate) struct Reason {
     /// What was looked at: `polls`, or the sink's name.
     pub check: String,
     /// What is wrong with it.
@@ -25,24 +25,24 @@ pub struct Reason {
 
 /// When polls last succeeded.
 #[derive(Clone, Debug)]
-pub struct Polls {
+pub(crate) struct Polls {
     /// From one to the next.
     pub interval: Duration,
     /// The last that succeeded; before the first, the start.
     pub last_success: Instant,
-    /// What the last one that failed since then said.
+    /// The error of the last one that failed since then.
     pub failure: Option<String>,
 }
 
 /// How far each sink has come, and since when it stands there.
 #[derive(Clone, Debug, Default)]
-pub struct Progress {
+pub(crate) struct Progress {
     sinks: Vec<(Book, Instant)>,
 }
 
 impl Progress {
     /// Looks at the books as they are at `now`.
-    pub fn observe(&mut self, books: &Books, now: Instant) {
+    pub(crate) fn observe(&mut self, books: &Books, now: Instant) {
         self.sinks
             .resize_with(books.sinks.len(), || (Book::default(), now));
         for ((before, since), book) in self.sinks.iter_mut().zip(&books.sinks) {
@@ -76,7 +76,7 @@ impl Progress {
 }
 
 /// All that is wrong; nothing when the collector is healthy.
-pub fn reasons(
+pub(crate) fn reasons(
     polls: &Polls,
     progress: &Progress,
     books: &Books,
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(reasons(60 * SECOND, 181 * SECOND)[0].check, "polls");
     }
 
-    /// What is said after `later` of a sink whose books went from the first to the second right after the start.
+    /// The reasons after `later` for a sink whose books went from the first to the second right after the start.
     fn after(
         first: &Books,
         second: &Books,

@@ -21,7 +21,7 @@ const STACK: usize = 128 * 1024;
 
 /// What is answered to one path.
 #[derive(Debug)]
-pub struct Answer {
+pub(crate) struct Answer {
     /// The status code.
     pub status: u16,
     /// The body's type.
@@ -42,7 +42,7 @@ impl Answer {
 
 /// Listens on `address` and answers with what `answer` says to a path, None where there is nothing, from threads of its
 /// own, until the process ends. Returns the address with the port that was taken.
-pub fn serve(
+pub(crate) fn serve(
     address: SocketAddr,
     answer: impl Fn(&str) -> Option<Answer> + Send + Sync + 'static,
 ) -> io::Result<SocketAddr> {
@@ -83,7 +83,7 @@ where
     }
     let (answer, counter) = (answer.clone(), taken.clone());
     let spawned = spawn("http-client", move || {
-        // A client that breaks off has lost interest; nothing is to be told to anybody.
+        // A client that breaks off has lost interest: that is not worth a message.
         let _ = converse(&mut client, &*answer);
         counter.fetch_sub(1, Ordering::Relaxed);
     });
@@ -153,12 +153,12 @@ fn answer_to(request: &[u8], answer: &impl Fn(&str) -> Option<Answer>) -> (Answe
     };
     if !version.starts_with("HTTP/1.") {
         return (
-            Answer::text(505, "only HTTP/1.0 and HTTP/1.1 are spoken here"),
+            Answer::text(505, "only HTTP/1.0 and HTTP/1.1 are supported"),
             true,
         );
     }
     if !matches!(method, "GET" | "HEAD") {
-        return (Answer::text(405, "only GET and HEAD are known here"), true);
+        return (Answer::text(405, "only GET and HEAD are supported"), true);
     }
     let path = target.split('?').next().unwrap_or_default();
     let found = answer(path).unwrap_or_else(|| Answer::text(404, "there is /metrics and /healthz"));

@@ -1,75 +1,44 @@
-//! What the collector says on standard error while it runs: one line a message, in the form that its reader wants.
+//! What the collector writes on standard error while it runs: events of `tracing`, one line each, in the form that its
+//! reader wants.
 
-use std::io::{self, IsTerminal, Write};
+use std::fmt;
+use std::io::{self, IsTerminal};
 use std::os::unix::fs::MetadataExt;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 
-use clap::ValueEnum;
 use serde_json::json;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
 
-/// How much a message matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub enum Level {
-    /// The collector ends for it
-    Error,
-    /// Something is lost, late or refused
-    Warn,
-    /// What an operator wants to know of a healthy collector
-    Info,
-}
+use crate::config::watching::{LogFormat, LogLevel};
 
-/// The form of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// Plain on a terminal, else logfmt
-    Auto,
-    /// The message alone
-    Plain,
-    /// ts=... level=... msg="..."
-    Logfmt,
-    /// One JSON object a line
-    Json,
-}
-
-/// Writes messages.
-#[derive(Clone, Copy, Debug)]
-pub struct Log {
-    format: LogFormat,
-    level: Level,
-    journal: bool,
-}
-
-impl Log {
-    /// Says what matters at least as much as `level`.
-    pub fn new(format: LogFormat, level: Level) -> Self {
-        let format = match format {
-            LogFormat::Auto if io::stderr().is_terminal() => LogFormat::Plain,
-            LogFormat::Auto => LogFormat::Logfmt,
-            format => format,
-        };
-        Self {
-            format,
-            level,
-            journal: goes_to_journal(),
-        }
-    }
-
-    /// Says it.
-    pub fn say(&self, level: Level, message: &str) {
-        if level > self.level {
-            return;
-        }
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let line = line(
-            self.format,
-            self.journal,
-            level,
-            message,
-            since.unwrap_or_default(),
-        );
-        // Standard error may be closed: then nobody listens.
-        let _ = io::stderr().write_all(line.as_bytes());
-    }
+/// Writes events that matter at least as much as `level` from now on.
+pub(crate) fn install(format: LogFormat, level: LogLevel) {
+    let format = match format {
+        LogFormat::Auto if io::stderr().is_terminal() => LogFormat::Plain,
+        LogFormat::Auto => LogFormat::Logfmt,
+        format => format,
+    };
+    let lines = Lines {
+        format,
+        journal: goes_to_journal(),
+    };
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(match level {
+            LogLevel::Error => Level::ERROR,
+            LogLevel::Warn => Level::WARN,
+            LogLevel::Info => Level::INFO,
+        })
+        .with_writer(io::stderr)
+        // Standard error may be closed: then nobody reads it.
+        .log_internal_errors(false)
+        .event_format(lines)
+        .finish();
+    // There is one already when a test has made it.
+    let _ = tracing::subscriber::set_global_default(subscriber);
 }
 
 /// Whether standard error is the journal's, which has times and levels of its own (systemd.exec(5), JOURNAL_STREAM).
@@ -83,29 +52,65 @@ fn goes_to_journal() -> bool {
     stream == format!("{}:{}", meta.dev(), meta.ino())
 }
 
-/// The whole line, written at once so that lines of several threads do not mix.
-fn line(format: LogFormat, journal: bool, level: Level, message: &str, now: Duration) -> String {
-    let message = message.replace('\n', " ");
-    let (name, priority) = match level {
-        Level::Error => ("error", 3),
-        Level::Warn => ("warn", 4),
-        Level::Info => ("info", 6),
-    };
-    match format {
-        LogFormat::Plain => format!("springtide-collector: {message}\n"),
-        LogFormat::Json => {
-            let object = json!({"ts": timestamp(now), "level": name, "msg": message});
-            format!("{object}\n")
+/// The form of a line; the subscriber writes each at once, so that lines of several threads do not mix.
+struct Lines {
+    format: LogFormat,
+    journal: bool,
+}
+
+impl<S, N> FormatEvent<S, N> for Lines
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut message = Message::default();
+        event.record(&mut message);
+        let level = *event.metadata().level();
+        writer.write_str(&self.line(level, &message.0, SystemTime::now()))
+    }
+}
+
+impl Lines {
+    /// The whole line.
+    fn line(&self, level: Level, message: &str, now: SystemTime) -> String {
+        let message = message.replace('\n', " ");
+        // RFC 3339 in UTC; a clock before 1970 shows that year.
+        let time = humantime::format_rfc3339_millis(now.max(SystemTime::UNIX_EPOCH));
+        let (name, priority) = match level {
+            Level::ERROR => ("error", 3),
+            Level::WARN => ("warn", 4),
+            _ => ("info", 6),
+        };
+        match self.format {
+            LogFormat::Plain => format!("springtide-collector: {message}\n"),
+            LogFormat::Json => {
+                let object = json!({"ts": time.to_string(), "level": name, "msg": message});
+                format!("{object}\n")
+            }
+            LogFormat::Auto | LogFormat::Logfmt if self.journal => {
+                format!("<{priority}>level={name} msg={}\n", quoted(&message))
+            }
+            LogFormat::Auto | LogFormat::Logfmt => {
+                format!("ts={time} level={name} msg={}\n", quoted(&message))
+            }
         }
-        LogFormat::Auto | LogFormat::Logfmt if journal => {
-            format!("<{priority}>level={name} msg={}\n", quoted(&message))
-        }
-        LogFormat::Auto | LogFormat::Logfmt => {
-            format!(
-                "ts={} level={name} msg={}\n",
-                timestamp(now),
-                quoted(&message)
-            )
+    }
+}
+
+/// An event's text.
+#[derive(Default)]
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() == "message" {
+            self.0 = format!("{value:?}");
         }
     }
 }
@@ -114,56 +119,18 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""))
 }
 
-/// RFC 3339 in UTC, with milliseconds. Days to a date as in Howard Hinnant's `civil_from_days`: years that begin in March
-/// have their leap day last.
-fn timestamp(now: Duration) -> String {
-    let (days, second) = (now.as_secs() / 86_400, now.as_secs() % 86_400);
-    let shifted = days + 719_468;
-    let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * march_month + 2) / 5 + 1;
-    let month = if march_month < 10 {
-        march_month + 3
-    } else {
-        march_month - 9
-    };
-    let year = era * 400 + year_of_era + u64::from(month <= 2);
-    let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
-    let millis = now.subsec_millis();
-    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::{Arc, Mutex};
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
-    fn times_are_those_of_date() {
-        for (ms, text) in [
-            (0, "1970-01-01T00:00:00.000Z"),
-            (951_782_399_999, "2000-02-28T23:59:59.999Z"),
-            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
-            (1_704_067_199_001, "2023-12-31T23:59:59.001Z"),
-            (1_767_322_800_123, "2026-01-02T03:00:00.123Z"),
-            (4_107_542_400_000, "2100-03-01T00:00:00.000Z"),
-        ] {
-            assert_eq!(timestamp(Duration::from_millis(ms)), text);
-        }
-    }
-
-    #[test]
     fn every_form_is_one_line_that_its_readers_can_read() {
+        let message = "no \"answer\"\nfrom C:\\x";
         let shown = |format, journal| {
-            line(
-                format,
-                journal,
-                Level::Warn,
-                "no \"answer\"\nfrom C:\\x",
-                Duration::ZERO,
-            )
+            Lines { format, journal }.line(Level::WARN, message, SystemTime::UNIX_EPOCH)
         };
         assert_eq!(
             shown(LogFormat::Plain, true),
@@ -183,5 +150,64 @@ mod tests {
             object,
             json!({"ts": "1970-01-01T00:00:00.000Z", "level": "warn", "msg": "no \"answer\" from C:\\x"})
         );
+    }
+
+    #[test]
+    fn times_are_those_of_date() {
+        let lines = Lines {
+            format: LogFormat::Logfmt,
+            journal: false,
+        };
+        for (ms, text) in [
+            (951_782_400_000, "2000-02-29T00:00:00.000Z"),
+            (1_767_322_800_123, "2026-01-02T03:00:00.123Z"),
+        ] {
+            let now = SystemTime::UNIX_EPOCH + Duration::from_millis(ms);
+            let line = lines.line(Level::INFO, "x", now);
+            assert!(
+                line.starts_with(&format!("ts={text} level=info ")),
+                "{line}"
+            );
+        }
+        let before = SystemTime::UNIX_EPOCH - Duration::from_secs(1);
+        assert!(
+            lines
+                .line(Level::INFO, "x", before)
+                .starts_with("ts=1970-01-01T")
+        );
+    }
+
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn events_become_lines_and_those_below_the_level_do_not() {
+        let written = Written::default();
+        let writer = written.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_max_level(Level::WARN)
+            .with_writer(move || writer.clone())
+            .event_format(Lines {
+                format: LogFormat::Plain,
+                journal: false,
+            })
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::warn!("{} rows {}", 3, "{lost}");
+            tracing::info!("polling");
+        });
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        assert_eq!(text, "springtide-collector: 3 rows {lost}\n");
     }
 }

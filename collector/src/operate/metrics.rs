@@ -1,14 +1,18 @@
-//! The counters in Prometheus' text format (version 0.0.4).
+//! What is counted, as metrics in Prometheus' text format (version 0.0.4).
 
-use std::fmt::{Display, Write};
 use std::time::Duration;
+
+use prometheus::TextEncoder;
+use prometheus::proto::{
+    Bucket, Counter, Gauge, Histogram, LabelPair, Metric, MetricFamily, MetricType,
+};
 
 use crate::accounting::{Book, Books, Cause};
 use crate::spool::queue::Held;
 use crate::stats::Stats;
 
 /// The format's media type.
-pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
+pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 const PREFIX: &str = "springtide_collector_";
 
@@ -19,7 +23,7 @@ const BOUNDS: [f64; 12] = [
 
 /// How long polls took.
 #[derive(Clone, Debug, Default)]
-pub struct Durations {
+pub(crate) struct Durations {
     buckets: [u64; BOUNDS.len()],
     count: u64,
     sum: f64,
@@ -27,7 +31,7 @@ pub struct Durations {
 
 impl Durations {
     /// Adds one.
-    pub fn add(&mut self, took: Duration) {
+    pub(crate) fn add(&mut self, took: Duration) {
         let seconds = took.as_secs_f64();
         for (bucket, bound) in self.buckets.iter_mut().zip(BOUNDS) {
             *bucket += u64::from(seconds <= bound);
@@ -39,7 +43,7 @@ impl Durations {
 
 /// What the process costs, from /proc/self.
 #[derive(Clone, Debug, Default)]
-pub struct Process {
+pub(crate) struct Process {
     /// User and system time.
     pub cpu: Duration,
     /// Resident bytes.
@@ -52,7 +56,7 @@ pub struct Process {
 
 /// All that is shown.
 #[derive(Debug)]
-pub struct Snapshot {
+pub(crate) struct Snapshot {
     /// The reader's counters.
     pub stats: Stats,
     /// Where rows went.
@@ -72,8 +76,8 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// One in which everything that can be shown is there, for documentation.
-    pub fn sample() -> Self {
+    /// One in which everything that can be shown is there.
+    fn sample() -> Self {
         let book = Book {
             name: "kafka",
             ..Book::default()
@@ -94,197 +98,232 @@ impl Snapshot {
     }
 }
 
+/// The page with everything that can be shown, for documentation.
+pub fn sample_page() -> String {
+    page(&Snapshot::sample())
+}
+
 /// The page.
-pub fn page(snapshot: &Snapshot) -> String {
-    let mut page = Page(String::with_capacity(8 * 1024));
-    page.about_itself(snapshot);
+pub(crate) fn page(snapshot: &Snapshot) -> String {
+    let mut families = about_itself(snapshot);
     for (name, help, value) in snapshot.stats.each() {
-        page.one(&format!("{name}_total"), "counter", help, value);
+        families.push(counter(&format!("{name}_total"), help, value as f64));
     }
-    page.books(&snapshot.books);
-    if let Some((held, limit)) = snapshot.queue {
-        page.queue(held, limit);
-    }
-    page.durations(&snapshot.durations);
-    page.process(&snapshot.process);
-    page.0
-}
-
-struct Page(String);
-
-impl Page {
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        let help = help.replace('\\', "\\\\").replace('\n', "\\n");
-        let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
-    }
-
-    fn value(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        let labels: Vec<_> = labels
+    families.extend(books(&snapshot.books));
+    families.extend(
+        snapshot
+            .queue
             .iter()
-            .map(|(name, value)| format!("{name}=\"{}\"", escaped(value)))
-            .collect();
-        let labels = if labels.is_empty() {
-            String::new()
-        } else {
-            format!("{{{}}}", labels.join(","))
-        };
-        let _ = writeln!(self.0, "{name}{labels} {value}");
-    }
-
-    fn one(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
-        let name = format!("{PREFIX}{name}");
-        self.head(&name, kind, help);
-        self.value(&name, &[], value);
-    }
-
-    fn about_itself(&mut self, snapshot: &Snapshot) {
-        let name = format!("{PREFIX}build_info");
-        self.head(&name, "gauge", "Always 1; the labels tell what runs.");
-        self.value(&name, &[("version", env!("CARGO_PKG_VERSION"))], 1);
-        let healthy = u8::from(snapshot.healthy);
-        self.one("healthy", "gauge", "1 when /healthz answers 200.", healthy);
-        let interval = snapshot.interval.as_secs_f64();
-        self.one(
-            "poll_interval_seconds",
-            "gauge",
-            "Time from one poll to the next.",
-            interval,
-        );
-        if let Some(last) = snapshot.last_success {
-            let help = "When the last successful poll ended, since the epoch.";
-            self.one(
-                "last_successful_poll_timestamp_seconds",
-                "gauge",
-                help,
-                last.as_secs_f64(),
-            );
-        }
-    }
-
-    fn books(&mut self, books: &Books) {
-        let help = "Rows read from the kernel and handed to the sinks. For each sink this and rows_recovered_total are \
-                    the sum of rows_delivered_total, rows_spooled and rows_dropped_total.";
-        self.one("rows_read_total", "counter", help, books.rows_read);
-        if books.sinks.is_empty() {
-            return;
-        }
-        let help = "Rows that an earlier run left in the queue.";
-        self.column(("rows_recovered_total", "counter", help), books, |book| {
-            book.rows_recovered
-        });
-        let help = "Rows that the sink took.";
-        self.column(("rows_delivered_total", "counter", help), books, |book| {
-            book.rows_delivered
-        });
-        let help = "Rows that wait for the sink.";
-        self.column(("rows_spooled", "gauge", help), books, |book| {
-            book.rows_spooled
-        });
-        let name = format!("{PREFIX}rows_dropped_total");
-        self.head(
-            &name,
-            "counter",
-            "Rows that will never reach the sink, by cause.",
-        );
-        for book in &books.sinks {
-            for cause in Cause::ALL {
-                let dropped = book.rows_dropped[cause as usize];
-                self.value(
-                    &name,
-                    &[("sink", book.name), ("cause", cause.name())],
-                    dropped,
-                );
-            }
-        }
-    }
-
-    fn column(
-        &mut self,
-        (name, kind, help): (&str, &str, &str),
-        books: &Books,
-        column: impl Fn(&Book) -> u64,
-    ) {
-        let name = format!("{PREFIX}{name}");
-        self.head(&name, kind, help);
-        for book in &books.sinks {
-            self.value(&name, &[("sink", book.name)], column(book));
-        }
-    }
-
-    fn queue(&mut self, held: Held, limit: u64) {
-        let name = format!("{PREFIX}queue_bytes");
-        self.head(
-            &name,
-            "gauge",
-            "Bytes that wait in the queue; in memory only while the disk takes nothing.",
-        );
-        self.value(&name, &[("place", "disk")], held.disk_bytes);
-        self.value(&name, &[("place", "memory")], held.memory_bytes);
-        self.one(
-            "queue_limit_bytes",
-            "gauge",
-            "Most bytes that the queue may hold on disk.",
-            limit,
-        );
-        let age = held.oldest_ms as f64 / 1e3;
-        self.one(
-            "queue_oldest_age_seconds",
-            "gauge",
-            "Age of the oldest record in the queue; 0 when it is empty.",
-            age,
-        );
-    }
-
-    fn durations(&mut self, durations: &Durations) {
-        let name = format!("{PREFIX}poll_duration_seconds");
-        self.head(&name, "histogram", "How long polls took.");
-        let bucket = format!("{name}_bucket");
-        for (count, bound) in durations.buckets.iter().zip(BOUNDS) {
-            self.value(&bucket, &[("le", &bound.to_string())], count);
-        }
-        self.value(&bucket, &[("le", "+Inf")], durations.count);
-        self.value(&format!("{name}_sum"), &[], durations.sum);
-        self.value(&format!("{name}_count"), &[], durations.count);
-    }
-
-    /// The names that every Prometheus client library gives these.
-    fn process(&mut self, process: &Process) {
-        let metrics: [(&str, &str, &str, f64); 4] = [
-            (
-                "process_cpu_seconds_total",
-                "counter",
-                "User and system CPU time.",
-                process.cpu.as_secs_f64(),
-            ),
-            (
-                "process_resident_memory_bytes",
-                "gauge",
-                "Resident memory.",
-                process.resident_bytes as f64,
-            ),
-            (
-                "process_open_fds",
-                "gauge",
-                "Open file descriptors.",
-                process.open_fds as f64,
-            ),
-            (
-                "process_start_time_seconds",
-                "gauge",
-                "Start of the process, since the epoch.",
-                process.started.as_secs_f64(),
-            ),
-        ];
-        for (name, kind, help, value) in metrics {
-            self.head(name, kind, help);
-            self.value(name, &[], value);
-        }
+            .flat_map(|(held, limit)| queue(*held, *limit)),
+    );
+    families.push(durations(&snapshot.durations));
+    families.extend(process(&snapshot.process));
+    match TextEncoder::new().encode_to_string(&families) {
+        Ok(page) => page,
+        Err(error) => unreachable!("every family has a metric: {error}"),
     }
 }
 
-fn escaped(value: &str) -> String {
-    value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
+/// One family; its values with their labels.
+fn family<'a>(
+    name: &str,
+    kind: MetricType,
+    help: &str,
+    values: impl IntoIterator<Item = (Vec<(&'a str, &'a str)>, f64)>,
+) -> MetricFamily {
+    let metrics = values.into_iter().map(|(labels, value)| {
+        let mut metric = Metric::from_label(labels.into_iter().map(label).collect());
+        if kind == MetricType::COUNTER {
+            let mut counter = Counter::default();
+            counter.set_value(value);
+            metric.set_counter(counter);
+        } else {
+            let mut gauge = Gauge::default();
+            gauge.set_value(value);
+            metric.set_gauge(gauge);
+        }
+        metric
+    });
+    named(name, kind, help, metrics.collect())
+}
+
+fn named(name: &str, kind: MetricType, help: &str, metrics: Vec<Metric>) -> MetricFamily {
+    let mut family = MetricFamily::default();
+    family.set_name(name.to_owned());
+    family.set_help(help.to_owned());
+    family.set_field_type(kind);
+    family.set_metric(metrics);
+    family
+}
+
+fn label((name, value): (&str, &str)) -> LabelPair {
+    let mut pair = LabelPair::default();
+    pair.set_name(name.to_owned());
+    pair.set_value(value.to_owned());
+    pair
+}
+
+fn counter(name: &str, help: &str, value: f64) -> MetricFamily {
+    let name = format!("{PREFIX}{name}");
+    family(&name, MetricType::COUNTER, help, [(Vec::new(), value)])
+}
+
+fn gauge(name: &str, help: &str, value: f64) -> MetricFamily {
+    let name = format!("{PREFIX}{name}");
+    family(&name, MetricType::GAUGE, help, [(Vec::new(), value)])
+}
+
+fn about_itself(snapshot: &Snapshot) -> Vec<MetricFamily> {
+    let version = vec![("version", env!("CARGO_PKG_VERSION"))];
+    let last = snapshot.last_success.map(|last| {
+        let help = "When the last successful poll ended, since the epoch.";
+        gauge(
+            "last_successful_poll_timestamp_seconds",
+            help,
+            last.as_secs_f64(),
+        )
+    });
+    let mut families = vec![
+        family(
+            &format!("{PREFIX}build_info"),
+            MetricType::GAUGE,
+            "Always 1; the labels show what runs.",
+            [(version, 1.0)],
+        ),
+        gauge(
+            "healthy",
+            "1 when /healthz answers 200.",
+            f64::from(u8::from(snapshot.healthy)),
+        ),
+        gauge(
+            "poll_interval_seconds",
+            "Time from one poll to the next.",
+            snapshot.interval.as_secs_f64(),
+        ),
+    ];
+    families.extend(last);
+    families
+}
+
+fn books(books: &Books) -> Vec<MetricFamily> {
+    let help = "Rows read from the kernel and handed to the sinks. For each sink this and rows_recovered_total are the \
+                sum of rows_delivered_total, rows_spooled and rows_dropped_total.";
+    let mut families = vec![counter("rows_read_total", help, books.rows_read as f64)];
+    if books.sinks.is_empty() {
+        return families;
+    }
+    let column = |name: &str, kind, help: &str, column: fn(&Book) -> u64| {
+        let value = |book: &Book| (vec![("sink", book.name)], column(book) as f64);
+        let name = format!("{PREFIX}{name}");
+        family(&name, kind, help, books.sinks.iter().map(value))
+    };
+    let help = "Rows that an earlier run left in the queue.";
+    families.push(column(
+        "rows_recovered_total",
+        MetricType::COUNTER,
+        help,
+        |book| book.rows_recovered,
+    ));
+    let help = "Rows that the sink took.";
+    families.push(column(
+        "rows_delivered_total",
+        MetricType::COUNTER,
+        help,
+        |book| book.rows_delivered,
+    ));
+    let help = "Rows that wait for the sink.";
+    families.push(column("rows_spooled", MetricType::GAUGE, help, |book| {
+        book.rows_spooled
+    }));
+    let dropped = books.sinks.iter().flat_map(|book| {
+        Cause::ALL.map(|cause| {
+            let labels = vec![("sink", book.name), ("cause", cause.name())];
+            (labels, book.rows_dropped[cause as usize] as f64)
+        })
+    });
+    families.push(family(
+        &format!("{PREFIX}rows_dropped_total"),
+        MetricType::COUNTER,
+        "Rows that will never reach the sink, by cause.",
+        dropped,
+    ));
+    families
+}
+
+fn queue(held: Held, limit: u64) -> [MetricFamily; 3] {
+    let places = [
+        (vec![("place", "disk")], held.disk_bytes as f64),
+        (vec![("place", "memory")], held.memory_bytes as f64),
+    ];
+    [
+        family(
+            &format!("{PREFIX}queue_bytes"),
+            MetricType::GAUGE,
+            "Bytes that wait in the queue; in memory only while the disk takes nothing.",
+            places,
+        ),
+        gauge(
+            "queue_limit_bytes",
+            "Most bytes that the queue may hold on disk.",
+            limit as f64,
+        ),
+        gauge(
+            "queue_oldest_age_seconds",
+            "Age of the oldest record in the queue; 0 when it is empty.",
+            held.oldest_ms as f64 / 1e3,
+        ),
+    ]
+}
+
+fn durations(durations: &Durations) -> MetricFamily {
+    let mut histogram = Histogram::default();
+    let buckets = durations.buckets.iter().zip(BOUNDS).map(|(&count, bound)| {
+        let mut bucket = Bucket::default();
+        bucket.set_cumulative_count(count);
+        bucket.set_upper_bound(bound);
+        bucket
+    });
+    histogram.set_bucket(buckets.collect());
+    histogram.set_sample_count(durations.count);
+    histogram.set_sample_sum(durations.sum);
+    let mut metric = Metric::default();
+    metric.set_histogram(histogram);
+    let name = format!("{PREFIX}poll_duration_seconds");
+    named(
+        &name,
+        MetricType::HISTOGRAM,
+        "How long polls took.",
+        vec![metric],
+    )
+}
+
+/// The names that every Prometheus client library gives these.
+fn process(process: &Process) -> [MetricFamily; 4] {
+    let one = |name, kind, help, value| family(name, kind, help, [(Vec::new(), value)]);
+    [
+        one(
+            "process_cpu_seconds_total",
+            MetricType::COUNTER,
+            "User and system CPU time.",
+            process.cpu.as_secs_f64(),
+        ),
+        one(
+            "process_resident_memory_bytes",
+            MetricType::GAUGE,
+            "Resident memory.",
+            process.resident_bytes as f64,
+        ),
+        one(
+            "process_open_fds",
+            MetricType::GAUGE,
+            "Open file descriptors.",
+            process.open_fds as f64,
+        ),
+        one(
+            "process_start_time_seconds",
+            MetricType::GAUGE,
+            "Start of the process, since the epoch.",
+            process.started.as_secs_f64(),
+        ),
+    ]
 }

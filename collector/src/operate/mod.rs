@@ -1,13 +1,13 @@
 //! For whoever operates the collector: the [`run`] itself, the [`operator`] that looks after it, and what they see of it:
 //! Prometheus' [`metrics`], [`health`], the [`log`], and the service manager's [`notify`].
 
-pub mod health;
-pub mod http;
-pub mod log;
-pub mod metrics;
-pub mod monitor;
-pub mod notify;
-pub mod operator;
+pub(crate) mod health;
+pub(crate) mod http;
+pub(crate) mod log;
+pub(crate) mod metrics;
+pub(crate) mod monitor;
+pub(crate) mod notify;
+pub(crate) mod operator;
 mod process;
-pub mod run;
-pub mod signals;
+pub(crate) mod run;
+pub(crate) mod signals;

@@ -14,7 +14,7 @@ use crate::spool::queue::{Gauge, Held};
 use crate::stats::Stats;
 
 /// What is known of a running collector.
-pub struct Monitor {
+pub(crate) struct Monitor {
     accounting: Arc<Accounting>,
     queue: Option<Gauge>,
     state: Mutex<State>,
@@ -30,7 +30,11 @@ struct State {
 
 impl Monitor {
     /// From now on.
-    pub fn new(accounting: Arc<Accounting>, queue: Option<Gauge>, interval: Duration) -> Self {
+    pub(crate) fn new(
+        accounting: Arc<Accounting>,
+        queue: Option<Gauge>,
+        interval: Duration,
+    ) -> Self {
         let state = State {
             stats: Stats::default(),
             durations: Durations::default(),
@@ -49,8 +53,8 @@ impl Monitor {
         }
     }
 
-    /// A poll has ended, `took` after it began; a failed one with what it said.
-    pub fn polled(&self, failure: Option<String>, took: Duration, stats: &Stats) {
+    /// A poll has ended, `took` after it began; a failed one with its error.
+    pub(crate) fn polled(&self, failure: Option<String>, took: Duration, stats: &Stats) {
         let (now, books) = (Instant::now(), self.accounting.snapshot());
         let mut state = self.lock();
         state.stats.clone_from(stats);
@@ -64,12 +68,12 @@ impl Monitor {
     }
 
     /// Polls come at another interval now.
-    pub fn set_interval(&self, interval: Duration) {
+    pub(crate) fn set_interval(&self, interval: Duration) {
         self.lock().polls.interval = interval;
     }
 
     /// The answer to a request.
-    pub fn answer(&self, path: &str) -> Option<Answer> {
+    pub(crate) fn answer(&self, path: &str) -> Option<Answer> {
         match path {
             "/metrics" => Some(Answer {
                 status: 200,

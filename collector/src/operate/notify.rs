@@ -1,5 +1,8 @@
 //! Tells the service manager how the collector is, as sd_notify(3) describes it: datagrams to the socket that
-//! NOTIFY_SOCKET names. Without that variable nothing is told.
+//! NOTIFY_SOCKET names. Without that variable nothing is sent.
+//!
+//! By hand: the crate sd-notify opens a blocking socket for each message, so that a manager that does not read would hold
+//! up the polls, and finds out only then that the name cannot be used.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,26 +13,26 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// The service manager's ear.
+/// The socket of the service manager.
 #[derive(Debug)]
-pub struct Notifier {
+pub(crate) struct Notifier {
     socket: Option<UnixDatagram>,
     /// How often the manager wants a sign of life; half of the time after which it would end us.
     every: Option<Duration>,
     last: Option<Instant>,
 }
 
-/// Why the service manager cannot be told anything.
+/// Why the service manager cannot be notified.
 #[derive(Debug, thiserror::Error)]
 #[error("NOTIFY_SOCKET={name}: cannot use it: {source}")]
-pub struct NotifyError {
+pub(crate) struct NotifyError {
     name: String,
     source: io::Error,
 }
 
 impl Notifier {
     /// From the values of NOTIFY_SOCKET, WATCHDOG_USEC and WATCHDOG_PID.
-    pub fn new(
+    pub(crate) fn new(
         socket: Option<&OsStr>,
         watchdog_usec: Option<&str>,
         watchdog_pid: Option<&str>,
@@ -56,7 +59,7 @@ impl Notifier {
     }
 
     /// From the environment.
-    pub fn from_environment() -> Result<Self, NotifyError> {
+    pub(crate) fn from_environment() -> Result<Self, NotifyError> {
         let text = |name| std::env::var(name).ok();
         Self::new(
             std::env::var_os("NOTIFY_SOCKET").as_deref(),
@@ -66,33 +69,33 @@ impl Notifier {
     }
 
     /// Start-up or a reload is over.
-    pub fn ready(&self) {
-        self.tell("READY=1");
+    pub(crate) fn ready(&self) {
+        self.send("READY=1");
     }
 
     /// The configuration is being read again; [`ready`](Self::ready) follows.
-    pub fn reloading(&self) {
+    pub(crate) fn reloading(&self) {
         let now = clock_gettime(ClockId::Monotonic);
         let usec = now.tv_sec * 1_000_000 + now.tv_nsec / 1_000;
-        self.tell(&format!("RELOADING=1\nMONOTONIC_USEC={usec}"));
+        self.send(&format!("RELOADING=1\nMONOTONIC_USEC={usec}"));
     }
 
     /// The end has begun.
-    pub fn stopping(&self) {
-        self.tell("STOPPING=1");
+    pub(crate) fn stopping(&self) {
+        self.send("STOPPING=1");
     }
 
     /// A line for `systemctl status`.
-    pub fn status(&self, text: &str) {
-        self.tell(&format!("STATUS={}", text.replace('\n', " ")));
+    pub(crate) fn status(&self, text: &str) {
+        self.send(&format!("STATUS={}", text.replace('\n', " ")));
     }
 
     /// A sign of life, when one is due at `now`. Returns the time until the next; None when nobody waits for it.
-    pub fn alive(&mut self, now: Instant) -> Option<Duration> {
+    pub(crate) fn alive(&mut self, now: Instant) -> Option<Duration> {
         let every = self.every?;
         let next = self.last.map(|last| last + every);
         if next.is_none_or(|next| next <= now) {
-            self.tell("WATCHDOG=1");
+            self.send("WATCHDOG=1");
             self.last = Some(now);
             return Some(every);
         }
@@ -100,7 +103,7 @@ impl Notifier {
     }
 
     /// The manager may have gone or be slow: that is no reason to stop working.
-    fn tell(&self, what: &str) {
+    fn send(&self, what: &str) {
         if let Some(socket) = &self.socket {
             let _ = socket.send(what.as_bytes());
         }

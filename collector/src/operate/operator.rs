@@ -17,7 +17,7 @@ use crate::spool::queue::Gauge;
 use crate::stats::Stats;
 
 /// See the module.
-pub struct Operator {
+pub(crate) struct Operator {
     reporter: Arc<Reporter>,
     monitor: Arc<Monitor>,
     notifier: Notifier,
@@ -28,7 +28,7 @@ pub struct Operator {
 
 impl Operator {
     /// For a run with `settings`.
-    pub fn new(
+    pub(crate) fn new(
         reporter: Arc<Reporter>,
         monitor: Arc<Monitor>,
         notifier: Notifier,
@@ -54,7 +54,7 @@ impl Operator {
                 ConfigError::Problems(problems) => problems.join("; "),
             })?;
         let Command::Run(run) = cli.command else {
-            unreachable!("whoever runs was told to")
+            unreachable!("only `run` has an operator")
         };
         run.sinks.check().map_err(|error| error.to_string())?;
         Ok((run, settings))
@@ -99,7 +99,7 @@ impl Operator {
                 "configuration read again: this waits for a restart: {names}"
             ));
         }
-        // What waits goes on being what it was, so that it is told the next time too.
+        // What waits goes on being what it was, so that it is reported the next time too.
         for (new, old) in settings.iter_mut().zip(&self.settings) {
             if new.key.reload() == Reload::Restart {
                 new.clone_from(old);

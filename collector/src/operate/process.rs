@@ -1,4 +1,4 @@
-//! What the process costs, as /proc/self tells it (proc_pid_stat(5)).
+//! What the process costs, as /proc/self has it (proc_pid_stat(5)).
 
 use std::fs;
 use std::time::Duration;

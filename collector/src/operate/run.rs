@@ -3,7 +3,7 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::operate::signals::{Signals, Wish};
+use crate::operate::signals::{Request, Signals};
 use crate::read::poller::{PollError, Poller};
 use crate::read::schedule::Schedule;
 use crate::read::sequence::Sequence;
@@ -12,7 +12,7 @@ use crate::stats::Stats;
 
 /// Why a run ended other than by a signal.
 #[derive(Debug, thiserror::Error)]
-pub enum RunError {
+pub(crate) enum RunError {
     /// Not even the first poll could be done.
     #[error(transparent)]
     Poll(PollError),
@@ -22,7 +22,7 @@ pub enum RunError {
 }
 
 /// Whoever looks after a run.
-pub trait Overseer {
+pub(crate) trait Overseer {
     /// A poll has ended, `took` after it began.
     fn polled(&mut self, result: Result<(), &PollError>, took: Duration, stats: &Stats);
 
@@ -40,94 +40,115 @@ pub trait Overseer {
     fn stopping(&mut self);
 }
 
-/// Polls as `schedule` says, at most `polls` times, and finishes the sink. One poll ends before the next begins: those
-/// whose time has passed meanwhile are left out and counted. A poll that fails after the first has succeeded does not end
-/// the run.
-pub fn run(
-    poller: &mut Poller,
-    sequence: &mut Sequence,
-    sink: &mut dyn Sink,
-    (schedule, polls): (Schedule, Option<u64>),
-    signals: &mut Signals,
-    stats: &mut Stats,
-    overseer: &mut dyn Overseer,
-) -> Result<(), RunError> {
-    let schedule = (schedule, polls);
-    let result = poll_until_told(poller, sequence, sink, schedule, signals, stats, overseer);
-    overseer.stopping();
-    // After a failure of the sink itself this completes what was written before it.
-    result.and(sink.finish(stats).map_err(RunError::Sink))
+/// What a run works with.
+pub(crate) struct Running<'a> {
+    /// Reads the sockets.
+    pub(crate) poller: &'a mut Poller,
+    /// Numbers the polls.
+    pub(crate) sequence: &'a mut Sequence,
+    /// Takes the messages.
+    pub(crate) sink: &'a mut dyn Sink,
+    /// When polls are due.
+    pub(crate) schedule: Schedule,
+    /// How many polls there are at most.
+    pub(crate) polls: Option<u64>,
+    /// What ends the run, or has the configuration read again.
+    pub(crate) signals: &'a mut Signals,
+    /// What is counted.
+    pub(crate) stats: &'a mut Stats,
+    /// Looks after the run.
+    pub(crate) overseer: &'a mut dyn Overseer,
 }
 
-fn poll_until_told(
-    poller: &mut Poller,
-    sequence: &mut Sequence,
-    sink: &mut dyn Sink,
-    (mut schedule, polls): (Schedule, Option<u64>),
-    signals: &mut Signals,
-    stats: &mut Stats,
-    overseer: &mut dyn Overseer,
-) -> Result<(), RunError> {
-    let mut tries = 0;
-    loop {
-        let begun = Instant::now();
-        let number = sequence.advance();
-        stats.polls_unnumbered += u64::from(!sequence.kept());
-        let result = poller.poll(number, sink, stats);
-        tell(poller, overseer);
-        match result {
-            Ok(()) => overseer.polled(Ok(()), begun.elapsed(), stats),
-            Err(PollError::Sink(error)) => return Err(error.into()),
-            Err(error) if tries == 0 => return Err(RunError::Poll(error)),
-            Err(error) => {
-                stats.polls_failed += 1;
-                overseer.polled(Err(&error), begun.elapsed(), stats);
+/// Polls as the schedule says and finishes the sink. One poll ends before the next begins: those whose time has passed
+/// meanwhile are left out and counted. A poll that fails after the first has succeeded does not end the run.
+pub(crate) fn run(mut running: Running<'_>) -> Result<(), RunError> {
+    let result = running.poll_until_stopped();
+    running.overseer.stopping();
+    // After a failure of the sink itself this completes what was written before it.
+    let finished = running.sink.finish(running.stats);
+    result.and(finished.map_err(RunError::Sink))
+}
+
+impl Running<'_> {
+    fn poll_until_stopped(&mut self) -> Result<(), RunError> {
+        let mut tries = 0;
+        loop {
+            self.poll(tries == 0)?;
+            tries += 1;
+            if self.polls == Some(tries) {
+                return Ok(());
+            }
+            self.stats.polls_skipped += self.schedule.advance(Instant::now());
+            if self.wait()? == Some(Request::Stop) {
+                return Ok(());
             }
         }
-        tries += 1;
-        if polls == Some(tries) {
-            return Ok(());
+    }
+
+    /// One poll.
+    fn poll(&mut self, first: bool) -> Result<(), RunError> {
+        let begun = Instant::now();
+        let number = self.sequence.advance();
+        self.stats.polls_unnumbered += u64::from(!self.sequence.kept());
+        let result = self.poller.poll(number, self.sink, self.stats);
+        self.notice();
+        match result {
+            Ok(()) => self.overseer.polled(Ok(()), begun.elapsed(), self.stats),
+            Err(PollError::Sink(error)) => return Err(error.into()),
+            Err(error) if first => return Err(RunError::Poll(error)),
+            Err(error) => {
+                self.stats.polls_failed += 1;
+                self.overseer
+                    .polled(Err(&error), begun.elapsed(), self.stats);
+            }
         }
-        stats.polls_skipped += schedule.advance(Instant::now());
+        Ok(())
+    }
+
+    /// Waits until the next poll is due, and reads close events meanwhile; ends early when it is to stop.
+    fn wait(&mut self) -> Result<Option<Request>, RunError> {
         loop {
-            let sign = Instant::now().checked_add(overseer.alive());
-            let until = sign.map_or(schedule.due(), |sign| sign.min(schedule.due()));
-            let waited = poller.wait(until, signals.as_fd(), sink, stats);
-            let wish = signals.wish();
+            let sign = Instant::now().checked_add(self.overseer.alive());
+            let due = self.schedule.due();
+            let until = sign.map_or(due, |sign| sign.min(due));
+            let signals = self.signals.as_fd();
+            let waited = self.poller.wait(until, signals, self.sink, self.stats);
+            let request = self.signals.request();
             let settled = match waited {
                 // The next poll was due when the signal came.
-                Ok(false) if wish.is_some() => poller.settle(sink, stats),
+                Ok(false) if request.is_some() => self.poller.settle(self.sink, self.stats),
                 waited => waited.map(drop),
             };
             match settled {
-                Ok(()) => tell(poller, overseer),
+                Ok(()) => self.notice(),
                 Err(PollError::Sink(error)) => return Err(error.into()),
                 Err(error) => return Err(RunError::Poll(error)),
             }
-            match wish {
-                Some(Wish::Stop) => return Ok(()),
-                Some(Wish::Reload) => {
-                    if let Some(interval) = overseer.reload(poller, sink) {
-                        schedule.change(interval, Instant::now(), wall_clock());
+            match request {
+                Some(Request::Stop) => return Ok(request),
+                Some(Request::Reload) => {
+                    if let Some(interval) = self.overseer.reload(self.poller, self.sink) {
+                        self.schedule.change(interval, Instant::now(), wall_clock());
                     }
                 }
                 None => {}
             }
-            if Instant::now() >= schedule.due() {
-                break;
+            if Instant::now() >= self.schedule.due() {
+                return Ok(None);
             }
+        }
+    }
+
+    fn notice(&mut self) {
+        for notice in self.poller.notices() {
+            self.overseer.notice(&notice);
         }
     }
 }
 
-fn tell(poller: &mut Poller, overseer: &mut dyn Overseer) {
-    for notice in poller.notices() {
-        overseer.notice(&notice);
-    }
-}
-
 /// Time since the epoch; zero when the clock stands before it.
-pub fn wall_clock() -> Duration {
+pub(crate) fn wall_clock() -> Duration {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default()

@@ -11,7 +11,7 @@ use signal_hook::{flag, low_level};
 
 /// What a signal asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wish {
+pub(crate) enum Request {
     /// SIGINT or SIGTERM: finish.
     Stop,
     /// SIGHUP: read the configuration again.
@@ -20,7 +20,7 @@ pub enum Wish {
 
 /// Takes the signals over: they no longer end the process by themselves, but for a second SIGINT or SIGTERM, which ends
 /// it at once.
-pub struct Signals {
+pub(crate) struct Signals {
     wake: UnixStream,
     stop: Arc<AtomicBool>,
     reload: Arc<AtomicBool>,
@@ -28,7 +28,7 @@ pub struct Signals {
 
 impl Signals {
     /// From now on.
-    pub fn listen() -> io::Result<Self> {
+    pub(crate) fn listen() -> io::Result<Self> {
         let (wake, signalled) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         let signals = Self {
@@ -46,16 +46,16 @@ impl Signals {
         Ok(signals)
     }
 
-    /// What is wished. A signal that comes later can be waited for.
-    pub fn wish(&mut self) -> Option<Wish> {
-        // The bytes only wake; whatever stops the reading, the flags tell.
+    /// What the signals so far ask for. A signal that comes later can be waited for.
+    pub(crate) fn request(&mut self) -> Option<Request> {
+        // The bytes only wake; the flags hold what came.
         while matches!(self.wake.read(&mut [0; 64]), Ok(1..)) {}
         if self.stop.load(Ordering::Relaxed) {
-            Some(Wish::Stop)
+            Some(Request::Stop)
         } else {
             self.reload
                 .swap(false, Ordering::Relaxed)
-                .then_some(Wish::Reload)
+                .then_some(Request::Reload)
         }
     }
 }

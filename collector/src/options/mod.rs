@@ -1,8 +1,8 @@
 //! How an option of `run` is declared: beside the option itself stand its key in the configuration file and what a reload
 //! does with it. [`units`] and [`names`] read what options hold.
 
-pub mod names;
-pub mod units;
+pub(crate) mod names;
+pub(crate) mod units;
 
 use clap::builder::ArgExt;
 
@@ -20,7 +20,7 @@ pub enum Reload {
 /// An option's key in the configuration file: `add = key("queue.bytes")` among the option's attributes. An option without
 /// one is for the command line only.
 #[derive(Clone, Copy, Debug)]
-pub struct Key {
+pub(crate) struct Key {
     /// Section and name, joined by a dot; at the top of the file the name alone.
     pub path: &'static str,
     /// What SIGHUP does with it.
@@ -31,7 +31,7 @@ pub struct Key {
 impl ArgExt for Key {}
 
 /// A key that waits for a restart.
-pub const fn key(path: &'static str) -> Key {
+pub(crate) const fn key(path: &'static str) -> Key {
     Key {
         path,
         reload: Reload::Restart,
@@ -40,7 +40,7 @@ pub const fn key(path: &'static str) -> Key {
 
 impl Key {
     /// The same key, changed by SIGHUP.
-    pub const fn on_reload(self, reload: Reload) -> Self {
+    pub(crate) const fn on_reload(self, reload: Reload) -> Self {
         Self { reload, ..self }
     }
 }

@@ -3,7 +3,7 @@
 use crate::sample::fields::{HOST_LIMIT, POP_LIMIT};
 
 /// A host's name, as it can stand in a file's name.
-pub fn parse_host(text: &str) -> Result<String, String> {
+pub(crate) fn parse_host(text: &str) -> Result<String, String> {
     if text.is_empty() {
         return Err("the host needs a name".to_owned());
     }
@@ -11,7 +11,7 @@ pub fn parse_host(text: &str) -> Result<String, String> {
 }
 
 /// The same, or empty.
-pub fn parse_any_host(text: &str) -> Result<String, String> {
+pub(crate) fn parse_any_host(text: &str) -> Result<String, String> {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     if text.len() > HOST_LIMIT || !text.bytes().all(fits) || text.starts_with('.') {
         return Err(format!(
@@ -22,7 +22,7 @@ pub fn parse_any_host(text: &str) -> Result<String, String> {
 }
 
 /// A PoP's name, or empty.
-pub fn parse_pop(text: &str) -> Result<String, String> {
+pub(crate) fn parse_pop(text: &str) -> Result<String, String> {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     if text.len() > POP_LIMIT || !text.bytes().all(fits) || text.starts_with('-') {
         return Err(format!(

@@ -7,12 +7,12 @@ use std::time::Duration;
 const SHORTEST: Duration = Duration::from_millis(1);
 
 /// A time for an interval.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     parse_time(text, 24)
 }
 
 /// A time for keeping something.
-pub fn parse_age(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_age(text: &str) -> Result<Duration, String> {
     parse_time(text, 90 * 24)
 }
 
@@ -27,7 +27,7 @@ fn parse_time(text: &str, most_hours: u64) -> Result<Duration, String> {
 }
 
 /// A size in bytes, at least 1.
-pub fn parse_bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     match parse_size::parse_size(text) {
         Ok(bytes) if bytes > 0 => Ok(bytes),
         _ => Err(format!(
@@ -37,7 +37,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 }
 
 /// An address to listen on; a port alone is that of the loopback address.
-pub fn parse_listen(text: &str) -> Result<SocketAddr, String> {
+pub(crate) fn parse_listen(text: &str) -> Result<SocketAddr, String> {
     if let Ok(port) = text.parse() {
         return Ok((Ipv4Addr::LOCALHOST, port).into());
     }

@@ -2,8 +2,8 @@
 //! from poll to poll, [`sampling`] chooses them, the [`schedule`] says when polls are due, and the [`sequence`] numbers
 //! them.
 
-pub mod poller;
-pub mod sampling;
-pub mod schedule;
-pub mod sequence;
-pub mod sockets;
+pub(crate) mod poller;
+pub(crate) mod sampling;
+pub(crate) mod schedule;
+pub(crate) mod sequence;
+pub(crate) mod sockets;

@@ -2,7 +2,7 @@
 
 /// The bits of a cookie spread evenly: the finalizer of splitmix64 (Vigna, 2015). Cookies are counters.
 #[inline(always)]
-pub fn spread(cookie: u64) -> u64 {
+pub(crate) fn spread(cookie: u64) -> u64 {
     let x = (cookie ^ cookie >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     x ^ x >> 31

@@ -35,11 +35,6 @@ impl Schedule {
         self.due
     }
 
-    /// The time from one poll to the next.
-    pub fn interval(&self) -> Duration {
-        self.interval
-    }
-
     /// A poll has ended: the next one is due at the first beat that is not past, and those that have passed meanwhile are
     /// left out. Returns how many.
     pub fn advance(&mut self, now: Instant) -> u64 {

@@ -19,7 +19,7 @@ use crate::spool::{is_outage, open_own, reading};
 
 /// Why the state cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum SequenceError {
+pub(crate) enum SequenceError {
     /// Two collectors of one host cannot share a directory.
     #[error("{}: another collector of this host is running on this spool directory", .0.display())]
     Locked(PathBuf),
@@ -34,7 +34,7 @@ pub enum SequenceError {
 }
 
 /// Numbers polls. Holds the host's lock on its directory as long as it lives.
-pub struct Sequence {
+pub(crate) struct Sequence {
     file: Option<File>,
     boot_id: String,
     last: u64,
@@ -43,7 +43,7 @@ pub struct Sequence {
 
 impl Sequence {
     /// Opens or creates the state of `host` in `directory` and locks it.
-    pub fn open(directory: &Path, host: &str, boot_id: &str) -> Result<Self, SequenceError> {
+    pub(crate) fn open(directory: &Path, host: &str, boot_id: &str) -> Result<Self, SequenceError> {
         let path = directory.join(format!("{host}.state"));
         let io = |source| SequenceError::Io {
             path: path.clone(),
@@ -79,7 +79,7 @@ impl Sequence {
     }
 
     /// Numbers that no later run has to go on from.
-    pub fn unkept() -> Self {
+    pub(crate) fn unkept() -> Self {
         Self {
             file: None,
             boot_id: String::new(),
@@ -89,7 +89,7 @@ impl Sequence {
     }
 
     /// The next poll's number.
-    pub fn advance(&mut self) -> u64 {
+    pub(crate) fn advance(&mut self) -> u64 {
         let next = self.last + 1;
         let kept = self.keep(next);
         self.last = if kept || !self.kept {
@@ -102,7 +102,7 @@ impl Sequence {
     }
 
     /// Whether the last number is known to whoever comes next.
-    pub fn kept(&self) -> bool {
+    pub(crate) fn kept(&self) -> bool {
         self.kept
     }
 
@@ -115,7 +115,7 @@ impl Sequence {
 }
 
 /// The number for a poll that no directory belongs to.
-pub fn of_single_poll() -> u64 {
+pub(crate) fn of_single_poll() -> u64 {
     host::uptime_ns()
 }
 

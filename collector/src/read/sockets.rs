@@ -8,7 +8,7 @@ use crate::read::sampling::spread;
 
 /// A socket.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Remembered {
+pub(crate) struct Remembered {
     cookie: u64,
     /// Digest of what was last exported of it.
     pub digest: u32,
@@ -21,7 +21,7 @@ pub struct Remembered {
 const _: () = assert!(size_of::<Remembered>() == 16);
 
 /// What a walk's socket is to the table.
-pub enum Visit<'a> {
+pub(crate) enum Visit<'a> {
     /// Not known before.
     New(&'a mut Remembered),
     /// Known from an earlier walk.
@@ -34,7 +34,7 @@ pub enum Visit<'a> {
 const SMALLEST: usize = 64;
 
 /// See the module.
-pub struct SocketTable {
+pub(crate) struct SocketTable {
     places: Box<[Remembered]>,
     used: usize,
     walk: u16,
@@ -56,7 +56,7 @@ impl Default for SocketTable {
 
 impl SocketTable {
     /// A walk begins.
-    pub fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         if self.seen * 8 < self.places.len() && self.places.len() > SMALLEST {
             self.rebuild();
         }
@@ -69,21 +69,21 @@ impl SocketTable {
 
     /// Makes room for so many sockets, in a table that has none yet: growing step by step costs more than the look-ups of a
     /// whole walk.
-    pub fn reserve(&mut self, sockets: usize) {
+    pub(crate) fn reserve(&mut self, sockets: usize) {
         if self.places.is_empty() {
             self.places = vec![Remembered::default(); room_for(sockets)].into();
         }
     }
 
     /// Sockets that the walk has given so far.
-    pub fn seen(&self) -> usize {
+    pub(crate) fn seen(&self) -> usize {
         self.seen
     }
 
     /// Brings the socket's place into the processor's cache: on a large table a look-up waits for memory, and several that
     /// are announced together wait at once.
     #[inline(always)]
-    pub fn expect(&mut self, cookie: u64) {
+    pub(crate) fn expect(&mut self, cookie: u64) {
         if let Some(place) = self.places.get(self.home(cookie)) {
             // A use that the compiler cannot leave out.
             self.touched ^= place.cookie;
@@ -92,7 +92,7 @@ impl SocketTable {
 
     /// The walk gives the socket.
     #[inline]
-    pub fn visit(&mut self, cookie: u64) -> Visit<'_> {
+    pub(crate) fn visit(&mut self, cookie: u64) -> Visit<'_> {
         // At most 13 of 16 places are taken.
         if self.used * 16 >= self.places.len() * 13 {
             self.rebuild();
@@ -118,7 +118,7 @@ impl SocketTable {
     }
 
     /// What is known of the socket, if anything.
-    pub fn find(&self, cookie: u64) -> Option<&Remembered> {
+    pub(crate) fn find(&self, cookie: u64) -> Option<&Remembered> {
         if self.places.is_empty() {
             return None;
         }

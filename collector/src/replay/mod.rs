@@ -1,6 +1,6 @@
 //! Replays a netlink capture as if the kernel were saying it now.
 
-pub mod pcap;
+pub(crate) mod pcap;
 
 use std::io::{self, Read};
 
@@ -30,7 +30,7 @@ const NETLINK_SOCK_DIAG: u16 = 4;
 const IPPROTO_TCP: u8 = 6;
 
 /// Passes a sample of every TCP socket in the capture to `sink`. A dump's number within the file, from 1, is its samples'
-/// poll sequence. `problem` is told of each part that cannot be read: its offset in the file and what is wrong; the
+/// poll sequence. `problem` gets each part that cannot be read: its offset in the file and what is wrong; the
 /// rest is replayed. Returns how many there were.
 pub fn replay(
     capture: impl Read,
@@ -72,6 +72,10 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
+    #[expect(
+        clippy::too_many_lines,
+        reason = "one match over all that a message can be"
+    )]
     fn packet(
         &mut self,
         packet: &pcap::Packet<'_>,

@@ -1,9 +1,12 @@
 //! The pcap file format, as far as captures of netlink use it.
+//!
+//! By hand: `decode` promises the offset of everything that cannot be read, memory that the longest packet bounds, and
+//! every socket before the place where a capture breaks off. The crates pcap-file and pcap-parser give no offsets.
 
 use std::io::{self, Read};
 
 /// Length of a packet's header, bytes.
-pub const PACKET_HEADER: usize = 16;
+pub(crate) const PACKET_HEADER: usize = 16;
 /// Length of the cooked header that LINKTYPE_NETLINK puts before each datagram, bytes; its last two are the netlink
 /// family, big-endian.
 pub const COOKED_HEADER: usize = 16;

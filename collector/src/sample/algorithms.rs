@@ -4,7 +4,7 @@ use super::fields::NAME_LIMIT;
 
 /// The names seen so far. The kernel has about fifteen; at most 255 are kept.
 #[derive(Debug, Default)]
-pub struct Algorithms {
+pub(crate) struct Algorithms {
     names: Vec<String>,
     /// The attribute that came last, and its number.
     last: (Vec<u8>, u8),
@@ -13,7 +13,7 @@ pub struct Algorithms {
 impl Algorithms {
     /// The number of the name in an INET_DIAG_CONG attribute; 0 when it has none that could be exported.
     #[inline]
-    pub fn number(&mut self, attribute: &[u8]) -> u8 {
+    pub(crate) fn number(&mut self, attribute: &[u8]) -> u8 {
         if self.last.0 != attribute {
             self.last = (attribute.to_vec(), self.look_up(attribute));
         }
@@ -42,7 +42,7 @@ impl Algorithms {
     }
 
     /// The name of a number; None for 0.
-    pub fn name(&self, number: u8) -> Option<&str> {
+    pub(crate) fn name(&self, number: u8) -> Option<&str> {
         let at = usize::from(number).checked_sub(1)?;
         self.names.get(at).map(String::as_str)
     }

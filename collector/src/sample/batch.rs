@@ -3,7 +3,7 @@
 use crate::sample::wire::SLOT;
 
 /// Most rows in a message: 500 to 1000 is where ClickHouse's Kafka engine is fastest.
-pub const ROWS: u32 = 1000;
+pub(crate) const ROWS: u32 = 1000;
 
 /// A batch is full above this, bytes: half of what a Kafka broker takes by default.
 const BYTES: usize = 512 * 1024;

@@ -8,7 +8,7 @@ use crate::sample::proto::{TcpSample, TcpState};
 
 /// What is shown of a sample.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Connection {
+pub(crate) struct Connection {
     /// Names the socket within the boot: inode of its network namespace and its cookie.
     pub key: (u64, u64),
     /// The kernel's number of the state.
@@ -74,7 +74,7 @@ impl From<&TcpSample> for Connection {
 /// A column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "each is the field of its name")]
-pub enum Column {
+pub(crate) enum Column {
     State,
     Local,
     Peer,
@@ -93,7 +93,7 @@ pub enum Column {
 
 impl Column {
     /// Every column, from left to right.
-    pub const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::State,
         Self::Local,
         Self::Peer,
@@ -111,7 +111,7 @@ impl Column {
     ];
 
     /// Its heading.
-    pub fn heading(self) -> &'static str {
+    pub(crate) fn heading(self) -> &'static str {
         match self {
             Self::State => "STATE",
             Self::Local => "LOCAL",
@@ -131,7 +131,7 @@ impl Column {
     }
 
     /// Whether it holds words and not numbers: words begin at the left, numbers end at the right.
-    pub fn is_text(self) -> bool {
+    pub(crate) fn is_text(self) -> bool {
         matches!(
             self,
             Self::State | Self::Local | Self::Peer | Self::Algorithm
@@ -139,7 +139,7 @@ impl Column {
     }
 
     /// What stands in it, with a unit; `-` for nothing.
-    pub fn cell(self, of: &Connection) -> String {
+    pub(crate) fn cell(self, of: &Connection) -> String {
         match self {
             Self::State => state_name(of.state.into()).map_or_else(
                 || of.state.to_string(),
@@ -162,7 +162,7 @@ impl Column {
     }
 
     /// How two connections compare in it: what is absent comes last, whichever way the others go.
-    pub fn compare(self, a: &Connection, b: &Connection, descending: bool) -> Ordering {
+    pub(crate) fn compare(self, a: &Connection, b: &Connection, descending: bool) -> Ordering {
         let by = |a: Ordering| if descending { a.reverse() } else { a };
         if !self.is_text() {
             return match (self.number(a), self.number(b)) {
@@ -179,7 +179,7 @@ impl Column {
     }
 
     /// Its number, where it holds numbers.
-    pub fn number(self, of: &Connection) -> Option<f64> {
+    pub(crate) fn number(self, of: &Connection) -> Option<f64> {
         match self {
             Self::Rtt => of.rtt_us.map(f64::from),
             Self::MinRtt => of.min_rtt_us.map(f64::from),
@@ -197,7 +197,7 @@ impl Column {
 }
 
 /// The prefix that a peer belongs to: /24 or /56, the units of the fleet's policy. A mapped address is its IPv4 address.
-pub fn peer_prefix(peer: IpAddr) -> (IpAddr, u8) {
+pub(crate) fn peer_prefix(peer: IpAddr) -> (IpAddr, u8) {
     match peer.to_canonical() {
         IpAddr::V4(address) => (IpAddr::V4((address.to_bits() & (!0 << 8)).into()), 24),
         IpAddr::V6(address) => (IpAddr::V6((address.to_bits() & (!0 << 72)).into()), 56),
@@ -209,7 +209,7 @@ fn optional<T>(value: Option<T>, show: impl FnOnce(T) -> String) -> String {
 }
 
 /// Microseconds with a unit.
-pub fn time(us: u64) -> String {
+pub(crate) fn time(us: u64) -> String {
     match us {
         0..1_000 => format!("{us}us"),
         1_000..1_000_000 => format!("{:.1}ms", us as f64 / 1e3),
@@ -218,12 +218,12 @@ pub fn time(us: u64) -> String {
 }
 
 /// Bytes per second in bits.
-pub fn bit_rate(bytes: u64) -> String {
+pub(crate) fn bit_rate(bytes: u64) -> String {
     format!("{}bit/s", decimal(bytes as f64 * 8.0))
 }
 
 /// A frequency.
-pub fn per_second(value: f64) -> String {
+pub(crate) fn per_second(value: f64) -> String {
     if value == 0.0 || value >= 9.95 {
         decimal(value)
     } else if value < 0.1 {
@@ -234,7 +234,7 @@ pub fn per_second(value: f64) -> String {
 }
 
 /// A number with three digits and a decimal prefix.
-pub fn decimal(value: f64) -> String {
+pub(crate) fn decimal(value: f64) -> String {
     let (mut value, mut prefixes) = (value, ["", "k", "M", "G", "T", "P"].iter());
     let mut prefix = prefixes.next();
     while value >= 999.5 {

@@ -14,7 +14,7 @@ use crate::stats::Stats;
 pub struct Identity {
     /// What the collector calls its host.
     pub host: String,
-    /// The PoP, empty when not told.
+    /// The PoP, empty when not given.
     pub pop: String,
     /// The kernel's boot id.
     pub boot_id: String,
@@ -23,7 +23,7 @@ pub struct Identity {
 }
 
 /// How the kernel lays out the last four bytes of a 280-byte tcp_info. Linux 6.18 has two 16-bit numbers there, later
-/// kernels repack them into bit fields without changing the length, so that only the kernel's release tells.
+/// kernels repack them into bit fields without changing the length, so that only the kernel's release distinguishes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccEcn {
     /// Linux 6.18: accecn_fail_mode and accecn_opt_seen are read.

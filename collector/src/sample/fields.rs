@@ -11,7 +11,7 @@ use super::wire::{ROW_LIMIT, RowWriter, Varint};
 
 /// One field of a TcpSample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Field {
+pub(crate) struct Field {
     /// Its name in the contract.
     pub name: &'static str,
     /// Its number in the contract.
@@ -25,11 +25,11 @@ pub struct Field {
 macro_rules! layout {
     ($(#[$doc:meta])* $layout:ident { $($end:literal => { $($name:ident: $number:literal, $kind:ty, $at:literal;)* })* }) => {
         $(#[$doc])*
-        pub mod $layout {
+        pub(crate) mod $layout {
             use super::*;
 
             /// The layout's fields.
-            pub const FIELDS: &[Field] = &[$($(Field {
+            pub(crate) const FIELDS: &[Field] = &[$($(Field {
                 name: stringify!($name),
                 number: $number,
                 type_name: <<$kind as Kind>::Value as Varint>::TYPE,
@@ -37,11 +37,12 @@ macro_rules! layout {
             },)*)*];
 
             /// Length of the layout as far as it is known, bytes.
-            pub const LEN: usize = { let mut len = 0; $(assert!($end > len); len = $end;)* len };
+            #[allow(dead_code, reason = "what it asserts is the order; only one length is asked for")]
+            pub(crate) const LEN: usize = { let mut len = 0; $(assert!($end > len); len = $end;)* len };
 
             /// Appends every field that lies within `bytes`.
             #[inline(always)]
-            pub fn encode(bytes: &[u8], row: &mut RowWriter<'_>) {
+            pub(crate) fn encode(bytes: &[u8], row: &mut RowWriter<'_>) {
                 $(
                     let Some(block) = bytes.first_chunk::<$end>() else {
                         $(if let Some(value) = bytes.get($at..$at + <$kind as Kind>::WIDTH) {
@@ -54,7 +55,7 @@ macro_rules! layout {
             }
 
             /// Calls `each` with every field that the sample has.
-            pub fn visit<'a>(sample: &'a TcpSample, each: &mut dyn FnMut(&'static str, Value<'a>)) {
+            pub(crate) fn visit<'a>(sample: &'a TcpSample, each: &mut dyn FnMut(&'static str, Value<'a>)) {
                 $($(if let Some(value) = sample.$name.present() {
                     each(stringify!($name), value);
                 })*)*
@@ -66,15 +67,15 @@ macro_rules! layout {
 macro_rules! by_hand {
     ($($name:ident: $number:literal, $type:literal, $limit:expr;)*) => {
         /// What has no fixed place in a kernel structure; the encoder writes these itself.
-        pub mod by_hand {
+        pub(crate) mod by_hand {
             use super::*;
 
             /// The fields.
-            pub const FIELDS: &[Field] =
+            pub(crate) const FIELDS: &[Field] =
                 &[$(Field { name: stringify!($name), number: $number, type_name: $type, limit: $limit },)*];
 
             /// Calls `each` with every field that the sample has.
-            pub fn visit<'a>(sample: &'a TcpSample, each: &mut dyn FnMut(&'static str, Value<'a>)) {
+            pub(crate) fn visit<'a>(sample: &'a TcpSample, each: &mut dyn FnMut(&'static str, Value<'a>)) {
                 $(if let Some(value) = sample.$name.present() {
                     each(stringify!($name), value);
                 })*
@@ -84,13 +85,13 @@ macro_rules! by_hand {
 }
 
 /// Longest host name: a DNS name's limit, bytes.
-pub const HOST_LIMIT: usize = 253;
+pub(crate) const HOST_LIMIT: usize = 253;
 /// Longest PoP name, bytes: that of fleet.yaml.
-pub const POP_LIMIT: usize = 63;
+pub(crate) const POP_LIMIT: usize = 63;
 /// Length of a boot id, bytes.
-pub const BOOT_ID_LIMIT: usize = 36;
+pub(crate) const BOOT_ID_LIMIT: usize = 36;
 /// Longest algorithm or protocol name: TCP_CA_NAME_MAX and TCP_ULP_NAME_MAX are both 16, bytes.
-pub const NAME_LIMIT: usize = 16;
+pub(crate) const NAME_LIMIT: usize = 16;
 
 by_hand! {
     time_unix_us: 1, "int64", 11;
@@ -318,7 +319,7 @@ layout! {
 }
 
 /// Every part of the table.
-pub const PARTS: &[&[Field]] = &[
+pub(crate) const PARTS: &[&[Field]] = &[
     by_hand::FIELDS,
     message::FIELDS,
     tcp_info::FIELDS,
@@ -338,7 +339,7 @@ pub const PARTS: &[&[Field]] = &[
 ];
 
 /// Calls `each` with every field that the sample has: always-present ones, and optional ones that the kernel gave.
-pub fn visit<'a>(sample: &'a TcpSample, each: &mut dyn FnMut(&'static str, Value<'a>)) {
+pub(crate) fn visit<'a>(sample: &'a TcpSample, each: &mut dyn FnMut(&'static str, Value<'a>)) {
     by_hand::visit(sample, each);
     message::visit(sample, each);
     tos::visit(sample, each);

@@ -7,7 +7,7 @@ use super::proto::{SampleKind, TcpSample, TcpState};
 use super::value::Value;
 
 /// Appends the sample to `out` as one JSON object on one line, without a line end.
-pub fn write_json(sample: &TcpSample, out: &mut String) {
+pub(crate) fn write_json(sample: &TcpSample, out: &mut String) {
     out.push('{');
     let mut separator = "";
     fields::visit(sample, &mut |name, value| {
@@ -31,7 +31,7 @@ pub fn write_json(sample: &TcpSample, out: &mut String) {
 
 /// An address field as text: dotted quad for AF_INET, else IPv6 as it is (mapped: ::ffff:a.b.c.d). Bytes that are no
 /// address are shown in hexadecimal.
-pub fn address_text(bytes: &[u8], family: u32) -> String {
+pub(crate) fn address_text(bytes: &[u8], family: u32) -> String {
     match address(bytes, family) {
         Some(address) => address.to_string(),
         None => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
@@ -39,7 +39,7 @@ pub fn address_text(bytes: &[u8], family: u32) -> String {
 }
 
 /// An address field in the socket's own family.
-pub fn address(bytes: &[u8], family: u32) -> Option<IpAddr> {
+pub(crate) fn address(bytes: &[u8], family: u32) -> Option<IpAddr> {
     let address = Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?);
     let [.., a, b, c, d] = address.octets();
     if family == u32::from(crate::kernel::inet_diag::AF_INET) {
@@ -49,7 +49,7 @@ pub fn address(bytes: &[u8], family: u32) -> Option<IpAddr> {
 }
 
 /// The contract's name of a state.
-pub fn state_name(number: i64) -> Option<&'static str> {
+pub(crate) fn state_name(number: i64) -> Option<&'static str> {
     Some(
         TcpState::try_from(i32::try_from(number).ok()?)
             .ok()?

@@ -8,7 +8,7 @@ compile_error!(
 );
 
 /// The shape of a value in memory.
-pub trait Kind {
+pub(crate) trait Kind {
     /// Bytes that it occupies.
     const WIDTH: usize;
     /// What it is on the wire.
@@ -20,7 +20,7 @@ pub trait Kind {
 macro_rules! kind {
     ($($(#[$doc:meta])* $name:ident: $width:literal, $value:ty, |$bytes:ident| $read:expr;)*) => {$(
         $(#[$doc])*
-        pub struct $name;
+        pub(crate) struct $name;
 
         impl Kind for $name {
             const WIDTH: usize = $width;

@@ -2,7 +2,7 @@
 
 /// What a field holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value<'a> {
+pub(crate) enum Value<'a> {
     /// An unsigned number.
     Unsigned(u64),
     /// A signed number or an enum.
@@ -16,7 +16,7 @@ pub enum Value<'a> {
 }
 
 /// A field that may be absent.
-pub trait Present {
+pub(crate) trait Present {
     /// Its value, unless the kernel did not give it.
     fn present(&self) -> Option<Value<'_>>;
 }

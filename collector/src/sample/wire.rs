@@ -4,34 +4,29 @@
 //! instead of checking it: whatever happens, a store stays inside the slot.
 
 /// No row is longer, bytes. A power of two: the position is masked with it.
-pub const ROW_LIMIT: usize = 2048;
+pub(crate) const ROW_LIMIT: usize = 2048;
 
 /// Bytes that a row's slot must have: stores are eight or sixteen bytes wide and may reach past the row's end.
-pub const SLOT: usize = ROW_LIMIT + 64;
+pub(crate) const SLOT: usize = ROW_LIMIT + 64;
 
 const MASK: usize = ROW_LIMIT - 1;
 const CONTINUE: u64 = 0x8080_8080_8080_8080;
 
 /// Writes one row into its slot.
-pub struct RowWriter<'a> {
+pub(crate) struct RowWriter<'a> {
     slot: &'a mut [u8; SLOT],
     at: usize,
 }
 
 impl<'a> RowWriter<'a> {
     /// Starts at the slot's beginning.
-    pub fn new(slot: &'a mut [u8; SLOT]) -> Self {
+    pub(crate) fn new(slot: &'a mut [u8; SLOT]) -> Self {
         Self { slot, at: 0 }
     }
 
     /// Bytes written so far.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.at
-    }
-
-    /// Whether nothing has been written yet.
-    pub fn is_empty(&self) -> bool {
-        self.at == 0
     }
 
     #[inline(always)]
@@ -43,13 +38,13 @@ impl<'a> RowWriter<'a> {
 
     /// A varint field: uint32, uint64, int64, bool or an enum.
     #[inline(always)]
-    pub fn varint<const NUMBER: u32>(&mut self, value: impl Varint) {
+    pub(crate) fn varint<const NUMBER: u32>(&mut self, value: impl Varint) {
         value.write::<NUMBER>(self);
     }
 
     /// Sixteen bytes: an address.
     #[inline(always)]
-    pub fn address<const NUMBER: u32>(&mut self, value: &[u8; 16]) {
+    pub(crate) fn address<const NUMBER: u32>(&mut self, value: &[u8; 16]) {
         const { assert!(NUMBER < 16) };
         self.store(u64::from(NUMBER << 3 | 2) | 16 << 8, 2);
         let at = self.at & MASK;
@@ -59,7 +54,7 @@ impl<'a> RowWriter<'a> {
 
     /// A short string; what does not fit the row any more is cut, which the callers' own limits never let happen.
     #[inline(always)]
-    pub fn text<const NUMBER: u32>(&mut self, value: &str) {
+    pub(crate) fn text<const NUMBER: u32>(&mut self, value: &str) {
         let (tag, tag_len) = const { tag(NUMBER, 2) };
         self.store(tag, tag_len);
         self.varint_bare(value.len() as u64);
@@ -68,7 +63,7 @@ impl<'a> RowWriter<'a> {
 
     /// Bytes that are encoded already: the fields that a poll's rows have in common.
     #[inline(always)]
-    pub fn raw(&mut self, bytes: &[u8]) {
+    pub(crate) fn raw(&mut self, bytes: &[u8]) {
         let at = self.at & MASK;
         let room = self.slot[at..].len().min(bytes.len());
         self.slot[at..at + room].copy_from_slice(&bytes[..room]);
@@ -85,7 +80,7 @@ impl<'a> RowWriter<'a> {
 }
 
 /// A value that protobuf writes as a varint.
-pub trait Varint: Copy {
+pub(crate) trait Varint: Copy {
     /// Bytes that a field of this type can take, tag included.
     const LIMIT: usize;
 

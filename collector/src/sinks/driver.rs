@@ -9,14 +9,14 @@ use std::time::Duration;
 use crate::spool::queue::Lane;
 
 /// A sink that takes its messages from the queue.
-pub trait Remote: Send {
+pub(crate) trait Remote: Send {
     /// Delivers records of the lane, and resolves them, until the lane is closed. After an error it is called again.
     fn deliver(&mut self, lane: &mut Lane) -> Result<(), Failure>;
 }
 
 /// The first and the longest wait after failures of one kind; each is twice the one before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Waits {
+pub(crate) struct Waits {
     /// After the first failure since something was delivered.
     pub first: Duration,
     /// However many follow.
@@ -25,7 +25,7 @@ pub struct Waits {
 
 /// Why nothing more could be delivered.
 #[derive(Debug)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// What failed and on what; rows wait in the queue meanwhile.
     pub what: String,
     /// How long to wait.
@@ -35,7 +35,7 @@ pub struct Failure {
 }
 
 /// Starts the thread.
-pub fn start(name: &'static str, mut remote: Box<dyn Remote>, lane: Lane) -> io::Result<()> {
+pub(crate) fn start(name: &'static str, mut remote: Box<dyn Remote>, lane: Lane) -> io::Result<()> {
     thread::Builder::new()
         .name(name.to_owned())
         .spawn(move || drive(&mut *remote, lane))
@@ -157,9 +157,9 @@ mod tests {
     fn what_is_given_back_is_delivered_in_order_when_the_sink_works_again() {
         let directory = tempfile::tempdir().unwrap();
         let lines = Arc::new(Mutex::new(Vec::new()));
-        let heard = lines.clone();
+        let written = lines.clone();
         let reporter = Arc::new(Reporter::new(move |_, text| {
-            heard.lock().unwrap().push(text.to_owned());
+            written.lock().unwrap().push(text.to_owned());
         }));
         let accounting = Arc::new(Accounting::default());
         let sinks = [(accounting.add("unsteady"), "unsteady")];

@@ -15,7 +15,7 @@ const GRACE: Duration = Duration::from_secs(4);
 
 /// Hands messages to the sinks. Direct sinks take them in the reader's thread; remote ones, each in its own, from the
 /// queue.
-pub struct FanOut {
+pub(crate) struct FanOut {
     accounting: Arc<Accounting>,
     reporter: Arc<Reporter>,
     queue: Option<(Queue, Vec<SinkId>)>,
@@ -30,7 +30,7 @@ struct Direct {
 
 impl FanOut {
     /// Without any sink yet.
-    pub fn new(accounting: Arc<Accounting>, reporter: Arc<Reporter>) -> Self {
+    pub(crate) fn new(accounting: Arc<Accounting>, reporter: Arc<Reporter>) -> Self {
         Self {
             accounting,
             reporter,
@@ -40,18 +40,18 @@ impl FanOut {
     }
 
     /// Adds a sink that takes messages in place.
-    pub fn add(&mut self, name: &'static str, sink: Box<dyn Sink>) {
+    pub(crate) fn add(&mut self, name: &'static str, sink: Box<dyn Sink>) {
         let id = self.accounting.add(name);
         self.direct.push(Direct { id, name, sink });
     }
 
-    /// Tells what the queue holds, if there is one.
-    pub fn gauge(&self) -> Option<Gauge> {
+    /// Measures the queue, if there is one.
+    pub(crate) fn gauge(&self) -> Option<Gauge> {
         self.queue.as_ref().map(|(queue, _)| queue.gauge())
     }
 
     /// Sets the queue of the remote sinks.
-    pub fn set_queue(&mut self, queue: Queue, sinks: Vec<SinkId>) {
+    pub(crate) fn set_queue(&mut self, queue: Queue, sinks: Vec<SinkId>) {
         self.queue = Some((queue, sinks));
     }
 }

@@ -4,25 +4,25 @@
 //! the queue, and the [`driver`] tries again for it. [`start`](start::start) opens what the options ask for, and the
 //! [`fanout`] gives every message to all of them.
 
-pub mod driver;
-pub mod fanout;
-pub mod queue;
+pub(crate) mod driver;
+pub(crate) mod fanout;
+pub(crate) mod queue;
 mod sink;
-pub mod start;
+pub(crate) mod start;
 
 #[cfg(feature = "clickhouse")]
 mod clickhouse;
 #[cfg(feature = "kafka")]
 mod kafka;
-pub mod print;
-pub mod spool;
+pub(crate) mod print;
+pub(crate) mod spool;
 #[cfg(test)]
 mod toy;
 
 use clap::Args;
 
 pub(crate) use self::sink::rows;
-pub use self::sink::{Sink, SinkError, pass_on, stdout};
+pub(crate) use self::sink::{Sink, SinkError, pass_on, stdout};
 use self::start::SinkOptions;
 
 /// Makes [`AllOptions`], with a field for each sink, and the list of them.
@@ -30,12 +30,11 @@ macro_rules! registry {
     ($($(#[$attribute:meta])* $name:ident: $options:ty,)*) => {
         /// Where samples go: any of these together.
         #[derive(Clone, Debug, Args)]
-        #[allow(missing_docs, reason = "a field is the options of its sink")]
-        pub struct AllOptions {
-            $($(#[$attribute])* #[command(flatten)] pub $name: $options,)*
+        pub(crate) struct AllOptions {
+            $($(#[$attribute])* #[command(flatten)] pub(crate) $name: $options,)*
             /// The queue of the remote ones.
             #[command(flatten)]
-            pub queue: queue::QueueOptions,
+            pub(crate) queue: queue::QueueOptions,
         }
 
         impl AllOptions {

@@ -12,7 +12,7 @@ use crate::spool::queue::Limits;
 /// The queue that holds what remote sinks have not taken yet.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Queue of what remote sinks have not taken yet")]
-pub struct QueueOptions {
+pub(crate) struct QueueOptions {
     /// Directory of the queue; made if it is missing
     #[arg(long, value_name = "DIR", default_value = "/var/lib/springtide/queue", add = key("queue.dir"))]
     pub queue_dir: PathBuf,
@@ -28,7 +28,7 @@ pub struct QueueOptions {
 
 impl QueueOptions {
     /// What the queue may hold.
-    pub fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> Limits {
         Limits {
             bytes: self.queue_bytes,
             age: self.queue_age,

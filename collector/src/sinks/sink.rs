@@ -40,7 +40,11 @@ pub trait Sink {
 }
 
 /// Gives what the batch holds to the sink.
-pub fn pass_on(batch: &mut Batch, sink: &mut dyn Sink, stats: &mut Stats) -> Result<(), SinkError> {
+pub(crate) fn pass_on(
+    batch: &mut Batch,
+    sink: &mut dyn Sink,
+    stats: &mut Stats,
+) -> Result<(), SinkError> {
     if batch.is_empty() {
         return Ok(());
     }
@@ -58,6 +62,6 @@ pub(crate) fn rows(message: Message<'_>) -> io::Result<Envelope> {
 }
 
 /// Standard output with one system call for many lines.
-pub fn stdout() -> impl Write {
+pub(crate) fn stdout() -> impl Write {
     io::BufWriter::with_capacity(64 * 1024, io::stdout().lock())
 }

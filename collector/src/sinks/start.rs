@@ -15,7 +15,7 @@ use crate::stats::Stats;
 
 /// Why the sinks could not be started.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub(crate) enum StartError {
     /// The options cannot be used: what is wrong and what to do.
     #[error("{0}")]
     Options(String),
@@ -44,7 +44,7 @@ pub enum StartError {
 }
 
 /// What sinks are opened with.
-pub struct Opening<'a> {
+pub(crate) struct Opening<'a> {
     /// This host's name in the samples.
     pub host: &'a str,
     /// Where rows are accounted for.
@@ -56,7 +56,7 @@ pub struct Opening<'a> {
 }
 
 /// A sink with its name: of the books and the metrics, and of a remote one's cursor in the queue.
-pub enum Opened {
+pub(crate) enum Opened {
     /// Takes messages in the reader's thread.
     Direct(&'static str, Box<dyn Sink>),
     /// Takes them in a thread of its own, from the queue.
@@ -64,7 +64,7 @@ pub enum Opened {
 }
 
 /// The options of one sink.
-pub trait SinkOptions {
+pub(crate) trait SinkOptions {
     /// The option that asks for the sink, as an error names it.
     fn flag(&self) -> &'static str;
 
@@ -94,13 +94,13 @@ impl AllOptions {
     }
 
     /// The directory that is a sink's own, if there is one.
-    pub fn directory(&self) -> Option<&Path> {
+    pub(crate) fn directory(&self) -> Option<&Path> {
         let own = |sink: &&dyn SinkOptions| sink.directory().is_some();
         self.wanted().find(own).and_then(SinkOptions::directory)
     }
 
     /// The directory in which the number of the poll is kept, if any sink has one.
-    pub fn state_dir(&self) -> Option<&Path> {
+    pub(crate) fn state_dir(&self) -> Option<&Path> {
         let queue = self.has_remote().then_some(self.queue.queue_dir.as_path());
         self.directory().or(queue)
     }
@@ -110,7 +110,7 @@ impl AllOptions {
     }
 
     /// Looks at what can be wrong without touching anything.
-    pub fn check(&self) -> Result<(), StartError> {
+    pub(crate) fn check(&self) -> Result<(), StartError> {
         if self.wanted().next().is_none() {
             let flags: Vec<_> = self.each().into_iter().map(SinkOptions::flag).collect();
             let what = format!("no sink is given: use one or more of {}", flags.join(", "));
@@ -132,7 +132,7 @@ impl AllOptions {
 
 /// Starts the sinks. What predecessors left in their directories is recovered first; the caller holds the host's lock on
 /// [`AllOptions::state_dir`].
-pub fn start(options: &AllOptions, mut opening: Opening<'_>) -> Result<FanOut, StartError> {
+pub(crate) fn start(options: &AllOptions, mut opening: Opening<'_>) -> Result<FanOut, StartError> {
     let (accounting, reporter) = (opening.accounting, opening.reporter);
     let mut fan_out = FanOut::new(accounting.clone(), reporter.clone());
     let mut remotes = Vec::new();

@@ -3,13 +3,13 @@
 //! A file is `<host>-<unix_us>-<pid>-<n>.spool`, with `.open` behind it while it is being written. Readers take only
 //! what ends in `.spool`.
 
-pub mod name;
-pub mod queue;
-pub mod reader;
-pub mod record;
-pub mod recover;
-pub mod scan;
-pub mod writer;
+pub(crate) mod name;
+pub(crate) mod queue;
+pub(crate) mod reader;
+pub(crate) mod record;
+pub(crate) mod recover;
+pub(crate) mod scan;
+pub(crate) mod writer;
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -1,12 +1,12 @@
 //! Names of spool files.
 
 /// The name of a file that is being written.
-pub fn open_name(host: &str, unix_us: i64, pid: u32, number: u64) -> String {
+pub(crate) fn open_name(host: &str, unix_us: i64, pid: u32, number: u64) -> String {
     format!("{host}-{unix_us}-{pid}-{number}.spool.open")
 }
 
 /// The host in the name of a file that is (or was) being written; None for other names.
-pub fn host_of_open(name: &str) -> Option<&str> {
+pub(crate) fn host_of_open(name: &str) -> Option<&str> {
     let mut rest = name.strip_suffix(".spool.open")?;
     for _ in 0..3 {
         let (front, number) = rest.rsplit_once('-')?;

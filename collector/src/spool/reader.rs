@@ -1,4 +1,4 @@
-//! Reads a spool file record by record; what is no valid record is told and stepped over.
+//! Reads a spool file record by record; what is not a valid record is reported and stepped over.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use crate::sample::proto::Envelope;
 
 /// What stands at one place of the file.
 #[derive(Debug, PartialEq)]
-pub enum Item {
+pub(crate) enum Item {
     /// A valid record.
     Record {
         /// The offset behind it.
@@ -35,7 +35,7 @@ const TOO_MANY: &str =
     "there are more false headers than a damaged file has: what follows is not searched";
 
 /// Reads one file, in memory that the limits of a record bound.
-pub struct SpoolReader {
+pub(crate) struct SpoolReader {
     file: File,
     path: PathBuf,
     length: u64,
@@ -46,7 +46,7 @@ pub struct SpoolReader {
 
 impl SpoolReader {
     /// Opens the file. It is read as far as it reaches now.
-    pub fn open(path: &Path) -> Result<Self, SpoolError> {
+    pub(crate) fn open(path: &Path) -> Result<Self, SpoolError> {
         Self::of(open_file(&reading(), path), path)
     }
 
@@ -69,7 +69,7 @@ impl SpoolReader {
     }
 
     /// The next record or the next stretch of corrupt bytes; None at the file's end.
-    pub fn next_item(&mut self) -> Result<Option<Item>, SpoolError> {
+    pub(crate) fn next_item(&mut self) -> Result<Option<Item>, SpoolError> {
         if let Some(item) = self.waiting.take() {
             return Ok(Some(item));
         }

@@ -12,20 +12,20 @@ use crate::sample::batch::Message;
 use crate::sample::proto::Envelope;
 
 /// What every record begins with.
-pub const MARKER: [u8; 4] = *b"STB1";
+pub(crate) const MARKER: [u8; 4] = *b"STB1";
 /// Length of a record's header, bytes.
-pub const HEADER: usize = 20;
+pub(crate) const HEADER: usize = 20;
 /// Largest payload, bytes.
-pub const PAYLOAD_LIMIT: usize = 16 << 20;
+pub(crate) const PAYLOAD_LIMIT: usize = 16 << 20;
 /// Largest payload when decompressed, bytes.
-pub const MESSAGE_LIMIT: usize = 64 << 20;
+pub(crate) const MESSAGE_LIMIT: usize = 64 << 20;
 
 /// Level 1 takes half the time of level 3 for 8 % more bytes (measured on a real batch).
 const LEVEL: i32 = 1;
 
 /// How a payload is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Codec {
+pub(crate) enum Codec {
     /// Not at all.
     None = 0,
     /// Zstandard.
@@ -34,7 +34,7 @@ pub enum Codec {
 
 /// A record's header, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub(crate) struct Header {
     /// How the payload is compressed.
     pub codec: Codec,
     /// Rows in the message.
@@ -46,7 +46,7 @@ pub struct Header {
 
 impl Header {
     /// None when the bytes are no header: marker, codec, zeros or a length beyond the limit.
-    pub fn parse(bytes: &[u8; HEADER]) -> Option<Self> {
+    pub(crate) fn parse(bytes: &[u8; HEADER]) -> Option<Self> {
         let word = |at: usize| {
             u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
         };
@@ -65,17 +65,17 @@ impl Header {
     }
 
     /// Length of header and payload, bytes.
-    pub fn record(&self) -> u64 {
+    pub(crate) fn record(&self) -> u64 {
         (HEADER + self.payload) as u64
     }
 
     /// CRC-32 of header and payload.
-    pub fn checksum(&self) -> u32 {
+    pub(crate) fn checksum(&self) -> u32 {
         self.checksum
     }
 
     /// Whether `payload` is what the header was made for.
-    pub fn matches(&self, header: &[u8; HEADER], payload: &[u8]) -> bool {
+    pub(crate) fn matches(&self, header: &[u8; HEADER], payload: &[u8]) -> bool {
         checksum(header, payload) == self.checksum
     }
 }
@@ -88,14 +88,14 @@ fn checksum(header: &[u8; HEADER], payload: &[u8]) -> u32 {
 }
 
 /// Makes records, with buffers that are used again.
-pub struct RecordWriter {
+pub(crate) struct RecordWriter {
     compressor: Compressor<'static>,
     record: Vec<u8>,
 }
 
 impl RecordWriter {
     /// Fails when there is no memory for the compressor.
-    pub fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         Ok(Self {
             compressor: Compressor::new(LEVEL)?,
             record: Vec::new(),
@@ -103,12 +103,12 @@ impl RecordWriter {
     }
 
     /// The message as one compressed record.
-    pub fn record(&mut self, message: Message<'_>) -> io::Result<&[u8]> {
+    pub(crate) fn record(&mut self, message: Message<'_>) -> io::Result<&[u8]> {
         self.record_as(message, Codec::Zstd)
     }
 
     /// The message as one record.
-    pub fn record_as(&mut self, message: Message<'_>, codec: Codec) -> io::Result<&[u8]> {
+    pub(crate) fn record_as(&mut self, message: Message<'_>, codec: Codec) -> io::Result<&[u8]> {
         self.record.clear();
         let payload = match codec {
             Codec::None => {
@@ -138,7 +138,7 @@ impl RecordWriter {
 
 /// Why a payload whose checksum is right still cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum PayloadError {
+pub(crate) enum PayloadError {
     /// It is not what its codec says.
     #[error("the payload does not decompress")]
     Compression,
@@ -149,17 +149,21 @@ pub enum PayloadError {
     #[error("the payload is not one message")]
     Message,
     /// It has another number of rows than its header says.
-    #[error("the payload has {found} rows and its header says {said}")]
+    #[error("the payload has {found} rows and its header says {claimed}")]
     Rows {
         /// Rows in the payload.
         found: usize,
         /// Rows in the header.
-        said: u32,
+        claimed: u32,
     },
 }
 
 /// Decompresses a payload into `message`, which is cleared first.
-pub fn decompress(codec: Codec, payload: &[u8], message: &mut Vec<u8>) -> Result<(), PayloadError> {
+pub(crate) fn decompress(
+    codec: Codec,
+    payload: &[u8],
+    message: &mut Vec<u8>,
+) -> Result<(), PayloadError> {
     message.clear();
     match codec {
         Codec::None => message.extend_from_slice(payload),
@@ -179,7 +183,7 @@ pub fn decompress(codec: Codec, payload: &[u8], message: &mut Vec<u8>) -> Result
 }
 
 /// Decompresses and decodes a payload.
-pub fn envelope(header: &Header, payload: &[u8]) -> Result<Envelope, PayloadError> {
+pub(crate) fn envelope(header: &Header, payload: &[u8]) -> Result<Envelope, PayloadError> {
     let mut message = Vec::new();
     decompress(header.codec, payload, &mut message)?;
     let mut rest = message.as_slice();
@@ -191,7 +195,7 @@ pub fn envelope(header: &Header, payload: &[u8]) -> Result<Envelope, PayloadErro
     if envelope.row.len() != header.rows as usize {
         return Err(PayloadError::Rows {
             found: envelope.row.len(),
-            said: header.rows,
+            claimed: header.rows,
         });
     }
     Ok(envelope)

@@ -10,9 +10,9 @@ use crate::report::Reporter;
 use crate::stats::Stats;
 
 /// Cuts what is no complete record off the end of each of the host's open files, and drops the `.open` from its name; a
-/// file without a complete record is removed. One that is of no use is told and left as it is; the others are completed.
+/// file without a complete record is removed. One that cannot be used is reported and left as it is; the others are completed.
 /// The caller holds the host's lock on the directory, so that no living process writes them.
-pub fn recover(
+pub(crate) fn recover(
     directory: &Path,
     host: &str,
     reporter: &Reporter,

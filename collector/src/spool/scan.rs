@@ -9,29 +9,29 @@ use super::record::{HEADER, Header, MARKER, PAYLOAD_LIMIT};
 /// How much of a file is looked at again. Behind damage every header is a guess whose whole payload must be read: records of
 /// ours lie side by side, so that all of them together are the file, and a payload hardly ever holds a marker. Headers
 /// that claim each other's bytes would take the square of the file's length.
-pub struct Patience(u64);
+pub(crate) struct Patience(u64);
 
 impl Patience {
     /// For a file of `length` bytes: four times that, and eight of the largest payloads.
-    pub fn of(length: u64) -> Self {
+    pub(crate) fn of(length: u64) -> Self {
         Self(4 * length + 8 * PAYLOAD_LIMIT as u64)
     }
 
     /// Takes the bytes that are to be read; false when there were not so many left, and then there are none.
-    pub fn spend(&mut self, bytes: usize) -> bool {
+    pub(crate) fn spend(&mut self, bytes: usize) -> bool {
         let left = self.0.checked_sub(bytes as u64);
         self.0 = left.unwrap_or(0);
         left.is_some()
     }
 
     /// Whether nothing more is to be looked at.
-    pub fn is_lost(&self) -> bool {
+    pub(crate) fn is_lost(&self) -> bool {
         self.0 == 0
     }
 }
 
 /// The header at `at`, when there is one whose record ends within `length`.
-pub fn header_at(file: &File, at: u64, length: u64) -> io::Result<Option<Header>> {
+pub(crate) fn header_at(file: &File, at: u64, length: u64) -> io::Result<Option<Header>> {
     if length.saturating_sub(at) < HEADER as u64 {
         return Ok(None);
     }
@@ -41,7 +41,7 @@ pub fn header_at(file: &File, at: u64, length: u64) -> io::Result<Option<Header>
 }
 
 /// The record at `at` with its payload in `payload`, when there is one whose checksum is right.
-pub fn record_at(
+pub(crate) fn record_at(
     file: &File,
     at: u64,
     length: u64,
@@ -58,7 +58,7 @@ pub fn record_at(
 }
 
 /// The offset of the first record at or behind `from` whose checksum is right, or `length`, also when the patience is at its end.
-pub fn next_record(
+pub(crate) fn next_record(
     file: &File,
     from: u64,
     length: u64,
@@ -81,7 +81,7 @@ pub fn next_record(
 }
 
 /// The offset of the first marker at or behind `from`, or `length`.
-pub fn next_marker(file: &File, from: u64, length: u64) -> io::Result<u64> {
+pub(crate) fn next_marker(file: &File, from: u64, length: u64) -> io::Result<u64> {
     let mut window = [0; 64 * 1024];
     let mut at = from;
     while at < length {

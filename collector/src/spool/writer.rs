@@ -13,7 +13,7 @@ use crate::stats::Stats;
 
 /// When a file is completed and the next begun, whichever comes first.
 #[derive(Clone, Copy, Debug)]
-pub struct Rotation {
+pub(crate) struct Rotation {
     /// A record that would make the file longer than this starts the next one, bytes.
     pub bytes: u64,
     /// A file is not kept open longer.
@@ -21,7 +21,7 @@ pub struct Rotation {
 }
 
 /// Writes one host's spool. A file is begun with its first record, so that none is ever empty.
-pub struct SpoolWriter {
+pub(crate) struct SpoolWriter {
     directory: PathBuf,
     host: String,
     rotation: Rotation,
@@ -39,7 +39,11 @@ struct OpenFile {
 
 impl SpoolWriter {
     /// The directory must exist.
-    pub fn new(directory: &Path, host: &str, rotation: Rotation) -> Result<Self, SpoolError> {
+    pub(crate) fn new(
+        directory: &Path,
+        host: &str,
+        rotation: Rotation,
+    ) -> Result<Self, SpoolError> {
         let records = RecordWriter::new().map_err(failed("start compression for it", directory))?;
         Ok(Self {
             directory: directory.to_owned(),
@@ -52,7 +56,11 @@ impl SpoolWriter {
     }
 
     /// Appends the message as one record. When that fails, the file is left as it was before.
-    pub fn append(&mut self, message: Message<'_>, stats: &mut Stats) -> Result<(), SpoolError> {
+    pub(crate) fn append(
+        &mut self,
+        message: Message<'_>,
+        stats: &mut Stats,
+    ) -> Result<(), SpoolError> {
         let record = self
             .records
             .record(message)
@@ -92,7 +100,7 @@ impl SpoolWriter {
     }
 
     /// Completes the file when it is old enough.
-    pub fn rotate(&mut self, stats: &mut Stats) -> Result<(), SpoolError> {
+    pub(crate) fn rotate(&mut self, stats: &mut Stats) -> Result<(), SpoolError> {
         if self
             .open
             .as_ref()
@@ -104,7 +112,7 @@ impl SpoolWriter {
     }
 
     /// Completes the file, if there is one.
-    pub fn seal(&mut self, stats: &mut Stats) -> Result<(), SpoolError> {
+    pub(crate) fn seal(&mut self, stats: &mut Stats) -> Result<(), SpoolError> {
         seal(&mut self.open, &self.directory, stats)
     }
 }

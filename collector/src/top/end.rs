@@ -18,37 +18,37 @@ use signal_hook::low_level::pipe;
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Whether the view is to end.
-pub struct End(Arc<AtomicBool>);
+pub(super) struct End(Arc<AtomicBool>);
 
 impl End {
-    /// Listens from now on, in a thread of its own. Once told to end, the process does so within [`GRACE`], with 0.
-    pub fn listen() -> io::Result<Self> {
+    /// Listens from now on, in a thread of its own. Once it is asked to end, the process does so within [`GRACE`], with 0.
+    pub(super) fn listen() -> io::Result<Self> {
         let (wake, signalled) = UnixStream::pair()?;
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             pipe::register(signal, signalled.try_clone()?)?;
         }
-        let told = Arc::new(AtomicBool::new(false));
-        let tell = told.clone();
+        let ending = Arc::new(AtomicBool::new(false));
+        let flag = ending.clone();
         let wait = move || {
             while is_calm(wake.as_fd(), None) {}
-            tell.store(true, Ordering::Relaxed);
+            flag.store(true, Ordering::Relaxed);
             thread::sleep(GRACE);
-            // It writes for ever: only the modes can be given back. Nobody is left to be told of an error.
+            // It writes for ever: only the modes can be given back. An error has no reader left.
             let _ = disable_raw_mode();
             std::process::exit(0);
         };
         thread::Builder::new().name("end".to_owned()).spawn(wait)?;
-        Ok(Self(told))
+        Ok(Self(ending))
     }
 
-    /// Whether it has been told so.
-    pub fn is_told(&self) -> bool {
+    /// Whether it has been asked to end.
+    pub(super) fn is_told(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
 /// Whether the terminal is no more, so that nothing can be given back to it.
-pub fn is_gone() -> bool {
+pub(super) fn is_gone() -> bool {
     !is_calm(io::stdout().as_fd(), Some(&Timespec::default()))
 }
 
@@ -61,7 +61,7 @@ fn is_calm(wake: BorrowedFd<'_>, time: Option<&Timespec>) -> bool {
     } else {
         stdout.as_fd()
     };
-    // A terminal tells that it is hung up without being asked.
+    // A terminal reports a hang-up without being asked.
     let mut ends = [
         PollFd::from_borrowed_fd(wake, PollFlags::IN),
         PollFd::from_borrowed_fd(keys, PollFlags::empty()),

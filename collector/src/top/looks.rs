@@ -12,7 +12,7 @@ use crate::stats::Stats;
 
 /// All connections at one moment.
 #[derive(Debug, Default)]
-pub struct Look {
+pub(crate) struct Look {
     /// In the kernel's order.
     pub connections: Vec<Connection>,
     /// How long the poll took.
@@ -21,14 +21,14 @@ pub struct Look {
 
 /// Looks again and again.
 #[derive(Default)]
-pub struct Looker {
+pub(crate) struct Looker {
     before: HashMap<(u64, u64), u32>,
     at: Option<Instant>,
 }
 
 impl Looker {
     /// Looks now. Rates are those since the last look, for connections that were there.
-    pub fn look(&mut self, poller: &mut Poller) -> Result<Look, PollError> {
+    pub(crate) fn look(&mut self, poller: &mut Poller) -> Result<Look, PollError> {
         let begun = Instant::now();
         let mut gathered = Gathered(Vec::new());
         poller.poll(

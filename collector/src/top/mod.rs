@@ -4,8 +4,8 @@
 //! them to a terminal.
 
 mod end;
-pub mod looks;
-pub mod model;
+pub(crate) mod looks;
+pub(crate) mod model;
 mod view;
 
 use std::io::{self, Write};
@@ -29,7 +29,7 @@ const SIGNAL_LATENCY: Duration = Duration::from_millis(100);
 
 /// Why there is no view.
 #[derive(Debug, thiserror::Error)]
-pub enum TopError {
+pub(crate) enum TopError {
     /// The sockets could not be read.
     #[error(transparent)]
     Poll(#[from] PollError),
@@ -39,7 +39,7 @@ pub enum TopError {
 }
 
 /// What is looked at.
-pub struct Scene {
+pub(crate) struct Scene {
     /// Reads it.
     pub poller: Poller,
     /// What the poller reads; the filter can change.
@@ -51,10 +51,10 @@ pub struct Scene {
 impl Scene {
     /// Shows it until the user, a signal or the terminal's end ends it. A terminal that is still there is restored, also
     /// after a panic.
-    pub fn live(mut self, colours: bool) -> Result<(), TopError> {
+    pub(crate) fn live(mut self, colours: bool) -> Result<(), TopError> {
         let end = End::listen()?;
         let mut looker = Looker::default();
-        // A first look before the terminal is taken: what can go wrong is told where it is read.
+        // A first look before the terminal is taken: an error is shown where it can be read.
         self.model.see(looker.look(&mut self.poller)?);
         let mut terminal = ratatui::try_init()?;
         let result = self.show(&mut terminal, &mut looker, &end, colours);
@@ -119,7 +119,7 @@ impl Scene {
         }
     }
 
-    /// Looks again; what fails is told, and the picture stays.
+    /// Looks again; a failure is shown, and the picture stays.
     fn look(&mut self, looker: &mut Looker) {
         match looker.look(&mut self.poller) {
             Ok(look) => self.model.see(look),
@@ -149,7 +149,7 @@ impl Scene {
 
     /// Looks twice, an interval apart, and writes what a terminal of any size would show: a table, or a JSON object for
     /// each connection.
-    pub fn once(mut self, json: bool, out: &mut dyn Write) -> Result<(), TopError> {
+    pub(crate) fn once(mut self, json: bool, out: &mut dyn Write) -> Result<(), TopError> {
         let mut looker = Looker::default();
         looker.look(&mut self.poller)?;
         thread::sleep(self.model.interval);

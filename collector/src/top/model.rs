@@ -1,4 +1,6 @@
 //! What `top` shows, and what keys do to it. No terminal in here.
+//!
+//! Longer than 400 lines: keys, order and groups act on one state, and its tests follow it key by key.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -26,7 +28,7 @@ const INTERVALS: [Duration; 8] = [
 
 /// What remains to be done after a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub(crate) enum Effect {
     /// Nothing but to draw.
     None,
     /// To look at the sockets that this filter leaves; an empty one leaves all.
@@ -37,7 +39,7 @@ pub enum Effect {
 
 /// Connections with the same peer prefix.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Group {
+pub(crate) struct Group {
     /// The prefix; None for sockets without a peer.
     pub prefix: Option<(IpAddr, u8)>,
     /// How many.
@@ -49,7 +51,7 @@ pub struct Group {
 
 /// A line to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Line {
+pub(crate) struct Line {
     /// Its cells.
     pub cells: Vec<String>,
     /// Whether packets were lost.
@@ -57,7 +59,7 @@ pub struct Line {
 }
 
 /// All that is shown.
-pub struct Model {
+pub(crate) struct Model {
     /// Columns sorted by.
     pub sort: Column,
     /// Whether the largest come first.
@@ -87,7 +89,7 @@ pub struct Model {
 
 impl Model {
     /// Before the first look.
-    pub fn new(sort: Column, interval: Duration, filter: String) -> Self {
+    pub(crate) fn new(sort: Column, interval: Duration, filter: String) -> Self {
         Self {
             sort,
             descending: !sort.is_text(),
@@ -107,19 +109,19 @@ impl Model {
     }
 
     /// Takes a new look.
-    pub fn see(&mut self, look: Look) {
+    pub(crate) fn see(&mut self, look: Look) {
         self.connections = look.connections;
         self.took = look.took;
         self.arrange();
     }
 
     /// The connections, sorted.
-    pub fn connections(&self) -> &[Connection] {
+    pub(crate) fn connections(&self) -> &[Connection] {
         &self.connections
     }
 
     /// How many lines there are.
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         if self.grouped {
             self.groups.len()
         } else {
@@ -128,17 +130,17 @@ impl Model {
     }
 
     /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The columns of what is shown.
-    pub fn columns(&self) -> &'static [Column] {
+    pub(crate) fn columns(&self) -> &'static [Column] {
         if self.grouped { &GROUPED } else { &Column::ALL }
     }
 
     /// A column's heading.
-    pub fn heading(&self, column: Column) -> &'static str {
+    pub(crate) fn heading(&self, column: Column) -> &'static str {
         match column {
             Column::State if self.grouped => "CONNS",
             Column::Peer if self.grouped => "PEER PREFIX",
@@ -147,12 +149,12 @@ impl Model {
     }
 
     /// Whether a column's cells begin at the left.
-    pub fn is_left(&self, column: Column) -> bool {
+    pub(crate) fn is_left(&self, column: Column) -> bool {
         column.is_text() && !(self.grouped && column == Column::State)
     }
 
     /// `count` lines from the line `from` on.
-    pub fn lines(&self, from: usize, count: usize) -> Vec<Line> {
+    pub(crate) fn lines(&self, from: usize, count: usize) -> Vec<Line> {
         let line = |connection: &Connection, group: Option<&Group>| Line {
             cells: self
                 .columns()
@@ -179,7 +181,7 @@ impl Model {
     }
 
     /// The sums above the table.
-    pub fn summary(&self) -> String {
+    pub(crate) fn summary(&self) -> String {
         let all = &self.connections;
         let rate: u64 = all
             .iter()
@@ -205,7 +207,7 @@ impl Model {
     }
 
     /// What the keys have set, in a line.
-    pub fn setting(&self) -> String {
+    pub(crate) fn setting(&self) -> String {
         let direction = if self.descending { "down" } else { "up" };
         let filter = if self.filter.is_empty() {
             String::new()
@@ -221,7 +223,7 @@ impl Model {
     }
 
     /// What a key does.
-    pub fn key(&mut self, key: KeyEvent) -> Effect {
+    pub(crate) fn key(&mut self, key: KeyEvent) -> Effect {
         if key.modifiers.contains(KeyModifiers::CONTROL) && key.code == KeyCode::Char('c') {
             return Effect::Quit;
         }
@@ -356,7 +358,7 @@ const GROUPED: [Column; 11] = [
 ];
 
 /// Keys that sort, with what the help says of them.
-pub const SORT_KEYS: [(char, Column, &str); 8] = [
+pub(crate) const SORT_KEYS: [(char, Column, &str); 8] = [
     ('s', Column::RetransPerSecond, "retransmissions per second"),
     ('x', Column::Retrans, "retransmissions"),
     ('t', Column::Rtt, "RTT"),

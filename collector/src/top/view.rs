@@ -28,7 +28,7 @@ const LEAVE_FIRST: [Column; 12] = [
 const GAP: usize = 2;
 
 /// Draws everything.
-pub fn draw(frame: &mut Frame<'_>, model: &mut Model, colours: bool) {
+pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, colours: bool) {
     let rows = Layout::vertical([
         Constraint::Length(2),
         Constraint::Length(1),

@@ -1,28 +1,13 @@
 //! What several of the tests need.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
-
-/// A capture that is part of the repository.
-pub fn capture(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/captures")
-        .join(name)
-}
-
-/// The names of the captures.
-pub const CAPTURES: [&str; 4] = [
-    "linux-4.19.319.pcap",
-    "linux-5.15.164.pcap",
-    "linux-6.10.3.pcap",
-    "linux-6.6.44-bbr.pcap",
-];
 
 /// The program under test.
 pub fn program() -> Command {
@@ -167,44 +152,24 @@ impl Ended {
     }
 }
 
-/// A file system of its own, which is unmounted at the end.
-pub struct Mounted(tempfile::TempDir);
-
-impl Mounted {
-    /// In memory, of that size.
-    pub fn tmpfs(kibibytes: u32) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let options = format!("size={kibibytes}k");
-        mount(&["-t", "tmpfs", "-o", &options, "tmpfs"], dir.path());
-        Self(dir)
+/// A record of a spool file with `rows` rows, their cookies `first` and the numbers after it: written after the format's
+/// description (docs/reference/spool.md), without compression.
+pub fn record(first: u64, rows: u64) -> Vec<u8> {
+    let mut envelope = Vec::new();
+    for cookie in first..first + rows {
+        let mut row = Vec::new();
+        prost::encoding::uint64::encode(COOKIE, &cookie, &mut row);
+        prost::encoding::bytes::encode(1, &row, &mut envelope);
     }
-
-    /// With other options from now on.
-    pub fn remount(&self, how: &str) {
-        mount(&["-o", &format!("remount,{how}")], self.0.path());
-    }
-
-    /// Where it is.
-    pub fn path(&self) -> &Path {
-        self.0.path()
-    }
+    let mut payload = Vec::new();
+    prost::encoding::encode_varint(envelope.len() as u64, &mut payload);
+    payload.extend(envelope);
+    let rows = u32::try_from(rows).unwrap().to_le_bytes();
+    let length = u32::try_from(payload.len()).unwrap().to_le_bytes();
+    let checked = [&[0; 4][..], &rows, &length].concat();
+    let sum = crc32fast::hash(&[&checked[..], &payload].concat());
+    [b"STB1", &checked[..], &sum.to_le_bytes(), &payload].concat()
 }
 
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
-    }
-}
-
-fn mount(arguments: &[&str], path: &Path) {
-    assert!(
-        rustix::process::geteuid().is_root(),
-        "this test mounts file systems and needs root: sudo make test"
-    );
-    let status = Command::new("mount")
-        .args(arguments)
-        .arg(path)
-        .status()
-        .unwrap();
-    assert!(status.success(), "mount {arguments:?}: {status}");
-}
+/// The cookie's field number in the contract.
+const COOKIE: u32 = 7;

@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::process::Output;
 
 use crate::common::program;
-use proptest::prelude::*;
-use springtide_collector::config::keys::{self, Form};
+use springtide_collector::parts::keys;
 use tempfile::TempDir;
 
 /// A directory with a configuration file.
@@ -135,7 +134,7 @@ fn the_default_file_changes_nothing_and_names_every_key() {
         .map(|line| format!("{}\n", line.trim_start_matches('#')))
         .collect();
     assert_eq!(configuration(&set).effective(&[], &[])[1..], defaults[1..]);
-    for key in keys::keys() {
+    for key in keys() {
         let line = format!("\n#{} =", key.name());
         assert!(text.contains(&line), "{line} is not in {text}");
         assert!(!key.help().is_empty(), "{} has no description", key.path());
@@ -143,6 +142,7 @@ fn the_default_file_changes_nothing_and_names_every_key() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table of cases")]
 fn every_mistake_is_one_line_with_its_place_and_what_to_do() {
     for (text, said) in [
         (
@@ -309,69 +309,5 @@ fn a_file_that_cannot_be_read_is_told() {
             stderr.starts_with("springtide-collector: ") && stderr.contains(said),
             "{stderr}"
         );
-    }
-}
-
-#[test]
-fn the_ranges_in_the_descriptions_are_the_real_ones() {
-    let command = keys::command();
-    let mut checked = 0;
-    for key in keys::keys() {
-        let help = key.help();
-        let Some((low, high)) = range(&help) else {
-            let needs = key.form() == Form::Number || key.placeholder() == "TIME";
-            assert!(!needs, "{} tells no range: {help}", key.path());
-            continue;
-        };
-        checked += 1;
-        let accepts = |value: String| key.check(&command, &[value]).is_ok();
-        assert!(
-            accepts(low.to_owned()) && accepts(high.to_owned()),
-            "{}: {help}",
-            key.path()
-        );
-        let ((low, unit), (high, high_unit)) = (number(low), number(high));
-        assert!(
-            !accepts(format!("{}{unit}", low - 1)),
-            "{}: below {help}",
-            key.path()
-        );
-        assert!(
-            !accepts(format!("{}{high_unit}", high + 1)),
-            "{}: above {help}",
-            key.path()
-        );
-    }
-    assert!(checked > 0);
-}
-
-/// The range at the end of a description: `(1ms to 24h)`.
-fn range(help: &str) -> Option<(&str, &str)> {
-    help.strip_suffix(')')?
-        .rsplit_once('(')?
-        .1
-        .split_once(" to ")
-}
-
-fn number(text: &str) -> (i128, &str) {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit())
-        .unwrap_or(text.len());
-    (text[..end].parse().unwrap(), &text[end..])
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
-    #[test]
-    fn any_file_is_taken_or_refused_with_its_lines(text in "([a-z_.\\[\\]\"'= \n0-9#]{0,60}|\\PC{0,40})") {
-        let (keys, command) = (keys::keys(), keys::command());
-        let path = std::path::Path::new("f.toml");
-        if let Err(problems) = springtide_collector::config::file::parse(path, &text, &keys, &command) {
-            prop_assert!(!problems.is_empty());
-            for problem in problems {
-                prop_assert!(problem.starts_with("f.toml: line "), "{}", problem);
-                prop_assert!(!problem.contains('\n'), "{}", problem);
-            }
-        }
     }
 }

@@ -4,12 +4,11 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use clap::{Command, CommandFactory};
-use springtide_collector::config::Cli;
-use springtide_collector::config::keys::{Key, keys};
-use springtide_collector::config::render::packaged_file;
-use springtide_collector::operate::metrics::{self, Snapshot};
-use springtide_collector::options::Reload;
+use clap::Command;
+use springtide_collector::parts::Reload;
+use springtide_collector::parts::packaged_file;
+use springtide_collector::parts::sample_page;
+use springtide_collector::parts::{self, Key, keys};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -30,7 +29,7 @@ fn hold(path: &str, expected: &str) {
 }
 
 fn program() -> Command {
-    let mut program = Cli::command().term_width(100);
+    let mut program = parts::program().term_width(100);
     program.build();
     program
 }
@@ -165,7 +164,7 @@ fn cell(text: &str) -> String {
 
 /// Every metric on the page: name, type, description.
 fn described() -> Vec<(String, String, String)> {
-    let page = metrics::page(&Snapshot::sample());
+    let page = sample_page();
     let mut found = Vec::new();
     let mut help = "";
     for line in page.lines() {

@@ -92,6 +92,7 @@ fn within<T: Send>(path: &str, work: impl FnOnce() -> T + Send) -> T {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario, step by step")]
 fn messages_of_other_processes_make_no_row_and_fail_no_poll() {
     need_root(WHY);
     let name = format!("st{}f", std::process::id());

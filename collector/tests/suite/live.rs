@@ -54,6 +54,7 @@ fn number(sample: &Value, field: &str) -> u64 {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario, step by step")]
 fn connections_of_every_family_are_read_with_their_own_values() {
     let cases = [
         (

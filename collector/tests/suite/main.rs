@@ -1,25 +1,21 @@
 //! The tests of the collector, but for the comparison with `ss`: one program, so that it links once.
 
+mod cat;
 #[cfg(feature = "kafka")]
 mod clock;
 mod closes;
 mod common;
 mod config;
-mod contract;
+mod decode;
 #[cfg(all(feature = "clickhouse", feature = "kafka"))]
 mod docs;
-mod fanout;
+mod fixtures;
 mod forged;
 mod hangup;
-mod layouts;
 mod live;
 mod namespaces;
 mod operate;
-mod planted;
-mod queue;
 mod reading;
-mod replay;
 mod rhythm;
 mod run;
-mod spool;
 mod top;

@@ -109,6 +109,7 @@ fn seen(samples: &[Value]) -> BTreeMap<u64, u64> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario, step by step")]
 fn namespaces_with_a_name_or_a_process_are_read_each_once() {
     need_root(WHY);
     let prefix = format!("st{}a", std::process::id());
@@ -279,6 +280,7 @@ fn holdings(pid: u32) -> (usize, usize) {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario, step by step")]
 fn three_hundred_namespaces_that_come_and_go_for_a_minute_leave_nothing_behind() {
     need_root(WHY);
     const BATCH: usize = 50;

@@ -1,4 +1,6 @@
 //! A collector as its operators see it: metrics, health, logs, the service manager, and a configuration that changes.
+//!
+//! Longer than 400 lines: one collector with its HTTP client and service manager serves all of its tests.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use springtide_collector::read::schedule::Schedule;
+use springtide_collector::parts::Schedule;
 
 use crate::common::{Ended, Running, json_lines, program, wait_until};
 

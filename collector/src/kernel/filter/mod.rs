@@ -14,13 +14,13 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
 use super::inet_diag::{AF_INET, SocketView};
-pub use parse::ParseError;
+pub(crate) use parse::ParseError;
 
 /// Most conditions in a filter: the kernel tests them one after another for every socket.
-pub const CONDITIONS_LIMIT: usize = 1000;
+pub(crate) const CONDITIONS_LIMIT: usize = 1000;
 
 /// Deepest nesting of parentheses and `not`.
-pub const DEPTH_LIMIT: usize = 32;
+pub(crate) const DEPTH_LIMIT: usize = 32;
 
 /// A compiled filter.
 #[derive(Clone, Debug)]

@@ -7,7 +7,7 @@ use crate::kernel::sockstat::InUse;
 
 /// The state of one namespace.
 #[derive(Clone, Copy, Debug)]
-pub struct Idle {
+pub(super) struct Idle {
     /// Most polls from one walk to the next.
     longest: u32,
     /// Polls from the last walk to the next.
@@ -19,10 +19,10 @@ pub struct Idle {
 
 /// What is known without a walk.
 #[derive(Clone, Copy, Debug)]
-pub struct Signs {
-    /// Number of sockets, where the kernel tells.
+pub(super) struct Signs {
+    /// Number of sockets, where the kernel has it.
     pub in_use: Option<InUse>,
-    /// Whether no number tells of some of the states that are asked for.
+    /// Whether no number covers some of the states that are asked for.
     pub uncounted_states: bool,
     /// A socket has closed since the last walk.
     pub closed: bool,
@@ -30,7 +30,7 @@ pub struct Signs {
 
 impl Idle {
     /// A namespace that is read at least every `longest` polls (at least 1) when it has sockets.
-    pub fn new(longest: u32) -> Self {
+    pub(super) fn new(longest: u32) -> Self {
         Self {
             longest,
             interval: 1,
@@ -40,7 +40,7 @@ impl Idle {
     }
 
     /// Whether this poll reads it.
-    pub fn is_due(&mut self, signs: &Signs) -> bool {
+    pub(super) fn is_due(&mut self, signs: &Signs) -> bool {
         let empty = signs.in_use == Some(InUse::default()) && !signs.uncounted_states;
         let changed = signs.closed || signs.in_use != self.in_use;
         self.in_use = signs.in_use;
@@ -59,7 +59,7 @@ impl Idle {
     }
 
     /// A walk was done; `changed` says whether it gave anything else than the one before.
-    pub fn walked(&mut self, changed: bool) {
+    pub(super) fn walked(&mut self, changed: bool) {
         self.interval = match changed {
             true => 1,
             false => (self.interval * 2).min(self.longest),

@@ -2,8 +2,8 @@
 //! ones, closing sockets are read as they come. Rows go batch by batch to a sink.
 
 mod idle;
-pub mod scan;
-pub mod settings;
+pub(crate) mod scan;
+pub(crate) mod settings;
 mod wait;
 mod watched;
 
@@ -62,7 +62,7 @@ fn system(what: &'static str) -> impl FnOnce(io::Error) -> PollError {
     move |source| PollError::System { what, source }
 }
 
-/// Reads the network namespace of the process that made it and, as far as it is told and allowed, all others.
+/// Reads the network namespace of the process that made it and, as far as it is asked and allowed, all others.
 pub struct Poller {
     identity: Identity,
     accecn: AccEcn,
@@ -86,15 +86,15 @@ pub struct Poller {
 /// What operators should know once.
 #[derive(Debug, Default)]
 struct Notices {
-    told: Vec<&'static str>,
+    known: Vec<&'static str>,
     waiting: Vec<String>,
 }
 
 impl Notices {
-    /// Tells `text`, unless something about `subject` was told before.
+    /// Queues `text`, unless there was a notice about `subject` before.
     fn once(&mut self, subject: &'static str, text: impl FnOnce() -> String) {
-        if !self.told.contains(&subject) {
-            self.told.push(subject);
+        if !self.known.contains(&subject) {
+            self.known.push(subject);
             self.waiting.push(text());
         }
     }
@@ -144,7 +144,7 @@ impl Poller {
         Ok(())
     }
 
-    /// Takes what there is to tell an operator; nothing is told twice.
+    /// Takes the notices for an operator; none comes twice.
     pub fn notices(&mut self) -> Vec<String> {
         std::mem::take(&mut self.notices.waiting)
     }
@@ -209,7 +209,8 @@ impl Poller {
             &watched.identity,
             self.sequence,
             SampleKind::Poll,
-            (self.accecn, &self.settings),
+            self.accecn,
+            &self.settings,
         );
         let mut walks = self.method.walks().iter();
         while let Some(&family) = walks.next() {
@@ -253,8 +254,8 @@ impl Poller {
                     settings: &self.settings,
                     sink,
                 };
-                let encoder = (&mut *encoder, self.sequence);
-                match watched.receive(encoder, again, &mut self.buffer, &mut out, stats)? {
+                let (sequence, buffer) = (self.sequence, &mut self.buffer);
+                match watched.receive(encoder, sequence, again, buffer, &mut out, stats)? {
                     Progress::More => datagrams += 1,
                     progress => break progress,
                 }
@@ -294,7 +295,8 @@ impl Poller {
             &watched.identity,
             self.sequence,
             SampleKind::Close,
-            (self.accecn, &self.settings),
+            self.accecn,
+            &self.settings,
         );
         encoder.stamp(now_unix_us());
         let mut out = Out {
@@ -333,7 +335,8 @@ fn encoder(
     identity: &Identity,
     sequence: u64,
     kind: SampleKind,
-    (accecn, settings): (AccEcn, &Settings),
+    accecn: AccEcn,
+    settings: &Settings,
 ) -> Encoder {
     Encoder::new(identity, sequence, kind, accecn).weighing(settings.sampling.weight())
 }

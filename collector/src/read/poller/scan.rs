@@ -72,7 +72,7 @@ impl Poller {
             }
         }
         for netns in gone {
-            // What closed last is told by now: the kernel is a moment behind, which is why the first look left it.
+            // What closed last can be read by now: the kernel is a moment behind, which is why the first look left it.
             for _ in 0..LAST_TURNS {
                 if self.drain(netns, sink, stats)? == 0 {
                     break;
@@ -135,7 +135,7 @@ impl Scope {
 }
 
 /// Lets this process open the descriptors that all namespaces may need.
-pub fn make_room(scope: Scope) {
+pub(crate) fn make_room(scope: Scope) {
     if scope.is_wide() {
         host::raise_descriptor_limit();
     }

@@ -21,7 +21,7 @@ const GATHER: Duration = Duration::from_millis(10);
 /// So many datagrams at once mean that the kernel's buffer fills quickly: then none are left to gather.
 const MANY: u64 = 128;
 
-/// Turns of reading what waits before the collector does what it was told to do, or leaves a namespace: enough for a full kernel buffer, and an
+/// Turns of reading what waits before the collector obeys a signal, or leaves a namespace: enough for a full kernel buffer, and an
 /// end even where connections close without end.
 pub(super) const LAST_TURNS: usize = 64;
 
@@ -29,12 +29,12 @@ pub(super) const LAST_TURNS: usize = 64;
 const READY: usize = 64;
 
 impl Poller {
-    /// Waits until `due` and reads close events as they come. Returns early, and true, when `told` can be read; then all
+    /// Waits until `due` and reads close events as they come. Returns early, and true, when `signals` can be read; then all
     /// rows have been passed on.
     pub fn wait(
         &mut self,
         due: Instant,
-        told: BorrowedFd<'_>,
+        signals: BorrowedFd<'_>,
         sink: &mut dyn Sink,
         stats: &mut Stats,
     ) -> Result<bool, PollError> {
@@ -52,7 +52,7 @@ impl Poller {
                 .flatten()
                 .min();
             let left = until.unwrap_or(due).saturating_duration_since(now);
-            if is_readable([told, self.epoll.as_fd()], left)? {
+            if is_readable([signals, self.epoll.as_fd()], left)? {
                 break;
             }
             let read = self.drain_closes(sink, stats)?;
@@ -60,7 +60,7 @@ impl Poller {
                 self.flush = Some(Instant::now() + LONGEST_IN_BATCH);
             }
             let left = due.saturating_duration_since(Instant::now());
-            if (1..MANY).contains(&read) && is_readable([told], GATHER.min(left))? {
+            if (1..MANY).contains(&read) && is_readable([signals], GATHER.min(left))? {
                 break;
             }
         }
@@ -96,7 +96,7 @@ impl Poller {
         }
         let mut events = Vec::with_capacity(READY);
         let now = Timespec::default();
-        // Whatever fails here fails again in the wait, which tells.
+        // Whatever fails here fails again in the wait, which reports it.
         match epoll::wait(
             &self.epoll,
             rustix::buffer::spare_capacity(&mut events),

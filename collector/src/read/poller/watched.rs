@@ -140,7 +140,7 @@ impl Taker for Rows<'_, '_> {
 
 impl Watched {
     /// A namespace that was not read before.
-    pub fn new(identity: Identity, handles: Handles, idle: Option<Idle>) -> Self {
+    pub(super) fn new(identity: Identity, handles: Handles, idle: Option<Idle>) -> Self {
         Self {
             identity,
             handles,
@@ -155,7 +155,7 @@ impl Watched {
     }
 
     /// Whether this poll reads it.
-    pub fn is_due(&mut self, states: u32) -> bool {
+    pub(super) fn is_due(&mut self, states: u32) -> bool {
         let Some(idle) = &mut self.idle else {
             return true;
         };
@@ -173,7 +173,7 @@ impl Watched {
     }
 
     /// The walks of a poll begin.
-    pub fn begin(&mut self, settings: &Settings) {
+    pub(super) fn begin(&mut self, settings: &Settings) {
         self.table.begin();
         if self.last.is_none() && settings.filter.is_none() {
             let in_use = self.handles.sockstat.as_ref().and_then(|stat| stat.read());
@@ -187,7 +187,11 @@ impl Watched {
     }
 
     /// Asks for a walk.
-    pub fn ask(&mut self, family: Family, settings: &Settings) -> Result<(), DumpError<SinkError>> {
+    pub(super) fn ask(
+        &mut self,
+        family: Family,
+        settings: &Settings,
+    ) -> Result<(), DumpError<SinkError>> {
         let request = Request {
             states: settings.states,
             attributes: settings.attributes,
@@ -201,9 +205,10 @@ impl Watched {
 
     /// Receives a datagram of the walk. `again` says that the walk is repeated, so that most of it is known.
     #[inline]
-    pub fn receive(
+    pub(super) fn receive(
         &mut self,
-        (encoder, sequence): (&mut Encoder, u64),
+        encoder: &mut Encoder,
+        sequence: u64,
         again: bool,
         buffer: &mut [u8; dump::BUFFER],
         out: &mut Out<'_>,
@@ -226,7 +231,7 @@ impl Watched {
     }
 
     /// The walks of the poll numbered `sequence` are done.
-    pub fn finish(&mut self, sequence: u64) {
+    pub(super) fn finish(&mut self, sequence: u64) {
         let sockets = self.table.seen();
         let compared = self.sockets <= QUIET_LIMIT;
         let changed = self.changed || !compared || sockets != self.sockets;
@@ -238,7 +243,7 @@ impl Watched {
     }
 
     /// Size of the kernel's buffer for close events, bytes; 0 without one.
-    pub fn close_buffer_bytes(&self) -> usize {
+    pub(super) fn close_buffer_bytes(&self) -> usize {
         let closes = self.handles.closes.as_ref();
         closes
             .and_then(|closes| closes.buffer_bytes().ok())
@@ -246,7 +251,7 @@ impl Watched {
     }
 
     /// Reads a turn of close events and returns the number of datagrams.
-    pub fn drain(
+    pub(super) fn drain(
         &mut self,
         encoder: &Encoder,
         buffer: &mut [u8; closes::BUFFER],

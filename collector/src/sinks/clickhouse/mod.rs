@@ -18,7 +18,7 @@ use ureq::{Agent, Body, http};
 
 use self::answer::Verdict;
 use self::batch::{Batch, batch};
-pub use self::options::ClickHouseOptions;
+pub(super) use self::options::ClickHouseOptions;
 use super::driver::{Failure, Remote, Waits};
 use crate::spool::queue::{Lane, Outcome, Record, Taken};
 

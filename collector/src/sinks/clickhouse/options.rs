@@ -20,7 +20,7 @@ const PASSWORD: &str = "SPRINGTIDE_CLICKHOUSE_PASSWORD";
 /// Options of the sink.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "ClickHouse")]
-pub struct ClickHouseOptions {
+pub(crate) struct ClickHouseOptions {
     /// Insert into ClickHouse: its HTTP(S) address. The password is taken from the environment's
     /// SPRINGTIDE_CLICKHOUSE_PASSWORD or from a file
     #[arg(long, value_name = "URL", add = key("clickhouse.url"))]

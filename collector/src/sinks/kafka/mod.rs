@@ -14,7 +14,7 @@ use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::message::{DeliveryResult, Message as _};
 use rdkafka::producer::{BaseProducer, BaseRecord, Producer as _, ProducerContext};
 
-pub use self::options::KafkaOptions;
+pub(super) use self::options::KafkaOptions;
 use super::driver::{Failure, Remote, Waits};
 use crate::report::Reporter;
 use crate::spool::queue::{Lane, Outcome, Record, Taken};
@@ -51,7 +51,7 @@ struct Kafka {
     producer: Option<BaseProducer<Context>>,
 }
 
-/// Receives what librdkafka has to say.
+/// Receives librdkafka's logs, errors and delivery reports.
 struct Context {
     reporter: Arc<Reporter>,
     reports: Mutex<Vec<Report>>,
@@ -74,7 +74,7 @@ impl ClientContext for Context {
 
     fn error(&self, error: KafkaError, reason: &str) {
         match error {
-            // The log line said so, and more.
+            // The log line has that, and more.
             KafkaError::Global(RDKafkaErrorCode::BrokerTransportFailure) => {}
             _ => self.reporter.complain(format!("kafka: {reason}")),
         }

@@ -32,7 +32,7 @@ const ALONE: (&str, &str) = ("batch.num.messages", "1");
 /// Options of the sink.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Kafka")]
-pub struct KafkaOptions {
+pub(crate) struct KafkaOptions {
     /// Send to Kafka: the brokers to begin with
     #[arg(long, value_name = "HOST:PORT,...", add = key("kafka.brokers"))]
     pub kafka: Option<String>,

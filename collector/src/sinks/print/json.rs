@@ -9,14 +9,14 @@ use crate::sinks::{Sink, SinkError, rows};
 use crate::stats::Stats;
 
 /// Writes JSON lines to an output.
-pub struct JsonSink<W> {
+pub(crate) struct JsonSink<W> {
     out: W,
     line: String,
 }
 
 impl<W: Write> JsonSink<W> {
     /// Writes to `out`.
-    pub fn new(out: W) -> Self {
+    pub(crate) fn new(out: W) -> Self {
         Self {
             out,
             line: String::new(),
@@ -24,7 +24,7 @@ impl<W: Write> JsonSink<W> {
     }
 
     /// Writes one sample.
-    pub fn sample(&mut self, sample: &TcpSample) -> io::Result<()> {
+    pub(crate) fn sample(&mut self, sample: &TcpSample) -> io::Result<()> {
         self.line.clear();
         write_json(sample, &mut self.line);
         self.line.push('\n');
@@ -32,7 +32,7 @@ impl<W: Write> JsonSink<W> {
     }
 
     /// Passes on what is buffered.
-    pub fn flush(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
 }

@@ -1,8 +1,8 @@
 //! Samples on standard output.
 
-pub mod json;
-pub mod null;
-pub mod table;
+pub(crate) mod json;
+pub(crate) mod null;
+pub(crate) mod table;
 
 use clap::{Args, ValueEnum};
 
@@ -15,7 +15,7 @@ use crate::options::key;
 
 /// How `run` prints samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Print {
+pub(crate) enum Print {
     /// Aligned columns for people
     Table,
     /// One JSON object a line
@@ -27,7 +27,7 @@ pub enum Print {
 /// Options of the sink.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Sinks")]
-pub struct PrintOptions {
+pub(crate) struct PrintOptions {
     /// Print the samples on standard output
     #[arg(long, value_enum, add = key("print"))]
     pub print: Option<Print>,

@@ -32,7 +32,7 @@ const PLAIN: &str = "\x1b[0m";
 
 /// Writes the table to an output, message by message. The columns are as wide as the widest cell so far; where a later
 /// message needs them wider, the heading is repeated.
-pub struct TableSink<W> {
+pub(crate) struct TableSink<W> {
     out: W,
     colours: bool,
     widths: [usize; COLUMNS.len()],
@@ -41,7 +41,7 @@ pub struct TableSink<W> {
 
 impl<W: Write> TableSink<W> {
     /// Writes to `out`; colours only make sense on a terminal.
-    pub fn new(out: W, colours: bool) -> Self {
+    pub(crate) fn new(out: W, colours: bool) -> Self {
         Self {
             out,
             colours,

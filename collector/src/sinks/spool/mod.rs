@@ -20,7 +20,7 @@ use crate::stats::Stats;
 /// Options of the sink.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Sinks")]
-pub struct SpoolOptions {
+pub(crate) struct SpoolOptions {
     /// Directory of spool files; made if it is missing
     #[arg(long, value_name = "DIR", add = key("spool.dir"))]
     pub spool_dir: Option<PathBuf>,
@@ -85,14 +85,14 @@ impl Sink for SpoolWriter {
 }
 
 /// Writes records to an output.
-pub struct RecordSink<W> {
+pub(crate) struct RecordSink<W> {
     out: W,
     records: RecordWriter,
 }
 
 impl<W: Write> RecordSink<W> {
     /// Fails when there is no memory for the compressor.
-    pub fn new(out: W) -> io::Result<Self> {
+    pub(crate) fn new(out: W) -> io::Result<Self> {
         Ok(Self {
             out,
             records: RecordWriter::new()?,

@@ -20,7 +20,7 @@ const BROKEN: Waits = Waits {
 /// Options of the sink.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Toy")]
-pub struct ToyOptions {
+pub(crate) struct ToyOptions {
     /// Send messages to this address
     #[arg(long, value_name = "HOST:PORT", add = key("toy.address"))]
     pub toy: Option<String>,

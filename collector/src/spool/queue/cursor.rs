@@ -13,7 +13,7 @@ use crate::spool::{open_own, reading};
 
 /// A place in the queue: a segment and an offset in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Position {
+pub(crate) struct Position {
     /// The segment's number.
     pub segment: u64,
     /// Offset in the segment, bytes.
@@ -26,7 +26,7 @@ pub(super) struct CursorFile {
 }
 
 impl CursorFile {
-    /// Opens or creates it; tells where the cursor stands.
+    /// Opens or creates it; returns the cursor's position.
     pub(super) fn open(path: &Path) -> io::Result<(Self, Option<Position>)> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(false);

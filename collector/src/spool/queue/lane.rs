@@ -19,7 +19,7 @@ use crate::spool::{open_own, reading};
 
 /// A record that a sink has taken and must resolve.
 #[derive(Debug)]
-pub struct Record {
+pub(crate) struct Record {
     /// Names it in the queue.
     pub at: Position,
     /// Checksum of what lies in the queue.
@@ -32,7 +32,7 @@ pub struct Record {
 
 impl Record {
     /// It as a message.
-    pub fn message(&self) -> Message<'_> {
+    pub(crate) fn message(&self) -> Message<'_> {
         Message {
             rows: self.rows,
             bytes: &self.bytes,
@@ -42,7 +42,7 @@ impl Record {
 
 /// What a lane has for its sink.
 #[derive(Debug)]
-pub enum Taken {
+pub(crate) enum Taken {
     /// The next record.
     Record(Record),
     /// None within the time.
@@ -52,7 +52,7 @@ pub enum Taken {
 }
 
 /// The end of the queue that one sink reads.
-pub struct Lane {
+pub(crate) struct Lane {
     shared: Arc<Shared>,
     index: usize,
     name: &'static str,
@@ -67,7 +67,7 @@ enum Found {
     Record(Record, u64),
     /// Nothing up to here.
     Corrupt(u64),
-    /// It cannot be told now.
+    /// It cannot be read now.
     Later,
 }
 
@@ -90,17 +90,17 @@ impl Lane {
     }
 
     /// The sink's name.
-    pub fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         self.name
     }
 
     /// For the sink's complaints.
-    pub fn reporter(&self) -> &Arc<Reporter> {
+    pub(crate) fn reporter(&self) -> &Arc<Reporter> {
         &self.shared.reporter
     }
 
     /// Takes the next record, waiting for it at most `wait`.
-    pub fn take(&mut self, wait: Duration) -> Taken {
+    pub(crate) fn take(&mut self, wait: Duration) -> Taken {
         let deadline = Instant::now() + wait;
         loop {
             let place = match self.place(deadline) {
@@ -134,18 +134,18 @@ impl Lane {
     }
 
     /// Whether the time that a sink has after the end is over.
-    pub fn expired(&self) -> bool {
+    pub(crate) fn expired(&self) -> bool {
         let closing = self.shared.lock().closing;
         closing.is_some_and(|closing| Instant::now() >= closing)
     }
 
     /// How many records its sink has delivered.
-    pub fn delivered(&self) -> u64 {
+    pub(crate) fn delivered(&self) -> u64 {
         self.delivered
     }
 
     /// Sleeps, but not beyond the end.
-    pub fn pause(&self, time: Duration) {
+    pub(crate) fn pause(&self, time: Duration) {
         let mut state = self.shared.lock();
         let end = Instant::now() + time;
         loop {
@@ -159,8 +159,8 @@ impl Lane {
         }
     }
 
-    /// Says what became of a record. The cursor moves on when all before it are resolved too.
-    pub fn resolve(&mut self, at: Position, outcome: Outcome) {
+    /// Settles what became of a record. The cursor moves on when all before it are resolved too.
+    pub(crate) fn resolve(&mut self, at: Position, outcome: Outcome) {
         self.delivered += u64::from(outcome == Outcome::Delivered);
         let mut state = self.shared.lock();
         let floor = state.resolve(self.index, at, outcome);
@@ -179,12 +179,12 @@ impl Lane {
     }
 
     /// Gives back every record that is not resolved: they are taken again, in order.
-    pub fn rewind(&mut self) {
+    pub(crate) fn rewind(&mut self) {
         self.shared.lock().rewind(self.index);
     }
 
     /// Keeps a record that the receiver will never take beside the queue, and resolves it so.
-    pub fn set_aside(&mut self, record: &Record) {
+    pub(crate) fn set_aside(&mut self, record: &Record) {
         let directory = self.shared.directory.join("rejected");
         let name = format!(
             "{}-{:020}-{}",

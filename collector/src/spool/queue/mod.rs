@@ -5,6 +5,8 @@
 //! every record at least once. A segment goes when every lane has passed it. A segment is synced to disk when it stays
 //! after it is full: while the sinks keep up nothing is. Over the limits the oldest segment is dropped and counted.
 //! While the disk takes nothing, records wait in a little memory; the disk is tried again.
+//!
+//! Longer than 400 lines: the queue and its disk share one lock, and the order in which they take it is seen here.
 
 mod aside;
 mod cursor;
@@ -28,12 +30,12 @@ use crate::report::Reporter;
 use crate::sample::batch::Message;
 use crate::stats::Stats;
 
-pub use self::cursor::Position;
-pub use self::lane::{Lane, Record, Taken};
-pub use self::state::Outcome;
+pub(crate) use self::cursor::Position;
+pub(crate) use self::lane::{Lane, Record, Taken};
+pub(crate) use self::state::Outcome;
 
 /// Most bytes that wait in memory while the disk takes nothing.
-pub const MEMORY_LIMIT: u64 = 4 << 20;
+pub(crate) const MEMORY_LIMIT: u64 = 4 << 20;
 
 /// A segment in memory is freed as a whole.
 const MEMORY_SEGMENT: u64 = 1 << 20;
@@ -46,7 +48,7 @@ const RETRY: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 
 /// What the queue may hold.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub(crate) struct Limits {
     /// Bytes on disk.
     pub bytes: u64,
     /// Age of a record.
@@ -55,7 +57,7 @@ pub struct Limits {
 
 /// Why the queue cannot be used at all.
 #[derive(Debug, thiserror::Error)]
-pub enum QueueError {
+pub(crate) enum QueueError {
     /// Two processes cannot share it.
     #[error("{}: another collector is running on this queue: give each its own --queue-dir", .0.display())]
     Locked(PathBuf),
@@ -71,7 +73,7 @@ pub enum QueueError {
 
 /// What the queue holds now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Held {
+pub(crate) struct Held {
     /// Bytes on disk.
     pub disk_bytes: u64,
     /// Bytes in memory because the disk takes nothing.
@@ -119,29 +121,29 @@ impl Shared {
     }
 }
 
-/// Tells what a queue holds and may hold, from any thread.
+/// Shows what a queue holds and may hold, from any thread.
 #[derive(Clone)]
-pub struct Gauge(Arc<Shared>);
+pub(crate) struct Gauge(Arc<Shared>);
 
 impl Gauge {
     /// What the queue may hold.
-    pub fn limits(&self) -> Limits {
+    pub(crate) fn limits(&self) -> Limits {
         self.0.limits()
     }
 
     /// Sets what the queue may hold from the next record on; what is over that is dropped and counted.
-    pub fn set_limits(&self, limits: Limits) {
+    pub(crate) fn set_limits(&self, limits: Limits) {
         *self.0.limits.lock().unwrap_or_else(PoisonError::into_inner) = limits;
     }
 
     /// What the queue holds now.
-    pub fn held(&self) -> Held {
+    pub(crate) fn held(&self) -> Held {
         self.0.held()
     }
 }
 
 /// The end of the queue that records are appended to.
-pub struct Queue {
+pub(crate) struct Queue {
     records: RecordWriter,
     disk: Disk,
     lanes: usize,
@@ -149,10 +151,10 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// Opens the queue in `directory`, which is made if it is missing, and a lane for each of `sinks`, whose names tell
-    /// their cursors. What a predecessor left is recovered and accounted for. A disk that is full or read-only is no
+    /// Opens the queue in `directory`, which is made if it is missing, and a lane for each of `sinks`, whose names are those
+    /// of their cursors. What a predecessor left is recovered and accounted for. A disk that is full or read-only is no
     /// error.
-    pub fn open(
+    pub(crate) fn open(
         directory: &Path,
         sinks: &[(SinkId, &'static str)],
         limits: Limits,
@@ -202,12 +204,12 @@ impl Queue {
     }
 
     /// For those who want to know what the queue holds.
-    pub fn gauge(&self) -> Gauge {
+    pub(crate) fn gauge(&self) -> Gauge {
         Gauge(self.disk.shared.clone())
     }
 
     /// Appends the message; after that it outlives the process. In an error the rows are lost for the cause given.
-    pub fn append(&mut self, message: Message<'_>) -> Result<(), Cause> {
+    pub(crate) fn append(&mut self, message: Message<'_>) -> Result<(), Cause> {
         let codec = if self.disk.shared.lock().lags() {
             Codec::Zstd
         } else {
@@ -227,7 +229,7 @@ impl Queue {
 
     /// Nothing will follow. Waits until every lane has resolved all, at most until `deadline`; what then remains stays on
     /// disk.
-    pub fn close(self, deadline: Instant) {
+    pub(crate) fn close(self, deadline: Instant) {
         let Self {
             mut disk, lanes, ..
         } = self;

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use super::cursor::CursorFile;
+use super::cursor::{CursorFile, Position};
 use super::state::{LaneState, Segment, State};
 use super::{QueueError, survive};
 use crate::accounting::{Accounting, SinkId};
@@ -31,17 +31,11 @@ pub(super) fn recover(
         path: path.to_owned(),
         source,
     };
-    let mut cursors = Vec::new();
-    for (_, name) in sinks {
+    let cursors = sinks.iter().map(|(_, name)| {
         let path = directory.join(format!("{name}.cursor"));
-        let opened = survive(CursorFile::open(&path)).map_err(|error| failed(&path, error))?;
-        let (file, position) = match opened {
-            Some((file, position)) => (Some(file), position),
-            None => (None, CursorFile::peek(&path)),
-        };
-        let position = position.filter(|position| position.segment <= LARGEST);
-        cursors.push((file, position.unwrap_or_default()));
-    }
+        cursor(&path).map_err(|error| failed(&path, error))
+    });
+    let mut cursors = cursors.collect::<Result<Vec<_>, _>>()?;
     let ids = survive(segment_ids(directory)).map_err(|error| failed(directory, error))?;
     let ids = ids.unwrap_or_default();
     // A number is never used twice, so that an old cursor cannot stand in front of new records.
@@ -66,16 +60,7 @@ pub(super) fn recover(
         };
         let rows: u64 = records.iter().map(|record| record.rows).sum();
         for (lane, (_, cursor)) in cursors.iter().enumerate() {
-            let before = |record: &&Walked| record.at < cursor.offset;
-            let passed = match id.cmp(&cursor.segment) {
-                std::cmp::Ordering::Less => rows,
-                std::cmp::Ordering::Equal => records
-                    .iter()
-                    .take_while(before)
-                    .map(|record| record.rows)
-                    .sum(),
-                std::cmp::Ordering::Greater => 0,
-            };
+            let passed = passed(id, &records, *cursor);
             if id == cursor.segment {
                 rows_before[lane] = passed;
             }
@@ -101,6 +86,27 @@ pub(super) fn recover(
         .collect();
     let state = State::new(segments, lanes, next_id, accounting.clone());
     Ok((state, cursors.into_iter().map(|(file, _)| file).collect()))
+}
+
+/// A sink's cursor: the file, unless it cannot be written, and how far it stands.
+fn cursor(path: &Path) -> io::Result<(Option<CursorFile>, Position)> {
+    let (file, position) = match survive(CursorFile::open(path))? {
+        Some((file, position)) => (Some(file), position),
+        None => (None, CursorFile::peek(path)),
+    };
+    let position = position.filter(|position| position.segment <= LARGEST);
+    Ok((file, position.unwrap_or_default()))
+}
+
+/// How many rows of a segment a cursor has passed.
+fn passed(id: u64, records: &[Walked], cursor: Position) -> u64 {
+    let before =
+        |record: &&Walked| id < cursor.segment || id == cursor.segment && record.at < cursor.offset;
+    records
+        .iter()
+        .take_while(before)
+        .map(|record| record.rows)
+        .sum()
 }
 
 fn segment_ids(directory: &Path) -> io::Result<Vec<u64>> {

@@ -3,6 +3,8 @@
 //! The queue is a row of segments with rising numbers, each a run of records. A segment lives on disk, or in memory while
 //! the disk takes nothing. Each sink reads through a lane: it *takes* records in order, and resolves each that it took as
 //! delivered or dropped. A lane's *floor* is its first unresolved record: a segment below all floors is removed.
+//!
+//! Longer than 400 lines: the invariant of floors and segments spans all of its methods.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -66,7 +68,7 @@ struct InFlight {
 
 /// What became of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// The receiver has it.
     Delivered,
     /// It will never have it.

@@ -2,6 +2,8 @@
 //!
 //! The expected values come from lists of the kernel's structures in the order of their members, as the headers have
 //! them, without offsets; what was encoded is read back by a protobuf reader that knows the .proto file only.
+//!
+//! Longer than 400 lines: the three descriptions of a sample that it compares stand side by side.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -11,15 +13,15 @@ use proptest::prelude::*;
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, Kind, MessageDescriptor, Value as Reflected};
 
-use crate::layouts::{ATTRIBUTES, INET_DIAG_MSG, Layout};
-use springtide_collector::kernel::inet_diag::{SocketView, attribute};
-use springtide_collector::sample::encode::{AccEcn, Encoder, Identity};
-use springtide_collector::sample::fields::{self, by_hand, message};
-use springtide_collector::sample::json::write_json;
-use springtide_collector::sample::proto::{SampleKind, TcpSample};
-use springtide_collector::sample::value::Value;
-use springtide_collector::sample::wire::SLOT;
-use springtide_collector::stats::Stats;
+use super::layouts::{ATTRIBUTES, INET_DIAG_MSG, Layout};
+use crate::kernel::inet_diag::{SocketView, attribute};
+use crate::sample::encode::{AccEcn, Encoder, Identity};
+use crate::sample::fields::{self, by_hand, message};
+use crate::sample::json::write_json;
+use crate::sample::proto::{SampleKind, TcpSample};
+use crate::sample::value::Value;
+use crate::sample::wire::SLOT;
+use crate::stats::Stats;
 
 static SAMPLE: LazyLock<MessageDescriptor> = LazyLock::new(|| {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../proto");

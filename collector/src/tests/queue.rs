@@ -1,4 +1,6 @@
 //! The queue: in order, at least once, and whatever is lost is counted.
+//!
+//! Longer than 400 lines: one model of the queue serves all of its tests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, OpenOptions};
@@ -8,18 +10,18 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::Mounted;
+use super::mounted::Mounted;
 use proptest::prelude::*;
 
-use springtide_collector::accounting::{Accounting, Books, Cause, SinkId};
-use springtide_collector::report::Reporter;
-use springtide_collector::sample::batch::Message;
-use springtide_collector::spool::queue::{
+use crate::accounting::{Accounting, Books, Cause, SinkId};
+use crate::report::Reporter;
+use crate::sample::batch::Message;
+use crate::spool::queue::{
     Held, Lane, Limits, MEMORY_LIMIT, Outcome, Position, Queue, QueueError, Record, Taken,
 };
-use springtide_collector::spool::record::{self, HEADER};
-use springtide_collector::spool::scan;
-use springtide_collector::stats::Stats;
+use crate::spool::record::{self, HEADER};
+use crate::spool::scan;
+use crate::stats::Stats;
 
 const SINKS: [&str; 2] = ["first", "second"];
 const SMALL: Limits = Limits {
@@ -504,6 +506,7 @@ fn a_path_that_is_no_directory_is_refused() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one scenario, step by step")]
 fn the_books_balance_at_every_moment_under_load() {
     let dir = tempfile::tempdir().unwrap();
     let Life {

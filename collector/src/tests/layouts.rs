@@ -1,12 +1,12 @@
 //! The kernel's structures as its headers have them: the members in order, without offsets.
 
-use springtide_collector::kernel::inet_diag::attribute;
+use crate::kernel::inet_diag::attribute;
 
 /// Members of a structure in the header's order: name in the contract, and bits. An empty name is not in the contract.
-pub type Layout = &'static [(&'static str, u32)];
+pub(super) type Layout = &'static [(&'static str, u32)];
 
 /// struct inet_diag_msg.
-pub const INET_DIAG_MSG: Layout = &[
+pub(super) const INET_DIAG_MSG: Layout = &[
     ("family", 8),
     ("state", 8),
     ("timer", 8),
@@ -114,7 +114,7 @@ const SKMEM: Layout = &[
 ];
 
 /// Attributes that hold one structure, by number.
-pub const ATTRIBUTES: &[(u16, Layout)] = &[
+pub(super) const ATTRIBUTES: &[(u16, Layout)] = &[
     (attribute::INFO, TCP_INFO),
     (attribute::SKMEMINFO, SKMEM),
     (

@@ -8,20 +8,18 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use crate::accounting::Accounting;
+use crate::read::sequence::{Sequence, SequenceError};
+use crate::report::Reporter;
+use crate::sample::batch::Message;
+use crate::sample::proto::{Envelope, TcpSample};
+use crate::spool::queue::{Lane, Limits, Queue, Record, Taken};
+use crate::spool::reader::{Item, SpoolReader};
+use crate::spool::record::RecordWriter;
+use crate::spool::recover::recover;
+use crate::stats::Stats;
 use prost::Message as _;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
-use springtide_collector::accounting::Accounting;
-use springtide_collector::read::sequence::{Sequence, SequenceError};
-use springtide_collector::report::Reporter;
-use springtide_collector::sample::batch::Message;
-use springtide_collector::sample::proto::{Envelope, TcpSample};
-use springtide_collector::spool::queue::{Lane, Limits, Queue, Record, Taken};
-use springtide_collector::spool::reader::{Item, SpoolReader};
-use springtide_collector::spool::record::RecordWriter;
-use springtide_collector::spool::recover::recover;
-use springtide_collector::stats::Stats;
-
-use crate::common::{collector, json_lines};
 
 /// A bound that only keeps a failure from hanging.
 const LONG: Duration = Duration::from_secs(60);
@@ -307,26 +305,4 @@ fn the_number_of_the_poll_is_written_through_no_link() {
         }
     });
     assert_eq!(fs::read(&outside).unwrap(), b"mine");
-}
-
-#[test]
-fn cat_goes_on_behind_a_file_that_is_none() {
-    let directory = tempfile::tempdir().unwrap();
-    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-    fifo(&directory.path().join("fifo"));
-    fs::write(path("good"), record(4)).unwrap();
-    let words = [
-        "cat".to_owned(),
-        path("missing"),
-        path("fifo"),
-        path("good"),
-    ];
-    let output = within("cat", move || collector(&words));
-    assert_eq!(output.status.code(), Some(2));
-    assert_eq!(json_lines(&output).len(), 1);
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(
-        told.contains("No such file") && told.contains("it is not a file"),
-        "{told}"
-    );
 }

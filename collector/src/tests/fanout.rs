@@ -4,20 +4,20 @@ use std::fs;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crate::common::Mounted;
+use super::mounted::Mounted;
 use prost::Message as _;
 
-use springtide_collector::accounting::{Accounting, Book, Cause};
-use springtide_collector::read::sequence::Sequence;
-use springtide_collector::report::Reporter;
-use springtide_collector::sample::batch::Message;
-use springtide_collector::sample::proto::{Envelope, TcpSample};
-use springtide_collector::sinks::fanout::FanOut;
-use springtide_collector::sinks::print::null::NullSink;
-use springtide_collector::sinks::{Sink, SinkError};
-use springtide_collector::spool::reader::{Item, SpoolReader};
-use springtide_collector::spool::writer::{Rotation, SpoolWriter};
-use springtide_collector::stats::Stats;
+use crate::accounting::{Accounting, Book, Cause};
+use crate::read::sequence::Sequence;
+use crate::report::Reporter;
+use crate::sample::batch::Message;
+use crate::sample::proto::{Envelope, TcpSample};
+use crate::sinks::fanout::FanOut;
+use crate::sinks::print::null::NullSink;
+use crate::sinks::{Sink, SinkError};
+use crate::spool::reader::{Item, SpoolReader};
+use crate::spool::writer::{Rotation, SpoolWriter};
+use crate::stats::Stats;
 
 const HOURLY: Rotation = Rotation {
     bytes: 64 << 20,

@@ -4,18 +4,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::common::{collector, json_lines};
 use proptest::prelude::*;
 use prost::Message as _;
 
-use springtide_collector::report::Reporter;
-use springtide_collector::sample::batch::{Batch, Message};
-use springtide_collector::sample::proto::{Envelope, TcpSample};
-use springtide_collector::spool::reader::{Item, SpoolReader};
-use springtide_collector::spool::record::{Codec, HEADER, RecordWriter};
-use springtide_collector::spool::recover::recover;
-use springtide_collector::spool::writer::{Rotation, SpoolWriter};
-use springtide_collector::stats::Stats;
+use crate::report::Reporter;
+use crate::sample::batch::{Batch, Message};
+use crate::sample::proto::{Envelope, TcpSample};
+use crate::spool::reader::{Item, SpoolReader};
+use crate::spool::record::{Codec, HEADER, RecordWriter};
+use crate::spool::recover::recover;
+use crate::spool::writer::{Rotation, SpoolWriter};
+use crate::stats::Stats;
 
 /// Some rows: their cookies are `first` and the numbers after it.
 fn message(first: u64, rows: u64) -> Vec<u8> {
@@ -384,63 +383,4 @@ fn a_batch_is_a_message_that_protobuf_readers_take() {
     batch.clear();
     assert!(batch.is_empty());
     assert_eq!(batch.message().bytes, [0]);
-}
-
-#[test]
-fn cat_prints_the_good_records_and_tells_the_bad_ones() {
-    let mut damaged = record(200, 3);
-    *damaged.last_mut().unwrap() ^= 1;
-    let (first, last) = (record(100, 2), record(300, 1));
-    let torn = &record(400, 1)[..30];
-    let (_directory, path) = file(&[&first[..], &damaged, &last, torn].concat());
-    let output = collector(&["cat", path.to_str().unwrap(), "--stats"]);
-    let cookies: Vec<_> = json_lines(&output)
-        .iter()
-        .map(|row| row["cookie"].as_u64().unwrap())
-        .collect();
-    assert_eq!(
-        (output.status.code(), cookies),
-        (Some(1), vec![100, 101, 300])
-    );
-    let said = String::from_utf8(output.stderr).unwrap();
-    let lines: Vec<_> = said.lines().collect();
-    let name = path.display();
-    let (first, damaged, last) = (first.len(), damaged.len(), last.len());
-    assert_eq!(lines.len(), 3, "{said}");
-    assert!(
-        lines[0].starts_with(&format!(
-            "springtide-collector: {name}: offset {first}: {damaged} bytes are not a valid record"
-        )),
-        "{said}"
-    );
-    assert!(
-        lines[1].contains(&format!("offset {}: 30 bytes", first + damaged + last)),
-        "{said}"
-    );
-    let stats: serde_json::Value = serde_json::from_str(lines[2]).unwrap();
-    assert_eq!(stats["rows"], 3);
-    assert_eq!(
-        (
-            &stats["spool_stretches_corrupt"],
-            &stats["spool_bytes_corrupt"]
-        ),
-        (&2.into(), &(damaged + 30).into())
-    );
-}
-
-#[test]
-fn cat_of_what_is_no_file_is_bad_input() {
-    for path in ["/nonexistent.spool", "/tmp"] {
-        let output = collector(&["cat", path]);
-        let said = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(
-            (output.status.code(), said.lines().count()),
-            (Some(2), 1),
-            "{said}"
-        );
-        assert!(
-            said.starts_with(&format!("springtide-collector: {path}: cannot ")),
-            "{said}"
-        );
-    }
 }

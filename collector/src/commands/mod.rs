@@ -1,0 +1,165 @@
+//! The commands: each takes its options, does its work with the other rooms, and ends with a code.
+
+mod files;
+mod once;
+mod run;
+
+use std::fmt::Display;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use crate::accounting::Accounting;
+use crate::config::Command;
+use crate::config::render::{default_file, effective};
+use crate::config::resolve::{ConfigError, Resolved, resolve};
+use crate::config::source::Source;
+use crate::kernel::host;
+use crate::options::names::parse_host;
+use crate::read::poller::scan::make_room;
+use crate::read::poller::settings::Settings;
+use crate::read::poller::{PollError, Poller};
+use crate::sample::encode::{AccEcn, Identity};
+use crate::sinks::SinkError;
+use crate::stats::Stats;
+
+/// How a command ends other than well.
+enum Failure {
+    /// Bad input or usage: exit code 2.
+    Input(String),
+    /// A failure while running: exit code 1.
+    Runtime(String),
+    /// Already on standard error.
+    Reported(u8),
+    /// The reader of our output has gone: nothing is wrong.
+    Unread,
+}
+
+type Outcome = Result<(), Failure>;
+
+/// Does what the command line says.
+pub fn main() -> ExitCode {
+    let Resolved { cli, settings, .. } = match command_line() {
+        Ok(resolved) => resolved,
+        Err(code) => return code,
+    };
+    let accounting = Arc::new(Accounting::default());
+    let mut stats = Stats::default();
+    let (outcome, report) = match &cli.command {
+        Command::Once(options) => (once::once(options, &mut stats), &options.report),
+        Command::Run(options) => (
+            run::run(options, settings, &accounting, &mut stats),
+            &options.report,
+        ),
+        Command::Decode(options) => (files::decode(options, &mut stats), &options.report),
+        Command::Config(options) => (print(&default_file()), &options.report),
+        Command::Top(options) => (once::top(options), &options.report),
+        Command::Cat(options) => (files::cat(options, &mut stats), &options.report),
+    };
+    let code = match outcome {
+        Ok(()) | Err(Failure::Unread) => 0,
+        Err(Failure::Input(what)) => {
+            complain(&what);
+            2
+        }
+        Err(Failure::Runtime(what)) => {
+            complain(&what);
+            1
+        }
+        Err(Failure::Reported(code)) => code,
+    };
+    if report.stats {
+        // Standard error may be closed; the exit code shows it too.
+        let _ = writeln!(
+            io::stderr(),
+            "{}",
+            stats.to_json_with(&accounting.snapshot())
+        );
+    }
+    code.into()
+}
+
+fn complain(what: &dyn Display) {
+    let _ = writeln!(io::stderr(), "springtide-collector: {what}");
+}
+
+/// The command line with what the configuration says; an exit code when there is nothing to do.
+fn command_line() -> Result<Resolved, ExitCode> {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    let resolved = match resolve(&arguments, std::env::vars_os()) {
+        Ok(resolved) => resolved,
+        Err(ConfigError::Usage(error)) => error.exit(),
+        Err(ConfigError::Problems(problems)) => {
+            problems.iter().for_each(|problem| complain(problem));
+            return Err(2.into());
+        }
+    };
+    let Command::Run(run) = &resolved.cli.command else {
+        return Ok(resolved);
+    };
+    if !run.check_config {
+        return Ok(resolved);
+    }
+    if let Err(error) = run.sinks.check() {
+        complain(&error);
+        return Err(2.into());
+    }
+    match print(&effective(&resolved)) {
+        Ok(()) => Err(0.into()),
+        Err(_) => Err(1.into()),
+    }
+}
+
+fn print(text: &str) -> Outcome {
+    let output = |error: io::Error| sink_failure(SinkError::Output(error));
+    let mut out = io::stdout();
+    out.write_all(text.as_bytes()).map_err(output)?;
+    out.flush().map_err(output)
+}
+
+fn poller(identity: Identity, settings: Settings) -> Result<Poller, Failure> {
+    make_room(settings.scope);
+    let accecn = AccEcn::of_release(&host::kernel_release());
+    Poller::new(identity, accecn, settings).map_err(|error| match error {
+        PollError::NotAllowed => Failure::Input(format!("{error}: use --netns auto or own")),
+        error => runtime(error),
+    })
+}
+
+fn identity(source: &Source) -> Result<Identity, Failure> {
+    let host = match &source.host {
+        Some(host) => host.clone(),
+        None => parse_host(&host::hostname()).map_err(|error| {
+            Failure::Input(format!(
+                "this host's name cannot be used: {error}: give one with --host"
+            ))
+        })?,
+    };
+    let boot_id =
+        host::boot_id().map_err(|error| runtime(format!("cannot read the boot id: {error}")))?;
+    let netns = host::netns()
+        .map_err(|error| runtime(format!("cannot read the network namespace: {error}")))?;
+    Ok(Identity {
+        host,
+        pop: source.pop.clone(),
+        boot_id,
+        netns,
+    })
+}
+
+fn unusable(path: &Path, what: &str, error: &io::Error) -> Failure {
+    Failure::Input(format!("{}: cannot {what}: {error}", path.display()))
+}
+
+fn runtime(error: impl Display) -> Failure {
+    Failure::Runtime(error.to_string())
+}
+
+fn sink_failure(error: SinkError) -> Failure {
+    if error.is_closed_pipe() {
+        Failure::Unread
+    } else {
+        runtime(error)
+    }
+}
