@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from springtide import instants
 from springtide.bundles.model import json_schema, parse
 from springtide.bundles.validate import Context, problems
+from springtide.errors import InputError
 from springtide.fleet import Fleet
 from springtide.jobs import publish as jobs
 from springtide.laws.congestion import rows as congestion_rows
@@ -347,3 +348,17 @@ def test_no_bundle_is_parsed_twice_on_its_way_from_rendering_to_disk(
         folder.point("current", path / "back")
     assert sorted(part.name for part in path.iterdir()) == ["back", "back-if-done", "edges"]
     assert bundles.total() == 3 * len(new), "of the publication before: edges, back and back-if-done"
+
+
+def test_the_steps_of_a_job_hand_bundles_over_as_they_are(tmp_path: Path) -> None:
+    fleet, policy = Fleet.model_validate(yaml.safe_load(FLEET)), Policy()
+    rendered = render(fleet, policy, NOW, DECISIONS, NOW)
+    jobs.stage(tmp_path, rendered.documents)
+    jobs.validate_staged(tmp_path, fleet, policy, NOW + 60)
+    assert jobs.staged(tmp_path) == rendered.documents
+    path, _ = jobs.publish(PublishFolder(tmp_path), jobs.staged(tmp_path), None, policy, NOW + 60, once=True)
+    assert len(list((path / "back").glob("*.json"))) == len(rendered.documents)
+    (tmp_path / jobs.STAGED / "ams-1.json").write_bytes(b'{"edge": 1}')
+    for step in (lambda: jobs.validate_staged(tmp_path, fleet, policy, NOW + 60), lambda: jobs.staged(tmp_path)):
+        with pytest.raises(InputError, match=r"^ams-1.json: schema_version: field required"):
+            step()
