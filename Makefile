@@ -17,7 +17,7 @@ setup-dev:
 
 demo: ## the closed loop on four emulated PoPs; needs root; leaves out/demo/report.html
 	@tools/need-root "make demo" "it makes network namespaces and TUN devices"
-	@tools/setup
+	@tools/setup --demo
 	@$(BIN)/python -m lab demo --out out/demo
 
 test: ## every test; needs root for the network namespaces
@@ -44,8 +44,9 @@ dashboards: ## write dashboards/json anew from dashboards/*.py
 compose-env: ## passwords for docker-compose.yml, into .env (mode 0600)
 	@tools/compose-env
 
-lock: ## write requirements.lock anew from pyproject.toml
+lock: ## write requirements.lock and, for the demo, requirements-demo.lock anew from pyproject.toml
 	$(BIN)/uv pip compile -q --universal --generate-hashes --all-extras --no-emit-index-url pyproject.toml -o requirements.lock
+	$(BIN)/uv pip compile -q --universal --generate-hashes --extra lab --extra push --no-emit-index-url -c requirements.lock pyproject.toml -o requirements-demo.lock
 
 bench-collector: ## the collector beside the kernel's floor and ss; needs root; writes out/bench/collector.json
 	@tools/need-root "make bench-collector" "it makes a network namespace"
