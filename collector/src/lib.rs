@@ -7,8 +7,8 @@
 //!   messages; readers' forms (JSON, columns) come from the same table;
 //! - [`read`] and [`replay`] drive it: from the live kernel, from a capture;
 //! - [`sinks`] take messages: those that are remote through the [`spool`]'s queue;
-//! - [`options`] declare their keys; [`config`] is the command line with the file and the environment behind it; [`operate`] repeats polls until a signal
-//!   says to stop, and shows metrics and health; [`top`] shows connections live.
+//! - [`options`] declare their keys; [`config`] is the command line with the file and the environment behind it;
+//!   [`operate`] repeats polls until a signal stops it, and shows metrics and health; [`top`] shows connections live.
 //!
 //! The [`commands`] put it together. Every room counts in [`stats`] and [`accounting`], and complains to a [`report`].
 

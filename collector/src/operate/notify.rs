@@ -1,8 +1,8 @@
 //! Tells the service manager how the collector is, as sd_notify(3) describes it: datagrams to the socket that
 //! NOTIFY_SOCKET names. Without that variable nothing is sent.
 //!
-//! By hand: the crate sd-notify opens a blocking socket for each message, so that a manager that does not read would hold
-//! up the polls, and finds out only then that the name cannot be used.
+//! By hand: the crate sd-notify (0.5) opens a blocking socket for each message, so that a manager that does not read would
+//! hold up the polls; it connects to paths only, not to abstract names, and finds out only then that a name is wrong.
 
 use std::ffi::OsStr;
 use std::io;

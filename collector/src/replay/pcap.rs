@@ -1,7 +1,8 @@
 //! The pcap file format, as far as captures of netlink use it.
 //!
 //! By hand: `decode` promises the offset of everything that cannot be read, memory that the longest packet bounds, and
-//! every socket before the place where a capture breaks off. The crates pcap-file and pcap-parser give no offsets.
+//! every socket before the place where a capture breaks off. pcap-file gives no offsets. pcap-parser counts the bytes that
+//! it has consumed, but the checks of link type, byte order and claimed length would stay here, and they are most of this.
 
 use std::io::{self, Read};
 

@@ -11,4 +11,5 @@ mod mounted;
 mod planted;
 mod queue;
 mod replay;
+mod rooms;
 mod spool;
