@@ -31,6 +31,7 @@ SIDE = "if(host in (${held_out:singlequote}), 'held out', 'treated')"
 
 
 def benefit() -> Dashboard:
+    """Long: panel after panel, as they stand on the screen."""
     made = start(
         "benefit",
         "Benefit",

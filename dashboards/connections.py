@@ -21,6 +21,7 @@ SAMPLES = f"""intDiv(time_unix_us, 300000000) >= intDiv(toUnixTimestamp($__fromT
 
 
 def connections() -> Dashboard:
+    """Long: panel after panel, as they stand on the screen."""
     made = start(
         "connections",
         "Connection explorer",

@@ -11,6 +11,7 @@ NONE_IS_GOOD = ((0, "green"), (1, "red"))
 
 
 def fleet() -> Dashboard:
+    """Long: panel after panel, as they stand on the screen."""
     made = start(
         "fleet", "Fleet overview", "Is it working, is it safe, is it helping: the three questions of every day."
     )

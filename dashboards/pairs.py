@@ -12,6 +12,7 @@ PAIR = "concat(src_pop, ' → ', dst_pop, if(ip_version = 6, ' IPv6', ''))"
 
 
 def pairs() -> Dashboard:
+    """Long: panel after panel, as they stand on the screen."""
     made = start(
         "pairs",
         "PoP pairs",

@@ -11,6 +11,7 @@ RATE = "[$__rate_interval]"
 
 
 def pipeline() -> Dashboard:
+    """Long: panel after panel, as they stand on the screen."""
     made = start(
         "pipeline",
         "Collectors and pipeline",

@@ -12,6 +12,7 @@ CHOSEN = "selected_since is not null"
 
 
 def prefixes() -> Dashboard:
+    """Long: panel after panel, as they stand on the screen."""
     made = start(
         "prefixes",
         "Prefixes",

@@ -19,6 +19,7 @@ def _share(signal: str, group: str) -> str:
 
 
 def rollouts() -> Dashboard:
+    """Long: panel after panel, as they stand on the screen."""
     made = start(
         "rollouts",
         "Rollouts and drift",

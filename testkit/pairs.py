@@ -1,4 +1,7 @@
-"""Ordered pairs of PoPs one by one, and what a plain reading of the law says of them: an independent model."""
+"""Ordered pairs of PoPs one by one, and what a plain reading of the law says of them: an independent model.
+
+Long: an independent model of a whole law, which shares no code with it.
+"""
 
 from __future__ import annotations
 
@@ -378,6 +381,7 @@ def _decide_pair(
     *,
     frozen: bool,
 ) -> Decision:
+    """Long: a pair's decision in plain steps, so that it can be read against the law's text."""
     law = policy.initcwnd
     alive = last.smoothed_cwnd if last is not None and _is_alive(last, now, law) else None
     learnt = _learn(now, law, seen, alive, last, frozen=frozen)

@@ -68,6 +68,7 @@ def sockets(samples: Sequence[Sample], round_unix_s: int) -> list[Sample]:
 
 
 def _socket(records: list[Sample], within: list[Sample], first_poll: Sample | None) -> Sample:
+    """Long: a socket's row, column after column."""
     before = records[: len(records) - len(within)]
     samples, first = len(within), within[0]["time_unix_us"]
     # The last record before the round or else the first one in it, the last poll's and the close's tell all the rest.

@@ -1,4 +1,7 @@
-"""`springtide decide initcwnd` and `explain`, from spool files to sentences."""
+"""`springtide decide initcwnd` and `explain`, from spool files to sentences.
+
+Long: one command from samples to sentences, over one set of samples.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`springtide gate`: new connections after a wave beside new ones before it, on changed and on unchanged edges."""
+"""`springtide gate`: new connections after a wave beside new ones before it, on changed and on unchanged edges.
+
+Long: one judgement from all sides, over one set of connections.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Spool folders and access logs as others may leave them: whatever lies there, what is good beside it is loaded."""
+"""Spool folders and access logs as others may leave them: whatever lies there, what is good beside it is loaded.
+
+Long: one list of what files can hold, and what each must come to.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The publisher's folder: what leaves, how it comes back, how much may change, and who did it."""
+"""The publisher's folder: what leaves, how it comes back, how much may change, and who did it.
+
+Long: one folder's life, over one set of bundles.
+"""
 
 from __future__ import annotations
 
@@ -176,6 +179,7 @@ def key(tmp_path: Path) -> Path:
 def test_rounds_are_published_compared_forced_taken_back_and_remembered(
     home: Home, key: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Long: one story, each step of which needs the one before."""
     home.policy.write_text("bundle: {caps_from_routes: 1}\n")
     folder = PublishFolder(home.path / "publish")
     where = ("--publish-dir", folder.path)

@@ -1,4 +1,7 @@
-"""clickhouse:// against a real server; what that one is too old for, against a recorder and chDB."""
+"""clickhouse:// against a real server; what that one is too old for, against a recorder and chDB.
+
+Long: one server for all of it: it takes seconds to start.
+"""
 
 from __future__ import annotations
 

@@ -44,6 +44,8 @@ from springtide_common import DECISIONS, PUBLICATION, ROUND_TABLES, START, STORE
     },
 )
 def springtide_round() -> None:
+    """Long: tasks are defined where they are wired."""
+
     @task(pool=STORE)
     @guarded
     def completeness() -> dict[str, Any]:

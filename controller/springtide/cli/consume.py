@@ -88,6 +88,7 @@ def consume(
       springtide consume --kafka kafka-1:9092 --requests springtide.http_requests
       springtide consume --kafka kafka-1:9092 --store clickhouse://ch-1 --cluster main --dry-run
     """
+    # Long: an option a line, and one command for starting, looking and removing.
     fleet = read_fleet(fleet_path)
     source = Source(brokers, topic, group, consumers, requests)
     if cluster is not None:

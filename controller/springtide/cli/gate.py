@@ -64,6 +64,7 @@ def gate(
     Examples:
       springtide gate --publication 2026-01-02T03:05:00Z-02030507 --wave 1 --changed ams-1 --unchanged ams-2,nyc-1
     """
+    # Long: an option a line, and the verdict in three forms.
     fleet, policy = read_fleet(fleet_path), read_policy(policy_path)
     folder = PublishFolder(publish_dir)
     pops = fleet.edges()

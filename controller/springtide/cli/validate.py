@@ -79,6 +79,7 @@ def validate(
       springtide validate bundles/*.json --against /var/lib/springtide/publish
       springtide validate bundles/*.json --receivers
     """
+    # Long: an option a line, and what was found in two forms.
     need_reason(force, reason)
     if force and against is None:
         raise InputError(

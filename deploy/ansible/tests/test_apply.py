@@ -1,4 +1,7 @@
-"""A bundle in a real kernel's routing tables, and out again."""
+"""A bundle in a real kernel's routing tables, and out again.
+
+Long: one command against one kind of namespace.
+"""
 
 from __future__ import annotations
 

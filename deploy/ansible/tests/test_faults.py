@@ -1,4 +1,7 @@
-"""What is left of a host when something breaks in the middle."""
+"""What is left of a host when something breaks in the middle.
+
+Long: one command under every fault, over one set of edges.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Whatever is broken, withdraw, expire and follow end with the kernel's default, and nothing puts the routes back."""
+"""Whatever is broken, withdraw, expire and follow end with the kernel's default, and nothing puts the routes back.
+
+Long: every way back, over one set of edges.
+"""
 
 from __future__ import annotations
 

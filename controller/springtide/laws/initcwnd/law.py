@@ -94,6 +94,8 @@ def decide(now: int, policy: Policy, observations: Table, last: Table, frozen: C
 
     `now` is the round. Of PoPs that are `frozen` too little of the round arrived to be trusted: what they had decided
     stands, as long as it would without evidence.
+
+    Long: the steps in their order, each over all pairs at once.
     """
     law = policy.initcwnd
     overrides = _overrides(policy, now)
