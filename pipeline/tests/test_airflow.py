@@ -37,8 +37,8 @@ INTERVAL = 15
 MISSED = 12
 AHEAD = 80
 CWND = 40
-# A loaded machine may take minutes where a quiet one takes seconds.
-PATIENCE_S = 240
+# Airflow starts a process for each step: seconds on a quiet machine, minutes on one that does much else.
+PATIENCE_S = 600
 T = TypeVar("T")
 
 
