@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from springtide.laws import damping
 from springtide.laws.columns import Table
-from springtide.laws.congestion.law import ALONE, DECISION, PREVIOUS, REASONS, Action, carry, decide
+from springtide.laws.congestion.law import ACTION, ACTIONS, ALONE, DECIDED, PREVIOUS, REASONS, Action, carry, decide
 from springtide.laws.congestion.prefixes import EVIDENCE, history, keys, state_changes
 from springtide.policy import CongestionDampingPolicy, CongestionPolicy, Policy
 
@@ -57,7 +57,7 @@ def policy(**keys: Any) -> Policy:
 
 def rows(decided: Table) -> list[tuple[str, str, str]]:
     return [
-        (Action(row["action"]).name, "bbr" if row["algorithm"] else "default", REASONS[row["reason"]].value)
+        (ACTIONS[row["action"]].name, "bbr" if row["algorithm"] else "default", REASONS[row["reason"]].value)
         for row in decided
     ]
 
@@ -251,7 +251,10 @@ def alternating(period: int, rounds: int) -> list[Table]:
 
 
 def changes(decisions: list[Table]) -> int:
-    return sum(int(((one["action"] == Action.ENTER) | (one["action"] == Action.LEAVE)).sum()) for one in decisions)
+    return sum(
+        int(((one["action"] == ACTION[Action.ENTER]) | (one["action"] == ACTION[Action.LEAVE])).sum())
+        for one in decisions
+    )
 
 
 def test_the_default_damping_fires_on_a_prefix_that_keeps_changing() -> None:
@@ -330,10 +333,10 @@ def test_bounds_always_hold(before: list[Any], after: list[Any], new: int, most:
     law = policy(max_new=new, max_selected=most)
     first, second = run([table(before), table(after)], law)
     for decided in (first, second):
-        assert decided.dtype == DECISION
+        assert decided.dtype == DECIDED
         for pop in np.unique(decided["pop"]):
             here = decided[decided["pop"] == pop]
-            assert (here["action"] == Action.ENTER).sum() <= new
+            assert (here["action"] == ACTION[Action.ENTER]).sum() <= new
             assert (here["selected_since"] > 0).sum() <= most
         own = decided["back_office"] == 1
         assert not decided["algorithm"][own].any()

@@ -24,7 +24,7 @@ from springtide.errors import InputError
 from springtide.fleet import Fleet
 from springtide.jobs import publish as jobs
 from springtide.laws.congestion import rows as congestion_rows
-from springtide.laws.congestion.law import DECISION
+from springtide.laws.congestion.law import DECIDED
 from springtide.laws.congestion.prefixes import halves
 from springtide.laws.holdout import held_out_edges
 from springtide.laws.initcwnd.decision import Decision, Reason
@@ -218,15 +218,15 @@ def test_the_published_schema_is_the_one_of_the_code_and_takes_what_is_rendered(
 
 def chosen(home: Home, moment: int, **columns: object) -> None:
     """Three prefixes of ams: one on BBR, one held out, one left in this round; one of fra on BBR, IPv6."""
-    table = np.zeros(4, DECISION)
+    table = np.zeros(4, DECIDED)
     table["pop"] = [b"ams", b"ams", b"ams", b"fra"]
     for at, prefix in enumerate(("192.0.2.0/24", "192.0.3.0/24", "192.0.4.0/24", "2001:db8:0:100::/56")):
         table["high"][at], table["low"][at] = halves(prefix)
     table["ip_version"] = [4, 4, 4, 6]
     table["algorithm"], table["held_out"] = [1, 0, 0, 1], [0, 1, 0, 0]
     table["action"] = [2, 2, 3, 1]
-    for name in DECISION.names or ():
-        if DECISION[name].kind == "f" and name != "penalty":
+    for name in DECIDED.names or ():
+        if DECIDED[name].kind == "f" and name != "penalty":
             table[name] = np.nan
     store = home.open()
     congestion_rows.write_round(store, moment, table, Policy().version)

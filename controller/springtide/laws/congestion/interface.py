@@ -32,7 +32,7 @@ from springtide.laws.base import (
 from springtide.laws.columns import Table
 from springtide.laws.congestion import benefit, bundle, rows
 from springtide.laws.congestion.explain import client_prefix, explain
-from springtide.laws.congestion.law import Action, carry, decide
+from springtide.laws.congestion.law import ACTION, Action, carry, decide
 from springtide.laws.congestion.prefixes import keys
 from springtide.policy import Policy
 from springtide.store import Row, Store
@@ -220,6 +220,6 @@ def contribution(fleet: Fleet, policy: Policy, on_bbr: Mapping[str, Iterable[Pre
 
 def _changed(decided: Table) -> int:
     """Those that began or ceased to use BBR: held-out ones change no route."""
-    began = (decided["action"] == Action.ENTER) & (decided["algorithm"] > 0)
+    began = (decided["action"] == ACTION[Action.ENTER]) & (decided["algorithm"] > 0)
     # A row that leaves no longer says that it was held out; of those the share is small.
-    return int((began | (decided["action"] == Action.LEAVE)).sum())
+    return int((began | (decided["action"] == ACTION[Action.LEAVE])).sum())

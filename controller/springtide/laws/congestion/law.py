@@ -17,7 +17,7 @@ Where a PoP's newest round cannot be trusted, its last decisions stand. An opera
 from __future__ import annotations
 
 from collections.abc import Collection
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,14 +37,18 @@ from springtide.laws.congestion.prefixes import (
 )
 from springtide.laws.effect import LEVEL, difference
 from springtide.laws.holdout import is_held_out
+from springtide.laws.vocabulary import codes
 from springtide.policy import CongestionPolicy, Policy
 
 
-class Action(IntEnum):
-    NONE = 0
-    ENTER = 1
-    KEEP = 2
-    LEAVE = 3
+class Action(StrEnum):
+    NONE = "none"
+    ENTER = "enter"
+    KEEP = "keep"
+    LEAVE = "leave"
+
+
+ACTIONS = tuple(Action)
 
 
 class Reason(StrEnum):
@@ -70,7 +74,8 @@ class Reason(StrEnum):
 
 
 REASONS = tuple(Reason)
-_CODE = {reason: code for code, reason in enumerate(REASONS)}
+_CODE = codes(Reason)
+ACTION = codes(Action)
 
 # Held-out prefixes from which on their spread's end is known: beyond it lies one of them (2 / (1 - LEVEL)).
 ALONE = 80
@@ -86,8 +91,9 @@ _STATE = [
 # What the decisions before this round left; instants in seconds since the epoch, 0 is none; rates in bytes per second,
 # NaN is unknown.
 PREVIOUS = np.dtype([*KEY, ("ip_version", "u1"), ("round", "<u4"), *_STATE])
-# The rows of congestion_decisions without what a round has in common; `reason` counts in REASONS.
-DECISION = np.dtype(
+# The rows of congestion_decisions without what a round has in common; `action` and `reason` count in ACTIONS and
+# REASONS.
+DECIDED = np.dtype(
     [
         *KEY,
         ("ip_version", "u1"),
@@ -111,7 +117,7 @@ DECISION = np.dtype(
 def decide(
     now: int, policy: Policy, evidence: Table, last: Table, frozen: Collection[str] = (), *, everyone: bool = False
 ) -> Table:
-    """The round's DECISION rows, sorted by PoP and prefix, of EVIDENCE and PREVIOUS rows in any order.
+    """The round's DECIDED rows, sorted by PoP and prefix, of EVIDENCE and PREVIOUS rows in any order.
 
     `now` is the round. PoPs that are `frozen` have no trustworthy newest round. Rows are given for what is chosen, let
     go, poor, waiting or overridden; with `everyone`, for all of the evidence.
@@ -123,7 +129,7 @@ def decide(
     before, _ = align(last, wanted)
     spoken, is_overridden = align(overridden, wanted)
     bbr_wanted = is_overridden & np.isin(wanted, keys(overridden)[wants_bbr])
-    out = np.zeros(len(wanted), DECISION)
+    out = np.zeros(len(wanted), DECIDED)
     for name in ("pop", "high", "low"):
         out[name] = np.where(has, seen[name], np.where(is_overridden, spoken[name], before[name]))
     out["ip_version"] = np.maximum(np.maximum(seen["ip_version"], before["ip_version"]), spoken["ip_version"])
@@ -150,7 +156,9 @@ def decide(
     penalty[penalty < policy.congestion_damping.reuse_below / 2] = 0.0
 
     after = (chosen & ~leave) | enter
-    out["action"] = np.select([enter, leave, chosen], [Action.ENTER, Action.LEAVE, Action.KEEP], Action.NONE)
+    out["action"] = np.select(
+        [enter, leave, chosen], [ACTION[Action.ENTER], ACTION[Action.LEAVE], ACTION[Action.KEEP]], ACTION[Action.NONE]
+    )
     out["held_out"] = np.where(chosen, before["held_out"], _held_out(out, enter, law)) * after * ~bbr_wanted
     out["algorithm"] = after & (out["held_out"] == 0)
     out["reason"] = reason

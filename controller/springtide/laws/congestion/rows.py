@@ -12,7 +12,7 @@ import numpy as np
 from springtide import instants
 from springtide.laws import round_rows
 from springtide.laws.columns import Table
-from springtide.laws.congestion.law import DECISION, PREVIOUS, REASONS, Action, least_low_rounds
+from springtide.laws.congestion.law import ACTIONS, DECIDED, PREVIOUS, REASONS, least_low_rounds
 from springtide.laws.congestion.prefixes import EVIDENCE, addresses, halves, keys, prefix_text
 from springtide.policy import MAX_HISTORY_S, Policy
 from springtide.store import Param, Row, Store
@@ -100,7 +100,7 @@ def previous(store: Store, last_unix_s: int) -> Table:
 
 
 def read_round(store: Store, round_unix_s: int) -> Table:
-    """All decisions of a round as DECISION rows, sorted by PoP and prefix."""
+    """All decisions of a round as DECIDED rows, sorted by PoP and prefix."""
     reasons = ", ".join(f"'{reason}'" for reason in REASONS)
     return store.columns(
         f"""
@@ -111,7 +111,7 @@ def read_round(store: Store, round_unix_s: int) -> Table:
             {_STATE}
         from {TABLE} final where round = fromUnixTimestamp({{round:UInt32}}) order by pop, client_prefix {_BY_COLUMN}
         """,
-        DECISION,
+        DECIDED,
         {"round": round_unix_s},
     )
 
@@ -162,7 +162,7 @@ def _columns(decided: Table) -> Columns:
 
 
 def rows(decided: Table) -> Iterator[Row]:
-    """DECISION rows as the table's, instants in seconds since the epoch."""
+    """DECIDED rows as the table's, instants in seconds since the epoch."""
     names = decided.dtype.names or ()
     for values, address in zip(decided.tolist(), addresses(decided), strict=True):
         row: dict[str, Any] = {
@@ -173,7 +173,7 @@ def rows(decided: Table) -> Iterator[Row]:
         yield row | {
             "pop": row["pop"].decode(),
             "client_prefix": str(IPv6Address(address)),
-            "action": Action(row["action"]).name.lower(),
+            "action": ACTIONS[row["action"]].value,
             "algorithm": ALGORITHMS[row["algorithm"]],
             "reason": REASONS[row["reason"]].value,
             "held_out": bool(row["held_out"]),

@@ -24,18 +24,19 @@ from springtide.laws import damping
 from springtide.laws.columns import Bits, Table, align, union
 from springtide.laws.damping import Floats
 from springtide.laws.initcwnd import loss_guard
-from springtide.laws.initcwnd.decision import ACTIONS, REASONS, Action, Reason
+from springtide.laws.initcwnd.decision import Action, Reason
 from springtide.laws.initcwnd.edges import edge_decisions
 from springtide.laws.initcwnd.loss_guard import GUARD, Judgement
 from springtide.laws.initcwnd.pairs import keys, named
+from springtide.laws.vocabulary import codes
 from springtide.observe.rounds import OBSERVED, PAIR_KEY
 from springtide.policy import InitcwndPolicy, Policy
 
 Ints = NDArray[np.int64]
 Codes = NDArray[np.uint8]
 
-_CODE = {reason: np.uint8(code) for code, reason in enumerate(REASONS)}
-_ACTION = {action: np.uint8(code) for code, action in enumerate(ACTIONS)}
+_CODE = codes(Reason)
+_ACTION = codes(Action)
 
 # What the decisions before this round left of a pair that has history or a window in use; windows in segments, instants
 # in seconds since the epoch, 0 is none, NaN is unknown. `smoothed_cwnd` is the bounded value before rounding and before
