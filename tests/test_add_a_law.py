@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,44 +12,19 @@ import pytest
 from springtide import instants
 from springtide.store import open_store
 
+from testkit import worked
 from testkit.home import FLEET
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/how-to/add-a-law.md").read_text()
-BLOCK = re.compile(r'^```(\w+) title="([^"]+)"\n(.*?)^```$', re.M | re.S)
 INTERVAL = 300
-
-
-def changed(text: str, difference: str) -> str:
-    """The text with lines of the difference put in after those that they follow, or in the place of others."""
-    at = 0
-    for line in difference.splitlines():
-        mark, content = line[0], line[1:] + "\n"
-        if mark == "+":
-            text = text[:at] + content + text[at:]
-            at += len(content)
-        else:
-            start = text.index(content, at)
-            if mark == "-":
-                text = text[:start] + text[start + len(content) :]
-                at = start
-            else:
-                at = start + len(content)
-    return text
 
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the code with the example in it."""
-    tree = tmp_path_factory.mktemp("tree")
-    for folder in ("controller/springtide", "sql", "proto"):
-        shutil.copytree(ROOT / folder, tree / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    number = max(int(path.name[:4]) for path in (tree / "sql/migrations").glob("*.sql")) + 1
-    for kind, title, content in BLOCK.findall(PAGE):
-        path = tree / title.replace("NNNN", f"{number:04}")
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(changed(path.read_text(), content) if kind == "diff" else content)
-    return tree
+    folders = ("controller/springtide", "sql", "proto")
+    return worked.copy(tmp_path_factory.mktemp("tree"), folders, PAGE, NNNN=worked.next_migration())
 
 
 def test_the_law_is_decided_replayed_kept_and_shown(tree: Path, tmp_path: Path) -> None:
@@ -102,4 +75,4 @@ def test_the_law_is_decided_replayed_kept_and_shown(tree: Path, tmp_path: Path) 
 
 
 def test_it_is_eight_files() -> None:
-    assert len({title for _, title, _ in BLOCK.findall(PAGE)}) <= 8
+    assert len(worked.files(PAGE)) <= 8
