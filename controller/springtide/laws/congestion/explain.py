@@ -101,8 +101,8 @@ def _not_ranked(unranked: Mapping[str, int], law: CongestionPolicy) -> str:
         "other_bytes": f"the round was rolled up for connections above fewer than {law.min_object_bytes:,} bytes",
         "unknown": "the round was rolled up before such connections were told apart",
     }
-    told = [f"{causes[why]} ({unranked[why]} rounds)" for why in causes if unranked[why]]
-    return f"not ranked: {', '.join(told)}" if told else ""
+    reasons = [f"{causes[why]} ({unranked[why]} rounds)" for why in causes if unranked[why]]
+    return f"not ranked: {', '.join(reasons)}" if reasons else ""
 
 
 def _because(row: Mapping[str, Any], law: CongestionPolicy) -> str:

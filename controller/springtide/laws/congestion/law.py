@@ -127,12 +127,12 @@ def decide(
     wanted = np.unique(np.concatenate([keys(evidence), keys(last), keys(overridden)]))
     seen, has = align(evidence, wanted)
     before, _ = align(last, wanted)
-    spoken, is_overridden = align(overridden, wanted)
+    override, is_overridden = align(overridden, wanted)
     bbr_wanted = is_overridden & np.isin(wanted, keys(overridden)[wants_bbr])
     out = np.zeros(len(wanted), DECIDED)
     for name in ("pop", "high", "low"):
-        out[name] = np.where(has, seen[name], np.where(is_overridden, spoken[name], before[name]))
-    out["ip_version"] = np.maximum(np.maximum(seen["ip_version"], before["ip_version"]), spoken["ip_version"])
+        out[name] = np.where(has, seen[name], np.where(is_overridden, override[name], before[name]))
+    out["ip_version"] = np.maximum(np.maximum(seen["ip_version"], before["ip_version"]), override["ip_version"])
     _observe(out, seen, has, law)
 
     chosen = before["selected_since"] > 0
@@ -141,12 +141,12 @@ def decide(
     out["benefit"], not_helped = _benefit(out, before, judged, law)
     penalty = damping.decay(before["penalty"], now - before["round"].astype(np.int64), policy.congestion_damping)
     suppressed = (before["suppressed"] > 0) & (penalty >= policy.congestion_damping.reuse_below)
-    still = np.isin(out["pop"], np.array(sorted(frozen), "S64"))
+    is_frozen = np.isin(out["pop"], np.array(sorted(frozen), "S64"))
 
     leave = np.zeros(len(out), bool)
     reason = np.full(len(out), _CODE[Reason.THIN_EVIDENCE], np.uint8)
-    _keep_or_leave(out, reason, leave, chosen, stay, not_helped, still, law)
-    enter = _enter(out, reason, chosen, leave, suppressed, now < before["hold_until"], still, law)
+    _keep_or_leave(out, reason, leave, chosen, stay, not_helped, is_frozen, law)
+    enter = _enter(out, reason, chosen, leave, suppressed, now < before["hold_until"], is_frozen, law)
 
     enter = np.where(is_overridden, bbr_wanted & ~chosen, enter)
     leave = np.where(is_overridden, ~bbr_wanted & chosen, leave)
@@ -275,7 +275,7 @@ def _keep_or_leave(
     chosen: Bits,
     stay: NDArray[np.int64],
     not_helped: Bits,
-    still: Bits,
+    is_frozen: Bits,
     law: CongestionPolicy,
 ) -> None:
     duty = _duty(out)
@@ -287,7 +287,7 @@ def _keep_or_leave(
     rules: list[tuple[Bits, Reason, bool]] = [
         # Nothing in the whole window: what was known of it is too old to stand on.
         (silent, Reason.NO_EVIDENCE, True),
-        (still, Reason.HELD_INCOMPLETE_INPUT, False),
+        (is_frozen, Reason.HELD_INCOMPLETE_INPUT, False),
         (out["back_office"] > 0, Reason.BACK_OFFICE, True),
         (not_helped, Reason.NOT_HELPED, True),
         (better & young, Reason.HELD_MIN_STAY, False),
@@ -307,7 +307,7 @@ def _enter(
     leave: Bits,
     suppressed: Bits,
     waiting: Bits,
-    still: Bits,
+    is_frozen: Bits,
     law: CongestionPolicy,
 ) -> Bits:
     poor = _poor(out, law)
@@ -320,7 +320,7 @@ def _enter(
         (out["state_changes"] > law.max_flap_rate * out["measured_rounds"], Reason.FLAPPING, False),
         (waiting, Reason.GIVEN_BACK, False),
         (suppressed, Reason.HELD_DAMPING, False),
-        (still, Reason.HELD_INCOMPLETE_INPUT, False),
+        (is_frozen, Reason.HELD_INCOMPLETE_INPUT, False),
         (np.ones(len(out), bool), Reason.CONSISTENTLY_LOW, True),
     ]
     _first_that_holds(rules, ~chosen, reason, enter)
@@ -338,12 +338,12 @@ def _enter(
 def _first_that_holds(
     rules: list[tuple[Bits, Reason, bool]], subject: Bits, reason: NDArray[np.uint8], flag: Bits
 ) -> None:
-    open_still = subject.copy()
+    undecided = subject.copy()
     for holds, name, sets in rules:
-        hit = open_still & holds
+        hit = undecided & holds
         reason[hit] = _CODE[name]
         flag[hit] = sets
-        open_still &= ~holds
+        undecided &= ~holds
 
 
 def _held_out(out: Table, enter: Bits, law: CongestionPolicy) -> NDArray[np.uint8]:

@@ -101,11 +101,11 @@ def decide(now: int, policy: Policy, observations: Table, last: Table, frozen: C
     law = policy.initcwnd
     overrides = _overrides(policy, now)
     of_edges = np.array(sorted({one.pair for one in edge_decisions(policy, now)}), PAIR_KEY)
-    seen_keys, last_keys, said_keys = keys(observations), keys(last), keys(overrides)
-    wanted = union(seen_keys, last_keys, said_keys, keys(of_edges))
+    seen_keys, last_keys, override_keys = keys(observations), keys(last), keys(overrides)
+    wanted = union(seen_keys, last_keys, override_keys, keys(of_edges))
     seen, has = align(observations, seen_keys, wanted)
     before, _ = align(last, last_keys, wanted)
-    said, overridden = align(overrides, said_keys, wanted)
+    own_value, overridden = align(overrides, override_keys, wanted)
     seen[~has] = UNSEEN
 
     out = np.zeros(len(wanted), DECIDED)
@@ -113,12 +113,12 @@ def decide(now: int, policy: Policy, observations: Table, last: Table, frozen: C
         out[name] = named(wanted)[name]
     for name in SEEN:
         out[name] = seen[name]
-    still = np.isin(out["src_pop"], np.array(sorted(frozen), "S64"))
+    is_frozen = np.isin(out["src_pop"], np.array(sorted(frozen), "S64"))
     last_evidence = before["last_evidence"].astype(np.int64)
     alive = np.where((last_evidence > 0) & (now < last_evidence + law.ttl_s), before["smoothed_cwnd"], np.nan)
-    observed = np.where(still, np.nan, combine(seen, law))
+    observed = np.where(is_frozen, np.nan, combine(seen, law))
     measured = np.isfinite(observed)
-    smoothed, reason = _learn(seen, observed, alive, still, law)
+    smoothed, reason = _learn(seen, observed, alive, is_frozen, law)
     learnt = np.isfinite(smoothed)
 
     in_use = before["initcwnd"].astype(np.int64)
@@ -127,7 +127,7 @@ def decide(now: int, policy: Policy, observations: Table, last: Table, frozen: C
     current = np.where(used, np.clip(in_use, law.cmin, law.cmax), law.cmin)
     penalty = damping.decay(before["penalty"], now - before["round"].astype(np.int64), policy.damping)
     suppressed = (before["suppressed"] > 0) & (penalty >= policy.damping.reuse_below)
-    judged = loss_guard.judge(now, seen, before, still, law)
+    judged = loss_guard.judge(now, seen, before, is_frozen, law)
 
     target = _limit(smoothed, reason, seen, law)
     _guard(target, reason, judged)
@@ -136,9 +136,9 @@ def decide(now: int, policy: Policy, observations: Table, last: Table, frozen: C
     rare = learnt & ~used & (measured_rounds < law.duty_rounds)
     value[rare] = 0
     reason[rare] = _CODE[Reason.BELOW_DUTY_CYCLE]
-    _calm(value, reason, current, learnt & used, still, judged, suppressed, law)
+    _calm(value, reason, current, learnt & used, is_frozen, judged, suppressed, law)
     reason[~learnt & used] = _CODE[Reason.EXPIRED]
-    value = np.where(overridden, said["initcwnd"], value)
+    value = np.where(overridden, own_value["initcwnd"], value)
     reason[overridden] = _CODE[Reason.OVERRIDE]
 
     changed = used & (value > 0) & (value != in_use)
@@ -252,14 +252,14 @@ def smallest_change(initcwnd: Ints, law: InitcwndPolicy) -> Ints:
     return least
 
 
-def _learn(seen: Table, observed: Floats, alive: Floats, still: Bits, law: InitcwndPolicy) -> tuple[Floats, Codes]:
+def _learn(seen: Table, observed: Floats, alive: Floats, is_frozen: Bits, law: InitcwndPolicy) -> tuple[Floats, Codes]:
     """Steps 1 and 2: the history for the next round, and why it is what it is."""
     fresh, reason = bound(smooth(observed, alive, law), law)
     # Bounded again: the policy may have become narrower since.
     held, _ = bound(alive, law)
     some, living = seen["connections_earned"] > 0, np.isfinite(alive)
     why = np.where(some, _CODE[Reason.HELD_THIN_EVIDENCE], _CODE[Reason.HELD_NO_EVIDENCE])
-    why = np.where(still, _CODE[Reason.HELD_INCOMPLETE_INPUT], why)
+    why = np.where(is_frozen, _CODE[Reason.HELD_INCOMPLETE_INPUT], why)
     never = np.where(some, _CODE[Reason.THIN_EVIDENCE], _CODE[Reason.NO_EVIDENCE])
     measured = np.isfinite(observed)
     return np.where(measured, fresh, held), np.where(measured, reason, np.where(living, why, never))
@@ -295,19 +295,19 @@ def _calm(
     reason: Codes,
     current: Ints,
     subject: Bits,
-    still: Bits,
+    is_frozen: Bits,
     judged: Judgement,
     suppressed: Bits,
     law: InitcwndPolicy,
 ) -> None:
     """Step 4 of pairs with a window in use, in place."""
     too_high = judged.bounded & (current > judged.ceiling)
-    differs = subject & ~still & (value != current) & ~judged.harm & ~too_high
+    differs = subject & ~is_frozen & (value != current) & ~judged.harm & ~too_high
     stepped = reason == _CODE[Reason.LOSS_GUARD_STEP]
     small = differs & ~stepped & (np.abs(value - current) < smallest_change(current, law))
     damped = differs & ~small & (value > current) & suppressed
     stay = [
-        (subject & still & ~too_high, Reason.HELD_INCOMPLETE_INPUT),
+        (subject & is_frozen & ~too_high, Reason.HELD_INCOMPLETE_INPUT),
         (small, Reason.HELD_HYSTERESIS),
         (damped, Reason.HELD_DAMPING),
     ]

@@ -68,16 +68,16 @@ class Judgement:
     left: Table
 
 
-def judge(now: int, seen: Table, before: Table, still: Bits, law: InitcwndPolicy) -> Judgement:
-    """`seen` are OBSERVED rows and `before` the same pairs' PREVIOUS rows; pairs that are `still` are not judged."""
+def judge(now: int, seen: Table, before: Table, is_frozen: Bits, law: InitcwndPolicy) -> Judgement:
+    """`seen` are OBSERVED rows and `before` the same pairs' PREVIOUS rows; pairs that are `is_frozen` are not judged."""
     in_use = _ints(before["initcwnd"])
     started = np.where(in_use > 0, in_use, KERNEL_DEFAULT)
-    young = np.where(still, 0, _ints(seen["young_connections"]))
-    lossy = np.minimum(np.where(still, 0, _ints(seen["young_lossy_connections"])), young)
-    rounds = _ints(before["trial_rounds"]) + ~still
+    young = np.where(is_frozen, 0, _ints(seen["young_connections"]))
+    lossy = np.minimum(np.where(is_frozen, 0, _ints(seen["young_lossy_connections"])), young)
+    rounds = _ints(before["trial_rounds"]) + ~is_frozen
     trial = young + _ints(before["trial_connections"])
     trial_lossy = lossy + _ints(before["trial_lossy"])
-    enough = ~still & (young > 0) & (trial >= law.loss_min_connections) & (rounds >= law.loss_step_rounds)
+    enough = ~is_frozen & (young > 0) & (trial >= law.loss_min_connections) & (rounds >= law.loss_step_rounds)
 
     default, default_lossy = _ints(before["default_connections"]), _ints(before["default_lossy"])
     harm_bound = allowed_share(started, lower_bound(default_lossy, default), law)
