@@ -15,6 +15,9 @@ settings.load_profile("springtide")
 # longest of all; what is named below it is in these folders and does none of that.
 ALONE = ("lab/tests/", "tests/")
 BESIDE = (
+    "tests/test_add_a_field.py",
+    "tests/test_add_a_law.py",
+    "tests/test_architecture.py",
     "tests/test_bench_traffic.py",
     "tests/test_benches.py",
     "tests/test_calm.py",
