@@ -69,7 +69,7 @@ class Judgement:
 
 
 def judge(now: int, seen: Table, before: Table, is_frozen: Bits, law: InitcwndPolicy) -> Judgement:
-    """`seen` are OBSERVED rows and `before` the same pairs' PREVIOUS rows; pairs that are `is_frozen` are not judged."""
+    """`seen` are OBSERVED rows and `before` the same pairs' PREVIOUS rows; what `is_frozen` is not judged."""
     in_use = _ints(before["initcwnd"])
     started = np.where(in_use > 0, in_use, KERNEL_DEFAULT)
     young = np.where(is_frozen, 0, _ints(seen["young_connections"]))
