@@ -53,16 +53,16 @@ def explain(
       springtide explain ams 192.0.2.0/24
     """
     fleet, policy = read_fleet(fleet_path), read_policy(policy_path)
-    laws = [law for law in LAWS if law.explains(destination)]
+    # What none of them explains, one of them has refused.
+    law = next(law for law in LAWS if law.explains(destination))
     _require_pop(fleet, src_pop)
     asked = closed_round(round_text, policy)
     with store.open() as opened:
-        found = [law.explain(opened, fleet, policy, src_pop, destination, asked) for law in laws]
-    for one in found:
-        if as_json:
-            print_json(one.machine)
-        else:
-            _print(one)
+        found = law.explain(opened, fleet, policy, src_pop, destination, asked)
+    if as_json:
+        print_json(found.machine)
+        return
+    _print(found)
 
 
 def _print(found: Explained) -> None:

@@ -15,7 +15,7 @@ from springtide.bundles import caps
 from springtide.bundles.model import Document, Documents, fields_of, parse
 from springtide.bundles.published import PublishedBundles, files
 from springtide.bundles.render import Rendered
-from springtide.bundles.render import render as bundles
+from springtide.bundles.render import render as render_bundles
 from springtide.bundles.validate import Context, parsed_problems, problems
 from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet
@@ -41,7 +41,7 @@ def render(store: Store, fleet: Fleet, policy: Policy, asked: int | None, now_un
         raise InputError([Problem("--round", "round", what, f"run `springtide decide {LEADING.name}` first")])
     expires = moment + policy.bundle.ttl_s
     contributions = [law.contribute(store, fleet, policy, moment, expires) for law in LAWS]
-    rendered = bundles(fleet, policy, moment, now_unix_s, contributions)
+    rendered = render_bundles(fleet, policy, moment, now_unix_s, contributions)
     found = wrong(rendered.documents, Context(fleet, policy, now_unix_s))
     if found:
         raise InputError(found)

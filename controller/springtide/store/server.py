@@ -105,8 +105,9 @@ class ServerStore:
     def columns(
         self, sql: str, dtype: np.dtype[np.void], params: Mapping[str, Param] | None = None
     ) -> NDArray[np.void]:
-        ask = lambda: self._ask(sql, params, with_column_types=True, columnar=True)  # noqa: E731
-        found, types = self._run(ask, again=_is_read(sql))
+        found, types = self._run(
+            lambda: self._ask(sql, params, with_column_types=True, columnar=True), again=_is_read(sql)
+        )
         names = [name for name, _ in types]
         require_names(self.url, names, dtype)
         table = np.zeros(len(found[0]) if found else 0, dtype)

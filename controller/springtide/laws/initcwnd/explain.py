@@ -195,7 +195,7 @@ def left_out(d: Decision, policy: Policy) -> str:
     return f"{d.action.value}, left out" if is_left_out(d, d.round + policy.bundle.ttl_s) else d.action.value
 
 
-history_columns = ["round", "ip", "action", "initcwnd", "reason", "observed", "smoothed", "earned", "seen", "policy"]
+HISTORY_COLUMNS = ["round", "ip", "action", "initcwnd", "reason", "observed", "smoothed", "earned", "seen", "policy"]
 
 
 def history_rows(history: Sequence[Decision], policy: Policy) -> list[tuple[object, ...]]:

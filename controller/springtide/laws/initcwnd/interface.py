@@ -34,7 +34,7 @@ from springtide.laws.columns import Table
 from springtide.laws.holdout import held_out_edges
 from springtide.laws.initcwnd import benefit, bundle, edges, pairs, rows, treated
 from springtide.laws.initcwnd.decision import Decision
-from springtide.laws.initcwnd.explain import explain, history_columns, history_rows, left_out, without_decision
+from springtide.laws.initcwnd.explain import HISTORY_COLUMNS, explain, history_rows, left_out, without_decision
 from springtide.laws.initcwnd.law import carry, decide, lasting
 from springtide.observe.rounds import pair_observations
 from springtide.policy import Policy
@@ -160,7 +160,7 @@ class Initcwnd(Law):
                 + f" until {instants.show(one.until)}: {one.why}"
                 for one in of_edges
             ],
-            history=(history_columns, history_rows(history, policy)) if history else ((), ()),
+            history=(HISTORY_COLUMNS, history_rows(history, policy)) if history else ((), ()),
             machine={
                 "round": instants.show(moment),
                 "src_pop": src_pop,
