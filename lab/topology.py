@@ -11,8 +11,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
+from springtide.document import Document, Keys, dotted, load
+from springtide.errors import InputError as UnreadableError
 
-from lab.document import Document, Keys, load
 from lab.errors import InputError
 
 Address = IPv4Address | IPv6Address
@@ -241,13 +242,16 @@ class Topology(_Frozen):
 
 def load_topology(path: Path) -> Topology:
     """Raises InputError with one line for every fault of the file."""
-    document = load(path)
+    try:
+        document = load(path)
+    except UnreadableError as error:
+        raise InputError(str(error)) from error
     try:
         topology = Topology.model_validate(document.data)
     except ValidationError as error:
         lines = [_explain(document, dict(item)) for item in error.errors()]
         raise InputError("\n".join(dict.fromkeys(lines))) from error
-    faults = [document.message(keys, message) for keys, message in _cross_check(topology)]
+    faults = [_fault_at(document, keys, message) for keys, message in _cross_check(topology)]
     if faults:
         raise InputError("\n".join(faults))
     return topology
@@ -264,7 +268,11 @@ def _explain(document: Document, item: dict[str, Any]) -> str:
         message = "is not a key here; lab/topologies/demo.yaml shows those that are"
     elif item["type"] == "missing":
         message = "is missing; add it"
-    return document.message(keys, message)
+    return _fault_at(document, keys, message)
+
+
+def _fault_at(document: Document, keys: Keys, message: str) -> str:
+    return f"{document.path}:{document.line(keys)}: {dotted(keys)}: {message}"
 
 
 def _cross_check(topology: Topology) -> Iterator[tuple[Keys, str]]:

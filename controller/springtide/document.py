@@ -74,7 +74,7 @@ def load(path: Path) -> Document:
             [Problem(str(path), "file", f"cannot be read: {error.strerror}", "give a readable file")]
         ) from error
     if len(raw) > MAX_BYTES:
-        raise InputError([Problem(str(path), "file", f"is larger than {MAX_BYTES} bytes", "split the fleet")])
+        raise InputError([Problem(str(path), "file", f"is larger than {MAX_BYTES} bytes", "make it smaller")])
     try:
         text = raw.decode("utf-8")
         _refuse_aliases(path, text)

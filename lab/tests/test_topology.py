@@ -80,7 +80,7 @@ def test_a_fault_is_named_with_its_line_and_field(
     ("right", "wrong", "at", "field", "what"),
     [
         ("{nyc: 80, sin: 150}\n  nyc", "{sin: 150}\n  nyc", "rtt_ms:", "rtt_ms", "no RTT between fra and nyc"),
-        ("seed: 20", "seed: [", "  ams:\n    region", "document", "not readable YAML"),
+        ("seed: 20", "seed: [", "  ams:\n    region", "document", "is not YAML"),
         ("seed: 20", "seed: &x 20\nintra_rtt_ms: *x", "intra_rtt_ms: *x", "document", "alias"),
     ],
 )
@@ -104,13 +104,17 @@ def test_every_fault_is_told_at_once(tmp_path: Path) -> None:
     assert [line.split(": ")[1] for line in found] == ["rtt_ms.nyc.sin", "sed"]
 
 
-@pytest.mark.parametrize("text", ["", "- a", "\0", "[" * 5000])
+def test_an_empty_file_lacks_its_first_keys(tmp_path: Path) -> None:
+    assert faults("", tmp_path) == ["1: name: is missing; add it", "1: pops: is missing; add it"]
+
+
+@pytest.mark.parametrize("text", ["- a", "\0", "[" * 5000])
 def test_what_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
     assert len(faults(text, tmp_path)) == 1
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"none\.yaml: cannot be read"):
+    with pytest.raises(InputError, match=r"none\.yaml: file: cannot be read"):
         load_topology(tmp_path / "none.yaml")
 
 
