@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from grafana_foundation_sdk.builders.dashboard import Dashboard
+from springtide.laws.base import Law
+from springtide.laws.registry import LAWS, LEADING
 
 from dashboards.build import lines, number, row, rows, start
 
@@ -48,10 +52,10 @@ def fleet() -> Dashboard:
         .with_panel(
             number(
                 "Newest decision",
-                "Age of the newest round in which initial windows were decided, at the end of the time shown.",
-                """
+                f"Age of the newest round that the law {LEADING.name} decided, at the end of the time shown.",
+                f"""
                 select toUnixTimestamp($__toTime) - toUnixTimestamp(max(round)) as age_s
-                from initcwnd_decisions final where $__timeFilter(round)
+                from {LEADING.name}_decisions final where $__timeFilter(round)
                 having count() > 0
                 """,
                 "s",
@@ -220,22 +224,18 @@ def fleet() -> Dashboard:
         .with_panel(
             lines(
                 "Changes decided",
-                "Windows that were set to another value or withdrawn, and prefixes that were chosen or let go, in "
-                "each round.",
-                """
-                select round as time, series, sum(changes) as changes from (
-                    select round, 'windows' as series,
-                        countIf(coalesce(initcwnd, 0) != coalesce(previous_initcwnd, 0)) as changes
-                    from initcwnd_decisions final where $__timeFilter(round) group by round
-                    union all
-                    select round, 'prefixes' as series, countIf(action in ('enter', 'leave')) as changes
-                    from congestion_decisions final where $__timeFilter(round) group by round
-                )
-                group by time, series
-                order by time, series
-                """,
+                "Rows of each law that set another value than the round before, or none any more, in each round.",
+                _each_round("changes", ((law, law.changes) for law in LAWS if law.changes)),
                 "short",
                 stacked=True,
+            )
+        )
+        .with_panel(
+            lines(
+                "Values decided",
+                "Rows of each law that set a value, in each round: pairs with a window, prefixes decided for BBR.",
+                _each_round("values_set", ((law, law.acts) for law in LAWS)),
+                "short",
             )
         )
         .with_panel(
@@ -257,16 +257,9 @@ def fleet() -> Dashboard:
         .with_panel(
             number(
                 "Damped",
-                "Pairs and prefixes that changed so often that they must hold still, in the newest decided rounds.",
-                """
-                select (
-                    select countIf(suppressed) from initcwnd_decisions final
-                    where round = (select max(round) from initcwnd_decisions where $__timeFilter(round))
-                ) + (
-                    select countIf(suppressed) from congestion_decisions final
-                    where round = (select max(round) from congestion_decisions where $__timeFilter(round))
-                ) as damped
-                """,
+                "Pairs and prefixes whose value may not change because it changed too often, in the newest decided "
+                "rounds.",
+                f"select {' + '.join(map(_damped, (law for law in LAWS if law.damped)))} as damped",
                 "short",
                 steps=((0, "green"), (1, "orange")),
             )
@@ -345,3 +338,21 @@ def fleet() -> Dashboard:
             )
         )
     )
+
+
+def _each_round(what: str, conditions: Iterable[tuple[Law, str]]) -> str:
+    """A line a law: in how many of its rows an SQL condition holds."""
+    counts = [
+        f"select round, '{law.name}' as series, countIf({condition}) as {what}\n"
+        f"    from {law.name}_decisions final where $__timeFilter(round) group by round"
+        for law, condition in conditions
+    ]
+    every = "\n    union all\n    ".join(counts)
+    sums = f"select round as time, series, sum({what}) as {what} from (\n    {every}\n)"
+    return f"{sums}\ngroup by time, series\norder by time, series"
+
+
+def _damped(law: Law) -> str:
+    table = f"{law.name}_decisions"
+    newest = f"(select max(round) from {table} where $__timeFilter(round))"
+    return f"(select countIf(suppressed) from {table} final where round = {newest})"

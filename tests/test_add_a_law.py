@@ -23,7 +23,7 @@ INTERVAL = 300
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the code with the example in it."""
-    folders = ("controller/springtide", "sql", "proto")
+    folders = ("controller/springtide", "sql", "proto", "dashboards")
     return worked.copy(tmp_path_factory.mktemp("tree"), folders, PAGE, NNNN=worked.next_migration())
 
 
@@ -33,7 +33,7 @@ def test_the_law_is_decided_replayed_kept_and_shown(tree: Path, tmp_path: Path) 
     store_url = f"chdb://{tmp_path / 'store'}"
     environment = {
         **os.environ,
-        "PYTHONPATH": str(tree / "controller"),
+        "PYTHONPATH": f"{tree / 'controller'}:{tree}",
         "SPRINGTIDE_FLEET": str(tmp_path / "fleet.yaml"),
         "SPRINGTIDE_POLICY": str(tmp_path / "policy.yaml"),
         "SPRINGTIDE_PUBLISH_DIR": str(tmp_path / "publish"),
@@ -72,6 +72,9 @@ def test_the_law_is_decided_replayed_kept_and_shown(tree: Path, tmp_path: Path) 
     steps = {step["what"]: step for step in json.loads(run("status", "--json"))["steps"]}
     assert steps["busiest"]["state"] == "ok"
     assert "busiest_decisions" in run("retention", "apply")
+    fleet = "from dashboards.generate import texts; print(texts()['fleet.json'])"
+    drawn = subprocess.run([sys.executable, "-c", fleet], env=environment, cwd=tmp_path, capture_output=True, text=True)
+    assert "from busiest_decisions final" in drawn.stdout, drawn.stderr
 
 
 def test_it_is_eight_files() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from springtide.cli import cli
-from springtide.metrics import METRICS
+from springtide.laws.registry import METRICS
 
 from tools import docs_nav, reference
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 from springtide.cli import cli
-from springtide.metrics import METRICS
+from springtide.laws.registry import METRICS
 from springtide.policy import default_yaml
 from springtide.store import open_store
 from springtide.store.migrations import migrate, read_migrations

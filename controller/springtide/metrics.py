@@ -22,8 +22,8 @@ class Metric:
     labels: tuple[str, ...] = ()
 
 
-# Every metric of the controller; the reference is made from this.
-METRICS: Mapping[str, Metric] = {
+# Every metric of the controller but for those of single laws (laws.registry.METRICS has them too).
+METRICS: dict[str, Metric] = {
     "springtide_decided_round_seconds": Metric("Newest decided round, seconds since the epoch.", ("law",)),
     "springtide_input_incomplete": Metric(
         "1 where too little of the round arrived: the PoP's last decisions stand.", ("law", "pop")
@@ -32,10 +32,6 @@ METRICS: Mapping[str, Metric] = {
     "springtide_input_hosts_expected": Metric("Hosts heard of late.", ("law", "pop")),
     "springtide_input_rows": Metric("Samples that arrived.", ("law", "pop")),
     "springtide_input_rows_expected": Metric("Samples that should have arrived.", ("law", "pop")),
-    "springtide_initcwnd_windows": Metric("Pairs with a window of their own."),
-    "springtide_congestion_prefixes": Metric(
-        "Chosen prefixes: those decided for BBR, and those held out.", ("algorithm",)
-    ),
     "springtide_treatments": Metric(
         "Pairs of an edge and a PoP that should have a window, prefixes that should have BBR: whether sockets show the "
         "same, that it differs, or nothing (unknown).",
@@ -54,11 +50,11 @@ METRICS: Mapping[str, Metric] = {
 }
 
 
-def write_metrics(path: Path, metrics: Mapping[str, Mapping[Labels, float]]) -> None:
-    """Replace the file at once; `metrics` is values by labels of each of METRICS. Raises SpringtideError."""
+def write_metrics(path: Path, metrics: Gauges, described: Mapping[str, Metric] = METRICS) -> None:
+    """Replace the file at once; `metrics` is values by labels of each metric. Raises SpringtideError."""
     lines = []
     for name, values in metrics.items():
-        lines += [f"# HELP {name} {METRICS[name].help}", f"# TYPE {name} gauge"]
+        lines += [f"# HELP {name} {described[name].help}", f"# TYPE {name} gauge"]
         for labels, value in values.items():
             inside = ",".join(f'{key}="{label}"' for key, label in labels)
             lines.append(f"{name}{{{inside}}} {value:.15g}" if inside else f"{name} {value:.15g}")

@@ -13,7 +13,7 @@ import click
 import pytest
 import yaml
 from springtide.cli import cli
-from springtide.metrics import METRICS
+from springtide.laws.registry import METRICS
 
 ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "dashboards/prometheus"

@@ -25,7 +25,7 @@ from springtide.cli.output import print_json, print_table, warn
 from springtide.jobs import decide as jobs
 from springtide.jobs.rounds import prepare
 from springtide.laws.base import Law, Outcome, View
-from springtide.laws.registry import LAWS
+from springtide.laws.registry import LAWS, METRICS
 from springtide.metrics import Labels, write_metrics
 from springtide.policy import Policy
 
@@ -122,4 +122,5 @@ def _measure(law: Law, outcome: Outcome, view: View, path: Path) -> None:
             "springtide_input_rows_expected": by_pop((one.pop, one.rows_expected) for one in heard),
             **view.gauges,
         },
+        METRICS,
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Protocol
 
 from pydantic import BaseModel
@@ -12,7 +13,7 @@ from pydantic import BaseModel
 from springtide.fleet import Fleet
 from springtide.laws.columns import Table
 from springtide.laws.effect import Effect
-from springtide.metrics import Gauges
+from springtide.metrics import Gauges, Metric
 from springtide.observe.completeness import Input, inputs, lacking
 from springtide.policy import Policy
 from springtide.store import Row, Store
@@ -210,6 +211,13 @@ class Law(Protocol):
     units: str
     # Whether a round without decisions is one that was left out: else the law had nothing to say of it.
     every_round: bool = True
+    # SQL conditions over its rows, for counts in `status` and panels: that a row sets a value, and that it sets another
+    # one than the round before (empty: rows do not tell). `damped`: its rows have the column `suppressed`.
+    acts: str = "true"
+    changes: str = ""
+    damped: bool = False
+    # Gauges of its own, which `view` fills.
+    metrics: Mapping[str, Metric] = MappingProxyType({})
     # Its line in `status` on what sockets show of its treatment; empty: it treats nothing.
     seen_name: str = ""
     # Of the treatment's benefit: its line in `status`, heading and note in the report, and what could mislead there.
@@ -278,7 +286,7 @@ class Law(Protocol):
         raise NotImplementedError(self.name)
 
     def newest(self, store: Store, policy: Policy) -> Newest | None:
-        return newest_of(store, self.name, "true")
+        return newest_of(store, self.name, self.acts)
 
     def decided_step(self, newest: Newest | None, clock: Clock) -> Step:
         """Pure."""

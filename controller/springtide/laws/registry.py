@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from springtide.laws.base import Law
 from springtide.laws.congestion.interface import CONGESTION
 from springtide.laws.initcwnd.interface import INITCWND
+from springtide.metrics import METRICS as COMMON_METRICS
+from springtide.metrics import Metric
 
 LAWS: tuple[Law, ...] = (INITCWND, CONGESTION)
 # The newest round that it decided is the one that is published; the others' newest decisions go with it.
 LEADING: Law = INITCWND
 BY_NAME = {law.name: law for law in LAWS}
+# Every metric of the controller.
+METRICS: Mapping[str, Metric] = COMMON_METRICS | {name: one for law in LAWS for name, one in law.metrics.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from types import MappingProxyType
 
 from springtide import instants
 from springtide.fleet import Fleet, Prefix
@@ -25,7 +26,6 @@ from springtide.laws.base import (
     Values,
     View,
     frozen,
-    newest_of,
     pops_of,
     replayed,
 )
@@ -34,6 +34,7 @@ from springtide.laws.congestion import benefit, bundle, rows
 from springtide.laws.congestion.explain import client_prefix, explain
 from springtide.laws.congestion.law import ACTION, Action, carry, decide
 from springtide.laws.congestion.prefixes import keys
+from springtide.metrics import Metric
 from springtide.policy import Policy
 from springtide.store import Row, Store
 
@@ -48,6 +49,16 @@ class Congestion(Law):
     rounds in their order: each remembers the one before.
     """
     units = "prefixes"
+    acts = "algorithm = 'bbr'"
+    changes = "action in ('enter', 'leave')"
+    damped = True
+    metrics: Mapping[str, Metric] = MappingProxyType(
+        {
+            "springtide_congestion_prefixes": Metric(
+                "Chosen prefixes: those decided for BBR, and those held out.", ("algorithm",)
+            )
+        }
+    )
     seen_name = "seen BBR"
     benefit_name = "BBR: rate"
     benefit_title = "BBR for the slowest prefixes"
@@ -141,9 +152,6 @@ class Congestion(Law):
                 "history": history,
             },
         )
-
-    def newest(self, store: Store, policy: Policy) -> Newest | None:
-        return newest_of(store, self.name, "algorithm = 'bbr'")
 
     def decided_step(self, newest: Newest | None, clock: Clock) -> Step:
         if newest is None:

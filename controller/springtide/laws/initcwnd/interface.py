@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from types import MappingProxyType
 
 from springtide import instants
 from springtide.errors import InputError, Problem
@@ -36,6 +37,7 @@ from springtide.laws.initcwnd import benefit, bundle, edges, pairs, rows, treate
 from springtide.laws.initcwnd.decision import Decision
 from springtide.laws.initcwnd.explain import HISTORY_COLUMNS, explain, history_rows, left_out, without_decision
 from springtide.laws.initcwnd.law import carry, decide, lasting
+from springtide.metrics import Metric
 from springtide.observe.rounds import pair_observations
 from springtide.policy import Policy
 from springtide.store import Store
@@ -51,6 +53,12 @@ class Initcwnd(Law):
     those from before round.lateness_s, is rolled up first, as by `springtide rollup --round`.
     """
     units = "pairs"
+    acts = "initcwnd is not null"
+    changes = "coalesce(initcwnd, 0) != coalesce(previous_initcwnd, 0)"
+    damped = True
+    metrics: Mapping[str, Metric] = MappingProxyType(
+        {"springtide_initcwnd_windows": Metric("Pairs with a window of their own.")}
+    )
     seen_name = "seen windows"
     benefit_name = "windows: time"
     benefit_title = "Initial windows between PoPs"
@@ -177,7 +185,7 @@ class Initcwnd(Law):
     def newest(self, store: Store, policy: Policy) -> Newest | None:
         # As springtide.laws.initcwnd.decision.is_left_out says.
         late = "action = 'set' and reason != 'override' and coalesce(expires_at < round + {ttl_s:UInt32}, true)"
-        return newest_of(store, self.name, "initcwnd is not null", late, policy.bundle.ttl_s)
+        return newest_of(store, self.name, self.acts, late, policy.bundle.ttl_s)
 
     def decided_step(self, newest: Newest | None, clock: Clock) -> Step:
         fix = f"run `springtide decide {self.name}` each round"
