@@ -63,11 +63,12 @@ def test_the_law_is_decided_replayed_kept_and_shown(tree: Path, tmp_path: Path) 
     finally:
         store.close()
 
-    decided = json.loads(run("decide", "busiest", "--json"))
+    at_round = ("--round", instants.show(moment))
+    decided = json.loads(run("decide", "busiest", *at_round, "--json"))
     assert [(row["dst_pop"], row["action"]) for row in decided["decisions"]] == [("fra", "busy"), ("nyc", "none")]
     assert decided["written"] == 2
-    assert json.loads(run("decide", "busiest", "--json"))["written"] == 0
-    [summary] = json.loads(run("replay", "--law", "busiest", "--json"))["summary"]
+    assert json.loads(run("decide", "busiest", *at_round, "--json"))["written"] == 0
+    [summary] = json.loads(run("replay", "--law", "busiest", "--to", instants.show(moment), "--json"))["summary"]
     assert (summary["values_at_the_end"], summary["values_at_the_end_recorded"]) == (1, 1)
     steps = {step["what"]: step for step in json.loads(run("status", "--json"))["steps"]}
     assert steps["busiest"]["state"] == "ok"
