@@ -48,7 +48,7 @@ class Bench:
 
 @dataclass
 class Run:
-    """One run of a bench: what it is asked for, and what it has found."""
+    """One run of a bench: its sizes and turns, and what it has measured."""
 
     sizes: Mapping[str, Any]
     turns: int

@@ -74,7 +74,7 @@ def fleet() -> Dashboard:
         )
         .with_panel(
             number(
-                "Hosts heard",
+                "Hosts that sent samples",
                 "Hosts whose samples are in the newest round.",
                 """
                 select countIf(rows_seen > 0) as hosts_heard
@@ -104,7 +104,7 @@ def fleet() -> Dashboard:
                 "Completeness by PoP",
                 "Samples that arrived, of those that should have. Below completeness.min_rows (60 % by default) a "
                 "PoP's "
-                "decisions stand still.",
+                "decisions do not change.",
                 """
                 select round as time, pop as series, 100 * sum(rows_seen) / sum(rows_expected) as complete_percent
                 from hosts where $__timeFilter(round)
@@ -132,7 +132,7 @@ def fleet() -> Dashboard:
         .with_panel(
             number(
                 "Gates that rolled back",
-                "Waves after which a gate said to roll back, in the time shown.",
+                "Waves that a gate rolled back, in the time shown.",
                 """
                 select countIf(event = 'gate' and verdict = 'roll back') as gates
                 from audit final where $__timeFilter(at)
@@ -257,7 +257,7 @@ def fleet() -> Dashboard:
         .with_panel(
             number(
                 "Damped",
-                "Pairs and prefixes that changed so often that they must hold still, in the newest decided rounds.",
+                "Pairs and prefixes that changed so often that damping holds them, in the newest decided rounds.",
                 """
                 select (
                     select countIf(suppressed) from initcwnd_decisions final

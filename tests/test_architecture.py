@@ -12,7 +12,7 @@ PAGE = (ROOT / "docs/explanation/architecture.md").read_text()
 NAMED = sorted(set(re.findall(r"`((?:[\w.-]+/)+[\w.-]*)`", PAGE)))
 
 
-# Where a path may begin: at the root, or in the component that it is said of.
+# Where a path may begin: at the root, or in the component that is described.
 STARTS = (ROOT, ROOT / "controller/springtide", ROOT / "collector")
 
 

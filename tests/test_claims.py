@@ -89,4 +89,4 @@ def test_queries_that_are_shown_count_no_copy() -> None:
         for greatest, table in read.findall(text)
         if not greatest  # which is the same with copies
     ]
-    assert not shown, "say `final`, or what copies do to it"
+    assert not shown, "use `final`, or state what copies do to it"

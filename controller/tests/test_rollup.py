@@ -40,7 +40,7 @@ def rounds(home: Home, *arguments: str) -> list[str]:
 def test_closed_rounds_that_hold_samples_are_done_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     early, late = ROUND - 5 * INTERVAL, ROUND - 2 * INTERVAL
     feed(home, "a", [early, late, ROUND])
-    # Half a minute after ROUND its samples are still waited for.
+    # Half a minute after ROUND it waits for its samples.
     assert rounds(home) == [instants.show(early), instants.show(late)]
     assert rounds(home) == []
     monkeypatch.setattr(instants, "now", lambda: ROUND + 60)

@@ -24,7 +24,7 @@ from testkit.published import render
 
 pytestmark = pytest.mark.usefixtures("clock")
 
-# How each rule is broken: the change to a good bundle of ams-1, and what the line must say.
+# How each rule is broken: the change to a good bundle of ams-1, and what the line must contain.
 Change = Callable[[dict[str, Any]], Any]
 
 
@@ -128,7 +128,7 @@ BROKEN_FILES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 
 
 @pytest.mark.parametrize("case", BROKEN_FILES)
-def test_files_that_are_not_bundles_are_refused_in_words(bare_home: Home, case: str) -> None:
+def test_files_that_are_not_bundles_are_refused_with_a_message(bare_home: Home, case: str) -> None:
     change, message = BROKEN_FILES[case]
     path = bare_home.path / "b.json"
     good = render(load_fleet(bare_home.fleet), Policy(), NOW, DECISIONS, NOW).documents["ams-1"]

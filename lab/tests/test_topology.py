@@ -99,13 +99,13 @@ def assert_told(directory: Path, right: str, wrong: str, at: str, field: str, wh
     assert any(one.startswith(f"{line}: {field}") and what in one for one in found), found
 
 
-def test_every_fault_is_told_at_once(tmp_path: Path) -> None:
+def test_every_fault_is_reported_at_once(tmp_path: Path) -> None:
     found = faults(DEMO.replace("sin: 250", "sin: far").replace("seed: 20", "sed: 20"), tmp_path)
     assert [line.split(": ")[1] for line in found] == ["rtt_ms.nyc.sin", "sed"]
 
 
 @pytest.mark.parametrize("text", ["", "- a", "\0", "[" * 5000])
-def test_what_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
+def test_what_is_not_a_mapping_is_refused(tmp_path: Path, text: str) -> None:
     assert len(faults(text, tmp_path)) == 1
 
 
@@ -120,7 +120,7 @@ def test_overrides_change_only_what_they_name(topology: Topology) -> None:
     assert topology.shape("ams", "nyc") == topology.defaults
 
 
-def test_a_queue_is_counted_in_what_the_nearest_key_says(topology: Topology) -> None:
+def test_a_queue_is_counted_in_the_unit_of_the_nearest_key(topology: Topology) -> None:
     data = topology.model_dump(mode="json", exclude_none=True) | {"defaults": {"queue_packets": 41, "rate_mbit": 50}}
     counted = Topology.model_validate(data, strict=False)
     assert counted.shape("ams", "nyc").queue_packets == 41

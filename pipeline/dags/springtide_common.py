@@ -1,4 +1,4 @@
-"""What the DAGs have in common: pools, assets, how errors and failures are told. It decides nothing."""
+"""What the DAGs have in common: pools, assets, how errors and failures are reported. It decides nothing."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PUBLICATION = Asset(name="springtide_publication", uri="springtide://publisher/c
 ON_THE_FLEET = Asset(name="springtide_on_the_fleet", uri="springtide://publisher/current")
 
 PAGE = "docs/how-to/run-in-airflow.md"
-# What to do when the step has failed for good; PAGE says more of each.
+# What to do when the step has failed for good; PAGE has more about each.
 FIXES = {
     "completeness": "see `springtide doctor`; the next run catches up",
     "rollup": "see `springtide doctor`; the next run catches up",
@@ -63,14 +63,14 @@ def guarded(function: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-def tell_failure(context: Any) -> None:
+def report_failure(context: Any) -> None:
     """One line with what failed and what to do: in the log, in the audit, and as a time for Prometheus."""
     task = context["ti"]
     fix = f"{FIXES.get(task.task_id, 'see its log')} ({PAGE})"
     print(notice.failed(Site.of(), task.dag_id, task.task_id, str(context.get("exception") or ""), fix))
 
 
-def tell_success(context: Any) -> None:
+def report_success(context: Any) -> None:
     task = context["ti"]
     notice.measure(task.dag_id, task.task_id, "succeeded")
 
@@ -81,8 +81,8 @@ def defaults(**more: Any) -> dict[str, Any]:
         "owner": "springtide",
         "retries": 2,
         "execution_timeout": timedelta(minutes=10),
-        "on_failure_callback": tell_failure,
-        "on_success_callback": tell_success,
+        "on_failure_callback": report_failure,
+        "on_success_callback": report_success,
     }
     return common | more
 

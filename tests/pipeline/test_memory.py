@@ -40,9 +40,7 @@ def committed(broker: Broker) -> list[int]:
         reader.close()
 
 
-def test_a_message_that_takes_more_memory_than_there_is_is_kept_and_holds_nothing_up(
-    broker: Broker, home: Home
-) -> None:
+def test_a_message_too_large_for_memory_is_kept_aside_and_blocks_nothing(broker: Broker, home: Home) -> None:
     """It stands behind messages that hold nothing, and bytes that are none of ours."""
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for cookie in range(1, GOOD + 1):

@@ -33,7 +33,7 @@ def diff(what: str | None, publish_dir: Path, as_json: bool) -> None:
     folder = PublishFolder(publish_dir)
     candidate = folder.resolved("candidate")
     if candidate is None:
-        raise InputError([Problem(str(publish_dir), "candidate", "is not there", "run `springtide publish` first")])
+        raise InputError([Problem(str(publish_dir), "candidate", "does not exist", "run `springtide publish` first")])
     published = PublishedBundles(folder)
     new, held = published.part(candidate / "edges"), published.current() or {}
     if what is not None and what in new.keys() | held.keys():

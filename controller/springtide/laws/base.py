@@ -31,7 +31,7 @@ class Outcome:
     reason; `written`: rows in the store had to change."""
 
     round: int
-    heard: Sequence[Input]
+    inputs: Sequence[Input]
     thin: Mapping[str, str]
     decided: Table
     written: bool
@@ -343,9 +343,9 @@ def once_a_round(clock: Clock, what: str, moment: int, text: str, fix: str) -> S
 
 
 def frozen(store: Store, policy: Policy, round_unix_s: int, pops: set[str]) -> tuple[Sequence[Input], dict[str, str]]:
-    """What was heard in a round, and of which of these PoPs too little of it arrived, with the reason."""
-    heard = inputs(store, round_unix_s, policy.round.interval_s, policy.completeness.memory_rounds)
-    return heard, lacking(heard, policy.completeness, pops)
+    """What arrived in a round, and of which of these PoPs too little of it arrived, with the reason."""
+    found = inputs(store, round_unix_s, policy.round.interval_s, policy.completeness.memory_rounds)
+    return found, lacking(found, policy.completeness, pops)
 
 
 def newest_of(store: Store, law: str, acts: str, left_out: str = "false", ttl_s: int = 0) -> Newest | None:

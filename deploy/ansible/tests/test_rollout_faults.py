@@ -25,11 +25,11 @@ def test_edges_outlive_controller_store_and_publisher_and_go_back_to_the_kernels
 
     # Nobody is there any more who could push or answer; three edges without a common friend.
     shutil.rmtree(farm.publish_dir)
-    early, late, asked = farm.edges.values()
+    early, late, third = farm.edges.values()
     assert early.routes("follow", seconds_later=300)["removed"] == 0, "a bundle that is valid must stay"
     assert early.routes("follow", seconds_later=700)["removed"] == 2
     assert late.routes("expire", seconds_later=7000)["removed"] == 2
-    assert asked.windows(), "an edge whose bundle is valid lost it"
+    assert third.windows(), "an edge whose bundle is valid lost it"
 
     # The red button from any machine that has Ansible and fleet.yaml: no store, no publication, no controller.
     withdrawn = farm.play("withdraw.yml", springtide_command="/nonexistent", springtide_reason="all is lost")

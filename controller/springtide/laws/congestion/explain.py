@@ -55,10 +55,12 @@ def client_prefix(text: str) -> str | None:
         network = ip_network(text)
     except ValueError as error:
         fix = "write an IPv4 /24 or an IPv6 /56, or an address"
-        raise InputError([Problem("explain", "DESTINATION", f"{text!r} is no client prefix: {error}", fix)]) from None
+        raise InputError(
+            [Problem("explain", "DESTINATION", f"{text!r} is not a client prefix: {error}", fix)]
+        ) from None
     if network.prefixlen != CLIENT_PREFIX_LENGTH[network.version]:
         fix = f"write one of its /{CLIENT_PREFIX_LENGTH[network.version]}"
-        raise InputError([Problem("explain", "DESTINATION", f"clients are not told apart by {text}", fix)])
+        raise InputError([Problem("explain", "DESTINATION", f"clients are not grouped by {text}", fix)])
     return str(network)
 
 
@@ -99,7 +101,7 @@ def _not_ranked(unranked: Mapping[str, int], law: CongestionPolicy) -> str:
         "small": f"too few connections {above}",
         "thin": f"too few samples or bytes of its connections {above}",
         "other_bytes": f"the round was rolled up for connections above fewer than {law.min_object_bytes:,} bytes",
-        "unknown": "the round was rolled up before such connections were told apart",
+        "unknown": "the round was rolled up before such connections were distinguished",
     }
     reasons = [f"{causes[why]} ({unranked[why]} rounds)" for why in causes if unranked[why]]
     return f"not ranked: {', '.join(reasons)}" if reasons else ""
@@ -130,7 +132,7 @@ def _change(row: Mapping[str, Any], reason: Reason, policy: Policy) -> str:
         Reason.HELD_HYSTERESIS: leaves,
         Reason.HELD_MIN_STAY: f"the end of its minimum stay at {stay}",
         Reason.HELD_THIN_EVIDENCE: f"{law.min_rounds - row['measured_rounds']} more measured rounds",
-        Reason.HELD_INCOMPLETE_INPUT: "a round that most of the PoP's hosts are heard in",
+        Reason.HELD_INCOMPLETE_INPUT: "a round in which most of the PoP's hosts send samples",
         Reason.BACK_OFFICE: "another prefix of the PoPs in fleet.yaml",
         Reason.HEALTHY_PATH: f"a round-trip time of {bounds}",
         Reason.FLAPPING: f"at most {law.max_flap_rate * row['measured_rounds']:.0f} changes of state",

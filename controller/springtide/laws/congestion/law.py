@@ -219,7 +219,7 @@ def _healthy(out: Table, law: CongestionPolicy) -> Bits:
 
 
 def _benefit(out: Table, before: Table, judged: Bits, law: CongestionPolicy) -> tuple[NDArray[np.float64], Bits]:
-    """Each judged prefix's growth beyond that of the held-out ones, NaN where it cannot be told; and which treated ones
+    """Each judged prefix's growth beyond that of the held-out ones, NaN where it is unknown; and which treated ones
     are not helped, as far as intervals say so.
 
     Growth is of the recent rate over the rate when it was chosen. Difference in differences: the held-out prefixes were

@@ -1,4 +1,4 @@
-"""What operators say of congestion control: its tunables, its damping, its overrides, and which of them contradict."""
+"""Policy of congestion control: its tunables, its damping, its overrides, and which of them contradict."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class CongestionPolicy(Section):
     )
     min_stay_s: int = tunable(
         7200,
-        "Seconds for which a chosen prefix stays, unless it is back-office or an operator says otherwise.",
+        "Seconds for which a chosen prefix stays, unless it is back-office or an operator overrides it.",
         source="a third of the window; also what it takes to see whether BBR helps",
         ge=0,
         le=MAX_TTL_S,
@@ -195,7 +195,7 @@ class CongestionDampingPolicy(DampingPolicy):
     half_life_s: int = tunable(
         43_200,
         "Seconds in which the penalty halves.",
-        source="twice the duty cycle's window: what has left the window still counts for half",
+        source="twice the duty cycle's window: what has left the window then counts for half",
         ge=5,
         le=MAX_TTL_S,
     )

@@ -189,7 +189,7 @@ class Initcwnd(Law):
         if newest.held_incomplete:
             text += f"; {newest.held_incomplete:,} stand, input incomplete"
         if newest.held_incomplete and newest.held_incomplete == newest.rows:
-            fix = "`springtide sql incomplete-hosts` says who is silent"
+            fix = "`springtide sql incomplete-hosts` lists the missing hosts"
             return Step(self.name, State.STALE, text, fix, newest.round)
         return once_a_round(clock, self.name, newest.round, text, fix)
 

@@ -215,7 +215,8 @@ def carry(decided: Table, now: int, measured_rounds: NDArray[np.integer[Any]]) -
 
 
 def combine(seen: Table, law: InitcwndPolicy) -> Floats:
-    """The round's one window of each pair; NaN without sufficient evidence, or where what was sampled is no number."""
+    """The round's one window of each pair; NaN without sufficient evidence, or where what was sampled is not a
+    number."""
     column = {"mean": "mean_cwnd", "max": "max_cwnd", "traffic": "traffic_cwnd"}.get(
         law.combiner, f"cwnd_{law.combiner}"
     )

@@ -24,7 +24,7 @@ from springtide.policy import MAX_TTL_S, InitcwndPolicy
 
 Ints = NDArray[np.int64]
 
-# What new connections start with where nobody said otherwise, segments: RFC 6928, Linux.
+# The kernel's default initial window, segments: RFC 6928, Linux.
 KERNEL_DEFAULT = 10
 # The window that policy.initcwnd.loss_bound speaks of, segments. Below twice the default the bound falls no further: a
 # young connection that started with ten sends up to twenty.
@@ -57,7 +57,7 @@ GUARD = [
 
 @dataclass(frozen=True)
 class Judgement:
-    """Of each pair: whether its window did harm or was clean in this round (neither: nobody can tell yet), and the
+    """Of each pair: whether its window did harm or was clean in this round (neither: not known yet), and the
     largest window that may be set now, segments, where there is a `ceiling` at all."""
 
     harm: Bits

@@ -1,4 +1,4 @@
-"""What operators say of the initial window: its tunables, its overrides, and which of them contradict each other."""
+"""Policy of the initial window: its tunables, its overrides, and which of them contradict each other."""
 
 from __future__ import annotations
 

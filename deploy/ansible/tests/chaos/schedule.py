@@ -36,7 +36,7 @@ EDGE_KINDS = (
 PUBLISHER_KINDS = ("play killed", "publisher's disk full", "publisher's disk read-only")
 # Under the red button: what can stand in the way of taking back.
 BUTTON_KINDS = (
-    # Here the button is not heard, and the edge has to end it by itself.
+    # Here withdraw.yml does not reach the edge, which has to expire by itself.
     "sshd hangs",
     "login shell hangs",
     "unreachable",
