@@ -1,8 +1,8 @@
-//! The kernel's floor: asks for every TCP socket's tcp_info, receives, discards. What any collector costs at least.
+//! The kernel's floor: requests every TCP socket's tcp_info, receives, discards. The least that any collector costs.
 //!
-//! `cargo run --release --example floor -- --polls 20`. It asks as the collector does: one walk for both address families,
+//! `cargo run --release --example floor -- --polls 20`. It queries as the collector does: one walk for both address families,
 //! the same states and attributes, a buffer of the same size. It reads nothing of an answer but the header of a datagram's
-//! last message, which says where the answer ends. It shares no code with the collector. Prints one line of JSON:
+//! last message, which marks the end of the answer. It shares no code with the collector. Prints one line of JSON:
 //! microseconds of CPU and bytes of a poll.
 
 use std::io;

@@ -295,20 +295,20 @@ def test_jumping_poll_numbers_freeze_no_pop_and_are_reported(home: Home, numbers
 
 
 def test_an_edge_that_sends_much_and_then_nothing_freezes_no_pop(home: Home) -> None:
-    loud = [row for c in range(300) for row in life("ams-3", c)[:5]]
-    put(home, truthful(EDGES[:2]) + loud)
+    many_samples = [row for c in range(300) for row in life("ams-3", c)[:5]]
+    put(home, truthful(EDGES[:2]) + many_samples)
     assert decided(home)[0][0] == {}
 
 
 def test_two_machines_with_one_name_are_reported(home: Home) -> None:
-    reborn = [
+    second_boot = [
         {**row, "boot_id": "before" if n < 7 else "after", "poll_sequence": n % 7 + 1}
         for n, row in enumerate(life("ams-2", 7))
     ]
-    twin = [
+    second_machine = [
         {**row, "boot_id": "another", "cookie": 9, "poll_sequence": 5 + n} for n, row in enumerate(life("ams-1", 8))
     ]
-    put(home, truthful(EDGES[:1]) + reborn + twin)
+    put(home, truthful(EDGES[:1]) + second_boot + second_machine)
     home.run("rollup", "--round", instants.show(ROUND))
     assert rogues(home) == {("ams-1", "several_boots"): 2}
     assert "two machines have one name" in home.run("doctor", "--site", code=1).stdout

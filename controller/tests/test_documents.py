@@ -108,7 +108,7 @@ BAD_POLICIES = {
         "bundle: {ttl_s: 3700}\n",
         ":1: bundle.ttl_s: bundle.ttl_s = 3700 is above initcwnd.ttl_s = 3600",
     ),
-    "bundle dies before the next round": (
+    "bundle expires before the next round": (
         "round: {interval_s: 1000}\n",
         ":1: round.interval_s: round.interval_s = 1000 is above bundle.ttl_s = 900",
     ),

@@ -317,7 +317,7 @@ def test_killed_between_rows_and_ledger_counts_once(home: Home) -> None:
     assert counts(home) == (100, 50)
 
 
-# One record a batch, announced: thirty inserts and thirty ledger entries in which to die.
+# One record a batch, announced: thirty inserts and thirty ledger entries in which to be killed.
 SMALL_STEPS = """
 import sys
 from springtide.cli import cli

@@ -56,7 +56,7 @@ def test_the_reason_against_a_rollout_is_reported(tmp_path: Path) -> None:
     second = publish(folder, 10)
     assert wanted(folder) == (second.name, "")
     folder.point("current", second / "edges")
-    assert "holds on the fleet already" in wanted(folder)[1]
+    assert "is current on the fleet already" in wanted(folder)[1]
 
 
 @pytest.fixture

@@ -50,7 +50,7 @@ def test_rows_past_their_time_go_and_others_stay(store: Store) -> None:
 
 
 def test_rejected_messages_go_by_when_they_were_kept(store: Store) -> None:
-    """The time that a message bears is its sender's: it neither keeps it for ever nor takes it away at once."""
+    """A message's time is its sender's: it neither keeps the message forever nor removes it at once."""
     now = instants.now()
     for offset, (sent, kept) in enumerate([(now + 50 * 365 * DAY, now - 3 * DAY), (0, now), (now, now - 3 * DAY)]):
         store.execute(

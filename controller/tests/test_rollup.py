@@ -1,4 +1,4 @@
-"""`springtide rollup`: which rounds it does, and what a run that dies leaves behind."""
+"""`springtide rollup`: which rounds it does, and what a killed run leaves behind."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_backfill_does_every_round_of_its_span(home: Home) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--to", "2026-01-02T03:00:00Z"], "--to: round: stands without --from"),
+        (["--to", "2026-01-02T03:00:00Z"], "--to: round: is given without --from"),
         (["--round", "2026-01-02T03:00:00Z", "--from", "2026-01-02T03:00:00Z"], "give one or the other"),
         (["--from", "2026-01-02T03:00:00Z", "--to", "2026-01-02T02:00:00Z"], "is after"),
         (["--round", "2026-01-02T03:05:00Z"], "has not closed yet"),

@@ -58,8 +58,8 @@ BROKEN: dict[str, tuple[Change, str]] = {
         "congestion: 192.0.3.0/24 stands before 192.0.2.0/24 (rule congestion_sorted)",
     ),
     "another algorithm": (lambda d: choose(d, {"algorithm": "reno"}), "congestion[0].algorithm: is 'reno', not 'bbr'"),
-    "negative object": (lambda d: choose(d, {"min_object_bytes": -1}), "-1 is not a size of an object"),
-    "huge object": (lambda d: choose(d, {"min_object_bytes": 10**10}), "10000000000 is not a size of an object"),
+    "negative object": (lambda d: choose(d, {"min_object_bytes": -1}), "-1 is not a valid object size"),
+    "huge object": (lambda d: choose(d, {"min_object_bytes": 10**10}), "10000000000 is not a valid object size"),
     "text object": (
         lambda d: choose(d, {"min_object_bytes": "1"}),
         "min_object_bytes: input should be a valid integer",

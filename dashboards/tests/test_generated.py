@@ -75,7 +75,7 @@ def test_grafanas_own_types_take_every_dashboard_and_refuse_a_wrong_one(tmp_path
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_dashboard_can_be_read(name: str) -> None:
-    """Descriptions, units, links, datasources that can be chosen, and no colours that a theme would swallow."""
+    """Descriptions, units, links, datasources that can be chosen, and no colours that a theme would hide."""
     document = DOCUMENTS[name]
     assert document["description"].endswith(".")
     assert any(link["type"] == "dashboards" and link["keepTime"] for link in document["links"])

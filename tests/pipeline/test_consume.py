@@ -60,7 +60,7 @@ def payload(samples: Samples) -> bytes:
 
 @contextmanager
 def consume(home: Home, broker: Broker, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """The command, which does not outlive the block: it would run for ever where the test fails within."""
+    """The command, which does not outlive the block: it would run forever where the test fails within."""
     line = ["consume", "--kafka", broker.bootstrap, "--json", *arguments]
     environment = {**os.environ, **home.environment}
     with subprocess.Popen([SPRINGTIDE, *line], env=environment, stdout=subprocess.PIPE, text=True) as process:

@@ -197,7 +197,7 @@ impl Key {
     }
 }
 
-/// What clap says against a value, without its own surroundings.
+/// Clap's error for a value, without the text around it.
 fn reason(error: &clap::Error) -> String {
     use std::error::Error as _;
     if let Some(source) = error.source() {

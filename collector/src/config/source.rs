@@ -1,4 +1,4 @@
-//! Options that say what is read, and how much of it.
+//! Options for what is read, and how much of it.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -61,7 +61,7 @@ pub enum Netns {
     All,
 }
 
-/// What the kernel is asked of each socket.
+/// What is requested from the kernel for each socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs, reason = "the option's own help would be written twice")]
 pub enum Attributes {

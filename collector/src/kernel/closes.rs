@@ -1,4 +1,4 @@
-//! What the kernel says of TCP sockets as they close: a multicast of the last tcp_info.
+//! The kernel's events of closing TCP sockets: a multicast of the last tcp_info.
 //!
 //! The kernel sends it when it frees the socket: for a connection that goes to TIME-WAIT as it gets there. The message
 //! has INET_DIAG_INFO and INET_DIAG_PROTOCOL only, and its state is CLOSE.

@@ -43,7 +43,7 @@ pub(crate) struct Connection {
 
 impl From<&TcpSample> for Connection {
     fn from(sample: &TcpSample) -> Self {
-        // A listening socket's tcp_info holds defaults that say nothing about a connection.
+        // A listening socket's tcp_info has defaults that mean nothing for a connection.
         let listens = sample.state == TcpState::Listen as i32;
         let measured =
             |rtt: Option<u32>| rtt.filter(|&rtt| !listens && rtt != 0 && rtt != u32::MAX);

@@ -31,7 +31,7 @@ pub struct SpoolError {
     pub source: io::Error,
 }
 
-/// For `map_err`: says what was tried on which path.
+/// For `map_err`: adds what was tried on which path.
 fn failed<'a>(
     what: &'static str,
     path: &'a Path,

@@ -22,7 +22,7 @@ from springtide.store import Store
 
 # What a row of a sample takes in the engine besides, about: its columns and, where it does not fit, its text.
 ROW_BYTES = 1_000
-# A message is blamed only if it may take this share of what the engine may use: nothing else is ever put aside.
+# A message is put aside only if it may take this share of the engine's memory.
 LEAST_SHARE = 16
 KEPT_BYTES = 8_000_000
 # A member that left without notice is removed after 6 seconds; until then the group accepts no offsets of others.

@@ -87,7 +87,7 @@ def give(store: Store, source: Source, on_cluster: str | None) -> None:
     rows = store.query("select name, checksum from kafka_tables final where checksum != ''")
     given = {row["name"]: row["checksum"] for row in rows}
     existing = {row["name"] for row in store.query("select name from system.tables where database = currentDatabase()")}
-    fix = "remove them with --remove (rows and offsets stay), then run this again"
+    fix = "take them away with --remove (rows and offsets stay), then run this again"
     problems = []
     for kind, statements in wanted.items():
         where = f"sql/kafka/{kind}.sql"
@@ -95,7 +95,7 @@ def give(store: Store, source: Source, on_cluster: str | None) -> None:
             message = f"with these options differs from the tables that {store.url} consumes by"
             problems.append(Problem(where, "checksum", message, fix))
         elif kind not in given and NAMES[kind][0] in existing:
-            message = f"{store.url} has tables of an unknown origin"
+            message = f"{store.url} consumes by tables of which it is not known what made them"
             problems.append(Problem(where, "checksum", message, fix))
     if problems:
         raise InputError(problems)

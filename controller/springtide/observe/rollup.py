@@ -42,7 +42,7 @@ TABLES = (
     "rollup_rogues",
     "rollup_treatments",
 )
-# What only the steps read of each other. A run empties it; one that died leaves its rows to the next.
+# What only the steps read of each other. A run empties it; a killed one leaves its rows to the next.
 SCRATCH = ("rollup_records", "rollup_starts")
 
 # How far back rounds without tables are looked for: older ones need an explicit backfill.

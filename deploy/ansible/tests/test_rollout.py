@@ -84,8 +84,8 @@ def test_a_failed_gate_rolls_back_every_edge_also_one_that_was_unreachable(farm:
     unit = (Path(__file__).parents[2] / "systemd/springtide-drift.service").read_text()
     [line] = re.findall(r"^ExecStart=\S+ -i \S+ (.*)$", unit, re.MULTILINE)
     *options, play = line.replace("${SPRINGTIDE_REPAIR}", "true").split()
-    mended = farm.play(play, *options)
-    assert mended.code == 0, mended.output
+    repaired = farm.play(play, *options)
+    assert repaired.code == 0, repaired.output
     assert farm.windows() == dict.fromkeys(farm.edges, before)
     assert [(line["event"], line["verdict"]) for line in farm.journal()][-3:] == [
         ("rollout", "failed"),
@@ -206,7 +206,7 @@ def test_one_rollout_at_a_time_and_withdraw_waits_for_none(farm: Farm) -> None:
         output, _ = first.communicate(timeout=120)
     assert first.returncode == 2, output
     assert "withdraw.yml came in between" in output
-    assert farm.windows() == {name: {} for name in farm.edges}, "the rollout brought routes back after the red button"
+    assert farm.windows() == {name: {} for name in farm.edges}, "the rollout brought routes back after withdraw.yml"
     looked = farm.play("drift.yml", springtide_resume=True)
     assert "Push again" in looked.output, "it did not come so far"
     refused = farm.play("rollout.yml")

@@ -151,17 +151,17 @@ WITHOUT_IP = (no_run_directory, all_of_it)
 
 
 def test_whatever_is_broken_the_routes_go_and_stay_away(tmp_path: Path) -> None:
-    """Each trouble on an edge of its own: they wait for their locks at the same time."""
+    """Each fault on an edge of its own: they wait for their locks at the same time."""
 
-    def stays_away(trouble: Callable[[Edge], AbstractContextManager[None]]) -> None:
-        with made(tmp_path / trouble.__name__) as routed:
+    def stays_away(fault: Callable[[Edge], AbstractContextManager[None]]) -> None:
+        with made(tmp_path / fault.__name__) as routed:
             before = routed.picture()
             for command in ("withdraw", "expire", "follow"):
                 assert routed.apply(ROUTES).code == 0, "an apply begins anew"
                 assert routed.windows() == ROUTES
-                with trouble(routed):
+                with fault(routed):
                     later = 0 if command == "withdraw" else LATER
-                    outcome = run(routed, command, later=later, without_ip=trouble in WITHOUT_IP)
+                    outcome = run(routed, command, later=later, without_ip=fault in WITHOUT_IP)
                     assert routed.picture() == before, outcome
                     # 1: they are gone, and the record of it is not written.
                     assert outcome.code in (0, 1), outcome
@@ -170,7 +170,7 @@ def test_whatever_is_broken_the_routes_go_and_stay_away(tmp_path: Path) -> None:
                 assert routed.run("follow").code == 0
                 assert routed.picture() == before, f"{command} was undone"
                 # 3: what could only be seen by the missing rule may have been wanted by nobody.
-                assert routed.run("status").code == (3 if trouble in UNREMEMBERED else 0), command
+                assert routed.run("status").code == (3 if fault in UNREMEMBERED else 0), command
 
     at_once(stays_away, TROUBLES)
 

@@ -207,7 +207,7 @@ impl Lane {
         self.resolve(record.at, Outcome::Dropped(Cause::TooLarge));
     }
 
-    /// Where to read next, or what to say instead.
+    /// Where to read next, or what to return instead.
     fn place(&self, deadline: Instant) -> Result<Place, Taken> {
         let mut state = self.shared.lock();
         loop {

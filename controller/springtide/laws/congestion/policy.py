@@ -92,7 +92,7 @@ class CongestionPolicy(Section):
     bbr_discount: float = tunable(
         2.0,
         (
-            "What a delivery rate under BBR is divided by before it is compared: what BBR cured would be low "
+            "What a delivery rate under BBR is divided by before it is compared: what BBR improved would be low "
             "again without it."
         ),
         source="the article's figure 4: one provider's low-percentile rates about doubled under BBR",

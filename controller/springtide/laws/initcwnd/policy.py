@@ -72,7 +72,7 @@ class InitcwndPolicy(Section):
     )
     ttl_s: int = tunable(
         3600,
-        "Seconds after its last evidence at which a value dies and the kernel's default returns.",
+        "Seconds after its last evidence at which a value expires and the kernel's default returns.",
         source=(
             "Riptide III-B: 90 s (IV-A: one update a second), the blog post 600 s; ours is twelve rounds for thin "
             "pairs (`make calm`): the loss guard watches a held value too"

@@ -44,7 +44,7 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def described(run: Run) -> str:
     during, button = ("; ".join(map(str, faults)) or "nothing" for faults in (run.during, run.button))
-    return f"run {run.number}: {run.move}: {during}\n  red button: {button}"
+    return f"run {run.number}: {run.move}: {during}\n  withdraw.yml: {button}"
 
 
 def main(arguments: list[str] | None = None) -> int:

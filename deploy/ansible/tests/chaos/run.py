@@ -1,4 +1,4 @@
-"""One run: a round on the fleet, a move under faults, what then stands; and the red button under faults of its own."""
+"""One run: a round on the fleet, a move under faults, what then stands; and withdraw.yml under faults of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from deploy.ansible.tests.chaos.schedule import Fault, Run
 
 # No play may take longer, whatever hangs: its steps have limits, and there are few of them.
 PLAY_STEPS = 6
-# The red button has one step on the edges; connections that hang and Ansible itself have the rest of the time.
+# withdraw.yml has one step on the edges; connections that hang and Ansible itself have the rest of the time.
 BUTTON_STEPS, BUTTON_REST_S = 2, 60
 TTL_S = 900
 NEAR_EXPIRY_S = 12
@@ -38,7 +38,7 @@ OWN_WITHDRAWAL = (
 
 @dataclass
 class Result:
-    """What runs have shown: counts of faults that happened, violations as lines, seconds of each red button."""
+    """What runs have shown: counts of faults that happened, violations as lines, seconds of each withdraw.yml."""
 
     seed: int
     logs: Path
@@ -264,7 +264,7 @@ class Chaos:
         if last.killed or (edge in self.met and last.process.returncode != 0):
             return [old, new, *safe]
         if move == "rollback":
-            # Its lock needs the publisher's disk; without it nothing begins, and the red button is what is left.
+            # Its lock needs the publisher's disk; without it nothing begins, and withdraw.yml is what is left.
             return [old, *safe, *([new] if self.publisher_broke and last.process.returncode != 0 else [])]
         return [new if last.process.returncode == 0 else old, *safe]
 
@@ -274,7 +274,7 @@ class Chaos:
         return {edge for edge in self.fleet.edges for text in lists if edge in text.split(", ")}
 
     def compare_with_journal(self, found: Mapping[str, judge.Held], last: Playing) -> None:
-        """The journal's story beside the kernels."""
+        """The journal compared with the kernels."""
         lines, damaged = judge.journal(self.farm.publish_dir, self.offset)
         broke = self.publisher_broke
         if damaged and not broke and not any(playing.killed for playing in self.plays):
@@ -308,20 +308,20 @@ class Chaos:
         if any("run rollback.yml once more" in playing.output for playing in self.plays):
             self.play("rollback.yml", springtide_reason="chaos, to record it")
         offset = self.size_of_journal()
-        mended = self.play("drift.yml", springtide_repair=True, springtide_resume=True)
+        repaired = self.play("drift.yml", springtide_repair=True, springtide_resume=True)
         found = self.fleet.held()
         for edge in self.fleet.edges:
             want = judge.wanted(self.farm.publish_dir, edge)
             if found[edge].windows != want:
                 has, should = judge.short(found[edge].windows), judge.short(want)
                 self.violation(
-                    f"drift.yml ended with {mended.process.returncode}, and {edge} holds {has}, not {should}"
+                    f"drift.yml ended with {repaired.process.returncode}, and {edge} holds {has}, not {should}"
                 )
         recorded = [(line["event"], line["verdict"]) for line in judge.journal(self.farm.publish_dir, offset)[0]]
-        if mended.process.returncode != 0 or recorded not in ([("drift", "repaired")], [("drift", "none")]):
-            self.violation(f"drift.yml ended with {mended.process.returncode} where nothing is broken: {recorded}")
+        if repaired.process.returncode != 0 or recorded not in ([("drift", "repaired")], [("drift", "none")]):
+            self.violation(f"drift.yml ended with {repaired.process.returncode} where nothing is broken: {recorded}")
 
-    # --- the red button ----------------------------------------------------------------------------------------------
+    # --- withdraw.yml ----------------------------------------------------------------------------------------------
 
     def button(self) -> None:
         self.met, self.publisher_broke, offset = {}, False, self.size_of_journal()
@@ -332,9 +332,9 @@ class Chaos:
         self.result.withdraw_s.append(took)
         bound = BUTTON_STEPS * self.step_s + BUTTON_REST_S
         if took > bound:
-            self.violation(f"the red button took {took:.0f} s, more than {bound} s; faults: {self.met}")
+            self.violation(f"withdraw.yml took {took:.0f} s, more than {bound} s; faults: {self.met}")
         named = self.named(playing)
-        self.all_gone(self.fleet.held(), named, "after the red button")
+        self.all_gone(self.fleet.held(), named, "after withdraw.yml")
         for edge in named - set(self.met):
             self.violation(f"withdraw.yml names {edge}, which met no fault")
         lines, _ = judge.journal(self.farm.publish_dir, offset)
