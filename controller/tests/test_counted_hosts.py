@@ -132,7 +132,7 @@ def test_names_outside_the_fleet_change_nothing_and_are_reported(home: Home) -> 
     strange: list[Row] = []
     for n, name in enumerate([*NAMES, *(f"edge-{n}" for n in range(20))]):
         for c in range(3):
-            # Heard in the first of the two rounds, and silent in the second.
+            # It sends in the first of the two rounds, and nothing in the second.
             rows = life(name, c, 700, bytes_acked=2**40, dst=f"198.51.{c}.7" if n % 2 else "10.77.2.9")
             strange += [{**row, "pop": "p" * 70 if n % 3 else "ams"} for row in rows[: 5 if n % 4 else 10]]
     # And one from the future.

@@ -335,7 +335,7 @@ def test_explain_of_an_unknown_pop_helps(home: Home) -> None:
     assert line.endswith("name two PoPs")
 
 
-SPOKEN = """
+EDGE_OVERRIDES = """
 initcwnd: {duty_rounds: 1}
 overrides:
   - {src: ams, dst: fra, edges: [ams-2], ip_version: 4, initcwnd: 20, until: '2099-01-01T00:00:00Z', reason: old host}
@@ -361,7 +361,7 @@ def test_an_override_for_edges_reaches_these_and_leaves_the_pair_alone(home: Hom
             for s in polls(c, NOW, FULL)
         ],
     )
-    home.policy.write_text(SPOKEN)
+    home.policy.write_text(EDGE_OVERRIDES)
     first = home.json("decide", "initcwnd")
     assert {(d["src_pop"], d["dst_pop"], d["ip_version"]): d["initcwnd"] for d in first["decisions"]} == {
         ("ams", "fra", 4): 40,
@@ -392,10 +392,10 @@ def test_an_override_for_edges_reaches_these_and_leaves_the_pair_alone(home: Hom
 
 
 def test_an_override_of_another_pops_edge_is_found_by_check(home: Home) -> None:
-    home.policy.write_text(SPOKEN.replace("[fra-1]", "[ams-1, ams-1]"))
+    home.policy.write_text(EDGE_OVERRIDES.replace("[fra-1]", "[ams-1, ams-1]"))
     lines = home.refused("check")
     assert [line.split("overrides[3].")[1].split(";")[0] for line in lines] == ["edges: names an edge twice"]
-    home.policy.write_text(SPOKEN.replace("[fra-1]", "[nyc-1]"))
+    home.policy.write_text(EDGE_OVERRIDES.replace("[fra-1]", "[nyc-1]"))
     [line] = home.refused("check")
     assert "overrides[3].edges[0]: 'nyc-1' is not an edge of fra; name edges of the override's src" in line
 

@@ -239,7 +239,7 @@ GOOD = [record(samples(1, first=n), codec=n % 2) for n in range(1, 4)] + [frame(
 
 
 def defined(data: bytes) -> list[int]:
-    """Where records are by the format's definition, read as its page says it: the slow way."""
+    """Where records are by the format's definition, read as its page describes it: the slow way."""
     found, at = [], 0
     while at < len(data):
         head = data[at : at + 20]

@@ -1,4 +1,4 @@
-"""Topology files: the demo's is what it promises, and a wrong one is told where and what."""
+"""Topology files: the demo's has the documented paths, and a wrong one is an error with place and cause."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def faults(text: str, directory: Path) -> list[str]:
 def test_a_fault_is_named_with_its_line_and_field(
     tmp_path: Path, right: str, wrong: str, field: str, what: str
 ) -> None:
-    assert_told(tmp_path, right, wrong, wrong, f"{field}: ", what)
+    assert_reported(tmp_path, right, wrong, wrong, f"{field}: ", what)
 
 
 @pytest.mark.parametrize(
@@ -87,10 +87,10 @@ def test_a_fault_is_named_with_its_line_and_field(
 def test_a_fault_that_shows_elsewhere_is_named_there(
     tmp_path: Path, right: str, wrong: str, at: str, field: str, what: str
 ) -> None:
-    assert_told(tmp_path, right, wrong, at, f"{field}: ", what)
+    assert_reported(tmp_path, right, wrong, at, f"{field}: ", what)
 
 
-def assert_told(directory: Path, right: str, wrong: str, at: str, field: str, what: str) -> None:
+def assert_reported(directory: Path, right: str, wrong: str, at: str, field: str, what: str) -> None:
     """`at` is text whose first line, where it stands last, is the line to be named."""
     assert right in DEMO
     text = DEMO.replace(right, wrong, 1)

@@ -183,7 +183,7 @@ pub(crate) struct Top {
     /// Put connections together by the peer's prefix: /24, /56
     #[arg(long)]
     pub group: bool,
-    /// Print one table of all connections and end; so it is where standard output is no terminal
+    /// Print one table of all connections and end; the default without a terminal
     #[arg(long)]
     pub once: bool,
     /// Print one JSON object a connection and end

@@ -55,7 +55,7 @@ impl CloseSocket {
     }
 
     /// Calls `each` for the events that wait, for a turn at most, and returns how many datagrams there were: also one that
-    /// is no event may have events behind it. When the kernel's buffer was full meanwhile, that is counted: it does not say
+    /// is no event may have events behind it. When the kernel's buffer was full meanwhile, that is counted: it does not report
     /// how many events it dropped.
     pub(crate) fn drain<E>(
         &self,

@@ -1,4 +1,4 @@
-//! Tells the service manager how the collector is, as sd_notify(3) describes it: datagrams to the socket that
+//! Reports the collector's state to the service manager, as sd_notify(3) describes it: datagrams to the socket that
 //! NOTIFY_SOCKET names. Without that variable nothing is sent.
 //!
 //! By hand: the crate sd-notify (0.5) opens a blocking socket for each message, so that a manager that does not read would

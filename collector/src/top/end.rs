@@ -47,7 +47,7 @@ impl End {
     }
 }
 
-/// Whether the terminal is no more, so that nothing can be given back to it.
+/// Whether the terminal is gone, so that nothing can be restored on it.
 pub(super) fn is_gone() -> bool {
     !is_calm(io::stdout().as_fd(), Some(&Timespec::default()))
 }

@@ -69,7 +69,7 @@ def undecided(store: Store, policy: Policy, newest_unix_s: int) -> list[int]:
     """Rounds that have their tables and lack the decisions of a law, oldest first; all laws can be given them all.
 
     No further back than a day, and where there is no last decision, than RETRIED_ROUNDS. A law that does not decide
-    every round can have nothing to say of one: where only such a law lags behind it is no further than RETRIED_ROUNDS
+    every round can have no rows for one: where only such a law lags behind it is no further than RETRIED_ROUNDS
     either.
     """
     interval_s = policy.round.interval_s

@@ -197,7 +197,7 @@ class Clock:
 
 
 class Law(Protocol):
-    """One control law: inherit from it, and say what differs from the defaults here, which are those of a law that
+    """One control law: inherit from it, and override what differs from the defaults here, which are those of a law that
     remembers nothing and sets nothing. What reads or writes the store raises StoreError.
 
     `name` is its word in commands, tasks, metrics and the policy; its rows are in the table NAME_decisions, whose days
@@ -208,7 +208,7 @@ class Law(Protocol):
     title: str
     help: str
     units: str
-    # Whether a round without decisions is one that was left out: else the law had nothing to say of it.
+    # Whether a round without decisions is one that was left out: else the law had nothing to decide.
     every_round: bool = True
     # Its line in `status` on what sockets show of its treatment; empty: it treats nothing.
     seen_name: str = ""

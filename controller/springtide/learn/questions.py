@@ -23,7 +23,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Question:
-    """One file: `question` is its first line, `note` what else its header says, `sql` the whole text."""
+    """One file: `question` is its first line, `note` the rest of its header, `sql` the whole text."""
 
     name: str
     question: str

@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from deploy.ansible.plugins.module_utils import springtide_answer as answer
 
-HONEST: dict[str, Any] = {
+TRUTHFUL: dict[str, Any] = {
     "changed": True,
     "report": {"command": "apply", "changed": True, "edge": "ams-1", "routes": 2, "refused": [], "notes": ["a note"]},
 }
 
 
 def test_a_truthful_answer_passes_unchanged() -> None:
-    given = json.loads(answer.known(f"\nBECOME-SUCCESS-x\r\n{json.dumps(HONEST)}\r\n"))
+    given = json.loads(answer.known(f"\nBECOME-SUCCESS-x\r\n{json.dumps(TRUTHFUL)}\r\n"))
     result = answer.reduced(given, "applied", check=False)
-    assert result == {"failed": False, "changed": True, "report": HONEST["report"] | {"refused_count": 0}}
+    assert result == {"failed": False, "changed": True, "report": TRUTHFUL["report"] | {"refused_count": 0}}
     looked = answer.reduced({"changed": False, "diff": {"before": "a\n", "after": ""}}, "withdrawn", check=True)
     assert (looked["changed"], looked["diff"]["before"]) == (False, "a\n")
 
@@ -39,7 +39,7 @@ def test_a_truthful_answer_passes_unchanged() -> None:
     ],
 )
 def test_what_ansible_would_obey_is_left_out(key: str) -> None:
-    assert key not in json.loads(answer.known(json.dumps(HONEST | {key: {"x": 1}})))
+    assert key not in json.loads(answer.known(json.dumps(TRUTHFUL | {key: {"x": 1}})))
     tagged = {"__ansible_type": "_AnsibleTaggedDict", "value": {key: 1}, "tags": []}
     assert json.loads(answer.known(json.dumps(tagged))) == {}
 

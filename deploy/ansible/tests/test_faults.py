@@ -34,7 +34,7 @@ def routed(edge: Edge) -> Edge:
 
 
 def orphan_gateway(edge: Edge, version: int) -> str:
-    """A route that is in main although its gateway is no longer reachable: the kernel takes no copy of it."""
+    """A route that is in main although its gateway is no longer reachable: the kernel refuses a copy of it."""
     cover, gateway = ("10.50.0.0/16", "10.99.0.1") if version == 4 else ("fd50::/32", "fd99::1")
     edge.ip(f"-{version}", "route", "add", gateway, "dev", "up1")
     edge.ip(f"-{version}", "route", "add", cover, "via", gateway)

@@ -34,7 +34,7 @@ use crate::flows::Flows;
 
 /// Emulates the paths between network namespaces: delay, jitter, loss, policer, rate, queue and duplication.
 ///
-/// Says "ready" on standard output once every TUN device exists. SIGUSR1 prints the counters there as one line of JSON;
+/// Prints "ready" on standard output once every TUN device exists. SIGUSR1 prints the counters there as one line of JSON;
 /// SIGHUP reads the file again, whose paths may have changed, and prints them too; SIGTERM and SIGINT print them a last
 /// time and end the program, and with it its devices.
 #[derive(Parser)]

@@ -321,7 +321,7 @@ impl State {
         }
     }
 
-    /// Says what became of the record at `at`; the lane's new floor, when it has risen. Resolving a record that is not in
+    /// Records the outcome of the record at `at`; the lane's new floor, when it has risen. Resolving a record that is not in
     /// flight changes nothing.
     pub(super) fn resolve(
         &mut self,

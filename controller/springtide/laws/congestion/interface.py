@@ -221,5 +221,5 @@ def contribution(fleet: Fleet, policy: Policy, on_bbr: Mapping[str, Iterable[Pre
 def _changed(decided: Table) -> int:
     """Those that began or ceased to use BBR: held-out ones change no route."""
     began = (decided["action"] == ACTION[Action.ENTER]) & (decided["algorithm"] > 0)
-    # A row that leaves no longer says that it was held out; of those the share is small.
+    # A row that leaves no longer shows that it was held out; of those the share is small.
     return int((began | (decided["action"] == ACTION[Action.LEAVE])).sum())

@@ -175,7 +175,7 @@ class Initcwnd(Law):
         )
 
     def newest(self, store: Store, policy: Policy) -> Newest | None:
-        # As springtide.laws.initcwnd.decision.is_left_out says.
+        # As in springtide.laws.initcwnd.decision.is_left_out.
         late = "action = 'set' and reason != 'override' and coalesce(expires_at < round + {ttl_s:UInt32}, true)"
         return newest_of(store, self.name, "initcwnd is not null", late, policy.bundle.ttl_s)
 

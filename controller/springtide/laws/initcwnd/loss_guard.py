@@ -26,12 +26,12 @@ Ints = NDArray[np.int64]
 
 # The kernel's default initial window, segments: RFC 6928, Linux.
 KERNEL_DEFAULT = 10
-# The window that policy.initcwnd.loss_bound speaks of, segments. Below twice the default the bound falls no further: a
+# The window that policy.initcwnd.loss_bound refers to, segments. Below twice the default the bound falls no further: a
 # young connection that started with ten sends up to twenty.
 _BOUND_AT, _BOUND_FROM = 100, 20
 # One-sided 99.9 %: a pair is judged 288 times a day.
 _Z = 3.09
-# One or two lossy connections prove nothing whatever the statistic says of so few.
+# One or two lossy connections prove nothing, whatever the statistic gives for so few.
 _FEWEST_LOSSY = 3
 # Connections that suffice for no judgement are remembered up to this many times loss_min_connections: what comes later
 # shall still be able to change the share.
