@@ -329,10 +329,10 @@ def fleet() -> Dashboard:
                 "PoPs",
                 "The newest round of each PoP.",
                 """
-                select pop, max(round) as newest_round, argMax(heard, round) as hosts_heard,
+                select pop, max(round) as newest_round, argMax(seen, round) as hosts_heard,
                     argMax(complete, round) as complete_percent
                 from (
-                    select round, pop, countIf(rows_seen > 0) as heard,
+                    select round, pop, countIf(rows_seen > 0) as seen,
                         100 * sum(rows_seen) / nullIf(sum(rows_expected), 0) as complete
                     from hosts where $__timeFilter(round) group by round, pop
                 )
