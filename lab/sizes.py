@@ -36,7 +36,7 @@ def load_objects() -> list[int]:
 
 # What the load requests, each size equally often, by the kind of its traffic: bulk is a transfer without end, whose
 # next object is requested as soon as it is complete; chunks are a video's, one after another over a connection that
-# stays; small are answers of one or two segments, ten times as often: twenty seconds of a lab stand for minutes.
+# stays; small are answers of one or two segments, ten times as often: twenty seconds of a lab represent minutes.
 KINDS: Mapping[Kind, Sequence[int]] = {
     "mixed": load_objects(),
     "bulk": [100_000_000],

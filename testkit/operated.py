@@ -69,7 +69,7 @@ def _roll_out(home: Home, now: list[int]) -> None:
 
 
 def _arrive_oddly(home: Home) -> None:
-    """A spool file that is none, and samples after their round was computed."""
+    """An invalid spool file, and samples after their round was computed."""
     (home.spool / "torn.spool").write_bytes(b"STB1 this is no record")
     late = Socket("fra-1", 99_999, "10.77.2.1", "192.0.2.9", "fra")
     write_spool(home.spool, "late", [record([late.at(ROUND - 50, ROUND // 300 % 1000 * 5 + 103, 1_000_000)])])

@@ -182,7 +182,7 @@ def rates_of(sockets: Iterable[dict[str, Any]], acting_bytes: int) -> list[dict[
 
 
 def _median(sockets: Sequence[dict[str, Any]], name: str) -> int:
-    """Each value as often as its connection stands for others; of two middle ones the lower; 0 of none."""
+    """Each value as often as its connection's weight; of two middle ones the lower; 0 of none."""
     values = sorted(value for s in sockets for value in [s[name]] * s["sample_weight"])
     return values[(len(values) - 1) // 2] if values else 0
 

@@ -13,7 +13,7 @@ def test_replayed_rows_are_the_captured_ones_as_they_live_on() -> None:
     for batch in replay(sockets=400, polls=3):
         end, position = len(batch.envelope), 0
         while position < end:
-            # Each row stands behind a tag and a length of one or two bytes.
+            # Each row comes after a tag and a length of one or two bytes.
             length, start = batch.envelope[position + 1], position + 2
             if length >= 0x80:
                 length, start = length & 0x7F | batch.envelope[position + 2] << 7, position + 3

@@ -1,4 +1,4 @@
-"""The tutorial's commands, run as they stand there."""
+"""The tutorial's commands, run as written."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ fn request(family: Option<u8>, options: &Options, sequence: u32) -> Vec<u8> {
     bytes
 }
 
-/// Whether the datagram is the answer's last: NLMSG_DONE stands at its end, alone or behind other messages.
+/// Whether the datagram is the answer's last: NLMSG_DONE is at its end, alone or behind other messages.
 fn ends(datagram: &[u8], sequence: u32) -> io::Result<bool> {
     let kind = |message: &[u8]| u16::from_ne_bytes([message[4], message[5]]);
     if datagram.len() < DONE || kind(datagram) == NLMSG_ERROR {

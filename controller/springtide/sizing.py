@@ -134,7 +134,7 @@ def _size(traffic: Traffic, measured: Measured, keep: RetentionPolicy, sampling:
     day = 86_400
     rounds_a_day = day / traffic.interval_s
     sockets = polled + traffic.edges * traffic.closes_per_s * traffic.interval_s / sampling
-    # Both IP versions of every ordered pair; a prefix in a round stands for at least one connection.
+    # Both IP versions of every ordered pair; a prefix in a round has at least one connection.
     pairs = 2 * traffic.pops * (traffic.pops - 1)
     prefixes = min(traffic.pops * traffic.prefixes, sockets)
 

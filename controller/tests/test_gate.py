@@ -395,7 +395,7 @@ def test_which_connections_are_new_and_what_counts_as_lost(home: Home, folder: P
             yield sample("ams-1", cookie, at, 900, data, NYC, **closed)
             yield sample("ams-1", cookie + 1, at, 900, lost, NYC, **closed)
             yield sample("ams-1", cookie + 2, at, 900, replace(lost, again=2 * MSS), NYC, dsack_dups=2, **closed)
-            # Shown before; and, lossy, in a namespace whose first poll shows it: nobody knows since when.
+            # Shown before; and, lossy, in a namespace whose first poll shows it: its age is unknown.
             yield sample("ams-1", cookie + 3, SINCE - 1, 899, data, NYC)
             yield sample("ams-1", cookie + 3, at, 900, lost, NYC, **closed)
             yield sample("ams-1", cookie + 4, SINCE + 1, 900, lost, NYC, netns=7)
@@ -403,7 +403,7 @@ def test_which_connections_are_new_and_what_counts_as_lost(home: Home, folder: P
             # That first poll shows one that has sent nothing yet, and loses its flight then.
             yield sample("ams-1", cookie + 5, SINCE + 1, 900, Counters(0), NYC, netns=7)
             yield sample("ams-1", cookie + 5, SINCE + 6, 901, lost, NYC, netns=7)
-            # One poll, and its first flight is under way: nobody knows how it will end.
+            # One poll, and its first flight is under way: its outcome is unknown.
             yield sample("ams-1", cookie + 6, SINCE + 1, 901, replace(data, acked=1000), NYC)
             # Its first flight was clean; what it loses a minute later is not a fault of its first window.
             yield sample("ams-1", cookie + 7, at, 902, Counters(0, 200_000, 200_000, 0, 5), NYC)

@@ -1,6 +1,6 @@
 """The real scheduler, executor and assets, on an embedded store and a farm of edges behind sshd.
 
-Rounds of a quarter of a minute stand for those of five: the schedule follows the policy. Samples are there from some
+Rounds of a quarter of a minute replace those of five: the schedule follows the policy. Samples are there from some
 minutes ago until well after the test: each round has its own as it closes, and the first run finds many missed.
 """
 

@@ -1,4 +1,4 @@
-"""Whatever a message or a row holds: what stands beside it is loaded, and it is kept with its offset."""
+"""Whatever a message or a row holds: everything else is loaded, and it is kept with its offset."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def extreme(number: int) -> dict[str, Value]:
 # A row that is bad in one field, and a good one beside it in the same message.
 BAD_ROWS: dict[str, dict[str, Value]] = {
     "a state of a newer kernel": {"state": 14},
-    "a kind that nobody knows": {"kind": 2**31 - 1},
+    "an unknown kind": {"kind": 2**31 - 1},
     "a negative state": {"state": -1},
     "not UTF-8": {"host": b"\xff\xfe"},
     "NUL in a name": {"congestion_algorithm": "cu\0bic"},

@@ -136,7 +136,7 @@ impl Key {
             .join(" ")
     }
 
-    /// What stands for a value in the help.
+    /// The placeholder of a value in the help.
     pub fn placeholder(&self) -> &str {
         match self.arg.get_value_names() {
             Some([name, ..]) => name,

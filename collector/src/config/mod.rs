@@ -1,4 +1,4 @@
-//! The command line, and the configuration that stands behind it: see [`keys`].
+//! The command line, and the configuration behind it: see [`keys`].
 
 pub(crate) mod file;
 pub(crate) mod keys;

@@ -50,7 +50,7 @@ pub(crate) fn resolve(
     arguments: &[OsString],
     environment: impl Iterator<Item = (OsString, OsString)>,
 ) -> Result<Resolved, ConfigError> {
-    // What `run` needs may stand in the file.
+    // What `run` needs may be in the file.
     let relaxed =
         Cli::command().mut_subcommand("run", |run| run.mut_args(|arg| arg.required(false)));
     let matches = relaxed.try_get_matches_from(arguments)?;

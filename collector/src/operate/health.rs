@@ -34,7 +34,7 @@ pub(crate) struct Polls {
     pub failure: Option<String>,
 }
 
-/// How far each sink has come, and since when it stands there.
+/// How far each sink has come, and since when it has made no progress.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
     sinks: Vec<(Book, Instant)>,

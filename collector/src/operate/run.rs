@@ -147,7 +147,7 @@ impl Running<'_> {
     }
 }
 
-/// Time since the epoch; zero when the clock stands before it.
+/// Time since the epoch; zero when the clock is before it.
 pub(crate) fn wall_clock() -> Duration {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

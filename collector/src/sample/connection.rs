@@ -138,7 +138,7 @@ impl Column {
         )
     }
 
-    /// What stands in it, with a unit; `-` for nothing.
+    /// Its content, with a unit; `-` for nothing.
     pub(crate) fn cell(self, of: &Connection) -> String {
         match self {
             Self::State => state_name(of.state.into()).map_or_else(

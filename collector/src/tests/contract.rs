@@ -45,7 +45,7 @@ fn the_table_has_exactly_the_fields_of_the_proto_file() {
     assert_eq!(
         table.count(),
         in_proto.len(),
-        "a field stands in the table once"
+        "a field is in the table once"
     );
 }
 

@@ -127,7 +127,7 @@ fn the_default_file_changes_nothing_and_names_every_key() {
     let text = String::from_utf8(output.stdout).unwrap();
     let defaults = configuration("").effective(&[], &[]);
     assert_eq!(configuration(&text).effective(&[], &[])[1..], defaults[1..]);
-    // With its comments taken away every key that has a default stands there as it is in force.
+    // With its comments taken away every key that has a default is there as it is in force.
     let set: String = text
         .lines()
         .filter(|line| !line.starts_with("# ") && !line.ends_with('='))
@@ -236,7 +236,7 @@ fn secrets_are_refused_where_others_can_see_them() {
         "{stderr}"
     );
 
-    // Dotted names may stand as they are.
+    // Dotted names are allowed.
     let text = "[kafka]\nbrokers = 'k:9092'\n[kafka.option]\nsecurity.protocol = 'ssl'\n'ssl.ca.location' = 'ca.pem'";
     let lines = configuration(text).effective(&[], &[]);
     let option = lines

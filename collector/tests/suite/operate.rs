@@ -237,7 +237,7 @@ fn a_reload_changes_what_can_change_and_reports_the_rest() {
             .replace("edge-1", "edge-2")
             + "filter = 'port 1'\n[queue]\nbytes = '2MiB'"),
     );
-    // The last key of the top part stands before the sections.
+    // The last key of the top part is before the sections.
     assert!(
         collector
             .wait_for_line("in force now")

@@ -41,7 +41,7 @@ class Outcome:
 class View:
     """A round's decisions as `springtide decide` shows them.
 
-    `decisions` and what stands in `more` are for JSON, `columns` and `rows` the table for people, `summary` goes on
+    `decisions` and `more` are for JSON, `columns` and `rows` the table for people, `summary` goes on
     after how many decisions were written, `notes` are lines of their own.
     """
 

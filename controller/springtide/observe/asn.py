@@ -40,7 +40,7 @@ def read_origins(path: Path) -> list[Origin]:
                     problems.append(Problem(str(path), f"line {line}", str(error), "correct it; nothing was loaded"))
                     continue
                 if origin.prefix in found:
-                    what = f"{origin.prefix} stands there twice"
+                    what = f"{origin.prefix} is listed twice"
                     problems.append(Problem(str(path), f"line {line}", what, "keep one; nothing was loaded"))
                 found[origin.prefix] = origin
     except (OSError, UnicodeDecodeError, csv.Error) as error:

@@ -39,7 +39,7 @@ LEAST_MEMORY_MB = 512
 MEMORY = "memory limit exceeded"
 MEMORY_CODE = 241
 # Messages read at once, ever fewer while the engine has not the memory for a block of them: those before one that is
-# too large are stored, until the group stands at that one.
+# too large are stored, until the group reaches that one.
 BLOCKS = (SAMPLE_BLOCK, 512, 1)
 # With small blocks nothing failed for so long: large ones again.
 CALM_S = 30.0

@@ -1,4 +1,4 @@
-"""What is dead, early, a pipe or without a reader: none of it holds an edge up, locks it out or keeps it busy."""
+"""Dead routes, future rounds, pipes and missing readers block no edge, lock none out and keep none busy."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_round_far_ahead_locks_out_until_root_forgets_it_and_old_bundles_stay_
     for path in (older, ahead, unused):
         assert edge.run("apply", path).code == 14, "not even with a round that is ahead of the new one"
     assert edge.windows() == {DESTINATION: 50}
-    assert edge.run("apply", new).code == 0, "the same again is none of these"
+    assert edge.run("apply", new).code == 0, "the same again is not one of these"
 
 
 def test_a_round_is_not_forgotten_where_that_cannot_be_recorded(edge: Edge) -> None:
@@ -102,7 +102,7 @@ def test_a_round_is_not_forgotten_where_that_cannot_be_recorded(edge: Edge) -> N
         subprocess.run(["umount", str(edge.state_dir)], check=True)
 
 
-# --- files that are none
+# --- pipes in place of files
 
 
 @pytest.mark.parametrize("which", ["bundle", "signature", "allowed_signers", "edge"])

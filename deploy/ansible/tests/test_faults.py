@@ -74,7 +74,7 @@ def test_when_not_even_the_state_before_can_be_restored_every_route_goes(routed:
     routed.ip("route", "add", "10.1.0.0/16", "via", "192.168.1.2")
     routed.apply({"10.1.1.0/24": 20, "10.2.1.0/24": 20})
     killed_before_commit(routed, {"10.2.1.0/24": 30})
-    # Of what stood before, one route cannot come back: its link is down.
+    # Of the routes before, one cannot come back: its link is down.
     routed.ip("link", "set", "up1", "down")
     outcome = routed.run("expire")
     assert outcome.code == 0

@@ -14,7 +14,7 @@ from testkit.farm import NEW, Farm, Node
 
 pytestmark = pytest.mark.root
 
-# Moves a terminal's cursor and writes over what stands there; 0x9b is the same in one character.
+# Moves a terminal's cursor and overwrites its text; 0x9b is the same in one character.
 ESCAPE = "\x1b[2J\x9b31mall is well\u202e"
 # The fields of a module's truthful answers, so that every step of a play accepts it.
 FITTING: dict[str, Any] = {

@@ -287,7 +287,7 @@ def test_every_shape_of_route_goes_and_nothing_else(edge: Edge, command: str) ->
 
 
 def ours(route: str) -> str:
-    """As arguments of `ip`, with our marks: they stand before the hops."""
+    """As arguments of `ip`, with our marks: they come before the hops."""
     head, hop, hops = route.partition(" nexthop ")
     return f"route {head} table 201 proto 201{hop}{hops}"
 

@@ -243,7 +243,7 @@ impl Lane {
             Err(error) => {
                 self.file = None;
                 self.complain(&error);
-                // A segment without its file is lost, and what stands there instead is none; anything else may pass.
+                // A segment without its file is lost, and what is there instead is not a segment; anything else is temporary.
                 match error.kind() {
                     io::ErrorKind::NotFound
                     | io::ErrorKind::UnexpectedEof

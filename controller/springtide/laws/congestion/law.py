@@ -11,7 +11,8 @@ In the order in which they act:
 4. **give back** what BBR does not help: what, by an interval, grew no more than the held-out prefixes did, which were
    chosen by the same rule, so that regression to the mean is in both.
 
-Where a PoP's newest round cannot be trusted, its last decisions stand. An operator's override stands above all of it.
+Where a PoP's newest round cannot be trusted, its last decisions stay in force. An operator's override precedes all of
+it.
 """
 
 from __future__ import annotations

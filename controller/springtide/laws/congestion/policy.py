@@ -241,7 +241,7 @@ congestion_overrides: []"""
 def contradictions(
     document: Document, law: CongestionPolicy, damping: CongestionDampingPolicy, interval_s: int
 ) -> Iterator[Problem]:
-    """Rules between keys; the message stands at the key that the file gives."""
+    """Rules between keys; reported at the key that the file has."""
     if law.leave_duty >= law.enter_duty:
         message = f"{law.leave_duty:g} is not below enter_duty {law.enter_duty:g}"
         yield document.problem(("congestion", "leave_duty"), message, "lower it: what was chosen would leave at once")

@@ -90,7 +90,7 @@ def judge(now: int, seen: Table, before: Table, is_frozen: Bits, law: InitcwndPo
     held_s = _ints(before["guard_hold_s"])
     until = _ints(before["guard_until"])
     harmful = _ints(before["harmful_initcwnd"])
-    # Another harm in the hold is the same one. One after it, within a day: the ceiling was tried in vain.
+    # Another harm in the hold is the same one. One after it, within a day: the ceiling was tried without success.
     in_vain = (harmful > 0) & (until <= now) & (now < until + MAX_TTL_S)
     same = (harmful > 0) & (until > now)
     longer = np.where(in_vain, np.minimum(2 * held_s, MAX_TTL_S), np.where(same, held_s, 0))

@@ -214,7 +214,7 @@ overrides: []"""
 def contradictions(
     document: Document, law: InitcwndPolicy, damping: DampingPolicy, overrides: Sequence[Override], interval_s: int
 ) -> Iterator[Problem]:
-    """Rules between keys; the message stands at the key that the file gives."""
+    """Rules between keys; reported at the key that the file has."""
     yield from document.not_above(("initcwnd", "cmin"), law.cmin, ("initcwnd", "cmax"), law.cmax)
     if law.duty_rounds > law.duty_window_rounds:
         message = f"{law.duty_rounds} rounds cannot lie within duty_window_rounds = {law.duty_window_rounds}"

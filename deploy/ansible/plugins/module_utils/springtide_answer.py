@@ -70,7 +70,7 @@ def _plain(answer: Mapping[str, Any]) -> dict[str, Any]:
     if answer.get("failed"):
         kept["failed"] = True
     if answer.get("encoding") == "base64" and isinstance(answer.get("content"), str):
-        # A file of the host, for `--diff`: Ansible prints what stands in it.
+        # A file of the host, for `--diff`: Ansible prints its content.
         content = base64.b64decode(answer["content"].encode("ascii", "replace")).decode("utf-8", "replace")
         kept["content"] = base64.b64encode(printable(content, MAX_CHARACTERS).encode()).decode("ascii")
         kept["encoding"] = "base64"
@@ -103,7 +103,7 @@ def _shown(value: Any) -> Any:
 
 
 def _report(answer: Mapping[str, Any]) -> dict[str, Any]:
-    # bool is an int to Python; to a reader it is none.
+    # bool is an int in Python, but not a number to a reader.
     kept: dict[str, Any] = {
         key: printable(answer[key]) if isinstance(answer[key], str) else answer[key]
         for key, kinds in REPORT.items()
@@ -147,7 +147,7 @@ def reduced(answer: Mapping[str, Any], state: str, *, check: bool) -> dict[str, 
         report = {"command": "withdraw", "changed": changed}
     fits = isinstance(report, dict) and report.get("command") in COMMANDS[state] and isinstance(changed, bool)
     if not fits or (state != "status" and report.get("changed") is not changed):  # type: ignore[union-attr]
-        return _fails({}, "the edge's answer is none of springtide_routes; look at what runs there")
+        return _fails({}, "the edge's answer is not one of springtide_routes; inspect what runs there")
     result: dict[str, Any] = {"failed": False, "changed": changed}
     if not looked_only:
         result["report"] = _report(report)  # type: ignore[arg-type]

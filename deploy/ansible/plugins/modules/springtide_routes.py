@@ -14,7 +14,7 @@ options:
   state:
     description:
       - V(applied) makes the kernel hold the bundle's routes.
-      - V(withdrawn) takes every route and rule of Springtide out; it needs no bundle.
+      - V(withdrawn) removes every route and rule of Springtide; it needs no bundle.
       - V(status) only looks.
     type: str
     choices: [applied, withdrawn, status]

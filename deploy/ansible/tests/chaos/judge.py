@@ -1,4 +1,5 @@
-"""What stands in the kernels and in the publisher's folder, read without the product's code, and what may stand there.
+"""The state of the kernels and of the publisher's folder, read without the product's code, and which states are
+allowed.
 
 `ip` shows routes and rules, JSON files what was published: nothing is imported from the code under test.
 """

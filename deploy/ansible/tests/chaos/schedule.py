@@ -34,7 +34,7 @@ EDGE_KINDS = (
 )
 # On the publisher.
 PUBLISHER_KINDS = ("play killed", "publisher's disk full", "publisher's disk read-only")
-# Under withdraw.yml: what can stand in the way of taking back.
+# Under withdraw.yml: what can obstruct it.
 BUTTON_KINDS = (
     # Here withdraw.yml does not reach the edge, which has to expire by itself.
     "sshd hangs",
