@@ -120,7 +120,7 @@ def springtide_round() -> None:
     @task
     @guarded
     def validate(moment: str) -> str:
-        """The bundles by themselves, and against what holds on the fleet by the policy's caps."""
+        """The bundles by themselves, and against what is current on the fleet by the policy's caps."""
         from springtide.jobs.publish import validate_staged
 
         site = Site.of()

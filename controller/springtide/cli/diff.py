@@ -20,7 +20,7 @@ from springtide.publication.folder import PublishFolder
 @publish_dir_option
 @json_option
 def diff(what: str | None, publish_dir: Path, as_json: bool) -> None:
-    """What a publication changes against what holds on the fleet, edge by edge.
+    """What a publication changes against what is current on the fleet, edge by edge.
 
     Without an argument: the newest publication. With an edge: only that edge's part of it.
 

@@ -41,7 +41,7 @@ from springtide.publication.pause import refuse_when_paused
     default=288,
     show_default=True,
     metavar="N",
-    help="Publications to keep, a day of rounds by default; what holds on the fleet always stays.",
+    help="Publications to keep, a day of rounds by default; what is current on the fleet always stays.",
 )
 @round_option
 @json_option
