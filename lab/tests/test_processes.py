@@ -1,4 +1,4 @@
-"""Only the process that was meant is ended, and it is ended for certain."""
+"""Only the recorded process is ended, and it is ended for certain."""
 
 from __future__ import annotations
 

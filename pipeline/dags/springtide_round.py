@@ -64,7 +64,9 @@ def springtide_round() -> None:
             waiting = rounds.undecided(store, policy, newest)
         print(f"round {instants.show(newest)}: {due.hosts_seen} of {due.hosts_expected} hosts sent samples")
         if not due.to_roll_up and not waiting and not requested:
-            raise AirflowSkipException("no closed round lacks its tables or decisions; what is published stands")
+            raise AirflowSkipException(
+                "no closed round lacks its tables or decisions; the published bundles stay in force"
+            )
         return {"newest": newest, "to_roll_up": due.to_roll_up}
 
     @task(pool=STORE, outlets=[ROUND_TABLES])

@@ -28,7 +28,7 @@ RULES = {
     Reason.HELD_HYSTERESIS: "between congestion.leave_duty and congestion.enter_duty nothing changes",
     Reason.HELD_MIN_STAY: "congestion.min_stay_s",
     Reason.HELD_THIN_EVIDENCE: "congestion.min_rounds",
-    Reason.HELD_INCOMPLETE_INPUT: "where the newest round cannot be trusted, the last decisions stand",
+    Reason.HELD_INCOMPLETE_INPUT: "where the newest round cannot be trusted, the last decisions stay in force",
     Reason.RECOVERED: "congestion.leave_duty",
     Reason.NO_EVIDENCE: "nothing measured within congestion.window_rounds",
     Reason.NOT_HELPED: "congestion.min_benefit: the interval of its growth against the held-out prefixes lies below",
@@ -45,7 +45,7 @@ RULES = {
 
 
 def client_prefix(text: str) -> str | None:
-    """The client prefix that is meant, or that an address lies in; None where no address was written."""
+    """The client prefix that is given, or that has the address; None where the text is not an address."""
     if not any(character in text for character in "./:"):
         return None
     try:

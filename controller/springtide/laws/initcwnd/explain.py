@@ -28,7 +28,7 @@ RULES = {
     Reason.OVERRIDE: "an operator's override in the policy",
     Reason.HELD_THIN_EVIDENCE: "initcwnd.min_connections, then initcwnd.ttl_s",
     Reason.HELD_NO_EVIDENCE: "initcwnd.ttl_s",
-    Reason.HELD_INCOMPLETE_INPUT: "completeness: where too little of the round arrived, the last decisions stand",
+    Reason.HELD_INCOMPLETE_INPUT: "completeness: too little of the round arrived, the last decisions stay in force",
     Reason.EXPIRED: "initcwnd.ttl_s",
     Reason.THIN_EVIDENCE: "initcwnd.min_connections",
     Reason.NO_EVIDENCE: "only connections that earned their window count",

@@ -33,7 +33,7 @@ RESERVED = frozenset({"all", "edges", "localhost", "ungrouped"})
 
 
 def read(text: str) -> object:
-    """YAML in which nothing can be meant twice. Raises ValueError and YAMLError."""
+    """YAML without repeated keys or aliases. Raises ValueError and YAMLError."""
     if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
         raise ValueError("it uses a YAML alias")
     node = yaml.compose(text, Loader=yaml.SafeLoader)
