@@ -81,7 +81,7 @@ def congestion_problems(where: str, found: CongestionDifference, policy: BundleP
 
 
 def problems(where: str, found: Difference, policy: BundlePolicy) -> Iterator[Problem]:
-    """Changes above a cap. A fleet with fewer than `caps_from_routes` routes is still learning, and has none."""
+    """Changes above a cap. A fleet with fewer than `caps_from_routes` routes is learning, and has none."""
     if found.before < policy.caps_from_routes:
         return
     shares = (

@@ -73,9 +73,9 @@ def publish(
     need_reason(force, reason)
     refuse_when_paused(publish_dir, instants.now())
     fleet, policy = read_fleet(fleet_path), read_policy(policy_path)
-    asked = closed_round(round_text, policy)
+    requested = closed_round(round_text, policy)
     with store.open() as opened:
-        rendered, _ = jobs.render(opened, fleet, policy, asked, instants.now())
+        rendered, _ = jobs.render(opened, fleet, policy, requested, instants.now())
     folder = PublishFolder(publish_dir)
     copy = fleet_path.read_bytes()
     path, new = jobs.publish(

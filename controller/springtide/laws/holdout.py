@@ -14,7 +14,7 @@ class HoldoutPolicy(Section):
     edge_share: float = tunable(
         0.05,
         "Share of each PoP's edges that is held out, chosen by a hash of their names. 0 holds none out.",
-        source="one edge in twenty pays for knowing; its connections still work as they always did",
+        source="one edge in twenty pays for knowing; its connections work as without Springtide",
         ge=0.0,
         le=0.5,
     )

@@ -34,7 +34,7 @@ _Z = 3.09
 # One or two lossy connections prove nothing, whatever the statistic gives for so few.
 _FEWEST_LOSSY = 3
 # Connections that suffice for no judgement are remembered up to this many times loss_min_connections: what comes later
-# shall still be able to change the share.
+# must be able to change the share.
 _MOST_TRIALS = 10
 
 # What the guard remembers of a pair; windows in segments, 0 is none. `guard_until`: until when the ceiling is not
