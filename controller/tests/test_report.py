@@ -164,7 +164,7 @@ def test_the_report_finds_what_is_there(filled: Home, tmp_path: Path) -> None:
     assert seen.colours > 30, "the picture is blank"
 
     screen = filled.run("report").stdout
-    assert "differences are shown" in screen
+    assert "differences are significant" in screen
     nothing = filled.json("report", "--from", "2025-01-01T00:00:00Z", "--to", "2025-01-02T00:00:00Z")
     assert all(one["effect"]["effect"] is None for one in nothing["lines"])
 
