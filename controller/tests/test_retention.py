@@ -165,7 +165,7 @@ def test_the_command_makes_what_is_missing(home: Home, monkeypatch: pytest.Monke
     monkeypatch.setattr(instants, "now", lambda: MIDNIGHT + HOUR + 3600)
     made = home.json("downsample")
     assert made == [{"period_s": HOUR, "start": instants.show(MIDNIGHT), "rounds": 12}]
-    assert home.run("downsample").stdout == "every closed hour and day is there\n"
+    assert home.run("downsample").stdout == "every closed hour and day exists\n"
 
 
 def test_every_table_of_a_period_is_of_the_schema(store: Store) -> None:
