@@ -7,7 +7,7 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-# A loaded machine is no fault of what is tested.
+# A loaded machine is not a fault of what is tested.
 settings.register_profile("springtide", deadline=None)
 settings.load_profile("springtide")
 

@@ -35,8 +35,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     out.parent.mkdir(parents=True, exist_ok=True)
     # Before it runs: the machine's load is that of others.
     where = conditions(given)
-    asked = {name: _asked(options, name, both[small]) for name, both in bench.sizes.items()}
-    run = Run(asked, _asked(options, "turns", bench.turns[small]) if bench.turns else 1, out)
+    sizes = {name: _chosen(options, name, both[small]) for name, both in bench.sizes.items()}
+    run = Run(sizes, _chosen(options, "turns", bench.turns[small]) if bench.turns else 1, out)
     try:
         bench.measure(run)
     except BenchError as error:
@@ -91,7 +91,7 @@ def _add_size(parser: argparse.ArgumentParser, option: str, full: Any) -> None:
         parser.add_argument(option, type=kind, help=f"(default {full})")
 
 
-def _asked(options: argparse.Namespace, name: str, default: Any) -> Any:
+def _chosen(options: argparse.Namespace, name: str, default: Any) -> Any:
     value = getattr(options, name)
     if value is None:
         return default

@@ -1,7 +1,7 @@
 """What the collector costs beside the kernel's own floor and `ss`, and what it misses.
 
 Sockets are made in a network namespace of the bench's own, half of them IPv4 and half IPv6, no two alike. Like is
-compared with like: the floor asks as the collector does (one walk for both families, the same attributes) and throws
+compared with like: the floor queries as the collector does (one walk for both families, the same attributes) and throws
 the answer away, the collector decodes, encodes and throws away; both do several polls in one process. `ss` and the
 collector's `once --format json` both print all that they read, once. Costs are of whole processes with their start.
 """
@@ -199,7 +199,7 @@ def spooled_rows(spool: Path) -> tuple[dict[int, Counter[int]], Counter[int]]:
 @contextlib.contextmanager
 def started(*options: str | Path) -> Iterator[subprocess.Popen[bytes]]:
     """The collector once its first poll is done, of which it notifies its service manager (sd_notify(3)); it gets a
-    SIGTERM at the end, if it still runs."""
+    SIGTERM at the end, if it runs."""
     with tempfile.TemporaryDirectory() as directory, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
         manager.bind(f"{directory}/notify")
         manager.settimeout(60)

@@ -170,7 +170,7 @@ def _decide_pairs(store: Store, moment: int, policy: Policy) -> None:
 
 
 def _widen_decisions(store: Store, rounds: int) -> None:
-    """The newest round's decisions again for the rounds before, as a history that is no longer."""
+    """The newest round's decisions again for the rounds before, as a history of the same length."""
     for number in range(4, rounds + 1):
         store.execute(
             "insert into initcwnd_decisions select * replace (fromUnixTimestamp({round_s:UInt32}) as round, "

@@ -48,7 +48,7 @@ class Bench:
 
 @dataclass
 class Run:
-    """One run of a bench: what it is asked for, and what it has found."""
+    """One run of a bench: its sizes and turns, and what it has measured."""
 
     sizes: Mapping[str, Any]
     turns: int
@@ -57,7 +57,7 @@ class Run:
     text: list[str] = field(default_factory=list)
 
     def figure(self, name: str, values: float | Iterable[float], **labels: str | int) -> None:
-        """One value a turn. The unit stands in the name; `labels` say of what, where there are several."""
+        """One value a turn. The unit is in the name; `labels` distinguish several of one name."""
         found = [values] if isinstance(values, int | float) else list(values)
         rounded = [one if isinstance(one, int) else float(f"{one:.5g}") for one in found]
         self.figures.append(

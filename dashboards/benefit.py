@@ -9,14 +9,14 @@ from springtide.policy import HoldoutPolicy
 from dashboards.build import choice, lines, number, row, rows, start, text
 
 POP = "pop in (${pop:singlequote})"
-# Of each prefix that was chosen within the time shown: the newest decision says on which side it is.
+# Of each prefix that was chosen within the time shown: the newest decision has its side.
 CHOSEN = f"""(
                     select pop, client_prefix, if(held_out, 'held out', 'treated') as side
                     from congestion_decisions final
                     where $__timeFilter(round) and {POP} and selected_since is not null
                     order by round desc limit 1 by pop, client_prefix
                 ) as chosen using (pop, client_prefix)"""
-# The law of springtide.laws.holdout over the hosts that were heard.
+# The law of springtide.laws.holdout over the hosts that sent samples.
 HELD_OUT = """
 select host from (
     select host,
@@ -46,7 +46,7 @@ def benefit() -> Dashboard:
         text("edge_share", "Share held out", str(HoldoutPolicy().edge_share), "holdout.edge_share of your policy."),
         text("min_edges", "Least edges", str(HoldoutPolicy().min_edges), "holdout.min_edges of your policy."),
         choice(
-            "held_out", "Edges held out", HELD_OUT, "Edges that keep the kernel's window, of those that were heard."
+            "held_out", "Edges held out", HELD_OUT, "Edges that keep the kernel's window, of those that sent samples."
         ),
     )
     return (

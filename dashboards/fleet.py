@@ -78,7 +78,7 @@ def fleet() -> Dashboard:
         )
         .with_panel(
             number(
-                "Hosts heard",
+                "Hosts that sent samples",
                 "Hosts whose samples are in the newest round.",
                 """
                 select countIf(rows_seen > 0) as hosts_heard
@@ -108,7 +108,7 @@ def fleet() -> Dashboard:
                 "Completeness by PoP",
                 "Samples that arrived, of those that should have. Below completeness.min_rows (60 % by default) a "
                 "PoP's "
-                "decisions stand still.",
+                "decisions do not change.",
                 """
                 select round as time, pop as series, 100 * sum(rows_seen) / sum(rows_expected) as complete_percent
                 from hosts where $__timeFilter(round)
@@ -136,7 +136,7 @@ def fleet() -> Dashboard:
         .with_panel(
             number(
                 "Gates that rolled back",
-                "Waves after which a gate said to roll back, in the time shown.",
+                "Waves that a gate rolled back, in the time shown.",
                 """
                 select countIf(event = 'gate' and verdict = 'roll back') as gates
                 from audit final where $__timeFilter(at)
@@ -224,7 +224,7 @@ def fleet() -> Dashboard:
         .with_panel(
             lines(
                 "Changes decided",
-                "Rows of each law that set another value than the round before, or none any more, in each round.",
+                "Rows of each law whose value is not that of the round before, or was withdrawn, in each round.",
                 _each_round("changes", ((law, law.changes) for law in LAWS if law.changes)),
                 "short",
                 stacked=True,
@@ -322,10 +322,10 @@ def fleet() -> Dashboard:
                 "PoPs",
                 "The newest round of each PoP.",
                 """
-                select pop, max(round) as newest_round, argMax(heard, round) as hosts_heard,
+                select pop, max(round) as newest_round, argMax(seen, round) as hosts_heard,
                     argMax(complete, round) as complete_percent
                 from (
-                    select round, pop, countIf(rows_seen > 0) as heard,
+                    select round, pop, countIf(rows_seen > 0) as seen,
                         100 * sum(rows_seen) / nullIf(sum(rows_expected), 0) as complete
                     from hosts where $__timeFilter(round) group by round, pop
                 )

@@ -134,7 +134,7 @@ def pairs() -> Dashboard:
         .with_panel(
             lines(
                 "Reasons",
-                "The rule that made each decision what it is; `springtide explain SRC DST` tells one in full.",
+                "The rule that made each decision what it is; `springtide explain SRC DST` shows one in full.",
                 f"""
                 select round as time, toString(reason) as series, count() as decisions
                 from initcwnd_decisions final where $__timeFilter(round) and {WHICH}

@@ -38,7 +38,7 @@ def pipeline() -> Dashboard:
         .with_panel(
             metric_lines(
                 "Rows dropped, by cause",
-                "Samples that will never reach a sink, a second. Nothing should be here: the causes are told in "
+                "Samples that will never reach a sink, a second. Nothing should be here: the causes are described in "
                 "docs/reference/collector-sending.md.",
                 {
                     "{{instance}} {{sink}} {{cause}}": f"rate(springtide_collector_rows_dropped_total{RATE}) > 0",

@@ -111,7 +111,7 @@ def prefixes() -> Dashboard:
         .with_panel(
             lines(
                 "Reasons",
-                "The rule that made each decision what it is; `springtide explain POP PREFIX` tells one in full.",
+                "The rule that made each decision what it is; `springtide explain POP PREFIX` shows one in full.",
                 f"""
                 select round as time, toString(reason) as series, count() as decisions
                 from congestion_decisions final where $__timeFilter(round) and {WHICH}

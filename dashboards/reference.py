@@ -1,4 +1,4 @@
-"""docs/reference/dashboards.md, made from the dashboards and from what the engine says of their queries."""
+"""docs/reference/dashboards.md, made from the dashboards and from the engine's description of their queries."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def _end(number: int, _: FrameType | None) -> NoReturn:
 
 @main.command(epilog=_epilog("up lab/topologies/demo.yaml", "up lab/topologies/pair.yaml --name mine --json"))
 @_FILE
-@click.option("--name", metavar="NAME", help="Call the lab this instead of what the file says.")
+@click.option("--name", metavar="NAME", help="The lab's name, instead of the file's.")
 @_JSON
 def up(topology: Path, name: str | None, as_json: bool) -> None:
     """Make the lab of a TOPOLOGY file and leave it up."""
@@ -110,7 +110,7 @@ def exec(edge: str, command: Sequence[str], name: str | None) -> None:
 @_NAME
 @_JSON
 def load(seconds: float, name: str | None, as_json: bool) -> None:
-    """Put the topology's traffic on the lab, and say which windows it reached."""
+    """Put the topology's traffic on the lab, and print the windows that it reached."""
     lab = _attach(name)
     with lab.load(seconds + 5) as load, _progress("load", "s") as bar:
         task = bar.add_task("load", total=int(seconds))
@@ -230,7 +230,7 @@ def _attach(name: str | None) -> Lab:
 def _pair(text: str) -> Pair:
     src, colon, dst = text.partition(":")
     if not colon:
-        raise InputError(f"--pair {text}: is not SRC:DST; name the serving PoP, a colon, and the asking PoP")
+        raise InputError(f"--pair {text}: is not SRC:DST; name the serving PoP, a colon, and the requesting PoP")
     return src, dst
 
 

@@ -1,8 +1,8 @@
 """The HTTP client that runs inside a namespace: `python -m lab.client` with a task as JSON on standard input.
 
 Task `probe` fetches objects over fresh connections at given times and prints one JSON line for each. Task `load` keeps
-connections open, asks each for objects at random times until its time is over or SIGTERM comes, and prints one JSON
-line with what it did. Only the standard library is imported: a namespace's client is ready in a tenth of a second.
+connections open, requests objects from each at random times until its time is over or SIGTERM comes, and prints one
+JSON line with what it did. Only the standard library is imported: a namespace's client is ready in a tenth of a second.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RETRY_S = 1.0
 
 
 class FetchError(Exception):
-    """The answer is not the object that was asked for, or the connection ended before it was whole."""
+    """The answer is not the requested object, or the connection ended before it was complete."""
 
 
 class Connection(asyncio.Protocol):
@@ -45,7 +45,7 @@ class Connection(asyncio.Protocol):
             raise FetchError("the connection is closed")
         self._answer = asyncio.get_running_loop().create_future()
         self._header, self._body_left, self._size = b"", None, size
-        # The shortest request that HTTP/1.1 allows: what the asking side sends is no evidence of a path's capacity.
+        # The shortest request that HTTP/1.1 allows: what the client sends is not evidence of a path's capacity.
         self._transport.write(b"GET /o/%d HTTP/1.1\r\nHost: o\r\n\r\n" % size)
         return await self._answer
 
@@ -71,7 +71,7 @@ class Connection(asyncio.Protocol):
                 not head.startswith(b"HTTP/1.1 200 ")
                 or b"\r\nContent-Length: %d\r\n" % self._size not in head + b"\r\n"
             ):
-                self._fail(f"the server said {head[:100]!r}")
+                self._fail(f"the server answered {head[:100]!r}")
                 self.close()
                 return
             self._body_left = self._size - len(body)
@@ -93,7 +93,7 @@ async def _connect(address: str, port: int) -> Connection:
 async def probe_all(task: dict[str, Any]) -> None:
     """Each probe has `id`, `at_s` after the start, `address`, `port` and `size`; `timeout_s` bounds each."""
     start = time.perf_counter()
-    # A pause for the collector of garbage would show in the measurement.
+    # A garbage collection's pause would show in the measurement.
     gc.disable()
     await asyncio.gather(*(_probe(one, start, task["timeout_s"]) for one in task["probes"]))
 
@@ -106,10 +106,10 @@ async def _probe(one: dict[str, Any], start: float, timeout_s: float) -> None:
         async with asyncio.timeout(timeout_s):
             begin = time.perf_counter()
             connection = await _connect(one["address"], one["port"])
-            asked = time.perf_counter()
-            found["connect_ms"] = round((asked - begin) * 1000, 3)
+            connected = time.perf_counter()
+            found["connect_ms"] = round((connected - begin) * 1000, 3)
             done = await connection.get(one["size"])
-            found["transfer_ms"] = round((done - asked) * 1000, 3)
+            found["transfer_ms"] = round((done - connected) * 1000, 3)
             found["ok"] = True
     except TimeoutError:
         found["error"] = f"not done after {timeout_s} s"

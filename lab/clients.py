@@ -1,4 +1,4 @@
-"""Running `lab.client` on the edges, and gathering what they say."""
+"""Running `lab.client` on the edges, and gathering their results."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Load:
                 self._clients.append((edge, log, _start(popen, edge, task, stdout=out, stderr=out)))
 
     def running(self) -> bool:
-        """Whether any edge still asks."""
+        """Whether any edge's client runs."""
         return any(client.poll() is None for _, _, client in self._clients)
 
     def wait(self, timeout_s: float | None = None) -> Done:
@@ -59,13 +59,13 @@ class Load:
         try:
             return self.wait(_STOP_S)
         except subprocess.TimeoutExpired as error:
-            raise LabError(f"the load did not end within {_STOP_S:.0f} s of being told; take the lab down") from error
+            raise LabError(f"the load did not end within {_STOP_S:.0f} s of SIGTERM; take the lab down") from error
 
     def _sum(self) -> Done:
         total = Done()
         for edge, log, client in self._clients:
             lines = log.read_text(errors="replace").splitlines()
-            # Told to end before it had begun.
+            # Stopped before it had begun.
             if client.returncode == -signal.SIGTERM and not lines:
                 continue
             if client.returncode != 0 or not lines:
@@ -101,9 +101,9 @@ def run_probes(
                     found[result["id"]] = result
                     if progress is not None:
                         progress(len(found), len(planned))
-            said = err.read().decode(errors="replace").strip().splitlines()[-1:]
+            last_line = err.read().decode(errors="replace").strip().splitlines()[-1:]
         if client.wait() != 0:
-            raise LabError(f"{edge}: the probing client ended with exit code {client.returncode}: {said}")
+            raise LabError(f"{edge}: the probing client ended with exit code {client.returncode}: {last_line}")
 
     with ThreadPoolExecutor(max_workers=max(1, len(tasks))) as pool:
         try:

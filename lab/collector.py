@@ -1,4 +1,4 @@
-"""The real collector as a process: started, asked to end, killed, and what it says."""
+"""The real collector as a process: started, stopped, killed, and its log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _ROOT = Path(__file__).parents[1]
 
 
 class CollectorError(RuntimeError):
-    """The collector is not built, or did not do what was expected; its own words are in the message."""
+    """The collector is not built, or did not do what was expected; its own output is in the message."""
 
 
 def binary() -> Path:
@@ -48,7 +48,7 @@ class Collector:
         return self._process.pid
 
     def start(self) -> Self:
-        """Start it; what it says goes on in the same log."""
+        """Start it; it appends to the same log."""
         command = [str(binary()), "run", "--netns", "own", "--stats", *self.arguments]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -57,7 +57,7 @@ class Collector:
         return self
 
     def text(self) -> str:
-        """All that it said so far."""
+        """Its log so far."""
         return self.log.read_text()
 
     def running(self) -> bool:
@@ -65,7 +65,7 @@ class Collector:
         return self._process is not None and self._process.poll() is None
 
     def kill(self) -> None:
-        """SIGKILL: no goodbye."""
+        """SIGKILL: it cannot clean up."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()
@@ -99,7 +99,7 @@ class Collector:
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
                 return int(line.split()[1])
-        raise CollectorError("the kernel does not tell the memory of the collector")
+        raise CollectorError("the kernel does not report the collector's memory")
 
     def __enter__(self) -> Self:
         return self.start()
@@ -111,7 +111,7 @@ class Collector:
 
 
 def wait_until(what: str, condition: Callable[[], bool], within_s: float = 60.0) -> None:
-    """Wait for something that must come; raises CollectorError that names it when it does not."""
+    """Wait for something that must come; raises CollectorError with its name when it does not."""
     deadline = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""What the emulator carried of each TCP flow: the truth beside what the senders' kernels say."""
+"""What the emulator carried of each TCP flow: the truth for comparison with the senders' kernels."""
 
 from __future__ import annotations
 

@@ -59,8 +59,8 @@ def run(command: Sequence[str], text_in: str = "") -> str:
     """
     done = subprocess.run(command, input=text_in, capture_output=True, text=True, check=False, close_fds=False)
     if done.returncode != 0:
-        said = (done.stderr or done.stdout).strip().splitlines() or ["it said nothing"]
-        raise LabError(f"{' '.join(command)} ended with exit code {done.returncode}: {said[-1]}")
+        lines = (done.stderr or done.stdout).strip().splitlines() or ["no output"]
+        raise LabError(f"{' '.join(command)} ended with exit code {done.returncode}: {lines[-1]}")
     return done.stdout
 
 

@@ -105,8 +105,8 @@ class Lab:
         settings = {"capture_output": True, "text": True} | options
         done: subprocess.CompletedProcess[str] = subprocess.run(self.command(edge, command), check=False, **settings)
         if check and done.returncode != 0:
-            said = ((done.stderr or done.stdout or "").strip().splitlines() or ["it said nothing"])[-1]
-            raise LabError(f"{edge}: {' '.join(command)} ended with exit code {done.returncode}: {said}")
+            last_line = ((done.stderr or done.stdout or "").strip().splitlines() or ["no output"])[-1]
+            raise LabError(f"{edge}: {' '.join(command)} ended with exit code {done.returncode}: {last_line}")
         return done
 
     def popen(self, edge: str, command: Sequence[str], **options: Any) -> subprocess.Popen[bytes]:
@@ -148,7 +148,7 @@ class Lab:
     ) -> list[Probe]:
         """Fetches `count` objects of each size over fresh connections for each ordered pair, all pairs at once.
 
-        `progress` is told how many are done, and of how many. Raises InputError for a pair or size that the
+        `progress` gets how many are done, and of how many. Raises InputError for a pair or size that the
         lab does not have.
         """
         pairs = self.topology.pairs() if pairs is None else pairs
@@ -180,7 +180,8 @@ class Lab:
         return self._report(signal.SIGUSR1)
 
     def flows(self) -> list[Flow]:
-        """What each TCP flow was carried, for each interval since the lab is up; nothing unless `up` was asked to."""
+        """What each TCP flow was carried, for each interval since the lab is up; only if `up` was started to record
+        it."""
         self.wan_counters()
         path = self.directory / "flows.jsonl"
         return flows.gather(path.read_text().splitlines()) if path.exists() else []
@@ -202,7 +203,7 @@ class Lab:
         log = self.directory / "wan.log"
         seen = len(log.read_text().splitlines())
         emulator = self._process("wan")
-        if not processes.tell(emulator, number):
+        if not processes.send_signal(emulator, number):
             raise LabError(f"lab {self.name}: the emulator has ended; its log is {log}")
         line = self._await("the emulator's counters", lambda: _whole_line(log, seen))
         report: dict[str, Any] = json.loads(line)
@@ -299,8 +300,8 @@ class Lab:
             if found is not None:
                 return found
             if child is not None and child.poll() is not None:
-                said = network.log_tail(log) if log else ""
-                raise LabError(f"lab {self.name}: {what} ended with exit code {child.returncode}: {said}")
+                last_line = network.log_tail(log) if log else ""
+                raise LabError(f"lab {self.name}: {what} ended with exit code {child.returncode}: {last_line}")
             time.sleep(0.02)
         raise LabError(
             f"lab {self.name}: {what} did not come within {_READY_S:.0f} s; see the logs in {self.directory}"

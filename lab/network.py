@@ -61,4 +61,4 @@ def set_addresses(lab: str, topology: Topology, edge: str) -> None:
 def log_tail(path: Path) -> str:
     """The last line of a log, for a message."""
     lines = path.read_text(errors="replace").strip().splitlines() if path.exists() else []
-    return lines[-1] if lines else "it said nothing"
+    return lines[-1] if lines else "no output"

@@ -75,12 +75,12 @@ def _identity(path: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def tell(process: Process, number: signal.Signals) -> bool:
+def send_signal(process: Process, number: signal.Signals) -> bool:
     """Sends a signal to the process; False when it has ended."""
     with contextlib.suppress(ProcessLookupError):
         handle = os.pidfd_open(process.pid)
         try:
-            # The handle pins whoever has the id; only then does the start time tell who it is.
+            # The handle pins whoever has the id; only then does the start time identify it.
             if find(process.pid) == process:
                 signal.pidfd_send_signal(handle, number)
                 return True
@@ -99,7 +99,7 @@ def end(processes: Iterable[Process], grace_s: float) -> int:
         for process in processes:
             with contextlib.suppress(ProcessLookupError):
                 handle = os.pidfd_open(process.pid)
-                if find(process.pid) == process:  # as in tell
+                if find(process.pid) == process:  # as in send_signal
                     handles[handle] = process.pid
                 else:
                     os.close(handle)

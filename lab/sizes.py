@@ -30,13 +30,13 @@ def quantile(share: float, curve: Sequence[tuple[float, int]] = PAPER) -> int:
 
 
 def load_objects() -> list[int]:
-    """The sizes that the load asks for, all equally often: the middle quantiles of the curve `PAPER`."""
+    """The sizes that the load requests, all equally often: the middle quantiles of the curve `PAPER`."""
     return [quantile((index + 0.5) / _OBJECTS) for index in range(_OBJECTS)]
 
 
-# What the load asks for, each size equally often, by the kind of its traffic: bulk is a transfer without end, whose
-# next object is asked for as soon as it is whole; chunks are a video's, one after another over a connection that stays;
-# small are answers of one or two segments, ten times as often: twenty seconds of a lab stand for minutes.
+# What the load requests, each size equally often, by the kind of its traffic: bulk is a transfer without end, whose
+# next object is requested as soon as it is complete; chunks are a video's, one after another over a connection that
+# stays; small are answers of one or two segments, ten times as often: twenty seconds of a lab represent minutes.
 KINDS: Mapping[Kind, Sequence[int]] = {
     "mixed": load_objects(),
     "bulk": [100_000_000],

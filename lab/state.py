@@ -69,7 +69,9 @@ def load(lab: str) -> State:
         known = ", ".join(names()) or "none"
         raise InputError(f"{lab}: no such lab is up (up: {known}); start one with `python -m lab up FILE`") from None
     except (ValidationError, OSError) as error:
-        raise LabError(f"{path}: is damaged ({str(error).splitlines()[0]}); see what it names and remove it") from error
+        raise LabError(
+            f"{path}: is damaged ({str(error).splitlines()[0]}); inspect what it lists and remove it"
+        ) from error
 
 
 def save(state: State) -> None:

@@ -14,7 +14,7 @@ from lab.windows import Window
 
 def by_pair(probes: Sequence[Probe]) -> Table:
     """For each ordered pair and size: how many, how many failed, and the medians."""
-    table = Table("served by", "asked by", "RTT ms", "bytes", "probes", "failed", "connect ms", "transfer ms", "RTTs")
+    table = Table("served by", "fetched by", "RTT ms", "bytes", "probes", "failed", "connect ms", "transfer ms", "RTTs")
     groups: defaultdict[tuple[str, str, int], list[Probe]] = defaultdict(list)
     for probe in probes:
         groups[probe.src, probe.dst, probe.size_bytes].append(probe)
@@ -32,7 +32,7 @@ def by_pair(probes: Sequence[Probe]) -> Table:
 
 def window_table(windows: Sequence[Window]) -> Table:
     """For each ordered pair: the connections that nginx serves, and their windows in segments."""
-    table = Table("served by", "asked by", "connections", "least cwnd", "median", "mean", "most")
+    table = Table("served by", "fetched by", "connections", "least cwnd", "median", "mean", "most")
     groups: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
     for window in windows:
         groups[window.src, window.dst].append(window.cwnd)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from lab import host, processes, state
 
-# Collectors write out what they hold when they are told to end.
+# Collectors write out their buffers on SIGTERM.
 _GRACE_S = 5.0
 
 

@@ -1,4 +1,4 @@
-"""Who asks whom, and when: the tasks for the clients, from a topology."""
+"""Which edge requests from which, and when: the tasks for the clients, from a topology."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from lab.topology import Kind, Pair, Topology
 
 @dataclass(frozen=True)
 class Probe:
-    """One fetch over a fresh connection. `src` is the PoP that served it (its initial window counts), `dst` asked.
+    """One fetch over a fresh connection. `src` is the PoP that served it (its initial window counts), `dst` the
+    client's.
 
     `rtt_ms` is the nominal round trip; `connect_ms` the handshake, `transfer_ms` from the request to the last byte,
-    both None when they did not happen; `error` says why a probe is not `ok`.
+    both None when they did not happen; `error` is why a probe is not `ok`.
     """
 
     src: str
@@ -65,7 +66,7 @@ def plan_probes(
 
 
 def probe_tasks(topology: Topology, planned: Sequence[Planned], timeout_s: float) -> dict[str, dict[str, Any]]:
-    """For each asking edge the task of `lab.client`; a probe's id is its place in `planned`."""
+    """For each requesting edge the task of `lab.client`; a probe's id is its place in `planned`."""
     probes: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for place, probe in enumerate(planned):
         probes[probe.dst_edge].append(
@@ -81,7 +82,7 @@ def probe_tasks(topology: Topology, planned: Sequence[Planned], timeout_s: float
 
 
 def load_tasks(topology: Topology, seconds: float, kind: Kind | None = None) -> dict[str, dict[str, Any]]:
-    """For each asking edge the task of `lab.client`: connections to every edge of the PoPs that serve its PoP.
+    """For each requesting edge the task of `lab.client`: connections to every edge of the PoPs that serve its PoP.
 
     The traffic is of the topology's kind unless one is named.
     """

@@ -29,7 +29,7 @@ def parse(topology: Topology, edge: str, output: str) -> Iterator[Window]:
     pops = topology.edges()
     owner = {address: pops[name] for name in pops for address in topology.edge(name).addresses}
     for line in output.splitlines():
-        # Recv-Q, Send-Q, local, peer, and then what tcp_info says.
+        # Recv-Q, Send-Q, local, peer, and then the fields of tcp_info.
         peer = line.split()[3].rpartition(":")[0].strip("[]")
         dst = owner.get(ip_address(peer.removeprefix("::ffff:")))
         fields = {name: int(value) for name, value in _FIELD.findall(line)}

@@ -2,7 +2,7 @@
 
     python -m pipeline.local HOME [--port N]
 
-`standalone` would leave its children behind when it is told to stop, so each process is ours, and ended by its id.
+`standalone` would leave its children behind when it is stopped, so each process is ours, and ended by its id.
 """
 
 from __future__ import annotations

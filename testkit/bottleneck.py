@@ -1,4 +1,4 @@
-"""A path with a short queue, packet by packet, and what polls and close records say of connections across it.
+"""A path with a short queue, packet by packet, and what polls and close records show of connections across it.
 
 It knows nothing of how anything is judged: packets arrive, wait, are served or dropped; what is lost is sent again a
 round trip later; the counters are the sender's.

@@ -1,4 +1,4 @@
-"""A page as Debian's Chromium shows it, asked over the DevTools protocol by a pair of pipes."""
+"""A page as Debian's Chromium shows it, controlled by the DevTools protocol over a pair of pipes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ BOXES = """
 
 @dataclass
 class Seen:
-    """What the browser asked for, what it complained of, the size of plots and tables, and the picture."""
+    """What the browser requested, its errors, the size of plots and tables, and the picture."""
 
     requests: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
@@ -66,7 +66,7 @@ class _Pipe:
         self._count = 0
         self.events: list[dict[str, Any]] = []
 
-    def ask(self, method: str, session: str | None = None, **params: Any) -> dict[str, Any]:
+    def call(self, method: str, session: str | None = None, **params: Any) -> dict[str, Any]:
         self._count += 1
         message = {"id": self._count, "method": method, "params": params, **({"sessionId": session} if session else {})}
         os.write(self._to, json.dumps(message).encode() + b"\0")
@@ -83,7 +83,7 @@ class _Pipe:
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
             if not select.select([self._from], [], [], PATIENCE_S)[0]:
-                raise AssertionError(f"the browser has said nothing for {PATIENCE_S} s")
+                raise AssertionError(f"the browser has sent nothing for {PATIENCE_S} s")
             part = os.read(self._from, 1 << 16)
             if not part:
                 raise AssertionError("the browser ended")
@@ -115,18 +115,18 @@ def _browser(profile: Path) -> Iterator[_Pipe]:
 
 
 def look(page: Path, profile: Path) -> Seen:
-    """Load a file and wait until it is loaded. Raises AssertionError where there is no browser or it gives up."""
+    """Load a file and wait until it is loaded. Raises AssertionError where there is no browser or it fails."""
     if not CHROMIUM.exists():
         raise AssertionError("there is no Chromium: run `tools/setup --dev`")
     with _browser(profile) as pipe:
-        target = pipe.ask("Target.createTarget", url="about:blank")["targetId"]
-        session = pipe.ask("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        target = pipe.call("Target.createTarget", url="about:blank")["targetId"]
+        session = pipe.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Network", "Log", "Runtime"):
-            pipe.ask(f"{domain}.enable", session)
-        pipe.ask("Page.navigate", session, url=page.as_uri())
+            pipe.call(f"{domain}.enable", session)
+        pipe.call("Page.navigate", session, url=page.as_uri())
         pipe.until("Page.loadEventFired")
-        boxes = pipe.ask("Runtime.evaluate", session, expression=BOXES, returnByValue=True)["result"]["value"]
-        picture = pipe.ask("Page.captureScreenshot", session, format="png", captureBeyondViewport=True)["data"]
+        boxes = pipe.call("Runtime.evaluate", session, expression=BOXES, returnByValue=True)["result"]["value"]
+        picture = pipe.call("Page.captureScreenshot", session, format="png", captureBeyondViewport=True)["data"]
         found = Seen(boxes=boxes, picture=base64.b64decode(picture))
         for event in pipe.events:
             params = event.get("params", {})

@@ -33,7 +33,7 @@ class Outcome(NamedTuple):
 
 
 def at_once(task: Callable[[Item], None], items: Iterable[Item], *, threads: int = 8) -> None:
-    """The task for each item, many at a time, for what mostly waits. All that failed are told, not only the first."""
+    """The task for each item, many at a time, for what mostly waits. All failures are reported, not only the first."""
     with ThreadPoolExecutor(threads) as pool:
         begun = {pool.submit(task, item): getattr(item, "__name__", item) for item in items}
     failures = [f"{name}: {failed!r}" for run, name in begun.items() if (failed := run.exception()) is not None]

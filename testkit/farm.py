@@ -107,12 +107,12 @@ class Node:
             self.sshd = None
 
     def force(self, command: str, unless: str = "") -> None:
-        """From now on sshd runs this instead of what is asked, but for what the pattern (of `case`) `unless` fits."""
+        """From now on sshd runs this instead of the command, unless that matches the pattern (of `case`) `unless`."""
         script = self.directory / "forced"
-        honest = (
+        as_requested = (
             f'case $SSH_ORIGINAL_COMMAND in {unless}) exec sh -c "$SSH_ORIGINAL_COMMAND";; esac\n' if unless else ""
         )
-        script.write_text(f"#!/bin/sh\n{honest}{command}\n")
+        script.write_text(f"#!/bin/sh\n{as_requested}{command}\n")
         script.chmod(0o755)
         self.stop()
         # Connections that the publisher keeps open would go on asking the old one.
@@ -344,7 +344,7 @@ class Farm:
         return {"10.200.1.0/24": 30, "10.200.2.0/24": 40}
 
     def script(self, text: str) -> list[str]:
-        """A gate that does what the test needs; it is asked with the wave's number and edges."""
+        """A gate that does what the test needs; it is called with the wave's number and edges."""
         path = self.directory / "gate.sh"
         path.write_text(
             "#!/bin/sh\nwhile [ $# -gt 1 ]; do case $1 in --wave) wave=$2;; --changed) changed=$2;; esac; shift; done\n"

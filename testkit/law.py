@@ -1,4 +1,4 @@
-"""The law of the initial window over rounds: what it sees, what it says, and hypothesis' strategies for inputs."""
+"""The law of the initial window over rounds: its inputs, its decisions, and hypothesis' strategies for inputs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def clean(mean: float | None = 40.0, young: int = 100, **more: Any) -> PairObser
 
 
 def policy(**keys: Any) -> Policy:
-    """The bare law: what calms it is off unless asked for."""
+    """The bare law: hysteresis and damping are off by default."""
     bare = {
         "duty_rounds": 1,
         "hysteresis": 0.0,

@@ -84,9 +84,9 @@ class OldServer:
                 socket.create_connection(("127.0.0.1", self.port), timeout=1).close()
             except OSError:
                 if self.process.poll() is not None or time.monotonic() > deadline:
-                    said = (self.folder / "output").read_text()[-2000:]
+                    complaint = (self.folder / "output").read_text()[-2000:]
                     self.kill()
-                    raise AssertionError(f"clickhouse-server did not start:\n{said}") from None
+                    raise AssertionError(f"clickhouse-server did not start:\n{complaint}") from None
                 time.sleep(0.05)
             else:
                 return

@@ -1,4 +1,4 @@
-"""The fleet of `history` as it is operated: both laws decided, rounds published, gates asked, one rolled back."""
+"""The fleet of `history` as it is operated: both laws decided, rounds published, gates run, one rolled back."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ASN = "prefix,asn,name\n203.0.113.0/24,64500,Far Away\n198.51.100.0/24,64501,Nea
 
 
 def operate(home: Home, now: list[int]) -> None:
-    """Fill a migrated home; `now` holds what `springtide.instants.now` says."""
+    """Fill a migrated home; `now` holds the time that `springtide.instants.now` returns."""
     home.fleet.write_text(FLEET)
     home.policy.write_text(POLICY)
     table = home.path / "asn.csv"
@@ -69,7 +69,7 @@ def _roll_out(home: Home, now: list[int]) -> None:
 
 
 def _arrive_oddly(home: Home) -> None:
-    """A spool file that is none, and samples after their round was computed."""
+    """An invalid spool file, and samples after their round was computed."""
     (home.spool / "torn.spool").write_bytes(b"STB1 this is no record")
     late = Socket("fra-1", 99_999, "10.77.2.1", "192.0.2.9", "fra")
     write_spool(home.spool, "late", [record([late.at(ROUND - 50, ROUND // 300 % 1000 * 5 + 103, 1_000_000)])])

@@ -1,4 +1,4 @@
-"""Ordered pairs of PoPs one by one, and what a plain reading of the law says of them: an independent model.
+"""Ordered pairs of PoPs one by one, decided by a plain implementation of the law: an independent model.
 
 Long: an independent model of a whole law, which shares no code with it.
 """
@@ -196,7 +196,7 @@ def carry(decision: Decision, measured_rounds: int) -> Previous | None:
 
 
 def combine(seen: PairObservation, policy: InitcwndPolicy) -> float | None:
-    """The round's one window; None without sufficient evidence, or where what was sampled is no number."""
+    """The round's one window; None without sufficient evidence, or where what was sampled is not a number."""
     if seen.connections_earned < policy.min_connections:
         return None
     window = {
@@ -274,7 +274,7 @@ class Verdict:
 def judge(
     now: int, law: InitcwndPolicy, seen: PairObservation, known: Remembered, in_use: int | None, *, frozen: bool
 ) -> Verdict:
-    """What the young connections of a round say of the window that they started with."""
+    """What the young connections of a round show of the window that they started with."""
     started = in_use or 10
     young = 0 if frozen else seen.young_connections
     lossy = min(young, seen.young_lossy_connections)

@@ -1,4 +1,4 @@
-"""Client prefixes round by round, and what a plain reading of the law says of them: an independent model."""
+"""Client prefixes round by round, decided by a plain implementation of the law: an independent model."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ INTERVAL = 300
 
 @dataclass(frozen=True)
 class Seen:
-    """What connections under one algorithm showed of a prefix in a round, all of them eligible unless it says less."""
+    """What connections under one algorithm showed of a prefix in a round, all of them eligible by default."""
 
     round: int
     pop: str
@@ -90,10 +90,10 @@ def store_rounds(store: Store, rows: Iterable[Seen]) -> None:
     )
     store.insert("rollup_prefix_rates", [_unit_row(unit) for unit in units_of(rows)])
     hosts = {"polls_seen": 5, "polls_expected": 5, "rows_seen": 100, "rows_expected": 100, "closes": 0}
-    heard = sorted({(row.round, row.pop) for row in rows})
+    seen = sorted({(row.round, row.pop) for row in rows})
     store.insert(
         "rollup_hosts",
-        [{"round": moment, "generation": 1, "host": f"{pop}-1", "pop": pop, **hosts} for moment, pop in heard],
+        [{"round": moment, "generation": 1, "host": f"{pop}-1", "pop": pop, **hosts} for moment, pop in seen],
     )
     lines = [
         {"round": moment, "generation": 1, "interval_s": INTERVAL, "waited_s": 9999}
@@ -103,7 +103,7 @@ def store_rounds(store: Store, rows: Iterable[Seen]) -> None:
 
 
 def units_of(rows: Iterable[Seen]) -> list[list[Seen]]:
-    """What is said of one prefix in one round, together."""
+    """One prefix's rows in one round, together."""
     found: dict[tuple[int, str, str], list[Seen]] = defaultdict(list)
     for row in rows:
         found[row.round, row.pop, row.prefix].append(row)
@@ -112,9 +112,9 @@ def units_of(rows: Iterable[Seen]) -> list[list[Seen]]:
 
 def _unit_row(unit: list[Seen]) -> dict[str, object]:
     [acting_bytes] = {row.acting_bytes for row in unit}
-    telling = [row for row in unit if row.counted and row.rate]
-    rates = {row.is_bbr: row.rate for row in telling}
-    if len(rates) < len(telling):
+    rated = [row for row in unit if row.counted and row.rate]
+    rates = {row.is_bbr: row.rate for row in rated}
+    if len(rates) < len(rated):
         raise ValueError(f"{unit}: two rows of one kind, of which the roll-up takes one median over connections")
     first = unit[0]
     return {
@@ -128,21 +128,21 @@ def _unit_row(unit: list[Seen]) -> dict[str, object]:
         "connections": sum(row.connections for row in unit),
         "acting_connections": sum(row.above for row in unit),
         "app_limited_connections": sum(row.above - row.counted for row in unit),
-        "eligible_connections": sum(row.counted for row in telling),
-        "eligible_bbr_connections": sum(row.counted for row in telling if row.is_bbr),
+        "eligible_connections": sum(row.counted for row in rated),
+        "eligible_bbr_connections": sum(row.counted for row in rated if row.is_bbr),
         "delivery_rate_p50_bytes_per_s": rates.get(False, 0),
         "bbr_delivery_rate_p50_bytes_per_s": rates.get(True, 0),
-        "rtt_p50_us": max((row.rtt_us for row in telling), default=0),
-        "samples": sum(row.samples for row in telling),
-        "bytes_acked": sum(row.bytes_acked for row in telling),
-        "bytes_sent": sum(row.bytes_acked + row.retransmitted for row in telling),
-        "bytes_retransmitted": sum(row.retransmitted for row in telling),
-        "only_host": telling[0].host if len({row.host for row in telling}) == 1 else "",
+        "rtt_p50_us": max((row.rtt_us for row in rated), default=0),
+        "samples": sum(row.samples for row in rated),
+        "bytes_acked": sum(row.bytes_acked for row in rated),
+        "bytes_sent": sum(row.bytes_acked + row.retransmitted for row in rated),
+        "bytes_retransmitted": sum(row.retransmitted for row in rated),
+        "only_host": rated[0].host if len({row.host for row in rated}) == 1 else "",
     }
 
 
 def rates_of(sockets: Iterable[dict[str, Any]], acting_bytes: int) -> list[dict[str, Any]]:
-    """What round_prefix_rates holds of these sockets (of testkit.rounds), told by loops."""
+    """The rows of round_prefix_rates for these sockets (of testkit.rounds), computed by loops."""
     found: dict[tuple[str, int, str], list[dict[str, Any]]] = defaultdict(list)
     for socket in sockets:
         if socket["bytes_acked"]:
@@ -182,14 +182,14 @@ def rates_of(sockets: Iterable[dict[str, Any]], acting_bytes: int) -> list[dict[
 
 
 def _median(sockets: Sequence[dict[str, Any]], name: str) -> int:
-    """Each value as often as its connection stands for others; of two middle ones the lower; 0 of none."""
+    """Each value as often as its connection's weight; of two middle ones the lower; 0 of none."""
     values = sorted(value for s in sockets for value in [s[name]] * s["sample_weight"])
     return values[(len(values) - 1) // 2] if values else 0
 
 
 def random_rounds(seed: int, newest: int, rounds: int, pops: Sequence[str] = ("ams", "fra")) -> list[Seen]:
     """Slow and fast prefixes, some flapping, some thin, some under both algorithms, one a PoP's own; connections that
-    say nothing of the path, rounds that were rolled up for another size, and gaps everywhere."""
+    show nothing of the path, rounds that were rolled up for another size, and gaps everywhere."""
     chance = random.Random(seed)
     rows = []
     for pop in pops:
@@ -245,15 +245,15 @@ def read(rows: Iterable[Seen], now: int, law: CongestionPolicy) -> dict[tuple[st
     """The evidence of each prefix at `now`."""
     units: list[list[Seen]] = []
     for unit in units_of(rows):
-        telling = [row for row in unit if row.counted and row.rate]
+        rated = [row for row in unit if row.counted and row.rate]
         if (
             now - law.window_rounds * INTERVAL < unit[0].round <= now
             and unit[0].acting_bytes >= law.min_object_bytes
-            and sum(row.counted for row in telling) >= law.min_connections
-            and sum(row.samples for row in telling) >= law.min_samples
-            and sum(row.bytes_acked for row in telling) >= law.min_bytes
+            and sum(row.counted for row in rated) >= law.min_connections
+            and sum(row.samples for row in rated) >= law.min_samples
+            and sum(row.bytes_acked for row in rated) >= law.min_bytes
         ):
-            units.append(telling)
+            units.append(rated)
     clients: dict[tuple[int, str], list[float]] = defaultdict(list)
     for unit in units:
         if not any(row.dst_pop for row in unit):
@@ -270,7 +270,7 @@ def read(rows: Iterable[Seen], now: int, law: CongestionPolicy) -> dict[tuple[st
 
 
 def _mean(values: Iterable[tuple[float, int]]) -> float:
-    """The geometric mean of values, each as often as it says."""
+    """The geometric mean of values, each with its count."""
     values = list(values)
     return math.exp(math.fsum(math.log(value) * times for value, times in values) / sum(n for _, n in values))
 

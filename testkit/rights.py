@@ -1,7 +1,7 @@
-"""What a server's users.xml lets its users do, asked of the engine in process, which reads the same files.
+"""What a server's users.xml lets its users do, tried on the engine in process, which reads the same files.
 
-That engine knows one user who asks, `default`. What the files say of `default` is tried as it is; another user is tried
-by giving `default` that user's profile and grants beside its own, which dictionaries need.
+That engine runs queries as one user, `default`. The files' rules for `default` are tried as they are; another user is
+tried by giving `default` that user's profile and grants beside its own, which dictionaries need.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def make_store(folder: Path) -> Path:
     return folder
 
 
-def ask(store: Path, users: str, queries: Sequence[str]) -> list[str]:
+def run_queries(store: Path, users: str, queries: Sequence[str]) -> list[str]:
     """The answers, or `refused: ` and why, to who is `default` by the file `users` beside the packaged one."""
     etc = store.with_name(f"{store.name}-etc")
     (etc / "users.d").mkdir(parents=True, exist_ok=True)
@@ -95,7 +95,7 @@ def _part(of: ET.Element, path: str) -> ET.Element:
 
 
 def is_refused(answer: str) -> bool:
-    """Whether the engine said no because of who asked."""
+    """Whether the engine refused for lack of a grant."""
     return answer.startswith("refused: ") and ("Not enough privileges" in answer or "readonly mode" in answer)
 
 
@@ -106,11 +106,12 @@ def faults_of_default(store: Path, users: str) -> list[str]:
         "insert into springtide.fleet_prefixes values ('0.0.0.0/0', 'x')",
         "create table springtide.x (x UInt8) engine = Memory",
     ]
-    looked, prefixes, *answers = ask(
+    looked, prefixes, *answers = run_queries(
         store, users, [LOOK_UP, "select count() from springtide.fleet_prefixes", *forbidden]
     )
     faults = [query for query, answer in zip(forbidden, answers, strict=True) if not is_refused(answer)]
-    # The dictionary was filled: what is missing is the right of who asks, not that of whom it logs in as.
+    # The dictionary was filled: what is missing is the right of the querying user, not of the one that the dictionary
+    # logs in as.
     if "grant dictGet ON springtide.fleet_pops" not in looked:
         faults.append(f"a dictionary is not filled: {looked}")
     if prefixes != "1":

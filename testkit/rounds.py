@@ -1,4 +1,4 @@
-"""The round tables' definition told by loops over rows, apart from the SQL that computes them."""
+"""The round tables' definition as loops over rows, apart from the SQL that computes them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COUNTERS = {
 }
 KINDS = ("POLL", "CLOSE")
 CLASSES = (10_000_000, 1_000_000, 300_000, 100_000, 30_000, 10_000, 0)
-# The hosts that have a say, as testkit.home.FLEET has them, each with its PoP.
+# The hosts that count, as testkit.home.FLEET has them, each with its PoP.
 EDGES = {"ams-1": "ams", "ams-2": "ams", "fra-1": "fra", "nyc-1": "nyc"}
 IDENTITY = ("host", "boot_id", "poll_sequence", "netns", "cookie", "kind")
 
@@ -71,11 +71,11 @@ def _socket(records: list[Sample], within: list[Sample], first_poll: Sample | No
     """Long: a socket's row, column after column."""
     before = records[: len(records) - len(within)]
     samples, first = len(within), within[0]["time_unix_us"]
-    # The last record before the round or else the first one in it, the last poll's and the close's tell all the rest.
+    # The last record before the round or else the first one in it, the last poll's and the close's have all the rest.
     polled, closed = (max((r["time_unix_us"] for r in within if r["kind"] == kind), default=0) for kind in KINDS)
     moments = {before[-1]["time_unix_us"] if before else first, polled or first, closed}
-    told = [r for r in records if r["time_unix_us"] in moments]
-    within = [r for r in told if r["time_unix_us"] >= first]
+    known = [r for r in records if r["time_unix_us"] in moments]
+    within = [r for r in known if r["time_unix_us"] >= first]
     last = within[-1]
     polls = [r for r in within if r["kind"] == "POLL"]
     new = (
@@ -86,31 +86,31 @@ def _socket(records: list[Sample], within: list[Sample], first_poll: Sample | No
     )
     life, gained = {}, {}
     for column, name in COUNTERS.items():
-        given = [r[column] for r in told if r[column] is not None]
+        given = [r[column] for r in known if r[column] is not None]
         life[name] = max(given, default=0)
         gained[name] = life[name] - (0 if new else min(given, default=0))
     cwnd, mss = (last[name] or 0 for name in ("snd_cwnd", "snd_mss"))
     least_rtt = 0 if last["min_rtt"] in (None, 2**32 - 1) else last["min_rtt"]
     live = bool(polls) and polls[-1]["state"] == "ESTABLISHED"
-    # What stays the same in a socket's life is the greatest that was said.
+    # What stays the same in a socket's life is the greatest that was sent.
     constant = {name: max(r[name] for r in within) for name in ("src_pop", "dst_pop")}
-    # A host speaks for the PoP that the fleet has it in.
+    # A host counts for the PoP that the fleet has it in.
     constant["pop"] = EDGES[last["host"]]
     if constant["src_pop"] != constant["pop"]:
         constant["src_pop"] = ""
     weight = max(1 if r["sample_weight"] is None else r["sample_weight"] for r in within)
     peer = max(within, key=lambda r: IPv6Address(r["dst_ip"]))["dst_ip"]
     mapped = IPv6Address(peer).ipv4_mapped is not None
-    rates = {r["delivery_rate"] or 0 for r in told}
+    rates = {r["delivery_rate"] or 0 for r in known}
     fresh = (last["delivery_rate"] or 0) > 0 and (new or len(rates) > 1)
     proved = _proved(last, gained, least_rtt, fresh=fresh) if live else 0
     at_the_limit = fresh and not last["delivery_rate_app_limited"]
     twice, timeouts, again = max(
-        (r["dsack_dups"] or 0, r["total_rto"] or 0, (r["total_retrans"] or 0) > 0) for r in told
+        (r["dsack_dups"] or 0, r["total_rto"] or 0, (r["total_retrans"] or 0) > 0) for r in known
     )
     handshake = again and not life["bytes_retransmitted"]
     unique = max(0, life["bytes_sent"] - life["bytes_retransmitted"])
-    algorithms = [r["congestion_algorithm"] for r in told if r["congestion_algorithm"] is not None]
+    algorithms = [r["congestion_algorithm"] for r in known if r["congestion_algorithm"] is not None]
     return {
         **{name: last[name] for name in ("host", "boot_id", "netns", "cookie")},
         **constant,
@@ -141,7 +141,7 @@ def _socket(records: list[Sample], within: list[Sample], first_poll: Sample | No
 
 
 def _proved(last: Sample, gained: Sample, least_rtt: int, *, fresh: bool) -> int:
-    """Segments that a round trip carried, at most what losses left of the window; 0 where nothing tells."""
+    """Segments that a round trip carried, at most what losses left of the window; 0 where it is unknown."""
     rate, rtt, mss = last["delivery_rate"] or 0, last["rtt"] or 0, last["snd_mss"] or 0
     if not mss:
         return 0

@@ -1,5 +1,5 @@
 """One TCP connection over a path of known rate, round-trip time and queue, packet by packet: the counters that its
-kernel would show, and the truth beside them, which no counter tells.
+kernel would show, and the truth beside them, which no counter shows.
 
 The sender is Linux's in what the counters depend on: slow start and congestion avoidance that grow only a window that
 was filled (tcp_is_cwnd_limited), its decay while less is used and after idle times (tcp_cwnd_application_limited,

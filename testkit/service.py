@@ -51,7 +51,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def options(files: Iterable[Path]) -> dict[str, list[str]]:
-    """What [Service] sets, by name; an empty value takes back what stood before it, as systemd has it."""
+    """What [Service] sets, by name; an empty value clears the ones before it, as in systemd."""
     found: dict[str, list[str]] = {}
     for file in files:
         section = ""
@@ -213,7 +213,7 @@ def _refused(service: dict[str, list[str]]) -> _Filter:
         if name not in namespaces:
             for call, number in (("unshare", 0), ("clone", 0), ("setns", 1)):
                 made.rule(_ERRNO | _EPERM, call, _has(number, flag))
-    # Of these the filter cannot see which namespace is meant.
+    # Of these the filter cannot see which namespace it is.
     made.rule(_ERRNO | _EPERM, "setns", _Argument(1, _EQUAL, 0, 0))
     made.rule(_ERRNO | _ENOSYS, "clone3")
     if service["MemoryDenyWriteExecute"] == ["yes"]:

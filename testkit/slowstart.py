@@ -1,4 +1,5 @@
-"""A sender in slow start, segment by segment: what a connection's tcp_info shows, told apart from what reads it."""
+"""A sender in slow start, segment by segment: what a connection's tcp_info shows, independent of the code that reads
+it."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ UNSET = 2**31 - 1
 
 @dataclass
 class Sender:
-    """Tcp_info's members after `send`. It grows as tcp_slow_start and tcp_is_cwnd_limited say: by the segments that are
+    """Tcp_info's members after `send`. It grows as in tcp_slow_start and tcp_is_cwnd_limited: by the segments that are
     acknowledged, all at once or one by one, while the window is below twice the most that were on their way."""
 
     window: int
@@ -45,7 +46,7 @@ class Sender:
         return self
 
     def info(self, algorithm: str | None = "cubic") -> dict[str, Value]:
-        """For `Socket.at`; None: not said, as in a close record."""
+        """For `Socket.at`; None: not reported, as in a close record."""
         named: dict[str, Value] = {} if algorithm is None else {"congestion_algorithm": algorithm}
         return {
             **named,

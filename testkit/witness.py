@@ -14,7 +14,7 @@ from lab.collector import binary
 
 
 class Identity(NamedTuple):
-    """What names a sample for ever, within one host and boot."""
+    """The identity of a sample, within one host and boot."""
 
     poll_sequence: int
     netns: int

@@ -1,4 +1,4 @@
-"""Worked examples of the documentation: a copy of the code with what a page says in it.
+"""Worked examples of the documentation: a copy of the code with a page's changes in it.
 
 A block titled with a path is that file; one of kind `diff` changes it: lines with a space are found, one after the
 other, those with + stand after them, those with - go.

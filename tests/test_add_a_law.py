@@ -1,4 +1,4 @@
-"""The worked example of a third law, added to a copy of the code as the page says, and run as a user would."""
+"""The worked example of a third law, added to a copy of the code as on the page, and run as a user would."""
 
 from __future__ import annotations
 

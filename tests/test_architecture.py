@@ -8,11 +8,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs/explanation/architecture.md").read_text()
-# What stands alone in backquotes and has a slash.
+# What is alone in backquotes and has a slash.
 NAMED = sorted(set(re.findall(r"`((?:[\w.-]+/)+[\w.-]*)`", PAGE)))
 
 
-# Where a path may begin: at the root, or in the component that it is said of.
+# Where a path may begin: at the root, or in the component that is described.
 STARTS = (ROOT, ROOT / "controller/springtide", ROOT / "collector")
 
 

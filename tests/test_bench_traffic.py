@@ -13,7 +13,7 @@ def test_replayed_rows_are_the_captured_ones_as_they_live_on() -> None:
     for batch in replay(sockets=400, polls=3):
         end, position = len(batch.envelope), 0
         while position < end:
-            # Each row stands behind a tag and a length of one or two bytes.
+            # Each row comes after a tag and a length of one or two bytes.
             length, start = batch.envelope[position + 1], position + 2
             if length >= 0x80:
                 length, start = length & 0x7F | batch.envelope[position + 2] << 7, position + 3
@@ -27,7 +27,7 @@ def test_replayed_rows_are_the_captured_ones_as_they_live_on() -> None:
     # What a capture's sockets have, these have, and nothing else.
     assert {field.name for row in polls for field, _ in row.ListFields()} <= set(FIELDS)
     assert {row.congestion_algorithm for row in polls} == {sample["congestion_algorithm"] for sample in captured()}
-    # Counters only grow, and about half of the sockets stand still.
+    # Counters only grow, and about half of the sockets are idle.
     lives: dict[int, list[int]] = {}
     for row in polls:
         lives.setdefault(row.cookie, []).append(row.bytes_acked)

@@ -1,4 +1,5 @@
-"""A short simulation: our law is calmer than the naive ones, does less harm, and still reaches most of the gain."""
+"""A short simulation: our law is calmer than the naive ones, does less harm, and reaches most of the gain
+nevertheless."""
 
 from __future__ import annotations
 

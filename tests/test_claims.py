@@ -75,7 +75,7 @@ def test_every_section_that_is_cited_is_there() -> None:
 
 
 def test_queries_that_are_shown_count_no_copy() -> None:
-    """Tables whose rows can stand there twice until they merge are read with `final` in documents and examples."""
+    """Tables whose rows can be stored twice until they merge are read with `final` in documents and examples."""
     migrations = "\n".join(path.read_text() for path in sorted((ROOT / "sql/migrations").glob("*.sql")))
     tables = re.findall(r"create table if not exists (\w+)(?:(?!create table)[\s\S])*?engine = (\w+)", migrations)
     replacing = "|".join(name for name, engine in tables if engine == "ReplacingMergeTree")
@@ -89,4 +89,4 @@ def test_queries_that_are_shown_count_no_copy() -> None:
         for greatest, table in read.findall(text)
         if not greatest  # which is the same with copies
     ]
-    assert not shown, "say `final`, or what copies do to it"
+    assert not shown, "use `final`, or state what copies do to it"

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.root
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("demo") / "out"
-    # A name of this process: what a killed run left behind is no reason to fail.
+    # A name of this process: what a killed run left behind is not a reason to fail.
     command = [sys.executable, "-m", "lab", "demo", "--name", f"loop{os.getpid()}", "--out", str(directory)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=900)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -137,8 +137,8 @@ def test_the_loop_closed_while_it_ran(out: Path) -> None:
 
 
 def test_what_it_left_can_be_looked_at_as_it_says(out: Path) -> None:
-    said = (out / "stdout.txt").read_text().partition("Look at what it left:\n")[2]
-    source, *commands = [line.partition(" # ")[0].strip() for line in said.splitlines() if line.startswith("  ")]
+    printed = (out / "stdout.txt").read_text().partition("Look at what it left:\n")[2]
+    source, *commands = [line.partition(" # ")[0].strip() for line in printed.splitlines() if line.startswith("  ")]
     assert source == f"source {out / 'env'}"
     assert len(commands) >= 4
     for command in commands:

@@ -1,4 +1,4 @@
-"""docker-compose.yml without Docker: its form, what it mounts, publishes and asks for, and its files where they run."""
+"""docker-compose.yml without Docker: its form, what it mounts, publishes and requires, and its files where they run."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_ports_are_published_on_loopback_only_and_each_once() -> None:
 
 
 def default(text: str) -> str:
-    """The text where .env says nothing of it."""
+    """The text where .env does not set it."""
     return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", text)
 
 
@@ -118,7 +118,7 @@ def test_its_network_is_one_that_neither_docker_nor_a_cloud_gives_out() -> None:
 
 
 def test_each_image_is_built_by_one_service_and_pulled_by_none() -> None:
-    """Compose builds a tag for each service that says how, and they overwrite each other."""
+    """Compose builds a tag for each service that has a build section, and they overwrite each other."""
     ours = {name: service for name, service in SERVICES.items() if service["image"].startswith("springtide-")}
     builders = [service["image"] for service in ours.values() if "build" in service]
     assert sorted(builders) == sorted({service["image"] for service in ours.values()})
@@ -177,10 +177,10 @@ def test_every_secret_is_generated_and_there_is_no_other(tmp_path: Path) -> None
         subprocess.run([ROOT / "tools/compose-env", file], check=True, capture_output=True)
         made = dict(line.split("=", 1) for line in file.read_text().splitlines())
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    asked = re.findall(r"\$\{(\w+)(:[?-][^}]*)?\}", re.sub(r"#.*", "", TEXT).replace("$$", ""))
-    required = {name for name, more in asked if more.startswith(":?")}
+    variables = re.findall(r"\$\{(\w+)(:[?-][^}]*)?\}", re.sub(r"#.*", "", TEXT).replace("$$", ""))
+    required = {name for name, more in variables if more.startswith(":?")}
     assert required == set(made)
-    assert {name: more for name, more in asked if name not in required} == {
+    assert {name: more for name, more in variables if name not in required} == {
         "SPRINGTIDE_EDGE": ":-edge-1",
         "SPRINGTIDE_POP": ":-local",
         "SPRINGTIDE_SUBNET": ":-198.18.77.0/24",
@@ -219,8 +219,8 @@ def test_what_images_are_built_from_is_there() -> None:
 
 
 def test_commands_of_the_controller_exist() -> None:
-    said = "\n".join(part for service in SERVICES.values() for part in service.get("command", []))
-    found = re.findall(r"springtide ([a-z]+)(?: (apply))?((?: --[a-z-]+)?)", said)
+    commands_text = "\n".join(part for service in SERVICES.values() for part in service.get("command", []))
+    found = re.findall(r"springtide ([a-z]+)(?: (apply))?((?: --[a-z-]+)?)", commands_text)
     assert len(found) >= 5
     for name, below, option in found:
         command = cli.commands[name]
@@ -306,13 +306,13 @@ def test_the_engine_takes_users_and_profiles(tmp_path: Path, monkeypatch: pytest
     assert "a dictionary is not filled" in rights.faults_of_default(store, without)[0]
 
     setting = "select value from system.settings where name = 'optimize_on_insert'"
-    controller = rights.ask(
+    controller = rights.run_queries(
         store,
         rights.acting(users, "springtide"),
         [rights.LOOK_UP, rights.INSERT, rights.INSERTED, setting],
     )
     assert controller == ["ams", "", "1\tams", "0"]
-    looked, rows, written, limited = rights.ask(
+    looked, rows, written, limited = rights.run_queries(
         store, rights.acting(users, "grafana"), [rights.LOOK_UP, rights.INSERTED, rights.INSERT, "set max_threads = 1"]
     )
     assert (looked, rows, limited) == ("ams", "1\tams", "")

@@ -30,7 +30,7 @@ FILES = {
 
 
 def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end; fails with what it said unless it exits with 0."""
+    """Runs a command to its end; fails with its output unless it exits with 0."""
     environment = {**os.environ, "LC_ALL": "C.UTF-8"}
     result = subprocess.run(arguments, text=True, capture_output=True, check=False, env=environment)
     assert result.returncode == 0, f"{arguments} ended with {result.returncode}:\n{result.stdout}{result.stderr}"
@@ -64,9 +64,9 @@ def test_it_brings_the_binary_its_unit_its_configuration_and_its_pages(package: 
 
 
 def test_it_says_what_it_is_and_needs(package: Path) -> None:
-    said = run("dpkg-deb", "--info", package).stdout
-    assert re.search(r"^ Package: springtide-collector$", said, re.M)
-    assert re.search(r"^ Depends: .*libc6.*libssl3", said, re.M)
+    output = run("dpkg-deb", "--info", package).stdout
+    assert re.search(r"^ Package: springtide-collector$", output, re.M)
+    assert re.search(r"^ Depends: .*libc6.*libssl3", output, re.M)
     assert run("dpkg-deb", "-I", package, "conffiles").stdout.split() == ["/etc/springtide/collector.toml"]
 
 
@@ -135,8 +135,8 @@ def verified(root: Path) -> str:
 
 def exposed(root: Path) -> tuple[set[str], float]:
     """What systemd finds open, and how open the whole is."""
-    said = run("systemd-analyze", "security", "--offline=true", f"--root={root}", "--no-pager", UNIT).stdout
-    return opened(said), exposure(said)
+    output = run("systemd-analyze", "security", "--offline=true", f"--root={root}", "--no-pager", UNIT).stdout
+    return opened(output), exposure(output)
 
 
 def opened(text: str) -> set[str]:
@@ -149,7 +149,7 @@ def exposure(text: str) -> float:
     return float(found[1])
 
 
-def told() -> list[str]:
+def documented() -> list[str]:
     """systemd's words on the page: of the unit alone, and what the drop-in adds."""
     blocks = re.findall(r"```text\n(✗.*?)```", PAGE.read_text(), re.S)
     assert len(blocks) == 2
@@ -159,7 +159,7 @@ def told() -> list[str]:
 def test_systemd_finds_the_unit_right_and_as_closed_as_the_page_says(machine: Path) -> None:
     assert verified(machine) == ""
     found, level = exposed(machine)
-    page = told()[0]
+    page = documented()[0]
     assert found <= opened(page)
     assert level <= exposure(page)
 
@@ -170,7 +170,7 @@ def test_the_drop_in_for_all_namespaces_opens_what_the_page_says(machine: Path) 
     shutil.copy(machine / DOC / "all-namespaces.conf", drop_in)
     assert verified(machine) == ""
     found, level = exposed(machine)
-    alone, more = told()
+    alone, more = documented()
     assert found <= opened(alone) | opened(more)
     assert level <= exposure(more)
 

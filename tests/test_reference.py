@@ -1,4 +1,4 @@
-"""What the reference says is what the code does."""
+"""The reference matches the code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tutorial's commands, run as they stand there."""
+"""The tutorial's commands, run as written."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def test_the_tutorial_does_what_it_says(tmp_path: Path) -> None:
             done = subprocess.run(command, cwd=ROOT, stdout=out, stderr=out, check=False, timeout=300)
     finally:
         clean()
-    said = log.read_text()
-    print(said)
+    output = log.read_text()
+    print(output)
     assert done.returncode == 0
-    before, after = round_trips(said)
+    before, after = round_trips(output)
     assert before - after >= 1.5
-    assert "0 rows in 0 records loaded" in said  # the second ingest
-    assert re.search(r"10\.78\.2\.0/24 .* initcwnd \d{2,3}\b", said)
+    assert "0 rows in 0 records loaded" in output  # the second ingest
+    assert re.search(r"10\.78\.2\.0/24 .* initcwnd \d{2,3}\b", output)

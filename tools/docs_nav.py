@@ -1,4 +1,4 @@
-"""mkdocs' hook: a pattern in `nav` stands for the pages that it matches and that are not named themselves.
+"""mkdocs' hook: a pattern in `nav` is replaced by the pages that it matches and that are not named themselves.
 
 So a new page of a folder is in the navigation without a word about it, and a folder that is not there yet is left out.
 """

@@ -1,5 +1,5 @@
-"""Functions above 60 lines and files above 400: each needs a sentence `Long: ...` that says why, in its docstring, or a
-function whose docstring people read as help, in a comment.
+"""Functions above 60 lines and files above 400: each needs a sentence `Long: ...` with the reason, in its docstring, or
+a function whose docstring people read as help, in a comment.
 
     python -m tools.long
 
@@ -21,17 +21,17 @@ EXEMPT = {"deploy/ansible/plugins/module_utils/springtide_routes.py"}
 
 
 def unexplained(name: str, source: str) -> Iterator[str]:
-    """What of one file is long and does not say why."""
+    """What of one file is long without a reason."""
     tree = ast.parse(source)
     lines = source.count("\n")
     if lines > FILE and "Long: " not in (ast.get_docstring(tree) or ""):
-        yield f"{name}: {lines} lines, above {FILE}: say why in its docstring (`Long: ...`), or take it apart"
+        yield f"{name}: {lines} lines, above {FILE}: give the reason in its docstring (`Long: ...`), or take it apart"
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or 0) - node.lineno + 1
             if length > FUNCTION and "Long: " not in (ast.get_source_segment(source, node) or ""):
                 what = f"{node.name} has {length} lines, above {FUNCTION}"
-                yield f"{name}:{node.lineno}: {what}: say why (`Long: ...`), or take it apart"
+                yield f"{name}:{node.lineno}: {what}: give the reason (`Long: ...`), or take it apart"
 
 
 def main() -> None:

@@ -43,7 +43,7 @@ def commands_page() -> str:
     head = f"""# springtide
 
 {MADE}
-Exit codes, unless a command says otherwise: 0 done, 1 failed at run time, 2 bad input or usage, 3 too little input to
+Exit codes, unless a command documents others: 0 done, 1 failed at run time, 2 bad input or usage, 3 too little input to
 decide on. Colours appear on a terminal only; `--json` is for machines.
 
 """
@@ -151,7 +151,7 @@ def metrics_page() -> str:
 
 
 def view_columns() -> Columns:
-    """Name and type of each view's columns, as the engine says them."""
+    """Name and type of each view's columns, as the engine reports them."""
     with tempfile.TemporaryDirectory() as folder:
         store = open_store(f"chdb://{folder}/store", create=True, wait_s=10, on_wait=print)
         try:

@@ -86,8 +86,8 @@ def again(path: Path, size: int, window: int, chance: random.Random) -> int:
 
 def share_again(path: Path, window: int) -> float:
     """Over the objects, without chance."""
-    quiet = Path(path.rate_mbit, path.rtt_ms, path.queue, path.learnt)
-    return sum(again(quiet, size, window, random.Random(0)) for size in OBJECTS) / sum(OBJECTS)
+    without_cross_traffic = Path(path.rate_mbit, path.rtt_ms, path.queue, path.learnt)
+    return sum(again(without_cross_traffic, size, window, random.Random(0)) for size in OBJECTS) / sum(OBJECTS)
 
 
 def harms(path: Path, window: int) -> bool:

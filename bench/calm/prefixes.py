@@ -146,7 +146,7 @@ class Tally:
     attainable: float = 0.0
 
     def summary(self, days: float) -> dict[str, Any]:
-        """Over the rounds after the first day: before, our law is still filling."""
+        """Over the rounds after the first day: before, our law's window is filling."""
         settled = slice(min(ROUNDS_PER_DAY, len(self.new) // 2), None)
         selected, new = float(np.median(self.selected[settled])), float(np.median(self.new[settled]))
         ever = self.changes[self.changes > 0]

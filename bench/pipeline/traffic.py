@@ -143,13 +143,13 @@ class Connection:
         """An interval of traffic: what changes between two dumps of a capture, and the counters that belong to it."""
         sample = self.sample
         sent = int(draw.lognormvariate(11, 1.5))
-        asked = draw.randrange(80, 900)
+        requested = draw.randrange(80, 900)
         segments = 1 + sent // self.mss
         lost = segments // 100 if draw.random() < 0.1 else 0
         spent_us = max(self.rtt_us, self.rtt_us * segments // max(sample.snd_cwnd, 1))
         sample.bytes_acked += sent
         sample.bytes_sent += sent + lost * self.mss
-        sample.bytes_received += asked
+        sample.bytes_received += requested
         sample.segs_out += segments + lost + 1
         sample.data_segs_out += segments + lost
         sample.delivered += segments

@@ -1,8 +1,8 @@
-//! The kernel's floor: asks for every TCP socket's tcp_info, receives, discards. What any collector costs at least.
+//! The kernel's floor: requests every TCP socket's tcp_info, receives, discards. The least that any collector costs.
 //!
-//! `cargo run --release --example floor -- --polls 20`. It asks as the collector does: one walk for both address families,
+//! `cargo run --release --example floor -- --polls 20`. It queries as the collector does: one walk for both address families,
 //! the same states and attributes, a buffer of the same size. It reads nothing of an answer but the header of a datagram's
-//! last message, which says where the answer ends. It shares no code with the collector. Prints one line of JSON:
+//! last message, which marks the end of the answer. It shares no code with the collector. Prints one line of JSON:
 //! microseconds of CPU and bytes of a poll.
 
 use std::io;
@@ -42,7 +42,7 @@ struct Options {
     /// Polls to do
     #[arg(long, default_value_t = 10)]
     polls: u32,
-    /// How the kernel is asked: once for both families, as the collector does, or for each, as `ss` does: a tenth more
+    /// How the kernel is queried: once for both families, as the collector does, or for each, as `ss` does: a tenth more
     #[arg(long, value_enum, default_value = "one-walk")]
     request: Asked,
     /// idiag_ext, the set of attributes: 2 is minimal, 78 default, 254 all
@@ -127,7 +127,7 @@ fn request(family: Option<u8>, options: &Options, sequence: u32) -> Vec<u8> {
     bytes
 }
 
-/// Whether the datagram is the answer's last: NLMSG_DONE stands at its end, alone or behind other messages.
+/// Whether the datagram is the answer's last: NLMSG_DONE is at its end, alone or behind other messages.
 fn ends(datagram: &[u8], sequence: u32) -> io::Result<bool> {
     let kind = |message: &[u8]| u16::from_ne_bytes([message[4], message[5]]);
     if datagram.len() < DONE || kind(datagram) == NLMSG_ERROR {

@@ -112,7 +112,7 @@ impl Connection {
         Ok([socket_cookie(client)?, socket_cookie(server)?])
     }
 
-    fn ask(&mut self, turn: usize, buffer: &[u8]) -> io::Result<()> {
+    fn request(&mut self, turn: usize, buffer: &[u8]) -> io::Result<()> {
         let (request, _) = self.plan.requests[turn];
         self.ends[0].write_all(&buffer[..request])
     }
@@ -178,7 +178,7 @@ impl Maker {
                 .filter(|one| turn < one.plan.requests.len())
                 .collect();
             for connection in &mut asking {
-                connection.ask(turn, &self.buffer)?;
+                connection.request(turn, &self.buffer)?;
             }
             asking.sort_by_key(|one| one.plan.requests[turn]);
             for connection in asking {

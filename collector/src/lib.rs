@@ -2,7 +2,7 @@
 //!
 //! Data flows one way through the rooms:
 //!
-//! - [`kernel`] asks the kernel and hands on a view of each socket in the receive buffer;
+//! - [`kernel`] queries the kernel and passes on a view of each socket in the receive buffer;
 //! - [`sample`] turns a view into a TcpSample's bytes, in one pass and from one table of fields, and gathers the rows into
 //!   messages; readers' forms (JSON, columns) come from the same table;
 //! - [`read`] and [`replay`] drive it: from the live kernel, from a capture;

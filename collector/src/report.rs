@@ -59,12 +59,12 @@ impl Reporter {
         }
     }
 
-    /// Refuses what an operator has asked for: written each time.
+    /// Refuses what an operator has requested: written each time.
     pub(crate) fn refuse(&self, what: impl Display) {
         (self.write)(Level::WARN, &what.to_string());
     }
 
-    /// Writes what an operator has asked for or waits for.
+    /// Writes what an operator has requested or waits for.
     pub(crate) fn inform(&self, what: impl Display) {
         (self.write)(Level::INFO, &what.to_string());
     }

@@ -113,6 +113,6 @@ counters! {
     spool_bytes_cut,
     /// Stretches of a spool that hold no valid record.
     spool_stretches_corrupt,
-    /// Bytes of a spool that are no valid record.
+    /// Bytes of a spool that are not a valid record.
     spool_bytes_corrupt,
 }

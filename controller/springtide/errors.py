@@ -1,4 +1,4 @@
-"""What can go wrong, in the words that the operator sees. Standard library: Ansible's plugins have a link to it."""
+"""The errors that operators see. Standard library only: Ansible's plugins link to this file."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from dataclasses import dataclass
 
 
 def printable(text: str) -> str:
-    """`text` on one line, for a terminal: what is no printable character is shown as Python would write it."""
+    """`text` on one line, for a terminal: a character that is not printable is shown as Python's escape."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else repr(one)[1:-1] for one in text)
 
 
 class SpringtideError(Exception):
-    """A failure at run time: one line that says what failed, on what, and what to do. Exit code 1."""
+    """A failure at run time: one line with what failed, on which input, and what to do. Exit code 1."""
 
     exit_code = 1
 
 
 class ThinInputError(SpringtideError):
-    """Too little of a round arrived: what could be decided was, elsewhere the last decisions stand. Exit code 3."""
+    """Too little of a round arrived: the complete PoPs were decided, elsewhere the last decisions stay in force. Exit
+    code 3."""
 
     exit_code = 3
 

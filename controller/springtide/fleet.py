@@ -16,13 +16,13 @@ from springtide.errors import InputError, Problem
 
 Prefix = IPv4Network | IPv6Network
 
-# Ansible's inventory plugin has these rules once more, since it must do without this package.
+# Ansible's inventory plugin repeats these rules, since it cannot import this package.
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 ADDRESS = re.compile(r"[0-9A-Za-z][0-9A-Za-z.:_-]{0,252}")
 REGION = re.compile(r"[^\W_][\w .-]{0,62}")
-# Ansible means something else by these.
+# Names with a meaning of their own in Ansible.
 RESERVED = frozenset({"all", "edges", "localhost", "ungrouped"})
-# An IPv4 address travels and is stored as ::ffff:a.b.c.d: an IPv6 prefix over that range would claim it.
+# An IPv4 address is sent and stored as ::ffff:a.b.c.d: an IPv6 prefix over that range would claim it.
 MAPPED_IPV4 = IPv6Network("::ffff:0:0/96")
 
 
@@ -39,7 +39,7 @@ def _name(value: object) -> str:
 
 def _edge_name(value: object) -> str:
     if isinstance(value, str) and value in RESERVED:
-        raise _fault(f"{value!r} is not a name for an edge: Ansible means something else by it", "rename it")
+        raise _fault(f"{value!r} is not a name for an edge: it is reserved in Ansible", "rename it")
     return _name(value)
 
 
@@ -84,7 +84,7 @@ class _Frozen(BaseModel):
 
 
 class Edge(_Frozen):
-    """One host that sends: its name in the fleet is what its collector calls `host`."""
+    """A host that serves connections; its name in the fleet is its collector's `host`."""
 
     address: Annotated[str, BeforeValidator(_address)]
 
@@ -132,7 +132,7 @@ def load_fleet(path: Path) -> Fleet:
 
 
 def _overlaps(document: Document, fleet: Fleet) -> Iterator[Problem]:
-    """Prefixes nest or are apart: in address order, whatever encloses a prefix is the last that is still open."""
+    """Prefixes nest or are disjoint: in address order, the one that encloses a prefix is the last one open."""
     entries = [
         (prefix, name, ("pops", name, "prefixes", index))
         for name, pop in fleet.pops.items()

@@ -16,7 +16,7 @@ Gauges = dict[str, Mapping[Labels, float]]
 
 @dataclass(frozen=True)
 class Metric:
-    """A gauge: what it says, and the names of its labels."""
+    """A gauge: its help text, and the names of its labels."""
 
     help: str
     labels: tuple[str, ...] = ()
@@ -26,10 +26,10 @@ class Metric:
 METRICS: dict[str, Metric] = {
     "springtide_decided_round_seconds": Metric("Newest decided round, seconds since the epoch.", ("law",)),
     "springtide_input_incomplete": Metric(
-        "1 where too little of the round arrived: the PoP's last decisions stand.", ("law", "pop")
+        "1 where too little of the round arrived: the PoP's last decisions stay in force.", ("law", "pop")
     ),
-    "springtide_input_hosts": Metric("Hosts heard in the round.", ("law", "pop")),
-    "springtide_input_hosts_expected": Metric("Hosts heard of late.", ("law", "pop")),
+    "springtide_input_hosts": Metric("Hosts that sent samples in the round.", ("law", "pop")),
+    "springtide_input_hosts_expected": Metric("Hosts that sent samples in the last rounds.", ("law", "pop")),
     "springtide_input_rows": Metric("Samples that arrived.", ("law", "pop")),
     "springtide_input_rows_expected": Metric("Samples that should have arrived.", ("law", "pop")),
     "springtide_treatments": Metric(
@@ -43,7 +43,7 @@ METRICS: dict[str, Metric] = {
     "springtide_event_seconds": Metric(
         "When the newest event of its kind was, seconds since the epoch, with its verdict.", ("event", "verdict")
     ),
-    "springtide_bundles_expire_seconds": Metric("When what holds on the fleet expires, seconds since the epoch."),
+    "springtide_bundles_expire_seconds": Metric("When the fleet's current bundles expire, seconds since the epoch."),
     "springtide_paused": Metric("1 while publishing is paused."),
     "springtide_job_failed_seconds": Metric("When the step of a scheduled job last failed.", ("job", "step")),
     "springtide_job_succeeded_seconds": Metric("When the step of a scheduled job last succeeded.", ("job", "step")),

@@ -11,11 +11,11 @@ from pydantic_core import PydanticCustomError
 
 from springtide import instants
 
-# A decision older than this is dead under any policy: it bounds how far back the controller looks for the last one.
+# A decision older than this has expired under any policy: it bounds how far back the controller looks for the last one.
 MAX_TTL_S = 86_400
 # How far back decisions are read at most.
 MAX_HISTORY_S = 2 * MAX_TTL_S
-# How far clients are told apart, by IP version (the selective-BBR article).
+# The length of a client prefix, by IP version (the selective-BBR article).
 CLIENT_PREFIX_LENGTH = {4: 24, 6: 56}
 # The largest condition on an object's size: 1 GB.
 MAX_OBJECT_BYTES = 1_000_000_000
@@ -52,7 +52,7 @@ def _checked_client_prefix(text: str) -> str:
     except ValueError:
         network = None
     if network is None or network.prefixlen != CLIENT_PREFIX_LENGTH[network.version]:
-        what, fix = f"{text!r} is no client prefix", "write an IPv4 /24 or an IPv6 /56, like 192.0.2.0/24"
+        what, fix = f"{text!r} is not a client prefix", "write an IPv4 /24 or an IPv6 /56, like 192.0.2.0/24"
         raise PydanticCustomError("springtide", "{what}; {fix}", {"what": what, "fix": fix}) from None
     return str(network)
 

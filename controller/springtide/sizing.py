@@ -1,4 +1,4 @@
-"""How large an installation becomes: arithmetic on measured figures, each with where it comes from."""
+"""The size of an installation: arithmetic on measured figures, each with its source."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ SOURCES = {
 
 # Two thirds idle: a day's peak is about twice its mean, and a node that was down must catch up.
 BUSY_SHARE = 1 / 3
-# One node of a cluster: its cores, and the samples that one still merges and restores in hours.
+# One node of a cluster: its cores, and the samples that one can merge, and restore within hours.
 NODE_CORES, SHARD_TB = 16, 4.0
-# Merges need room beside what they merge.
+# Merges need free space besides what they merge.
 FULL = 0.7
-# A Kafka topic that lost its consumers over a weekend still has everything.
+# A topic whose consumers were down over a weekend has lost nothing.
 KAFKA_HOURS = 72
 # A round must be computed long before the next one closes.
 ROLLUP_SHARE = 0.2
@@ -106,7 +106,7 @@ def read_measured(path: Path) -> Measured:
         raise InputError([Problem(str(path), "file", "has none of the figures", f"known are {known}")])
     for key, value in found.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-            raise InputError([Problem(str(path), key, f"{value!r} is no positive number", "measure it anew")])
+            raise InputError([Problem(str(path), key, f"{value!r} is not a positive number", "measure it again")])
     return replace(Measured(), **found)
 
 
@@ -134,7 +134,7 @@ def _size(traffic: Traffic, measured: Measured, keep: RetentionPolicy, sampling:
     day = 86_400
     rounds_a_day = day / traffic.interval_s
     sockets = polled + traffic.edges * traffic.closes_per_s * traffic.interval_s / sampling
-    # Both IP versions of every ordered pair; a prefix in a round stands for at least one connection.
+    # Both IP versions of every ordered pair; a prefix in a round has at least one connection.
     pairs = 2 * traffic.pops * (traffic.pops - 1)
     prefixes = min(traffic.pops * traffic.prefixes, sockets)
 

@@ -57,14 +57,14 @@ def test_without_a_table_there_are_prefixes_and_no_systems(home: Home) -> None:
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        ("198.51.100.0/24,64502,Again", "stands there twice"),
+        ("198.51.100.0/24,64502,Again", "is listed twice"),
         ("198.51.100.1/24,64502,Host bits", "has host bits set"),
-        ("198.18.0.0/15,AS64502,Letters", "is no AS number"),
-        ("198.18.0.0/15,4294967296,Too large", "is no AS number"),
+        ("198.18.0.0/15,AS64502,Letters", "is not an AS number"),
+        ("198.18.0.0/15,4294967296,Too large", "is not an AS number"),
         ("198.18.0.0/15,64502", "2 fields instead of 3"),
     ],
 )
-def test_a_table_with_a_bad_line_is_refused_whole(home: Home, table: Path, line: str, why: str) -> None:
+def test_a_table_with_a_bad_line_is_refused_as_a_whole(home: Home, table: Path, line: str, why: str) -> None:
     home.run("asn", table)
     table.write_text(TABLE + line + "\n")
     [error] = home.refused("asn", table)

@@ -88,7 +88,7 @@ def test_too_few_on_a_side_give_no_answer() -> None:
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 1000))
-def test_order_changes_nothing_and_what_is_no_number_is_left_out(seed: int) -> None:
+def test_order_changes_nothing_and_values_that_are_not_numbers_are_left_out(seed: int) -> None:
     values, treated, pop = prefixes(0.1, 2)
     order = np.random.default_rng(seed).permutation(len(values))
     expected = difference(values, treated, pop)

@@ -42,7 +42,7 @@ def by_prefix(seen: Table) -> dict[tuple[str, str], Any]:
 
 
 @pytest.mark.parametrize(("window", "share"), [(72, 0.2), (12, 0.35)])
-def test_the_evidence_is_what_a_plain_reading_of_the_law_says(store: Store, window: int, share: float) -> None:
+def test_the_evidence_matches_a_plain_implementation_of_the_law(store: Store, window: int, share: float) -> None:
     rows = random_rounds(seed=window, newest=ROUND + 3 * INTERVAL, rounds=80)
     store_rounds(store, rows)
     law = CongestionPolicy(window_rounds=window, low_share=share, min_rounds=4, benefit_rounds=5)
@@ -144,7 +144,7 @@ def test_later_rounds_never_leak_in(home: Home) -> None:
     assert decided(home, "--round", middle) == before
 
 
-def test_a_round_decided_otherwise_is_replaced_whole(home: Home) -> None:
+def test_a_round_decided_differently_is_replaced_as_a_whole(home: Home) -> None:
     home.policy.write_text(QUICK)
     fill(home, fleet_of(SLOW, rounds=10))
     decided(home)
@@ -164,7 +164,7 @@ def test_an_override_holds_until_its_end(home: Home) -> None:
     until = instants.show(ROUND + INTERVAL)
     home.policy.write_text(
         QUICK + "congestion_overrides:\n"
-        f"  - {{pop: ams, prefix: 192.0.4.0/24, algorithm: default, until: '{until}', reason: asked by its operator}}\n"
+        f"  - {{pop: ams, prefix: 192.0.4.0/24, algorithm: default, until: '{until}', reason: on request}}\n"
         f"  - {{pop: fra, prefix: '2001:db8::/56', algorithm: bbr, until: '{until}', reason: trial}}\n"
     )
     fill(home, fleet_of({4: 50.0}, rounds=10))
@@ -173,7 +173,7 @@ def test_an_override_holds_until_its_end(home: Home) -> None:
     assert (found["2001:db8::/56"]["algorithm"], found["2001:db8::/56"]["pop"]) == ("bbr", "fra")
 
 
-def test_explain_tells_why_and_what_would_change_it(home: Home) -> None:
+def test_explain_shows_why_and_what_would_change_it(home: Home) -> None:
     home.policy.write_text(QUICK)
     fill(home, fleet_of({4: 50.0}, rounds=10))
     home.run("decide", "congestion")
@@ -190,7 +190,7 @@ def test_explain_tells_why_and_what_would_change_it(home: Home) -> None:
     assert "write one of its /24" in line
 
 
-def test_explain_tells_why_a_prefix_is_not_ranked(home: Home) -> None:
+def test_explain_shows_why_a_prefix_is_not_ranked(home: Home) -> None:
     """Prefix 1 is app-limited; 2 has small objects; 3 few bytes; 4 was rolled up for another size, and before that."""
     home.policy.write_text(QUICK)
     of = {number: [Seen(ROUND - age * INTERVAL, "ams", number, 10**6) for age in range(4)] for number in range(1, 5)}
@@ -200,18 +200,18 @@ def test_explain_tells_why_a_prefix_is_not_ranked(home: Home) -> None:
     opened = home.open()
     opened.execute(f"delete from rollup_prefix_rates where round < {ROUND - INTERVAL} and acting_bytes = 50000")
     opened.close()
-    said = {n: home.json("explain", "ams", f"192.0.{n}.7")["explanation"] for n in of}
-    assert {n: one["because"] for n, one in said.items()} == {
+    explained = {n: home.json("explain", "ams", f"192.0.{n}.7")["explanation"] for n in of}
+    assert {n: one["because"] for n, one in explained.items()} == {
         1: "not ranked: its connections were limited by the application (4 rounds)",
         2: "not ranked: too few connections above 100,000 bytes (4 rounds)",
         3: "not ranked: too few samples or bytes of its connections above 100,000 bytes (4 rounds)",
         4: "not ranked: the round was rolled up for connections above fewer than 100,000 bytes (2 rounds), "
-        "the round was rolled up before such connections were told apart (2 rounds)",
+        "the round was rolled up before such connections were distinguished (2 rounds)",
     }
     fill(home, [Seen(ROUND, "fra", 1, 10**6)])
     alone = home.json("explain", "fra", "192.0.1.7")["explanation"]["because"]
     assert alone == "not ranked: its PoP showed fewer than 10 prefixes that could be"
-    assert said[1]["would_change"] == "more traffic to it that the path limits, and not the application"
+    assert explained[1]["would_change"] == "more traffic to it that the path limits, and not the application"
 
 
 def hosts(home: Home, moment: int, seen: dict[str, int]) -> None:
@@ -229,7 +229,7 @@ def hosts(home: Home, moment: int, seen: dict[str, int]) -> None:
 @pytest.mark.parametrize(
     "seen", [{"ams-1": 100, "ams-2": 0}, {"ams-1": 0, "ams-2": 0}, {}], ids=["half missing", "silent", "not known"]
 )
-def test_where_too_much_is_missing_the_last_decisions_stand(home: Home, tmp_path: Path, seen: dict[str, int]) -> None:
+def test_where_too_much_is_missing_the_last_decisions_stay(home: Home, tmp_path: Path, seen: dict[str, int]) -> None:
     home.policy.write_text(QUICK)
     fill(home, fleet_of(SLOW, rounds=6, newest=ROUND - INTERVAL))
     first = decided(home, "--round", instants.show(ROUND - INTERVAL))

@@ -115,7 +115,7 @@ def test_between_the_thresholds_and_within_the_stay_nothing_changes() -> None:
     assert one([prefix(), half, half, half], policy())[1:] == [("KEEP", "bbr", "held_hysteresis")] * 3
 
 
-def test_a_number_that_is_none_breaks_nothing() -> None:
+def test_a_value_that_is_not_a_number_breaks_nothing() -> None:
     nan = float("nan")
     broken = prefix(rtt_us=nan, retransmit_ratio=nan, log2_rate=nan, recent_log2_rate=nan)
     assert one([broken, broken, broken], policy(holdout_share=0.0))[0] == CHOSEN
@@ -159,7 +159,7 @@ def held_out_share(decided: Table) -> float:
     return float(decided["held_out"].sum() / len(decided))
 
 
-def test_a_hashed_share_of_the_chosen_is_held_out_for_ever() -> None:
+def test_a_hashed_share_of_the_chosen_stays_held_out() -> None:
     seen = np.concatenate([prefix(number=n) for n in range(2000)])
     law = policy(holdout_share=0.1, max_new=5000, max_selected=5000)
     first, second = run([seen, seen], law)
@@ -207,7 +207,7 @@ def spread(count: int, seed: int, factor: float = 1.0) -> Any:
 
 
 @pytest.mark.parametrize(("factor", "least", "most"), [(1.3, 0, 0), (1.0, 0, 2), (0.7, 19, 20)])
-def test_a_pop_is_given_back_where_the_interval_says_so(factor: float, least: int, most: int) -> None:
+def test_a_pop_is_given_back_where_the_interval_shows_no_benefit(factor: float, least: int, most: int) -> None:
     """By point estimates half of what BBR does nothing to would be given back, and a third of what it helps."""
     pops = 0
     for seed in range(20):
@@ -228,7 +228,7 @@ def test_one_prefix_is_given_back_where_it_grew_less_than_all_that_are_held_out(
     gone = np.flatnonzero((first["held_out"] == 0) & (third["algorithm"] == 0))
     assert lost in gone
     assert len(gone) <= 3
-    # Fewer than that say nothing of one prefix.
+    # Fewer than that show nothing of one prefix.
     first, _, third, _ = judged(ours[:200], spread(200, 2))
     assert (first["held_out"] == 1).sum() < ALONE
     assert (third["algorithm"] == (first["held_out"] == 0)).all()

@@ -91,10 +91,10 @@ def numbers(table: Any) -> set[int]:
 
 
 def test_prefixes_are_chosen_by_their_path_and_by_nothing_else(store: Store) -> None:
-    """Of 20 paths that can be told, the slowest four."""
+    """Of 20 paths with a known rate, the slowest four."""
     ordinary = {n: [Client(1e6 * (1 + n / 10), 0.05, 6_000_000)] * 4 for n in range(15)}
     slow = {n: [Client(150_000.0 + n, 0.08, 2_000_000)] * 4 for n in range(20, 23)}
-    # One of the slow ones is served by several algorithms; of some connections no record says by which.
+    # One of the slow ones is served by several algorithms; for some connections no record has the algorithm.
     slow[23] = [Client(150_000.0, 0.08, 2_000_000, algorithm=name) for name in ("cubic", "reno", "", "cubic")]
     # 43 KB are two flights: on a path of 10 MB/s they look slower than any slow one, and no application limited them.
     small = [Client(10e6, 0.2, 30 * MSS)] * 60

@@ -165,7 +165,7 @@ def test_later_rows_and_later_decisions_never_leak_in(home: Home) -> None:
     assert decide(home, "--round", middle) == before
 
 
-def test_a_round_that_was_decided_otherwise_is_replaced_whole(home: Home) -> None:
+def test_a_round_that_was_decided_differently_is_replaced_as_a_whole(home: Home) -> None:
     feed(home, "a", [s for c in connections(3) + connections(3, dst="nyc", first=30) for s in polls(c, NOW, FULL)])
     home.run("decide", "initcwnd")
     assert len(stored(home)) == 2
@@ -211,22 +211,22 @@ def two_hosts(
     ]
 
 
-def test_where_half_of_the_hosts_are_missing_the_last_decisions_stand(home: Home, tmp_path: Path) -> None:
+def test_where_half_of_the_hosts_are_missing_the_last_decisions_stay(home: Home, tmp_path: Path) -> None:
     home.policy.write_text("initcwnd: {duty_rounds: 1, history_weight: 0, falling_history_weight: 0}\n")
     feed(home, "a", two_hosts(NOW - INTERVAL, 0) + two_hosts(NOW, 1, ("ams-1",), cwnd=90))
     [before] = decide(home, "--round", instants.show(NOW - INTERVAL))
     file = tmp_path / "springtide.prom"
     answer = home.json("decide", "initcwnd", "--metrics", file, code=3)
-    assert answer["incomplete"] == {"ams": "1 of 2 hosts were heard"}
+    assert answer["incomplete"] == {"ams": "1 of 2 hosts sent samples"}
     [decision] = answer["decisions"]
     assert (decision["initcwnd"], decision["reason"]) == (before["initcwnd"], "held_incomplete_input")
     assert (before["initcwnd"], before["reason"]) == (40, "learnt")
     assert 'springtide_input_incomplete{law="initcwnd",pop="ams"} 1' in file.read_text().splitlines()
     assert 'springtide_input_hosts{law="initcwnd",pop="ams"} 1' in file.read_text().splitlines()
     error = home.run("decide", "initcwnd", code=3).stderr
-    assert "ams: 1 of 2 hosts were heard; the last decisions stand until they expire" in error
+    assert "ams: 1 of 2 hosts sent samples; the last decisions stay in force until they expire" in error
     assert "too little of the round arrived from ams" in home.run("explain", "ams", "fra").stdout
-    # As soon as the other one is heard, it is followed.
+    # As soon as the other one sends samples, the round is decided from them.
     feed(home, "b", two_hosts(NOW, 1, ("ams-2",), cwnd=90))
     home.run("rollup", "--round", instants.show(NOW))
     answer = home.json("decide", "initcwnd", "--metrics", file)
@@ -234,7 +234,7 @@ def test_where_half_of_the_hosts_are_missing_the_last_decisions_stand(home: Home
     assert 'springtide_input_incomplete{law="initcwnd",pop="ams"} 0' in file.read_text().splitlines()
 
 
-def test_where_half_of_the_polls_are_missing_the_last_decisions_stand(home: Home) -> None:
+def test_where_half_of_the_polls_are_missing_the_last_decisions_stay(home: Home) -> None:
     home.policy.write_text("initcwnd: {duty_rounds: 1}\n")
     missing = {113, 114, 115}
     both = two_hosts(NOW - INTERVAL, 1) + two_hosts(NOW, 2, cwnd=90)
@@ -245,7 +245,7 @@ def test_where_half_of_the_polls_are_missing_the_last_decisions_stand(home: Home
     assert answer["decisions"][0]["reason"] == "held_incomplete_input"
 
 
-def test_a_host_that_was_taken_out_is_not_waited_for_for_ever(home: Home) -> None:
+def test_a_removed_host_is_expected_only_for_a_while(home: Home) -> None:
     home.policy.write_text("completeness: {memory_rounds: 2}\ninitcwnd: {duty_rounds: 1}\n")
     early = two_hosts(NOW - 2 * INTERVAL, 0)
     feed(home, "a", early + two_hosts(NOW - INTERVAL, 1, ("ams-1",)) + two_hosts(NOW, 2, ("ams-1",)))
@@ -274,7 +274,7 @@ def test_dry_run_writes_nothing(home: Home) -> None:
         ("1970-01-01T00:00:00Z", "is not a multiple"),
     ],
 )
-def test_a_round_that_is_none_is_refused(home: Home, given: str, message: str) -> None:
+def test_an_instant_that_is_not_a_round_is_refused(home: Home, given: str, message: str) -> None:
     [line] = home.refused("decide", "initcwnd", "--round", given)
     assert message in line
 
@@ -282,7 +282,7 @@ def test_a_round_that_is_none_is_refused(home: Home, given: str, message: str) -
 def test_nothing_seen_is_nothing_decided(home: Home) -> None:
     answer = home.json("decide", "initcwnd", code=3)
     assert (answer["decisions"], answer["pairs_without_samples"]) == ([], 6)
-    assert "no host was heard" in home.run("decide", "initcwnd", code=3).stderr
+    assert "no host sent samples" in home.run("decide", "initcwnd", code=3).stderr
 
 
 def test_explain_shows_value_inputs_rule_history_and_what_would_change_it(home: Home) -> None:
@@ -312,7 +312,7 @@ def test_explain_names_the_bound(home: Home) -> None:
     assert explanation["would_change"].startswith("a window below 50 in the next round")
 
 
-def test_explain_says_why_there_is_no_value(home: Home) -> None:
+def test_explain_shows_why_there_is_no_value(home: Home) -> None:
     def because(src: str, dst: str) -> str:
         [explanation] = home.json("explain", src, dst)["explanations"]
         assert "kernel's default of 10" in explanation["verdict"]
@@ -335,7 +335,7 @@ def test_explain_of_an_unknown_pop_helps(home: Home) -> None:
     assert line.endswith("name two PoPs")
 
 
-SPOKEN = """
+EDGE_OVERRIDES = """
 initcwnd: {duty_rounds: 1}
 overrides:
   - {src: ams, dst: fra, edges: [ams-2], ip_version: 4, initcwnd: 20, until: '2099-01-01T00:00:00Z', reason: old host}
@@ -361,7 +361,7 @@ def test_an_override_for_edges_reaches_these_and_leaves_the_pair_alone(home: Hom
             for s in polls(c, NOW, FULL)
         ],
     )
-    home.policy.write_text(SPOKEN)
+    home.policy.write_text(EDGE_OVERRIDES)
     first = home.json("decide", "initcwnd")
     assert {(d["src_pop"], d["dst_pop"], d["ip_version"]): d["initcwnd"] for d in first["decisions"]} == {
         ("ams", "fra", 4): 40,
@@ -377,8 +377,8 @@ def test_an_override_for_edges_reaches_these_and_leaves_the_pair_alone(home: Hom
         "but on ams-2, IPv4: 20 segments until 2099-01-01T00:00:00Z: old host"
         in home.run("explain", "ams", "fra").stdout
     )
-    [spoken] = home.json("explain", "ams", "nyc")["edges"]
-    assert (spoken["edge"], spoken["initcwnd"], spoken["why"]) == ("ams-1", 30, "trial")
+    [edge_value] = home.json("explain", "ams", "nyc")["edges"]
+    assert (edge_value["edge"], edge_value["initcwnd"], edge_value["why"]) == ("ams-1", 30, "trial")
 
     # Again changes nothing; without the words nothing of them stays.
     table = "select * from initcwnd_edge_decisions final order by all"
@@ -391,17 +391,17 @@ def test_an_override_for_edges_reaches_these_and_leaves_the_pair_alone(home: Hom
     assert home.query(table) == []
 
 
-def test_an_override_of_an_edge_elsewhere_is_found_by_check(home: Home) -> None:
-    home.policy.write_text(SPOKEN.replace("[fra-1]", "[ams-1, ams-1]"))
+def test_an_override_of_another_pops_edge_is_found_by_check(home: Home) -> None:
+    home.policy.write_text(EDGE_OVERRIDES.replace("[fra-1]", "[ams-1, ams-1]"))
     lines = home.refused("check")
     assert [line.split("overrides[3].")[1].split(";")[0] for line in lines] == ["edges: names an edge twice"]
-    home.policy.write_text(SPOKEN.replace("[fra-1]", "[nyc-1]"))
+    home.policy.write_text(EDGE_OVERRIDES.replace("[fra-1]", "[nyc-1]"))
     [line] = home.refused("check")
-    assert "overrides[3].edges[0]: 'nyc-1' is no edge of fra; name edges of the override's src" in line
+    assert "overrides[3].edges[0]: 'nyc-1' is not an edge of fra; name edges of the override's src" in line
 
 
 def test_a_ceiling_outlives_the_value_a_gap_of_days_and_the_store(home: Home) -> None:
-    """Explain says what it is, and what raises it."""
+    """Explain shows what it is, and what raises it."""
     home.policy.write_text("initcwnd: {duty_rounds: 1}\n")
     policy = load_policy(home.policy)
     store = home.open()

@@ -51,32 +51,32 @@ BROKEN = [
     (kernel_of("3.10.0-1160"), "fix", "kernel: 3.10.0-1160: its tcp_info has no busy_time"),
     (kernel_of("4.19.0"), "advice", "kernel: 4.19.0: its tcp_info has no snd_wnd"),
     (kernel_of(diag_error="No such file or directory"), "fix", "sock_diag: NETLINK_SOCK_DIAG: sockets cannot be read"),
-    (kernel_of(closes_error="Operation not permitted"), "fix", "close events: NETLINK_SOCK_DIAG: cannot be heard"),
+    (kernel_of(closes_error="Operation not permitted"), "fix", "close events: NETLINK_SOCK_DIAG: cannot be received"),
     (list(kernel.check(Kernel("6.1.0", algorithms=("reno",)))), "advice", "bbr: tcp_available_congestion_control: has"),
     (list(programs.check({"ip": None, "ssh": "", "ssh-keygen": ""})), "fix", "iproute2: ip: is not installed"),
     (list(programs.check({"ip": "", "ssh": "OpenSSH_7.9p1", "ssh-keygen": ""})), "fix", "cannot verify signatures"),
     (list(programs.check({"ip": "", "ssh": None, "ssh-keygen": None})), "fix", "openssh: ssh-keygen: is not installed"),
     (list(clock.check(Clock(synchronised=False))), "fix", "clock: adjtimex: the kernel's clock is not synchronised"),
     (list(clock.check(Clock(most_off_s=4.0))), "advice", "may be off by 4.0 s"),
-    (list(clock.check(Clock(error="not permitted"))), "unknown", "does not answer: not permitted"),
+    (list(clock.check(Clock(error="not permitted"))), "unknown", "fails: not permitted"),
     (list(clock.check_offsets([Offset("ch-1", -9.0, 0.5)])), "fix", "ch-1: its clock is 9.0 s behind this one"),
-    (list(stores.check_clocks([HostClock("ams-1", 100.0)])), "fix", "ams-1: its samples lie 100.0 s ahead"),
+    (list(stores.check_clocks([HostClock("ams-1", 100.0)])), "fix", "ams-1: its samples are 100.0 s ahead"),
     (list(disk.check({"store /x": Disk(10**12, 10**10)})), "fix", "disk: store /x: only 10.0 of 1000.0 GB are free"),
     (list(disk.check({"store /x": Disk(10**10, 9 * 10**8)})), "fix", "only 0.9 of 10.0 GB are free"),
     (list(disk.check({"store /x": Disk(10**12, 10**11)})), "advice", "100.0 of 1000.0 GB are free"),
     (list(disk.check({"spool /x": Disk(10**12, 10**12, 100, 1)})), "fix", "1 inodes are left"),
     (seen_collector(running=False, config_error=None), "fix", "collector: springtide-collector: is not installed"),
     (seen_collector(config_error="line 3: unknown key"), "fix", "is refused; line 3: unknown key"),
-    (seen_collector(health=None), "fix", "collector: http://127.0.0.1:9462/healthz: nobody answers"),
-    (seen_collector(health="sink kafka: 90 s behind"), "fix", "is not well: sink kafka: 90 s behind"),
+    (seen_collector(health=None), "fix", "collector: http://127.0.0.1:9462/healthz: does not answer"),
+    (seen_collector(health="sink kafka: 90 s behind"), "fix", "is unhealthy: sink kafka: 90 s behind"),
     (seen_collector(namespaces=4), "advice", "3 other network namespaces (containers) are not seen"),
-    (trusted(signers=None), "fix", "is not there, so that no bundle is taken"),
+    (trusted(signers=None), "fix", "does not exist, so that no bundle is accepted"),
     (trusted(signers=File(0o664, 0)), "fix", "mode 0664, owner 0: others than root can write it"),
     (trusted(signers=File(0o644, 1000)), "fix", "mode 0644, owner 1000"),
-    (trusted(key=KEY), "fix", "signing key: /etc/springtide/publisher: is not there"),
+    (trusted(key=KEY), "fix", "signing key: /etc/springtide/publisher: does not exist"),
     (trusted(**{**GOOD_KEY, "key_file": File(0o640, 0)}), "fix", "mode 0640: others can read it"),
     (trusted(**{**GOOD_KEY, "sign_error": "a: b: passphrase"}), "fix", "does not sign; passphrase"),
-    (trusted(**{**GOOD_KEY, "trust_error": "its key does not stand there"}), "fix", "its key does not stand there"),
+    (trusted(**{**GOOD_KEY, "trust_error": "its key is not there"}), "fix", "its key is not there"),
     (trusted(**GOOD_KEY, refused={"ams-1.json.sig": "is missing"}), "fix", "signature: ams-1.json.sig: is missing"),
     (
         list(sysctls.check({**SYSCTLS, "tcp_rmem": "4096 131072 6291456"}, 100)),
@@ -84,15 +84,15 @@ BROKEN = [
         "45 segments at first",
     ),
     (list(sysctls.check({**SYSCTLS, "tcp_slow_start_after_idle": "0"}, 100)), "advice", "sends its whole old window"),
-    (list(sysctls.check({**SYSCTLS, "tcp_no_metrics_save": "0"}, 100)), "advice", "remembered ssthresh"),
+    (list(sysctls.check({**SYSCTLS, "tcp_no_metrics_save": "0"}, 100)), "advice", "saved ssthresh"),
     (list(sysctls.check({**SYSCTLS, "tcp_sack": "0"}, 100)), "advice", "tcp_sack: sysctl: is 0"),
     (list(sysctls.check({}, 100)), "unknown", "tcp_rmem: /proc/sys/net/ipv4/tcp_rmem: cannot be read"),
 ]
 
 
-@pytest.mark.parametrize(("found", "verdict", "says"), BROKEN, ids=[says for _, _, says in BROKEN])
-def test_what_is_wrong_is_one_line_with_what_to_do(found: list[Finding], verdict: str, says: str) -> None:
-    [one] = [one for one in found if says in str(one)]
+@pytest.mark.parametrize(("found", "verdict", "text"), BROKEN, ids=[text for _, _, text in BROKEN])
+def test_what_is_wrong_is_one_line_with_what_to_do(found: list[Finding], verdict: str, text: str) -> None:
+    [one] = [one for one in found if text in str(one)]
     assert one.verdict.value == verdict
     assert one.todo or one.verdict is Verdict.UNKNOWN
     assert "\n" not in str(one)
@@ -117,7 +117,7 @@ def test_what_is_right_is_fine(found: Iterable[Finding]) -> None:
     assert {one.verdict for one in found} == {Verdict.FINE}
 
 
-def test_this_machine_answers_what_a_host_is_asked(home: Home, tmp_path: Path) -> None:
+def test_every_host_check_runs_on_this_machine(home: Home, tmp_path: Path) -> None:
     """Real kernel, programs and files; no collector runs here."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         nobody = f"127.0.0.1:{free.getsockname()[1]}"
@@ -135,9 +135,9 @@ def test_this_machine_answers_what_a_host_is_asked(home: Home, tmp_path: Path) -
 
 
 def answer(home: Home, *arguments: object, code: int) -> list[dict[str, str]]:
-    said = home.json("doctor", *arguments, code=code)
-    assert said["fine"] is (code == 0)
-    return list(said["findings"])
+    answer = home.json("doctor", *arguments, code=code)
+    assert answer["fine"] is (code == 0)
+    return list(answer["findings"])
 
 
 def to_fix(found: list[dict[str, str]]) -> list[str]:
@@ -194,17 +194,17 @@ def test_a_site_that_works_is_fine_and_then_each_fault_is_found(
 
     key.chmod(0o640)
     assert to_fix(answer(home, *site(home, key), code=1)) == [
-        "signing key: mode 0640: others can read it, and sign what every edge takes"
+        "signing key: mode 0640: others can read it, and sign what every edge accepts"
     ]
     key.chmod(0o600)
     bundle = next((home.path / "publish/candidate/edges").glob("*.json"))
     bundle.write_bytes(bundle.read_bytes().replace(b"10.77.2.0", b"10.77.9.0"))
     [one] = to_fix(answer(home, *site(home, key), code=1))
-    assert one.startswith("signature: is not one of this content")
+    assert one.startswith("signature: does not match this content")
     home.fleet.write_text("version: 1\npops: {ams: {prefixs: []}}\n")
-    said = home.run("doctor", *site(home, key), code=1).stdout
-    assert said.startswith(f" 1. fleet: {home.fleet}:2: pops.ams.")
-    assert "unknown key; did you mean prefixes?" in said
+    output = home.run("doctor", *site(home, key), code=1).stdout
+    assert output.startswith(f" 1. fleet: {home.fleet}:2: pops.ams.")
+    assert "unknown key; did you mean prefixes?" in output
 
 
 def test_an_old_schema_comes_before_what_needs_it(bare_home: Home, key: Path, tmp_path: Path) -> None:
@@ -222,7 +222,7 @@ def test_a_key_that_edges_do_not_trust(home: Home, key: Path) -> None:
     other = key.with_name("other")
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(other)], check=True)
     found = answer(home, *site(home, other), code=1)
-    assert any("does not stand in" in one["what"] for one in found if one["check"] == "signing key")
+    assert any("is not in" in one["what"] for one in found if one["check"] == "signing key")
     key.with_name("allowed_signers").chmod(0o666)
     found = answer(home, *site(home, key), code=1)
     assert any("mode 0666" in one["what"] for one in found if one["check"] == "trusted keys")
@@ -243,7 +243,7 @@ def test_brokers_and_stores_that_do_not_answer(home: Home, key: Path) -> None:
     assert "secret" not in done.output
 
 
-def test_a_host_whose_clock_is_ahead_is_named(home: Home, key: Path) -> None:
+def test_a_host_whose_clock_is_ahead_is_reported(home: Home, key: Path) -> None:
     ahead = Socket("fra-1", 1, "10.77.2.1", "10.77.1.9", "fra").at(time.time() + 100, 1, 0)
     write_spool(home.spool, "a", [record([ahead])])
     home.run("ingest", home.spool)

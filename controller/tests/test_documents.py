@@ -1,4 +1,4 @@
-"""fleet.yaml and policy.yaml: what is wrong is told in one line with file, line, field and fix."""
+"""fleet.yaml and policy.yaml: each fault is reported in one line with file, line, field and fix."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ BAD_POLICIES = {
         "bundle: {ttl_s: 3700}\n",
         ":1: bundle.ttl_s: bundle.ttl_s = 3700 is above initcwnd.ttl_s = 3600",
     ),
-    "bundle dies before the next round": (
+    "bundle expires before the next round": (
         "round: {interval_s: 1000}\n",
         ":1: round.interval_s: round.interval_s = 1000 is above bundle.ttl_s = 900",
     ),
@@ -133,7 +133,7 @@ def test_bad_policy_is_one_line_with_place_and_fix(bare_home: Home, case: str) -
     assert any(f"{bare_home.policy}{expected}" in line for line in lines), lines
 
 
-def test_all_problems_of_both_files_are_told_at_once(bare_home: Home) -> None:
+def test_all_problems_of_both_files_are_reported_at_once(bare_home: Home) -> None:
     bare_home.fleet.write_text(FLEET.replace("region", "regio").replace("10.77.3.0/24", "10.77.3.9/24"))
     bare_home.policy.write_text("x: 1\nround: {interval_s: 1}\n")
     assert len(bare_home.refused("check")) == 4
@@ -201,7 +201,7 @@ def test_policy_version_follows_what_is_in_force(bare_home: Home) -> None:
 
 @given(st.text(max_size=200) | st.binary(max_size=200))
 @settings(max_examples=300, deadline=None)
-def test_any_bytes_are_refused_in_words(tmp_path_factory: pytest.TempPathFactory, content: str | bytes) -> None:
+def test_any_bytes_are_refused_with_a_message(tmp_path_factory: pytest.TempPathFactory, content: str | bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzz.yaml"
     path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
     with pytest.raises(InputError):
@@ -215,7 +215,7 @@ VALUES = st.recursive(LEAVES, lambda v: st.lists(v, max_size=3) | st.dictionarie
 
 @given(VALUES)
 @settings(max_examples=300, deadline=None)
-def test_any_value_is_refused_in_words(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
+def test_any_value_is_refused_with_a_message(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzz-value.yaml"
     path.write_text(json.dumps(value))
     with pytest.raises(InputError):

@@ -64,7 +64,7 @@ def followed(sender: Sender, written: Writes, rounds: int) -> list[tuple[float, 
     return seen
 
 
-def sample(cookie: int, at: float, told: dict[str, Any], **more: Any) -> Row:
+def sample(cookie: int, at: float, info: dict[str, Any], **more: Any) -> Row:
     """A record of a connection from ams-1 to fra; `at` counts from two rounds before ROUND."""
     return {
         "time_unix_us": int((ROUND - 2 * INTERVAL + at) * 1e6) + cookie,
@@ -80,7 +80,7 @@ def sample(cookie: int, at: float, told: dict[str, Any], **more: Any) -> Row:
         "dst_ip": "::ffff:10.77.2.9",
         "src_pop": "ams",
         "dst_pop": "fra",
-        **told,
+        **info,
         **more,
     }
 
@@ -105,7 +105,7 @@ def test_what_is_counted_of_a_window_is_what_a_round_trip_carried(store: Store) 
                 chance = random.Random(cookie)
                 sender = Sender(Path(rate, rtt, queue, chance=chance), initcwnd, slow_start_after_idle=idle)
                 seen = followed(sender, writes(kind, large, chance, 2 * INTERVAL), 2)
-                rows += [sample(cookie, at, told) for at, told in seen]
+                rows += [sample(cookie, at, info) for at, info in seen]
                 truth[cookie] = sender.carried(seen[POLLS - 1][0], seen[-1][0])
                 kinds[cookie] = kind
     found = {cookie: row for cookie, row in counted(store, rows).items() if row["earned"]}
@@ -121,7 +121,9 @@ def test_what_is_counted_of_a_window_is_what_a_round_trip_carried(store: Store) 
 
 
 @pytest.mark.parametrize(("large", "queue"), [(20, 10), (20, 170), (6, 3)])
-def test_a_window_that_we_gave_is_no_evidence_once_the_path_has_collapsed(store: Store, large: int, queue: int) -> None:
+def test_our_own_initial_window_is_not_evidence_once_the_path_has_collapsed(
+    store: Store, large: int, queue: int
+) -> None:
     """From 50 to 1 Mbit/s, while answers of at most `large` segments flow; the window stays at what the route gives."""
     rows, rounds = [], 5
     for cookie in range(1, 9):
@@ -133,22 +135,22 @@ def test_a_window_that_we_gave_is_no_evidence_once_the_path_has_collapsed(store:
             for n in range(1, 2 * INTERVAL * rounds)
             if n * 0.5 < INTERVAL * rounds - 1
         ]
-        rows += [sample(cookie, at, told) for at, told in followed(sender, iter([(0.01, 300), *answers]), rounds)]
-    told = 0
+        rows += [sample(cookie, at, info) for at, info in followed(sender, iter([(0.01, 300), *answers]), rounds)]
+    info = 0
     for late in range(1, 4):
         found = counted(store, rows if late == 1 else [], ROUND + late * INTERVAL)
         windows = [row["proved_cwnd"] for row in found.values() if row["earned"]]
-        told += len(windows)
+        info += len(windows)
         # What the collapsed path carries in a round trip is 7 segments, and its answers wait in the queue.
         assert all(window <= 2 * 7 for window in windows), (late, windows)
         store.execute("truncate table rollup_sockets")
-    # Answers within the kernel's default say nothing; it takes larger ones to see that the path has become narrow.
-    assert told > 0 or large < 10
+    # Answers within the kernel's default show nothing; it takes larger ones to see that the path has become narrow.
+    assert info > 0 or large < 10
 
 
 def young(cookie: int, segments: int, again: int = 0, at: float = 15.0, **more: Any) -> Row:
     """The close of a connection that sent so many segments, some of them twice."""
-    told = {
+    info = {
         "snd_cwnd": 10,
         "snd_mss": MSS,
         "bytes_acked": segments * MSS,
@@ -158,7 +160,7 @@ def young(cookie: int, segments: int, again: int = 0, at: float = 15.0, **more: 
         "total_rto": 0,
         "dsack_dups": 0,
     }
-    return sample(cookie, at, told, kind="CLOSE", state="CLOSE", **more)
+    return sample(cookie, at, info, kind="CLOSE", state="CLOSE", **more)
 
 
 def pair(store: Store) -> tuple[int, int, int]:
@@ -166,11 +168,11 @@ def pair(store: Store) -> tuple[int, int, int]:
     return row["young_connections"], row["young_lossy_connections"], row["young_timeout_connections"]
 
 
-def test_young_connections_are_counted_whatever_became_of_their_windows(store: Store) -> None:
+def test_young_connections_count_whatever_their_windows_became(store: Store) -> None:
     rows = [
         young(1, 20),
         young(2, 20, 5),
-        # Final window and ssthresh say nothing.
+        # Final window and ssthresh show nothing.
         young(3, 21, snd_cwnd=400),
         young(4, 21, 5, snd_cwnd=4, snd_ssthresh=300),
         # Sent twice and arrived twice.
@@ -242,7 +244,7 @@ BOTH = ["ams-1", "ams-2"]
 
 def test_a_connection_began_with_what_held_on_its_edge_then(store: Store) -> None:
     store.insert("initcwnd_decisions", [decision(A, 40), decision(B, 80)])
-    # What cannot be read tells nothing, and takes nothing of what can be.
+    # Unreadable records count for nothing, and do not affect the others.
     torn = {"at": T0 - 750, "publication": "A", "verdict": "published", "edges": BOTH}
     for n, (event, details) in enumerate([("publish", "{torn"), ("wave", "[1]"), ("withdraw", '{"withdrawn": 5}')]):
         store.insert("audit", [{**torn, "id": f"torn {n}", "event": event, "details": details}])

@@ -1,4 +1,4 @@
-"""What the kernel's tcp_info tells of the window that a connection began with: the roll-up's rule, on this kernel."""
+"""What the kernel's tcp_info shows of the window that a connection began with: the roll-up's rule, on this kernel."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.root
 
 CLONE_NEWNET = 0x40000000
 LIBC = ctypes.CDLL(None, use_errno=True)
-# As the route to the client says; no kernel's default.
+# The value of the route to the client; not the kernel's default.
 FIRST = 40
 UNSET = 2**31 - 1
 
@@ -88,7 +88,7 @@ class Pair:
         with inside(server):
             self.listener = socket.create_server(("10.9.9.1", 0))
             self.listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"cubic")
-            # What the collector hears: the last tcp_info of each socket that ends (SKNLGRP_INET_TCP_DESTROY).
+            # What the collector receives: the last tcp_info of each socket that ends (SKNLGRP_INET_TCP_DESTROY).
             self.closes = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, 4)
             self.closes.bind((0, 1))
             self.closes.settimeout(5)
@@ -151,7 +151,7 @@ def settled(server: socket.socket) -> Info:
     return found
 
 
-def told(pair: Pair, writes: list[int], pause_s: float = 0.0) -> list[Info]:
+def close_records(pair: Pair, writes: list[int], pause_s: float = 0.0) -> list[Info]:
     """What polls see after each write, and the close record, of a connection that writes so many bytes each time.
 
     On a busy machine an acknowledgement may be so late that the kernel sends again; then of another connection.
@@ -198,14 +198,14 @@ MSS = 1448
         # It ends at 70, of which 30 are less than a half.
         ([30 * MSS], False),
         ([200 * MSS], False),
-        # Many small segments: their bytes say nothing, their number does.
+        # Many small segments: their bytes show nothing, their number does.
         ([100] * 12, True),
         ([100] * 30, False),
         ([MSS] * 8 + [50] * 4, True),
     ],
 )
-def test_the_rule_never_says_what_is_not_so(pair: Pair, writes: list[int], known: bool) -> None:
-    records = told(pair, writes)
+def test_the_rule_is_never_wrong(pair: Pair, writes: list[int], known: bool) -> None:
+    records = close_records(pair, writes)
     for record in records:
         low, high = first_windows(record)
         assert low <= FIRST <= high, record
@@ -213,9 +213,9 @@ def test_the_rule_never_says_what_is_not_so(pair: Pair, writes: list[int], known
     assert (low == high) is known, records[-1]
 
 
-def test_segments_of_data_tell_more_than_bytes(pair: Pair) -> None:
+def test_segments_of_data_show_more_than_bytes(pair: Pair) -> None:
     """By bytes, thirty small writes at once are less than a twentieth of the window, and yet they raise it."""
-    found = max(told(pair, [100] * 30), key=lambda record: record.segments)
+    found = max(close_records(pair, [100] * 30), key=lambda record: record.segments)
     assert 2 * found.bytes_sent < found.cwnd * found.mss
     assert found.segments == 30
 
@@ -223,7 +223,7 @@ def test_segments_of_data_tell_more_than_bytes(pair: Pair) -> None:
 @pytest.mark.parametrize("writes", [[500] * 3, [3 * MSS] * 3])
 def test_idle_time_changes_nothing_while_the_route_stays(pair: Pair, writes: list[int]) -> None:
     """Past several retransmission timeouts, with tcp_slow_start_after_idle at the kernel's default of 1."""
-    for record in told(pair, writes, pause_s=0.7):
+    for record in close_records(pair, writes, pause_s=0.7):
         assert first_windows(record) == (FIRST, FIRST)
 
 
@@ -248,7 +248,7 @@ def test_after_idle_time_it_shows_the_route_of_then(pair: Pair) -> None:
         pair.close_record()
 
 
-def test_under_bbr_a_window_says_nothing_of_its_beginning(pair: Pair) -> None:
+def test_under_bbr_a_window_shows_nothing_of_the_initial_one(pair: Pair) -> None:
     server, client = pair.connect()
     server.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, b"bbr")
     server.sendall(bytes(5 * MSS))

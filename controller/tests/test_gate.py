@@ -43,7 +43,7 @@ FRESH: dict[str, float | None] = {"ams-1": 5.0}
 NYC, CLIENT = "::ffff:10.77.3.1", "::ffff:192.0.2.7"
 
 
-def quiet(count: int = 100, **more: int) -> Tally:
+def tally(count: int = 100, **more: int) -> Tally:
     base = Tally(count, count, count * 2 // 100, 0, 0, count, 0, count, 0, count, count // 10)
     return replace(base, **more)
 
@@ -52,8 +52,8 @@ def one(before: Tally, after: Tally) -> Windows:
     return {"before": before, "after": after}
 
 
-QUIET = one(quiet(), quiet())
-LOSSY = one(quiet(), quiet(young_lost=31))
+CLEAN = one(tally(), tally())
+LOSSY = one(tally(), tally(young_lost=31))
 
 
 def inputs(
@@ -69,17 +69,17 @@ def inputs(
     ("changed", "unchanged", "kind", "silence", "verdict", "reason"),
     [
         (
-            QUIET,
-            QUIET,
+            CLEAN,
+            CLEAN,
             Kind.WINDOWS,
             FRESH,
             Verdict.GO,
             "2 of 100 new connections lost of their first flight, 2 of",
         ),
-        (QUIET, None, Kind.WINDOWS, FRESH, Verdict.GO, "no unchanged edges to compare with"),
+        (CLEAN, None, Kind.WINDOWS, FRESH, Verdict.GO, "no unchanged edges to compare with"),
         (
-            one(quiet(), quiet(young_lost=31)),
-            one(quiet(500), quiet(400)),
+            one(tally(), tally(young_lost=31)),
+            one(tally(500), tally(400)),
             Kind.WINDOWS,
             FRESH,
             Verdict.ROLL_BACK,
@@ -89,59 +89,59 @@ def inputs(
         # It came over everyone.
         (LOSSY, LOSSY, Kind.WINDOWS, FRESH, Verdict.GO, "no worse"),
         # Too few to compare with excuse nothing.
-        (LOSSY, one(quiet(99), quiet(99, young_lost=99)), Kind.WINDOWS, FRESH, Verdict.ROLL_BACK, "31 of 100"),
+        (LOSSY, one(tally(99), tally(99, young_lost=99)), Kind.WINDOWS, FRESH, Verdict.ROLL_BACK, "31 of 100"),
         # All destinations together: of few to those whose window differs nothing would be known.
-        (LOSSY, QUIET, Kind.KEPT, FRESH, Verdict.ROLL_BACK, "31 of 100 new connections lost"),
+        (LOSSY, CLEAN, Kind.KEPT, FRESH, Verdict.ROLL_BACK, "31 of 100 new connections lost"),
         (
-            one(quiet(), quiet(timed_out=30)),
-            QUIET,
+            one(tally(), tally(timed_out=30)),
+            CLEAN,
             Kind.WINDOWS,
             FRESH,
             Verdict.ROLL_BACK,
             "30 of 100 new connections had a r",
         ),
         (
-            one(quiet(), quiet(failed=30)),
-            QUIET,
+            one(tally(), tally(failed=30)),
+            CLEAN,
             Kind.WINDOWS,
             FRESH,
             Verdict.ROLL_BACK,
-            "30 of 100 new connections heard",
+            "30 of 100 new connections got",
         ),
         (
-            one(quiet(), quiet(slow=90)),
-            QUIET,
+            one(tally(), tally(slow=90)),
+            CLEAN,
             Kind.WINDOWS,
             FRESH,
             Verdict.ROLL_BACK,
             "connections had an RTT",
         ),
         (
-            one(quiet(0, grown=100, grown_lossy=20), quiet(0, grown=100, grown_lossy=80)),
-            QUIET,
+            one(tally(0, grown=100, grown_lossy=20), tally(0, grown=100, grown_lossy=80)),
+            CLEAN,
             Kind.WINDOWS,
             FRESH,
             Verdict.ROLL_BACK,
             "80 of 100 new connections sent much again, 20 of 100 before",
         ),
-        # Of clients only those beyond the bytes from which on they are treated; told apart.
-        (LOSSY, QUIET, Kind.CLIENTS, FRESH, Verdict.GO, "no worse"),
+        # Of clients only those beyond the bytes from which on they are treated; separately.
+        (LOSSY, CLEAN, Kind.CLIENTS, FRESH, Verdict.GO, "no worse"),
         (
-            one(quiet(grown=100), quiet(grown=100, grown_lossy=70)),
-            QUIET,
+            one(tally(grown=100), tally(grown=100, grown_lossy=70)),
+            CLEAN,
             Kind.CLIENTS,
             FRESH,
             Verdict.ROLL_BACK,
             "70 of 100 new connections of clients sent much again",
         ),
-        (one(quiet(), quiet(99)), QUIET, Kind.WINDOWS, FRESH, Verdict.WAIT, "99 of 100 new connections"),
-        (QUIET, QUIET, Kind.WINDOWS, {"ams-1": None}, Verdict.WAIT, "from ams-1"),
-        (QUIET, QUIET, Kind.WINDOWS, {"ams-1": 61.0}, Verdict.WAIT, "within 60 s from ams-1"),
+        (one(tally(), tally(99)), CLEAN, Kind.WINDOWS, FRESH, Verdict.WAIT, "99 of 100 new connections"),
+        (CLEAN, CLEAN, Kind.WINDOWS, {"ams-1": None}, Verdict.WAIT, "from ams-1"),
+        (CLEAN, CLEAN, Kind.WINDOWS, {"ams-1": 61.0}, Verdict.WAIT, "within 60 s from ams-1"),
         # Harm that is seen does not wait for a collector.
-        (LOSSY, QUIET, Kind.WINDOWS, {"ams-1": None}, Verdict.ROLL_BACK, "31 of 100"),
-        # Before there was nothing: then the wave is asked for all of it.
+        (LOSSY, CLEAN, Kind.WINDOWS, {"ams-1": None}, Verdict.ROLL_BACK, "31 of 100"),
+        # Before there was nothing: then the wave accounts for all of it.
         (
-            {"after": quiet(young_lost=31)},
+            {"after": tally(young_lost=31)},
             None,
             Kind.WINDOWS,
             FRESH,
@@ -159,47 +159,47 @@ def test_the_verdict(
     reason: str,
 ) -> None:
     others = {} if unchanged is None else {"ams-2": unchanged}
-    said = decide(inputs({"ams-1": changed}, others, kind, silence), GatePolicy())
-    assert said.verdict == verdict, said.reason
-    assert reason in said.reason
+    answer = decide(inputs({"ams-1": changed}, others, kind, silence), GatePolicy())
+    assert answer.verdict == verdict, answer.reason
+    assert reason in answer.reason
 
 
 def test_kernels_that_count_no_timeouts_are_judged_by_the_rest() -> None:
-    old = one(quiet(timed=0, tried=0), quiet(timed=0, tried=0))
+    old = one(tally(timed=0, tried=0), tally(timed=0, tried=0))
     assert decide(inputs({"a": old}, {"b": old}), GatePolicy()).verdict is Verdict.GO
     harmed = one(old["before"], replace(old["after"], young_lost=31))
     assert decide(inputs({"a": harmed}, {"b": old}), GatePolicy()).verdict is Verdict.ROLL_BACK
 
 
 def test_an_edge_that_lies_hides_no_harm_of_the_others() -> None:
-    harmed = {f"e{number}": one(quiet(40), quiet(40, young_lost=14)) for number in range(4)}
-    clean = one(quiet(40), quiet(10_000_000, young_lost=0))
-    honest = {f"u{number}": one(quiet(40), quiet(40)) for number in range(20)}
+    harmed = {f"e{number}": one(tally(40), tally(40, young_lost=14)) for number in range(4)}
+    clean = one(tally(40), tally(10_000_000, young_lost=0))
+    truthful = {f"u{number}": one(tally(40), tally(40)) for number in range(20)}
     for changed, unchanged in (
-        ({**harmed, "liar": clean}, honest),
+        ({**harmed, "liar": clean}, truthful),
         # A share that rose as far on an unchanged edge, were it true, would be no fault of the wave.
-        (harmed, {**honest, "liar": one(quiet(40), quiet(10_000_000, young_lost=10_000_000))}),
-        (harmed, {**honest, "liar": one(quiet(10_000_000, young_lost=0), quiet(40, young_lost=40))}),
+        (harmed, {**truthful, "liar": one(tally(40), tally(10_000_000, young_lost=10_000_000))}),
+        (harmed, {**truthful, "liar": one(tally(10_000_000, young_lost=0), tally(40, young_lost=40))}),
     ):
-        said = decide(inputs(changed, unchanged), GatePolicy())
-        assert said.verdict is Verdict.ROLL_BACK, said.reason
+        answer = decide(inputs(changed, unchanged), GatePolicy())
+        assert answer.verdict is Verdict.ROLL_BACK, answer.reason
     # Its word alone is not enough to go on.
-    alone = {"liar": clean, **{f"e{number}": one(quiet(40), quiet(1)) for number in range(4)}}
-    said = decide(inputs(alone, honest), GatePolicy())
-    assert (said.verdict, said.judged) == (Verdict.WAIT, False)
-    assert "no edge counts for much more than the others" in said.reason
+    alone = {"liar": clean, **{f"e{number}": one(tally(40), tally(1)) for number in range(4)}}
+    answer = decide(inputs(alone, truthful), GatePolicy())
+    assert (answer.verdict, answer.judged) == (Verdict.WAIT, False)
+    assert "no edge counts for much more than the others" in answer.reason
 
 
 @given(st.lists(st.tuples(st.integers(0, 50), st.integers(1, 50)), min_size=3, max_size=9), st.integers(51, 10**9))
-def test_no_claim_moves_the_sum_by_more_than_its_weight(honest: list[tuple[int, int]], claimed: int) -> None:
-    shares = [Share(min(hits, of), of) for hits, of in honest]
+def test_no_claim_moves_the_sum_by_more_than_its_weight(truthful: list[tuple[int, int]], claimed: int) -> None:
+    shares = [Share(min(hits, of), of) for hits, of in truthful]
     least = pooled([*shares, Share(0, claimed)], 2.0, 0.0)
     most = pooled([*shares, Share(claimed, claimed)], 2.0, 0.0)
     middle = sorted([*(share.of for share in shares), claimed])[len(shares) // 2]
     assert most.of == least.of
     assert most.hits - least.hits <= 2 * middle + 1e-6
-    # Scaled down, an edge keeps its share: all that say the same are one.
-    assert pooled([Share(of / 4, of) for _, of in honest], 2.0, 0.0).value() == pytest.approx(0.25)
+    # Scaled down, an edge keeps its share: equal shares give the same share.
+    assert pooled([Share(of / 4, of) for _, of in truthful], 2.0, 0.0).value() == pytest.approx(0.25)
 
 
 def exact(n: int, p: float) -> list[float]:
@@ -207,7 +207,7 @@ def exact(n: int, p: float) -> list[float]:
 
 
 @pytest.mark.parametrize(("n", "p"), [(20, 0.02), (20, 0.1), (100, 0.02), (100, 0.1), (100, 0.5)])
-def test_a_test_errs_no_more_often_than_it_says(n: int, p: float) -> None:
+def test_a_test_errs_no_more_often_than_its_level(n: int, p: float) -> None:
     """By all counts that there can be, without a rise: binomials' chances against the one that it is made for."""
     chance = chance_of_look(1, 1, GatePolicy()) / 4
     weights = exact(n, p)
@@ -319,7 +319,7 @@ def fill(home: Home, *rows: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> 
         store.close()
 
 
-def ask(home: Home, folder: PublishFolder, code: int, *more: object) -> Any:
+def run_gate(home: Home, folder: PublishFolder, code: int, *more: object) -> Any:
     arguments = ["gate", "--publish-dir", folder.path, "--publication", folder.rounds()[0], "--wave", 1]
     arguments += ["--changed", "ams-1", "--unchanged", "ams-2", "--since", instants.show(SINCE), *more]
     return home.json(*arguments, code=code)
@@ -330,8 +330,8 @@ def test_new_windows_that_overflow_a_path_are_stopped_although_old_connections_a
     home: Home, folder: PublishFolder, path: Path, code: int
 ) -> None:
     fill(home, traffic("ams-1", path, 100, 1), traffic("ams-2", path, 10, 2))
-    said = ask(home, folder, code)
-    lost = said["windows"]["lost"]
+    answer = run_gate(home, folder, code)
+    lost = answer["windows"]["lost"]
     after, before = lost["changed_after"], lost["changed_before"]
     # Those of the last seconds are not all seen: what was opened is 150 in two minutes, 750 in ten.
     assert 100 < after["of"] < 200
@@ -342,21 +342,21 @@ def test_new_windows_that_overflow_a_path_are_stopped_although_old_connections_a
         # 41 of up to 69 at once fit, and one or two that are served meanwhile.
         assert after["hits"] / after["of"] > 0.6
         assert lost["at_least"] > 0.4
-        assert "new connections lost of their first flight" in said["reason"]
+        assert "new connections lost of their first flight" in answer["reason"]
     else:
         assert after["hits"] / after["of"] < 0.06
     kept = home.json("history", "--publish-dir", folder.path, "--event", "gate")
-    assert json.loads(kept[0]["details"])["windows"] == said["windows"]
+    assert json.loads(kept[0]["details"])["windows"] == answer["windows"]
     # What was looked at spends of the budget.
-    assert ask(home, folder, code)["look"] == 2
+    assert run_gate(home, folder, code)["look"] == 2
 
 
-def test_samples_of_old_kernels_say_what_they_can(home: Home, folder: PublishFolder) -> None:
+def test_samples_of_old_kernels_count_as_far_as_they_go(home: Home, folder: PublishFolder) -> None:
     old: dict[str, Any] = {"total_rto": None, "dsack_dups": None, "segs_in": None}
     fill(home, traffic("ams-1", SHORT_QUEUE, 100, 1, **old), traffic("ams-2", SHORT_QUEUE, 10, 2, **old))
-    said = ask(home, folder, 4)
-    assert said["windows"]["lost"]["harm"]
-    assert not {"timeouts", "failed"} & said["windows"].keys()
+    answer = run_gate(home, folder, 4)
+    assert answer["windows"]["lost"]["harm"]
+    assert not {"timeouts", "failed"} & answer["windows"].keys()
 
 
 def test_clients_of_bbr_are_judged_apart(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,15 +375,15 @@ def test_clients_of_bbr_are_judged_apart(home: Home, monkeypatch: pytest.MonkeyP
             yield sample(host, cookie, at, at, Counters(0, size, size + again, again, 5), CLIENT, **closed)
 
     fill(home, large("ams-1", 0.1), large("ams-2", 0.005))
-    said = ask(home, folder, 4)
-    assert "new connections of clients sent much again" in said["reason"]
-    assert "windows" not in said
-    assert said["clients"].keys() == {"lossy", "timeouts", "failed", "slow"}
-    assert said["clients"]["lossy"]["changed_after"] == {"hits": 80, "of": 80}
+    answer = run_gate(home, folder, 4)
+    assert "new connections of clients sent much again" in answer["reason"]
+    assert "windows" not in answer
+    assert answer["clients"].keys() == {"lossy", "timeouts", "failed", "slow"}
+    assert answer["clients"]["lossy"]["changed_after"] == {"hits": 80, "of": 80}
 
 
 def test_which_connections_are_new_and_what_counts_as_lost(home: Home, folder: PublishFolder) -> None:
-    """Each kind of connection once in 100; the numbers say which counted."""
+    """Each kind of connection once in 100; the numbers show which counted."""
 
     def rows() -> Iterator[dict[str, Any]]:
         yield sample("ams-1", 1, ROUND - 700, 1, Counters(0, 1, 1, 0), NYC)
@@ -395,7 +395,7 @@ def test_which_connections_are_new_and_what_counts_as_lost(home: Home, folder: P
             yield sample("ams-1", cookie, at, 900, data, NYC, **closed)
             yield sample("ams-1", cookie + 1, at, 900, lost, NYC, **closed)
             yield sample("ams-1", cookie + 2, at, 900, replace(lost, again=2 * MSS), NYC, dsack_dups=2, **closed)
-            # Shown before; and, lossy, in a namespace whose first poll shows it: nobody knows since when.
+            # Shown before; and, lossy, in a namespace whose first poll shows it: its age is unknown.
             yield sample("ams-1", cookie + 3, SINCE - 1, 899, data, NYC)
             yield sample("ams-1", cookie + 3, at, 900, lost, NYC, **closed)
             yield sample("ams-1", cookie + 4, SINCE + 1, 900, lost, NYC, netns=7)
@@ -403,12 +403,12 @@ def test_which_connections_are_new_and_what_counts_as_lost(home: Home, folder: P
             # That first poll shows one that has sent nothing yet, and loses its flight then.
             yield sample("ams-1", cookie + 5, SINCE + 1, 900, Counters(0), NYC, netns=7)
             yield sample("ams-1", cookie + 5, SINCE + 6, 901, lost, NYC, netns=7)
-            # One poll, and its first flight is under way: nobody knows how it will end.
+            # One poll, and its first flight is under way: its outcome is unknown.
             yield sample("ams-1", cookie + 6, SINCE + 1, 901, replace(data, acked=1000), NYC)
-            # Its first flight was clean; what it loses a minute later is no fault of its first window.
+            # Its first flight was clean; what it loses a minute later is not a fault of its first window.
             yield sample("ams-1", cookie + 7, at, 902, Counters(0, 200_000, 200_000, 0, 5), NYC)
             yield sample("ams-1", cookie + 7, at + 5, 903, Counters(0, 900_000, 990_000, 90_000, 5), NYC)
-            # Nobody answered; and what no connection can say.
+            # Nobody answered; and values that no connection can have.
             yield sample("ams-1", cookie + 8, at, 904, Counters(0, 0, 0, 0, 0, 1), NYC, **closed)
             yield sample("ams-1", cookie + 9, at, 904, Counters(0, 2**60, 2**60, 0, 5), NYC, **closed)
             # Anywhere else is not the publication's doing.
@@ -416,14 +416,14 @@ def test_which_connections_are_new_and_what_counts_as_lost(home: Home, folder: P
 
     copies = [row for row in rows() if row["cookie"] % 3]
     fill(home, rows(), copies)
-    said = ask(home, folder, 4, "--json")["windows"]
+    answer = run_gate(home, folder, 4, "--json")["windows"]
     # The clean, the lossy, the repeated, the late, the one that grew before its loss.
-    assert said["lost"]["changed_after"] == {"hits": 200, "of": 500}
-    assert "lossy" not in said
-    assert said["failed"]["changed_after"] == {"hits": 100, "of": 600}
+    assert answer["lost"]["changed_after"] == {"hits": 200, "of": 500}
+    assert "lossy" not in answer
+    assert answer["failed"]["changed_after"] == {"hits": 100, "of": 600}
 
 
-def test_an_edge_with_many_connections_does_not_say_what_rtt_is_usual(home: Home, folder: PublishFolder) -> None:
+def test_an_edge_with_many_connections_does_not_set_the_usual_rtt(home: Home, folder: PublishFolder) -> None:
     """Its round trips of ten minutes, of more connections than all others have, would make every other one short."""
     closed = {"kind": "CLOSE", "state": "CLOSE"}
 
@@ -455,8 +455,8 @@ def test_the_rollout_and_not_the_wave_before_is_what_it_is_held_against(home: Ho
         journal.append(folder.path, journal.Event(name, folder.rounds()[0], verdict, at_unix_s=at))
     fill(home, traffic("ams-1", SHORT_QUEUE, 100, 1), traffic("ams-2", SHORT_QUEUE, 10, 2))
     arguments = ["gate", "--publish-dir", folder.path, "--publication", folder.rounds()[0], "--wave", 2]
-    said = home.json(*arguments, "--changed", "ams-1", "--unchanged", "ams-2", code=4)
-    assert (said["begun"], said["since"], said["wave"]) == (ROUND - 1, SINCE, 2)
+    answer = home.json(*arguments, "--changed", "ams-1", "--unchanged", "ams-2", code=4)
+    assert (answer["begun"], answer["since"], answer["wave"]) == (ROUND - 1, SINCE, 2)
 
 
 def test_without_samples_it_waits(home: Home, folder: PublishFolder) -> None:

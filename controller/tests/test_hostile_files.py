@@ -69,7 +69,7 @@ ODD: dict[str, Callable[[Path], object]] = {
 NAMES = [b"-x.spool", b"new\nline.spool", b"\xff\xfe.spool", b"a b'\"$(c).spool", b"x" * 249 + b".spool", b".spool"]
 
 
-def test_what_is_no_file_and_odd_names_stop_nothing(home: Home) -> None:
+def test_odd_entries_and_names_stop_nothing(home: Home) -> None:
     home.spool.mkdir(exist_ok=True)
     for odd, make in ODD.items():
         make(home.spool / odd)
@@ -85,7 +85,7 @@ def test_what_is_no_file_and_odd_names_stop_nothing(home: Home) -> None:
     lines = result.stderr.splitlines()
     assert len(lines) == len(NAMES) + len(ODD) == len(summary["problems"])
     assert all(one.isprintable() for one in lines)
-    assert sum("is no regular file" in one for one in lines) == len(ODD)
+    assert sum("is not a regular file" in one for one in lines) == len(ODD)
     kept = sorted(path.read_bytes() for path in (home.spool / "rejected").iterdir())
     assert kept == sorted(b"junk of " + name for name in NAMES)
     assert "root:" not in result.output
@@ -93,7 +93,7 @@ def test_what_is_no_file_and_odd_names_stop_nothing(home: Home) -> None:
     assert (again["rows"], again["already_loaded"], again["already_rejected"]) == (0, len(NAMES), len(NAMES))
 
 
-def test_a_file_that_may_not_be_read_is_told(tmp_path: Path) -> None:
+def test_a_file_without_read_permission_is_reported(tmp_path: Path) -> None:
     """Root may read everything: this is tried as nobody."""
     write_spool(tmp_path, "closed", [b"x"]).chmod(0)
     write_spool(tmp_path, "open", [b"x"]).chmod(0o644)
@@ -177,7 +177,7 @@ def test_other_bytes_at_the_same_place_lose_none_that_were_kept(home: Home) -> N
     assert sorted(path.read_bytes() for path in home.spool.glob("rejected/*")) == [b"first", b"other"]
 
 
-def test_a_file_that_becomes_shorter_while_it_is_read_is_told(tmp_path: Path) -> None:
+def test_a_file_truncated_while_it_is_read_is_reported(tmp_path: Path) -> None:
     path = write_spool(tmp_path, "a", [record(samples(1)) for _ in range(3)])
     with path.open("r+b") as file:
         items = read_spool("a", file.fileno())
@@ -239,7 +239,7 @@ GOOD = [record(samples(1, first=n), codec=n % 2) for n in range(1, 4)] + [frame(
 
 
 def defined(data: bytes) -> list[int]:
-    """Where records are by the format's definition, read as its page says it: the slow way."""
+    """Where records are by the format's definition, read as its page describes it: the slow way."""
     found, at = [], 0
     while at < len(data):
         head = data[at : at + 20]
@@ -308,7 +308,7 @@ def test_no_line_stops_the_others(home: Home) -> None:
 
 
 def test_lines_of_many_days_load(home: Home) -> None:
-    """A day is a partition, and the engine takes a hundred of them at once unless it is told otherwise."""
+    """A day is a partition, and the engine takes a hundred of them at once by default."""
     path = home.path / "access.json"
     path.write_bytes(b"".join(line(1 + day, time=ROUND - 86_400 * day) for day in range(150)))
     assert home.json("ingest-logs", path)["rows"] == 150
@@ -316,7 +316,7 @@ def test_lines_of_many_days_load(home: Home) -> None:
 
 
 @pytest.mark.parametrize("name", BAD_LINES)
-def test_a_bad_line_says_what_it_is(name: str) -> None:
+def test_a_bad_line_is_reported_with_its_fault(name: str) -> None:
     bad, word = BAD_LINES[name]
     with pytest.raises(ValueError, match=word):
         accesslog.parse(bad, ROUND)
@@ -336,7 +336,9 @@ KEYS = ["time", "host", "request_id", "client", "server", "method", "status", "b
     ),
     junk=st.lists(st.binary(max_size=40).filter(lambda one: b"\n" not in one), max_size=10),
 )
-def test_what_parses_is_taken_by_the_engine(store: Store, changes: list[dict[str, Any]], junk: list[bytes]) -> None:
+def test_every_parsed_line_is_accepted_by_the_engine(
+    store: Store, changes: list[dict[str, Any]], junk: list[bytes]
+) -> None:
     """Of any lines, those that are taken go in together with all others: none of them can hold the batch up."""
     lines = [line(n + 1, **one) for n, one in enumerate(changes)]
     rows = []
@@ -388,13 +390,13 @@ def test_a_planted_rejected_file_is_left_alone_and_stops_nothing(home: Home, pla
     result = home.run("ingest-logs", path, "--json", code=1)
     summary = json.loads(result.stdout)
     assert (summary["rows"], summary["rejected_lines"], summary["unkept_lines"]) == (2, 1, 1)
-    [told] = result.stderr.splitlines()
-    assert "cannot be kept" in told
+    [problem] = result.stderr.splitlines()
+    assert "cannot be kept" in problem
     assert victim.read_text() == "precious"
     assert not (home.path / "made").exists()
 
 
-def test_logs_that_are_none_stop_no_other(home: Home) -> None:
+def test_unreadable_logs_stop_no_other(home: Home) -> None:
     os.mkfifo(home.path / "pipe.json")
     (home.path / "dangling.json").symlink_to("nowhere")
     (home.path / "folder.json").mkdir()

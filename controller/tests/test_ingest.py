@@ -201,7 +201,7 @@ KINDS = (
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_bad_bytes_are_kept_aside_and_lose_nothing_beside_them(home: Home, kind: str) -> None:
+def test_bad_bytes_are_kept_aside_and_nothing_else_is_lost(home: Home, kind: str) -> None:
     records, survivors = damaged(kind)
     path = write_spool(home.spool, "bad", records)
     write_spool(home.spool, "good", [record(samples(5, first=1000))])
@@ -257,7 +257,7 @@ def test_a_field_that_this_version_does_not_know_is_passed_over(home: Home) -> N
 
 
 def test_clocks_of_every_age_load(home: Home) -> None:
-    """200 days in one record; the epoch, and what no date can say, are kept aside."""
+    """200 days in one record; the epoch, and values beyond any date, are kept aside."""
     moments = [START + 86_400 * day for day in range(200)] + [0, -5, 2**62 // 1_000_000]
     rows = [Socket("h", n, "10.77.1.1", "10.77.2.2").at(moment, 1, 0) for n, moment in enumerate(moments)]
     write_spool(home.spool, "clocks", [record(rows), record(samples(3))])
@@ -295,7 +295,7 @@ def test_an_unreadable_place_for_rejects_fails_and_forgets_nothing(home: Home) -
     assert (summary["rejected_records"], summary["unkept_records"], summary["already_loaded"]) == (1, 0, 1)
 
 
-# Stops the process dead at the moment that matters: rows are in, the ledger has not heard.
+# Kills the process at the critical moment: rows are inserted, the ledger is not written.
 KILLED_BETWEEN = """
 import os, signal, sys
 from springtide.cli import cli
@@ -317,7 +317,7 @@ def test_killed_between_rows_and_ledger_counts_once(home: Home) -> None:
     assert counts(home) == (100, 50)
 
 
-# One record a batch, announced: thirty inserts and thirty ledger entries in which to die.
+# One record a batch, announced: thirty inserts and thirty ledger entries in which to be killed.
 SMALL_STEPS = """
 import sys
 from springtide.cli import cli
@@ -353,7 +353,7 @@ def test_killed_anywhere_and_run_again_counts_once(home: Home) -> None:
     assert home.json("ingest", home.spool)["rows"] == 0
 
 
-def test_how_long_rows_were_on_their_way_can_be_asked(home: Home) -> None:
+def test_the_delivery_delay_of_rows_can_be_queried(home: Home) -> None:
     began = time.time()
     samples = [
         Socket("ams-1", 1, "10.77.1.1", "10.77.2.1", "ams").at(began - age, poll=7, bytes_acked=0) for age in (60, 90)

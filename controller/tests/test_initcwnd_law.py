@@ -85,19 +85,19 @@ def test_without_evidence_a_value_is_held_then_withdrawn_then_forgotten() -> Non
     ]
 
 
-def test_a_pair_that_was_never_learnt_says_why() -> None:
+def test_a_pair_that_was_never_learnt_has_a_reason() -> None:
     [[thin, none]] = run([[observation(50.0, earned=2), observation(None, 0, dst="nyc")]], policy())
     assert (thin.action, thin.reason) == (Action.NONE, Reason.THIN_EVIDENCE)
     assert (none.action, none.reason) == (Action.NONE, Reason.NO_EVIDENCE)
 
 
-def test_dead_history_is_no_history() -> None:
+def test_expired_history_does_not_count() -> None:
     [decision] = decide(ROUND, policy(history_weight=0.9), [observation(40.0)], {PAIR: Previous(90.0, ROUND - 3600)})
     assert (decision.initcwnd, decision.previous_cwnd) == (40, None)
 
 
 @pytest.mark.parametrize("broken", [math.nan, math.inf, -5.0, 0.0])
-def test_what_is_no_window_is_no_evidence(broken: float) -> None:
+def test_impossible_windows_are_not_evidence(broken: float) -> None:
     seen = PairObservation("ams", "fra", 4, 9, 9, mean_cwnd=broken)
     [decision] = decide(ROUND, policy(), [seen], {PAIR: Previous(40.0, ROUND - STEP, 40)})
     assert (decision.initcwnd, decision.reason) == (40, Reason.HELD_THIN_EVIDENCE)
@@ -237,19 +237,20 @@ def test_constant_input_converges_and_then_never_changes(
     st.randoms(use_true_random=False),
 )
 @settings(deadline=None)
-def test_columns_decide_what_a_plain_reading_of_the_law_does(
+def test_columns_decide_as_a_plain_implementation_of_the_law(
     rounds: list[tuple[list[PairObservation], bool]],
     law: Policy,
     combiner: str,
-    spoken: list[tuple[str, int | None]],
+    overridden: list[tuple[str, int | None]],
     chance: random.Random,
 ) -> None:
-    ends = [instants.show(ROUND + STEP * chance.randint(0, 8)) for _ in spoken]
+    ends = [instants.show(ROUND + STEP * chance.randint(0, 8)) for _ in overridden]
     law = law.model_copy(
         update={
             "initcwnd": law.initcwnd.model_copy(update={"combiner": combiner}),
             "overrides": [
-                override(dst=dst, initcwnd=value, until=until) for (dst, value), until in zip(spoken, ends, strict=True)
+                override(dst=dst, initcwnd=value, until=until)
+                for (dst, value), until in zip(overridden, ends, strict=True)
             ],
         }
     )
@@ -261,14 +262,14 @@ def test_columns_decide_what_a_plain_reading_of_the_law_does(
         expected = model(now, law, seen, last, frozen)
         chance.shuffle(seen)
         shuffled = dict(chance.sample(sorted(last.items()), len(last)))
-        # Twice says nothing more than once.
+        # The same override twice counts once.
         assert decide(now, law, seen + seen[:1], shuffled, frozen) == expected
         following = [(one.pair, carry(one, chance.randint(0, 3))) for one in expected]
         last = {pair: left for pair, left in following if left is not None}
 
 
 @given(histories, laws)
-def test_the_order_of_observations_is_no_matter(rounds: list[list[PairObservation]], law: Policy) -> None:
+def test_the_order_of_observations_does_not_matter(rounds: list[list[PairObservation]], law: Policy) -> None:
     assert run(rounds, law) == run([list(reversed(seen)) for seen in rounds], law)
 
 
@@ -318,7 +319,7 @@ def test_alternating_input_changes_the_output_far_less_often() -> None:
 
 
 def test_an_idle_echo_does_not_hold_up_a_path_whose_capacity_fell() -> None:
-    """Fifty idle connections still show the window of 100 that they were given; three busy ones show what is left of
+    """Fifty idle connections show the window of 100 that they were given; three busy ones show what is left of
     the path. The plain average of all (Riptide III-B) takes the idle ones for evidence; ours is there at once."""
     before = observation(100.0, earned=53)
     idle, busy = 50, 3

@@ -51,7 +51,7 @@ def test_missed_rounds_are_done_in_their_order_and_once(store: Store) -> None:
     policy = Policy()
     missed = list(range(ROUND - 5 * INTERVAL, ROUND, INTERVAL))
     due = due_rounds.due(store, policy, ROUND)
-    assert (due.hosts_heard, due.hosts_expected) == (3, 3)
+    assert (due.hosts_seen, due.hosts_expected) == (3, 3)
     rolled, decided = catch_up(store, policy, ROUND - INTERVAL)
     assert (rolled[-5:], decided) == (missed, missed)
     assert catch_up(store, policy, ROUND) == ([ROUND], [ROUND])

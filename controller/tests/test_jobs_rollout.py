@@ -36,7 +36,7 @@ def publish(folder: PublishFolder, seconds: int) -> Path:
     return testkit.published.publish(folder, {"ams-1": document})
 
 
-def test_what_keeps_a_rollout_back_is_said(tmp_path: Path) -> None:
+def test_the_reason_against_a_rollout_is_reported(tmp_path: Path) -> None:
     folder = PublishFolder(tmp_path)
     assert wanted(folder) == ("", "nothing is published yet")
     first = publish(folder, 0)
@@ -56,7 +56,7 @@ def test_what_keeps_a_rollout_back_is_said(tmp_path: Path) -> None:
     second = publish(folder, 10)
     assert wanted(folder) == (second.name, "")
     folder.point("current", second / "edges")
-    assert "holds on the fleet already" in wanted(folder)[1]
+    assert "is current on the fleet already" in wanted(folder)[1]
 
 
 @pytest.fixture
@@ -71,21 +71,21 @@ def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: str) -> None
     monkeypatch.setenv("SPRINGTIDE_ANSIBLE", f"{sys.executable} {program}")
 
 
-def test_a_play_that_fails_says_why(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_play_that_fails_reports_its_reason(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(
-        tmp_path, monkeypatch, 'print(\'fatal: [x]: FAILED! => {"msg": "the gate said loss"}\'); raise SystemExit(2)'
+        tmp_path, monkeypatch, 'print(\'fatal: [x]: FAILED! => {"msg": "the gate found loss"}\'); raise SystemExit(2)'
     )
-    said: list[str] = []
-    with pytest.raises(SpringtideError, match=r"rollout\.yml: the gate said loss"):
-        ansible.play(site, "rollout.yml", {}, said.append)
-    assert said[0].startswith("fatal:")
+    lines: list[str] = []
+    with pytest.raises(SpringtideError, match=r"rollout\.yml: the gate found loss"):
+        ansible.play(site, "rollout.yml", {}, lines.append)
+    assert lines[0].startswith("fatal:")
     monkeypatch.setenv("SPRINGTIDE_ANSIBLE", "/nonexistent/ansible-playbook")
     with pytest.raises(SpringtideError, match="cannot be started"):
         ansible.play(site, "rollout.yml", {})
 
 
 @pytest.mark.parametrize(("verdicts", "expected"), [(["begun"], True), (["begun", "failed"], False), ([], False)])
-def test_a_rollout_that_is_cut_off_is_taken_back(
+def test_an_interrupted_rollout_is_rolled_back(
     site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verdicts: list[str], expected: bool
 ) -> None:
     folder = PublishFolder(site.publish_dir)
@@ -95,10 +95,10 @@ def test_a_rollout_that_is_cut_off_is_taken_back(
         journal.append(site.publish_dir, journal.Event("rollout", publication=publication.name, verdict=verdict))
     # Ansible ends so where one of its processes was killed.
     stand_in(tmp_path, monkeypatch, "import sys\nprint(sys.argv[-1])\nsys.exit('rollout' in sys.argv[-1])")
-    said: list[str] = []
+    lines: list[str] = []
     with pytest.raises(SpringtideError, match=r"rollout\.yml: exit code 1"):
-        roll_out(site, "a trial", said.append)
-    assert [Path(line).name for line in said] == ["rollout.yml", "rollback.yml"][: 1 + expected]
+        roll_out(site, "a trial", lines.append)
+    assert [Path(line).name for line in lines] == ["rollout.yml", "rollback.yml"][: 1 + expected]
 
 
 def test_a_reason_is_a_text_whatever_an_edge_has_put_into_it(
@@ -110,8 +110,8 @@ def test_a_reason_is_a_text_whatever_an_edge_has_put_into_it(
     site.fleet_path.write_text("all: {hosts: {}}")
     (tmp_path / "playbooks").mkdir()
     written = tmp_path / "written.json"
-    said = {"reason": "{{ springtide_reason }}", "gate": "{{ springtide_gate | default('as it was') }}"}
-    copied = {"copy": {"content": "{{ said | to_json }}", "dest": str(written)}, "vars": {"said": said}}
+    lines = {"reason": "{{ springtide_reason }}", "gate": "{{ springtide_gate | default('as it was') }}"}
+    copied = {"copy": {"content": "{{ lines | to_json }}", "dest": str(written)}, "vars": {"lines": lines}}
     play = {"hosts": "localhost", "connection": "local", "gather_facts": False, "tasks": [copied]}
     (tmp_path / "playbooks/rollback.yml").write_text(json.dumps([play]))
     template = f"{{{{ lookup('pipe', 'touch {taken}') }}}}"
@@ -127,9 +127,9 @@ def test_no_environment_lets_facts_become_variables(
 ) -> None:
     stand_in(tmp_path, monkeypatch, "import os\nprint(os.environ['ANSIBLE_INJECT_FACT_VARS'])")
     monkeypatch.setenv("ANSIBLE_INJECT_FACT_VARS", "true")
-    said: list[str] = []
-    ansible.play(site, "drift.yml", {}, said.append)
-    assert said == ["False"]
+    lines: list[str] = []
+    ansible.play(site, "drift.yml", {}, lines.append)
+    assert lines == ["False"]
 
 
 def test_a_play_does_not_outlive_its_step(site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,8 +39,8 @@ def test_harm_falls_at_once_and_comes_back_by_judged_steps_only() -> None:
     """20 -> 80 in one round once the hold had ended, it was."""
     rounds = [clean(80.0), lossy(80.0), *[clean(80.0)] * 20]
     assert values(rounds, policy()) == [80, 10, 12, 15, 18, 22, 27, 33, 41, 51, 63, 72, 76, 78, 79, *[80] * 7]
-    told = reasons(rounds, policy())
-    assert told[:3] == [Reason.LEARNT, Reason.LOSS_GUARD, Reason.LOSS_GUARD_STEP]
+    found = reasons(rounds, policy())
+    assert found[:3] == [Reason.LEARNT, Reason.LOSS_GUARD, Reason.LOSS_GUARD_STEP]
     # Without young connections nothing is judged, and no time raises anything.
     rounds = [clean(80.0), lossy(80.0), *[observation(80.0)] * 40]
     assert values(rounds, policy()) == [80] + [10] * 41
@@ -77,7 +77,7 @@ def test_few_connections_add_up_until_they_are_enough() -> None:
     assert values([observation(80.0), *[lossy(80.0, share=0.25, young=20)] * 2], policy()) == [80, 80, 10]
 
 
-def test_random_loss_is_no_harm_and_what_the_default_loses_is_not_held_against_a_window() -> None:
+def test_random_loss_is_not_harm_and_a_window_is_not_blamed_for_the_defaults_loss() -> None:
     """0.06 % a segment on a path that carries 97: of connections of one flight 6 % lose something."""
     rounds = [observation(97.0), *[lossy(97.0, share=0.06, young=400)] * 5]
     assert values(rounds, policy()) == [97] * 6
@@ -120,8 +120,8 @@ def test_no_way_round_the_steps_leads_back_to_a_harmful_window() -> None:
     harmed = [observation(80.0), lossy(80.0)]
     silence = [observation(None, 0)] * 6
     assert values([*harmed, *silence, *[observation(80.0)] * 2], policy(ttl_s=900))[-4:] == [None, None, 10, 10]
-    spoken = override(initcwnd=80, ip_version=4, until=instants.show(ROUND + 4 * STEP))
-    law = Policy(initcwnd=policy().initcwnd, overrides=[spoken])
+    overridden = override(initcwnd=80, ip_version=4, until=instants.show(ROUND + 4 * STEP))
+    law = Policy(initcwnd=policy().initcwnd, overrides=[overridden])
     assert values([*harmed, *[observation(80.0)] * 3], law) == [80, 80, 80, 80, 10]
     [_, [left]] = run([[one] for one in harmed], policy())
     kept = carry(left, 1)
@@ -174,9 +174,11 @@ def test_above_a_harmful_window_leads_only_a_chain_of_clean_steps(
     last: dict[Pair, Previous] = {}
     carried: set[int] = set()
     served, harmed = 0, False
-    for at, (mean, earned, young, capacity, spoken) in enumerate(rounds):
+    for at, (mean, earned, young, capacity, overridden) in enumerate(rounds):
         now = ROUND + STEP * at
-        words = [] if spoken is None else [override(initcwnd=spoken, ip_version=4, until=instants.show(now + 1))]
+        words = (
+            [] if overridden is None else [override(initcwnd=overridden, ip_version=4, until=instants.show(now + 1))]
+        )
         lost = young if (served or 10) > capacity else 0
         seen = observation(mean, earned, young_connections=young, young_lossy_connections=lost)
         decided = decide(now, law.model_copy(update={"overrides": words}), [seen], last)
@@ -185,10 +187,10 @@ def test_above_a_harmful_window_leads_only_a_chain_of_clean_steps(
         if lost >= 60:
             harmed = True
             carried = {one for one in carried if one < served}
-            assert spoken is not None or window < served or window <= cmin
+            assert overridden is not None or window < served or window <= cmin
         elif young and not lost:
             carried.add(served or 10)
-        if harmed and spoken is None:
+        if harmed and overridden is None:
             assert window <= max(
                 max(cmin, one) for one in (max(one + 1, int(one * factor)) for one in {cmin, *carried})
             )

@@ -16,11 +16,11 @@ pytestmark = pytest.mark.usefixtures("clock")
 NOW = ROUND + 30
 
 
-def test_publish_refuses_while_paused_and_says_why(home: Home) -> None:
+def test_publish_refuses_while_paused_with_the_reason(home: Home) -> None:
     where = ("--publish-dir", home.path / "publish")
     until = instants.show(NOW + 600)
-    told = home.json("pause", "--reason", "backbone maintenance", "--until", until, *where)
-    assert (told["reason"], told["since"], told["until"]) == ("backbone maintenance", instants.show(NOW), until)
+    answer = home.json("pause", "--reason", "backbone maintenance", "--until", until, *where)
+    assert (answer["reason"], answer["since"], answer["until"]) == ("backbone maintenance", instants.show(NOW), until)
     refused = home.run("publish", *where, code=5).stderr
     assert "backbone maintenance" in refused
     assert until in refused
@@ -32,8 +32,8 @@ def test_publish_refuses_while_paused_and_says_why(home: Home) -> None:
     assert home.json("resume", "--reason", "done", *where) == {"was_paused": True}
     assert home.json("resume", *where) == {"was_paused": False}
     assert "no round has decisions" in home.refused("publish", *where)[0], "publish did not get past the switch"
-    said = sorted((row["event"], row["reason"]) for row in home.json("history", *where))
-    assert said == [("pause", "backbone maintenance"), ("resume", "done")]
+    events = sorted((row["event"], row["reason"]) for row in home.json("history", *where))
+    assert events == [("pause", "backbone maintenance"), ("resume", "done")]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_a_pause_ends_by_itself(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "content", ["", "{", "[]", '{"why": "x"}', '{"reason": "x", "since_unix_s": 1, "until_unix_s": "y"}']
 )
-def test_what_may_be_a_pause_is_not_taken_for_none(tmp_path: Path, content: str) -> None:
+def test_an_unreadable_pause_counts_as_a_pause(tmp_path: Path, content: str) -> None:
     (tmp_path / FILE).write_text(content)
     with pytest.raises(SpringtideError, match="so nothing is published"):
         refuse_when_paused(tmp_path, NOW)

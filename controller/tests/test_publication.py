@@ -65,7 +65,7 @@ WINDOWS = st.dictionaries(st.sampled_from([f"10.0.{n}.0/24" for n in range(9)]),
 
 
 @given(WINDOWS, WINDOWS, st.integers(1, 10), st.integers(60, 5000))
-def test_going_back_is_younger_and_never_outlives_its_promise(
+def test_a_way_back_is_younger_and_never_outlives_its_expiry(
     old: dict[str, int], new: dict[str, int], rounds: int, ttl: int
 ) -> None:
     before, after = document(old, ROUND - 300 * rounds, ttl).bundle, document(new).bundle
@@ -232,8 +232,8 @@ def test_rounds_are_published_compared_forced_taken_back_and_remembered(
     home.run("validate", third / "edges/ams-1.json", "--allowed-signers", key.with_name("allowed_signers"))
 
     rows = home.json("history", *where)
-    said = sorted((row["event"], row["verdict"], row["reason"]) for row in rows)
-    assert said == [
+    events = sorted((row["event"], row["verdict"], row["reason"]) for row in rows)
+    assert events == [
         ("force", "forced", "as agreed"),
         ("force", "forced", "fra is leaving"),
         ("publish", "published", ""),
@@ -249,7 +249,7 @@ def test_rounds_are_published_compared_forced_taken_back_and_remembered(
     assert "fra stays" in home.run("history", *where, "--event", "rollback").stdout
 
 
-def test_publishing_leaves_no_more_than_it_is_told_to_keep(home: Home, key: Path) -> None:
+def test_publishing_keeps_no_more_than_the_option_allows(home: Home, key: Path) -> None:
     signed = ("--publish-dir", home.path / "publish", "--sign-key", key)
     folder = PublishFolder(home.path / "publish")
     for number, moment in enumerate((ROUND - 600, ROUND - 300, ROUND)):
@@ -277,16 +277,16 @@ LINE = b'{"at_unix_s": 1767323105, "details": {}, "event": "roll'
 
 @WRITERS
 @pytest.mark.parametrize("torn", [b"{", LINE, b"\xff\x00" * 9, b"[" * 200_000, b'{"event": 1}', b"x\ry"])
-def test_a_torn_line_of_the_journal_swallows_nothing_and_is_kept(tmp_path: Path, write: Writer, torn: bytes) -> None:
+def test_a_partial_line_of_the_journal_is_kept_and_hides_no_other(tmp_path: Path, write: Writer, torn: bytes) -> None:
     path = tmp_path / journal.FILE
     write(tmp_path, "a")
     before = path.stat().st_size
     with path.open("ab") as file:
         file.write(torn)
-    assert journal.read(tmp_path)[1:] == (before, 0), "what is still being written is not judged"
-    write(tmp_path, "the red button")
+    assert journal.read(tmp_path)[1:] == (before, 0), "a line that is being written is not judged"
+    write(tmp_path, "b")
     events, end, bad = journal.read(tmp_path)
-    assert [event.reason for event in events if event.event == "withdraw"] == ["a", "the red button"]
+    assert [event.reason for event in events if event.event == "withdraw"] == ["a", "b"]
     [damaged] = [event for event in events if event.event == journal.DAMAGED]
     assert (bad, end) == (1, path.stat().st_size)
     assert torn in path.read_bytes()
@@ -472,7 +472,7 @@ def test_a_published_bundle_that_is_damaged_is_one_line_wherever_it_is_read(
         [line] = str(raised.value).splitlines()
         assert line.startswith(f"{path}/edges/ams-1.json: cannot be read: ")
         assert message in line
-        assert line.endswith("; publish a round anew")
+        assert line.endswith("; publish a round again")
 
 
 def test_one_publish_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

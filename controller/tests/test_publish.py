@@ -75,7 +75,7 @@ def test_every_edge_gets_its_routes_and_their_absence(home: Home) -> None:
     home.run("validate", out / "ams-1.json", "--edge", "ams-1")
 
 
-def test_a_value_is_not_promised_beyond_its_evidence(home: Home) -> None:
+def test_no_value_is_published_beyond_its_evidence(home: Home) -> None:
     aged = decision("ams", "nyc", 4, 50, evidence=NOW - 1200)
     answer = decided(home, [DECISIONS[0], aged]).json("bundle", "--out", home.path / "out")
     assert answer["left_out"] == ["ams to nyc (IPv4)"]
@@ -83,9 +83,9 @@ def test_a_value_is_not_promised_beyond_its_evidence(home: Home) -> None:
     assert [route["prefix"] for route in document["routes"]] == ["10.77.2.0/24"]
     assert document["expires_at"] == instants.show(NOW + 900)
     # Wherever the decision is shown.
-    said = home.run("explain", "ams", "nyc").stdout
-    assert "50 segments, left out of bundles" in said
-    assert "set, left out" in said
+    output = home.run("explain", "ams", "nyc").stdout
+    assert "50 segments, left out of bundles" in output
+    assert "set, left out" in output
     steps = home.json("status", "--publish-dir", home.path / "publish", code=1)["steps"]
     [law] = [step for step in steps if step["what"] == "initcwnd"]
     assert "1 left out of bundles" in law["text"]
@@ -123,7 +123,7 @@ def test_one_bad_bundle_keeps_all_back_and_what_was_there_stays(home: Home) -> N
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
 
 
-def test_a_folder_that_cannot_be_written_is_a_failure_in_words(home: Home) -> None:
+def test_a_folder_that_cannot_be_written_is_an_error_message(home: Home) -> None:
     (home.path / "out").write_text("a file")
     result = decided(home, DECISIONS).run("bundle", "--out", home.path / "out" / "deeper", code=1)
     assert result.stderr.count("\n") == 1
@@ -136,7 +136,7 @@ def key_pair(folder: Path, name: str) -> Path:
     return key
 
 
-def test_signed_bundles_are_checked_and_a_changed_or_foreign_one_is_named(home: Home) -> None:
+def test_signed_bundles_are_checked_and_changed_or_unknown_ones_reported(home: Home) -> None:
     out, key = home.path / "out", key_pair(home.path, "publisher")
     signers = home.path / "allowed_signers"
     signers.write_text(f"springtide {key.with_suffix('.pub').read_text()}")
@@ -152,12 +152,12 @@ def test_signed_bundles_are_checked_and_a_changed_or_foreign_one_is_named(home: 
     (out / "fra-1.json.sig").unlink()
     lines = home.refused("validate", *files, "--allowed-signers", signers)
     assert [line.split("out/")[1].split(";")[0] for line in lines] == [
-        "ams-1.json.sig: signature: is not one of this content (Signature verification failed: incorrect signature)",
+        "ams-1.json.sig: signature: does not match this content (Signature verification failed: incorrect signature)",
         "fra-1.json.sig: signature: is missing",
     ]
-    signers.write_text(f"springtide {key_pair(home.path, 'stranger').with_suffix('.pub').read_text()}")
+    signers.write_text(f"springtide {key_pair(home.path, 'unknown').with_suffix('.pub').read_text()}")
     [line] = home.refused("validate", out / "nyc-1.json", "--allowed-signers", signers)
-    assert "its key does not stand in" in line
+    assert "its key is not in" in line
 
 
 def test_validation_warns_of_receivers_that_cannot_take_the_window(home: Home) -> None:
@@ -168,8 +168,8 @@ def test_validation_warns_of_receivers_that_cannot_take_the_window(home: Home) -
     decided(home, [narrow, wide, DECISIONS[2], held]).run("bundle", "--out", out)
     files = sorted(out.glob("*.json"))
     assert home.json("validate", *files)["warnings"] == []
-    said = home.run("validate", *files, "--receivers")
-    lines = [line for line in said.stderr.splitlines() if line.startswith("warning: ")]
+    output = home.run("validate", *files, "--receivers")
+    lines = [line for line in output.stderr.splitlines() if line.startswith("warning: ")]
     assert lines == [
         "warning: ams to fra (IPv4): receivers advertise 30 segments, 42 are wanted: set"
         " routes_receive_buffer_bytes=122640 of the role routes on fra's edges",
@@ -178,7 +178,7 @@ def test_validation_warns_of_receivers_that_cannot_take_the_window(home: Home) -
     ]
 
 
-def test_an_unsigned_rendering_takes_the_old_signatures_away_and_says_so(home: Home) -> None:
+def test_an_unsigned_rendering_removes_the_old_signatures_with_a_warning(home: Home) -> None:
     out, key = home.path / "out", key_pair(home.path, "publisher")
     decided(home, DECISIONS).run("bundle", "--out", out, "--sign-key", key)
     result = home.run("bundle", "--out", out)
@@ -278,7 +278,7 @@ def fleets(draw: st.DrawFn) -> Fleet:
 
 
 @given(fleets(), st.data())
-def test_what_is_rendered_is_always_valid(fleet: Fleet, data: st.DataObject) -> None:
+def test_every_rendered_bundle_is_valid(fleet: Fleet, data: st.DataObject) -> None:
     names = list(fleet.pops)
     pairs = [(a, b, v) for a in [*names, "gone"] for b in [*names, "gone"] if a != b for v in (4, 6)]
     chosen = data.draw(st.lists(st.sampled_from(pairs), unique=True, max_size=20)) if pairs else []
@@ -310,13 +310,13 @@ def test_a_held_out_edge_gets_an_empty_bundle_and_the_others_theirs() -> None:
     assert sorted(len(document.bundle.routes) for document in documents.values()) == [0, 1, 1, 1, 1]
 
 
-def test_what_operators_say_of_a_held_out_edge_stands_above_the_hold_out() -> None:
+def test_an_override_of_a_held_out_edge_precedes_the_holdout() -> None:
     edges = {f"ams-{n}": {"address": "10.77.1.1"} for n in range(5)}
     pops = {"ams": {"prefixes": ["10.77.1.0/24"], "edges": edges}, "fra": {"prefixes": ["10.77.2.0/24"]}}
     fleet = Fleet.model_validate({"version": 1, "pops": pops})
     [held] = held_out_edges(fleet, Policy().holdout)
-    said = [EdgeDecision(held, "ams", "fra", 4, 55, NOW + 999, "trial")]
-    documents = render(fleet, Policy(), NOW, DECISIONS, NOW, of_edges=said).documents
+    overridden = [EdgeDecision(held, "ams", "fra", 4, 55, NOW + 999, "trial")]
+    documents = render(fleet, Policy(), NOW, DECISIONS, NOW, of_edges=overridden).documents
     assert json.loads(documents[held].content)["routes"] == [{"prefix": "10.77.2.0/24", "initcwnd": 55}]
 
 

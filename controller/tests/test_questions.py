@@ -24,16 +24,16 @@ OWN = """\
 
 `springtide sql "select ..."` takes one `select`, `explain` or `show tables`, and writes nothing. Anything else is
 refused with exit code 2 before it runs: the engine parses the text, and another statement, a second one, `INTO
-OUTFILE`, `FORMAT` (`--csv` and `--json` say how to print), `SETTINGS`, and the functions `file` and `eval` are
-refused by what it found. `system.columns` says what `describe` would.
+OUTFILE`, `FORMAT` (`--csv` and `--json` choose the output), `SETTINGS`, and the functions `file` and `eval` are
+refused by what it found. `system.columns` shows what `describe` would.
 
 In the embedded store the engine then runs it as a user with `SELECT` and `dictGet` on Springtide's tables and no
-other right: it can read these rows and what the engine tells everyone of itself in the database `system` (tables,
+other right: it can read these rows and the engine's own tables in the database `system` (tables,
 settings, threads of this process). Files, addresses, other programs and Python's variables are out of its reach.
 
 On a ClickHouse server each query carries `readonly = 1` and the limits, and reads whatever the URL's user may read:
 give people a user of their own with `GRANT SELECT, dictGet ON springtide.*` and nothing else, as `grafana` has it in
-`deploy/compose/clickhouse/users.xml`. A profile may say `readonly` 2, not 1, which would refuse the limits.
+`deploy/compose/clickhouse/users.xml`. A profile may set `readonly` 2, not 1, which would refuse the limits.
 
 | option | default | bounds |
 | --- | --- | --- |
@@ -42,7 +42,7 @@ the command gives up by itself. |
 | `--max-memory-mb` | 4000 | memory in the engine |
 | `--max-rows` | 1000000 | rows of the answer |
 
-A query over a limit ends with exit code 1 and one line that says which.
+A query over a limit ends with exit code 1 and one line with its name.
 """
 
 
@@ -66,7 +66,7 @@ def page(home: Home) -> str:
     """docs/reference/analysis.md as the code and a small fleet make it."""
     parts = [
         "# Questions to the data\n\n"
-        "`springtide sql` lists these questions, `springtide sql NAME --set PARAMETER=VALUE` asks one, and\n"
+        "`springtide sql` lists these questions, `springtide sql NAME --set PARAMETER=VALUE` runs one, and\n"
         "`springtide sql NAME --show` prints its SQL, to begin your own from. The answers below are those of two days\n"
         "of a small fleet made for the tests; `python -m pytest controller/tests/test_questions.py` makes this page.\n"
         f"\n{OWN}"
@@ -104,7 +104,7 @@ def test_every_question_is_answered_and_the_docs_show_how(lived: Home, tmp_path:
     assert PAGE.read_text() == made, f"copy {fresh} to {PAGE}"
 
 
-def test_answers_are_what_the_history_was_made_to_say(lived: Home) -> None:
+def test_answers_match_the_generated_history(lived: Home) -> None:
     worst = lived.json("sql", "worst-prefixes", "--set", "pop=ams")
     assert (worst[0]["prefix"], {row["pop"] for row in worst}) == ("203.0.113.0/24", {"ams"})
     [lost] = lived.json("sql", "lost-goodput", "--set", "top=1")
@@ -120,7 +120,7 @@ def test_answers_are_what_the_history_was_made_to_say(lived: Home) -> None:
     assert all(row["bbr_to_cubic"] > 1.2 for row in sides)
 
 
-def test_a_query_of_ones_own_takes_parameters_and_prints_csv(lived: Home) -> None:
+def test_a_users_query_takes_parameters_and_prints_csv(lived: Home) -> None:
     query = "select pop, count() as n from connections where pop = {pop:String} group by pop"
     assert lived.run("sql", query, "--set", "pop=fra", "--csv").stdout == f"pop,n\nfra,{32 * len(ROUNDS)}\n"
     assert "ams" in lived.run("sql", "busiest-prefixes").stdout
@@ -143,11 +143,11 @@ def test_nothing_can_be_written(lived: Home, query: str) -> None:
     assert lived.query("select count() > 0 as some from tcp_samples") == [{"some": 1}]
 
 
-def test_questions_are_listed_shown_and_mistakes_are_told(lived: Home) -> None:
+def test_questions_are_listed_and_shown_and_mistakes_reported(lived: Home) -> None:
     assert {row["name"] for row in lived.json("sql")} == {question.name for question in questions()}
     assert lived.run("sql", "rtt-bands", "--show").stdout.startswith("-- How does delivery depend")
     assert lived.refused("sql", "worst-prefix")[0].endswith("did you mean worst-prefixes?")
-    assert "hour: is no parameter" in lived.refused("sql", "rtt-bands", "--set", "hour=1")[0]
+    assert "hour: is not a parameter" in lived.refused("sql", "rtt-bands", "--set", "hour=1")[0]
     assert "write NAME=VALUE" in lived.refused("sql", "rtt-bands", "--set", "hours")[0]
     assert json.loads(lived.run("sql", "rtt-bands", "--set", "pop=mars", "--json").stdout) == []
 

@@ -100,11 +100,11 @@ def test_the_same_policy_decides_the_same_wherever_it_begins(decided: Home) -> N
 
 
 def test_what_loss_has_taught_is_replayed_too(decided: Home) -> None:
-    [told] = decided.query("select countIf(reason like 'loss_guard%') as n from initcwnd_decisions final")
-    assert told["n"] > 0
+    [row] = decided.query("select countIf(reason like 'loss_guard%') as n from initcwnd_decisions final")
+    assert row["n"] > 0
 
 
-def test_another_policy_is_shown_beside_what_was(decided: Home, tmp_path: Path) -> None:
+def test_another_policy_is_compared_with_what_was_decided(decided: Home, tmp_path: Path) -> None:
     other = tmp_path / "other.yaml"
     other.write_text("initcwnd: {duty_rounds: 1, hysteresis: 0.0}\ncongestion: {min_rounds: 40}\n")
     found = summaries(decided.json("replay", "--from", SINCE, "--policy", other))
@@ -116,5 +116,5 @@ def test_another_policy_is_shown_beside_what_was(decided: Home, tmp_path: Path) 
     assert "congestion" not in screen
 
 
-def test_a_span_without_rounds_says_so(home: Home) -> None:
+def test_a_span_without_rounds_is_reported(home: Home) -> None:
     assert "no round has its tables" in home.run("replay").stdout

@@ -105,7 +105,7 @@ def filled(home: Home) -> Home:
 
 
 class Page(HTMLParser):
-    """What is asked for from elsewhere, and how many elements there are of each kind."""
+    """Requests to other addresses, and the number of elements of each kind."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,8 +118,8 @@ class Page(HTMLParser):
 
 
 def line(answer: dict[str, Any], law: str, by: str, group: str, units: str = "decided") -> dict[str, Any]:
-    asked = (law, by, group, units)
-    [found] = [one for one in answer["lines"] if (one["law"], one["by"], one["group"], one["units"]) == asked]
+    wanted = (law, by, group, units)
+    [found] = [one for one in answer["lines"] if (one["law"], one["by"], one["group"], one["units"]) == wanted]
     return dict(found["effect"])
 
 
@@ -133,7 +133,7 @@ def test_the_report_finds_what_is_there(filled: Home, tmp_path: Path) -> None:
     assert line(answer, "congestion", "PoP", "p00") == grown
     shorter = line(answer, "initcwnd", "object size", "from 100 kB")
     assert (shorter["treated"], shorter["held_out"]) == (4 * POPS, POPS)
-    # Most of the treated did not apply it: as decided their median says nothing of it.
+    # Most of the treated did not apply it: as decided, their median does not show the effect.
     assert abs(shorter["effect"]) < 0.1
     where = line(answer, "initcwnd", "object size", "from 100 kB", "seen")
     assert where["effect"] == pytest.approx(-0.2, abs=0.03)
@@ -156,7 +156,7 @@ def test_the_report_finds_what_is_there(filled: Home, tmp_path: Path) -> None:
     assert re.search(r"\+4\d\.\d%|\+5\d\.\d%", html.read_text())
 
     seen = look(html, tmp_path / "profile")
-    assert seen.requests == [html.as_uri()], "the page asked for more than itself"
+    assert seen.requests == [html.as_uri()], "the page requested more than itself"
     assert seen.complaints == []
     shapes = [(box["name"], box["width"] > 300, box["height"] > 20) for box in seen.boxes]
     assert sorted(shapes) == [("svg", True, True)] * 2 + [("table", True, True)] * 2
@@ -164,17 +164,17 @@ def test_the_report_finds_what_is_there(filled: Home, tmp_path: Path) -> None:
     assert seen.colours > 30, "the picture is blank"
 
     screen = filled.run("report").stdout
-    assert "differences are shown" in screen
+    assert "differences are significant" in screen
     nothing = filled.json("report", "--from", "2025-01-01T00:00:00Z", "--to", "2025-01-02T00:00:00Z")
     assert all(one["effect"]["effect"] is None for one in nothing["lines"])
 
 
-def test_a_span_that_is_none_is_refused(home: Home) -> None:
+def test_an_empty_span_is_refused(home: Home) -> None:
     now = instants.show(ROUND)
     [problem] = home.refused("report", "--from", now, "--to", now)
     assert "is not before" in problem
 
 
-def test_a_page_that_cannot_be_written_is_said(home: Home) -> None:
+def test_a_page_that_cannot_be_written_is_reported(home: Home) -> None:
     result = home.run("report", "--html", "/proc/nowhere.html", code=1)
     assert "choose another --html" in result.output

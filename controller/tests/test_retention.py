@@ -28,7 +28,7 @@ def test_the_policy_is_set_shown_and_changed(home: Home) -> None:
     home.policy.write_text("retention: {samples_days: 2}\n")
     home.run("retention", "status", code=1)
     assert home.json("retention", "apply") == {"changed": ["tcp_samples", "http_requests"]}
-    # What the policy sets is not the schema's: the files still say what was applied.
+    # What the policy sets is not the schema's: the files keep what was applied.
     assert {state["state"] for state in home.json("migrate", "--status")} == {"applied"}
     home.run("rollup")
 
@@ -50,7 +50,7 @@ def test_rows_past_their_time_go_and_others_stay(store: Store) -> None:
 
 
 def test_rejected_messages_go_by_when_they_were_kept(store: Store) -> None:
-    """The time that a message bears is its sender's: it neither keeps it for ever nor takes it away at once."""
+    """A message's time is its sender's: it neither keeps the message forever nor removes it at once."""
     now = instants.now()
     for offset, (sent, kept) in enumerate([(now + 50 * 365 * DAY, now - 3 * DAY), (0, now), (now, now - 3 * DAY)]):
         store.execute(
@@ -165,7 +165,7 @@ def test_the_command_makes_what_is_missing(home: Home, monkeypatch: pytest.Monke
     monkeypatch.setattr(instants, "now", lambda: MIDNIGHT + HOUR + 3600)
     made = home.json("downsample")
     assert made == [{"period_s": HOUR, "start": instants.show(MIDNIGHT), "rounds": 12}]
-    assert home.run("downsample").stdout == "every closed hour and day is there\n"
+    assert home.run("downsample").stdout == "every closed hour and day exists\n"
 
 
 def test_every_table_of_a_period_is_of_the_schema(store: Store) -> None:

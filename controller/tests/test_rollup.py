@@ -1,4 +1,4 @@
-"""`springtide rollup`: which rounds it does, and what a run that dies leaves behind."""
+"""`springtide rollup`: which rounds it does, and what a killed run leaves behind."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rounds(home: Home, *arguments: str) -> list[str]:
 def test_closed_rounds_that_hold_samples_are_done_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     early, late = ROUND - 5 * INTERVAL, ROUND - 2 * INTERVAL
     feed(home, "a", [early, late, ROUND])
-    # Half a minute after ROUND its samples are still waited for.
+    # Half a minute after ROUND it waits for its samples.
     assert rounds(home) == [instants.show(early), instants.show(late)]
     assert rounds(home) == []
     monkeypatch.setattr(instants, "now", lambda: ROUND + 60)
@@ -84,7 +84,7 @@ def test_a_backfill_does_every_round_of_its_span(home: Home) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--to", "2026-01-02T03:00:00Z"], "--to: round: stands without --from"),
+        (["--to", "2026-01-02T03:00:00Z"], "--to: round: is given without --from"),
         (["--round", "2026-01-02T03:00:00Z", "--from", "2026-01-02T03:00:00Z"], "give one or the other"),
         (["--from", "2026-01-02T03:00:00Z", "--to", "2026-01-02T02:00:00Z"], "is after"),
         (["--round", "2026-01-02T03:05:00Z"], "has not closed yet"),

@@ -1,4 +1,4 @@
-"""What the engine makes of a round's samples, against the same told by loops."""
+"""What the engine computes from a round's samples, compared with plain loops."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ KEYS = {
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Row]:
-    """Samples of a few sockets on three edges and a stranger: polls 100 s apart, some missing or odd, some closed."""
+    """Samples of a few sockets on three edges and an unknown host: polls 100 s apart, some missing or odd, some
+    closed."""
     rows = []
     hosts = st.sampled_from(["ams-1", "ams-2", "fra-1", "ams-9"])
     sockets = draw(st.lists(st.tuples(hosts, st.integers(0, 9)), max_size=8, unique=True))
@@ -127,7 +128,7 @@ def assert_same(found: list[Row], expected: list[dict[str, Any]]) -> None:
 
 @given(histories())
 @EXAMPLES
-def test_the_tables_say_what_the_definition_says(store: Store, rows: list[Row]) -> None:
+def test_the_tables_match_the_definition(store: Store, rows: list[Row]) -> None:
     found = rolled(store, [rows])
     sockets = model.sockets(rows, ROUND)
     named = {table.removeprefix("round_"): KEYS[table].split(", ") for table in KEYS}
@@ -212,7 +213,7 @@ def test_copies_of_a_poll_are_counted_once_however_many_polls_there_are(store: S
     assert store.query("select samples from round_sockets") == [{"samples": len(sequences)}] * 3
 
 
-def test_sockets_whose_numbers_are_alike_are_told_apart(store: Store) -> None:
+def test_sockets_with_similar_numbers_are_distinguished(store: Store) -> None:
     [row] = poll("ams-1", 1, -100, range(1))
     numbers = [(namespace, cookie) for namespace in (5, 7) for cookie in (5, 7)]
     alike = [{**row, "netns": namespace, "cookie": cookie} for namespace, cookie in numbers]

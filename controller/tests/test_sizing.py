@@ -1,4 +1,4 @@
-"""What an installation needs, and that the page says what the code computes."""
+"""What an installation needs, and that the page matches the code."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_the_page_shows_what_the_code_computes() -> None:
     assert page_tables() in PAGE.read_text(), "write the tables of springtide.sizing.page_tables() into the page"
 
 
-def test_every_figure_says_where_it_comes_from() -> None:
+def test_every_figure_has_its_source() -> None:
     assert set(SOURCES) == {field.name for field in fields(Measured)}
 
 
@@ -36,7 +36,7 @@ def test_rows_and_bytes_by_hand() -> None:
     assert (found.shards, found.nodes, found.sampling) == (1, 1, 1)
 
 
-def test_more_of_anything_never_takes_less() -> None:
+def test_more_of_anything_never_needs_less() -> None:
     base = Traffic(34, 10_000)
     before = size(base, Measured(), KEEP, UNBOUNDED)
     for more in (replace(base, edges=20_000), replace(base, connections=10_000), replace(base, poll_s=10)):
@@ -85,7 +85,7 @@ def test_the_command_and_figures_of_ones_own(home: Home, tmp_path: Path) -> None
         '{"bytes_per_row": "30"}',
     ],
 )
-def test_figures_that_are_none_are_refused(home: Home, tmp_path: Path, content: str) -> None:
+def test_values_that_are_not_figures_are_refused(home: Home, tmp_path: Path, content: str) -> None:
     bench = tmp_path / "bench.json"
     bench.write_text(content)
     [line] = home.refused("size", "--pops", 1, "--edges", 1, "--measured", bench)

@@ -17,7 +17,7 @@ def watched(*steps: list[Reader]) -> Watch:
     return watch
 
 
-def test_reading_again_and_again_is_no_progress() -> None:
+def test_repeated_reading_is_not_progress() -> None:
     watch = watched(*([reader(10 * n, 0, complaint="disk full")] for n in range(1, 6)))
     assert (watch.stuck_s, watch.cause) == (4.0, "disk full")
 
@@ -33,7 +33,7 @@ def test_one_that_gets_on_does_not_hide_one_that_does_not() -> None:
     assert watched(*steps).cause == "bad"
 
 
-def test_a_day_without_samples_is_no_stall() -> None:
+def test_a_day_without_samples_is_not_a_stall() -> None:
     assert watched(*([reader(10, 1, complaint="2/2 brokers are down")] for _ in range(9))).stuck_s == 0
     # A spare consumer, and one that stands by for another process.
     assert watched(*([reader(10, 1), reader(0, 0, partitions=0, name="b")] for _ in range(9))).stuck_s == 0

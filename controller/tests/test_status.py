@@ -29,8 +29,8 @@ PROMTOOL = Path(__file__).parents[2] / "target/tools/promtool"
 ROUTES = Published("r-1", created=NOW - 40, expires=NOW + 800, edges=4, routes=9)
 
 
-def event(kind: str, said: str = "done", *, ago: int = 60, reason: str = "", **more: Any) -> Event:
-    return Event(kind, verdict=said, reason=reason, who="ann", at_unix_s=NOW - ago, **more)
+def event(kind: str, verdict: str = "done", *, ago: int = 60, reason: str = "", **more: Any) -> Event:
+    return Event(kind, verdict=verdict, reason=reason, who="ann", at_unix_s=NOW - ago, **more)
 
 
 GOOD = Facts(
@@ -40,12 +40,12 @@ GOOD = Facts(
     sample=NOW - 12,
     round=ROUND,
     round_samples=48_211,
-    hosts_heard=30,
+    hosts_seen=30,
     hosts_expected=30,
     decisions={"initcwnd": Newest(ROUND, 40, 31), "congestion": Newest(ROUND, 99, 80)},
     published=ROUTES,
     holds=ROUTES,
-    events={kind: event(kind, said) for kind, said in (("rollout", "done"), ("gate", "go"), ("drift", "none"))},
+    events={kind: event(kind, verdict) for kind, verdict in (("rollout", "done"), ("gate", "go"), ("drift", "none"))},
     benefit={"windows: time": Effect(95, 15, -0.2, -0.24, -0.16)},
     treated={"initcwnd": Treated(112, 0, 8), "congestion": Treated(70, 0, 10)},
 )
@@ -76,10 +76,10 @@ SILENT = {**GOOD.events, "drift": event("drift", "unknown", details={"not_compar
 
 
 @pytest.mark.parametrize(
-    ("change", "what", "state", "says"),
+    ("change", "what", "state", "text"),
     [
         ({"sample": NOW - 601}, "samples", State.STALE, "10 min ago"),
-        ({"sample": NOW + 7200}, "samples", State.BROKEN, "2 h ahead"),
+        ({"sample": NOW + 7200}, "samples", State.BROKEN, "2 h in the future"),
         ({"round": LONG_AGO}, "rounds", State.STALE, "11 min ago"),
         ({"decisions": {"initcwnd": Newest(LONG_AGO, 40, 31)}}, "initcwnd", State.STALE, "31 of 40 pairs"),
         (
@@ -111,24 +111,24 @@ SILENT = {**GOOD.events, "drift": event("drift", "unknown", details={"not_compar
     ],
 )
 def test_one_step_that_fails_is_named_with_what_to_do(
-    change: dict[str, Any], what: str, state: State, says: str
+    change: dict[str, Any], what: str, state: State, text: str
 ) -> None:
     facts = replace(GOOD, **change)
     found = line(facts, what)
     assert found.state is state
-    assert says in found.text
+    assert text in found.text
     assert found.fix
     assert verdict(lines(facts)) == f"the loop is NOT closing: see {what}"
 
 
 @pytest.mark.parametrize(
-    ("change", "what", "says"),
+    ("change", "what", "text"),
     [
         ({"decisions": {"initcwnd": Newest(ROUND, 40, 31)}}, "congestion", "no prefix chosen yet"),
         ({"events": {**GOOD.events, "gate": event("gate", "roll_back", reason="loss")}}, "last gate", "roll back"),
         ({"holds": replace(ROUTES, clients=70)}, "on the fleet", "9 routes and 70 client prefixes on 4 edges"),
         ({"events": {"rollout": event("rollout", "begun")}}, "last push", "rollout begun 60 s ago"),
-        ({"events": {"rollout": event("rollout")}}, "drift", "never looked for"),
+        ({"events": {"rollout": event("rollout")}}, "drift", "never checked"),
         ({"holds": replace(ROUTES, routes=0, expires=NOW - 90, back=True)}, "on the fleet", "before r-1: no routes"),
         ({"decisions": {"initcwnd": Newest(ROUND, 40, 31, left_out=3)}}, "initcwnd", "3 left out of bundles"),
         ({"treated": {}}, "seen windows", "no connection between PoPs should begin with a window of its own"),
@@ -139,13 +139,13 @@ def test_one_step_that_fails_is_named_with_what_to_do(
             "0 of 80 prefixes decided for BBR use it for most of their bytes; 80 do not: stored on edges, not applied; "
             "2 of those held out use it",
         ),
-        ({"benefit": {"BBR: rate": Effect(50, 40, 0.05, -0.01, 0.09)}}, "BBR: rate", "not shown"),
-        ({"benefit": {"BBR: rate": Effect(3, 1)}}, "BBR: rate", "cannot be told yet (3 treated, 1 held out)"),
+        ({"benefit": {"BBR: rate": Effect(50, 40, 0.05, -0.01, 0.09)}}, "BBR: rate", "not significant"),
+        ({"benefit": {"BBR: rate": Effect(3, 1)}}, "BBR: rate", "not known yet (3 treated, 1 held out)"),
     ],
 )
-def test_what_is_no_fault_lets_the_loop_close(change: dict[str, Any], what: str, says: str) -> None:
+def test_notes_let_the_loop_close(change: dict[str, Any], what: str, text: str) -> None:
     facts = replace(GOOD, **change)
-    assert says in line(facts, what).text
+    assert text in line(facts, what).text
     assert verdict(lines(facts)) == "the loop is closing"
 
 
@@ -154,15 +154,15 @@ def test_ages_follow_the_policys_interval() -> None:
     assert verdict(lines(slow)) == "the loop is closing"
 
 
-def test_ages_are_told_in_the_unit_that_says_most() -> None:
+def test_ages_are_shown_in_the_largest_fitting_unit() -> None:
     shown = [age(seconds) for seconds in (-3, 0, 119, 120, 7199, 7200, 172_799, 172_800)]
     assert shown == ["0 s", "0 s", "119 s", "2 min", "119 min", "2 h", "47 h", "2 days"]
 
 
-def test_an_empty_store_says_that_nothing_has_begun(home: Home) -> None:
-    said = home.run("status", "--publish-dir", home.path / "publish", code=1).stdout
-    assert said.splitlines()[0] == "the loop has not begun: there are no samples yet"
-    assert "\x1b" not in said, "colours where there is no terminal"
+def test_an_empty_store_is_reported_as_not_started(home: Home) -> None:
+    output = home.run("status", "--publish-dir", home.path / "publish", code=1).stdout
+    assert output.splitlines()[0] == "the loop has not started: there are no samples yet"
+    assert "\x1b" not in output, "colours where there is no terminal"
 
 
 def test_a_store_that_is_not_there_is_bad_usage(bare_home: Home) -> None:
@@ -222,12 +222,12 @@ def test_its_gauges_are_what_alerts_need(home: Home, tmp_path: Path) -> None:
     home.run("pause", "--reason", "a storm", "--publish-dir", folder.path)
     gauges = tmp_path / "springtide-status.prom"
     home.run("status", "--publish-dir", folder.path, "--metrics", gauges, code=1)
-    said = gauges.read_text().splitlines()
-    assert f"springtide_status_seconds {NOW}" in said
-    assert 'springtide_step_closes{step="samples"} 0' in said
-    assert f'springtide_event_seconds{{event="gate",verdict="roll back"}} {NOW - 20}' in said
-    assert "springtide_paused 1" in said
-    assert not any(line.startswith("springtide_bundles_expire_seconds ") for line in said), "nothing holds yet"
+    output = gauges.read_text().splitlines()
+    assert f"springtide_status_seconds {NOW}" in output
+    assert 'springtide_step_closes{step="samples"} 0' in output
+    assert f'springtide_event_seconds{{event="gate",verdict="roll back"}} {NOW - 20}' in output
+    assert "springtide_paused 1" in output
+    assert not any(line.startswith("springtide_bundles_expire_seconds ") for line in output), "nothing holds yet"
     (tmp_path / "held.prom").write_text("")
     write_metrics(tmp_path / "held.prom", status_gauges(GOOD, lines(GOOD), is_paused=False))
     held = (tmp_path / "held.prom").read_text()

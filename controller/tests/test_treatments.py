@@ -34,11 +34,12 @@ class Traffic:
         self.samples: list[dict[str, Value]] = []
         self.cookies = 1000
 
-    def polls(self, host: str, moment: int, peer: str = "10.77.2.200", **said: Value) -> None:
-        """A connection from long before, so that the host's polls are there and new ones can be told from old."""
+    def polls(self, host: str, moment: int, peer: str = "10.77.2.200", **more: Value) -> None:
+        """A connection from long before, so that the host has polls and new connections can be distinguished from old
+        ones."""
         for n in range(-5, 5):
             socket = Socket(host, 1, HOSTS[host], peer, host[:3])
-            info: dict[str, Value] = {**Sender(10, ssthresh=20).info(), **said}
+            info: dict[str, Value] = {**Sender(10, ssthresh=20).info(), **more}
             poll = moment // 60 + n
             self.samples.append(socket.at(moment - INTERVAL + 60 * n + 10, poll, 10**6 + n, **info))
 
@@ -81,10 +82,10 @@ class Traffic:
             ],
         )
         name, windows = f"p-{at}", {"round": instants.show(decided), "expires_at": instants.show(expires)}
-        said: dict[str, Any] = {"edges": edges, "publication": name}
+        more: dict[str, Any] = {"edges": edges, "publication": name}
         events = [
-            Event("publish", verdict="published", details={"windows": windows}, at_unix_s=at - 1, **said),
-            Event("wave", verdict="applied", at_unix_s=at, **said),
+            Event("publish", verdict="published", details={"windows": windows}, at_unix_s=at - 1, **more),
+            Event("wave", verdict="applied", at_unix_s=at, **more),
         ]
         store.close()
         for event in events:
@@ -127,7 +128,7 @@ def test_first_windows_are_those_that_the_senders_had(home: Home) -> None:
     assert (row["first_cwnd_low_p50"], row["first_cwnd_high_p50"]) == (40, 40)
 
 
-def test_a_first_poll_tells_what_the_close_no_longer_does(home: Home) -> None:
+def test_a_first_poll_shows_what_the_close_record_lacks(home: Home) -> None:
     traffic = Traffic()
     traffic.polls("ams-1", ROUND)
     traffic.polled("ams-1", ROUND, [mixed(25, [2], at_once=True)])
@@ -146,7 +147,7 @@ def test_a_first_poll_tells_what_the_close_no_longer_does(home: Home) -> None:
     assert only(traffic.roll_up(home, ROUND), "ams-1")["first_cwnds"] == {25: 1}
 
 
-def test_an_old_connection_says_nothing_of_the_round(home: Home) -> None:
+def test_an_old_connection_shows_nothing_of_the_round(home: Home) -> None:
     """After idle time it shows the route of then, and who knows which was there when it began."""
     traffic = Traffic()
     traffic.polls("ams-1", ROUND, snd_cwnd=40, snd_ssthresh=2**31 - 1, data_segs_out=1, total_retrans=0)
@@ -173,14 +174,14 @@ def test_under_bbr_nothing_is_known_of_windows(home: Home) -> None:
     ]
 
 
-def test_a_host_that_says_a_thousand_windows_is_heard_for_eight(home: Home) -> None:
+def test_of_a_host_with_a_thousand_windows_eight_count(home: Home) -> None:
     traffic = Traffic()
     traffic.polls("ams-1", ROUND)
     traffic.closed("ams-1", ROUND, [Sender(10 + n % 500) for n in range(1000)])
     traffic.closed("ams-1", ROUND, [Sender(77)] * 5)
-    # One that the fleet does not name is not heard at all.
-    stranger = dict(traffic.samples[-1], host="ams-9")
-    traffic.samples.append(stranger)
+    # A host that is not in the fleet does not count at all.
+    unknown_host = dict(traffic.samples[-1], host="ams-9")
+    traffic.samples.append(unknown_host)
     rows = traffic.roll_up(home, ROUND)
     row = only(rows, "ams-1")
     assert row["exact_connections"] == 1005
@@ -200,9 +201,9 @@ def test_who_applied_who_did_not_who_did_late_and_who_lies(home: Home) -> None:
         # It applies between the two rounds.
         window = 10 if moment == before else 40
         traffic.closed("ams-2", moment, [mixed(window, [n % 3], at_once=True) for n in range(20)])
-        # What it says of its windows is of no connection; a thousand of them weigh no more than a few.
+        # The windows that it sends belong to no connection; a thousand of them weigh no more than a few.
         traffic.closed("nyc-1", moment, [Sender(11 + n % 300) for n in range(300)])
-    # Large ones tell no window exactly, but from ten none can come to 40 with so few segments.
+    # Large ones show no window exactly, but from ten none can come to 40 with so few segments.
     traffic.closed("ams-2", before, [mixed(10, [8], at_once=False) for _ in range(30)], "10.77.3.9")
     rows = traffic.roll_up(home, before, ROUND)
     to_fra = [(row["host"], row["decided_cwnd"], row["seen"]) for row in rows if row["dst_pop"] == "fra"]
@@ -260,7 +261,7 @@ def test_prefixes_decided_for_bbr_are_held_against_their_bytes(store: Store) -> 
     assert CONGESTION.treated(store, 0, 300) == Treated(same=1, differs=1, unknown=2, controls=1)
 
 
-def test_a_window_that_is_told_is_never_another(home: Home) -> None:
+def test_a_window_that_is_known_is_never_wrong(home: Home) -> None:
     """Hundreds of lives in one round: each example would need a store of its own."""
     chance = random.Random(17)
     lives = [
@@ -288,9 +289,9 @@ def test_a_journal_that_cannot_be_read_stops_no_round(home: Home) -> None:
     (home.publish_dir / journal.FILE).mkdir(parents=True)
     write_spool(home.spool, "a", [record(traffic.samples)])
     home.run("ingest", home.spool)
-    said = home.run("rollup", "--round", instants.show(ROUND))
-    assert "1 rounds rolled up" in said.stdout
-    [line] = [line for line in said.stderr.splitlines() if journal.FILE in line]
+    output = home.run("rollup", "--round", instants.show(ROUND))
+    assert "1 rounds rolled up" in output.stdout
+    [line] = [line for line in output.stderr.splitlines() if journal.FILE in line]
     assert "cannot be read: Is a directory" in line
-    said = home.run("decide", "initcwnd", "--round", instants.show(ROUND), code=None)
-    assert "cannot be read: Is a directory" in said.stderr
+    output = home.run("decide", "initcwnd", "--round", instants.show(ROUND), code=None)
+    assert "cannot be read: Is a directory" in output.stderr

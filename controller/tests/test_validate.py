@@ -24,7 +24,7 @@ from testkit.published import render
 
 pytestmark = pytest.mark.usefixtures("clock")
 
-# How each rule is broken: the change to a good bundle of ams-1, and what the line must say.
+# How each rule is broken: the change to a good bundle of ams-1, and what the line must contain.
 Change = Callable[[dict[str, Any]], Any]
 
 
@@ -51,15 +51,15 @@ BROKEN: dict[str, tuple[Change, str]] = {
     ),
     "client twice": (
         lambda d: choose(d, {}, {}),
-        "congestion: 192.0.2.0/24 stands there twice (rule congestion_sorted)",
+        "congestion: 192.0.2.0/24 is listed twice (rule congestion_sorted)",
     ),
     "clients unsorted": (
         lambda d: choose(d, {"prefix": "192.0.3.0/24"}, {}),
-        "congestion: 192.0.3.0/24 stands before 192.0.2.0/24 (rule congestion_sorted)",
+        "congestion: 192.0.3.0/24 is listed before 192.0.2.0/24 (rule congestion_sorted)",
     ),
     "another algorithm": (lambda d: choose(d, {"algorithm": "reno"}), "congestion[0].algorithm: is 'reno', not 'bbr'"),
-    "negative object": (lambda d: choose(d, {"min_object_bytes": -1}), "-1 is not a size of an object"),
-    "huge object": (lambda d: choose(d, {"min_object_bytes": 10**10}), "10000000000 is not a size of an object"),
+    "negative object": (lambda d: choose(d, {"min_object_bytes": -1}), "-1 is not a valid object size"),
+    "huge object": (lambda d: choose(d, {"min_object_bytes": 10**10}), "10000000000 is not a valid object size"),
     "text object": (
         lambda d: choose(d, {"min_object_bytes": "1"}),
         "min_object_bytes: input should be a valid integer",
@@ -73,7 +73,7 @@ BROKEN: dict[str, tuple[Change, str]] = {
     "unknown edge": (lambda d: d.update(edge="lax-1"), "edge: 'lax-1' is not in the fleet (rule known_edge)"),
     "edge of another PoP": (lambda d: d.update(edge="nyc-1"), "pop: is 'ams', but nyc-1 is in nyc (rule known_edge)"),
     "duplicate": (lambda d: d["routes"].insert(1, d["routes"][0]), "routes[1].prefix: 10.77.2.0/24 is also routes[0]"),
-    "unsorted": (lambda d: d["routes"].reverse(), "routes: fd77:2::/48 stands before 10.77.2.0/24 (rule sorted)"),
+    "unsorted": (lambda d: d["routes"].reverse(), "routes: fd77:2::/48 is listed before 10.77.2.0/24 (rule sorted)"),
     "default route": (lambda d: route(d, 0, prefix="0.0.0.0/0"), "routes[0].prefix: 0.0.0.0/0 is a default route"),
     "too wide": (lambda d: route(d, 0, prefix="10.0.0.0/8"), "routes[0].prefix: 10.0.0.0/8 is wider than"),
     "unknown prefix": (lambda d: route(d, 0, prefix="10.99.0.0/24"), "10.99.0.0/24 is not a prefix of the fleet"),
@@ -100,7 +100,7 @@ def test_each_rule_finds_what_it_is_for(bare_home: Home, case: str) -> None:
     document = json.loads(render(load_fleet(bare_home.fleet), Policy(), NOW, DECISIONS, NOW).documents["ams-1"].content)
     change(document)
     path = bare_home.path / "ams-1.json"
-    # Its digest is right: only the rule stands in the way.
+    # Its digest is right: only the rule refuses it.
     path.write_bytes(canonical({**document, "digest": digest(document)}))
     lines = bare_home.refused("validate", path)
     assert any(line.startswith(f"springtide: {path}: ") and message in line for line in lines), lines
@@ -128,7 +128,7 @@ BROKEN_FILES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
 
 
 @pytest.mark.parametrize("case", BROKEN_FILES)
-def test_files_that_are_not_bundles_are_refused_in_words(bare_home: Home, case: str) -> None:
+def test_files_that_are_not_bundles_are_refused_with_a_message(bare_home: Home, case: str) -> None:
     change, message = BROKEN_FILES[case]
     path = bare_home.path / "b.json"
     good = render(load_fleet(bare_home.fleet), Policy(), NOW, DECISIONS, NOW).documents["ams-1"]

@@ -1,4 +1,4 @@
-"""A host whose clock is an hour off: no round is decided by what its samples say of another time."""
+"""A host whose clock is an hour off: no round is decided by its samples of another time."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def sockets(host: str, window: int, slow: int) -> list[Socket]:
 
 
 def samples(host: str, age: int, window: int = 40, slow: int = 4, off_s: int = 0) -> list[dict[str, Value]]:
-    """What a host says in a round `age` rounds ago, stamped `off_s` too late."""
+    """What a host sends in a round `age` rounds ago, stamped `off_s` too late."""
     begin, number = ROUND - (age + 1) * INTERVAL + off_s, ROUNDS - age
     return [
         socket.at(begin + 10 + 50 * n, poll=6 * number + n, bytes_acked=(6 * number + n) * 1000 * MSS)
@@ -72,7 +72,7 @@ def test_a_round_is_decided_without_a_host_whose_clock_is_an_hour_off(home: Home
             gauges = tmp_path / f"{law}.prom"
             answer = home.json("decide", law, "--metrics", gauges, code=3)
             assert answer["decisions"] == without[law]
-            assert answer["incomplete"] == {"ams": "1 of 2 hosts were heard"}
+            assert answer["incomplete"] == {"ams": "1 of 2 hosts sent samples"}
             assert {row["reason"] for row in answer["decisions"]} == {"held_incomplete_input"}
             assert f'springtide_input_incomplete{{law="{law}",pop="ams"}} 1' in gauges.read_text().splitlines()
     [window] = home.query(f"select initcwnd from initcwnd_decisions final where toUnixTimestamp(round) = {ROUND}")

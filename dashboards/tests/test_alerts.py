@@ -48,7 +48,7 @@ def test_every_alert_fires_where_it_should_and_nowhere_else() -> None:
         assert sorted(set(fired)) == [False, True], f"{name} is not tested both ways"
 
 
-def test_every_alert_says_what_it_is() -> None:
+def test_every_alert_has_a_summary() -> None:
     assert len(set(NAMES)) == len(NAMES)
     for rule in RULES:
         assert rule["labels"]["severity"] in ("page", "ticket"), rule["alert"]
@@ -93,9 +93,9 @@ def commands(text: str) -> list[list[str]]:
 def test_commands_of_a_runbook_exist(name: str) -> None:
     for program, *words in commands((RUNBOOKS / f"{name}.md").read_text()):
         if program == "springtide-collector":
-            said = subprocess.run([COLLECTOR, words[0], "--help"], capture_output=True, text=True, check=False)
-            assert said.returncode == 0, words
-            assert all(word in said.stdout for word in words[1:] if word.startswith("--")), words
+            done = subprocess.run([COLLECTOR, words[0], "--help"], capture_output=True, text=True, check=False)
+            assert done.returncode == 0, words
+            assert all(word in done.stdout for word in words[1:] if word.startswith("--")), words
             continue
         command: click.Command = cli
         context = click.Context(cli)

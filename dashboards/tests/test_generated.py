@@ -34,7 +34,7 @@ interface Target extends DataQuery {
 }
 type Ours = Omit<Dashboard, 'annotations'> & { annotations: { list: AnnotationQuery<Target>[] } };
 """
-# In TypeScript a string is no member of an enum, whatever its value.
+# In TypeScript a string is not a member of an enum, whatever its value.
 MEMBERS = {
     '"mode": "absolute"': '"mode": ThresholdsMode.Absolute',
     '"mode": "palette-classic"': '"mode": FieldColorModeId.PaletteClassic',
@@ -42,7 +42,8 @@ MEMBERS = {
 
 
 def complaints(folder: Path, made: dict[str, str]) -> str:
-    """What `tsc --strict` says of these as dashboards of @grafana/schema, which Grafana publishes with each version."""
+    """The errors of `tsc --strict` for these as dashboards of @grafana/schema, which Grafana publishes with each
+    version."""
     parts = [TYPES]
     for file, text in made.items():
         for plain, member in MEMBERS.items():
@@ -67,14 +68,14 @@ def test_grafanas_own_types_take_every_dashboard_and_refuse_a_wrong_one(tmp_path
         ('"editorType": "sql"', '"editorType": "builder"', "builder"),
     )
     spoilt = {f"wrong{n}.json": one.replace(right, wrong, 1) for n, (right, wrong, _) in enumerate(faults)}
-    said = complaints(tmp_path, spoilt)
-    assert said.count("error TS") == len(faults), said
-    assert all(word in said for _, _, word in faults), said
+    output = complaints(tmp_path, spoilt)
+    assert output.count("error TS") == len(faults), output
+    assert all(word in output for _, _, word in faults), output
 
 
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_every_dashboard_can_be_read(name: str) -> None:
-    """Descriptions, units, links, datasources that can be chosen, and no colours that a theme would swallow."""
+    """Descriptions, units, links, datasources that can be chosen, and no colours that a theme would hide."""
     document = DOCUMENTS[name]
     assert document["description"].endswith(".")
     assert any(link["type"] == "dashboards" and link["keepTime"] for link in document["links"])

@@ -1,4 +1,4 @@
-"""What Grafana is given to begin with: datasources that the dashboards ask for, and no password in a file."""
+"""What Grafana is given to begin with: the datasources of the dashboards, and no password in a file."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from testkit.operated import POLICY
 PAGE = Path(__file__).parents[2] / "docs/reference/dashboards.md"
 VIEW = View(ROUND - 86_400 - 1200, ROUND + 120)
 DOCUMENTS = documents()
-# What the fleet's own policy says, where the dashboards begin with the default.
+# The fleet's own policy, where the dashboards begin with the default.
 TYPED = {"edge_share": ["0.5"], "min_edges": ["2"]}
 # The engine's own clock stamps these, not the fleet's.
 BY_THE_ENGINES_CLOCK = {("pipeline.json", "Not understood")}
@@ -147,7 +147,7 @@ def test_numbers_are_those_of_the_fleet(store: Store) -> None:
         return value
 
     assert only("fleet.json", "Newest round") == 120
-    assert only("fleet.json", "Hosts heard") == 3
+    assert only("fleet.json", "Hosts that sent samples") == 3
     assert 80 < only("fleet.json", "Complete") < 100
     assert only("fleet.json", "Drift found") == 2
     assert only("fleet.json", "Gates that rolled back") == 0

@@ -38,7 +38,7 @@ from lab.topology import Topology, load_topology
 @click.option(
     "--out", type=click.Path(path_type=Path), default="out/demo", show_default=True, help="Emptied, then filled."
 )
-@click.option("--name", help="Call the lab this instead of what the file says: two can run side by side.")
+@click.option("--name", help="The lab's name, instead of the file's: two can run side by side.")
 @click.option("--json", "as_json", is_flag=True, help="Print summary.json instead of the tables.")
 def demo(file: Path, rounds: int, out: Path, name: str | None, as_json: bool) -> None:
     """Run the closed loop on a topology: measure, learn, apply, measure again, and let it expire.
@@ -62,7 +62,7 @@ def demo(file: Path, rounds: int, out: Path, name: str | None, as_json: bool) ->
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir(parents=True)
         run = Demo(out.resolve(), lab, screen, rounds)
-        facts = run.run(quiet=as_json)
+        facts = run.run(tables=not as_json)
     if as_json:
         click.echo(json.dumps(facts))
     screen.print(

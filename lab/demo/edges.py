@@ -55,7 +55,7 @@ def start_collector(host: Host, edge: str, pop: str, spool: Path, interval: str)
 class CloseWatch:
     """Listens to the kernel's destroy events on every serving edge while probes run.
 
-    The probes' senders live for less than a poll, so only their closing tells what they retransmitted.
+    The probes' senders live for less than a poll, so only their close records show what they retransmitted.
     """
 
     host: Host

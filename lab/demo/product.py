@@ -1,4 +1,4 @@
-"""The product's command lines, as the demo and the cross-component tests call them: the way its users do."""
+"""The product's command lines, as the demo and the cross-component tests call them: as its users do."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ ROUTES = ROOT / "deploy/ansible/plugins/module_utils/springtide_routes.py"
 class CommandError(LabError):
     """A command of the product failed; the message is its own last line and its exit code."""
 
-    def __init__(self, command: list[str], code: int, said: str) -> None:
-        last = said.strip().splitlines()[-1] if said.strip() else "it said nothing"
+    def __init__(self, command: list[str], code: int, output: str) -> None:
+        last = output.strip().splitlines()[-1] if output.strip() else "no output"
         super().__init__(f"{' '.join(command)} ended with exit code {code}: {last}")
         self.code = code
 

@@ -41,9 +41,9 @@ LOAD_S = 1800  # at most: the load stops with the lab
 # How long the last round's bundles live: a play and the probes, and it is seen to expire; and what each edge beyond the
 # demo's five adds.
 LAST_TTL_S, EDGE_TTL_S = 75, 4
-# What can be asked of the store afterwards, in the shell that has read `env`.
+# Commands to try afterwards, in the shell that has read `env`.
 LOOK = (
-    ("springtide status", "nothing runs any more: it says what is late"),
+    ("springtide status", "nothing runs any more: it shows what is late"),
     ("springtide explain {src} {dst}", "why a pair has its window"),
     ("springtide sql windows-now", "a question to the data; `springtide sql` lists them"),
     ("springtide history", "who pushed what, and how it went"),
@@ -75,7 +75,7 @@ class Demo:
         self.samples = 0
         self.begin = time.monotonic()
 
-    def say(self, text: str) -> None:
+    def print_step(self, text: str) -> None:
         """One step's headline, with the seconds since the start."""
         self.screen.print(
             f"[bold cyan]{time.monotonic() - self.begin:5.0f} s[/]  {text}", highlight=False, soft_wrap=True
@@ -91,7 +91,7 @@ class Demo:
         self.push.prepare()
 
     def conditions(self) -> dict[str, Any]:
-        """What the numbers depend on beside the paths."""
+        """What the numbers depend on besides the paths."""
         return {
             "topology": self.topology.name,
             "rounds": self.rounds,
@@ -123,7 +123,7 @@ class Demo:
             self.samples += int(self.product.json("ingest", str(self.out / "spool" / edge))["rows"])
 
     def wait_until(self, unix_s: float, what: str) -> None:
-        """A bar on a terminal until the clock says `unix_s`."""
+        """A progress bar on a terminal until `unix_s`."""
         start = time.time()
         columns = (TextColumn(f"         {what}"), BarColumn(), TimeElapsedColumn())
         with Progress(*columns, console=self.screen, transient=True, disable=not self.screen.is_terminal) as progress:
@@ -161,7 +161,7 @@ class Demo:
             src, dst, size = min(none)
             raise LabError(f"{src} to {dst}, {size} bytes: no probe came back; the first: {failed[0].error}")
         if failed:
-            self.say(f"{len(failed)} of {len(probes)} probes failed; the first: {failed[0].error}")
+            self.print_step(f"{len(failed)} of {len(probes)} probes failed; the first: {failed[0].error}")
         transfers = [
             Transfer(probe.src, probe.dst, probe.rtt_ms, probe.size_bytes, probe.transfer_ms)
             for probe in probes
@@ -170,11 +170,11 @@ class Demo:
         return Phase(transfers, watch.closed(sizes.PROBES, nginx.PORT))
 
     def decide(self, round_s: int) -> list[dict[str, Any]]:
-        """The round's decisions; where too little of it arrived, the last ones stand (exit code 3)."""
+        """The round's decisions; where too little of it arrived, the last ones stay in force (exit code 3)."""
         found = self.product.json("decide", "initcwnd", "--round", instant(round_s), accept=(0, 3))
         decisions: list[dict[str, Any]] = found["decisions"]
         known = sum(1 for decision in decisions if decision["initcwnd"] is not None)
-        self.say(f"round {found['round']}: {known} windows known")
+        self.print_step(f"round {found['round']}: {known} windows known")
         return decisions
 
     def learn(self, seconds: float) -> list[dict[str, Any]]:
@@ -222,19 +222,21 @@ class Demo:
         # 100 KB need three round trips from 10 segments, and one or two from what was learnt.
         return same and bool(times) and spread(times)["p50"] > 2.5 * self.topology.rtt(*far)
 
-    def run(self, quiet: bool = False) -> dict[str, Any]:
-        """Everything, in order; what summary.json says. `quiet` leaves the tables out."""
+    def run(self, tables: bool = True) -> dict[str, Any]:
+        """Every step in order; returns summary.json's content. Without `tables` none are printed."""
         self.configure()
         with self.lab.load(LOAD_S), self.collectors():
-            self.say("load and collectors run on every edge; probing with the kernel's default of 10 segments")
+            self.print_step("load and collectors run on every edge; probing with the kernel's default of 10 segments")
             before = self.probe("before")
             untouched = {edge: routing(self.lab, edge) for edge in self.pop_of_edge}
             after: list[tuple[Phase, Mapping[Pair, Route]]] = []
             for number in range(1, self.rounds + 1):
-                self.say(f"learning: a round every {self.interval_s} s")
+                self.print_step(f"learning: a round every {self.interval_s} s")
                 decisions = self.learn(LEARN_S if number == 1 else 0)
                 expiry = self.bundles(last=number == self.rounds)
-                self.say("bundles published, signed and validated; Ansible rolls them out: a canary a region, then all")
+                self.print_step(
+                    "bundles published, signed and validated; Ansible rolls them out: a canary a region, then all"
+                )
                 # The last bundles live for a minute and leave no minutes for a gate; all rounds are pushed alike.
                 self.push.play("rollout.yml", springtide_gate=False)
                 if number == self.rounds:
@@ -242,7 +244,7 @@ class Demo:
                     self.look_closer()
                     closing = self.status()
                 applied = self.on_every_edge("status")
-                self.say(
+                self.print_step(
                     f"{sum(int(answer['routes']) for answer in applied.values())} routes in table 201; probing again"
                 )
                 after.append((self.probe("after" if self.rounds == 1 else f"after-{number}"), self.routes(decisions)))
@@ -251,9 +253,9 @@ class Demo:
             self.wait_until(expiry.timestamp() + 1, f"until the bundles expire at {expiry:%H:%M:%S} UTC")
             self.on_every_edge("expire")
             restored = self.restored(untouched)
-            self.say("the bundles have expired: " + ("every edge is as it was" if restored else "NOT restored"))
+            self.print_step("the bundles have expired: " + ("every edge is as it was" if restored else "NOT restored"))
         (self.out / "env").write_text(self.product.environment())
-        return self.finish(before, after, decisions, restored, "" if quiet else closing)
+        return self.finish(before, after, decisions, restored, closing if tables else "")
 
     def look_closer(self) -> None:
         """What came since the last decision, and the newest round of it: no bundle is made of that."""
@@ -279,11 +281,11 @@ class Demo:
         }
 
     def status(self) -> str:
-        """What `springtide status` says, kept in status.txt."""
-        # On a machine with too much to do something may be late: it says so.
-        said = self.product.text("status", accept=(0, 1))
-        (self.out / "status.txt").write_text(said)
-        return said
+        """The output of `springtide status`, kept in status.txt."""
+        # On an overloaded machine something may be late: then it is reported.
+        output = self.product.text("status", accept=(0, 1))
+        (self.out / "status.txt").write_text(output)
+        return output
 
     def finish(
         self,
@@ -330,7 +332,7 @@ class Demo:
         if silent:
             tables.print(f"Without traffic there is no window: {silent} keeps the kernel's default.")
         tables.print(conditions_text(self.conditions()), soft_wrap=True, highlight=False)
-        tables.print("\nWhile the routes were applied, `springtide status` said:", style="bold", highlight=False)
+        tables.print("\nWhile the routes were applied, `springtide status` printed:", style="bold", highlight=False)
         print(closing, end="")
         tables.print("\nLook at what it left:", style="bold")
         env = self.out / "env"

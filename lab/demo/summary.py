@@ -15,7 +15,7 @@ K = TypeVar("K")
 class Transfer:
     """One probe over a fresh connection.
 
-    `src` is the PoP that served the object (its initial window is what changes), `dst` the PoP that asked for it.
+    `src` is the PoP that served the object (its initial window is what changes), `dst` the PoP that requested it.
     `transfer_ms` runs from the request to the last byte.
     """
 

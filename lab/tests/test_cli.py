@@ -54,14 +54,14 @@ def test_a_bad_file_is_one_line_and_exit_code_2(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pops", "more", "said"),
+    ("pops", "more", "message"),
     [
         ("ams", "", "pops: has one PoP"),
         ("ams nyc", "traffic: {servers: [ams], silent: [{src: ams, dst: nyc}]}", "leaves no pair with traffic"),
         ("ams nyc", "rtt_ms: {ams: {nyc: 0}}", "rtt_ms: is 0 on every pair"),
     ],
 )
-def test_a_demo_of_nothing_is_refused_in_one_line(tmp_path: Path, pops: str, more: str, said: str) -> None:
+def test_a_demo_of_nothing_is_refused_in_one_line(tmp_path: Path, pops: str, more: str, message: str) -> None:
     path = tmp_path / "lab.yaml"
     listed = [
         f"  {pop}: {{prefixes: [10.9.{at}.0/24], edges: {{{pop}-1: {{addresses: [10.9.{at}.1]}}}}}}"
@@ -70,7 +70,7 @@ def test_a_demo_of_nothing_is_refused_in_one_line(tmp_path: Path, pops: str, mor
     path.write_text("\n".join(["name: x", "default_rtt_ms: 10", "pops:", *listed, more, ""]))
     done = cli("demo", "--topology", str(path), "--out", str(tmp_path / "out"))
     assert (done.returncode, done.stdout) == (2, "")
-    assert said in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

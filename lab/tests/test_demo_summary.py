@@ -1,4 +1,4 @@
-"""The demo's numbers are what its definitions say."""
+"""The demo's numbers follow their definitions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_each_pair_has_its_limit_and_its_shares_of_segments() -> None:
     assert Route(80.0, None, None).limit_ms(100_000) == 80
 
 
-def test_a_pair_of_which_no_probe_came_back_is_an_error() -> None:
+def test_a_pair_without_any_probe_result_is_an_error() -> None:
     with pytest.raises(ValueError, match="no probe came back"):
         summary.pairs(phase([1.0]), Phase([], []), ROUTES)
 

@@ -10,7 +10,7 @@ from lab import host
 from testkit.kafka import read_topic
 
 
-def test_a_broker_to_play_with_starts_says_where_and_leaves_nothing() -> None:
+def test_a_local_broker_prints_its_address_and_leaves_nothing() -> None:
     command = ["env", "--default-signal=INT", sys.executable, "-m", "testkit.kafka"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=host.REPOSITORY) as process:
         try:

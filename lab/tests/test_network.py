@@ -1,4 +1,4 @@
-"""The emulated network does what the topology says; measured with real sockets between real namespaces."""
+"""The emulated network does what the topology describes; measured with real sockets between real namespaces."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_lossy_path_loses_its_share(lab: Lab) -> None:
     missing = sent - seen["count"]
     # 2 % of 6000, and five standard deviations of that binomial.
     assert abs(missing - 120) < 5 * (sent * 0.02 * 0.98) ** 0.5
-    # An earlier connection may have said its last word on this path.
+    # An earlier connection may have sent its last packet on this path.
     assert missing <= seen["path"]["lost"] <= missing + 5
     assert seen["disorder"] == 0
 
@@ -106,7 +106,7 @@ def test_settings_are_in_force_in_every_namespace(lab: Lab) -> None:
 
 @pytest.fixture(scope="module")
 def lab_over_ipv6(topology: Topology) -> Iterator[Lab]:
-    """The same with the edges' IPv6 addresses first, which makes them those that are asked."""
+    """The same with the edges' IPv6 addresses first, so that the clients connect to them."""
     data = topology.model_dump(mode="json")
     for pop in data["pops"].values():
         for edge in pop["edges"].values():
@@ -162,7 +162,7 @@ def test_load_grows_windows_on_clean_paths_only(lab: Lab) -> None:
     assert 0 < counters.retransmit_ratio(before, lab.counters()) < 0.02
 
 
-def test_probes_tell_what_they_measured(lab: Lab) -> None:
+def test_probes_report_what_they_measured(lab: Lab) -> None:
     probes = lab.probe(2)
     assert len(probes) == 2 * len(sizes.PROBES) * len(lab.topology.pairs())
     for probe in probes:
@@ -174,7 +174,7 @@ def test_probes_tell_what_they_measured(lab: Lab) -> None:
         assert probe.transfer_ms >= probe.rtt_ms
 
 
-def test_a_probe_that_cannot_be_done_says_why(lab: Lab) -> None:
+def test_a_probe_that_fails_reports_its_reason(lab: Lab) -> None:
     lab.exec("sin-1", ["ip", "route", "add", "blackhole", "10.79.1.0/24"])
     try:
         probes = lab.probe(1, [10_000], [("sin", "ams")], timeout_s=1)
@@ -183,7 +183,7 @@ def test_a_probe_that_cannot_be_done_says_why(lab: Lab) -> None:
     assert [(probe.ok, probe.error) for probe in probes] == [(False, "not done after 1 s")]
 
 
-def test_wrong_names_and_failing_commands_are_told(lab: Lab) -> None:
+def test_wrong_names_and_failing_commands_are_reported(lab: Lab) -> None:
     with pytest.raises(InputError, match="nowhere: no edge of lab"):
         lab.exec("nowhere", ["true"])
     with pytest.raises(InputError, match="ams-lon: no such pair"):

@@ -1,4 +1,4 @@
-"""Only the process that was meant is ended, and it is ended for certain."""
+"""Only the recorded process is ended, and it is ended for certain."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def child() -> subprocess.Popen[bytes]:
     return sleeper()
 
 
-def test_a_process_is_asked_to_end(child: subprocess.Popen[bytes]) -> None:
+def test_a_process_gets_sigterm_first(child: subprocess.Popen[bytes]) -> None:
     with child:
         assert processes.end([started(child)], 10) == 1
         assert child.wait() == -signal.SIGTERM
@@ -51,17 +51,17 @@ def test_another_process_with_the_same_id_is_left_alone(child: subprocess.Popen[
     with child:
         other = Process(child.pid, started(child).start - 1)
         assert processes.end([other], 0) == 0
-        assert not processes.tell(other, signal.SIGTERM)
+        assert not processes.send_signal(other, signal.SIGTERM)
         assert child.poll() is None
         child.kill()
 
 
-def test_what_has_ended_is_no_error(child: subprocess.Popen[bytes]) -> None:
+def test_a_process_that_has_ended_is_not_an_error(child: subprocess.Popen[bytes]) -> None:
     with child:
         gone = started(child)
         child.kill()
     assert processes.end([gone], 0) == 0
-    assert not processes.tell(gone, signal.SIGTERM)
+    assert not processes.send_signal(gone, signal.SIGTERM)
 
 
 def test_own_namespace_is_recognised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +99,7 @@ def test_clean_ends_recorded_processes_but_not_their_successors(root: Path, chil
     assert not (root / "x").exists()
 
 
-def test_a_record_forgets_the_dead(root: Path, child: subprocess.Popen[bytes]) -> None:
+def test_a_record_drops_processes_that_have_ended(root: Path, child: subprocess.Popen[bytes]) -> None:
     with child:
         state.save(known(Recorded(what="dead", pid=1, start=1)))
         state.record("x", "alive", started(child))
@@ -107,7 +107,7 @@ def test_a_record_forgets_the_dead(root: Path, child: subprocess.Popen[bytes]) -
         child.kill()
 
 
-def test_an_unknown_lab_and_a_damaged_file_are_told(root: Path) -> None:
+def test_an_unknown_lab_and_a_damaged_file_are_reported(root: Path) -> None:
     with pytest.raises(InputError, match="no such lab is up"):
         teardown.take_down("none")
     state.path_of("bad").write_text('{"lab": "bad"')

@@ -69,7 +69,7 @@ def lab(*arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
 
 
 def left(name: str) -> dict[str, object]:
-    """What of the lab still exists: namespaces, live processes that name it, devices, files, the state."""
+    """What is left of the lab: namespaces, live processes that name it, devices, files, the state."""
     marks = (f"st-{name}-".encode(), f"springtide-lab/{name}/".encode())
     alive = []
     for entry in Path("/proc").iterdir():
@@ -124,7 +124,7 @@ def test_ctrl_c_in_python_takes_the_lab_down(name: str) -> None:
 def test_ctrl_c_does_not_wait_for_the_last_probe(name: str) -> None:
     code = OWNER.replace("time.sleep(600)", "lab.probe(1000, spacing_s=1.0)")
     with owner(name, code=code) as child:
-        # Two clients ask for the load, two more for the probes.
+        # Two clients for the load, two more for the probes.
         while sum("lab.client" in line for line in command_lines(name)) < 4:
             time.sleep(0.05)
         child.send_signal(signal.SIGINT)
@@ -142,7 +142,7 @@ def command_lines(name: str) -> list[str]:
 
 
 def test_a_killed_lab_is_cleaned_up_by_the_next_command(name: str) -> None:
-    # One process will not end when it is asked to.
+    # One process ignores SIGTERM.
     with owner(name, "sh", "-c", "trap '' TERM; sleep 600 & wait; wait") as child:
         inside = processes.inside(state.load(name).namespaces)
         child.kill()
@@ -231,7 +231,7 @@ def test_a_damaged_state_file_does_not_keep_other_labs_up(name: str) -> None:
     assert left(name) == nothing()
 
 
-def test_a_lab_that_somebody_cleaned_ends_quietly(name: str) -> None:
+def test_a_lab_that_somebody_cleaned_ends_without_an_error(name: str) -> None:
     with Lab.up(PAIR, name):
         assert lab("clean", name).returncode == 0
     assert left(name) == nothing()
@@ -259,14 +259,14 @@ def test_a_namespace_of_somebody_else_is_neither_taken_nor_removed(name: str) ->
         host.run(["ip", "netns", "delete", foreign])
 
 
-def test_a_second_lab_of_another_name_stands_beside_the_first(name: str) -> None:
+def test_two_labs_of_different_names_run_at_once(name: str) -> None:
     with Lab.up(PAIR, name) as first, Lab.up(load_topology(PAIR), f"{name}-b") as second:
         second.close()
         assert all(probe.ok for probe in first.probe(1, [10_000]))
     assert left(name) == left(f"{name}-b") == nothing()
 
 
-def test_without_root_one_line_says_what_to_do(name: str) -> None:
+def test_without_root_one_line_shows_what_to_do(name: str) -> None:
     done = lab("up", str(PAIR), "--name", name, before="import os; os.setuid(65534)")
     assert done.returncode == 2
     assert done.stderr.splitlines() == [

@@ -1,4 +1,4 @@
-"""Topology files: the demo's is what it promises, and a wrong one is told where and what."""
+"""Topology files: the demo's has the documented paths, and a wrong one is an error with place and cause."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def faults(text: str, directory: Path) -> list[str]:
 def test_a_fault_is_named_with_its_line_and_field(
     tmp_path: Path, right: str, wrong: str, field: str, what: str
 ) -> None:
-    assert_told(tmp_path, right, wrong, wrong, f"{field}: ", what)
+    assert_reported(tmp_path, right, wrong, wrong, f"{field}: ", what)
 
 
 @pytest.mark.parametrize(
@@ -87,10 +87,10 @@ def test_a_fault_is_named_with_its_line_and_field(
 def test_a_fault_that_shows_elsewhere_is_named_there(
     tmp_path: Path, right: str, wrong: str, at: str, field: str, what: str
 ) -> None:
-    assert_told(tmp_path, right, wrong, at, f"{field}: ", what)
+    assert_reported(tmp_path, right, wrong, at, f"{field}: ", what)
 
 
-def assert_told(directory: Path, right: str, wrong: str, at: str, field: str, what: str) -> None:
+def assert_reported(directory: Path, right: str, wrong: str, at: str, field: str, what: str) -> None:
     """`at` is text whose first line, where it stands last, is the line to be named."""
     assert right in DEMO
     text = DEMO.replace(right, wrong, 1)
@@ -99,7 +99,7 @@ def assert_told(directory: Path, right: str, wrong: str, at: str, field: str, wh
     assert any(one.startswith(f"{line}: {field}") and what in one for one in found), found
 
 
-def test_every_fault_is_told_at_once(tmp_path: Path) -> None:
+def test_every_fault_is_reported_at_once(tmp_path: Path) -> None:
     found = faults(DEMO.replace("sin: 250", "sin: far").replace("seed: 20", "sed: 20"), tmp_path)
     assert [line.split(": ")[1] for line in found] == ["rtt_ms.nyc.sin", "sed"]
 
@@ -109,7 +109,7 @@ def test_an_empty_file_lacks_its_first_keys(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["- a", "\0", "[" * 5000])
-def test_what_is_no_mapping_is_refused(tmp_path: Path, text: str) -> None:
+def test_what_is_not_a_mapping_is_refused(tmp_path: Path, text: str) -> None:
     assert len(faults(text, tmp_path)) == 1
 
 
@@ -124,7 +124,7 @@ def test_overrides_change_only_what_they_name(topology: Topology) -> None:
     assert topology.shape("ams", "nyc") == topology.defaults
 
 
-def test_a_queue_is_counted_in_what_the_nearest_key_says(topology: Topology) -> None:
+def test_a_queue_is_counted_in_the_unit_of_the_nearest_key(topology: Topology) -> None:
     data = topology.model_dump(mode="json", exclude_none=True) | {"defaults": {"queue_packets": 41, "rate_mbit": 50}}
     counted = Topology.model_validate(data, strict=False)
     assert counted.shape("ams", "nyc").queue_packets == 41

@@ -1,4 +1,4 @@
-"""Who asks whom, and when."""
+"""Which edge requests from which, and when."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_each_pair_gets_its_probes_spaced_and_its_edges_in_turn(count: int, pair
             assert len(used) == (2 if "ams" in pair else 1)
 
 
-def test_tasks_hold_every_probe_once_where_it_is_asked_from(topology: Topology) -> None:
+def test_tasks_have_every_probe_once_at_its_client(topology: Topology) -> None:
     planned = plan_probes(topology, topology.pairs(), sizes.PROBES, 3, SPACING_S)
     tasks = probe_tasks(topology, planned, 30)
     ids = []
@@ -45,8 +45,10 @@ def test_tasks_hold_every_probe_once_where_it_is_asked_from(topology: Topology) 
 
 def test_load_connects_every_busy_pair_of_edges_and_no_silent_one(topology: Topology) -> None:
     tasks = load_tasks(topology, 60)
-    asked = {edge: Counter(connection["address"] for connection in task["connections"]) for edge, task in tasks.items()}
-    assert asked == {
+    requested = {
+        edge: Counter(connection["address"] for connection in task["connections"]) for edge, task in tasks.items()
+    }
+    assert requested == {
         "ams-1": {"10.79.3.1": 2},
         "ams-2": {"10.79.3.1": 2},
         "nyc-1": {"10.79.1.1": 2, "10.79.1.2": 2, "10.79.3.1": 2},

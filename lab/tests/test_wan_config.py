@@ -60,7 +60,7 @@ def test_what_the_lab_renders_the_emulator_accepts(
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         ({"paths": []}, "wan.json: paths: has no path from ams to nyc; add it"),
         ({"seed": "x"}, "wan.json: seed: invalid type"),
@@ -68,11 +68,11 @@ def test_what_the_lab_renders_the_emulator_accepts(
     ],
 )
 def test_a_wrong_file_is_refused_by_name_and_field(
-    tmp_path: Path, topology: Topology, change: dict[str, object], said: str
+    tmp_path: Path, topology: Topology, change: dict[str, object], message: str
 ) -> None:
     config = tmp_path / "wan.json"
     config.write_text(json.dumps(render(topology, "any") | change))
     done = subprocess.run([host.wan(), "--config", config], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert said in done.stderr
+    assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1

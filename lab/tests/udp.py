@@ -1,7 +1,8 @@
 """Counted UDP packets between two edges: `python udp.py receive PORT | send ADDRESS PORT COUNT SIZE RATE_MBIT`.
 
-The receiver says "ready", and when no packet has come for a second after the first, one JSON line: how many came, their
-IP bytes, the seconds from the first to the last by the kernel's clock of arrival, and how often one came out of order.
+The receiver prints "ready", and when no packet has come for a second after the first, one JSON line: how many came,
+their IP bytes, the seconds from the first to the last by the kernel's clock of arrival, and how often one came out of
+order.
 """
 
 from __future__ import annotations

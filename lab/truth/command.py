@@ -50,7 +50,7 @@ from lab.truth.run import Truth, empty, report
 @click.option(
     "--out", type=click.Path(path_type=Path), default="out/truth", show_default=True, help="Emptied, then filled."
 )
-@click.option("--name", help="Call the lab this instead of what the file says.")
+@click.option("--name", help="The lab's name, instead of the file's.")
 @click.option("--json", "as_json", is_flag=True, help="Print truth.json instead of the table.")
 def truth(
     file: Path,

@@ -49,7 +49,7 @@ def springtide_backfill() -> None:
         params: dict[str, Any] = dict(get_current_context()["params"])
         first, last = (instants.parse_round(params[name], policy.round.interval_s) for name in ("from", "to"))
         if not first <= last <= newest_due(policy, instants.now()):
-            what = f"{params['from']} to {params['to']} is no span of closed rounds"
+            what = f"{params['from']} to {params['to']} is not a span of closed rounds"
             raise InputError([Problem("params", "from, to", what, "give the earlier one first, both closed")])
         rounds = list(span(first, last, policy.round.interval_s))
         for moment in rounds:

@@ -1,4 +1,4 @@
-"""What the DAGs have in common: pools, assets, how errors and failures are told. It decides nothing."""
+"""What the DAGs have in common: pools, assets, how errors and failures are reported. It decides nothing."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ PUBLICATION = Asset(name="springtide_publication", uri="springtide://publisher/c
 ON_THE_FLEET = Asset(name="springtide_on_the_fleet", uri="springtide://publisher/current")
 
 PAGE = "docs/how-to/run-in-airflow.md"
-# What to do when the step has failed for good; PAGE says more of each.
+# What to do when the step has failed for good; PAGE has more about each.
 FIXES = {
     "completeness": "see `springtide doctor`; the next run catches up",
     "rollup": "see `springtide doctor`; the next run catches up",
     "initcwnd": "see `springtide doctor`; the next run catches up",
     "congestion": "see `springtide doctor`; the next run catches up",
-    "bundle": "mend what it names; the last bundles stand until they expire",
-    "validate": "look at it; if it is meant: `springtide publish --force --reason TEXT`",
-    "publish": "mend what it names; the last bundles stand until they expire",
+    "bundle": "fix what it reports; the last bundles stay in force until they expire",
+    "validate": "check it; if it is intended: `springtide publish --force --reason TEXT`",
+    "publish": "fix what it reports; the last bundles stay in force until they expire",
     "plan": "see `springtide status`",
     "roll_out": "every edge that answers is back; see `springtide history`, and drift.yml for those that do not",
-    "compare": "mend it with drift.yml -e springtide_repair=true, or trigger springtide_drift with repair",
+    "compare": "repair it with drift.yml -e springtide_repair=true, or trigger springtide_drift with repair",
     "report": "trigger it again; nothing depends on it",
     "migrations": "run `springtide migrate`",
     "retention": "see `springtide retention status`",
@@ -63,14 +63,14 @@ def guarded(function: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-def tell_failure(context: Any) -> None:
+def report_failure(context: Any) -> None:
     """One line with what failed and what to do: in the log, in the audit, and as a time for Prometheus."""
     task = context["ti"]
     fix = f"{FIXES.get(task.task_id, 'see its log')} ({PAGE})"
     print(notice.failed(Site.of(), task.dag_id, task.task_id, str(context.get("exception") or ""), fix))
 
 
-def tell_success(context: Any) -> None:
+def report_success(context: Any) -> None:
     task = context["ti"]
     notice.measure(task.dag_id, task.task_id, "succeeded")
 
@@ -81,8 +81,8 @@ def defaults(**more: Any) -> dict[str, Any]:
         "owner": "springtide",
         "retries": 2,
         "execution_timeout": timedelta(minutes=10),
-        "on_failure_callback": tell_failure,
-        "on_success_callback": tell_success,
+        "on_failure_callback": report_failure,
+        "on_success_callback": report_success,
     }
     return common | more
 

@@ -1,8 +1,8 @@
 """
 ### Wanted against actual
 
-Every hour, by drift.yml: does each edge's kernel hold what the publisher says holds? Fails where one does not, or
-gives no answer; with the parameter `repair` it is mended.
+Every hour, by drift.yml: does each edge's kernel have what is current at the publisher? Fails where one does not, or
+gives no answer; with the parameter `repair` it is repaired.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """
 ### Housekeeping
 
-Every night: is the schema the one that this version needs, do tables keep their rows as long as the policy says, hours
-and days of closed rounds, are Kafka's topics as `topics.yaml` says (only looked at, with `SPRINGTIDE_KAFKA`), and are
-old publications gone (`keep_publications`, never one that holds).
+Every night: is the schema the one that this version needs, do tables keep their rows as long as the policy requires,
+hours and days of closed rounds, are Kafka's topics as in `topics.yaml` (only looked at, with `SPRINGTIDE_KAFKA`), and
+are old publications gone (`keep_publications`, never one that holds).
 """
 
 from __future__ import annotations

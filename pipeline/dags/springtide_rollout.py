@@ -4,8 +4,8 @@
 Started by a new publication (asset `springtide_publication`), never two at once: `rollout.yml` with one canary for each
 region, the gate, and growing waves with the gate after each. A failure takes the round back on every edge that answers.
 
-* Nothing happens while paused, after withdraw.yml, or where the publication holds already; the step says which.
-* A rollout that failed **is not tried again**: a gate, an edge or a person said no. The next publication is.
+* Nothing happens while paused, after withdraw.yml, or where the publication is current already; the step shows which.
+* A rollout that failed **is not tried again**: a gate, an edge or a person refused it. The next publication is.
 """
 
 from __future__ import annotations

@@ -49,22 +49,24 @@ def springtide_round() -> None:
     @task(pool=STORE)
     @guarded
     def completeness() -> dict[str, Any]:
-        """Which rounds lack their tables or decisions, and how many hosts were heard in the newest one."""
+        """Which rounds lack their tables or decisions, and how many hosts sent samples in the newest one."""
         from springtide.jobs import rounds
 
         site = Site.of()
         policy = site.policy()
-        asked = get_current_context()["params"].get("until")
+        requested = get_current_context()["params"].get("until")
         newest = rounds.newest_due(policy, instants.now())
-        if asked:
-            newest = min(newest, instants.parse_round(asked, policy.round.interval_s))
+        if requested:
+            newest = min(newest, instants.parse_round(requested, policy.round.interval_s))
         with site.open() as store:
             rounds.prepare(store, site.fleet(), site.publish_dir, print)
             due = rounds.due(store, policy, newest)
             waiting = rounds.undecided(store, policy, newest)
-        print(f"round {instants.show(newest)}: {due.hosts_heard} of {due.hosts_expected} hosts were heard")
-        if not due.to_roll_up and not waiting and not asked:
-            raise AirflowSkipException("no closed round lacks its tables or decisions; what is published stands")
+        print(f"round {instants.show(newest)}: {due.hosts_seen} of {due.hosts_expected} hosts sent samples")
+        if not due.to_roll_up and not waiting and not requested:
+            raise AirflowSkipException(
+                "no closed round lacks its tables or decisions; the published bundles stay in force"
+            )
         return {"newest": newest, "to_roll_up": due.to_roll_up}
 
     @task(pool=STORE, outlets=[ROUND_TABLES])
@@ -99,7 +101,7 @@ def springtide_round() -> None:
                 for moment in rounds:
                     made = run(law, store, policy, moment, instants.now())
                     print(f"round {instants.show(moment)}: {len(made.decided)} {law.units}")
-                    print(too_thin(moment, made.heard, made.thin) or "every PoP's input was complete")
+                    print(too_thin(moment, made.inputs, made.thin) or "every PoP's input was complete")
             return len(rounds)
 
         return decisions
@@ -120,7 +122,7 @@ def springtide_round() -> None:
     @task
     @guarded
     def validate(moment: str) -> str:
-        """The bundles by themselves, and against what holds on the fleet by the policy's caps."""
+        """The bundles by themselves, and against what is current on the fleet by the policy's caps."""
         from springtide.jobs.publish import validate_staged
 
         site = Site.of()

@@ -1,6 +1,6 @@
 """The real scheduler, executor and assets, on an embedded store and a farm of edges behind sshd.
 
-Rounds of a quarter of a minute stand for those of five: the schedule follows the policy. Samples are there from some
+Rounds of a quarter of a minute replace those of five: the schedule follows the policy. Samples are there from some
 minutes ago until well after the test: each round has its own as it closes, and the first run finds many missed.
 """
 
@@ -37,15 +37,15 @@ INTERVAL = 15
 MISSED = 12
 AHEAD = 80
 CWND = 40
-# Airflow starts a process for each step: seconds on a quiet machine, minutes on one that does much else.
+# Airflow starts a process for each step: seconds on an idle machine, minutes on a busy one.
 PATIENCE_S = 600
 T = TypeVar("T")
 
 
-def until(what: str, ask: Callable[[], T | None]) -> T:
+def until(what: str, query: Callable[[], T | None]) -> T:
     give_up = time.monotonic() + PATIENCE_S
     while True:
-        found = ask()
+        found = query()
         if found:
             return found
         assert time.monotonic() < give_up, f"{what}: not within {PATIENCE_S} s"
@@ -175,7 +175,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.mark.root
-def test_dag_files_say_what_they_are(site: Site) -> None:
+def test_dag_files_document_themselves(site: Site) -> None:
     assert site.get("importErrors")["import_errors"] == []
     dags = {dag["dag_id"]: site.get(f"dags/{dag['dag_id']}/details") for dag in site.get("dags")["dags"]}
     names = ("round", "rollout", "drift", "report", "maintenance", "backfill")
@@ -231,20 +231,20 @@ def test_the_loop_runs_by_itself(site: Site) -> None:
 
     again = until("the killed step's retry", retried)
     assert site.tasks(again)["publish"]["state"] == "success"
-    said = [event for event in journal.read(site.farm.publish_dir)[0] if event.publication == new]
-    assert [event.event for event in said if event.event == "publish"] == ["publish"]
+    events = [event for event in journal.read(site.farm.publish_dir)[0] if event.publication == new]
+    assert [event.event for event in events if event.event == "publish"] == ["publish"]
     of_the_round = [name for name in folder.rounds() if name.startswith(new.rpartition("-")[0])]
     assert of_the_round == [new], "the retry published a second time"
 
     # A pause: rounds go on, nothing is published.
     where = ("--publish-dir", site.farm.publish_dir)
-    site.run("pause", "--reason", "the test says so", *where)
+    site.run("pause", "--reason", "the test requires it", *where)
     until("no publishing step is under way", lambda: not publishing(site))
     known, before = site.names(), set(folder.rounds())
     paused = until("a round while paused", lambda: site.ended("springtide_round", known))
     tasks = site.tasks(paused)
     assert (tasks["initcwnd"]["state"], tasks["publish"]["state"]) == ("success", "skipped")
-    assert "the test says so" in site.log(paused, "publish")
+    assert "the test requires it" in site.log(paused, "publish")
     assert set(folder.rounds()) == before
     site.run("resume", *where)
 
@@ -257,7 +257,7 @@ def test_the_loop_runs_by_itself(site: Site) -> None:
 
 
 @pytest.mark.root
-def test_the_other_jobs_run_and_one_that_fails_says_what_to_do(site: Site) -> None:
+def test_the_other_jobs_run_and_a_failed_one_reports_what_to_do(site: Site) -> None:
     """By hand, at once, as from the browser; they wait for each other at the store's pool."""
     site.call("PATCH", "/api/v2/dags/springtide_round", {"is_paused": True})
     until("no round is under way", lambda: not unfinished(site, "springtide_round"))
@@ -281,9 +281,9 @@ def test_the_other_jobs_run_and_one_that_fails_says_what_to_do(site: Site) -> No
     failed = until("the backfill that makes no sense", lambda: finished(site, "springtide_backfill", bad))
     assert failed["state"] == "failed"
     assert site.tasks(failed)["backfill_rounds"]["try_number"] == 1, "bad input was tried again"
-    [told] = [event for event in journal.read(site.farm.publish_dir)[0] if event.event == "job"]
-    assert "is no span of closed rounds" in told.reason
-    assert FIXES["backfill_rounds"] in told.reason
+    [failure] = [event for event in journal.read(site.farm.publish_dir)[0] if event.event == "job"]
+    assert "is not a span of closed rounds" in failure.reason
+    assert FIXES["backfill_rounds"] in failure.reason
     assert (site.path / "metrics/springtide_backfill_backfill_rounds_failed.prom").exists()
 
     events = [(event.event, event.verdict) for event in journal.read(site.farm.publish_dir)[0]]

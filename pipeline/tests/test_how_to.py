@@ -46,6 +46,6 @@ def test_the_page_names_every_dag_and_every_step_that_can_fail() -> None:
         assert re.search(rf"\b{step}\b", table), step
 
 
-def test_pools_are_those_that_steps_ask_for() -> None:
+def test_pools_are_those_that_steps_use() -> None:
     pools = json.loads((ROOT / "pipeline/pools.json").read_text())
     assert {name: pool["slots"] for name, pool in pools.items()} == {STORE: 1, FLEET: 1}

@@ -1,4 +1,4 @@
-"""A small HTTP front that speaks ClickHouse's insert protocol and lets the embedded engine do the work."""
+"""A small HTTP front for ClickHouse's insert protocol; the embedded engine does the work."""
 
 from testkit.clickhouse.front import Fault, Front, Kind
 

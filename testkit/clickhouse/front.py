@@ -40,7 +40,7 @@ class Fault:
 
     "refuse" answers 503 as an overloaded server does; "limit" 429 as a proxy does; "reset" cuts the connection before
     the insert; "lost-answer" inserts and then cuts the connection, which is how duplicates come about; "read-only"
-    answers as a read-only replica; "late-exception" answers 200 and tells of the exception in the body; "denied" as to
+    answers as a read-only replica; "late-exception" answers 200 with the exception in the body; "denied" as to
     a user without the right to insert; "hang" answers nothing until the front is closed.
     """
 
@@ -51,7 +51,7 @@ class Fault:
 class Front:
     """The server, on a free port of loopback; a context manager.
 
-    `user` and `password` are asked for when given; `certificate` (PEM with its key) makes it HTTPS. `tokens` are the
+    `user` and `password` are required when given; `certificate` (PEM with its key) makes it HTTPS. `tokens` are the
     deduplication tokens of all inserts, in order.
     """
 
@@ -167,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._answer(200, text)
 
     def _refused(self, fault: Kind | None) -> bool:
-        """Answer as the fault says, if it is one that comes before the insert."""
+        """Answer with the fault, if it is one that comes before the insert."""
         match fault:
             case "reset":
                 self._cut()

@@ -23,7 +23,7 @@ _READY_S = 60.0
 
 
 class BrokerError(RuntimeError):
-    """The broker could not be fetched, formatted or started; the message says which and where its log is."""
+    """The broker could not be fetched, formatted or started; the message has which one and where its log is."""
 
 
 def jars() -> Path:
@@ -73,7 +73,7 @@ class Broker:
     """One broker with its data in `directory`; a context manager.
 
     The address stays the same over `kill` and `start`, so that clients can be watched as they come back. With
-    `certificate` (PEM with its key) it also listens for TLS, and there asks for `user` and password (SASL/PLAIN) if
+    `certificate` (PEM with its key) it also listens for TLS, and there requires `user` and password (SASL/PLAIN) if
     they are given.
     """
 
@@ -101,7 +101,7 @@ class Broker:
 
     @property
     def bootstrap_tls(self) -> str:
-        """The same for clients that speak TLS."""
+        """The same for clients that use TLS."""
         return f"127.0.0.1:{self._tls_port}"
 
     @property

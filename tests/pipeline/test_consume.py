@@ -1,4 +1,5 @@
-"""From a real broker into the store: every sample counts once, and what is no sample is kept beside them."""
+"""From a real broker into the store: every sample counts once, and what is not a sample is kept in a table of its
+own."""
 
 from __future__ import annotations
 
@@ -59,7 +60,7 @@ def payload(samples: Samples) -> bytes:
 
 @contextmanager
 def consume(home: Home, broker: Broker, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """The command, which does not outlive the block: it would run for ever where the test fails within."""
+    """The command, which does not outlive the block: it would run forever where the test fails within."""
     line = ["consume", "--kafka", broker.bootstrap, "--json", *arguments]
     environment = {**os.environ, **home.environment}
     with subprocess.Popen([SPRINGTIDE, *line], env=environment, stdout=subprocess.PIPE, text=True) as process:
@@ -92,14 +93,14 @@ def committed(broker: Broker) -> int:
     reader = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": GROUP})
     places: list[TopicPartition] = []
 
-    def told() -> bool:
-        # A broker that has only just started may still read its groups, or not yet lead any.
+    def answered() -> bool:
+        # A broker that has just started may be reading its groups, or not yet lead any.
         with suppress(KafkaException):
             places[:] = reader.committed([TopicPartition(TOPIC, number) for number in (0, 1)], timeout=10)
         return bool(places)
 
     try:
-        wait_until("answer of the group's coordinator", told)
+        wait_until("answer of the group's coordinator", answered)
     finally:
         reader.close()
     return sum(max(0, place.offset) for place in places)
@@ -125,7 +126,7 @@ def count(home: Home, table: str = "tcp_samples") -> int:
     return int(home.query(f"select count() as n from {table} final")[0]["n"])
 
 
-def test_garbage_is_kept_with_its_offset_and_holds_nothing_up(broker: Broker, home: Home) -> None:
+def test_garbage_is_kept_with_its_offset_and_blocks_nothing(broker: Broker, home: Home) -> None:
     good = batches(120)
     payloads = [payload(samples) for samples in good]
     for place in (3, 50, 110):
@@ -194,7 +195,7 @@ def test_older_and_newer_collectors_are_understood(broker: Broker, home: Home) -
     assert count(home, "rejected_messages") == 0
 
 
-def test_a_broker_that_is_not_there_is_told(home: Home) -> None:
+def test_an_unreachable_broker_is_reported(home: Home) -> None:
     done = subprocess.run(
         [SPRINGTIDE, "consume", "--kafka", "127.0.0.1:9", "--seconds", "6"],
         env={**os.environ, **home.environment},

@@ -1,4 +1,4 @@
-"""A message that takes more memory than there is, to read: what stands beside it is loaded, and it is kept."""
+"""A message that takes more memory to read than there is: the others are loaded, and it is kept."""
 
 from __future__ import annotations
 
@@ -40,10 +40,8 @@ def committed(broker: Broker) -> list[int]:
         reader.close()
 
 
-def test_a_message_that_takes_more_memory_than_there_is_is_kept_and_holds_nothing_up(
-    broker: Broker, home: Home
-) -> None:
-    """It stands behind messages that hold nothing, and bytes that are none of ours."""
+def test_a_message_too_large_for_memory_is_kept_aside_and_blocks_nothing(broker: Broker, home: Home) -> None:
+    """It comes after empty messages and unknown bytes."""
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for cookie in range(1, GOOD + 1):
         producer.produce(TOPIC, sample(cookie), partition=cookie % 2)

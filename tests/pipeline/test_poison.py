@@ -1,4 +1,4 @@
-"""Whatever a message or a row holds: what stands beside it is loaded, and it is kept with its offset."""
+"""Whatever a message or a row holds: everything else is loaded, and it is kept with its offset."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def extreme(number: int) -> dict[str, Value]:
 # A row that is bad in one field, and a good one beside it in the same message.
 BAD_ROWS: dict[str, dict[str, Value]] = {
     "a state of a newer kernel": {"state": 14},
-    "a kind that nobody knows": {"kind": 2**31 - 1},
+    "an unknown kind": {"kind": 2**31 - 1},
     "a negative state": {"state": -1},
     "not UTF-8": {"host": b"\xff\xfe"},
     "NUL in a name": {"congestion_algorithm": "cu\0bic"},
@@ -136,7 +136,7 @@ def run(home: Home, broker: Broker, *arguments: str) -> subprocess.Popen[str]:
 
 
 def consumed(home: Home, broker: Broker, *arguments: str) -> tuple[int, str, str]:
-    """One run of the command that ends by itself: exit code and what it said."""
+    """One run of the command that ends by itself: exit code and output."""
     with run(home, broker, *arguments) as process:
         try:
             out, err = process.communicate(timeout=PATIENCE_S)
@@ -146,13 +146,13 @@ def consumed(home: Home, broker: Broker, *arguments: str) -> tuple[int, str, str
 
 
 def until(home: Home, broker: Broker, done: Callable[[], bool]) -> dict[str, int]:
-    """Runs of the command, until it is done; the sums of what they said."""
+    """Runs of the command, until it is done; the sums of their counts."""
     sums = {"messages": 0, "rejected": 0, "rejected_rows": 0}
     for _ in range(RUNS):
         code, out, err = consumed(home, broker, "--seconds", "8", "--json")
         assert code == 0, err
-        said = json.loads(out)
-        sums = {name: number + said[name] for name, number in sums.items()}
+        counts_found = json.loads(out)
+        sums = {name: number + counts_found[name] for name, number in sums.items()}
         if done():
             return sums
     raise AssertionError(f"the samples did not arrive: {sums}")
@@ -191,12 +191,12 @@ def test_forty_thousand_good_messages_with_every_poison_between_them(broker: Bro
 
     loaded = GOOD + sum(poison.rows for poison in bad.values())
     whole = [name for name, poison in bad.items() if not poison.refused_rows]
-    # Those of the hundred thousand are all alike: one is kept, and says how many there were.
+    # Those of the hundred thousand are all alike: one is kept, with their number.
     refused = sum(min(poison.refused_rows, 30) for poison in bad.values()) - 29
     wanted = (loaded, len(whole), refused)
-    said = until(home, broker, lambda: counts(home)[0] >= loaded)
+    sums = until(home, broker, lambda: counts(home)[0] >= loaded)
     assert counts(home) == wanted
-    assert said == {"messages": len(payloads), "rejected": len(whole), "rejected_rows": refused}
+    assert sums == {"messages": len(payloads), "rejected": len(whole), "rejected_rows": refused}
     assert committed(broker) == len(payloads)
 
     [sums] = home.query(
@@ -249,7 +249,7 @@ def allow(home: Home, table: str) -> None:
     store.close()
 
 
-def test_what_cannot_be_kept_is_not_behind_the_group_and_stops_with_its_cause(broker: Broker, home: Home) -> None:
+def test_what_cannot_be_kept_is_not_committed_and_stops_with_its_cause(broker: Broker, home: Home) -> None:
     """The rejected message cannot be written, though samples of its block can: a kill in between, and an error."""
     good = [message([row(sample(cookie))]) for cookie in range(1, 201)]
     produce(broker, [*good[:100], b"\x99none", *good[100:]])
@@ -257,9 +257,9 @@ def test_what_cannot_be_kept_is_not_behind_the_group_and_stops_with_its_cause(br
     with run(home, broker) as process:
         try:
             assert process.stderr is not None
-            said = process.stderr.readline()
-            assert "Constraint `shut`" in said
-            assert "Stack trace" not in said
+            line = process.stderr.readline()
+            assert "Constraint `shut`" in line
+            assert "Stack trace" not in line
         finally:
             process.send_signal(signal.SIGKILL)
     before = committed(broker)
@@ -277,13 +277,13 @@ def test_what_cannot_be_kept_is_not_behind_the_group_and_stops_with_its_cause(br
     assert committed(broker) == 201
 
 
-def test_a_producer_or_broker_that_refuses_a_large_message_says_so(broker: Broker, home: Home) -> None:
+def test_a_large_message_refused_by_producer_or_broker_is_reported(broker: Broker, home: Home) -> None:
     """Nothing of it comes into the topic: the size is a limit of theirs, and no message of a collector is near it."""
     with pytest.raises(KafkaException, match="MSG_SIZE_TOO_LARGE"):
         Producer({"bootstrap.servers": broker.bootstrap}).produce(TOPIC, bytes(LARGE))
-    told: list[Any] = []
+    errors: list[Any] = []
     producer = Producer({"bootstrap.servers": broker.bootstrap, "message.max.bytes": 4 * LARGE})
-    producer.produce(TOPIC, random.Random(1).randbytes(3 * LARGE), on_delivery=lambda error, _: told.append(error))
+    producer.produce(TOPIC, random.Random(1).randbytes(3 * LARGE), on_delivery=lambda error, _: errors.append(error))
     producer.flush(30)
-    assert [error.name() for error in told] == ["MSG_SIZE_TOO_LARGE"]
+    assert [error.name() for error in errors] == ["MSG_SIZE_TOO_LARGE"]
     assert read_topic(broker.bootstrap, TOPIC) == []

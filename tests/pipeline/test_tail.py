@@ -30,7 +30,7 @@ def test_samples_are_shown_as_they_are_and_filtered(broker: Broker, tmp_path: Pa
         "10.77.3.8",
     ]
     assert "established" in everything.stdout
-    assert "a message of 8 bytes is no envelope of samples" in everything.stderr
+    assert "a message of 8 bytes is not an envelope of samples" in everything.stderr
     [line] = home.run(*arguments, "--host", "ams-1", "--prefix", "10.77.3.0/24", "--json").stdout.splitlines()
     sample = json.loads(line)
     assert (sample["dst_ip"], sample["snd_cwnd"], sample["kind"]) == ("10.77.3.8", 40, "SAMPLE_KIND_POLL")

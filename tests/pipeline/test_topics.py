@@ -44,7 +44,7 @@ def test_topics_are_made_once_widened_set_and_never_narrowed(broker: Broker, tmp
     assert "topics.yaml:3: topics.springtide.new.partition: unknown key; did you mean partitions?" in line
 
 
-def test_brokers_that_do_not_answer_are_told_in_a_line(tmp_path: Path) -> None:
+def test_brokers_that_do_not_answer_are_one_line(tmp_path: Path) -> None:
     arguments = ("--kafka", "127.0.0.1:9", "--kafka-option", "socket.connection.setup.timeout.ms=1000")
     result = Home(tmp_path).run("topics", "check", *arguments, code=1)
     assert result.stderr.splitlines()[-1].startswith("springtide: topics cannot be read: ")

@@ -79,10 +79,10 @@ FAULTS: dict[Kind, str] = {
 
 def test_what_the_server_does_not_take_is_repeated_under_the_same_token(load: None, home: Home, store: Store) -> None:
     with Front(store) as front, collector(home, front.url) as running:
-        for kind, told in FAULTS.items():
+        for kind, message in FAULTS.items():
             front.faults = [Fault(kind)]
             wait_until(f"insert after {kind}", inserts(front, len(front.tokens) + 3))
-            assert told in running.text()
+            assert message in running.text()
         counters = running.stop()
         tokens = front.tokens
     assert balanced(counters, "clickhouse")
@@ -93,7 +93,7 @@ def test_what_the_server_does_not_take_is_repeated_under_the_same_token(load: No
     assert len(tokens) == len(set(tokens)) + len(FAULTS)
 
 
-def test_a_wrong_password_is_told_and_costs_nothing(load: None, home: Home, store: Store) -> None:
+def test_a_wrong_password_is_reported_and_loses_nothing(load: None, home: Home, store: Store) -> None:
     with Front(store, "default", "right") as front:
         with collector(home, front.url, key="wrong") as running:
             wait_until("complaint", lambda: "AUTHENTICATION_FAILED" in running.text())
@@ -110,7 +110,7 @@ def test_a_wrong_password_is_told_and_costs_nothing(load: None, home: Home, stor
     assert in_store(store) == in_spool(home.spool.glob("*.spool"))
 
 
-def test_a_missing_table_is_told_and_its_rows_come_when_it_is_made(load: None, bare_home: Home) -> None:
+def test_a_missing_table_is_reported_and_its_rows_arrive_once_it_exists(load: None, bare_home: Home) -> None:
     home = bare_home
     home.run("migrate")
     opened = home.open()
@@ -141,7 +141,7 @@ def test_a_server_that_goes_and_comes_back_misses_nothing(load: None, home: Home
     assert in_store(store) == in_spool(home.spool.glob("*.spool"))
 
 
-def test_a_server_that_hangs_stops_no_poll_and_no_end(load: None, home: Home, store: Store) -> None:
+def test_a_server_that_hangs_delays_no_poll_and_no_shutdown(load: None, home: Home, store: Store) -> None:
     with Front(store) as front, collector(home, front.url) as running:
         wait_until("row", lambda: rows(store) > 0)
         front.faults = [Fault("hang")]

@@ -246,7 +246,7 @@ def test_a_message_that_is_too_large_is_kept_aside_and_the_others_go_on(load: No
     assert len(found) == sent == counters["rows_read"] - lost
 
 
-def test_a_topic_that_does_not_exist_is_told_and_its_rows_wait(load: None, tmp_path: Path, home: Home) -> None:
+def test_a_missing_topic_is_reported_and_its_rows_wait(load: None, tmp_path: Path, home: Home) -> None:
     with Broker(tmp_path / "bare") as broker:
         options = ("--kafka-option", "topic.metadata.propagation.max.ms=500")
         with collector(home.path, broker.bootstrap, *options) as running:
@@ -275,7 +275,7 @@ def test_tls_is_verified(load: None, home: Home) -> None:
             running.stop()
 
 
-def test_a_password_is_asked_for_and_given(load: None, home: Home) -> None:
+def test_password_authentication_works(load: None, home: Home) -> None:
     certificate = make_certificate(home.path)
     with Broker(home.path / "kafka", certificate=certificate.served, user=("collector", "tide")) as broker:
         broker.topic(TOPIC)
@@ -299,7 +299,7 @@ def test_a_password_is_asked_for_and_given(load: None, home: Home) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--kafka-option", "no.such=1"], "No such configuration property"),
         (["--kafka-option", "nonsense"], "'nonsense' is not a property: use KEY=VALUE"),
@@ -307,8 +307,10 @@ def test_a_password_is_asked_for_and_given(load: None, home: Home) -> None:
         (["--queue-bytes", "1KiB"], "too small for a queue"),
     ],
 )
-def test_a_wrong_option_is_told_before_anything_is_touched(tmp_path: Path, arguments: list[str], said: str) -> None:
+def test_a_wrong_option_is_reported_before_anything_is_changed(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
     running = collector(tmp_path, "127.0.0.1:1", *arguments).start()
     wait_until("end", lambda: not running.running())
-    assert said in running.text()
+    assert message in running.text()
     assert not (tmp_path / "queue").exists()

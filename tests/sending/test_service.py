@@ -78,8 +78,8 @@ def manager(name: str) -> Iterator[socket.socket]:
         yield notify
 
 
-def hear(notify: socket.socket, what: str) -> None:
-    """Waits until the collector says it."""
+def wait_for_notification(notify: socket.socket, what: str) -> None:
+    """Waits until the collector has sent it to its service manager."""
     while not notify.recv(4096).decode().startswith(what):
         pass
 
@@ -119,25 +119,25 @@ def test_every_sink_and_every_turn_works_under_the_unit(load: None, home: Home, 
         words = command(state, [UNIT], bring, "/srv/springtide-collector", "run", "--stats")
         running = subprocess.Popen(words, cwd=ROOT, stderr=log, env={**os.environ, **environment})
         try:
-            hear(notify, "READY=1")
-            hear(notify, "WATCHDOG=1")
+            wait_for_notification(notify, "READY=1")
+            wait_for_notification(notify, "WATCHDOG=1")
             wait_until("answer of /healthz", answers)
             for sink in SINKS:
                 wait_until(f"row in {sink}", partial(delivered, sink, 2000))
             configuration.write_text(packaged.replace('"200ms"', '"300ms"', 1))
             running.send_signal(signal.SIGHUP)
-            hear(notify, "RELOADING=1")
-            hear(notify, "READY=1")
+            wait_for_notification(notify, "RELOADING=1")
+            wait_for_notification(notify, "READY=1")
             assert metric("poll_interval_seconds") == 0.3
             running.send_signal(signal.SIGTERM)
-            hear(notify, "STOPPING=1")
+            wait_for_notification(notify, "STOPPING=1")
             assert running.wait(60) == 0
         finally:
             running.kill()
             running.wait()
-        said = (home.path / "log").read_text()
-        assert "not permitted" not in said, said
-        counters = json.loads(said.splitlines()[-1])
+        text = (home.path / "log").read_text()
+        assert "not permitted" not in text, text
+        counters = json.loads(text.splitlines()[-1])
         assert all(balanced(counters, sink) for sink in counters["sinks"])
         assert counters["sinks"]["file"]["rows_delivered"] == counters["rows_read"]
         read = in_spool((state / "spool").glob("*.spool"))

@@ -1,4 +1,4 @@
-//! A filter's text, and a socket that it is asked about.
+//! A filter's text, and a socket to match.
 
 #![no_main]
 

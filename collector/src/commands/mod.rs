@@ -38,7 +38,7 @@ enum Failure {
 
 type Outcome = Result<(), Failure>;
 
-/// Does what the command line says.
+/// Runs the command line.
 pub fn main() -> ExitCode {
     let Resolved { cli, settings, .. } = match command_line() {
         Ok(resolved) => resolved,
@@ -84,7 +84,7 @@ fn complain(what: &dyn Display) {
     let _ = writeln!(io::stderr(), "springtide-collector: {what}");
 }
 
-/// The command line with what the configuration says; an exit code when there is nothing to do.
+/// The command line merged with the configuration; an exit code when there is nothing to do.
 fn command_line() -> Result<Resolved, ExitCode> {
     let arguments: Vec<_> = std::env::args_os().collect();
     let resolved = match resolve(&arguments, std::env::vars_os()) {

@@ -44,7 +44,7 @@ pub(super) fn once(options: &Once, stats: &mut Stats) -> Outcome {
 pub(super) fn top(options: &Top) -> Outcome {
     let mut settings = options.source.settings();
     if options.source.states == States::default_set() {
-        // Listeners are no connections.
+        // Listeners are not connections.
         settings.states &= !(1 << TcpState::Listen as u32);
     }
     let filter = options.source.filter.as_ref().map(Filter::text);

@@ -105,7 +105,7 @@ fn sequence(sinks: &AllOptions, identity: &Identity) -> Result<Sequence, Failure
     })
 }
 
-/// Lets others ask for metrics and health.
+/// Serves metrics and health.
 fn listen(address: SocketAddr, monitor: Arc<Monitor>, reporter: &Reporter) -> Result<(), Failure> {
     let bound = http::serve(address, move |path| monitor.answer(path)).map_err(|error| {
         Failure::Input(format!(

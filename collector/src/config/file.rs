@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::keys::{Form, Key};
 
-/// Longer files are none of ours, bytes.
+/// Longer files are refused, bytes.
 const LIMIT: u64 = 1 << 20;
 
 /// A key with what somebody has given it.

@@ -136,7 +136,7 @@ impl Key {
             .join(" ")
     }
 
-    /// What stands for a value in the help.
+    /// The placeholder of a value in the help.
     pub fn placeholder(&self) -> &str {
         match self.arg.get_value_names() {
             Some([name, ..]) => name,
@@ -197,7 +197,7 @@ impl Key {
     }
 }
 
-/// What clap says against a value, without its own surroundings.
+/// Clap's error for a value, without the text around it.
 fn reason(error: &clap::Error) -> String {
     use std::error::Error as _;
     if let Some(source) = error.source() {

@@ -1,4 +1,4 @@
-//! The command line, and the configuration that stands behind it: see [`keys`].
+//! The command line, and the configuration behind it: see [`keys`].
 
 pub(crate) mod file;
 pub(crate) mod keys;
@@ -183,7 +183,7 @@ pub(crate) struct Top {
     /// Put connections together by the peer's prefix: /24, /56
     #[arg(long)]
     pub group: bool,
-    /// Print one table of all connections and end; so it is where standard output is no terminal
+    /// Print one table of all connections and end; the default without a terminal
     #[arg(long)]
     pub once: bool,
     /// Print one JSON object a connection and end

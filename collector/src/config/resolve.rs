@@ -17,7 +17,7 @@ pub(crate) const DEFAULT_FILE: &str = "/etc/springtide/collector.toml";
 /// Why there is no configuration.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ConfigError {
-    /// The command line is wrong, or asks for help or the version.
+    /// The command line is wrong, or requests help or the version.
     #[error(transparent)]
     Usage(#[from] clap::Error),
     /// The file or the environment is wrong: a line each.
@@ -45,12 +45,12 @@ pub(crate) struct Resolved {
     pub settings: Vec<Setting>,
 }
 
-/// What the command line `arguments` asks for; the file and the environment are for `run` only.
+/// The configuration that the command line `arguments` selects; the file and the environment are for `run` only.
 pub(crate) fn resolve(
     arguments: &[OsString],
     environment: impl Iterator<Item = (OsString, OsString)>,
 ) -> Result<Resolved, ConfigError> {
-    // What `run` needs may stand in the file.
+    // What `run` needs may be in the file.
     let relaxed =
         Cli::command().mut_subcommand("run", |run| run.mut_args(|arg| arg.required(false)));
     let matches = relaxed.try_get_matches_from(arguments)?;

@@ -1,4 +1,4 @@
-//! Options that say what is read, and how much of it.
+//! Options for what is read, and how much of it.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -40,12 +40,12 @@ pub struct Source {
     #[arg(long, value_name = "EXPRESSION",
           add = key("filter").on_reload(Reload::Poller))]
     pub filter: Option<Filter>,
-    /// Read one socket in N, chosen by its cookie: a connection is always in the sample or never, and each sample says
-    /// that it stands for N (1 to 4294967295)
+    /// Read one socket in N, chosen by its cookie: a connection is always in the sample or never, and each sample
+    /// carries its weight N (1 to 4294967295)
     #[arg(long, value_name = "N", default_value = "1", value_parser = parse_sampling,
           add = key("sample").on_reload(Reload::Poller))]
     pub sample: Sampling,
-    /// How much the kernel is asked of each socket: `minimal` is tcp_info; `default` adds the congestion control
+    /// How much is read from the kernel per socket: `minimal` is tcp_info; `default` adds the congestion control
     /// algorithm with its own state, and memory; `all` adds TOS, traffic class and priority
     #[arg(long, value_enum, default_value = "default",
           add = key("attributes").on_reload(Reload::Poller))]
@@ -61,7 +61,7 @@ pub enum Netns {
     All,
 }
 
-/// What the kernel is asked of each socket.
+/// What is requested from the kernel for each socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs, reason = "the option's own help would be written twice")]
 pub enum Attributes {

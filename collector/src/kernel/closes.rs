@@ -1,4 +1,4 @@
-//! What the kernel says of TCP sockets as they close: a multicast of the last tcp_info.
+//! The kernel's events of closing TCP sockets: a multicast of the last tcp_info.
 //!
 //! The kernel sends it when it frees the socket: for a connection that goes to TIME-WAIT as it gets there. The message
 //! has INET_DIAG_INFO and INET_DIAG_PROTOCOL only, and its state is CLOSE.
@@ -55,7 +55,7 @@ impl CloseSocket {
     }
 
     /// Calls `each` for the events that wait, for a turn at most, and returns how many datagrams there were: also one that
-    /// is no event may have events behind it. When the kernel's buffer was full meanwhile, that is counted: it does not say
+    /// is no event may have events behind it. When the kernel's buffer was full meanwhile, that is counted: it does not report
     /// how many events it dropped.
     pub(crate) fn drain<E>(
         &self,

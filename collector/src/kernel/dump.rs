@@ -22,7 +22,7 @@ const IPPROTO_TCP: u8 = 6;
 /// INET_DIAG_REQ_BYTECODE.
 const REQUEST_BYTECODE: u16 = 1;
 
-/// Which attributes the kernel is asked for: idiag_ext, bit N - 1 for attribute N. Those above 8 have no bit; the kernel
+/// Which attributes are requested from the kernel: idiag_ext, bit N - 1 for attribute N. Those above 8 have no bit; the kernel
 /// adds them where they exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attributes(pub u8);
@@ -51,13 +51,13 @@ impl Attributes {
 pub struct Request<'a> {
     /// Sockets whose state's bit is set.
     pub states: u32,
-    /// What to say of each.
+    /// What to report of each.
     pub attributes: Attributes,
     /// A filter's program; empty for every socket.
     pub bytecode: &'a [u8],
 }
 
-/// How the kernel is asked.
+/// How the kernel is queried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     /// TCPDIAG_GETSOCK, which walks the hash table once for both families.
@@ -174,7 +174,7 @@ impl DumpSocket {
     }
 
     /// Asks for a walk. Its answer must be received to the end before the next.
-    pub fn ask<E>(&mut self, family: Family, request: &Request<'_>) -> Result<(), DumpError<E>> {
+    pub fn send<E>(&mut self, family: Family, request: &Request<'_>) -> Result<(), DumpError<E>> {
         self.walk = Walk {
             family,
             sequence: self.walk.sequence.wrapping_add(1),
@@ -400,7 +400,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_says_what_the_kernel_refused_and_keeps_the_rows_before_it() {
+    fn an_error_has_the_kernels_reason_and_keeps_the_rows_before_it() {
         let error = message(2, 0, SEQUENCE, &(-2_i32).to_ne_bytes());
         let (result, stats) = taken(&[socket(), error].concat());
         assert_eq!(stats.rows, 1);
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disturbed_dump_says_so_at_its_end() {
+    fn a_disturbed_dump_is_reported_at_its_end() {
         let mut disturbed = socket();
         disturbed[6] |= 0x10;
         let cut = socket()[..40].to_vec();
@@ -501,7 +501,7 @@ mod tests {
         #[test]
         fn any_bytes_are_read_or_counted(bytes in prop::collection::vec(any::<u8>(), 0..300), at in 0..200_usize) {
             let _ = taken(&bytes);
-            // Most arbitrary bytes are no message at all: put them into one.
+            // Most arbitrary bytes are not a message at all: put them into one.
             let mut damaged = [socket(), message(SOCK_DIAG_BY_FAMILY, 2, SEQUENCE, &bytes), socket()].concat();
             let _ = taken(&damaged);
             let at = at % damaged.len();

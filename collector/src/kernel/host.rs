@@ -39,7 +39,7 @@ pub fn netns() -> io::Result<u64> {
     Ok(fs::metadata(OWN_NETNS)?.ino())
 }
 
-/// Wall clock, microseconds since the epoch; 0 when it stands before 1970.
+/// Wall clock, microseconds since the epoch; 0 when it is before 1970.
 pub fn now_unix_us() -> i64 {
     let since = SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -1,4 +1,4 @@
-//! What the Linux kernel says about its TCP sockets, over netlink SOCK_DIAG.
+//! The Linux kernel's TCP sockets, over netlink SOCK_DIAG.
 
 pub(crate) mod closes;
 pub mod dump;

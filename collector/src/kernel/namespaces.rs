@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ordinary_file_is_no_namespace() {
+    fn an_ordinary_file_is_not_a_namespace() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("name"), "").unwrap();
         let without = find([]);

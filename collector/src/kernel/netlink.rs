@@ -17,7 +17,7 @@ pub const SOCK_DIAG_BY_FAMILY: u16 = 20;
 /// The older nlmsg_type, for TCP sockets of both families.
 pub const TCPDIAG_GETSOCK: u16 = 18;
 
-/// nlmsg_flags: the message is a request, a dump is asked for, a dump was disturbed by a change.
+/// nlmsg_flags: the message is a request, a dump is requested, a dump was disturbed by a change.
 pub const NLM_F_REQUEST: u16 = 1;
 /// Asks for all objects.
 pub const NLM_F_DUMP: u16 = 0x300;
@@ -86,7 +86,7 @@ pub struct MalformedMessage {
     pub offset: usize,
 }
 
-/// The messages of `datagram`; ends after the first malformed one, since nothing says where the next would start.
+/// The messages of `datagram`; ends after the first malformed one, since the start of the next is unknown.
 pub fn messages(datagram: &[u8]) -> Messages<'_> {
     Messages { datagram, at: 0 }
 }

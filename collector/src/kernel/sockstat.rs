@@ -37,7 +37,7 @@ impl SockStat {
         })
     }
 
-    /// The numbers of this moment; None when the files do not say.
+    /// The numbers of this moment; None when the files do not have them.
     pub(crate) fn read(&self) -> Option<InUse> {
         let mut buffer = [0; BUFFER];
         let mut line = |file: &File, name| {

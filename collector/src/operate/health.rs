@@ -34,7 +34,7 @@ pub(crate) struct Polls {
     pub failure: Option<String>,
 }
 
-/// How far each sink has come, and since when it stands there.
+/// How far each sink has come, and since when it has made no progress.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Progress {
     sinks: Vec<(Book, Instant)>,
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn polls_that_fail_for_long_are_told_with_their_error() {
+    fn polls_that_fail_for_long_are_reported_with_their_error() {
         let start = Instant::now();
         let reasons = |interval, after| {
             let polls = Polls {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sink_that_stands_still_matters_when_the_queue_is_full_or_rows_are_lost() {
+    fn a_stalled_sink_matters_when_the_queue_is_full_or_rows_are_lost() {
         let (before, waiting) = (books(5, 1, 0), books(5, 9, 0));
         let full = ["kafka has taken nothing for 62 s, and the queue has no room"];
         let lost = ["kafka has taken nothing for 62 s, and rows are lost"];

@@ -40,7 +40,7 @@ impl Answer {
     }
 }
 
-/// Listens on `address` and answers with what `answer` says to a path, None where there is nothing, from threads of its
+/// Listens on `address` and answers with what `answer` returns for a path, None where there is nothing, from threads of its
 /// own, until the process ends. Returns the address with the port that was taken.
 pub(crate) fn serve(
     address: SocketAddr,
@@ -204,7 +204,7 @@ mod tests {
         serve(local, answer).unwrap()
     }
 
-    fn said(address: SocketAddr, request: &[u8]) -> String {
+    fn response(address: SocketAddr, request: &[u8]) -> String {
         let mut client = TcpStream::connect(address).unwrap();
         client.write_all(request).unwrap();
         let mut text = String::new();
@@ -217,10 +217,13 @@ mod tests {
         let address = started();
         let whole = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 5\r\n\
                      Cache-Control: no-store\r\nConnection: close\r\n\r\nhere\n";
-        assert_eq!(said(address, b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n"), whole);
-        assert_eq!(said(address, b"GET /x?y=1 HTTP/1.0\r\n\r\n"), whole);
         assert_eq!(
-            said(address, b"HEAD /x HTTP/1.1\r\n\r\n"),
+            response(address, b"GET /x HTTP/1.1\r\nHost: h\r\n\r\n"),
+            whole
+        );
+        assert_eq!(response(address, b"GET /x?y=1 HTTP/1.0\r\n\r\n"), whole);
+        assert_eq!(
+            response(address, b"HEAD /x HTTP/1.1\r\n\r\n"),
             whole.strip_suffix("here\n").unwrap()
         );
         for (request, status) in [
@@ -233,15 +236,18 @@ mod tests {
             (b"GET  /x HTTP/1.1\r\n\r\n", "400 Bad Request"),
             (b"\xff\xfe\r\n\r\n", "400 "),
         ] {
-            let said = said(address, request);
-            assert!(said.starts_with(&format!("HTTP/1.1 {status}")), "{said}");
+            let response = response(address, request);
+            assert!(
+                response.starts_with(&format!("HTTP/1.1 {status}")),
+                "{response}"
+            );
         }
     }
 
     #[test]
     fn a_request_that_never_ends_is_refused() {
         let long = [&b"GET /x HTTP/1.1\r\nA: "[..], &vec![b'a'; REQUEST_LIMIT]].concat();
-        assert!(said(started(), &long).starts_with("HTTP/1.1 431 "));
+        assert!(response(started(), &long).starts_with("HTTP/1.1 431 "));
     }
 
     #[test]

@@ -69,7 +69,7 @@ pub(crate) struct Snapshot {
     pub last_success: Option<Duration>,
     /// Time from one poll to the next.
     pub interval: Duration,
-    /// Whether /healthz would say 200.
+    /// Whether /healthz would answer 200.
     pub healthy: bool,
     /// What the process costs.
     pub process: Process,

@@ -1,4 +1,4 @@
-//! What is known of a running collector: the reader's thread notes every poll, the threads of [`http`](super::http) ask.
+//! What is known of a running collector: the reader's thread records every poll, those of [`http`](super::http) read it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

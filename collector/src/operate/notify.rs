@@ -1,4 +1,4 @@
-//! Tells the service manager how the collector is, as sd_notify(3) describes it: datagrams to the socket that
+//! Reports the collector's state to the service manager, as sd_notify(3) describes it: datagrams to the socket that
 //! NOTIFY_SOCKET names. Without that variable nothing is sent.
 //!
 //! By hand: the crate sd-notify (0.5) opens a blocking socket for each message, so that a manager that does not read would
@@ -102,7 +102,7 @@ impl Notifier {
         next.map(|next| next - now)
     }
 
-    /// The manager may have gone or be slow: that is no reason to stop working.
+    /// The manager may have gone or be slow: that is not a reason to stop working.
     fn send(&self, what: &str) {
         if let Some(socket) = &self.socket {
             let _ = socket.send(what.as_bytes());
@@ -130,7 +130,7 @@ fn connect(name: &OsStr) -> io::Result<UnixDatagram> {
 mod tests {
     use super::*;
 
-    fn heard(socket: &UnixDatagram) -> Vec<String> {
+    fn received(socket: &UnixDatagram) -> Vec<String> {
         socket.set_nonblocking(true).unwrap();
         let mut buffer = [0; 256];
         let next = || {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_manager_on_a_path_or_an_abstract_name_hears_everything() {
+    fn a_manager_on_a_path_or_an_abstract_name_receives_everything() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("notify");
         let on_path = UnixDatagram::bind(&path).unwrap();
@@ -161,12 +161,12 @@ mod tests {
             notifier.reloading();
             notifier.status("two\nlines");
             notifier.stopping();
-            let heard = heard(&socket);
+            let received = received(&socket);
             assert_eq!(
-                [&heard[0], &heard[2], &heard[3]],
+                [&received[0], &received[2], &received[3]],
                 ["READY=1", "STATUS=two lines", "STOPPING=1"]
             );
-            let usec = heard[1]
+            let usec = received[1]
                 .strip_prefix("RELOADING=1\nMONOTONIC_USEC=")
                 .unwrap();
             assert!(usec.parse::<u64>().unwrap() > 0);
@@ -186,11 +186,11 @@ mod tests {
             .map(|at| notifier.alive(start + at * second))
             .to_vec();
         assert_eq!(next, [5, 4, 1, 5, 5].map(|left| Some(left * second)));
-        assert_eq!(heard(&socket), ["WATCHDOG=1"; 3]);
+        assert_eq!(received(&socket), ["WATCHDOG=1"; 3]);
     }
 
     #[test]
-    fn nobody_to_tell_is_nothing_to_do() {
+    fn without_a_manager_nothing_is_sent() {
         for (socket, usec, pid) in [
             (None, None, None),
             (None, Some("1"), None),
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_none_is_told() {
+    fn an_invalid_name_is_reported() {
         let error = |name| {
             Notifier::new(Some(OsStr::new(name)), None, None)
                 .unwrap_err()

@@ -45,7 +45,7 @@ impl Operator {
         }
     }
 
-    /// What the configuration says now; why it cannot be used.
+    /// The present configuration; why it cannot be used.
     fn read(&self) -> Result<(Box<Run>, Vec<Setting>), String> {
         let arguments: Vec<OsString> = std::env::args_os().collect();
         let Resolved { cli, settings, .. } =

@@ -1,4 +1,4 @@
-//! Polls again and again until a signal says to stop.
+//! Polls again and again until a signal stops it.
 
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -29,7 +29,7 @@ pub(crate) trait Overseer {
     /// Something that an operator should know once.
     fn notice(&mut self, text: &str);
 
-    /// The run is alive. Returns when it is to say so again, at the latest.
+    /// The run is alive. Returns when it must report that again, at the latest.
     fn alive(&mut self) -> Duration;
 
     /// Reads the configuration again and gives what has changed to the poller and the sink. Returns the interval from now
@@ -60,7 +60,7 @@ pub(crate) struct Running<'a> {
     pub(crate) overseer: &'a mut dyn Overseer,
 }
 
-/// Polls as the schedule says and finishes the sink. One poll ends before the next begins: those whose time has passed
+/// Polls by the schedule and finishes the sink. One poll ends before the next begins: those whose time has passed
 /// meanwhile are left out and counted. A poll that fails after the first has succeeded does not end the run.
 pub(crate) fn run(mut running: Running<'_>) -> Result<(), RunError> {
     let result = running.poll_until_stopped();
@@ -147,7 +147,7 @@ impl Running<'_> {
     }
 }
 
-/// Time since the epoch; zero when the clock stands before it.
+/// Time since the epoch; zero when the clock is before it.
 pub(crate) fn wall_clock() -> Duration {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

@@ -1,5 +1,5 @@
 //! Reading, again and again: the [`poller`] walks over the sockets of every network namespace, [`sockets`] remembers them
-//! from poll to poll, [`sampling`] chooses them, the [`schedule`] says when polls are due, and the [`sequence`] numbers
+//! from poll to poll, [`sampling`] chooses them, the [`schedule`] decides when polls are due, and the [`sequence`] numbers
 //! them.
 
 pub(crate) mod poller;

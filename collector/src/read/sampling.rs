@@ -23,7 +23,7 @@ impl Sampling {
         (one_in > 0).then_some(Self { one_in })
     }
 
-    /// How many sockets each sampled one stands for.
+    /// How many sockets each sampled one represents.
     pub fn weight(self) -> u32 {
         self.one_in
     }

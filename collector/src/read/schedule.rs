@@ -1,6 +1,6 @@
 //! When polls are due: at a fixed interval, each host at its own phase of it, so that a fleet does not poll at once.
 //!
-//! The wall clock is asked once, for the phase; from then on only the monotonic clock counts, so that a clock that jumps
+//! The wall clock is read once, for the phase; from then on only the monotonic clock counts, so that a clock that jumps
 //! moves nothing.
 
 use std::time::{Duration, Instant};

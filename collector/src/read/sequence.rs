@@ -124,7 +124,7 @@ fn state(boot_id: &str, sequence: u64) -> String {
     format!("{boot_id} {sequence:020}\n")
 }
 
-/// The last number used in this boot, if the file says so.
+/// The last number used in this boot, if the file has it.
 fn last(text: &[u8], boot_id: &str) -> Option<u64> {
     let (boot, sequence) = std::str::from_utf8(text)
         .ok()?

@@ -192,7 +192,7 @@ mod tests {
         match table.visit(cookie) {
             Visit::New(_) => true,
             Visit::Known(_) => false,
-            Visit::Duplicate => panic!("{cookie} is no duplicate"),
+            Visit::Duplicate => panic!("{cookie} is not a duplicate"),
         }
     }
 

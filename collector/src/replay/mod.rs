@@ -16,7 +16,7 @@ use pcap::{COOKED_HEADER, PcapError, PcapReader};
 /// Why a replay ended early. Samples before it have been passed on.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
-    /// The file is no capture of netlink.
+    /// The file is not a capture of netlink.
     #[error(transparent)]
     Pcap(#[from] PcapError),
     /// Whoever takes the rows failed.
@@ -66,7 +66,7 @@ struct Replay<'a> {
     accecn: AccEcn,
     batch: Batch,
     dump: u64,
-    /// The sequence number of the last request, when that asked for something else than TCP.
+    /// The sequence number of the last request, when that requested something else than TCP.
     foreign: Option<u32>,
     problems: u64,
 }

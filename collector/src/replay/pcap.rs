@@ -92,7 +92,7 @@ impl<R: Read> PcapReader<R> {
                 format!("the file ends inside its header of {FILE_HEADER} bytes"),
             );
         }
-        // The upper bits say whether frames carry a checksum; the type itself has 28.
+        // The upper bits show whether frames carry a checksum; the type itself has 28.
         let link = word(&header, 20) & 0x0fff_ffff;
         if link != LINKTYPE_NETLINK {
             let what = format!(

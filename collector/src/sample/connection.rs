@@ -43,7 +43,7 @@ pub(crate) struct Connection {
 
 impl From<&TcpSample> for Connection {
     fn from(sample: &TcpSample) -> Self {
-        // A listening socket's tcp_info holds defaults that say nothing about a connection.
+        // A listening socket's tcp_info has defaults that mean nothing for a connection.
         let listens = sample.state == TcpState::Listen as i32;
         let measured =
             |rtt: Option<u32>| rtt.filter(|&rtt| !listens && rtt != 0 && rtt != u32::MAX);
@@ -138,7 +138,7 @@ impl Column {
         )
     }
 
-    /// What stands in it, with a unit; `-` for nothing.
+    /// Its content, with a unit; `-` for nothing.
     pub(crate) fn cell(self, of: &Connection) -> String {
         match self {
             Self::State => state_name(of.state.into()).map_or_else(

@@ -8,7 +8,7 @@ const EXPIRES: std::ops::Range<usize> = 52..56;
 /// tcpi_last_data_sent to tcpi_last_ack_recv in struct tcp_info.
 const LAST_TIMES: std::ops::Range<usize> = 44..60;
 
-/// A CRC of everything that the kernel says of the socket, but for the times that pass by themselves: until the timer
+/// A CRC of everything that the kernel reports of the socket, except the times that pass by themselves: until the timer
 /// fires and since data or an acknowledgement came or went. A difference in one word alone is never missed; any other
 /// is missed once in 2^32.
 pub fn digest(view: &SocketView<'_>) -> u32 {

@@ -77,7 +77,7 @@ impl Encoder {
         }
     }
 
-    /// Makes each row stand for `sample_weight` sockets.
+    /// Makes each row represent `sample_weight` sockets.
     pub fn weighing(mut self, sample_weight: u32) -> Self {
         if sample_weight > 1 {
             let mut slot = [0; SLOT];

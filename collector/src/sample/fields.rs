@@ -37,7 +37,7 @@ macro_rules! layout {
             },)*)*];
 
             /// Length of the layout as far as it is known, bytes.
-            #[allow(dead_code, reason = "what it asserts is the order; only one length is asked for")]
+            #[allow(dead_code, reason = "what it asserts is the order; only one length is used")]
             pub(crate) const LEN: usize = { let mut len = 0; $(assert!($end > len); len = $end;)* len };
 
             /// Appends every field that lies within `bytes`.

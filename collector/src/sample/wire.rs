@@ -139,7 +139,7 @@ impl Varint for u64 {
             let (word, len) = spread(self);
             row.store(word, len);
         } else if self == u64::MAX {
-            // What the kernel says for "no limit", so the commonest of the large values.
+            // The kernel's value for "no limit", so the commonest of the large values.
             row.store(u64::MAX, 8);
             row.store(0x01ff, 2);
         } else {
@@ -159,7 +159,7 @@ const fn tag(number: u32, wire_type: u32) -> (u64, usize) {
     }
 }
 
-/// The bits that say "more follows" in a varint of so many bytes.
+/// The bits that mean "more follows" in a varint of so many bytes.
 const MORE: [u64; 8] = {
     let mut more = [0; 8];
     let mut len = 1;

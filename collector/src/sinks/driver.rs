@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    /// Takes one record, fails and gives it back as often as `failures` says, then takes all.
+    /// Takes one record, fails and gives it back `failures` times, then takes all.
     struct Unsteady {
         failures: u32,
         taken: Arc<Mutex<Vec<Vec<u8>>>>,

@@ -1,7 +1,7 @@
 //! Where messages go. A sink is one folder, with its options, and one line in the registry below.
 //!
 //! A direct [`Sink`] takes messages in the reader's thread; a [`Remote`](driver::Remote) one in a thread of its own from
-//! the queue, and the [`driver`] tries again for it. [`start`](start::start) opens what the options ask for, and the
+//! the queue, and the [`driver`] tries again for it. [`start`](start::start) opens what the options select, and the
 //! [`fanout`] gives every message to all of them.
 
 pub(crate) mod driver;

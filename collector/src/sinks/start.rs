@@ -65,10 +65,10 @@ pub(crate) enum Opened {
 
 /// The options of one sink.
 pub(crate) trait SinkOptions {
-    /// The option that asks for the sink, as an error names it.
+    /// The option that selects the sink, as an error names it.
     fn flag(&self) -> &'static str;
 
-    /// Whether the sink is asked for. What follows is called only when it is.
+    /// Whether the sink is selected. What follows is called only when it is.
     fn wanted(&self) -> bool;
 
     /// Whether it takes its messages from the queue.

@@ -31,7 +31,7 @@ pub struct SpoolError {
     pub source: io::Error,
 }
 
-/// For `map_err`: says what was tried on which path.
+/// For `map_err`: adds what was tried on which path.
 fn failed<'a>(
     what: &'static str,
     path: &'a Path,
@@ -48,7 +48,7 @@ pub(crate) fn open_file(options: &OpenOptions, path: &Path) -> io::Result<File> 
     open_as(options, path, OFlags::NONBLOCK)
 }
 
-/// Opens a file in a directory of our own; a link in there is none of ours and is not followed.
+/// Opens a file in a directory of our own; a link in there is not ours and is not followed.
 pub(crate) fn open_own(options: &OpenOptions, path: &Path) -> io::Result<File> {
     open_as(options, path, OFlags::NONBLOCK | OFlags::NOFOLLOW)
 }

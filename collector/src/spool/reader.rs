@@ -10,7 +10,7 @@ use super::scan::Patience;
 use super::{SpoolError, failed, open_file, open_own, reading, scan};
 use crate::sample::proto::Envelope;
 
-/// What stands at one place of the file.
+/// What is at one position of the file.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Item {
     /// A valid record.
@@ -20,7 +20,7 @@ pub(crate) enum Item {
         /// Its rows.
         envelope: Envelope,
     },
-    /// Bytes up to the next valid record or the file's end that are none.
+    /// Bytes up to the next valid record or the file's end that are not a record.
     Corrupt {
         /// Where they begin.
         offset: u64,
@@ -50,7 +50,7 @@ impl SpoolReader {
         Self::of(open_file(&reading(), path), path)
     }
 
-    /// Opens a file in a directory of our own, where links are none of ours.
+    /// Opens a file in a directory of our own, where links are not ours.
     pub(super) fn open_own(path: &Path) -> Result<Self, SpoolError> {
         Self::of(open_own(&reading(), path), path)
     }

@@ -45,7 +45,7 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    /// None when the bytes are no header: marker, codec, zeros or a length beyond the limit.
+    /// None when the bytes are not a header: marker, codec, zeros or a length beyond the limit.
     pub(crate) fn parse(bytes: &[u8; HEADER]) -> Option<Self> {
         let word = |at: usize| {
             u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
@@ -136,10 +136,10 @@ impl RecordWriter {
     }
 }
 
-/// Why a payload whose checksum is right still cannot be used.
+/// Why a payload cannot be used although its checksum is right.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PayloadError {
-    /// It is not what its codec says.
+    /// It is not encoded as its codec requires.
     #[error("the payload does not decompress")]
     Compression,
     /// It is larger than a reader accepts.
@@ -148,7 +148,7 @@ pub(crate) enum PayloadError {
     /// It is not one Envelope with its length before it.
     #[error("the payload is not one message")]
     Message,
-    /// It has another number of rows than its header says.
+    /// Its number of rows is not that of its header.
     #[error("the payload has {found} rows and its header says {claimed}")]
     Rows {
         /// Rows in the payload.

@@ -9,7 +9,7 @@ use super::{SpoolError, complete, failed, name, open_own};
 use crate::report::Reporter;
 use crate::stats::Stats;
 
-/// Cuts what is no complete record off the end of each of the host's open files, and drops the `.open` from its name; a
+/// Cuts an incomplete record off the end of each of the host's open files, and drops the `.open` from its name; a
 /// file without a complete record is removed. One that cannot be used is reported and left as it is; the others are completed.
 /// The caller holds the host's lock on the directory, so that no living process writes them.
 pub(crate) fn recover(

@@ -12,7 +12,7 @@ fn the_ranges_in_the_descriptions_are_the_real_ones() {
         let help = key.help();
         let Some((low, high)) = range(&help) else {
             let needs = key.form() == Form::Number || key.placeholder() == "TIME";
-            assert!(!needs, "{} tells no range: {help}", key.path());
+            assert!(!needs, "{} has no range: {help}", key.path());
             continue;
         };
         checked += 1;

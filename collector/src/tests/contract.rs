@@ -1,4 +1,4 @@
-//! The encoder, the field table and the .proto file say the same.
+//! The encoder, the field table and the .proto file agree.
 //!
 //! The expected values come from lists of the kernel's structures in the order of their members, as the headers have
 //! them, without offsets; what was encoded is read back by a protobuf reader that knows the .proto file only.
@@ -45,7 +45,7 @@ fn the_table_has_exactly_the_fields_of_the_proto_file() {
     assert_eq!(
         table.count(),
         in_proto.len(),
-        "a field stands in the table once"
+        "a field is in the table once"
     );
 }
 
@@ -378,7 +378,7 @@ fn the_word_that_kernels_lay_out_differently_is_absent_unless_the_kernel_is_know
 }
 
 #[test]
-fn an_attribute_that_is_cut_or_comes_twice_is_counted_and_the_rest_stands() {
+fn a_truncated_or_repeated_attribute_is_counted_and_the_rest_is_read() {
     let twice = payload_with(&[
         (attribute::TOS, &[8]),
         (attribute::TOS, &[9]),
@@ -410,7 +410,7 @@ fn an_attribute_that_is_cut_or_comes_twice_is_counted_and_the_rest_stands() {
 }
 
 #[test]
-fn a_name_that_is_no_text_or_too_long_is_left_out() {
+fn a_name_that_is_not_text_or_too_long_is_left_out() {
     for name in [&b"\xff\xfe"[..], b"an_algorithm_of_17"] {
         let (row, stats) =
             encoded(&payload_with(&[(attribute::CONG, name)]), AccEcn::Unknown).unwrap();

@@ -60,22 +60,22 @@ impl Sink for Broken {
 
 struct Setting {
     accounting: Arc<Accounting>,
-    told: Arc<Mutex<Vec<String>>>,
+    reported: Arc<Mutex<Vec<String>>>,
     fan_out: FanOut,
     stats: Stats,
 }
 
 impl Setting {
     fn new() -> Self {
-        let (accounting, told) = (Arc::new(Accounting::default()), Arc::new(Mutex::default()));
+        let (accounting, reported) = (Arc::new(Accounting::default()), Arc::new(Mutex::default()));
         let reporter = Reporter::new({
-            let told = Arc::<Mutex<Vec<String>>>::clone(&told);
-            move |_, line: &str| told.lock().unwrap().push(line.to_owned())
+            let reported = Arc::<Mutex<Vec<String>>>::clone(&reported);
+            move |_, line: &str| reported.lock().unwrap().push(line.to_owned())
         });
         let fan_out = FanOut::new(accounting.clone(), Arc::new(reporter));
         Self {
             accounting,
-            told,
+            reported,
             fan_out,
             stats: Stats::default(),
         }
@@ -109,9 +109,12 @@ fn a_spool_on_a_full_disk_loses_what_it_counts_and_recovers() {
     let lost = file.rows_dropped[Cause::DiskUnavailable as usize];
     assert!(lost > 0 && file.rows_delivered > 0, "{file:?}");
     assert_eq!(null.rows_delivered, 600);
-    let told = setting.told.lock().unwrap().clone();
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("No space left on device"), "{told:?}");
+    let reported = setting.reported.lock().unwrap().clone();
+    assert_eq!(reported.len(), 1, "{reported:?}");
+    assert!(
+        reported[0].contains("No space left on device"),
+        "{reported:?}"
+    );
 
     disk.remount("size=16384k");
     for seed in 100..110 {
@@ -152,7 +155,7 @@ fn polls_are_numbered_on_a_disk_that_cannot_be_written() {
     assert!(kept.kept());
     drop(kept);
     disk.remount("ro");
-    // What is used now must not be used again by a run that goes on from what the disk says.
+    // What is used now must not be used again by a run that goes on from the state on disk.
     let mut unkept = Sequence::open(disk.path(), "h", "boot").unwrap();
     let numbers = [unkept.advance(), unkept.advance()];
     assert!(!unkept.kept());

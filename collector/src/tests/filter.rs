@@ -48,7 +48,7 @@ fn dump(method: Method, bytecode: &[u8], filter: Option<&Filter>) -> BTreeMap<u6
             attributes: Attributes::MINIMAL,
             bytecode,
         };
-        socket.ask::<()>(family, &request).unwrap();
+        socket.send::<()>(family, &request).unwrap();
         loop {
             let received = socket.receive(&mut buffer, &mut Stats::default(), &mut gathered);
             match received {
@@ -62,7 +62,7 @@ fn dump(method: Method, bytecode: &[u8], filter: Option<&Filter>) -> BTreeMap<u6
     gathered.cookies
 }
 
-/// Listeners and connections at many addresses, and what their filters may speak of.
+/// Listeners and connections at many addresses, and what their filters may contain.
 struct World {
     _listeners: Vec<TcpListener>,
     _connections: Vec<(TcpStream, TcpStream)>,

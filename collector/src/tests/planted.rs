@@ -118,7 +118,7 @@ fn a_few_false_headers_cost_no_record() {
 }
 
 #[test]
-fn a_spool_is_completed_whatever_lies_beside_its_files() {
+fn a_spool_is_completed_whatever_else_is_in_its_directory() {
     let directory = tempfile::tempdir().unwrap();
     let (spool, outside) = (
         directory.path().join("spool"),
@@ -134,10 +134,10 @@ fn a_spool_is_completed_whatever_lies_beside_its_files() {
     fs::write(spool.join("h-1-1-5.spool.open"), &torn).unwrap();
     fs::write(spool.join("h-1-1-6.spool.open"), record(6)).unwrap();
     fs::write(spool.join("h-1-1-6.spool"), "another's").unwrap();
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let (heard, place) = (told.clone(), spool.clone());
+    let reported = Arc::new(Mutex::new(Vec::new()));
+    let (sink, place) = (reported.clone(), spool.clone());
     within("completing", move || {
-        let reporter = Reporter::new(move |_, line| heard.lock().unwrap().push(line.to_owned()));
+        let reporter = Reporter::new(move |_, line| sink.lock().unwrap().push(line.to_owned()));
         recover(&place, "h", &reporter, &mut Stats::default()).unwrap();
     });
     assert_eq!(fs::read(&outside).unwrap(), torn);
@@ -151,11 +151,11 @@ fn a_spool_is_completed_whatever_lies_beside_its_files() {
         let left = spool.join(format!("h-1-1-{number}.spool.open"));
         assert!(left.symlink_metadata().is_ok(), "{number} is left");
     }
-    // Complaints that differ in numbers only are told once.
-    let told = told.lock().unwrap().join("\n");
+    // Complaints that differ only in numbers are reported once.
+    let reported = reported.lock().unwrap().join("\n");
     assert!(
-        told.contains("it is not a file: it is left as it is"),
-        "{told}"
+        reported.contains("it is not a file: it is left as it is"),
+        "{reported}"
     );
 }
 
@@ -221,7 +221,7 @@ fn segment(directory: &Path, id: u64) -> std::path::PathBuf {
 }
 
 #[test]
-fn a_queue_delivers_whatever_lies_beside_its_segments() {
+fn a_queue_delivers_whatever_else_is_in_its_directory() {
     let directory = tempfile::tempdir().unwrap();
     let queue = directory.path().join("queue");
     fs::create_dir(&queue).unwrap();

@@ -77,7 +77,7 @@ fn open(directory: &Path, limits: Limits) -> Life {
     }
 }
 
-/// A payload that tells its number. The queue does not look inside.
+/// A payload that contains its number. The queue does not look inside.
 fn payload(number: u64, length: usize) -> Vec<u8> {
     let mut bytes = number.to_le_bytes().to_vec();
     // Bytes that a scan for records could take for one.
@@ -204,7 +204,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..120)
 }
 
-/// What must have happened to one sink, told by watching it.
+/// What must have happened to one sink, known from watching it.
 #[derive(Default)]
 struct Witness {
     /// In flight, in the order taken.
@@ -497,7 +497,7 @@ fn two_processes_do_not_share_a_queue() {
 }
 
 #[test]
-fn a_path_that_is_no_directory_is_refused() {
+fn a_path_that_is_not_a_directory_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("file");
     fs::write(&path, "x").unwrap();

@@ -92,7 +92,7 @@ proptest! {
         let (all, _, _) = replayed(&whole);
         prop_assert!(all.starts_with(&lines));
         prop_assert!(offsets.is_empty());
-        // Only an end between two packets cannot be told from a complete file.
+        // Only an end between two packets looks like a complete file.
         prop_assert!(result.is_err() || whole[cut..].len() > 16);
     }
 }

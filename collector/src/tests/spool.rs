@@ -1,4 +1,4 @@
-//! The spool's files: what is written is read, what is damaged is told and costs nothing beside it.
+//! The spool's files: what is written is read, what is damaged is reported and costs no other record.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -96,7 +96,7 @@ fn a_record_without_compression_is_read_too() {
 }
 
 #[test]
-fn a_payload_that_is_not_what_its_header_says_is_corrupt() {
+fn a_payload_that_does_not_match_its_header_is_corrupt() {
     let with = |codec: u8, rows: u32, payload: &[u8]| {
         let mut bytes = [b"STB1", &[codec, 0, 0, 0][..], &rows.to_le_bytes()].concat();
         bytes.extend(u32::try_from(payload.len()).unwrap().to_le_bytes());
@@ -162,7 +162,7 @@ proptest! {
     }
 
     #[test]
-    fn foreign_bytes_between_records_are_told_and_stepped_over(
+    fn unknown_bytes_between_records_are_reported_and_skipped(
         before in prop::collection::vec(any::<u8>(), 0..100), between in prop::collection::vec(any::<u8>(), 1..100),
     ) {
         let bytes = [&before[..], &record(1, 1), &between, &record(2, 1)].concat();
@@ -324,7 +324,7 @@ fn a_file_is_completed_when_it_is_old_enough() {
 }
 
 #[test]
-fn a_spool_that_cannot_be_written_says_what_and_why() {
+fn a_spool_that_cannot_be_written_is_an_error_with_its_cause() {
     let directory = tempfile::tempdir().unwrap();
     let missing = directory.path().join("missing");
     let rotation = Rotation {

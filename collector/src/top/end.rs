@@ -1,4 +1,4 @@
-//! Ends the view when somebody says so or when its terminal goes, whatever the rest of it is doing.
+//! Ends the view on request or when its terminal goes, whatever the rest of it is doing.
 
 use std::io::{self, IsTerminal};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -14,14 +14,14 @@ use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::low_level::pipe;
 
-/// The view has this long to end by itself. Where output stands still, or a key came by half, it cannot.
+/// The view has this long to end by itself. Where output is blocked, or a key arrived in part, it cannot.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Whether the view is to end.
 pub(super) struct End(Arc<AtomicBool>);
 
 impl End {
-    /// Listens from now on, in a thread of its own. Once it is asked to end, the process does so within [`GRACE`], with 0.
+    /// Listens from now on, in a thread of its own. Once it is to end, the process does so within [`GRACE`], with 0.
     pub(super) fn listen() -> io::Result<Self> {
         let (wake, signalled) = UnixStream::pair()?;
         for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -33,7 +33,7 @@ impl End {
             while is_calm(wake.as_fd(), None) {}
             flag.store(true, Ordering::Relaxed);
             thread::sleep(GRACE);
-            // It writes for ever: only the modes can be given back. An error has no reader left.
+            // It never stops writing: only the modes can be restored. An error has no reader left.
             let _ = disable_raw_mode();
             std::process::exit(0);
         };
@@ -41,13 +41,13 @@ impl End {
         Ok(Self(ending))
     }
 
-    /// Whether it has been asked to end.
+    /// Whether it is to end.
     pub(super) fn is_told(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// Whether the terminal is no more, so that nothing can be given back to it.
+/// Whether the terminal is gone, so that nothing can be restored on it.
 pub(super) fn is_gone() -> bool {
     !is_calm(io::stdout().as_fd(), Some(&Timespec::default()))
 }
@@ -55,13 +55,13 @@ pub(super) fn is_gone() -> bool {
 /// Waits until `wake` can be read or a terminal is hung up; false when that is so.
 fn is_calm(wake: BorrowedFd<'_>, time: Option<&Timespec>) -> bool {
     let (stdin, stdout) = (io::stdin(), io::stdout());
-    // Another input than a terminal says nothing: keys come from the controlling terminal then.
+    // Another input than a terminal shows nothing: keys come from the controlling terminal then.
     let keys = if stdin.is_terminal() {
         stdin.as_fd()
     } else {
         stdout.as_fd()
     };
-    // A terminal reports a hang-up without being asked.
+    // A terminal reports a hang-up in any case.
     let mut ends = [
         PollFd::from_borrowed_fd(wake, PollFlags::IN),
         PollFd::from_borrowed_fd(keys, PollFlags::empty()),

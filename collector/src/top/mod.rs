@@ -1,6 +1,6 @@
 //! A live view of connections, for people at a terminal.
 //!
-//! [`looks`] reads the connections, [`model`] keeps and sorts them and says what keys do, [`view`] draws; here is what ties
+//! [`looks`] reads the connections, [`model`] keeps and sorts them and handles keys, [`view`] draws; here is what ties
 //! them to a terminal.
 
 mod end;
@@ -49,7 +49,7 @@ pub(crate) struct Scene {
 }
 
 impl Scene {
-    /// Shows it until the user, a signal or the terminal's end ends it. A terminal that is still there is restored, also
+    /// Shows it until the user, a signal or the terminal's end ends it. A terminal that exists is restored, also
     /// after a panic.
     pub(crate) fn live(mut self, colours: bool) -> Result<(), TopError> {
         let end = End::listen()?;

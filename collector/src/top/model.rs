@@ -357,7 +357,7 @@ const GROUPED: [Column; 11] = [
     Column::SendQueue,
 ];
 
-/// Keys that sort, with what the help says of them.
+/// Keys that sort, with their help texts.
 pub(crate) const SORT_KEYS: [(char, Column, &str); 8] = [
     ('s', Column::RetransPerSecond, "retransmissions per second"),
     ('x', Column::Retrans, "retransmissions"),

@@ -58,7 +58,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, model: &mut Model, colours: bool) {
 }
 
 fn style(colours: bool, with: Style) -> Style {
-    // Without colours the attributes still help.
+    // Without colours the attributes help.
     if colours { with } else { with.fg(Color::Reset) }
 }
 

@@ -39,7 +39,7 @@ impl Shown<'_> {
         self.sample.get(field).map(|value| {
             value
                 .as_u64()
-                .unwrap_or_else(|| panic!("{field} is no number: {value}"))
+                .unwrap_or_else(|| panic!("{field} is not a number: {value}"))
         })
     }
 
@@ -51,7 +51,7 @@ impl Shown<'_> {
     fn text(&self, field: &str) -> &str {
         self.sample[field]
             .as_str()
-            .unwrap_or_else(|| panic!("{field} is no text"))
+            .unwrap_or_else(|| panic!("{field} is not text"))
     }
 
     fn put(&mut self, name: &'static str, value: impl Into<String>) {
@@ -72,7 +72,7 @@ impl Shown<'_> {
         }
     }
 
-    /// A number that tells zero from absent, in hexadecimal.
+    /// A number for which zero differs from absent, in hexadecimal.
     fn hexadecimal(&mut self, name: &'static str, field: &str) {
         match self.number(field) {
             None => {}

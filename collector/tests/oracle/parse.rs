@@ -182,7 +182,7 @@ fn socket(line: &str) -> Result<Values, String> {
     Ok(values)
 }
 
-/// `r0,rb1000,...`: the prefix of each number says what it is.
+/// `r0,rb1000,...`: the prefix of each number is its meaning.
 fn skmem(value: &str, values: &mut Values) -> Result<(), String> {
     for item in inside(value).split(',') {
         let prefix = item.trim_end_matches(|c: char| c.is_ascii_digit());

@@ -15,7 +15,7 @@ fn file(bytes: &[u8]) -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn cat_prints_the_good_records_and_tells_the_bad_ones() {
+fn cat_prints_the_good_records_and_reports_the_bad_ones() {
     let mut damaged = record(200, 3);
     *damaged.last_mut().unwrap() ^= 1;
     let (first, last) = (record(100, 2), record(300, 1));
@@ -30,20 +30,20 @@ fn cat_prints_the_good_records_and_tells_the_bad_ones() {
         (output.status.code(), cookies),
         (Some(1), vec![100, 101, 300])
     );
-    let said = String::from_utf8(output.stderr).unwrap();
-    let lines: Vec<_> = said.lines().collect();
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let lines: Vec<_> = stderr.lines().collect();
     let name = path.display();
     let (first, damaged, last) = (first.len(), damaged.len(), last.len());
-    assert_eq!(lines.len(), 3, "{said}");
+    assert_eq!(lines.len(), 3, "{stderr}");
     assert!(
         lines[0].starts_with(&format!(
             "springtide-collector: {name}: offset {first}: {damaged} bytes are not a valid record"
         )),
-        "{said}"
+        "{stderr}"
     );
     assert!(
         lines[1].contains(&format!("offset {}: 24 bytes", first + damaged + last)),
-        "{said}"
+        "{stderr}"
     );
     let stats: serde_json::Value = serde_json::from_str(lines[2]).unwrap();
     assert_eq!(stats["rows"], 3);
@@ -57,24 +57,24 @@ fn cat_prints_the_good_records_and_tells_the_bad_ones() {
 }
 
 #[test]
-fn cat_of_what_is_no_file_is_bad_input() {
+fn cat_of_anything_but_a_file_is_bad_input() {
     for path in ["/nonexistent.spool", "/tmp"] {
         let output = collector(&["cat", path]);
-        let said = String::from_utf8(output.stderr).unwrap();
+        let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(
-            (output.status.code(), said.lines().count()),
+            (output.status.code(), stderr.lines().count()),
             (Some(2), 1),
-            "{said}"
+            "{stderr}"
         );
         assert!(
-            said.starts_with(&format!("springtide-collector: {path}: cannot ")),
-            "{said}"
+            stderr.starts_with(&format!("springtide-collector: {path}: cannot ")),
+            "{stderr}"
         );
     }
 }
 
 #[test]
-fn cat_goes_on_behind_a_file_that_is_none() {
+fn cat_goes_on_after_a_missing_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
     let fifo = directory.path().join("fifo");
@@ -90,9 +90,9 @@ fn cat_goes_on_behind_a_file_that_is_none() {
     let output = collector(&words);
     assert_eq!(output.status.code(), Some(2));
     assert_eq!(json_lines(&output).len(), 1);
-    let told = String::from_utf8(output.stderr).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(
-        told.contains("No such file") && told.contains("it is not a file"),
-        "{told}"
+        stderr.contains("No such file") && stderr.contains("it is not a file"),
+        "{stderr}"
     );
 }

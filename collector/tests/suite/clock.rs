@@ -117,7 +117,7 @@ fn a_clock_that_jumps_changes_the_times_in_the_samples_and_nothing_else() {
         accounted(&ended.stats),
         waiting + ended.count("rows_read"),
         "{}",
-        ended.told
+        ended.log
     );
 }
 

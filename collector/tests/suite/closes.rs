@@ -166,7 +166,7 @@ fn closes_can_be_left_out() {
 }
 
 #[test]
-fn events_that_the_kernel_drops_are_counted_and_told() {
+fn events_that_the_kernel_drops_are_counted_and_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let _held = Connection::new(&listener);
     // The kernel's smallest buffer: it holds one or two events.
@@ -179,9 +179,9 @@ fn events_that_the_kernel_drops_are_counted_and_told() {
     let ended = running.end();
     assert!(ended.count("close_overruns") > 0);
     assert!(
-        ended.told.contains("close events were lost"),
+        ended.log.contains("close events were lost"),
         "{}",
-        ended.told
+        ended.log
     );
-    assert_eq!(ended.told.matches("close events were lost").count(), 1);
+    assert_eq!(ended.log.matches("close events were lost").count(), 1);
 }

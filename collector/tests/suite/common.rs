@@ -62,8 +62,8 @@ pub struct Ended {
     pub samples: Vec<Value>,
     /// The counters.
     pub stats: Value,
-    /// What else it said.
-    pub told: String,
+    /// The rest of its standard error.
+    pub log: String,
 }
 
 impl Running {
@@ -116,20 +116,20 @@ impl Running {
     /// Ends it with SIGTERM.
     pub fn end(mut self) -> Ended {
         kill_process(Pid::from_child(&self.child), Signal::TERM).unwrap();
-        let mut told = String::new();
-        std::io::Read::read_to_string(&mut self.child.stderr.take().unwrap(), &mut told).unwrap();
-        assert!(self.child.wait().unwrap().success(), "{told}");
-        let (before, stats) = told
+        let mut stderr = String::new();
+        std::io::Read::read_to_string(&mut self.child.stderr.take().unwrap(), &mut stderr).unwrap();
+        assert!(self.child.wait().unwrap().success(), "{stderr}");
+        let (before, stats) = stderr
             .trim_end()
             .rsplit_once('\n')
-            .unwrap_or(("", told.trim_end()));
-        let stats = serde_json::from_str(stats).unwrap_or_else(|error| panic!("{error}: {told}"));
-        let told = before.to_owned();
+            .unwrap_or(("", stderr.trim_end()));
+        let stats = serde_json::from_str(stats).unwrap_or_else(|error| panic!("{error}: {stderr}"));
+        let log = before.to_owned();
         let samples = self.samples();
         Ended {
             samples,
             stats,
-            told,
+            log,
         }
     }
 }

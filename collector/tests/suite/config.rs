@@ -1,4 +1,4 @@
-//! The configuration of `run`: file, environment and command line, and what is said of mistakes.
+//! The configuration of `run`: file, environment and command line, and the messages for mistakes.
 
 use std::fs;
 use std::path::PathBuf;
@@ -46,7 +46,7 @@ impl Configuration {
         stdout.lines().map(str::to_owned).collect()
     }
 
-    /// What is said against it, without the path.
+    /// The errors, without the path.
     fn problems(&self, environment: &[(&str, &str)]) -> Vec<String> {
         let output = self.check(&[], environment);
         let stderr = String::from_utf8(output.stderr).unwrap();
@@ -111,7 +111,7 @@ fn the_file_may_be_named_by_the_environment() {
 }
 
 #[test]
-fn what_is_in_force_is_a_configuration_that_says_the_same() {
+fn the_printed_configuration_is_equivalent() {
     let environment = [("SPRINGTIDE_COLLECTOR_SPOOL_DIR", "/x \"y\" \\z")];
     let file = configuration("host = 'a'\ninterval = '250ms'\n");
     let lines = file.effective(&["--pop", "ams"], &environment);
@@ -127,7 +127,7 @@ fn the_default_file_changes_nothing_and_names_every_key() {
     let text = String::from_utf8(output.stdout).unwrap();
     let defaults = configuration("").effective(&[], &[]);
     assert_eq!(configuration(&text).effective(&[], &[])[1..], defaults[1..]);
-    // With its comments taken away every key that has a default stands there as it is in force.
+    // With its comments taken away every key that has a default is there as it is in force.
     let set: String = text
         .lines()
         .filter(|line| !line.starts_with("# ") && !line.ends_with('='))
@@ -144,7 +144,7 @@ fn the_default_file_changes_nothing_and_names_every_key() {
 #[test]
 #[expect(clippy::too_many_lines, reason = "one table of cases")]
 fn every_mistake_is_one_line_with_its_place_and_what_to_do() {
-    for (text, said) in [
+    for (text, message) in [
         (
             "intervall = '1s'",
             "line 1: unknown key 'intervall': did you mean 'interval'?",
@@ -202,8 +202,8 @@ fn every_mistake_is_one_line_with_its_place_and_what_to_do() {
         let problems = configuration(text).problems(&[]);
         assert_eq!(problems.len(), 1, "{problems:?}");
         assert!(
-            problems[0].starts_with(said),
-            "{said} is not the start of {problems:?}"
+            problems[0].starts_with(message),
+            "{message} is not the start of {problems:?}"
         );
     }
 }
@@ -236,7 +236,7 @@ fn secrets_are_refused_where_others_can_see_them() {
         "{stderr}"
     );
 
-    // Dotted names may stand as they are.
+    // Dotted names are allowed.
     let text = "[kafka]\nbrokers = 'k:9092'\n[kafka.option]\nsecurity.protocol = 'ssl'\n'ssl.ca.location' = 'ca.pem'";
     let lines = configuration(text).effective(&[], &[]);
     let option = lines
@@ -251,7 +251,7 @@ fn secrets_are_refused_where_others_can_see_them() {
 }
 
 #[test]
-fn all_mistakes_are_told_at_once_in_their_order() {
+fn all_mistakes_are_reported_at_once_in_their_order() {
     let problems = configuration("zzz = 1\ninterval = 'x'\nhost = ''\n").problems(&[]);
     let lines: Vec<_> = problems
         .iter()
@@ -263,7 +263,7 @@ fn all_mistakes_are_told_at_once_in_their_order() {
 #[test]
 fn the_environment_is_checked_as_the_file_is() {
     let file = configuration("");
-    for (variable, value, said) in [
+    for (variable, value, message) in [
         (
             "SPRINGTIDE_COLLECTOR_INTERVAL",
             "x",
@@ -282,16 +282,16 @@ fn the_environment_is_checked_as_the_file_is() {
     ] {
         let problems = file.problems(&[(variable, value)]);
         assert!(
-            problems[0].starts_with(said),
-            "{said} is not the start of {problems:?}"
+            problems[0].starts_with(message),
+            "{message} is not the start of {problems:?}"
         );
     }
 }
 
 #[test]
-fn a_file_that_cannot_be_read_is_told() {
+fn a_file_that_cannot_be_read_is_reported() {
     let long = configuration(&"#".repeat((1 << 20) + 1));
-    for (path, said) in [
+    for (path, message) in [
         (
             "/nonexistent/x.toml",
             "/nonexistent/x.toml: cannot read the configuration: No such file",
@@ -306,7 +306,7 @@ fn a_file_that_cannot_be_read_is_told() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{stderr}");
         assert!(
-            stderr.starts_with("springtide-collector: ") && stderr.contains(said),
+            stderr.starts_with("springtide-collector: ") && stderr.contains(message),
             "{stderr}"
         );
     }

@@ -19,16 +19,16 @@ fn decode(bytes: &[u8]) -> (Option<i32>, usize, String) {
     file.write_all(bytes).unwrap();
     let path = file.path().to_str().unwrap();
     let output = collector(&["decode", path]);
-    let said = String::from_utf8(output.stderr).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
     (
         output.status.code(),
         rows(&output.stdout),
-        said.replace(path, "FILE"),
+        stderr.replace(path, "FILE"),
     )
 }
 
 #[test]
-fn what_is_no_capture_of_netlink_is_refused_in_one_line() {
+fn anything_but_a_netlink_capture_is_refused_in_one_line() {
     let whole = bytes(CAPTURES[0]);
     let with = |at: usize, new: &[u8]| {
         let mut changed = whole.clone();
@@ -36,7 +36,7 @@ fn what_is_no_capture_of_netlink_is_refused_in_one_line() {
         changed
     };
     let swapped = with(0, &0xa1b2_c3d4_u32.swap_bytes().to_ne_bytes());
-    for (bytes, said) in [
+    for (bytes, message) in [
         (
             vec![],
             "FILE: offset 0: the file has 0 bytes: this is not a pcap file",
@@ -75,7 +75,7 @@ fn what_is_no_capture_of_netlink_is_refused_in_one_line() {
         ),
     ] {
         let (code, rows, stderr) = decode(&bytes);
-        assert!(stderr.contains(said), "{said} is not in {stderr}");
+        assert!(stderr.contains(message), "{message} is not in {stderr}");
         assert_eq!(
             (code, rows, stderr.lines().count()),
             (Some(2), 0, 1),
@@ -85,7 +85,7 @@ fn what_is_no_capture_of_netlink_is_refused_in_one_line() {
 }
 
 #[test]
-fn a_capture_cut_at_its_end_gives_its_sockets_and_says_where_it_ends() {
+fn a_truncated_capture_gives_its_sockets_and_the_offset_of_its_end() {
     let whole = bytes(CAPTURES[0]);
     let (code, rows, stderr) = decode(&whole[..whole.len() - 100]);
     assert_eq!((code, stderr.lines().count()), (Some(2), 1));
@@ -100,9 +100,9 @@ fn a_capture_cut_at_its_end_gives_its_sockets_and_says_where_it_ends() {
 fn a_missing_file_is_bad_input() {
     let output = collector(&["decode", "/nonexistent.pcap"]);
     assert_eq!(output.status.code(), Some(2));
-    let said = String::from_utf8(output.stderr).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
     assert_eq!(
-        said,
+        stderr,
         "springtide-collector: /nonexistent.pcap: cannot open it: No such file or directory (os error 2)\n"
     );
 }

@@ -22,7 +22,7 @@ fn hold(path: &str, expected: &str) {
     }
     assert!(
         std::env::var_os("SPRINGTIDE_UPDATE").is_some(),
-        "{path} is not what the code says: run SPRINGTIDE_UPDATE=1 cargo test -p springtide-collector --test suite docs"
+        "{path} does not match the code: run SPRINGTIDE_UPDATE=1 cargo test -p springtide-collector --test suite docs"
     );
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     fs::write(&file, expected).unwrap();
@@ -106,9 +106,9 @@ const CONFIGURATION: &str = "\n## Configuration\n\n\
 or `/etc/springtide/collector.toml` if it exists), the default. The file is TOML; `spool.dir` is the key `dir` in the section `[spool]`.\n\
 Lists may be written as lists, properties (`kafka.option`) as a table. A variable's name is the option's with `SPRINGTIDE_COLLECTOR_` before it:\n\
 `SPRINGTIDE_COLLECTOR_SPOOL_DIR`; `SPRINGTIDE_COLLECTOR_CONFIG` names the file.\n\n\
-A key that is not known, or a value that is of no use, is an error with file, line and key, exit code 2. `run --check-config` tells all of\n\
+An unknown key, or an invalid value, is an error with file, line and key, exit code 2. `run --check-config` reports all of\n\
 them, or prints what is in force; `config --default` prints a file to begin with.\n\n\
-Keys with SIGHUP in the third column change while the collector runs; others wait for a restart, and the collector says so.\n\n\
+Keys with SIGHUP in the third column change while the collector runs; others wait for a restart, and the collector logs that.\n\n\
 | key | option | SIGHUP | default | what |\n|---|---|---|---|---|\n";
 
 const HTTP: &str = "\n## HTTP\n\n\
@@ -125,14 +125,14 @@ For every sink, at every moment: `rows_read_total + rows_recovered_total = rows_
 
 const SIGNALS: &str = "\n## Signals and exit codes\n\n\
 | signal | effect on `run` |\n|---|---|\n\
-| SIGTERM, SIGINT | hands over what it has (remote sinks have 4 s; what is left stays in the queue) and ends with 0; a second one ends it at once, with 1 |\n\
+| SIGTERM, SIGINT | delivers what it has (remote sinks have 4 s; the rest stays in the queue) and ends with 0; a second one ends it at once, with 1 |\n\
 | SIGHUP | reads the configuration again; a bad one is refused and changes nothing |\n\n\
-`top` ends with 0 when it is told to (`q`, SIGTERM, SIGINT, SIGHUP), also where its output stands still, and when its terminal is hung up;\n\
-with 1 when the terminal can no longer be read. A terminal that is still there is given back as it was. The other commands end as any\n\
+`top` ends with 0 on request (`q`, SIGTERM, SIGINT, SIGHUP), also where its output is blocked, and when its terminal is hung up;\n\
+with 1 when the terminal can no longer be read. A terminal that exists is restored. The other commands end as any\n\
 program does.\n\n\
 | code | meaning |\n|---|---|\n\
 | 0 | done |\n| 1 | failed while running; `cat` met a corrupt record |\n| 2 | bad input or usage |\n\n\
-To a service manager it speaks sd_notify(3): `READY=1` after the first poll, `RELOADING=1`, `STOPPING=1`, and `WATCHDOG=1` while it lives.\n";
+It notifies a service manager by sd_notify(3): `READY=1` after the first poll, `RELOADING=1`, `STOPPING=1`, and `WATCHDOG=1` while it runs.\n";
 
 fn row(key: &Key) -> String {
     let default = match key.defaults().join(",") {

@@ -62,7 +62,7 @@ impl Forger {
         Self { socket, port }
     }
 
-    /// The ports of all others that ask for sockets here.
+    /// The ports of all others that query sockets here.
     fn others(&self) -> Vec<u32> {
         let table = fs::read_to_string("/proc/thread-self/net/netlink").unwrap();
         let ports = table.lines().skip(1).filter_map(|line| {
@@ -99,7 +99,7 @@ fn messages_of_other_processes_make_no_row_and_fail_no_poll() {
     let mut names = Names(VecDeque::new());
     names.add(vec![name.clone()]);
     let path = path(&name);
-    let still = Sockets::inside(&path);
+    let untouched = Sockets::inside(&path);
     let last = Sockets::inside(&path);
     // The kernel's buffer holds all that is forged.
     let buffer = "8388608";
@@ -130,7 +130,7 @@ fn messages_of_other_processes_make_no_row_and_fail_no_poll() {
             assert!(forger.send(&socket(20, 0), 0, GROUP));
             thread::sleep(Duration::from_millis(20));
         }
-        // More than one turn of reading, and behind it what the kernel says.
+        // More than one turn of reading, and after it the kernel's answer.
         let pid = Pid::from_raw(running.pid() as i32).unwrap();
         kill_process(pid, Signal::STOP).unwrap();
         for _ in 0..600 {
@@ -141,18 +141,18 @@ fn messages_of_other_processes_make_no_row_and_fail_no_poll() {
     let taken = within(&path, forge);
     let cookies = last.cookies();
     drop(last);
-    // The kernel tells of a close a moment after it.
+    // The kernel reports a close a moment after it.
     thread::sleep(Duration::from_millis(200));
     let pid = Pid::from_raw(running.pid() as i32).unwrap();
     let go_on = thread::spawn(move || {
         thread::sleep(Duration::from_millis(500));
         kill_process(pid, Signal::CONT)
     });
-    // It is told to end before it goes on.
+    // It gets SIGTERM before it goes on.
     let ended = running.end();
     go_on.join().unwrap().unwrap();
     assert!(ended.with("cookie", COOKIE).is_empty(), "a forged row");
-    assert_eq!(ended.count("polls_failed"), 0, "{}", ended.told);
+    assert_eq!(ended.count("polls_failed"), 0, "{}", ended.log);
     assert_eq!(taken, 0, "messages reach the collector's sockets");
     assert_eq!(ended.count("close_overruns"), 0);
     assert_eq!(ended.count("datagrams_forged"), 620);
@@ -163,5 +163,5 @@ fn messages_of_other_processes_make_no_row_and_fail_no_poll() {
             "a close behind the forged ones is lost"
         );
     }
-    assert!(!ended.with("cookie", still.cookies()[0]).is_empty());
+    assert!(!ended.with("cookie", untouched.cookies()[0]).is_empty());
 }

@@ -1,4 +1,4 @@
-//! `top` ends when its terminal goes or somebody tells it to, whatever it is doing then.
+//! `top` ends when its terminal goes or on request, whatever it is doing then.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -104,7 +104,7 @@ fn processor_time(pid: u32) -> u64 {
 
 #[test]
 fn a_terminal_that_goes_ends_it() {
-    // Without a controlling terminal there is no SIGHUP: only the terminal itself tells.
+    // Without a controlling terminal there is no SIGHUP: only the terminal itself shows it.
     for words in [&[PROGRAM][..], &["setsid", "--ctty", PROGRAM]] {
         let (mut master, slave) = terminal();
         let child = start(&slave, words, "1h");
@@ -131,7 +131,7 @@ fn a_signal_does_not_wait_for_output_that_nobody_takes() {
             call.is_ok_and(|call| call.starts_with("1 0x1 "))
         };
         let mut since = Instant::now();
-        wait_until("its output stands still", || {
+        wait_until("its output is blocked", || {
             if !in_write() {
                 since = Instant::now();
             }

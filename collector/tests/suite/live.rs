@@ -131,7 +131,7 @@ fn connections_of_every_family_are_read_with_their_own_values() {
 }
 
 #[test]
-fn a_sample_says_where_and_when_it_was_taken() {
+fn a_sample_has_its_host_and_time() {
     let (client, _server) = connection("127.0.0.1", "127.0.0.1", 1);
     let now = || i64::try_from(std::time::UNIX_EPOCH.elapsed().unwrap().as_micros()).unwrap();
     let before = now();
@@ -290,7 +290,7 @@ fn more_sockets_than_a_batch_holds_are_all_read_once() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_failure() {
+fn a_reader_that_goes_away_is_not_a_failure() {
     let mut child = program()
         .args(OWN)
         .args(["--format", "json"])

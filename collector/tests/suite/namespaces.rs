@@ -124,7 +124,7 @@ fn namespaces_with_a_name_or_a_process_are_read_each_once() {
         .status();
     assert!(mount.unwrap().success());
     names.0.push_back(format!("{prefix}3"));
-    // One that only a process holds: it says when it is there.
+    // One that only a process holds: it reports when it exists.
     let mut process = Command::new("unshare")
         .args([
             "--net",
@@ -183,7 +183,7 @@ fn namespaces_with_a_name_or_a_process_are_read_each_once() {
 }
 
 #[test]
-fn without_the_right_to_enter_the_own_namespace_is_read_and_that_is_said_once() {
+fn without_the_right_to_enter_the_own_namespace_is_read_and_reported_once() {
     need_root("it gives up capabilities");
     let bare = |arguments: &[&str]| {
         let mut command = Command::new("setpriv");
@@ -200,10 +200,10 @@ fn without_the_right_to_enter_the_own_namespace_is_read_and_that_is_said_once() 
     thread::sleep(Duration::from_millis(200));
     let ended = running.end();
     assert_eq!(
-        ended.told.matches("CAP_SYS_ADMIN").count(),
+        ended.log.matches("CAP_SYS_ADMIN").count(),
         1,
         "{}",
-        ended.told
+        ended.log
     );
     let seen = seen(&ended.samples);
     let own = inode("/proc/self/ns/net");
@@ -212,10 +212,10 @@ fn without_the_right_to_enter_the_own_namespace_is_read_and_that_is_said_once() 
 
     let output = bare(&["once", "--netns", "all"]).output().unwrap();
     assert_eq!(output.status.code(), Some(2));
-    let told = String::from_utf8(output.stderr).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(
-        told.contains("needs CAP_SYS_ADMIN") && told.lines().count() == 1,
-        "{told}"
+        stderr.contains("needs CAP_SYS_ADMIN") && stderr.lines().count() == 1,
+        "{stderr}"
     );
 }
 
@@ -226,7 +226,7 @@ fn where_nothing_happens_walks_are_saved_until_something_does() {
     let mut names = Names(VecDeque::new());
     names.add(vec![name.clone()]);
     let netns = inode(&path(&name));
-    let still = Sockets::inside(&path(&name));
+    let idle = Sockets::inside(&path(&name));
     let arguments = [
         "--netns",
         "all",
@@ -253,7 +253,7 @@ fn where_nothing_happens_walks_are_saved_until_something_does() {
         polls_of(cookie, &running.samples()) > 0
     });
     let ended = running.end();
-    let walks = polls_of(still.cookies()[0], &ended.samples) as u64;
+    let walks = polls_of(idle.cookies()[0], &ended.samples) as u64;
     // 1, 2, 4, 8, 16, ... polls apart; anew from when the socket has come. How many polls there are is the machine's
     // business, how walks follow from them is ours.
     let polls = ended.count("polls");

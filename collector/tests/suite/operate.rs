@@ -24,8 +24,8 @@ const LONG: Duration = Duration::from_secs(60);
 struct Collector {
     directory: TempDir,
     child: Child,
-    /// What it says, line by line.
-    said: Receiver<String>,
+    /// Its standard error, line by line.
+    log: Receiver<String>,
 }
 
 const CONFIGURATION: &str =
@@ -45,28 +45,28 @@ impl Collector {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let said = lines(child.stderr.take().unwrap());
+        let log = lines(child.stderr.take().unwrap());
         Self {
             directory,
             child,
-            said,
+            log,
         }
     }
 
-    /// Waits until it says something that contains `what`, and returns the line.
-    fn hear(&self, what: &str) -> String {
+    /// Waits for a line of its log that contains `what`, and returns it.
+    fn wait_for_line(&self, what: &str) -> String {
         let mut before = Vec::new();
         loop {
-            match self.said.recv_timeout(LONG) {
+            match self.log.recv_timeout(LONG) {
                 Ok(line) if line.contains(what) => return line,
                 Ok(line) => before.push(line),
-                Err(error) => panic!("'{what}' was not said ({error}), but {before:#?}"),
+                Err(error) => panic!("'{what}' was not logged ({error}), but {before:#?}"),
             }
         }
     }
 
     fn address(&self) -> SocketAddr {
-        let line = self.hear("http://");
+        let line = self.wait_for_line("http://");
         let rest = line.split("http://").nth(1).unwrap();
         rest.split('/').next().unwrap().parse().unwrap()
     }
@@ -80,10 +80,10 @@ impl Collector {
         kill_process(Pid::from_child(&self.child), signal).unwrap();
     }
 
-    /// Ends it; the counters that it told last.
+    /// Ends it; the counters that it printed last.
     fn stop(mut self) -> Value {
         self.signal(Signal::TERM);
-        let last = self.said.iter().last().unwrap();
+        let last = self.log.iter().last().unwrap();
         assert_eq!(self.child.wait().unwrap().code(), Some(0), "{last}");
         serde_json::from_str(&last).unwrap_or_else(|error| panic!("{error}: {last}"))
     }
@@ -159,8 +159,11 @@ fn metrics_are_what_prometheus_wants_and_agree_with_the_counters_and_each_other(
         .write_all(body.as_bytes())
         .unwrap();
     let output = promtool.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.is_empty(), "{said}\n{body}");
+    let printed = String::from_utf8_lossy(&output.stderr) + String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && printed.is_empty(),
+        "{printed}\n{body}"
+    );
 
     let page = metrics(address);
     assert_eq!(page["springtide_collector_healthy"], 1.0);
@@ -181,8 +184,8 @@ fn metrics_are_what_prometheus_wants_and_agree_with_the_counters_and_each_other(
         .map(|(_, value)| value)
         .sum();
     let read = page["springtide_collector_rows_read_total"];
-    let told = sink("rows_delivered_total") + sink("rows_spooled") + dropped;
-    assert_eq!(read + sink("rows_recovered_total"), told);
+    let accounted = sink("rows_delivered_total") + sink("rows_spooled") + dropped;
+    assert_eq!(read + sink("rows_recovered_total"), accounted);
 
     let stats = collector.stop();
     for (counter, value) in stats.as_object().unwrap() {
@@ -198,7 +201,7 @@ fn metrics_are_what_prometheus_wants_and_agree_with_the_counters_and_each_other(
 }
 
 #[test]
-fn health_is_told() {
+fn health_is_reported() {
     let collector = Collector::start(CONFIGURATION, &[]);
     let address = collector.address();
     let (head, body) = get(address, "/healthz");
@@ -214,7 +217,7 @@ fn health_is_told() {
 }
 
 #[test]
-fn a_reload_changes_what_can_change_and_says_what_cannot() {
+fn a_reload_changes_what_can_change_and_reports_the_rest() {
     let collector = Collector::start(CONFIGURATION, &[]);
     let address = collector.address();
     let interval = || metrics(address)["springtide_collector_poll_interval_seconds"];
@@ -223,7 +226,7 @@ fn a_reload_changes_what_can_change_and_says_what_cannot() {
     collector.reconfigure(&CONFIGURATION.replace("20ms", "30ms"));
     assert!(
         collector
-            .hear("read again")
+            .wait_for_line("read again")
             .contains("in force now: interval\"")
     );
     assert_eq!(interval(), 0.03);
@@ -234,22 +237,26 @@ fn a_reload_changes_what_can_change_and_says_what_cannot() {
             .replace("edge-1", "edge-2")
             + "filter = 'port 1'\n[queue]\nbytes = '2MiB'"),
     );
-    // The last key of the top part stands before the sections.
+    // The last key of the top part is before the sections.
     assert!(
         collector
-            .hear("in force now")
+            .wait_for_line("in force now")
             .contains("filter, queue.bytes\"")
     );
-    assert!(collector.hear("waits for a restart").contains(": host\""));
+    assert!(
+        collector
+            .wait_for_line("waits for a restart")
+            .contains(": host\"")
+    );
 
     collector.reconfigure(&CONFIGURATION.replace("20ms", "30ms"));
     assert!(
         collector
-            .hear("in force now")
+            .wait_for_line("in force now")
             .contains("filter, queue.bytes\"")
     );
     collector.reconfigure(&CONFIGURATION.replace("20ms", "30ms"));
-    collector.hear("nothing has changed");
+    collector.wait_for_line("nothing has changed");
     collector.stop();
 }
 
@@ -261,9 +268,9 @@ fn a_filter_takes_effect_at_a_reload() {
     let collector = Collector::start(CONFIGURATION, &[]);
     let address = collector.address();
     collector.reconfigure(&format!("filter = 'sport {port}'\n{CONFIGURATION}"));
-    collector.hear("in force now: filter");
+    collector.wait_for_line("in force now: filter");
     let count = |name: &str| metrics(address)[&format!("springtide_collector_{name}_total")];
-    // The poll that the reload came after may still be counted as of before.
+    // The poll that the reload came after may be counted as of before.
     let settled = count("polls");
     while count("polls") < settled + 1.0 {}
     let (polls, rows) = (count("polls"), count("rows"));
@@ -300,19 +307,19 @@ fn a_bad_configuration_is_refused_and_the_old_one_goes_on() {
         ),
     ] {
         collector.reconfigure(bad);
-        let line = collector.hear("the configuration stays as it was");
+        let line = collector.wait_for_line("the configuration stays as it was");
         assert!(line.contains(why), "{line}");
     }
-    // Whoever asks again is told again.
+    // Every reload is reported again.
     for _ in 0..3 {
         collector.reconfigure("interval = '0s'\n");
-        collector.hear("line 1: interval: '0s' is not a valid time");
+        collector.wait_for_line("line 1: interval: '0s' is not a valid time");
     }
     fs::remove_file(collector.directory.path().join("collector.toml")).unwrap();
     collector.signal(Signal::HUP);
     assert!(
         collector
-            .hear("stays as it was")
+            .wait_for_line("stays as it was")
             .contains("cannot read the configuration")
     );
     let page = metrics(address);
@@ -323,13 +330,13 @@ fn a_bad_configuration_is_refused_and_the_old_one_goes_on() {
 }
 
 #[test]
-fn the_service_manager_hears_of_every_turn() {
+fn the_service_manager_is_notified_of_every_change() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
     socket.set_read_timeout(Some(LONG)).unwrap();
     let mut before = Vec::new();
-    let mut hear = |what: &str| {
+    let mut wait_for = |what: &str| {
         let mut buffer = [0; 256];
         loop {
             let length = socket
@@ -349,22 +356,22 @@ fn the_service_manager_hears_of_every_turn() {
         ("WATCHDOG_USEC", Path::new("40000")),
     ];
     let collector = Collector::start(&configuration, &environment);
-    hear("READY=1");
+    wait_for("READY=1");
     for _ in 0..5 {
-        hear("WATCHDOG=1");
+        wait_for("WATCHDOG=1");
     }
     collector.signal(Signal::HUP);
-    hear("RELOADING=1\nMONOTONIC_USEC=");
-    hear("READY=1");
+    wait_for("RELOADING=1\nMONOTONIC_USEC=");
+    wait_for("READY=1");
     collector.signal(Signal::TERM);
-    hear("STOPPING=1");
-    collector.said.iter().for_each(drop);
+    wait_for("STOPPING=1");
+    collector.log.iter().for_each(drop);
 }
 
 #[test]
 fn messages_come_in_the_form_that_is_wanted() {
     let json = Collector::start(&(CONFIGURATION.to_owned() + "log.format = 'json'\n"), &[]);
-    let line: Value = serde_json::from_str(&json.hear("polling as")).unwrap();
+    let line: Value = serde_json::from_str(&json.wait_for_line("polling as")).unwrap();
     assert_eq!(line["level"], "info");
     let message = line["msg"].as_str().unwrap();
     assert_eq!(message, "polling as edge-1 every 0.02 s, to file");
@@ -372,28 +379,28 @@ fn messages_come_in_the_form_that_is_wanted() {
     json.stop();
 
     let logfmt = Collector::start(CONFIGURATION, &[]);
-    let line = logfmt.hear("polling as");
+    let line = logfmt.wait_for_line("polling as");
     assert!(
         line.starts_with("ts=2") && line.contains(" level=info msg=\"polling as"),
         "{line}"
     );
     logfmt.stop();
 
-    let quiet = Collector::start(&(CONFIGURATION.to_owned() + "log.level = 'warn'\n"), &[]);
-    // It says nothing, but from when its spool is there it hears.
-    let spool = quiet.directory.path().join("spool");
+    let without_log = Collector::start(&(CONFIGURATION.to_owned() + "log.level = 'warn'\n"), &[]);
+    // It logs nothing, but once its spool exists it receives signals.
+    let spool = without_log.directory.path().join("spool");
     while fs::read_dir(&spool).map_or(0, Iterator::count) == 0 {}
-    quiet.reconfigure("x = 1");
-    let line = quiet.said.recv_timeout(LONG).unwrap();
+    without_log.reconfigure("x = 1");
+    let line = without_log.log.recv_timeout(LONG).unwrap();
     assert!(
         line.contains("level=warn msg=\"the configuration stays as it was"),
         "{line}"
     );
-    quiet.stop();
+    without_log.stop();
 }
 
 #[test]
-fn an_address_that_is_taken_is_told() {
+fn an_address_in_use_is_reported() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let directory = tempfile::tempdir().unwrap();
@@ -409,19 +416,19 @@ fn an_address_that_is_taken_is_told() {
         .arg(directory.path())
         .output()
         .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(
-        said.contains(&format!(
+        stderr.contains(&format!(
             "--http-listen {address}: cannot listen there: Address already in use"
         )),
-        "{said}"
+        "{stderr}"
     );
 }
 
 #[cfg(feature = "clickhouse")]
 #[test]
-fn what_goes_on_failing_is_told_once_and_counted() {
+fn repeated_failures_are_reported_once_and_counted() {
     // A port that nobody listens on.
     let port = TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -437,15 +444,15 @@ fn what_goes_on_failing_is_told_once_and_counted() {
     let running = Running::start(program(), &arguments);
     running.wait_for_rows();
     // At its end the sink tries for 4 s more, first after 0.5 s.
-    let told = running.end().told;
-    let refused: Vec<_> = told
+    let log = running.end().log;
+    let refused: Vec<_> = log
         .lines()
         .filter(|line| line.contains("Connection refused"))
         .collect();
-    assert_eq!(refused.len(), 2, "{told}");
-    assert!(!refused[0].contains("more like it"), "{told}");
+    assert_eq!(refused.len(), 2, "{log}");
+    assert!(!refused[0].contains("more like it"), "{log}");
     assert!(
         refused[1].contains(" more like it since the last)"),
-        "{told}"
+        "{log}"
     );
 }

@@ -23,7 +23,7 @@ fn pair(listener: &TcpListener) -> (TcpStream, TcpStream) {
 }
 
 #[test]
-fn a_filter_on_the_command_line_is_obeyed_and_its_error_told_in_a_line() {
+fn a_filter_on_the_command_line_applies_and_its_error_is_one_line() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let _pair = pair(&listener);
     let SocketAddr::V4(address) = listener.local_addr().unwrap() else {
@@ -36,15 +36,15 @@ fn a_filter_on_the_command_line_is_obeyed_and_its_error_told_in_a_line() {
 
     let output = collector(&["once", "--filter", "dport 443 or sorce 10.0.0.0/8"]);
     assert_eq!(output.status.code(), Some(2));
-    let told = String::from_utf8(output.stderr).unwrap();
+    let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(
-        told.contains("column 14: 'sorce' is not a condition"),
-        "{told}"
+        stderr.contains("column 14: 'sorce' is not a condition"),
+        "{stderr}"
     );
 }
 
 #[test]
-fn a_sample_is_the_same_sockets_each_time_and_says_what_it_stands_for() {
+fn a_sample_has_the_same_sockets_each_time_and_its_weight() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let _pairs: Vec<_> = (0..300).map(|_| pair(&listener)).collect();
     let filter = format!("port {}", listener.local_addr().unwrap().port());
@@ -117,12 +117,12 @@ fn an_unchanged_socket_is_left_out_until_it_changes_or_its_full_row_is_due() {
         }
         std::thread::sleep(Duration::from_millis(100));
     });
-    let [changing, still] = cookies.map(|cookie| ended.with("cookie", cookie));
-    assert_eq!(still.len(), 1, "{still:?}");
+    let [changing, idle] = cookies.map(|cookie| ended.with("cookie", cookie));
+    assert_eq!(idle.len(), 1, "{idle:?}");
     assert!((2..=11).contains(&changing.len()), "{}", changing.len());
     assert_eq!(changing.last().unwrap()["bytes_sent"], 15);
     let polls = ended.count("polls");
-    let rows = (still.len() + changing.len()) as u64;
+    let rows = (idle.len() + changing.len()) as u64;
     assert_eq!(rows + ended.count("rows_unchanged"), 2 * polls);
 
     // Every second poll.

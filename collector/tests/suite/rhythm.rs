@@ -39,7 +39,7 @@ pub fn polls(samples: &[Value]) -> BTreeMap<u64, i64> {
     polls
 }
 
-/// Each beat within `elapsed` is a poll or is counted as skipped, and there is no poll besides: one may be out of turn at the
+/// Each beat within `elapsed` is a poll or is counted as skipped, and there is no other poll: one may be out of turn at the
 /// start, and one is under way at the end.
 pub fn beats_are_polls_or_counted(ended: &Ended, interval: Duration, elapsed: Duration) {
     let counted = ended.count("polls") + ended.count("polls_skipped");

@@ -223,15 +223,15 @@ fn two_collectors_of_one_host_do_not_share_a_directory_and_two_hosts_do() {
     let second = start(directory.path(), &["--polls", "1"])
         .wait_with_output()
         .unwrap();
-    let said = String::from_utf8_lossy(&second.stderr);
-    assert_eq!(second.status.code(), Some(2), "{said}");
+    let stderr = String::from_utf8_lossy(&second.stderr);
+    assert_eq!(second.status.code(), Some(2), "{stderr}");
     let path = directory.path().join("edge-1.state");
     assert!(
-        said.contains(&format!(
+        stderr.contains(&format!(
             "{}: another collector of this host is running",
             path.display()
         )),
-        "{said}"
+        "{stderr}"
     );
 
     let mut other = program();
@@ -251,19 +251,19 @@ fn two_collectors_of_one_host_do_not_share_a_directory_and_two_hosts_do() {
     assert_eq!(
         files(directory.path(), ".spool.open").len(),
         1,
-        "the first one's file is still open"
+        "the first one's file is open"
     );
     assert_eq!(end(first, Signal::TERM).status.code(), Some(0));
 }
 
 #[test]
-fn bad_usage_is_told_in_a_line_and_changes_nothing() {
+fn bad_usage_is_one_line_and_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let spool = directory.path().join("spool");
     let spool_dir = spool.to_str().unwrap();
     let file = directory.path().join("file");
     fs::write(&file, "x").unwrap();
-    for (arguments, said) in [
+    for (arguments, message) in [
         (
             &["run"][..],
             "no sink is given: use one or more of --spool-dir",
@@ -302,7 +302,7 @@ fn bad_usage_is_told_in_a_line_and_changes_nothing() {
         let output = collector(arguments);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{stderr}");
-        assert!(stderr.contains(said), "{said} is not in {stderr}");
+        assert!(stderr.contains(message), "{message} is not in {stderr}");
     }
     assert!(!spool.exists());
 }

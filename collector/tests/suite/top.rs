@@ -170,7 +170,7 @@ fn keys_filter_sort_group_pause_help_and_quit() {
         .all(|text| shown.contains(text))
     });
     top.press(&format!("/{port}\r"));
-    // A screen that is still being drawn has some of it only.
+    // A screen that is being drawn has only some of it.
     let filter = format!("filter: {port}");
     top.until("the connections", |shown| {
         shown.starts_with("6 connections, median RTT ")
@@ -280,11 +280,11 @@ fn connections_are_sorted_by_what_they_did_and_filtered_by_prefix() {
         };
         ports.iter().filter_map(lines).collect()
     };
-    for (said, least_first) in [("sort: ACKED down", false), ("sort: ACKED up", true)] {
+    for (expected, least_first) in [("sort: ACKED down", false), ("sort: ACKED up", true)] {
         top.press("a");
         top.until("the order", |shown| {
             let at = order(shown);
-            shown.contains(said)
+            shown.contains(expected)
                 && at.len() == 3
                 && at.is_sorted() == least_first
                 && at.iter().rev().is_sorted() != least_first

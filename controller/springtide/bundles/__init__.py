@@ -1,1 +1,1 @@
-"""Decisions become bundles, and only valid bundles leave."""
+"""Decisions become bundles; only valid bundles are published."""

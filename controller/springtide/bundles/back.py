@@ -1,6 +1,6 @@
 """Bundles that bring edges back.
 
-An edge takes nothing older than what it has: old values come under a newer time.
+An edge refuses bundles older than its own: old values get a newer creation time.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from springtide.bundles.model import Bundle, Document, fields_of, seal
 
 
 def going_back(before: Bundle | None, new: Bundle) -> Document:
-    """The bundle that undoes `new` on its edge: what held before it, no longer than it was promised, or nothing.
+    """The bundle that undoes `new` on its edge: what was current before it, until its own expiry, or nothing.
 
-    It is one second younger than `new`, because an edge takes nothing older than what it has.
+    It is one second younger than `new`, because an edge refuses bundles older than its own.
     """
     created = instants.parse(new.created_at) + 1
     fields = {name: value for name, value in fields_of(new).items() if name != "congestion"}

@@ -1,4 +1,4 @@
-"""How much one publication may change at once, against what holds on the fleet."""
+"""How much one publication may change at once, compared with what is current on the fleet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from springtide.policy import BundlePolicy
 
 Value = tuple[str, str]
 Choice = tuple[str, int]
-FIX = "look at `springtide diff`; what is meant goes with --force --reason TEXT"
+FIX = "look at `springtide diff`; if it is intended, use --force --reason TEXT"
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class CongestionDifference:
 
 
 def choices(documents: Documents) -> dict[Value, Choice]:
-    """Edges of one PoP are given the same."""
+    """Edges of one PoP get the same."""
     return {
         (document.bundle.pop, choice.prefix): (choice.algorithm, choice.min_object_bytes)
         for document in documents.values()
@@ -81,7 +81,7 @@ def congestion_problems(where: str, found: CongestionDifference, policy: BundleP
 
 
 def problems(where: str, found: Difference, policy: BundlePolicy) -> Iterator[Problem]:
-    """What goes over a cap. A fleet with fewer than `caps_from_routes` routes is learning, and may."""
+    """Changes above a cap. A fleet with fewer than `caps_from_routes` routes is learning, and has none."""
     if found.before < policy.caps_from_routes:
         return
     shares = (

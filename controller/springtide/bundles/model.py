@@ -2,7 +2,7 @@
 BBR, and until when.
 
 A `Document` is a bundle together with its bytes. It is made in two places only: by `seal`, of values that are decided
-here, and by `parse`, of bytes that came from elsewhere. Whoever has one neither parses nor serialises it again.
+here, and by `parse`, of bytes that came from elsewhere. Code that has one neither parses nor serialises it again.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def digest(fields: Mapping[str, Any]) -> str:
 
 
 def fields_of(bundle: Bundle) -> dict[str, Any]:
-    """All that it was given, without the digest."""
+    """The fields that were set, without the digest."""
     return {name: getattr(bundle, name) for name in bundle.model_fields_set if name != "digest"}
 
 
@@ -85,7 +85,7 @@ def seal(fields: Mapping[str, Any]) -> Document:
 
 
 def parse(where: str, content: bytes, max_bytes: int | None = None) -> Document:
-    """Bytes from elsewhere, held against the document's shape. Raises InputError with all that is wrong with it."""
+    """Bytes from elsewhere, checked against the document's shape. Raises InputError with every problem."""
     fix = "render it again with `springtide bundle`"
     if max_bytes is not None and len(content) > max_bytes:
         message = f"is larger than bundle.max_bytes = {max_bytes}"
@@ -111,7 +111,7 @@ def read_folder(folder: Path) -> dict[str, Document]:
         except (OSError, InputError) as error:
             first = error.problems[0] if isinstance(error, InputError) else error
             what = f"{first.field}: {first.message}" if isinstance(first, Problem) else f"{first}"
-            raise SpringtideError(f"{path}: cannot be read: {what}; publish a round anew") from error
+            raise SpringtideError(f"{path}: cannot be read: {what}; publish a round again") from error
     return found
 
 

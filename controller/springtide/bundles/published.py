@@ -1,4 +1,4 @@
-"""Bundles in the publisher's folder: what holds, and a publication made of new ones with their ways back."""
+"""Bundles in the publisher's folder: the current ones, and a publication of new ones with their ways back."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from springtide.publication.folder import PublishFolder
 
 
 class PublishedBundles:
-    """The bundles of a folder. A publication never changes, so that each file is read once in this object's life."""
+    """The bundles of a folder. A publication never changes, so each file is read once per object."""
 
     def __init__(self, folder: PublishFolder) -> None:
         self.folder = folder
@@ -25,12 +25,12 @@ class PublishedBundles:
         return self._known[path]
 
     def current(self) -> dict[str, Document] | None:
-        """What holds on the fleet, None before the first rollout."""
+        """What is current on the fleet, None before the first rollout."""
         path = self.folder.resolved("current")
         return None if path is None else self.part(path)
 
     def publish(self, documents: Documents, key: Path | None, fleet: bytes = b"") -> Path:
-        """Write a publication with its ways back, and let `candidate` lead to it. `fleet`: its fleet.yaml.
+        """Write a publication with its ways back, and point `candidate` to it. `fleet`: its fleet.yaml.
 
         Raises SpringtideError, InputError.
         """
@@ -40,7 +40,7 @@ class PublishedBundles:
         with self.folder.alone():
             path = self.folder.path / "rounds" / name
             if path.exists() and not self.folder.is_left_over(name, edges):
-                raise SpringtideError(f"{path}: is there already; wait a second and publish again")
+                raise SpringtideError(f"{path}: exists already; wait a second and publish again")
             ways = self._ways_back()
             self._refuse_equals(documents)
             parts = {"edges": documents}
@@ -50,7 +50,7 @@ class PublishedBundles:
             return self.folder.write(name, signed, fleet)
 
     def _ways_back(self) -> dict[str, Documents]:
-        """What each way back is to give."""
+        """The state that each way back restores."""
         held = self.folder.held()
         found: dict[str, Documents] = {"back": {} if held is None else self.part(held)}
         if held is not None and held.name == "back" and found["back"]:
@@ -61,7 +61,7 @@ class PublishedBundles:
         """Edges know bundles of one round by when they were made: a new one must be younger than all of these."""
         for publication in self.folder.led_to():
             for path in (part for part in publication.iterdir() if part.is_dir()):
-                # What is not known yet is not needed again either.
+                # Parts that are not cached yet are not needed again either.
                 part = self._known[path] if path in self._known else read_folder(path)
                 for edge in new.keys() & part.keys():
                     ours, theirs = new[edge].bundle, part[edge].bundle

@@ -1,4 +1,4 @@
-"""Pairs whose receivers cannot take the window that their routes give."""
+"""Pairs whose receivers' buffers are too small for the window of their routes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SEGMENT_BYTES = 1460
 
 @dataclass(frozen=True)
 class Narrow:
-    """A pair, the window that it wants and the one that its median receiver advertises, both in segments."""
+    """A pair, its window and the one that its median receiver advertises, both in segments."""
 
     src_pop: str
     dst_pop: str
@@ -28,7 +28,7 @@ class Narrow:
 
     @property
     def buffer_bytes(self) -> int:
-        """The middle value of tcp_rmem with which the receivers take it all."""
+        """The middle value of tcp_rmem that suffices for the window."""
         return self.wanted * SEGMENT_BYTES * BUFFER_PER_WINDOW
 
     def __str__(self) -> str:
@@ -41,8 +41,8 @@ class Narrow:
 
 
 def narrow(documents: Documents, decided: Iterable[Decision], fleet: Fleet) -> Iterator[Narrow]:
-    """Of the pairs that these bundles give a route: those above what their receivers were seen to advertise, and those
-    that the receivers have held back already.
+    """The pairs that have a route in these bundles and a window above what their receivers advertised, and those
+    whose window the receivers have limited already.
     """
     owners = {str(prefix): pop for prefix, pop in fleet.prefixes()}
     given: dict[tuple[str, str, int], int] = {}

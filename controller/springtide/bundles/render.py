@@ -24,10 +24,10 @@ class Rendered:
 def render(
     fleet: Fleet, policy: Policy, round_unix_s: int, created_unix_s: int, contributions: Iterable[Contribution]
 ) -> Rendered:
-    """A bundle for every edge of the fleet, those without routes included: that is how an edge loses its old ones.
+    """A bundle for every edge of the fleet, also for edges without routes: that removes the routes that they had.
 
-    A bundle lives until its round + bundle.ttl_s, the edge taking it back by itself. A field without a contribution is
-    left out; routes are always there.
+    A bundle expires at its round + bundle.ttl_s, when the edge withdraws it by itself. A field without a contribution
+    is left out; routes are always there.
     """
     given = [one for one in contributions if one.bundle_field]
     documents = {}

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from springtide.errors import InputError, Problem, SpringtideError
 
-# A signature by the same key for anything else is worth nothing here, and the other way round (ssh-keygen(1) -n).
+# A signature by the same key for another purpose is not valid here, nor is this one elsewhere (ssh-keygen(1) -n).
 NAMESPACE = "springtide-bundle"
-# The principal that stands before the publishers' keys in allowed_signers.
+# The principal of the publishers' keys in allowed_signers.
 SIGNER = "springtide"
 TIMEOUT_S = 30
 # An armored signature by a 16384-bit RSA key is under 6 KB.
@@ -35,7 +35,7 @@ def sign(contents: Mapping[str, bytes], key: Path) -> dict[str, bytes]:
 
 
 def signature_problem(where: str, content: bytes, signature: bytes | None, allowed_signers: Path) -> Problem | None:
-    """Why no edge that trusts `allowed_signers` would take this bundle; None when each would."""
+    """Why edges that trust `allowed_signers` would refuse this bundle; None when they would accept it."""
     if signature is None:
         return Problem(f"{where}.sig", "signature", "is missing", "render it again with `springtide bundle --sign-key`")
     with tempfile.NamedTemporaryFile(prefix="springtide-", suffix=".sig") as file:
@@ -46,15 +46,15 @@ def signature_problem(where: str, content: bytes, signature: bytes | None, allow
             return None
         intact = _ssh_keygen(["check-novalidate", "-s", file.name], content).returncode == 0
     if intact:
-        message = f"its key does not stand in {allowed_signers} as one of {SIGNER!r}"
+        message = f"its key is not in {allowed_signers} as one of {SIGNER!r}"
         return Problem(f"{where}.sig", "signature", message, "sign with an allowed key")
-    message = f"is not one of this content ({_complaint(done)})"
+    message = f"does not match this content ({_complaint(done)})"
     return Problem(f"{where}.sig", "signature", message, "take both files from their source again")
 
 
 def _ssh_keygen(arguments: list[str], content: bytes) -> subprocess.CompletedProcess[bytes]:
     command = ["ssh-keygen", "-Y", *arguments, "-n", NAMESPACE]
-    # A session of its own has no terminal, so a passphrase is an error and not a question to nobody.
+    # A session of its own has no terminal, so a passphrase is an error instead of a prompt that nobody answers.
     environment = {**os.environ, "SSH_ASKPASS_REQUIRE": "never"}
     try:
         return subprocess.run(
@@ -71,7 +71,7 @@ def _ssh_keygen(arguments: list[str], content: bytes) -> subprocess.CompletedPro
 
 
 def _complaint(done: subprocess.CompletedProcess[bytes]) -> str:
-    """The first line that ssh-keygen complained with."""
+    """The first line of ssh-keygen's errors."""
     lines = done.stderr.decode("utf-8", "replace").splitlines()
     complaints = [line.strip() for line in lines if line.strip() and not line.startswith("Signing data")]
     return complaints[0][:200] if complaints else f"ssh-keygen ended with exit code {done.returncode}"

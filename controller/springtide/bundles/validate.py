@@ -15,7 +15,7 @@ from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet, Prefix, prefix_order
 from springtide.policy import CLIENT_PREFIX_LENGTH, MAX_OBJECT_BYTES, Policy
 
-# Clocks of controllers that keep time at all agree better than this.
+# Synchronised clocks of controllers agree better than this.
 CLOCK_TOLERANCE_S = 60
 
 # Field, what is wrong, and what to do.
@@ -24,7 +24,7 @@ Finding = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class Context:
-    """What a bundle is held against; `edge` is whose it must be, where that is known."""
+    """What a bundle is checked against; `edge` is the edge that it must be for, where that is known."""
 
     fleet: Fleet
     policy: Policy
@@ -43,7 +43,7 @@ class Context:
 
 
 def problems(where: str, document: Document, context: Context) -> list[Problem]:
-    """Why a bundle may not be published; nothing when it may."""
+    """Why a bundle may not be published; empty when it may."""
     limit = context.policy.bundle.max_bytes
     if len(document.content) > limit:
         message = f"is larger than bundle.max_bytes = {limit}"
@@ -56,7 +56,7 @@ def problems(where: str, document: Document, context: Context) -> list[Problem]:
 
 
 def parsed_problems(where: str, content: bytes, context: Context) -> tuple[Document | None, list[Problem]]:
-    """Bytes from elsewhere as a document, and all that is wrong with it; without its shape there is none."""
+    """Bytes from elsewhere as a document, and its problems; no document where the shape is wrong."""
     try:
         document = parse(where, content, context.policy.bundle.max_bytes)
     except InputError as error:
@@ -116,7 +116,7 @@ def _sorted(bundle: Bundle, _: Context) -> Iterator[Finding]:
     for before, after in pairwise(parsed):
         if prefix_order(before) > prefix_order(after):
             fix = "sort by IP version, address and length"
-            yield "routes", f"{before} stands before {after}", fix
+            yield "routes", f"{before} is listed before {after}", fix
             return
 
 
@@ -147,9 +147,9 @@ def _congestion_sorted(bundle: Bundle, _: Context) -> Iterator[Finding]:
     parsed = [prefix for prefix in (_prefix(choice.prefix) for choice in bundle.congestion) if prefix is not None]
     for before, after in pairwise(parsed):
         if before == after:
-            yield "congestion", f"{after} stands there twice", "keep one choice for each prefix"
+            yield "congestion", f"{after} is listed twice", "keep one choice for each prefix"
         elif prefix_order(before) > prefix_order(after):
-            yield "congestion", f"{before} stands before {after}", "sort by IP version, address and length"
+            yield "congestion", f"{before} is listed before {after}", "sort by IP version, address and length"
             return
 
 
@@ -157,11 +157,11 @@ def _congestion_values(bundle: Bundle, _: Context) -> Iterator[Finding]:
     for index, choice in enumerate(bundle.congestion):
         if choice.algorithm != "bbr":
             field, what = f"congestion[{index}].algorithm", f"is {choice.algorithm!r}, not 'bbr'"
-            yield field, what, "leave out what keeps the default"
+            yield field, what, "leave out prefixes that keep the default"
         if not 0 <= choice.min_object_bytes <= MAX_OBJECT_BYTES:
             field, what = (
                 f"congestion[{index}].min_object_bytes",
-                f"{choice.min_object_bytes} is not a size of an object",
+                f"{choice.min_object_bytes} is not a valid object size",
             )
             yield field, what, "render it again with `springtide bundle`"
 
@@ -207,7 +207,7 @@ def _digest(bundle: Bundle, _: Context) -> Iterator[Finding]:
     try:
         matches = bundle.digest == digest(fields_of(bundle))
     except UnicodeEncodeError:
-        # Half a surrogate pair can stand in JSON text, but not in the UTF-8 that is digested.
+        # JSON text can contain half a surrogate pair; the UTF-8 that is digested cannot.
         matches = False
     if not matches:
         yield "digest", "does not match the content", "the file was changed: take it from its source again"
@@ -231,10 +231,10 @@ RULES: Mapping[str, Callable[[Bundle, Context], Iterator[Finding]]] = {
 }
 
 
-# The same prefixes stand in the bundles of all other PoPs.
+# The bundles of all other PoPs contain the same prefixes.
 @lru_cache(maxsize=100_000)
 def _prefix(text: str) -> Prefix | None:
-    """A prefix in the one form that it is written in; None for anything else."""
+    """A prefix in its canonical form; None for anything else."""
     try:
         parsed = ip_network(text)
     except ValueError:

@@ -16,10 +16,10 @@ from springtide.observe.asn import publish_origins, read_origins
 @json_option
 @store_options
 def asn(file: Path, store: StoreOptions, as_json: bool) -> None:
-    """Say which autonomous system originates which prefix: FILE is CSV with the head `prefix,asn,name`.
+    """Load which autonomous system originates which prefix: FILE is CSV with the header `prefix,asn,name`.
 
-    The file replaces what was there. Samples that come from then on carry their peer's number in dst_asn; a query looks
-    up any address: dictGetOrDefault('asns', 'name', client_prefix, ''). A file with a bad line is refused whole.
+    The file replaces the earlier one. Samples loaded from then on carry their peer's number in dst_asn; a query looks
+    up any address: dictGetOrDefault('asns', 'name', client_prefix, ''). A file with a bad line is refused as a whole.
 
     \b
     Examples:

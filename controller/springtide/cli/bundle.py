@@ -46,7 +46,7 @@ def bundle(
 ) -> None:
     """Render, validate and sign one bundle for each edge, and write all or none.
 
-    Edges without routes get an empty bundle, which is how they lose the routes that they had.
+    Edges without routes get an empty bundle, which removes the routes that they had.
 
     \b
     Examples:
@@ -55,9 +55,9 @@ def bundle(
     """
     fleet = read_fleet(fleet_path)
     policy = read_policy(policy_path)
-    asked = closed_round(round_text, policy)
+    requested = closed_round(round_text, policy)
     with store.open() as opened:
-        rendered, moment = render(opened, fleet, policy, asked, instants.now())
+        rendered, moment = render(opened, fleet, policy, requested, instants.now())
     write(out, files(rendered.documents) | signatures(rendered.documents, sign_key))
     if sign_key is None:
         click.echo("unsigned: edges refuse these bundles; sign with --sign-key", err=True)
@@ -85,4 +85,4 @@ def bundle(
         title=f"Round {instants.show(moment)}, until {expires}",
     )
     for pair in rendered.left_out:
-        click.echo(f"left out: {pair}: its last evidence is too old to be promised until {expires}")
+        click.echo(f"left out: {pair}: its last evidence is too old for a bundle valid until {expires}")

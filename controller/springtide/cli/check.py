@@ -42,7 +42,7 @@ def check(fleet_path: Path, policy_path: Path, defaults: bool, as_json: bool) ->
         problems += error.problems
     if fleet is not None and policy is not None:
         problems += [Problem(str(fleet_path), *finding) for finding in _too_wide(fleet, policy)]
-        problems += [Problem(str(policy_path), *finding) for finding in _foreign_edges(fleet, policy)]
+        problems += [Problem(str(policy_path), *finding) for finding in _unknown_edges(fleet, policy)]
     if problems or fleet is None or policy is None:
         raise InputError(problems)
     prefixes = sum(len(pop.prefixes) for pop in fleet.pops.values())
@@ -69,13 +69,13 @@ def _too_wide(fleet: Fleet, policy: Policy) -> list[tuple[str, str, str]]:
     ]
 
 
-def _foreign_edges(fleet: Fleet, policy: Policy) -> list[tuple[str, str, str]]:
-    """Edges of overrides that would never be given one."""
+def _unknown_edges(fleet: Fleet, policy: Policy) -> list[tuple[str, str, str]]:
+    """Edges of overrides that the override could never apply to."""
     owners = fleet.edges()
     return [
         (
             f"overrides[{index}].edges[{at}]",
-            f"{edge!r} is no edge of {override.src}",
+            f"{edge!r} is not an edge of {override.src}",
             "name edges of the override's src in fleet.yaml",
         )
         for index, override in enumerate(policy.overrides)

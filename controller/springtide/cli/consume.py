@@ -33,7 +33,7 @@ from springtide.store.embedded import EmbeddedStore
 @click.option("--kafka", "brokers", required=True, metavar="HOST:PORT,...", help="Brokers to begin with.")
 @click.option("--topic", default=TOPIC, show_default=True, help="Where the collectors send.")
 @click.option("--requests", default="", metavar="TOPIC", help="Take access logs from this topic too.")
-@click.option("--group", default=GROUP, show_default=True, help="Whose offsets count.")
+@click.option("--group", default=GROUP, show_default=True, help="The consumer group.")
 @click.option("--consumers", type=click.IntRange(1, 64), default=1, show_default=True, help="At most one a partition.")
 @click.option("--seconds", type=click.FloatRange(0.1), help="End after so long; by default on SIGINT or SIGTERM.")
 @click.option(
@@ -42,16 +42,16 @@ from springtide.store.embedded import EmbeddedStore
     type=click.FloatRange(1),
     default=STALL_S,
     show_default=True,
-    help="End with exit code 1 when for so many seconds nothing of what is read can be stored.",
+    help="End with exit code 1 when nothing that was read could be stored for so many seconds.",
 )
 @click.option(
     "--max-memory-mb",
     type=click.IntRange(LEAST_MEMORY_MB, 1_000_000),
     help="What the engine in this process may use; by default half of the machine's, 8000 at most.",
 )
-@click.option("--cluster", metavar="NAME", help="On a server: for every one of this cluster.")
-@click.option("--dry-run", is_flag=True, help="Print the SQL that a server would be given; change nothing.")
-@click.option("--remove", is_flag=True, help="On a server: take its Kafka tables away; the rows stay.")
+@click.option("--cluster", metavar="NAME", help="On a server: on every server of this cluster.")
+@click.option("--dry-run", is_flag=True, help="Print the SQL that a server would run; change nothing.")
+@click.option("--remove", is_flag=True, help="On a server: remove its Kafka tables; the rows stay.")
 @json_option
 @fleet_option
 @store_options
@@ -73,13 +73,13 @@ def consume(
 ) -> None:
     """Take samples, and access logs, from Kafka topics into the store.
 
-    Messages that are none, and samples that do not fit, go to rejected_messages, with their offset and the reason, and
-    hold nothing up; nor does a message that takes more than --max-memory-mb to read. What is delivered twice counts
-    once. When nothing can be stored (a full disk) it ends, exit code 1.
+    Messages that cannot be decoded, and invalid samples, go to rejected_messages, with their offset and the reason, and
+    block nothing; nor does a message that takes more than --max-memory-mb to read. What is delivered twice counts
+    once. When nothing can be stored (a full disk) it ends with exit code 1.
 
-    The embedded store is held until this command is told to stop: other commands wait, or give it --seconds. A server
-    (clickhouse://) is given Kafka tables and views, once, and consumes by itself from then on. Given again they change
-    nothing; others are refused until --remove took these away.
+    The embedded store is locked until this command ends: other commands wait, or limit it by --seconds. On a server
+    (clickhouse://) it creates Kafka tables and views, once, and the server consumes by itself from then on. Running it
+    again changes nothing; different tables are refused until --remove has removed these.
 
     \b
     Examples:
@@ -88,7 +88,7 @@ def consume(
       springtide consume --kafka kafka-1:9092 --requests springtide.http_requests
       springtide consume --kafka kafka-1:9092 --store clickhouse://ch-1 --cluster main --dry-run
     """
-    # Long: an option a line, and one command for starting, looking and removing.
+    # Long: one option per line, and one command that starts, shows and removes.
     fleet = read_fleet(fleet_path)
     source = Source(brokers, topic, group, consumers, requests)
     if cluster is not None:
@@ -101,34 +101,34 @@ def consume(
             elif remove:
                 _refuse_embedded(opened)
                 take_away(opened, source, cluster)
-                click.echo(f"{opened.url} consumes no more; its rows and the group's offsets stay")
+                click.echo(f"{opened.url} no longer consumes; its rows and the group's offsets stay")
             else:
-                _tell_server(opened, fleet, source, cluster)
+                _set_up_server(opened, fleet, source, cluster)
         return
     ended = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: ended.set())
     memory_bytes = (max_memory_mb or memory_mb()) * MB
 
-    def tell(line: str) -> None:
+    def print_complaint(line: str) -> None:
         click.echo(f"springtide: {brokers}: {line}", err=True)
 
     with store.open(memory_bytes=memory_bytes) as opened:
         if not isinstance(opened, EmbeddedStore):
-            _tell_server(opened, fleet, source, None)
+            _set_up_server(opened, fleet, source, None)
             return
-        said: set[str] = set()
-        with Consumer(opened, fleet, source, memory_bytes, tell) as consumer:
+        printed: set[str] = set()
+        with Consumer(opened, fleet, source, memory_bytes, print_complaint) as consumer:
             while not ended.wait(0.5 if seconds is None else min(0.5, seconds)):
-                for complaint in set(consumer.complaints()) - said:
-                    said.add(complaint)
-                    tell(complaint)
+                for complaint in set(consumer.complaints()) - printed:
+                    printed.add(complaint)
+                    print_complaint(complaint)
                 progress = consumer.progress(stall_s)
                 if is_terminal():
                     click.echo(f"\r{progress.messages} messages, {progress.rejected} rejected", err=True, nl=False)
                 if seconds is not None and progress.seconds >= seconds:
                     break
-            # Told to stop, it stops: what is not committed comes again.
+            # On a signal it stops at once: what is not committed is read again by the next run.
             progress = consumer.progress(stall_s) if ended.is_set() else consumer.finish(stall_s)
     if is_terminal():
         click.echo(err=True)
@@ -138,13 +138,13 @@ def consume(
             "rejected": progress.rejected,
             "rejected_rows": progress.rejected_rows,
         }
-        print_json({**counts, "complaints": sorted(said)})
+        print_json({**counts, "complaints": sorted(printed)})
     else:
         rows = f", {progress.rejected_rows} samples of others" if progress.rejected_rows else ""
         click.echo(f"{topic}: {progress.messages} messages taken, {progress.rejected} of them rejected{rows}")
 
 
-def _tell_server(store: Store, fleet: Fleet, source: Source, cluster: str | None) -> None:
+def _set_up_server(store: Store, fleet: Fleet, source: Source, cluster: str | None) -> None:
     _refuse_embedded(store)
     publish_fleet(store, fleet)
     give(store, source, cluster)
@@ -154,5 +154,5 @@ def _tell_server(store: Store, fleet: Fleet, source: Source, cluster: str | None
 
 def _refuse_embedded(store: Store) -> None:
     if isinstance(store, EmbeddedStore):
-        what, fix = "is embedded: it consumes while this command runs", "leave --cluster and --remove away"
+        what, fix = "is embedded: it consumes while this command runs", "leave out --cluster and --remove"
         raise InputError([Problem(store.url, "store", what, fix)])

@@ -34,8 +34,8 @@ from springtide.policy import Policy
 def decide() -> None:
     """Turn a round's observations into decisions, with their reasons.
 
-    Where too little of a round arrived from a PoP (policy section completeness), its last decisions stand, with that
-    reason, and the exit code is 3.
+    Where too little of a round arrived from a PoP (policy section completeness), its last decisions stay in force, with
+    that reason, and the exit code is 3.
     """
 
 
@@ -77,7 +77,7 @@ def _command(law: Law) -> click.Command:
             _measure(law, outcome, view, metrics_path)
         show = _print_json if as_json else _print
         show(outcome, view, policy, dry_run)
-        error = jobs.too_thin(moment, outcome.heard, outcome.thin)
+        error = jobs.too_thin(moment, outcome.inputs, outcome.thin)
         if error is not None:
             raise error
 
@@ -104,22 +104,22 @@ def _print(outcome: Outcome, view: View, policy: Policy, dry_run: bool) -> None:
 
 
 def _measure(law: Law, outcome: Outcome, view: View, path: Path) -> None:
-    """Gauges of a law's round: how complete its input was, and what came of it."""
+    """Gauges of a law's round: how complete its input was, and what it decided."""
 
     def by_pop(values: Iterable[tuple[str, float]]) -> dict[Labels, float]:
         return {(("law", law.name), ("pop", pop)): value for pop, value in values}
 
-    heard, thin = outcome.heard, outcome.thin
-    pops = sorted({*thin, *(one.pop for one in heard)})
+    found, thin = outcome.inputs, outcome.thin
+    pops = sorted({*thin, *(one.pop for one in found)})
     write_metrics(
         path,
         {
             "springtide_decided_round_seconds": {(("law", law.name),): outcome.round},
             "springtide_input_incomplete": by_pop((pop, pop in thin) for pop in pops),
-            "springtide_input_hosts": by_pop((one.pop, one.hosts_heard) for one in heard),
-            "springtide_input_hosts_expected": by_pop((one.pop, one.hosts_expected) for one in heard),
-            "springtide_input_rows": by_pop((one.pop, one.rows_seen) for one in heard),
-            "springtide_input_rows_expected": by_pop((one.pop, one.rows_expected) for one in heard),
+            "springtide_input_hosts": by_pop((one.pop, one.hosts_seen) for one in found),
+            "springtide_input_hosts_expected": by_pop((one.pop, one.hosts_expected) for one in found),
+            "springtide_input_rows": by_pop((one.pop, one.rows_seen) for one in found),
+            "springtide_input_rows_expected": by_pop((one.pop, one.rows_expected) for one in found),
             **view.gauges,
         },
         METRICS,

@@ -20,7 +20,7 @@ from springtide.publication.folder import PublishFolder
 @publish_dir_option
 @json_option
 def diff(what: str | None, publish_dir: Path, as_json: bool) -> None:
-    """What a publication changes against what holds on the fleet, edge by edge.
+    """What a publication changes against what is current on the fleet, edge by edge.
 
     Without an argument: the newest publication. With an edge: only that edge's part of it.
 
@@ -33,7 +33,7 @@ def diff(what: str | None, publish_dir: Path, as_json: bool) -> None:
     folder = PublishFolder(publish_dir)
     candidate = folder.resolved("candidate")
     if candidate is None:
-        raise InputError([Problem(str(publish_dir), "candidate", "is not there", "run `springtide publish` first")])
+        raise InputError([Problem(str(publish_dir), "candidate", "does not exist", "run `springtide publish` first")])
     published = PublishedBundles(folder)
     new, held = published.part(candidate / "edges"), published.current() or {}
     if what is not None and what in new.keys() | held.keys():

@@ -37,7 +37,7 @@ STYLES = {Verdict.FIX: "bold red", Verdict.ADVICE: "yellow", Verdict.UNKNOWN: "d
 @click.command()
 @click.option("--host", is_flag=True, help="Check this machine as an edge that runs a collector.")
 @click.option("--site", is_flag=True, help="Check this machine as controller and publisher.")
-@click.option("--all", "show_all", is_flag=True, help="Print what is fine as well.")
+@click.option("--all", "show_all", is_flag=True, help="Print passed checks as well.")
 @click.option(
     "--collector-config",
     type=click.Path(dir_okay=False, path_type=Path),
@@ -92,11 +92,11 @@ def doctor(
     show_all: bool,
     as_json: bool,
 ) -> None:
-    """Say what is wrong with a host or a site, and what to do, in the order in which one thing blocks the next.
+    """Show what is wrong with a host or a site, and what to do, in the order in which one thing blocks the next.
 
     --host: kernel, programs, clock, disk, collector, trusted keys, sysctls. --site: clock, disk, fleet and policy,
     Kafka and its topics, keys and signatures, the store with its schema, hosts' clocks, and how fresh everything is.
-    Without either, both. Nothing is changed. Brokers tell no time, so their clocks are not compared.
+    Without either, both. Nothing is changed. Brokers do not report their time, so their clocks are not compared.
 
     Exit codes: 0 nothing to fix (there may be advice), 1 something to fix, 2 bad usage.
 
@@ -125,7 +125,7 @@ def doctor(
             topics=topics_path,
         )
         found += examine.site(controller)
-    # Both look at clock and trusted keys.
+    # Both check the clock and the trusted keys.
     found = list(dict.fromkeys(found))
     to_fix = sum(1 for one in found if one.verdict is Verdict.FIX)
     if as_json:
@@ -136,7 +136,7 @@ def doctor(
 
 
 def _largest_window(policy_path: Path) -> int:
-    """An edge need not have the policy."""
+    """The policy's cmax, or the default's: an edge need not have the policy file."""
     try:
         policy = read_policy(policy_path) if policy_path.exists() or str(policy_path) != POLICY else Policy()
     except SpringtideError:

@@ -42,7 +42,7 @@ def explain(
     round_text: str | None,
     as_json: bool,
 ) -> None:
-    """Say why new connections from SRC_POP start as they do, and what would change it.
+    """Explain why new connections from SRC_POP start as they do, and what would change it.
 
     DESTINATION is a PoP, for their initial window, or a client prefix or an address in it, for BBR or not.
 
@@ -53,12 +53,12 @@ def explain(
       springtide explain ams 192.0.2.0/24
     """
     fleet, policy = read_fleet(fleet_path), read_policy(policy_path)
-    # What none of them explains, one of them has refused.
+    # A destination that no law explains has been refused by one of them.
     law = next(law for law in LAWS if law.explains(destination))
     _require_pop(fleet, src_pop)
-    asked = closed_round(round_text, policy)
+    requested = closed_round(round_text, policy)
     with store.open() as opened:
-        found = law.explain(opened, fleet, policy, src_pop, destination, asked)
+        found = law.explain(opened, fleet, policy, src_pop, destination, requested)
     if as_json:
         print_json(found.machine)
         return

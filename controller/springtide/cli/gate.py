@@ -56,15 +56,15 @@ def gate(
     since_text: str | None,
     as_json: bool,
 ) -> None:
-    """Hold new connections of changed edges against those before the rollout, and against unchanged edges' ones.
+    """Compare new connections of changed edges with those before the rollout, and with those of unchanged edges.
 
-    Exit codes: 0 go, 3 wait (too few samples yet), 4 roll back. Inputs and verdict go to the audit.
+    Exit codes: 0 go on, 3 wait (too few samples yet), 4 roll back. Inputs and verdict go to the audit.
 
     \b
     Examples:
       springtide gate --publication 2026-01-02T03:05:00Z-02030507 --wave 1 --changed ams-1 --unchanged ams-2,nyc-1
     """
-    # Long: an option a line, and the verdict in three forms.
+    # Long: one option per line, and the verdict in three forms.
     fleet, policy = read_fleet(fleet_path), read_policy(policy_path)
     folder = PublishFolder(publish_dir)
     pops = fleet.edges()
@@ -86,7 +86,7 @@ def gate(
     )
     targets = looked_at(destinations(before, after), pops, changed_edges)
     if not any(is_changed for found in targets.values() for _, is_changed in found):
-        raise SpringtideError(f"{path}: names nothing for these edges; there is nothing that a gate could measure")
+        raise SpringtideError(f"{path}: has no destination for these edges, so the gate has nothing to measure")
     with store.open() as opened:
         inputs = read(opened, policy.gate, targets, changed_edges, begun, since, until, wave, look)
         judgement = decide(inputs, policy.gate)
@@ -134,7 +134,7 @@ def _instant(text: str) -> int:
 
 
 def _events(publish_dir: Path, publication: str) -> list[journal.Event]:
-    """Of the publication's rollout that was begun last."""
+    """The events of the publication's last rollout."""
     events, _, _ = journal.read(publish_dir)
     own = [event for event in events if event.publication == publication]
     begun = [number for number, event in enumerate(own) if (event.event, event.verdict) == ("rollout", "begun")]

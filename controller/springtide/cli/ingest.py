@@ -24,11 +24,11 @@ from springtide.observe.ingest import waiting_bytes
 def ingest(spool_dir: Path, store: StoreOptions, fleet_path: Path, delete: bool, as_json: bool) -> None:
     """Load the sealed spool files of SPOOL_DIR, each record once.
 
-    Files stay where they are unless --delete is given; a second run adds nothing. After a kill rows may stand there
-    twice until they merge: `final` and the round tables count them once. Bytes that are not good records are copied to
-    SPOOL_DIR/rejected and named, and what is no readable file is named; so are records with a sample that does not fit
-    (a state that is not in the contract, a time ten years off), whose other samples are loaded. Then the exit code is
-    2. It is 1 where such bytes could not be kept: the next run tries again.
+    Files stay where they are unless --delete is given; a second run adds nothing. After a kill rows may be stored
+    twice until they merge: `final` and the round tables count them once. Bytes that are not valid records are copied to
+    SPOOL_DIR/rejected and reported; so are unreadable files, and records with an invalid sample (a state that is not in
+    the contract, a time ten years off), whose other samples are loaded. Then the exit code is 2. It is 1 where such
+    bytes could not be kept: the next run tries again.
 
     \b
     Examples:
@@ -39,7 +39,7 @@ def ingest(spool_dir: Path, store: StoreOptions, fleet_path: Path, delete: bool,
     columns = (TextColumn("ingest"), BarColumn(), DownloadColumn(), TimeRemainingColumn())
     progress = Progress(*columns, console=Console(stderr=True), disable=not is_terminal())
     with store.open() as opened, progress:
-        # Counted once the store is ours: another ingest may have been removing files until then.
+        # Counted once the store is open: until then another ingest may have removed files.
         task = progress.add_task("ingest", total=waiting_bytes(spool_dir))
         summary = run(opened, fleet, spool_dir, delete=delete, on_progress=lambda size: progress.advance(task, size))
     if as_json:

@@ -21,8 +21,8 @@ def ingest_logs(files: tuple[Path, ...], store: StoreOptions, fleet_path: Path, 
     """Load access logs, one JSON object a line, for goodput.
 
     A request counts once, however often its line is loaded. Lines that are not in the format are kept in FILE.rejected,
-    each once, and named, and so are files that cannot be read; then the exit code is 2, though everything good has been
-    loaded. It is 1 where a line could not be kept.
+    each once, and reported, and so are files that cannot be read; then the exit code is 2, though everything good has
+    been loaded. It is 1 where a line could not be kept.
 
     \b
     Examples:

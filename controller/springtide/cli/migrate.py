@@ -14,17 +14,17 @@ from springtide.store.cluster import check_name
 
 
 @click.command()
-@click.option("--status", is_flag=True, help="Say what is applied and what is not; change nothing.")
+@click.option("--status", is_flag=True, help="Show what is applied and what is not; change nothing.")
 @click.option("--dry-run", is_flag=True, help="Print the SQL that would be applied; change nothing.")
-@click.option("--cluster", metavar="NAME", help="Make it for this cluster: replicated, and sharded where it must be.")
+@click.option("--cluster", metavar="NAME", help="For this cluster: replicated, and sharded where needed.")
 @json_option
 @store_options
 def migrate(store: StoreOptions, status: bool, dry_run: bool, cluster: str | None, as_json: bool) -> None:
     """Bring the store's schema up to date.
 
-    Repeats safely, also after a kill and beside another one. Refuses when a file differs from what was applied under
-    its number. With --cluster every table is replicated, through the macros {shard} and {replica} that each server of
-    the cluster must have; samples are also sharded, by connection.
+    Repeats safely, also after a kill and while another one runs. Refuses when a file differs from what was applied
+    under its number. With --cluster every table is replicated, through the macros {shard} and {replica} that each
+    server of the cluster must have; samples are also sharded, by connection.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Options that commands share, and what they open."""
+"""Options that commands share, and what they open: the store, the fleet, the policy."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class StoreOptions:
         """The store; with `check`, an InputError unless it has the schema that this version needs; with `limits`, to
         read only; with `memory_bytes`, with so much for an engine in this process."""
 
-        def tell(holder: str) -> None:
+        def print_waiting(holder: str) -> None:
             click.echo(f"waiting up to {self.wait_s:g} s for {self.url}, held by {holder}", err=True)
 
         with site.opened(
-            self.url, self.wait_s, tell, create=create, check=check, limits=limits, memory_bytes=memory_bytes
+            self.url, self.wait_s, print_waiting, create=create, check=check, limits=limits, memory_bytes=memory_bytes
         ) as store:
             yield store
 
@@ -77,13 +77,13 @@ def store_options(command: F) -> F:
         show_default=True,
         is_eager=True,
         metavar="URL",
-        help="Where the rows live.",
+        help="The store: clickhouse://... or chdb:///DIR.",
     )
     return url(wait(command))
 
 
-def _place(flag: str, name: str, default: str, what: str, *, folder: bool = False) -> Callable[[F], F]:
-    """A file or folder that has its default and its variable."""
+def _place(flag: str, name: str, default: str, text: str, *, folder: bool = False) -> Callable[[F], F]:
+    """An option for a file or folder, with its default and its environment variable."""
     return click.option(
         flag,
         name,
@@ -92,14 +92,18 @@ def _place(flag: str, name: str, default: str, what: str, *, folder: bool = Fals
         envvar=f"SPRINGTIDE_{flag.removeprefix('--').replace('-', '_').upper()}",
         show_default=True,
         metavar="DIR" if folder else "FILE",
-        help=what,
+        help=text,
     )
 
 
-fleet_option = _place("--fleet", "fleet_path", FLEET, "PoPs, prefixes and edges.")
+fleet_option = _place("--fleet", "fleet_path", FLEET, "The fleet's PoPs, prefixes and edges.")
 policy_option = _place("--policy", "policy_path", POLICY, "Tunables; the default file need not exist.")
 publish_dir_option = _place(
-    "--publish-dir", "publish_dir", PUBLISH_DIR, "The publisher's folder: rounds, what holds, journal.", folder=True
+    "--publish-dir",
+    "publish_dir",
+    PUBLISH_DIR,
+    "The publisher's folder: publications, what is current, journal.",
+    folder=True,
 )
 
 
@@ -118,7 +122,9 @@ def _kafka_options(command: F, *, required: bool) -> F:
     def join(context: click.Context, _: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
         wrong = [option for option in given if "=" not in option]
         if wrong:
-            raise InputError([Problem("--kafka-option", "property", f"{wrong[0]!r} is none", "write KEY=VALUE")])
+            raise InputError(
+                [Problem("--kafka-option", "property", f"{wrong[0]!r} is not a property", "write KEY=VALUE")]
+            )
         brokers = context.params.pop("brokers")
         own = {} if brokers is None else {"bootstrap.servers": brokers}
         return own | dict(option.split("=", 1) for option in given)
@@ -155,7 +161,7 @@ def sign_key_option(command: F) -> F:
 def need_reason(force: bool, reason: str) -> None:
     """Raises InputError: what is forced needs a reason, which the audit keeps."""
     if force and not reason.strip():
-        raise InputError([Problem("--force", "reason", "is missing", "say why with --reason TEXT; the audit keeps it")])
+        raise InputError([Problem("--force", "reason", "is missing", "give --reason TEXT; the audit keeps it")])
 
 
 metrics_option = click.option(
@@ -185,7 +191,7 @@ def span_options(command: F) -> F:
 
 
 def time_span(from_text: str | None, to_text: str | None, policy: Policy) -> tuple[int, int]:
-    """The rounds since < round <= until that were asked for, a day by default; raises InputError for none."""
+    """The rounds since < round <= until that the options name, a day by default; raises InputError for none."""
     interval_s = policy.round.interval_s
     until = closed_round(to_text, policy) or instants.latest_round(instants.now(), interval_s)
     since = until - DAY_S if from_text is None else instants.parse_round(from_text, interval_s)
@@ -196,7 +202,7 @@ def time_span(from_text: str | None, to_text: str | None, policy: Policy) -> tup
 
 
 def closed_round(text: str | None, policy: Policy) -> int | None:
-    """The round that was asked for, None when none was; raises InputError when it has not closed yet."""
+    """The round that the option names, None without one; raises InputError when it has not closed yet."""
     if text is None:
         return None
     moment = instants.parse_round(text, policy.round.interval_s)

@@ -14,7 +14,7 @@ from springtide.errors import printable
 
 
 def warn(line: str) -> None:
-    """On standard error, as an error that ends nothing."""
+    """Print a line on standard error, and go on."""
     click.echo(f"springtide: {line}", err=True)
 
 
@@ -23,7 +23,7 @@ def print_json(value: object) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title: str | None = None) -> None:
-    """A table as wide as the terminal, or as wide as it needs to be where there is none. Numbers stand to the right."""
+    """A table as wide as the terminal, or as wide as it needs to be where there is none. Numbers are right-aligned."""
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=200)
@@ -34,6 +34,6 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]], title:
         numeric = all(isinstance(row[index], int | float) or row[index] is None for row in rows)
         table.add_column(column, justify="right" if rows and numeric else "left")
     for row in rows:
-        # What a host says of itself is neither markup nor a word to the terminal.
+        # What a host sends must not act as markup or as a terminal's control sequence.
         table.add_row(*("-" if cell is None else Text(printable(str(cell))) for cell in row))
     console.print(table)

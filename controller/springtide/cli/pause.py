@@ -15,19 +15,17 @@ from springtide.publication import pause as switch
 
 @click.command()
 @publish_dir_option
+@click.option("--reason", required=True, metavar="TEXT", help="Why; kept in the audit, and shown to whoever publishes.")
 @click.option(
-    "--reason", required=True, metavar="TEXT", help="Why; the audit keeps it, and whoever publishes reads it."
-)
-@click.option(
-    "--until", "until_text", metavar="INSTANT", help="End by itself; without it, `springtide resume` ends it."
+    "--until", "until_text", metavar="INSTANT", help="When it ends by itself; without it, `springtide resume` ends it."
 )
 @json_option
 def pause(publish_dir: Path, reason: str, until_text: str | None, as_json: bool) -> None:
     """Stop publishing: `springtide publish` refuses with exit code 5, and the jobs skip it and its rollout.
 
-    Rounds are still decided. Edges keep what they have until their bundles expire (bundle.ttl_s), then the kernel's
-    default returns: to hold a value for longer, there are overrides in policy.yaml. A rollout that is running goes on;
-    to take routes back there are rollback.yml and withdraw.yml, which no pause stops.
+    Rounds continue to be decided. Edges keep what they have until their bundles expire (bundle.ttl_s), then the
+    kernel's default returns: to hold a value for longer, there are overrides in policy.yaml. A rollout that is running
+    goes on; to take routes back there are rollback.yml and withdraw.yml, which no pause stops.
 
     \b
     Examples:
@@ -35,7 +33,7 @@ def pause(publish_dir: Path, reason: str, until_text: str | None, as_json: bool)
       springtide pause --reason "backbone maintenance" --until 2026-01-02T06:00:00Z
     """
     if not reason.strip():
-        raise InputError([Problem("--reason", "reason", "is empty", "say why; others will read it")])
+        raise InputError([Problem("--reason", "reason", "is empty", "give one; others will read it")])
     now = instants.now()
     wanted = switch.Pause(reason, now, None if until_text is None else _later(until_text, now))
     switch.pause(publish_dir, wanted)
@@ -50,7 +48,7 @@ def pause(publish_dir: Path, reason: str, until_text: str | None, as_json: bool)
 @click.option("--reason", default="", metavar="TEXT", help="Why; the audit keeps it.")
 @json_option
 def resume(publish_dir: Path, reason: str, as_json: bool) -> None:
-    """Publish again, from the next round on. Says so when nothing was paused.
+    """Publish again, from the next round on. Reports it when nothing was paused.
 
     \b
     Examples:

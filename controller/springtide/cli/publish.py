@@ -41,7 +41,7 @@ from springtide.publication.pause import refuse_when_paused
     default=288,
     show_default=True,
     metavar="N",
-    help="Publications to keep, a day of rounds by default; what holds on the fleet always stays.",
+    help="Publications to keep, a day of rounds by default; what is current on the fleet always stays.",
 )
 @round_option
 @json_option
@@ -73,9 +73,9 @@ def publish(
     need_reason(force, reason)
     refuse_when_paused(publish_dir, instants.now())
     fleet, policy = read_fleet(fleet_path), read_policy(policy_path)
-    asked = closed_round(round_text, policy)
+    requested = closed_round(round_text, policy)
     with store.open() as opened:
-        rendered, _ = jobs.render(opened, fleet, policy, asked, instants.now())
+        rendered, _ = jobs.render(opened, fleet, policy, requested, instants.now())
     folder = PublishFolder(publish_dir)
     copy = fleet_path.read_bytes()
     path, new = jobs.publish(

@@ -38,10 +38,10 @@ def replay(
     law: str | None,
     as_json: bool,
 ) -> None:
-    """Put history through another policy, beside what was decided. Nothing is written.
+    """Replay history under another policy, and compare with what was decided. Nothing is written.
 
-    A day up to the newest round unless asked otherwise; rounds without tables are left out. The samples are those of
-    the history: what other routes would have done to them nobody knows.
+    A day up to the newest round by default; rounds without tables are left out. The samples are those of the history:
+    how other routes would have changed them is not known.
 
     \b
     Examples:
@@ -73,10 +73,10 @@ def replay(
         (
             one["law"],
             one["rounds"],
-            _beside(one["changes"], one["changes_recorded"]),
-            _beside(one["changed_per_round_median"], one["changed_per_round_median_recorded"]),
-            _beside(one["changed_per_round_most"], one["changed_per_round_most_recorded"]),
-            _beside(one["values_at_the_end"], one["values_at_the_end_recorded"]),
+            _compared(one["changes"], one["changes_recorded"]),
+            _compared(one["changed_per_round_median"], one["changed_per_round_median_recorded"]),
+            _compared(one["changed_per_round_most"], one["changed_per_round_most_recorded"]),
+            _compared(one["values_at_the_end"], one["values_at_the_end_recorded"]),
             one["different_per_round_median"],
         )
         for one in found
@@ -86,5 +86,5 @@ def replay(
     click.echo("replayed (recorded)")
 
 
-def _beside(ours: object, theirs: object) -> str:
+def _compared(ours: object, theirs: object) -> str:
     return f"{ours} ({'-' if theirs is None else theirs})"

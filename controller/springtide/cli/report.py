@@ -31,7 +31,7 @@ from springtide.learn.report_page import cells, page
     type=click.FloatRange(0.05, 0.95),
     default=0.5,
     show_default=True,
-    help="Of prefixes or edges: which of them the difference is about; 0.1 is the slowest tenth.",
+    help="The quantile of prefixes or edges that is compared; 0.1 is the slowest tenth.",
 )
 @click.option("--html", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots as well.")
 @json_option
@@ -48,12 +48,12 @@ def report(
     html: Path | None,
     as_json: bool,
 ) -> None:
-    """Say what the decisions are good for: treated against held-out, with intervals.
+    """Report the decisions' benefit: treated against held-out, with confidence intervals.
 
     For BBR, the delivery rate of chosen prefixes by PoP, prefix class and round-trip time, and goodput by size of
-    object; for initial windows, how long connections between PoPs were busy. The newest day unless asked otherwise.
+    object; for initial windows, how long connections between PoPs were busy. The newest day by default.
 
-    Each difference stands twice: over all units as it was decided for them, and over those whose sockets show it.
+    Each difference is given twice: over all units as decided, and over those whose sockets show the decided value.
 
     \b
     Examples:
@@ -77,4 +77,4 @@ def report(
     table = [(line.law, *cells(line)) for line in made.lines]
     print_table(columns, table, title=f"After {instants.show(since)} up to {instants.show(until)}")
     shown = sum(line.effect.shown for line in made.lines)
-    click.echo(f"{shown} of {len(made.lines)} differences are shown: their intervals leave out zero")
+    click.echo(f"{shown} of {len(made.lines)} differences are significant: their intervals exclude zero")

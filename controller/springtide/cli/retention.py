@@ -23,7 +23,7 @@ def retention() -> None:
 @json_option
 @store_options
 def status(store: StoreOptions, policy_path: Path, as_json: bool) -> None:
-    """Show what the policy says beside what the store does. Exit code 1 when they differ.
+    """Compare the policy's retention with the store's. Exit code 1 when they differ.
 
     \b
     Examples:
@@ -36,10 +36,10 @@ def status(store: StoreOptions, policy_path: Path, as_json: bool) -> None:
     if as_json:
         print_json([{**vars(kept), "agrees": kept.agrees} for kept in tables])
     else:
-        rows = [(k.table, k.days, "yes" if k.agrees else k.set or "kept for ever", k.rows, k.bytes) for k in tables]
+        rows = [(k.table, k.days, "yes" if k.agrees else k.set or "kept forever", k.rows, k.bytes) for k in tables]
         print_table(["table", "days wanted", "set", "rows", "bytes"], rows)
     if not all(kept.agrees for kept in tables):
-        click.echo("run `springtide retention apply` to set what the policy says", err=True)
+        click.echo("run `springtide retention apply` to set the policy's values", err=True)
         raise click.exceptions.Exit(1)
 
 
@@ -49,7 +49,7 @@ def status(store: StoreOptions, policy_path: Path, as_json: bool) -> None:
 @json_option
 @store_options
 def apply(store: StoreOptions, policy_path: Path, as_json: bool, cluster: str | None) -> None:
-    """Make the store keep what the policy's retention section says. Shorter times delete rows soon after.
+    """Set the tables' retention to the policy's. Shorter times delete rows soon after.
 
     \b
     Examples:
@@ -62,7 +62,7 @@ def apply(store: StoreOptions, policy_path: Path, as_json: bool, cluster: str | 
     if as_json:
         print_json({"changed": changed})
     else:
-        click.echo("\n".join(f"changed {table}" for table in changed) or "every table keeps what the policy says")
+        click.echo("\n".join(f"changed {table}" for table in changed) or "every table has the policy's retention")
 
 
 @click.command()
@@ -70,7 +70,7 @@ def apply(store: StoreOptions, policy_path: Path, as_json: bool, cluster: str | 
 @json_option
 @store_options
 def downsample(store: StoreOptions, policy_path: Path, as_json: bool) -> None:
-    """Make hours and days of closed rounds, where they are missing or a round was computed since. Repeats safely.
+    """Downsample closed rounds to hours and days, where missing or where a round was computed since. Repeats safely.
 
     \b
     Examples:
@@ -87,4 +87,4 @@ def downsample(store: StoreOptions, policy_path: Path, as_json: bool) -> None:
         print_json([{**vars(period), "start": instants.show(period.start)} for period in todo])
     else:
         lines = [f"{instants.show(p.start)}  {p.period_s // 3600:2d} h from {p.rounds} rounds" for p in todo]
-        click.echo("\n".join(lines) or "every closed hour and day is there")
+        click.echo("\n".join(lines) or "every closed hour and day exists")

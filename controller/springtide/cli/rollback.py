@@ -1,4 +1,4 @@
-"""springtide rollback: an earlier round's values again"""
+"""springtide rollback: publish an earlier round's values again"""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def rollback(
     """Publish an earlier round's values again, for rollout.yml; needs no store.
 
     To undo the newest round at once there is rollback.yml, which needs no key either. ROUND is a publication's name or
-    its round. An edge takes nothing older than what it has, so the old values get a new creation time and signature;
-    they live no longer than they were promised.
+    its round. An edge refuses bundles older than its own, so the old values get a new creation time and signature;
+    they expire when they would have.
 
     \b
     Examples:

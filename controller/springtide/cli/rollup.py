@@ -48,17 +48,17 @@ def rollup(
     to_text: str | None,
     as_json: bool,
 ) -> None:
-    """Compute the round tables: what each round's samples say by socket, PoP pair, client prefix and host.
+    """Compute the round tables: each round's samples by socket, PoP pair, client prefix and host.
 
     By default every round of the last 24 hours that closed at least round.lateness_s ago, holds samples and lacks its
     tables. Over the same samples a round always gives the same rows, however often it is run and wherever an earlier
-    run was cut short; readers see a round's old rows or its new ones, never a mixture.
-    Samples that come after that are counted in round_late.
+    run was interrupted; readers see a round's old rows or its new ones, never a mixture.
+    Samples that arrive after that are counted in round_late.
 
-    What plays noted in the publisher's folder goes into the store first: which publication held on an edge says with
-    which window its new connections began.
+    What playbooks recorded in the publisher's folder goes into the store first: the publication that was current on an
+    edge determines with which window its new connections began.
 
-    Only what edges of fleet.yaml say counts, each in fleet.yaml's PoP: others are named by `springtide status`.
+    Only samples of fleet.yaml's edges count, each in fleet.yaml's PoP: other hosts are listed by `springtide status`.
 
     \b
     Examples:
@@ -69,9 +69,9 @@ def rollup(
     fleet, policy = read_fleet(fleet_path), read_policy(policy_path)
     interval_s = policy.round.interval_s
     if round_text and (from_text or to_text):
-        raise InputError([Problem("--round", "round", "stands beside --from or --to", "give one or the other")])
+        raise InputError([Problem("--round", "round", "is given with --from or --to", "give one or the other")])
     if to_text and not from_text:
-        raise InputError([Problem("--to", "round", "stands without --from", "say where to begin")])
+        raise InputError([Problem("--to", "round", "is given without --from", "give the first round")])
     now = instants.now()
     newest = instants.latest_round(now, interval_s)
     first, last = closed_round(round_text or from_text, policy), closed_round(round_text or to_text, policy) or newest
@@ -96,7 +96,7 @@ def rollup(
     click.echo(f"{len(done)} rounds rolled up" if done else "no closed round lacks its tables")
     if late:
         click.echo(
-            f"{late} samples came too late for their rounds' tables (round_late says which): --round takes them in"
+            f"{late} samples came too late for their rounds' tables (round_late lists them): --round includes them"
         )
 
 

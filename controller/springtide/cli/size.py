@@ -41,7 +41,7 @@ def size(
     policy_path: Path,
     as_json: bool,
 ) -> None:
-    """Say how many rows, disks, cores, Kafka partitions and ClickHouse shards a fleet needs.
+    """Estimate how many rows, disks, cores, Kafka partitions and ClickHouse shards a fleet needs.
 
     \b
     Examples:

@@ -24,7 +24,7 @@ DEFAULTS = Limits()
 MB = 1_000_000
 # The engine ends most queries at their limit by itself.
 GRACE_S = 10
-# A table is laid out as a whole: of a million rows that would take longer and more memory than the query.
+# A table is laid out as a whole: for a million rows that would take longer and more memory than the query.
 TABLE_ROWS = 1000
 
 
@@ -35,10 +35,10 @@ def _limit(flag: str, default: int, what: str, most: int) -> Callable[[Callable[
 @click.command()
 @click.argument("what", required=False)
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A parameter of the question or query.")
-@click.option("--show", is_flag=True, help="Print the question's SQL; ask nothing.")
+@click.option("--show", is_flag=True, help="Print the question's SQL; run nothing.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a header.")
 @_limit("--max-seconds", DEFAULTS.seconds, "How long the query may run.", 86_400)
-@_limit("--max-memory-mb", DEFAULTS.memory_bytes // MB, "What it may use in the engine.", 1_000_000)
+@_limit("--max-memory-mb", DEFAULTS.memory_bytes // MB, "The engine's memory for it.", 1_000_000)
 @_limit("--max-rows", DEFAULTS.rows, "The longest answer.", 100_000_000)
 @json_option
 @store_options
@@ -53,11 +53,11 @@ def sql(
     max_rows: int,
     as_json: bool,
 ) -> None:
-    """Ask one of the questions that come with Springtide, or any SELECT of your own. Nothing can be written.
+    """Run one of the questions that come with Springtide, or any SELECT of your own. Nothing can be written.
 
     Without an argument the questions are listed. WHAT is a question's name, or a query: whatever has a space in it.
-    A query's parameters are ClickHouse's own, {name:Type}. It reads Springtide's tables and what the
-    engine tells of itself (database system): no file, no address. SETTINGS, FORMAT and INTO OUTFILE are refused.
+    A query's parameters are ClickHouse's own, {name:Type}. It reads Springtide's tables and the
+    engine's own tables (database system): no file, no network address. SETTINGS, FORMAT and INTO OUTFILE are refused.
 
     \b
     Examples:
@@ -73,8 +73,8 @@ def sql(
     if " " in what or "\n" in what:
         text, values = what, given
     else:
-        asked = question(what)
-        text, values = asked.sql, asked.values(given)
+        wanted = question(what)
+        text, values = wanted.sql, wanted.values(given)
     if show:
         click.echo(text, nl=False)
         return
@@ -84,23 +84,23 @@ def sql(
         _print(rows, as_csv, as_json)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Who reads has seen enough: click ends quietly.
+        # The reader has closed the pipe: click ends without a message.
         raise
     except OSError as error:
-        # What is still buffered would fail once more when the interpreter ends.
+        # What is buffered would fail once more when the interpreter ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SpringtideError(
-            f"sql: the answer cannot be written: {error.strerror}; make room, then ask again"
+            f"sql: the result cannot be written: {error.strerror}; free some space, then run it again"
         ) from error
 
 
 @contextmanager
 def _ended_after(seconds: int) -> Iterator[None]:
-    """The engine looks at the clock between blocks of rows, and one block can take hours: then this process ends. It
-    writes nothing, so that nothing is cut short."""
+    """The engine checks the time between blocks of rows, and one block can take hours: then this process ends. It
+    writes nothing, so that no write is interrupted."""
 
     def end() -> None:
-        click.echo(f"springtide: sql: no end {GRACE_S} s after --max-seconds {seconds}: given up", err=True)
+        click.echo(f"springtide: sql: not finished {GRACE_S} s after --max-seconds {seconds}: aborted", err=True)
         os._exit(1)
 
     timer = threading.Timer(seconds + GRACE_S, end)
@@ -126,7 +126,7 @@ def _list(as_json: bool) -> None:
 def _parameter(text: str) -> tuple[str, str]:
     name, equals, value = text.partition("=")
     if not equals or not name:
-        raise InputError([Problem("--set", "parameter", f"{text!r} is no assignment", "write NAME=VALUE")])
+        raise InputError([Problem("--set", "parameter", f"{text!r} is not an assignment", "write NAME=VALUE")])
     return name, value
 
 

@@ -49,12 +49,12 @@ def status(
     metrics_path: Path | None,
     as_json: bool,
 ) -> None:
-    """Say on one screen whether the loop is closing.
+    """Show on one screen whether the loop is closing.
 
-    From samples to what holds on the fleet, each step with its age; what runs once a round is stale when it has left
-    one out (policy.yaml's round.interval_s). Decided is not done: what sockets of the last rounds show is held against
-    what was decided for their edge, and where it differs that is a fault. On a host that is not the publisher, pushes,
-    gates and drift are those of the audit in the store.
+    From samples to what is current on the fleet, each step with its age; what runs once a round is stale when it has
+    missed one (policy.yaml's round.interval_s). Decided is not applied: what sockets of the last rounds show is
+    compared with what was decided for their edge, and a difference is a fault. On a host that is not the publisher,
+    pushes, gates and drift are those of the audit in the store.
 
     Exit codes: 0 the loop is closing, 1 something is missing, stale, paused or broken, or the store does not answer,
     2 bad input or usage.
@@ -88,7 +88,7 @@ def status(
 
 
 def gauges(facts: Facts, found: Sequence[Step], is_paused: bool) -> Gauges:
-    """What alerts are made of; a step or an event that has not been yet has no line."""
+    """What alerts read; a step or an event that has not happened yet has no line."""
     steps = {line.what.replace(" ", "_"): line for line in found if line.what not in facts.benefit}
     holds = facts.holds
     return {
@@ -117,7 +117,7 @@ def _for_machines(line: Step, now: int) -> dict[str, object]:
 
 
 def _print(found: Sequence[Step], closing: bool) -> None:
-    # Colours only on a terminal; lines are not broken where nobody looks.
+    # Colours only on a terminal; lines are never wrapped.
     console = Console(highlight=False, soft_wrap=True)
     console.print(Text(verdict(found), style="bold green" if closing else "bold red"))
     width = max(len(line.what) for line in found)

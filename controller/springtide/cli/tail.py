@@ -14,7 +14,7 @@ from springtide.fleet import Prefix
 from springtide.observe.kafka_tables import TOPIC
 from springtide.observe.tail import Sample, belongs, payloads, samples
 
-# How wide each column is; numbers stand to the right.
+# Each column's width; numbers are right-aligned.
 _FORM = "{:<13} {:<12} {:<5} {:<24} {:<24} {:<12} {:>5} {:>8} {:>6} {:>8}"
 _HEAD = _FORM.format("time", "host", "kind", "from", "to", "state", "cwnd", "rtt ms", "retr", "Mbit/s")
 
@@ -22,7 +22,7 @@ _HEAD = _FORM.format("time", "host", "kind", "from", "to", "state", "cwnd", "rtt
 @click.command()
 @kafka_options
 @click.option("--topic", default=TOPIC, show_default=True)
-@click.option("--from-beginning", is_flag=True, help="First what the topic holds already.")
+@click.option("--from-beginning", is_flag=True, help="Start with what the topic already has.")
 @click.option("--host", help="Samples of this host only.")
 @click.option("--prefix", "prefix_text", metavar="PREFIX", help="Samples to it only: 10.77.2.0/24.")
 @click.option("--count", type=click.IntRange(1), help="End after so many samples.")
@@ -38,7 +38,7 @@ def tail(
     seconds: float | None,
     as_json: bool,
 ) -> None:
-    """Show samples as they pass through a Kafka topic; consumers do not notice.
+    """Show samples as they pass through a Kafka topic, without affecting its consumers.
 
     \b
     Examples:
@@ -54,7 +54,9 @@ def tail(
         try:
             rows = samples(payload)
         except StoreError as error:
-            click.echo(f"springtide: a message of {len(payload)} bytes is no envelope of samples: {error}", err=True)
+            click.echo(
+                f"springtide: a message of {len(payload)} bytes is not an envelope of samples: {error}", err=True
+            )
             continue
         for sample in rows:
             if not belongs(sample, host, prefix):

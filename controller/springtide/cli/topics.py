@@ -24,7 +24,7 @@ _file = click.option(
 
 @click.group()
 def topics() -> None:
-    """Kafka topics as a file says they should be.
+    """Kafka topics as topics.yaml describes them.
 
     \b
     topics.yaml, with its defaults:
@@ -45,7 +45,7 @@ def topics() -> None:
 @_file
 @json_option
 def apply(kafka: dict[str, Any], path: Path | None, as_json: bool) -> None:
-    """Make missing topics, add partitions, set what differs. Nothing is ever taken away.
+    """Create missing topics, add partitions, set what differs. Nothing is ever removed.
 
     \b
     Examples:
@@ -53,7 +53,7 @@ def apply(kafka: dict[str, Any], path: Path | None, as_json: bool) -> None:
       springtide topics apply --kafka localhost:9092 --file /etc/springtide/topics.yaml --json
     """
     wanted = load_topics(path)
-    _tell(apply_topics(AdminClient(kafka), wanted), as_json, "was")
+    _print_differences(apply_topics(AdminClient(kafka), wanted), as_json, "was")
 
 
 @topics.command()
@@ -61,19 +61,19 @@ def apply(kafka: dict[str, Any], path: Path | None, as_json: bool) -> None:
 @_file
 @json_option
 def check(kafka: dict[str, Any], path: Path | None, as_json: bool) -> None:
-    """Say what differs, and change nothing; exit code 1 when something does.
+    """Show what differs, and change nothing; exit code 1 when something does.
 
     \b
     Examples:
       springtide topics check --kafka localhost:9092
     """
     found = differences(AdminClient(kafka), load_topics(path))
-    _tell(found, as_json, "is")
+    _print_differences(found, as_json, "is")
     if found:
         raise click.exceptions.Exit(1)
 
 
-def _tell(found: list[Difference], as_json: bool, verb: str) -> None:
+def _print_differences(found: list[Difference], as_json: bool, verb: str) -> None:
     if as_json:
         print_json({"differences": [asdict(difference) for difference in found]})
         return

@@ -43,12 +43,14 @@ from springtide.publication.folder import PublishFolder
     "--against",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     metavar="DIR",
-    help="Hold them against what holds on the fleet, in the publisher's folder, by the policy's caps.",
+    help="Compare them with what is current, in the publisher's folder, under the policy's caps.",
 )
 @click.option(
-    "--receivers", is_flag=True, help="Warn of pairs whose receivers cannot take their window; needs the store."
+    "--receivers",
+    is_flag=True,
+    help="Warn of pairs whose receivers' buffers are too small for their window; needs the store.",
 )
-@click.option("--force", is_flag=True, help="With --against: let pass what is only over a cap.")
+@click.option("--force", is_flag=True, help="With --against: accept what only exceeds a cap.")
 @click.option("--reason", default="", metavar="TEXT", help="Why; the audit of --against keeps it.")
 @json_option
 @fleet_option
@@ -79,12 +81,10 @@ def validate(
       springtide validate bundles/*.json --against /var/lib/springtide/publish
       springtide validate bundles/*.json --receivers
     """
-    # Long: an option a line, and what was found in two forms.
+    # Long: one option per line, and what was found in two forms.
     need_reason(force, reason)
     if force and against is None:
-        raise InputError(
-            [Problem("--force", "against", "is missing", "name the publisher's folder whose caps to pass")]
-        )
+        raise InputError([Problem("--force", "against", "is missing", "name the publisher's folder to compare with")])
     context = Context(read_fleet(fleet_path), read_policy(policy_path), instants.now(), edge)
     found: list[Problem] = []
     documents: dict[str, Document] = {}

@@ -14,7 +14,7 @@ from springtide.store import Store
 
 # linux/timex.h
 TIME_ERROR, STA_UNSYNC = 5, 0x40
-# A bundle's times are whole seconds and a round's samples are waited for by the minute.
+# A bundle's times are whole seconds, and a round waits for its samples for minutes.
 TOLERANCE_S = 2.0
 
 
@@ -32,7 +32,7 @@ class _Timex(ctypes.Structure):
 
 @dataclass(frozen=True)
 class Clock:
-    """As adjtimex(2) says it; `error` when it does not."""
+    """As adjtimex(2) reports it; `error` when the call fails."""
 
     synchronised: bool = True
     most_off_s: float = 0.0
@@ -41,7 +41,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Offset:
-    """How far ahead of ours another clock is; the truth lies within `uncertain_s` of it."""
+    """How far another clock is ahead of ours, within `uncertain_s`."""
 
     whose: str
     ahead_s: float
@@ -57,7 +57,7 @@ def gather() -> Clock:
 
 
 def server_offset(store: Store) -> Offset | None:
-    """The server's clock against ours; None when it does not tell (a server too old)."""
+    """The server's clock against ours; None when it cannot be read (a server too old)."""
     before = time.time()
     try:
         at = store.query("select toUnixTimestamp64Milli(now64(3)) as at")[0]["at"] / 1000
@@ -70,9 +70,9 @@ def server_offset(store: Store) -> Offset | None:
 def check(seen: Clock) -> Iterator[Finding]:
     where = "adjtimex"
     if seen.error:
-        yield unknown("clock", where, f"does not answer: {seen.error}")
+        yield unknown("clock", where, f"fails: {seen.error}")
     elif not seen.synchronised:
-        todo = "run chrony or systemd-timesyncd (`timedatectl set-ntp true`), and wait until it has settled"
+        todo = "run chrony or systemd-timesyncd (`timedatectl set-ntp true`), and wait until it is synchronised"
         yield fix("clock", where, "the kernel's clock is not synchronised", todo)
     elif seen.most_off_s > TOLERANCE_S:
         todo = "see `chronyc tracking` or `timedatectl timesync-status`"

@@ -1,4 +1,4 @@
-"""The collector of this host: its configuration, whether it answers, and what it may see."""
+"""This host's collector: its configuration, whether it answers, and which namespaces it may enter."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ TIMEOUT_S = 10
 
 @dataclass(frozen=True)
 class Collector:
-    """`config_error`: None when there is no program to ask. `health`: what was answered, None when nobody did.
+    """`config_error`: None when the program is not installed. `health`: the problem that /healthz reports, None without
+    an answer.
 
-    `namespaces`: network namespaces of the processes that this process may look at.
+    `namespaces`: network namespaces of the processes that this process may inspect.
     """
 
     config: Path
@@ -57,18 +58,18 @@ def check(seen: Collector) -> Iterator[Finding]:
         yield fix("collector", PROGRAM, "is not installed", todo)
         return
     if seen.config_error is None:
-        yield unknown("collector configuration", str(seen.config), f"no {PROGRAM} in PATH to ask")
+        yield unknown("collector configuration", str(seen.config), f"{PROGRAM} is not in PATH, so it is not checked")
     elif seen.config_error:
         yield fix("collector configuration", str(seen.config), "is refused", seen.config_error)
     else:
         yield fine("collector configuration", str(seen.config), "is accepted")
     if seen.health is None:
-        todo = "systemctl enable --now springtide-collector; journalctl -u springtide-collector says why not"
-        yield fix("collector", f"http://{seen.address}/healthz", "nobody answers", todo)
+        todo = "systemctl enable --now springtide-collector; for the reason see journalctl -u springtide-collector"
+        yield fix("collector", f"http://{seen.address}/healthz", "does not answer", todo)
     elif seen.health:
-        yield fix("collector", f"http://{seen.address}/healthz", f"is not well: {seen.health}", "see its log")
+        yield fix("collector", f"http://{seen.address}/healthz", f"is unhealthy: {seen.health}", "see its log")
     else:
-        yield fine("collector", f"http://{seen.address}/healthz", "is well")
+        yield fine("collector", f"http://{seen.address}/healthz", "is healthy")
     if seen.running and not seen.sees_all and seen.namespaces > 1:
         what = f"{seen.namespaces - 1} other network namespaces (containers) are not seen"
         todo = "if their connections count, install all-namespaces.conf from the package's documentation"
@@ -83,7 +84,7 @@ def _config_error(config: Path) -> str | None:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
     except (OSError, subprocess.TimeoutExpired) as error:
         return str(error)
-    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["it does not say why"])[-1]
+    return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no reason is given"])[-1]
 
 
 def _health(address: str) -> str | None:
@@ -100,7 +101,7 @@ def _processes(proc: Path) -> tuple[bool, int, int]:
     """Whether a collector runs, its effective capabilities, and how many network namespaces processes are in."""
     running, capabilities, namespaces = False, 0, set()
     for folder in proc.glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it ended, or is not ours to look at
+        with contextlib.suppress(OSError):  # it ended, or we may not inspect it
             namespaces.add((folder / "ns/net").readlink())
             if (folder / "comm").read_text().strip() == COMM:
                 running = True

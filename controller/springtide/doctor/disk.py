@@ -1,4 +1,4 @@
-"""Room on the disks that are written to."""
+"""Free space on the disks that are written to."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from springtide.doctor.finding import Finding, advice, fine, fix, unknown
 
-# The engine merges parts by writing them anew: with less than this it stops.
+# The engine merges parts by rewriting them: with less than this it stops.
 LEAST_SHARE, LEAST_BYTES = 0.05, 1_000_000_000
 # A fleet's samples of a night (`springtide size`).
 COMFORT_SHARE = 0.15
@@ -24,22 +24,24 @@ class Disk:
 
 
 def gather(paths: Mapping[str, Path]) -> dict[str, Disk | None]:
-    """What stands behind each path, or behind the nearest folder above it that is there; by what it is for."""
+    """The disk of each path, or of its nearest existing parent folder; by its purpose and path."""
     return {f"{what} {path}": _of(path) for what, path in paths.items()}
 
 
 def check(seen: Mapping[str, Disk | None]) -> Iterator[Finding]:
     for where, disk in seen.items():
         if disk is None:
-            yield unknown("disk", where, "cannot be asked for room")
+            yield unknown("disk", where, "its free space cannot be read")
             continue
-        yield from _room(where, disk)
+        yield from _check_space(where, disk)
 
 
-def _room(where: str, disk: Disk) -> Iterable[Finding]:
+def _check_space(where: str, disk: Disk) -> Iterable[Finding]:
     free = f"{disk.free_bytes / 1e9:.1f} of {disk.total_bytes / 1e9:.1f} GB are free"
     share = disk.free_bytes / disk.total_bytes if disk.total_bytes else 0.0
-    todo = "make room: shorten the policy's retention and run `springtide retention apply`, or give it a larger disk"
+    todo = (
+        "free some space: shorten the policy's retention and run `springtide retention apply`, or give it a larger disk"
+    )
     if disk.total_inodes and disk.free_inodes < LEAST_SHARE * disk.total_inodes:
         yield fix("disk", where, f"{disk.free_inodes:,} inodes are left", "remove small files, or give it another disk")
     if share < LEAST_SHARE or disk.free_bytes < LEAST_BYTES:

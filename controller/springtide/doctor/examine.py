@@ -34,7 +34,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Site:
-    """Where to look on the controller and publisher. Functions open what may not open."""
+    """Where to look on the controller and publisher. Functions, where opening or reading may fail."""
 
     url: str
     store: Callable[[], Any]
@@ -50,7 +50,7 @@ class Site:
 
 
 def host(about: Host, cmax: int) -> Iterator[Finding]:
-    """A host on which routes act and a collector watches."""
+    """Checks of a host that has routes and a collector."""
     yield from kernel.check(kernel.gather())
     yield from programs.check(programs.gather())
     yield from clock.check(clock.gather())
@@ -62,7 +62,7 @@ def host(about: Host, cmax: int) -> Iterator[Finding]:
 
 
 def site(about: Site) -> Iterator[Finding]:
-    """Controller and publisher: what they read, where rows live, how they come, what leaves."""
+    """Checks of controller and publisher: clock, disks, files, Kafka, keys and store."""
     yield from clock.check(clock.gather())
     places = {"publisher's folder": about.publish_dir}
     if about.url.startswith("chdb://"):
@@ -91,23 +91,23 @@ def _store(about: Site, fleet: Fleet | None, policy: Policy | None, folder: Publ
             schema = list(stores.check_schema(url, stores.gather_schema(opened)))
             yield from schema
             if any(one.verdict is Verdict.FIX for one in schema):
-                yield unknown("freshness", url, "not looked at: the schema comes first")
+                yield unknown("freshness", url, "not checked: the schema comes first")
                 return
             now = instants.now()
             yield from stores.check_clocks(stores.gather_clocks(opened, now - status_facts.DAY_S))
             yield from stores.check_rogues(status_facts.rogues(opened, now - status_facts.DAY_S, now))
             if fleet is None or policy is None:
-                yield unknown("freshness", url, "not looked at: fleet and policy come first")
+                yield unknown("freshness", url, "not checked: fleet and policy come first")
                 return
             facts = status_facts.read(opened, fleet, policy, folder, now)
             yield from freshness(url, status.lines(facts))
     except SpringtideError as error:
         yield from _failed("store", url, error)
-        yield unknown("freshness", url, "not looked at: the store comes first")
+        yield unknown("freshness", url, "not checked: the store comes first")
 
 
 def freshness(url: str, lines: Iterable[Step]) -> Iterator[Finding]:
-    """What `springtide status` says: each step that keeps the loop from closing."""
+    """The findings of `springtide status`: each step that keeps the loop from closing."""
     found = list(lines)
     for line in found:
         if not line.closes:
@@ -117,7 +117,7 @@ def freshness(url: str, lines: Iterable[Step]) -> Iterator[Finding]:
 
 
 def _without_password(url: str) -> str:
-    """For people and logs. Raises InputError for what is no store."""
+    """For people and logs. Raises InputError for a URL that is not a store."""
     return address.parse(url).shown if url.startswith("clickhouse:") else url
 
 
@@ -137,7 +137,7 @@ def _read(name: str, path: Path, read: Callable[[Path], T]) -> tuple[T | None, l
 
 
 def _failed(name: str, where: str, error: SpringtideError) -> Iterator[Finding]:
-    """One finding for each problem, in its own words: what to do stands behind the last semicolon."""
+    """One finding for each problem; in its message, what to do follows the last semicolon."""
     for problem in error.problems if isinstance(error, InputError) else [str(error)]:
         if isinstance(problem, Problem):
             yield fix(name, problem.where, f"{problem.field}: {problem.message}", problem.fix)

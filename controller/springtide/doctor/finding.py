@@ -1,4 +1,4 @@
-"""What a check says."""
+"""The result of a check."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 class Verdict(StrEnum):
     """`FIX`: something does not work or will stop to. `ADVICE`: it works, with less than it could.
 
-    `UNKNOWN`: not looked at, because something before it is broken or nobody said where to look.
+    `UNKNOWN`: not checked, because something before it is broken or no place to look was given.
     """
 
     FINE = "fine"
@@ -29,8 +29,8 @@ class Finding:
     todo: str = ""
 
     def __str__(self) -> str:
-        told = f"{self.check}: {self.where}: {self.what}"
-        return f"{told}; {self.todo}" if self.todo else told
+        text = f"{self.check}: {self.where}: {self.what}"
+        return f"{text}; {self.todo}" if self.todo else text
 
 
 def fine(check: str, where: str, what: str) -> Finding:

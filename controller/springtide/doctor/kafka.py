@@ -1,4 +1,4 @@
-"""Whether brokers answer, and whether topics are as a file says."""
+"""Whether brokers answer, and whether topics are as topics.yaml describes them."""
 
 from __future__ import annotations
 
@@ -19,39 +19,40 @@ TIMEOUT_S = 5.0
 
 @dataclass(frozen=True)
 class Kafka:
-    """`brokers` is empty when nobody named any; `silent` are those to which no connection could be made, and why."""
+    """`brokers` is empty when none was given; `unreachable` are those that refuse a connection, and why."""
 
     brokers: str
-    silent: Mapping[str, str]
+    unreachable: Mapping[str, str]
     error: str = ""
     topics: tuple[Difference, ...] = ()
 
 
 def gather(options: Mapping[str, Any], topics: Path | None) -> Kafka:
-    """`options` are librdkafka's; with none nothing is looked at. Raises InputError for a topics file that is wrong."""
+    """`options` are librdkafka's; without brokers nothing is checked. Raises InputError for a topics file that is
+    wrong."""
     brokers = str(options.get("bootstrap.servers") or "")
     if not brokers:
         return Kafka("", {})
     wanted = load_topics(topics)
-    silent = {broker: why for broker in brokers.split(",") if (why := _refusal(broker))}
-    if len(silent) == len(brokers.split(",")):
-        return Kafka(brokers, silent)
+    unreachable = {broker: why for broker in brokers.split(",") if (why := _refusal(broker))}
+    if len(unreachable) == len(brokers.split(",")):
+        return Kafka(brokers, unreachable)
     try:
-        # What the client says of each try is told in one line instead.
+        # One line reports what the client would log for each attempt.
         found = differences(AdminClient({"log_level": 0, **options}), wanted)
     except SpringtideError as error:
-        return Kafka(brokers, silent, str(error))
-    return Kafka(brokers, silent, topics=tuple(found))
+        return Kafka(brokers, unreachable, str(error))
+    return Kafka(brokers, unreachable, topics=tuple(found))
 
 
 def check(seen: Kafka) -> Iterator[Finding]:
     if not seen.brokers:
-        yield unknown("kafka", "--kafka", "no broker is named", "name one, if samples come through Kafka")
+        yield unknown("kafka", "--kafka", "no broker is given", "give one, if samples come through Kafka")
         return
-    for broker, why in seen.silent.items():
+    for broker, why in seen.unreachable.items():
         yield fix("kafka", broker, f"cannot be reached: {why}", "start the broker, or correct name, port and firewall")
-    if len(seen.silent) == len(seen.brokers.split(",")):
-        yield unknown("topics", seen.brokers, "not looked at: no broker answers")
+    if len(seen.unreachable) == len(seen.brokers.split(",")):
+        yield unknown("topics", seen.brokers, "not checked: no broker answers")
         return
     if seen.error:
         yield fix("kafka", seen.brokers, seen.error, "see --kafka-option for TLS and passwords")
@@ -61,7 +62,7 @@ def check(seen: Kafka) -> Iterator[Finding]:
         todo = one.refused or "`springtide topics apply`"
         yield fix("topics", one.topic, f"{one.what} is {one.found}, should be {one.wanted}", todo)
     if not seen.topics:
-        yield fine("topics", seen.brokers, "are as the file says")
+        yield fine("topics", seen.brokers, "are as the file describes them")
 
 
 def _refusal(broker: str) -> str:

@@ -1,4 +1,4 @@
-"""Programs that an edge needs beside Springtide's own."""
+"""Programs that an edge needs besides Springtide's own."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ TIMEOUT_S = 10
 
 
 def gather() -> dict[str, str | None]:
-    """What each says of its version; None for one that is not there."""
-    asked = {"ip": ["ip", "-V"], "ssh": ["ssh", "-V"], "ssh-keygen": None}
-    return {name: _said(name, command) for name, command in asked.items()}
+    """Each program's version output; None for one that is not installed."""
+    commands = {"ip": ["ip", "-V"], "ssh": ["ssh", "-V"], "ssh-keygen": None}
+    return {name: _version_output(name, command) for name, command in commands.items()}
 
 
 def check(seen: Mapping[str, str | None]) -> Iterator[Finding]:
     if seen["ip"] is None:
         yield fix("iproute2", "ip", "is not installed, so that routes cannot be applied", "apt-get install iproute2")
     else:
-        yield fine("iproute2", "ip", "is there")
+        yield fine("iproute2", "ip", "is installed")
     if seen["ssh-keygen"] is None:
         what = "is not installed, so that no bundle can be verified"
         yield fix("openssh", "ssh-keygen", what, "apt-get install openssh-client")
         return
     found = re.search(r"OpenSSH_(\d+)\.(\d+)", seen["ssh"] or "")
     if found is None:
-        yield unknown("openssh", "ssh -V", "does not tell its version")
+        yield unknown("openssh", "ssh -V", "does not report its version")
     elif (int(found[1]), int(found[2])) < OLDEST_SSH:
         what = f"is {found[0]}, which cannot verify signatures"
         yield fix("openssh", "ssh-keygen", what, "install OpenSSH 8.2 or newer")
@@ -39,7 +39,7 @@ def check(seen: Mapping[str, str | None]) -> Iterator[Finding]:
         yield fine("openssh", "ssh-keygen", f"is {found[0]}")
 
 
-def _said(name: str, command: list[str] | None) -> str | None:
+def _version_output(name: str, command: list[str] | None) -> str | None:
     if shutil.which(name) is None:
         return None
     if command is None:

@@ -1,4 +1,4 @@
-"""Whether bundles can be signed here and will be taken there: the publisher's key, and the keys that edges trust."""
+"""Whether bundles can be signed here and edges will accept them: the publisher's key, and the keys that edges trust."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ OTHERS_MAY_ANYTHING = stat.S_IRWXG | stat.S_IRWXO
 
 @dataclass(frozen=True)
 class File:
-    """Of a file that is there; `mode` are its permission bits."""
+    """Of an existing file; `mode` are its permission bits."""
 
     mode: int
     uid: int
@@ -28,7 +28,7 @@ class File:
 
 @dataclass(frozen=True)
 class Signatures:
-    """`key` None: nobody said which. Errors are empty where it worked; None where it could not be tried."""
+    """`key` None: none was given. Errors are empty where it worked; None where it could not be tried."""
 
     allowed_signers: Path
     signers: File | None
@@ -36,7 +36,7 @@ class Signatures:
     key_file: File | None = None
     sign_error: str | None = None
     trust_error: str | None = None
-    # Of each published bundle whose signature no edge would take.
+    # Each published bundle whose signature edges would refuse, and why.
     refused: Mapping[str, str] = field(default_factory=dict)
     verified: int = 0
     uid: int = 0
@@ -73,15 +73,17 @@ def check(seen: Signatures) -> Iterator[Finding]:
     yield from _signers(seen)
     yield from _key(seen)
     for where, what in seen.refused.items():
-        yield fix("signature", where, what, "publish a round anew with --sign-key")
+        yield fix("signature", where, what, "publish a round again with --sign-key")
     if seen.verified:
-        yield fine("signature", "published bundles", f"{seen.verified} would be taken")
+        yield fine("signature", "published bundles", f"{seen.verified} would be accepted")
 
 
 def _signers(seen: Signatures) -> Iterator[Finding]:
     where, name = str(seen.allowed_signers), "trusted keys"
     if seen.signers is None:
-        yield fix(name, where, "is not there, so that no bundle is taken", "run edges.yml; docs/how-to/push-routes.md")
+        yield fix(
+            name, where, "does not exist, so that no bundle is accepted", "run edges.yml; docs/how-to/push-routes.md"
+        )
     elif seen.signers.mode & OTHERS_MAY_WRITE or seen.signers.uid not in (0, seen.uid):
         what = f"mode {seen.signers.mode:04o}, owner {seen.signers.uid}: others than root can write it; edges refuse it"
         yield fix(name, where, what, f"chown root {where} && chmod 0644 {where}")
@@ -91,15 +93,15 @@ def _signers(seen: Signatures) -> Iterator[Finding]:
 
 def _key(seen: Signatures) -> Iterator[Finding]:
     if seen.key is None:
-        yield unknown("signing key", "--sign-key", "none is named", "on the publisher, name it")
+        yield unknown("signing key", "--sign-key", "none is given", "on the publisher, give it")
         return
     where = str(seen.key)
     if seen.key_file is None:
         todo = "make one: docs/how-to/push-routes.md, Prepare"
-        yield fix("signing key", where, "is not there", todo)
+        yield fix("signing key", where, "does not exist", todo)
         return
     if seen.key_file.mode & OTHERS_MAY_ANYTHING:
-        what = f"mode {seen.key_file.mode:04o}: others can read it, and sign what every edge takes"
+        what = f"mode {seen.key_file.mode:04o}: others can read it, and sign what every edge accepts"
         yield fix("signing key", where, what, f"chmod 0600 {where}; if others use this host, make a new key")
     elif seen.sign_error:
         yield fix("signing key", where, "does not sign", seen.sign_error.rpartition(": ")[2])
@@ -107,7 +109,7 @@ def _key(seen: Signatures) -> Iterator[Finding]:
         todo = f"add its public half to {seen.allowed_signers}, and run edges.yml"
         yield fix("signing key", where, seen.trust_error, todo)
     elif seen.trust_error is None:
-        yield unknown("signing key", where, "signs; whether edges trust it is not known", "mend the trusted keys first")
+        yield unknown("signing key", where, "signs; whether edges trust it is not known", "fix the trusted keys first")
     else:
         yield fine("signing key", where, "signs, and is trusted")
 
@@ -121,7 +123,7 @@ def _file(path: Path) -> File | None:
 
 
 def _published(folder: PublishFolder, allowed_signers: Path) -> tuple[dict[str, str], int]:
-    """Of what the next rollout would bring."""
+    """Signatures of the bundles that the next rollout would bring."""
     candidate = folder.resolved("candidate")
     refused, verified = {}, 0
     for path in sorted((candidate / "edges").glob("*.json")) if candidate else ():

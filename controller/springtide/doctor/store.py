@@ -14,7 +14,7 @@ from springtide.store.migrations import State, read_migrations, status
 
 @dataclass(frozen=True)
 class HostClock:
-    """A host's newest sample against the moment in which the store took it: ahead is impossible but for its clock."""
+    """A host's newest sample against its insert into the store: it can be ahead only if the host's clock is."""
 
     host: str
     ahead_s: float
@@ -26,7 +26,7 @@ def gather_schema(store: Store) -> list[State]:
 
 
 def gather_clocks(store: Store, since_unix_s: int) -> list[HostClock]:
-    """Of hosts whose samples lie ahead of their insert, the worst first. Needs the schema. Raises StoreError."""
+    """Hosts whose samples are ahead of their insert, the worst first. Needs the schema. Raises StoreError."""
     rows = store.query(
         """
         select host, max(time_unix_us / 1000000 - toUnixTimestamp(inserted_at)) as ahead
@@ -60,7 +60,7 @@ def check_schema(url: str, seen: Sequence[State]) -> Iterator[Finding]:
 def check_clocks(seen: Sequence[HostClock]) -> Iterator[Finding]:
     wrong = [one for one in seen if one.ahead_s > TOLERANCE_S]
     for one in wrong:
-        what = f"its samples lie {one.ahead_s:.1f} s ahead of the store's clock"
+        what = f"its samples are {one.ahead_s:.1f} s ahead of the store's clock"
         yield fix("hosts' clocks", one.host, what, "synchronise it by NTP")
     if not wrong:
         yield fine("hosts' clocks", "tcp_samples", "no host is ahead")
@@ -68,16 +68,16 @@ def check_clocks(seen: Sequence[HostClock]) -> Iterator[Finding]:
 
 # What to do about each `why` of round_rogues.
 TODO = {
-    "not_in_fleet": "if it is ours, add it to fleet.yaml; if not, find who sends it and close that way",
-    "other_pop": "correct the collector's `pop`, or the edge's place in fleet.yaml: that counts",
-    "impossible_values": "look at the host: these connections are set aside",
-    "several_boots": "two machines have one name, or its clock goes back: give each its own, mend the clock",
-    "poll_numbers": "look at the host: one collector numbers its polls one by one",
+    "not_in_fleet": "if it is ours, add it to fleet.yaml; if not, find its sender and block it",
+    "other_pop": "correct the collector's `pop`, or the edge's PoP in fleet.yaml, which counts",
+    "impossible_values": "inspect the host: these connections are left out",
+    "several_boots": "two machines have one name, or its clock goes back: give each its own name, fix the clock",
+    "poll_numbers": "inspect the host: one collector numbers its polls consecutively",
 }
 
 
 def check_rogues(seen: Sequence[Rogue]) -> Iterator[Finding]:
-    """What a host says that does not count: by reason, and of each the worst."""
+    """Hosts whose samples do not count: by reason, the worst of each."""
     for why, todo in TODO.items():
         those = [one for one in seen if one.why == why]
         for one in those[:SHOWN]:
@@ -85,11 +85,11 @@ def check_rogues(seen: Sequence[Rogue]) -> Iterator[Finding]:
         if len(those) > SHOWN:
             yield advice("hosts", "round_rogues", f"{len(those) - SHOWN} more like it ({why})", todo)
     if not seen:
-        yield fine("hosts", "round_rogues", "all that were heard are edges of the fleet, with values that can be")
+        yield fine("hosts", "round_rogues", "all that sent samples are edges of the fleet, with possible values")
 
 
 def check_answer(url: str, took_s: float) -> Finding:
     """A store that answers, but slowly, makes every job late."""
     if took_s > 5:
-        return advice("store", url, f"took {took_s:.0f} s for its first answer", "see what else it does")
+        return advice("store", url, f"took {took_s:.0f} s for its first answer", "see what else it runs")
     return fine("store", url, "answers")

@@ -1,4 +1,4 @@
-"""Settings of the kernel that decide what a large initial window is worth."""
+"""Kernel settings that decide how much a large initial window helps."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ ROOT = Path("/proc/sys/net/ipv4")
 NAMES = ("tcp_rmem", "tcp_slow_start_after_idle", "tcp_no_metrics_save", "tcp_timestamps", "tcp_sack")
 # Since Linux 5.6, where it is 1.
 NO_SSTHRESH = "tcp_no_ssthresh_metrics_save"
-# Of Ethernet's 1500 bytes, less the headers of IPv4 and TCP and its timestamps.
+# Ethernet's 1500 bytes less the headers of IPv4 and TCP and its timestamps.
 MSS = 1448
-# What the role routes may write.
+# The most that the role routes may write.
 MOST_RMEM = 8_388_608
 
 
@@ -41,17 +41,17 @@ def check(seen: Mapping[str, str], cmax: int) -> Iterator[Finding]:
     elif "tcp_slow_start_after_idle" in seen:
         yield fine("tcp_slow_start_after_idle", "sysctl", "is 1: idle connections restart at the learnt window")
     if seen.get("tcp_no_metrics_save") == "0" and seen.get(NO_SSTHRESH) != "1":
-        what = "is 0: a peer's remembered ssthresh ends the slow start of its next connections early"
+        what = "is 0: a peer's saved ssthresh ends the slow start of its next connections early"
         yield advice("tcp_no_metrics_save", "sysctl", what, "set 1, and run `ip tcp_metrics flush` once")
     elif "tcp_no_metrics_save" in seen:
-        yield fine("tcp_no_metrics_save", "sysctl", "no ssthresh is remembered")
-    for name, lost in (("tcp_timestamps", "round-trip times of repeats"), ("tcp_sack", "what was lost")):
+        yield fine("tcp_no_metrics_save", "sysctl", "no ssthresh is saved")
+    for name, lost in (("tcp_timestamps", "round-trip times of repeats"), ("tcp_sack", "which segments were lost")):
         if seen.get(name) == "0":
-            yield advice(name, "sysctl", f"is 0: senders cannot tell {lost}", "set 1")
+            yield advice(name, "sysctl", f"is 0: senders cannot measure {lost}", "set 1")
 
 
 def _receive(text: str, cmax: int) -> Finding:
-    """A peer is told half of the middle value at first, so a window of more has to wait for it."""
+    """Half of the middle value is advertised to a peer at first; a larger window has to wait."""
     try:
         middle = int(text.split()[1])
     except (IndexError, ValueError):

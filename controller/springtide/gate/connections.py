@@ -1,4 +1,4 @@
-"""What a gate judges by: new connections of a rollout's edges, read from the store."""
+"""Reads a gate's input from the store: new connections of a rollout's edges."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from springtide.policy import GatePolicy
 from springtide.store import Store
 from springtide.store.files import sql
 
-# Polls from this long before the first window tell which connections were there already: the collector's longest time
+# Polls from this long before the first window show which connections existed already: the collector's longest time
 # between two records of a socket is shorter (`--full-interval`).
 _LOOK_BACK_S = 600
 
@@ -53,13 +53,13 @@ def read(
     for row in rows:
         counts = {name: row[name] for name in Tally.__dataclass_fields__}
         tallies[Kind(row["kind"]), bool(row["is_changed"])][row["host"]][row["side"]] = Tally(**counts)
-    heard = {
+    newest = {
         row["host"]: until_unix_s - row["newest"] / 1e6
         for row in store.query(
             FRESHNESS, {"oldest": moments["since"], "until": moments["until"], "hosts": list(changed)}
         )
     }
-    return Inputs(dict(tallies), {edge: heard.get(edge) for edge in changed}, wave, look)
+    return Inputs(dict(tallies), {edge: newest.get(edge) for edge in changed}, wave, look)
 
 
 def _parameters(targets: Mapping[str, Sequence[tuple[Destination, bool]]]) -> dict[str, Any]:

@@ -1,9 +1,9 @@
 """After a wave: do new connections of the changed edges fare worse than new ones before? Go, wait or roll back.
 
-A window or an algorithm acts on connections that begin after it was set: old ones show nothing of it. So new is held
-against new, by connections and not by bytes: those that changed edges opened after the wave against those that they
-opened before the rollout, and this rise against that of edges that have nothing new, over the same minutes. What came
-over the whole fleet is not the wave's fault.
+A window or an algorithm acts on connections that begin after it was set: old ones show nothing of it. So new is
+compared with new, by connections and not by bytes: those that changed edges opened after the wave with those that they
+opened before the rollout, and this rise with that of unchanged edges, over the same minutes. What affected the whole
+fleet is not the wave's fault.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Verdict(StrEnum):
 
 
 class Kind(StrEnum):
-    """What a destination is to the publication."""
+    """How the publication changes a destination."""
 
     # Of routes: those whose window differs, and those that keep theirs.
     WINDOWS = "windows"
@@ -43,7 +43,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Tally:
-    """New connections of one edge in one window, and what befell them: each counts once."""
+    """New connections of one edge in one window, and their outcomes: each counts once."""
 
     connections: int = 0
     # Two first flights at most were acknowledged when they were judged; and that lost any of it.
@@ -55,7 +55,7 @@ class Tally:
     # Whose kernel counts retransmission timeouts; and that had one.
     timed: int = 0
     timed_out: int = 0
-    # That tried to connect; and heard nothing.
+    # That tried to connect; and got no answer.
     tried: int = 0
     failed: int = 0
     # Whose RTT is known, and what is usual to there; and that are beyond gate.max_rtt_ratio of it.
@@ -80,7 +80,7 @@ LOST = Signal("lost", "young_lost", "young", "max_lost_rise", 1 / 2, "lost of th
 LOSSY = Signal("lossy", "grown_lossy", "grown", "max_lossy_rise", 1 / 8, "sent much again")
 OTHERS = (
     Signal("timeouts", "timed_out", "timed", "max_timeout_rise", 1 / 8, "had a retransmission timeout"),
-    Signal("failed", "failed", "tried", "max_failed_rise", 1 / 8, "heard nothing"),
+    Signal("failed", "failed", "tried", "max_failed_rise", 1 / 8, "got no answer"),
     Signal("slow", "slow", "measured", "max_slow_rise", 1 / 8, "had an RTT above what is usual"),
 )
 
@@ -110,13 +110,13 @@ Windows = Mapping[str, Tally]
 
 @dataclass(frozen=True)
 class Inputs:
-    """Of each kind, group of edges and edge its tallies `before` and `after`; nothing seen is not there."""
+    """Of each kind, group of edges and edge its tallies `before` and `after`; without connections there is none."""
 
     # (kind, whether the edge has new values for it) -> edge -> window -> tally.
     tallies: Mapping[tuple[Kind, bool], Mapping[str, Windows]] = field(default_factory=dict)
-    # Seconds before the end of the window at which each changed edge was last heard; None: not at all.
+    # Seconds from each changed edge's last sample to the end of the window; None: no sample.
     silence_s: Mapping[str, float | None] = field(default_factory=dict)
-    # Which wave it is after, and the how many-th of its looks at enough connections this would be.
+    # The wave, and the number that this look at enough connections would have within it.
     wave: int = 1
     look: int = 1
 
@@ -184,7 +184,7 @@ def chance_of_look(wave: int, look: int, policy: GatePolicy) -> float:
 
 
 def decide(inputs: Inputs, policy: GatePolicy) -> Judgement:
-    """The verdict and its reason. Harm that is seen counts at once, its absence only with enough new connections."""
+    """The verdict and its reason. Harm counts at once, its absence only with enough new connections."""
     seen = _summed(share for kind in Kind for share in _judged(inputs, kind))
     counted = pooled(seen.values(), policy.max_host_ratio, policy.min_connections).of
     enough = counted >= policy.min_connections
@@ -287,7 +287,7 @@ class Destination:
 def destinations(before: Mapping[str, Bundle], after: Mapping[str, Bundle]) -> dict[str, tuple[Destination, ...]]:
     """Of each edge what its bundles name, before (`back`) and after; edge -> destinations.
 
-    The first flight is that of the larger window: before and after the same bytes are asked about.
+    The first flight is that of the larger window: the same bytes count before and after.
     """
     found = {}
     for edge in before.keys() | after.keys():

@@ -16,7 +16,7 @@ from statistics import NormalDist, median_low
 
 @dataclass(frozen=True)
 class Share:
-    """`hits` of `of` connections; both may be broken numbers where one edge's were scaled down."""
+    """`hits` of `of` connections; both may be fractions where one edge's were scaled down."""
 
     hits: float = 0.0
     of: float = 0.0
@@ -48,7 +48,7 @@ NOTHING = Interval(0.0, 0.0, 0.0)
 
 
 def wilson(share: Share, z: float) -> Interval:
-    """Of no connections nothing is known: from 0 to 1."""
+    """Without connections the interval is 0 to 1."""
     n, p = share.of, share.value()
     if n <= 0:
         return Interval(0.0, 0.0, 1.0)
@@ -58,7 +58,7 @@ def wilson(share: Share, z: float) -> Interval:
 
 
 def deviate(chance: float) -> float:
-    """The standard normal's value that is passed with this chance, as for a one-sided test."""
+    """The standard normal's value that is exceeded with this chance, as for a one-sided test."""
     return NormalDist().inv_cdf(1 - chance)
 
 

@@ -1,4 +1,4 @@
-"""A play, run as an operator would: its output is this process's, and it does not outlive us."""
+"""Run a playbook as an operator would: its output is this process's, and it never outlives this process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from springtide.errors import SpringtideError
 from springtide.jobs.site import Site
 
-# What a play may take to end its children and give the lock back after the signal to stop.
+# How long a play may take after SIGTERM to end its children and release the lock.
 STOP_S = 30
 
 
@@ -27,7 +27,7 @@ def command(site: Site, play: str, extra: Mapping[str, str], environment: Mappin
 
 
 def variables(given: Mapping[str, str]) -> str:
-    """What `-e` takes for these, each to the letter: a reason may quote an edge's answer.
+    """The argument of `-e` for these values, unchanged: a reason may quote an edge's answer.
 
     As NAME=VALUE a text could go on with another NAME=VALUE, and without `!unsafe` Ansible runs a template in it here.
     """
@@ -40,7 +40,7 @@ def directory(environment: Mapping[str, str] = os.environ) -> Path:
     return Path(environment.get("SPRINGTIDE_ANSIBLE_DIR", "/opt/springtide/deploy/ansible"))
 
 
-def play(site: Site, name: str, extra: Mapping[str, str], say: Callable[[str], None] = print) -> None:
+def play(site: Site, name: str, extra: Mapping[str, str], print_line: Callable[[str], None] = print) -> None:
     """Run it to its end. Raises SpringtideError with Ansible's own last reason where it fails."""
     words = command(site, name, extra)
     environment = {"ANSIBLE_CONFIG": str(directory() / "ansible.cfg"), "ANSIBLE_NOCOLOR": "1", **os.environ}
@@ -62,7 +62,7 @@ def play(site: Site, name: str, extra: Mapping[str, str], say: Callable[[str], N
     try:
         assert running.stdout is not None  # noqa: S101 (it is a pipe)
         for line in running.stdout:
-            say(line.rstrip())
+            print_line(line.rstrip())
             reasons += re.findall(r'"msg": "(.*?)"[,}]', line) + re.findall(r"^(?:ERROR!|\[ERROR\]:) (.*)", line)
         code = running.wait()
     except BaseException:
@@ -70,7 +70,7 @@ def play(site: Site, name: str, extra: Mapping[str, str], say: Callable[[str], N
         raise
     if code:
         last = reasons[-1].strip() if reasons else f"exit code {code}"
-        raise SpringtideError(f"{name}: {last}; the lines before say more")
+        raise SpringtideError(f"{name}: {last}; see the lines above")
 
 
 def _stop(running: subprocess.Popen[str]) -> None:

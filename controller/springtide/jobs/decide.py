@@ -18,16 +18,16 @@ def decide(law: Law, store: Store, policy: Policy, moment: int, now_unix_s: int,
     interval_s = policy.round.interval_s
     ensure(store, moment, interval_s, policy.round.lateness_s, now_unix_s, policy.congestion.min_object_bytes)
     seen, before = law.observe(store, policy, moment)
-    heard, thin = frozen(store, policy, moment, law.pops(seen, before))
+    found, thin = frozen(store, policy, moment, law.pops(seen, before))
     decided = law.decide(moment, policy, seen, before, thin)
     written = not dry_run and law.write(store, policy, moment, decided)
-    return Outcome(moment, heard, thin, decided, written)
+    return Outcome(moment, found, thin, decided, written)
 
 
-def too_thin(round_unix_s: int, heard: Sequence[Input], thin: Mapping[str, str]) -> ThinInputError | None:
-    """What to say where the input was too thin to be followed."""
-    fix = "the last decisions stand until they expire; see `springtide sql incomplete-hosts`"
+def too_thin(round_unix_s: int, found: Sequence[Input], thin: Mapping[str, str]) -> ThinInputError | None:
+    """The error where a PoP's input was too incomplete to decide on."""
+    fix = "the last decisions stay in force until they expire; see `springtide sql incomplete-hosts`"
     lines = [f"round {instants.show(round_unix_s)}: {pop}: {why}; {fix}" for pop, why in thin.items()]
-    if not heard:
-        lines = [f"round {instants.show(round_unix_s)}: no host was heard; {fix}"]
+    if not found:
+        lines = [f"round {instants.show(round_unix_s)}: no host sent samples; {fix}"]
     return ThinInputError("\n".join(lines)) if lines else None

@@ -1,4 +1,4 @@
-"""How a scheduled job tells what became of it: a line in the audit and a file for node_exporter."""
+"""How a scheduled job reports its outcome: a line in the audit and a file for node_exporter."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from springtide.publication import journal
 
 
 def failed(site: Site, job: str, step: str, why: str, fix: str) -> str:
-    """Note a failure; the one line that says what failed and what to do. Raises SpringtideError."""
+    """Record a failure; returns one line with what failed and what to do. Raises SpringtideError."""
     line = f"{job}.{step}: {why.strip().splitlines()[0] if why.strip() else 'no reason given'}; {fix}"
     journal.append(site.publish_dir, journal.Event("job", verdict="failed", reason=line))
     measure(job, step, "failed")

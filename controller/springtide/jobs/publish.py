@@ -1,4 +1,4 @@
-"""From decisions to a publication: render, hold against what is on the fleet, write once."""
+"""From decisions to a publication: render, compare with what is current, write once."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from springtide.store import Store
 STAGED = "staged"
 
 
-def render(store: Store, fleet: Fleet, policy: Policy, asked: int | None, now_unix_s: int) -> tuple[Rendered, int]:
+def render(store: Store, fleet: Fleet, policy: Policy, requested: int | None, now_unix_s: int) -> tuple[Rendered, int]:
     """A round's valid bundles and the round, the newest decided one by default. Raises InputError, StoreError."""
     newest = instants.latest_round(now_unix_s, policy.round.interval_s)
-    moment = asked or LEADING.latest(store, newest)
+    moment = requested or LEADING.latest(store, newest)
     if moment is None or LEADING.latest(store, moment) != moment:
         what = "no round has decisions" if moment is None else f"round {instants.show(moment)} has no decisions"
         raise InputError([Problem("--round", "round", what, f"run `springtide decide {LEADING.name}` first")])
@@ -54,7 +54,7 @@ def wrong(documents: Documents, context: Context) -> list[Problem]:
 
 
 def too_much(folder: PublishFolder, documents: Documents, policy: Policy) -> list[Problem]:
-    """Where bundles change more of what holds on these edges than the policy's caps allow."""
+    """Problems where bundles change more of what is current on these edges than the policy's caps allow."""
     held = PublishedBundles(folder).current()
     if held is None:
         return []
@@ -74,9 +74,9 @@ def publish(
     once: bool = False,
     fleet: bytes = b"",
 ) -> tuple[Path, Documents]:
-    """Write the publication with its events, and let `candidate` lead to it; the publication and its bundles.
+    """Write the publication with its events, and point `candidate` to it; returns the publication and its bundles.
 
-    With `once`, a candidate that has the same values of the same round is left as it is, and given back: a repetition
+    With `once`, a candidate that has the same values of the same round is left as it is, and returned: a repetition
     after a kill publishes nothing twice. `fleet` is fleet.yaml; the publication keeps it.
     Raises PausedError, InputError, SpringtideError.
     """
@@ -94,7 +94,7 @@ def publish(
         newest = max((document.bundle.round for document in held.values()), default="")
         if moment < newest:
             fix = "publish a newer round; for the old values use `springtide rollback`"
-            raise InputError([Problem("--round", "round", f"{moment} is older than {newest}, which holds", fix)])
+            raise InputError([Problem("--round", "round", f"{moment} is older than {newest}, which is current", fix)])
         over = _over(folder, held, documents, policy)
         if over and not force:
             raise InputError(over)
@@ -122,7 +122,7 @@ def _held_out(fleet: bytes, policy: Policy) -> list[str]:
 
 
 def forced(over: Iterable[Problem], reason: str) -> journal.Event:
-    """What the audit keeps of caps that were passed on somebody's word."""
+    """The audit's event for caps that an operator overrode."""
     what = {"caps": [str(problem) for problem in over]}
     return journal.Event("force", reason=reason, verdict="forced", details=what)
 
@@ -160,7 +160,7 @@ def _over(folder: PublishFolder, held: Documents, new: Documents, policy: Policy
 
 
 def _values(documents: Documents) -> dict[str, dict[str, Any]]:
-    """All that bundles hold but when they were made."""
+    """All fields of bundles except their creation times."""
     found = {edge: fields_of(document.bundle) for edge, document in documents.items()}
     for fields in found.values():
         del fields["created_at"]
@@ -168,7 +168,7 @@ def _values(documents: Documents) -> dict[str, dict[str, Any]]:
 
 
 def stage(publish_dir: Path, documents: Documents) -> None:
-    """Lay bundles where the next step finds them; those of edges that have left go. Raises SpringtideError."""
+    """Write bundles where the next step reads them; remove those of edges that left. Raises SpringtideError."""
     folder = publish_dir / STAGED
     for path in folder.glob("*.json"):
         if path.stem not in documents:
@@ -177,7 +177,7 @@ def stage(publish_dir: Path, documents: Documents) -> None:
 
 
 def staged(publish_dir: Path) -> dict[str, Document]:
-    """What `stage` has laid down. Raises InputError where there is nothing, or what is not a bundle."""
+    """What `stage` has written. Raises InputError where there is nothing, or a file is not a bundle."""
     found = _staged(publish_dir)
     documents, wrong = {}, []
     for edge, content in found.items():
@@ -191,7 +191,7 @@ def staged(publish_dir: Path) -> dict[str, Document]:
 
 
 def validate_staged(publish_dir: Path, fleet: Fleet, policy: Policy, now_unix_s: int) -> None:
-    """Raises InputError with everything that is wrong or too much."""
+    """Raises InputError with every problem and every exceeded cap."""
     context = Context(fleet, policy, now_unix_s)
     found: list[Problem] = []
     documents = {}

@@ -1,4 +1,4 @@
-"""Whether the newest publication is to be rolled out, and why not; and the rollout, which never ends half-way."""
+"""Whether the newest publication is to be rolled out, and why not; and the rollout, which never ends halfway."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from springtide.publication.withdrawal import WITHDRAWN
 
 
 def wanted(folder: PublishFolder) -> tuple[str, str]:
-    """The publication that `candidate` leads to, and why it is not to be rolled out; empty when it is.
+    """The publication that `candidate` points to, and why it is not to be rolled out; empty when it is.
 
     A publication whose rollout failed is not tried again by itself: a gate, an edge or a person has refused it.
     """
@@ -28,7 +28,7 @@ def wanted(folder: PublishFolder) -> tuple[str, str]:
     if (folder.path / WITHDRAWN).exists():
         return candidate.name, "the fleet is withdrawn; run rollout.yml -e springtide_resume=true by hand once"
     if folder.resolved("current") == candidate / "edges":
-        return candidate.name, f"{candidate.name} holds on the fleet already"
+        return candidate.name, f"{candidate.name} is current on the fleet already"
     events, _, _ = journal.read(folder.path)
     last = _last_verdict(events, candidate.name)
     if last == "failed":
@@ -39,20 +39,22 @@ def wanted(folder: PublishFolder) -> tuple[str, str]:
     return candidate.name, ""
 
 
-def roll_out(site: Site, reason: str, say: Callable[[str], None] = print) -> None:
+def roll_out(site: Site, reason: str, print_line: Callable[[str], None] = print) -> None:
     """rollout.yml; and rollback.yml where that was killed, or ran into a limit, before it could go back by itself.
 
     Raises what ended the rollout.
     """
     try:
-        ansible.play(site, "rollout.yml", {"springtide_reason": reason}, say)
+        ansible.play(site, "rollout.yml", {"springtide_reason": reason}, print_line)
     except BaseException as error:
         held = PublishFolder(site.publish_dir).resolved("current")
         events, _, _ = journal.read(site.publish_dir)
         if held is not None and _last_verdict(events, held.parent.name) == "begun":
             why = str(error).splitlines()[0] if str(error) else type(error).__name__
             try:
-                ansible.play(site, "rollback.yml", {"springtide_reason": f"the rollout was cut off: {why}"}, say)
+                ansible.play(
+                    site, "rollback.yml", {"springtide_reason": f"the rollout was interrupted: {why}"}, print_line
+                )
             except SpringtideError as failed:
                 error.add_note(f"and the way back: {failed}; run rollback.yml")
         raise

@@ -1,4 +1,4 @@
-"""Which rounds are due: an hour that was missed is caught up in order, so that each decision has the one before it."""
+"""Which rounds are due: missed rounds are caught up in order, so that each decision has the one before it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from springtide.store import Store
 
 @dataclass(frozen=True)
 class Due:
-    """Rounds in their order: those that lack their tables, and the hosts that the newest one has heard of late."""
+    """Rounds in their order: those that lack their tables, and how many hosts sent samples lately."""
 
     newest: int
     to_roll_up: list[int]
-    hosts_heard: int
+    hosts_seen: int
     hosts_expected: int
 
 
-def prepare(store: Store, fleet: Fleet, publish_dir: Path, say: Callable[[str], None]) -> None:
-    """What round tables need beside samples: the fleet, and which publication held on its edges.
+def prepare(store: Store, fleet: Fleet, publish_dir: Path, warn: Callable[[str], None]) -> None:
+    """What round tables need besides samples: the fleet, and which publication was current on its edges.
 
-    A journal that cannot be read keeps no round from being rolled up: that is said. Raises StoreError.
+    A journal that cannot be read is reported and keeps no round from being rolled up. Raises StoreError.
     """
     publish_fleet(store, fleet)
     try:
@@ -38,7 +38,7 @@ def prepare(store: Store, fleet: Fleet, publish_dir: Path, say: Callable[[str], 
     except StoreError:
         raise
     except SpringtideError as error:
-        say(f"{error}; until then new connections count as begun with what held before, or the kernel's default")
+        warn(f"{error}; until then new connections count as begun with the publication before, or the kernel's default")
 
 
 def newest_due(policy: Policy, now_unix_s: int) -> int:
@@ -53,7 +53,7 @@ def due(store: Store, policy: Policy, newest_unix_s: int) -> Due:
     until_us = newest_unix_s * 1_000_000
     [row] = store.query(
         """
-        select uniqExactIf(host, time_unix_us >= {start:Int64}) as heard, uniqExact(host) as expected
+        select uniqExactIf(host, time_unix_us >= {start:Int64}) as seen, uniqExact(host) as expected
         from tcp_samples
         where
             time_unix_us >= {since:Int64} and time_unix_us < {until:Int64}
@@ -62,14 +62,14 @@ def due(store: Store, policy: Policy, newest_unix_s: int) -> Due:
         {"start": until_us - interval_s * 1_000_000, "since": max(0, until_us - memory_us), "until": until_us},
     )
     waiting = pending(store, newest_unix_s, interval_s, policy.round.lateness_s)
-    return Due(newest_unix_s, waiting, int(row["heard"]), int(row["expected"]))
+    return Due(newest_unix_s, waiting, int(row["seen"]), int(row["expected"]))
 
 
 def undecided(store: Store, policy: Policy, newest_unix_s: int) -> list[int]:
     """Rounds that have their tables and lack the decisions of a law, oldest first; all laws can be given them all.
 
     No further back than a day, and where there is no last decision, than RETRIED_ROUNDS. A law that does not decide
-    every round can have nothing to say of one: where only such a law lags behind it is no further than RETRIED_ROUNDS
+    every round can have no rows for one: where only such a law lags behind it is no further than RETRIED_ROUNDS
     either.
     """
     interval_s = policy.round.interval_s

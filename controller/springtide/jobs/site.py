@@ -21,7 +21,7 @@ PUBLISH_DIR = "/var/lib/springtide/publish"
 
 
 def read_policy(path: Path) -> Policy:
-    """Every key is optional, and so is the file where nobody named one. Raises InputError."""
+    """Every key is optional, and so is the default file. Raises InputError."""
     if str(path) == POLICY and not path.exists():
         return Policy()
     return load_policy(path)
@@ -78,8 +78,8 @@ class Site:
 
     @contextmanager
     def open(self, *, check: bool = True) -> Iterator[Store]:
-        def tell(holder: str) -> None:
+        def print_waiting(holder: str) -> None:
             print(f"waiting up to {self.store_wait_s:g} s for {self.store_url}, held by {holder}")
 
-        with opened(self.store_url, self.store_wait_s, tell, check=check) as store:
+        with opened(self.store_url, self.store_wait_s, print_waiting, check=check) as store:
             yield store

@@ -23,6 +23,6 @@ def check(environment: Mapping[str, str] = os.environ) -> bool:
     file = environment.get("SPRINGTIDE_TOPICS")
     found = differences(AdminClient({"bootstrap.servers": brokers}), load_topics(Path(file) if file else None))
     if found:
-        said = "; ".join(f"{one.topic}: {one.what} is {one.found}, should be {one.wanted}" for one in found)
-        raise SpringtideError(f"{said}; run `springtide topics apply`")
+        found_text = "; ".join(f"{one.topic}: {one.what} is {one.found}, should be {one.wanted}" for one in found)
+        raise SpringtideError(f"{found_text}; run `springtide topics apply`")
     return True

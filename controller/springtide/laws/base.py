@@ -32,7 +32,7 @@ class Outcome:
     reason; `written`: rows in the store had to change."""
 
     round: int
-    heard: Sequence[Input]
+    inputs: Sequence[Input]
     thin: Mapping[str, str]
     decided: Table
     written: bool
@@ -42,7 +42,7 @@ class Outcome:
 class View:
     """A round's decisions as `springtide decide` shows them.
 
-    `decisions` and what stands in `more` are for JSON, `columns` and `rows` the table for people, `summary` goes on
+    `decisions` and `more` are for JSON, `columns` and `rows` the table for people, `summary` goes on
     after how many decisions were written, `notes` are lines of their own.
     """
 
@@ -198,7 +198,7 @@ class Clock:
 
 
 class Law(Protocol):
-    """One control law: inherit from it, and say what differs from the defaults here, which are those of a law that
+    """One control law: inherit from it, and override what differs from the defaults here, which are those of a law that
     remembers nothing and sets nothing. What reads or writes the store raises StoreError.
 
     `name` is its word in commands, tasks, metrics and the policy; its rows are in the table NAME_decisions, whose days
@@ -209,7 +209,7 @@ class Law(Protocol):
     title: str
     help: str
     units: str
-    # Whether a round without decisions is one that was left out: else the law had nothing to say of it.
+    # Whether a round without decisions is one that was left out: else the law had nothing to decide.
     every_round: bool = True
     # SQL conditions over its rows, for counts in `status` and panels: that a row sets a value, and that it sets another
     # one than the round before (empty: rows do not tell). `damped`: its rows have the column `suppressed`.
@@ -351,9 +351,9 @@ def once_a_round(clock: Clock, what: str, moment: int, text: str, fix: str) -> S
 
 
 def frozen(store: Store, policy: Policy, round_unix_s: int, pops: set[str]) -> tuple[Sequence[Input], dict[str, str]]:
-    """What was heard in a round, and of which of these PoPs too little of it arrived, with the reason."""
-    heard = inputs(store, round_unix_s, policy.round.interval_s, policy.completeness.memory_rounds)
-    return heard, lacking(heard, policy.completeness, pops)
+    """What arrived in a round, and of which of these PoPs too little of it arrived, with the reason."""
+    found = inputs(store, round_unix_s, policy.round.interval_s, policy.completeness.memory_rounds)
+    return found, lacking(found, policy.completeness, pops)
 
 
 def newest_of(store: Store, law: str, acts: str, left_out: str = "false", ttl_s: int = 0) -> Newest | None:

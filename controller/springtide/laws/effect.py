@@ -3,7 +3,7 @@
 The units are client prefixes (BBR or not) or edges (initial windows or not); a hash chose who is held out, so that both
 sides are alike but for the treatment. Each unit is one number on a logarithmic scale (base 2): growth of a delivery
 rate since the prefix was chosen, the median time that an edge's connections took. Numbers are taken against the median
-of the treated ones in their stratum (the PoP): what differs between strata is no effect.
+of the treated ones in their stratum (the PoP): what differs between strata is not an effect.
 
     effect = Q(treated) - Q(held out), Q the quantile of interest
 

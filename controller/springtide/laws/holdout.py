@@ -14,7 +14,7 @@ class HoldoutPolicy(Section):
     edge_share: float = tunable(
         0.05,
         "Share of each PoP's edges that is held out, chosen by a hash of their names. 0 holds none out.",
-        source="one edge in twenty pays for knowing; its connections still work as they always did",
+        source="one edge in twenty pays for knowing; its connections work as without Springtide",
         ge=0.0,
         le=0.5,
     )
@@ -47,7 +47,7 @@ def held_out_edges(fleet: Fleet, policy: HoldoutPolicy) -> frozenset[str]:
 def is_held_out(pop: bytes, address: bytes, share: float) -> bool:
     """Whether a chosen prefix keeps the default: by a hash of its PoP and its first address (16 bytes, IPv4 mapped).
 
-    For ever, so that a prefix that comes back is again on the same side.
+    Permanently, so that a prefix that comes back is again on the same side.
     """
     found = hashlib.sha256(b"springtide congestion holdout\0" + pop + b"\0" + address).digest()
     return int.from_bytes(found[:8], "big") < share * 2.0**64

@@ -27,8 +27,8 @@ def write(
 ) -> bool:
     """Make the round's rows these. Gives back whether anything had to be written.
 
-    `read` gives the rows that are there, `keys` tells rows apart; `name` is an SQL expression of a row's own text, and
-    the texts of some rows. Raises StoreError when another process wrote in between.
+    `read` gives the rows that are there, `keys` distinguishes rows; `name` is an SQL expression of a row's own text,
+    and the texts of some rows. Raises StoreError when another process wrote in between.
     """
     present = read()
     if len(present):

@@ -1,1 +1,1 @@
-"""What became of decisions, and why they are what they are."""
+"""The effect of decisions, and the reasons for them."""

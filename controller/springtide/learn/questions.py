@@ -1,4 +1,4 @@
-"""sql/analysis: questions that network engineers ask, each with its parameters and their defaults in its header."""
+"""sql/analysis: questions of network engineers, each with its parameters and their defaults in its header."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Question:
-    """One file: `question` is its first line, `note` what else its header says, `sql` the whole text."""
+    """One file: `question` is its first line, `note` the rest of its header, `sql` the whole text."""
 
     name: str
     question: str
@@ -38,13 +38,13 @@ class Question:
         if unknown:
             fix = f"it takes {', '.join(known) or 'none'}"
             raise InputError(
-                [Problem(self.name, name, "is no parameter of this question", fix) for name in unknown],
+                [Problem(self.name, name, "is not a parameter of this question", fix) for name in unknown],
             )
         return {**known, **given}
 
 
 def questions() -> list[Question]:
-    """All of them, by name."""
+    """All questions, by name."""
     return [_read(path.stem, path.read_text()) for path in sorted(analysis_folder().glob("*.sql"))]
 
 
@@ -54,7 +54,7 @@ def question(name: str) -> Question:
     if name not in found:
         near = get_close_matches(name, found, 1)
         fix = f"did you mean {near[0]}?" if near else "`springtide sql` lists them"
-        raise InputError([Problem("sql", "question", f"{name!r} is none", fix)])
+        raise InputError([Problem("sql", "question", f"{name!r} is not a question", fix)])
     return found[name]
 
 

@@ -1,7 +1,7 @@
-"""History through another policy: what would have been decided, beside what was. Nothing is written.
+"""Replay history under another policy: what would have been decided, and what was. Nothing is written.
 
-It begins with what the decisions before the span left, and then remembers its own. What the samples would have been had
-other routes been in force nobody knows: they are those of the history.
+It starts from the state that the decisions before the span left, and then carries its own. The samples are those of
+the history: how other routes would have changed them is not known.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def replay(store: Store, policy: Policy, since_unix_s: int, until_unix_s: int, l
 
 
 def summary(rounds: list[Replayed], interval_s: int) -> list[dict[str, object]]:
-    """Per law, replayed beside recorded: changes in all, median and most changed in a round, values at the end."""
+    """Per law, replayed and recorded: changes in all, median and most changed in a round, values at the end."""
     found: list[dict[str, object]] = []
     for law in LAWS:
         own = [one for one in rounds if one.law == law.name]

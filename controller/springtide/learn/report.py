@@ -1,4 +1,4 @@
-"""What the decisions are good for: treated against held-out, by group, from the round tables of a span of time."""
+"""The decisions' benefit: treated against held-out, by group, from the round tables of a span of time."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from springtide.store import Store
 
 @dataclass(frozen=True)
 class Report:
-    """Benefits, and figures over time."""
-
     since: int
     until: int
     lines: list[BenefitLine]

@@ -17,13 +17,13 @@ STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em; color: #222 }
 table { border-collapse: collapse; margin: 1em 0 } td, th { padding: .2em .9em .2em 0; text-align: left }
 td.number, th.number { text-align: right } tr + tr td { border-top: 1px solid #eee } .shown { font-weight: 600 }
-svg { width: 100%; height: auto } svg text { font-size: 12px; fill: #555 } .quiet { color: #777 }
+svg { width: 100%; height: auto } svg text { font-size: 12px; fill: #555 } .muted { color: #777 }
 """
 
 CAVEATS = (
-    "Treated and held-out share bottlenecks: what one side takes the other may lack. That makes a difference look "
+    "Treated and held-out share bottlenecks: what one side uses the other may lack. That makes a difference look "
     "larger than it would be if all were treated; the fewer of a path's connections are held out, the less.",
-    "Many groups are looked at: of 40 without any effect, one interval leaves out zero by chance.",
+    "Many groups are looked at: of 40 without any effect, one interval excludes zero by chance.",
     "Decided: every unit as it was decided, whether its sockets show it or not; where edges did not apply it, the "
     "difference shrinks towards none. Seen: only units whose sockets show what was decided for them, treated and held "
     "out; what kept others from it may be what makes them slow.",
@@ -33,10 +33,10 @@ CAVEATS = (
 def page(report: Report) -> str:
     until, since = instants.show(report.until), instants.show(report.since)
     parts = [
-        "<!doctype html><html lang='en'><meta charset='utf-8'><title>Springtide: what it is good for</title>",
-        f"<style>{STYLE}</style><h1>What it is good for</h1>",
+        "<!doctype html><html lang='en'><meta charset='utf-8'><title>Springtide: benefit report</title>",
+        f"<style>{STYLE}</style><h1>Benefit report</h1>",
         f"<p>Rounds after {since} up to {until}. Treated against held-out, which a hash chose; intervals of "
-        f"{LEVEL:.1%} by bootstrap over prefixes or edges. Bold: the interval leaves out zero.</p>",
+        f"{LEVEL:.1%} by bootstrap over prefixes or edges. Bold: the interval excludes zero.</p>",
         *(part for law in LAWS if law.benefit_title for part in _of_law(law, report)),
         *(part for figure in report.figures for part in (_head(figure.title, figure.note), _plot(figure))),
         "<h2>What could mislead</h2>",
@@ -69,7 +69,7 @@ def effect_cells(effect: Effect) -> tuple[str, ...]:
 
 def _table(lines: Sequence[BenefitLine]) -> str:
     if not lines:
-        return "<p class='quiet'>Nothing to compare within this time.</p>"
+        return "<p class='muted'>Nothing to compare within this time.</p>"
     head = ("outcome", "units", "by", "group", "treated", "held out", "difference", "interval")
     rows = [f"<tr>{''.join(f'<th>{name}</th>' for name in head)}</tr>"]
     for line in lines:
@@ -87,7 +87,7 @@ def _plot(figure: Figure) -> str:
     }
     values = [value for line in points.values() for _, value in line]
     if len(rows) < 2 or not values:
-        return "<p class='quiet'>Nothing to draw within this time.</p>"
+        return "<p class='muted'>Nothing to draw within this time.</p>"
     first, last, top = rows[0]["round_s"], rows[-1]["round_s"], max(values) or 1.0
 
     def place(moment: float, value: float) -> str:

@@ -1,7 +1,7 @@
-"""Is the loop closing? What is known of each step, judged against the length of a round. No I/O.
+"""Is the loop closing? Each step's facts are judged against the length of a round. No I/O.
 
-Everything that runs once a round is late when it has missed one: `LATE_ROUNDS` after its own round, plus the time for
-which a round's samples are waited for.
+Everything that runs once a round is late when it has missed one: `LATE_ROUNDS` after its own round, plus the time that
+a round waits for its samples.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from springtide.laws.effect import Effect
 from springtide.laws.registry import LAWS
 from springtide.publication.journal import Event
 
-# Clocks that NTP holds agree within a second; samples that lie further ahead come from one that does not.
+# Clocks synchronised by NTP agree within a second; samples further ahead come from a wrong clock.
 AHEAD_S = 60
-# Of names in one line.
+# Most names in one line.
 SHOWN = 5
-# As long as an edge's.
+# The longest name of an edge.
 LONGEST_NAME = 63
 
 
 @dataclass(frozen=True)
 class Published:
-    """A publication, or what holds on the fleet; `back`: the way back of it is what holds."""
+    """A publication, or what is current on the fleet; `back`: the publication's way back is current."""
 
     name: str
     created: int
@@ -43,7 +43,7 @@ class Published:
 
 @dataclass(frozen=True)
 class Rogue:
-    """A row of round_rogues: `host` as it called itself, empty where it stands for `hosts` of them."""
+    """A row of round_rogues: the `host` name as sent; empty where the row summarises `hosts` names."""
 
     host: str
     why: str
@@ -52,22 +52,22 @@ class Rogue:
 
     def __str__(self) -> str:
         who = printable(self.host) if self.host else f"{self.hosts:,} more names"
-        return f"{who} ({SAID[self.why].format(f'{self.times:,}')})"
+        return f"{who} ({WHY_TEXT[self.why].format(f'{self.times:,}')})"
 
 
 # What each `why` of round_rogues means, with its `times`.
-SAID = {
+WHY_TEXT = {
     "not_in_fleet": "not in fleet.yaml, {} samples",
-    "other_pop": "names another PoP in {} samples",
+    "other_pop": "sends another PoP's name in {} samples",
     "impossible_values": "impossible values in {} connections",
     "several_boots": "{} boots at once",
-    "poll_numbers": "numbers of polls that jump",
+    "poll_numbers": "poll numbers that jump",
 }
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What store and publisher's folder say. Times in seconds since the epoch; None: not yet."""
+    """What is stored in the store and the publisher's folder. Times in seconds since the epoch; None: not yet."""
 
     now: int
     interval_s: int
@@ -75,7 +75,7 @@ class Facts:
     sample: int | None = None
     round: int | None = None
     round_samples: int = 0
-    hosts_heard: int = 0
+    hosts_seen: int = 0
     hosts_expected: int = 0
     # Of the newest round.
     rogues: Sequence[Rogue] = ()
@@ -86,11 +86,11 @@ class Facts:
     events: Mapping[str, Event] = field(default_factory=dict)
     # Lines of the publisher's journal that cannot be read.
     damaged: int = 0
-    # Why nothing is pushed, and why nothing is published, in the words of who stopped it.
+    # Why nothing is pushed, and why nothing is published, as given by whoever stopped it.
     stopped: str | None = None
     paused: str | None = None
     benefit: Mapping[str, Effect] = field(default_factory=dict)
-    # What sockets show of what was decided, by law.
+    # What sockets show of the decisions, by law.
     treated: Mapping[str, Treated] = field(default_factory=dict)
 
     @property
@@ -117,17 +117,17 @@ def lines(facts: Facts) -> list[Step]:
 
 
 def verdict(found: Sequence[Step]) -> str:
-    """One sentence; the loop closes when every line lets it."""
+    """One sentence; the loop closes when every step does."""
     if all(line.closes for line in found):
         return "the loop is closing"
     if found[0].state is State.NONE:
-        return "the loop has not begun: there are no samples yet"
+        return "the loop has not started: there are no samples yet"
     names = [line.what for line in found if not line.closes]
     return f"the loop is NOT closing: see {_names(names)}"
 
 
 def printable(name: str) -> str:
-    """What a stranger calls itself, fit for a terminal."""
+    """An unknown host's own name, safe for a terminal."""
     shown = "".join(c if c.isascii() and c.isprintable() else "?" for c in name[:LONGEST_NAME])
     return f"{shown}..." if len(name) > LONGEST_NAME else shown
 
@@ -141,21 +141,21 @@ def _samples(facts: Facts) -> Step:
     if facts.sample is None:
         return Step("samples", State.NONE, "none yet", fix)
     if facts.sample > facts.now + AHEAD_S:
-        text = f"the newest lies {age(facts.sample - facts.now)} ahead"
-        return Step("samples", State.BROKEN, text, "a clock is wrong: `springtide doctor` says whose", facts.sample)
+        text = f"the newest is {age(facts.sample - facts.now)} in the future"
+        return Step("samples", State.BROKEN, text, "a clock is wrong: `springtide doctor` shows which", facts.sample)
     text = f"the newest {_ago(facts, facts.sample)}"
     if facts.hosts_expected:
-        text += f"; {facts.hosts_heard} of {facts.hosts_expected} hosts in the newest round"
+        text += f"; {facts.hosts_seen} of {facts.hosts_expected} hosts in the newest round"
     late = facts.now - facts.sample > LATE_ROUNDS * facts.interval_s
     return Step("samples", State.STALE if late else State.OK, text, fix if late else "", facts.sample)
 
 
 def _hosts(facts: Facts) -> Step:
-    """What does not count cannot keep the loop from closing."""
+    """Hosts that do not count never keep the loop from closing."""
     if not facts.rogues:
-        return Step("hosts", State.OK, "all that were heard are edges of fleet.yaml, with values that can be")
+        return Step("hosts", State.OK, "all that sent samples are edges of fleet.yaml, with possible values")
     text = f"do not count: {_names([str(one) for one in facts.rogues])}"
-    return Step("hosts", State.NOTE, text, "`springtide doctor` says what to do")
+    return Step("hosts", State.NOTE, text, "`springtide doctor` shows what to do")
 
 
 def _rounds(facts: Facts) -> Step:
@@ -181,7 +181,7 @@ def _holds(facts: Facts) -> Step:
     what, found = "on the fleet", facts.holds
     if found is None:
         return Step(what, State.NONE, "nothing yet", "run rollout.yml")
-    name = f"what held before {found.name}" if found.back else found.name
+    name = f"state before {found.name}" if found.back else found.name
     empty = not found.routes and not found.clients
     if found.expires <= facts.now and not empty:
         text = f"{name} expired {_ago(facts, found.expires)}: edges are back at the kernel's default"
@@ -207,7 +207,7 @@ def _push(facts: Facts) -> Step:
     if last.verdict in good[last.event]:
         done = last.event == "rollout" and last.verdict == "done"
         return Step("last push", State.OK if done else State.NOTE, text, "", last.at_unix_s)
-    fix = "`springtide history` says what happened; then run rollout.yml again"
+    fix = "`springtide history` shows what happened; then run rollout.yml again"
     return Step("last push", State.BROKEN, text, fix, last.at_unix_s)
 
 
@@ -222,19 +222,21 @@ def _gate(facts: Facts) -> Step:
 def _drift(facts: Facts) -> Step:
     last = facts.events.get("drift")
     if last is None:
-        return Step("drift", State.NOTE, "never looked for: drift.yml does")
+        return Step("drift", State.NOTE, "never checked: run drift.yml")
     when = _ago(facts, last.at_unix_s)
-    silent = last.details.get("not_compared") or []
-    text = {"none": "none", "repaired": f"mended on {_names(last.edges)}"}.get(last.verdict, f"on {_names(last.edges)}")
-    if silent:
-        text = f"{text if last.edges else 'unknown'}; no answer from {_names([str(edge) for edge in silent])}"
+    unanswered = last.details.get("not_compared") or []
+    text = {"none": "none", "repaired": f"repaired on {_names(last.edges)}"}.get(
+        last.verdict, f"on {_names(last.edges)}"
+    )
+    if unanswered:
+        text = f"{text if last.edges else 'unknown'}; no answer from {_names([str(edge) for edge in unanswered])}"
     good = last.verdict in ("none", "repaired")
     fix = "" if good else "drift.yml -e springtide_repair=true"
     return Step("drift", State.OK if good else State.BROKEN, f"{text}, {when}", fix, last.at_unix_s)
 
 
 def _journal(facts: Facts) -> Iterator[Step]:
-    """They stay where they are, so that the line stays too: no fault of the loop."""
+    """Damaged lines stay in the journal, so this step stays too; it is not a fault of the loop."""
     if facts.damaged:
         text = f"{facts.damaged:,} lines cannot be read: `springtide history --event damaged` shows what is left"
         yield Step("journal", State.NOTE, text)
@@ -244,10 +246,10 @@ def _benefits(effects: Mapping[str, Effect]) -> Iterator[Step]:
     for what, effect in effects.items():
         sides = f"{effect.treated:,} treated, {effect.held_out:,} held out"
         if effect.effect is None or effect.low is None or effect.high is None:
-            text = f"cannot be told yet ({sides})"
+            text = f"not known yet ({sides})"
         else:
             text = f"{effect.effect:+.1%} ({effect.low:+.1%} to {effect.high:+.1%}; {sides})"
-            text += "" if effect.shown else ": not shown"
+            text += "" if effect.shown else ": not significant"
         yield Step(what, State.NOTE, text)
 
 

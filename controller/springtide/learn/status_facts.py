@@ -1,4 +1,4 @@
-"""What store and publisher's folder know of the loop: reading for `learn.status`."""
+"""Reads the facts about the loop from the store and the publisher's folder, for `learn.status`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from springtide.publication.withdrawal import WITHDRAWN, withdrawn
 from springtide.store import Store
 
 DAY_S = 86_400
-# Of each reason's; each round keeps as many strangers.
+# For each reason; each round keeps as many unknown hosts.
 MOST_ROGUES = 101
 
 
@@ -33,7 +33,7 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
     moment = newest["at"] or None
     hosts = _one(
         store,
-        "select countIf(rows_seen > 0) as heard, count() as expected from round_hosts "
+        "select countIf(rows_seen > 0) as seen, count() as expected from round_hosts "
         "where round = fromUnixTimestamp({round:UInt32})",
         {"round": moment or 0},
     )
@@ -42,7 +42,7 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
         "select max(time_unix_us) as at, count() > 0 as any from tcp_samples "
         "where host global in (select fleet_edges.edge from fleet_edges)",
     )
-    noted, _, damaged = journal.read(folder.path)
+    recorded, _, damaged = journal.read(folder.path)
     return Facts(
         now=now,
         interval_s=policy.round.interval_s,
@@ -50,13 +50,13 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
         sample=sample["at"] // 1_000_000 if sample["any"] else None,
         round=moment,
         round_samples=newest["total"],
-        hosts_heard=hosts["heard"],
+        hosts_seen=hosts["seen"],
         hosts_expected=hosts["expected"],
         rogues=rogues(store, moment or 0, moment or 0),
         decisions={law.name: found for law in LAWS if (found := law.newest(store, policy)) is not None},
         published=_publication(folder.resolved("candidate"), "edges"),
         holds=_holding(folder),
-        events=_newest([*_audit(store), *noted]),
+        events=_newest([*_audit(store), *recorded]),
         damaged=damaged,
         stopped=_stopped(folder.path),
         paused=None if (pause := paused(folder.path, now)) is None else str(pause),
@@ -66,7 +66,7 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
 
 
 def rogues(store: Store, since_unix_s: int, until_unix_s: int) -> list[Rogue]:
-    """Who said what does not count in these rounds, both included; the fleet's own first. Raises StoreError."""
+    """Hosts whose samples do not count in these rounds, both included; the fleet's own first. Raises StoreError."""
     rows = store.query(
         "select host, toString(why) as why, sum(round_rogues.times) as times, max(hosts) as hosts from round_rogues "
         "where round between fromUnixTimestamp({since:UInt32}) and fromUnixTimestamp({until:UInt32}) "
@@ -86,7 +86,7 @@ def _publication(folder: Path | None, part: str) -> Published | None:
         return None
     documents = read_folder(folder / part)
     if not documents:
-        raise SpringtideError(f"{folder / part}: holds no bundle; publish a round anew")
+        raise SpringtideError(f"{folder / part}: has no bundles; publish a round again")
     found = [document.bundle for document in documents.values()]
     full = [bundle for bundle in found if bundle.routes or bundle.congestion] or found
     return Published(
@@ -128,7 +128,7 @@ def _audit(store: Store) -> list[journal.Event]:
 
 
 def _newest(events: Iterable[journal.Event]) -> dict[str, journal.Event]:
-    """Of each kind; of the same second, the one that was recorded last."""
+    """The newest event of each kind; within one second, the one that was recorded last."""
     found: dict[str, journal.Event] = {}
     for event in events:
         if event.event not in found or event.at_unix_s >= found[event.event].at_unix_s:
@@ -144,7 +144,7 @@ def _stopped(folder: Path) -> str | None:
 
 
 def _benefit(store: Store, fleet: Fleet, policy: Policy, now: int) -> dict[str, Effect]:
-    """Over the newest day, of everything together that shows what was decided for it."""
+    """Over the newest day: the effect over all units that show what was decided for them."""
     until = instants.latest_round(now, policy.round.interval_s)
     made = report.make(store, fleet, policy, until - DAY_S, until, 0.5)
     whole = {line.law: line.effect for line in made.lines if line.by == "all" and line.units == "seen"}

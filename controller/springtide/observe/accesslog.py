@@ -35,7 +35,7 @@ class Summary:
     files: int = 0
     rows: int = 0
     rejected_lines: int = 0
-    # Of those that were named: what is no readable file.
+    # Paths given that are not a readable file.
     unreadable_files: int = 0
     # Lines that are bad and could not be kept aside.
     unkept_lines: int = 0
@@ -46,8 +46,8 @@ class Summary:
 
 
 def ingest_logs(store: Store, fleet: Fleet, paths: Sequence[Path]) -> Summary:
-    """Load every line of `paths`. Lines that are none are counted, named and kept in FILE.rejected beside the file;
-    files that are none are counted and named."""
+    """Load every line of `paths`. Invalid lines are counted, reported and kept in FILE.rejected next to the
+    file; unreadable files are counted and reported."""
     publish_fleet(store, fleet)
     summary = Summary()
     for path in paths:
@@ -63,7 +63,7 @@ def ingest_logs(store: Store, fleet: Fleet, paths: Sequence[Path]) -> Summary:
                 _load(store, path, file, summary)
             except OSError as error:
                 summary.unreadable_files += 1
-                fix = "what stands before is loaded: run again once it can be read"
+                fix = "the lines before are loaded: run again once it can be read"
                 summary.problems.append(Problem(shown(str(path)), "file", f"cannot be read on: {error.strerror}", fix))
             else:
                 summary.files += 1
@@ -71,12 +71,12 @@ def ingest_logs(store: Store, fleet: Fleet, paths: Sequence[Path]) -> Summary:
 
 
 def _opened(path: Path) -> BinaryIO:
-    """A regular file: a pipe that nobody writes to would hold everything up."""
+    """A regular file: a pipe that nobody writes to would block."""
     fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if stat.S_ISREG(os.fstat(fd).st_mode):
         return os.fdopen(fd, "rb")
     os.close(fd)
-    raise OSError(errno.EINVAL, "is no regular file", str(path))
+    raise OSError(errno.EINVAL, "is not a regular file", str(path))
 
 
 def _load(store: Store, path: Path, file: BinaryIO, summary: Summary) -> None:
@@ -115,17 +115,17 @@ def _lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
 
 
 def parse(line: bytes, now_s: float) -> Row:
-    """One line as a row of http_requests, read at `now_s`; ValueError says what is wrong with it."""
+    """One line as a row of http_requests, read at `now_s`; ValueError has what is wrong with it."""
     if len(line) > MAX_LINE_BYTES:
         raise ValueError(f"is longer than {MAX_LINE_BYTES} bytes")
     try:
-        # As UTF-8 and nothing else: left alone, json takes other encodings, and halves of characters.
+        # UTF-8 only: by default json accepts other encodings, and halves of surrogate pairs.
         given = json.loads(line.decode("utf-8-sig"))
     except (ValueError, RecursionError):
         given = None
     if isinstance(given, dict):
         row = dict(_columns(given))
-        # A day is a partition: a log of every day that there is would take hours, and a folder for each.
+        # A day is a partition: a log with every possible day would take hours, and a folder for each.
         if abs(float(str(row["time_unix_us"])) / 1_000_000 - now_s) > FILE_DAYS * 86_400:
             raise ValueError("time: is too far from now")
         return row
@@ -162,7 +162,7 @@ def _number(given: dict[str, object], name: str, most: float) -> float:
 
 def _text(given: dict[str, object], name: str) -> str:
     value = given.get(name)
-    # JSON may escape half of a character, which is no text in any encoding.
+    # JSON may escape half of a character, which is not text in any encoding.
     if not isinstance(value, str) or not 0 < len(value) <= 255 or any("\ud800" <= one <= "\udfff" for one in value):
         raise ValueError(f"{name}: is not a text of 1 to 255 characters")
     return value

@@ -1,6 +1,7 @@
-"""A message that the engine has not the memory to read: found, kept in rejected_messages, and put behind the group.
+"""Finds a message that is too large for the engine's memory, keeps it in rejected_messages, and moves the group's
+offset past it.
 
-The engine's Kafka source copies a message's key and headers into each of its rows, asked for or not: 100,000 rows of
+The engine's Kafka source copies a message's key and headers into each of its rows, wanted or not: 100,000 rows of
 two bytes beside a header of 20 kB are a message of 220 kB, and gigabytes in memory.
 """
 
@@ -21,10 +22,10 @@ from springtide.store import Store
 
 # What a row of a sample takes in the engine besides, about: its columns and, where it does not fit, its text.
 ROW_BYTES = 1_000
-# A message is blamed only if it may take this share of what the engine may use: nothing else is ever put aside.
+# A message is put aside only if it may take this share of the engine's memory.
 LEAST_SHARE = 16
 KEPT_BYTES = 8_000_000
-# A member that left without a word is missed after 6 seconds; until then the group takes no offsets of others.
+# A member that left without notice is removed after 6 seconds; until then the group accepts no offsets of others.
 ANSWER_S = 30.0
 _POLL_S = 0.5
 # No byte, or an envelope of length 0: no row in the engine, so that the group does not get beyond it by itself.
@@ -60,7 +61,7 @@ class Message:
 
 
 def put_aside(store: Store, source: Source, memory_bytes: int, why: str) -> Message:
-    """Of the messages at which the group stands in its partitions, the one that takes the most memory. No consumer of
+    """Of the messages next in the group's partitions, the one that takes the most memory. No consumer of
     this process may be in the group. Raises StoreError where none takes much, or the group has other members."""
     settings = {
         "bootstrap.servers": source.brokers,
@@ -72,7 +73,7 @@ def put_aside(store: Store, source: Source, memory_bytes: int, why: str) -> Mess
     }
     reader = Consumer(settings)
     try:
-        places = _patiently(source, "where the group stands", lambda: _places(reader, source))
+        places = _retried(source, "the group's offsets", lambda: _places(reader, source))
         found = [message for place in places if (message := _next(reader, source, place)) is not None]
         heaviest = max(found, key=lambda message: message.footprint, default=None)
         if heaviest is None or heaviest.footprint * LEAST_SHARE < memory_bytes:
@@ -89,7 +90,7 @@ def put_aside(store: Store, source: Source, memory_bytes: int, why: str) -> Mess
             if now.offset < behind.offset:
                 reader.commit(offsets=[behind], asynchronous=False)
 
-        _patiently(source, f"to put {heaviest} behind group {source.group}, whose other consumers must end", commit)
+        _retried(source, f"to move group {source.group}, whose other consumers must end, past {heaviest}", commit)
         return heaviest
     finally:
         reader.close()
@@ -160,15 +161,15 @@ def _keep(store: Store, message: Message) -> None:
     )
 
 
-def _patiently(source: Source, what: str, ask: Callable[[], T]) -> T:
+def _retried(source: Source, what: str, query: Callable[[], T]) -> T:
     deadline = time.monotonic() + ANSWER_S
     while True:
         try:
-            return ask()
+            return query()
         except KafkaException as error:
             if time.monotonic() > deadline:
                 reason = error.args[0].str() if error.args else error
-                raise StoreError(f"{source.brokers}: cannot ask {what}: {reason}; run it again") from error
+                raise StoreError(f"{source.brokers}: cannot query {what}: {reason}; run it again") from error
             time.sleep(_POLL_S)
 
 

@@ -25,9 +25,9 @@ class Origin:
 
 
 def read_origins(path: Path) -> list[Origin]:
-    """The lines of a CSV file whose head is `prefix,asn,name`, each prefix once.
+    """The lines of a CSV file whose header is `prefix,asn,name`, each prefix once.
 
-    Raises InputError that names the first bad lines: half a table would give wrong answers in silence.
+    Raises InputError with the first bad lines: half a table would silently give wrong answers.
     """
     problems: list[Problem] = []
     found: dict[str, Origin] = {}
@@ -40,7 +40,7 @@ def read_origins(path: Path) -> list[Origin]:
                     problems.append(Problem(str(path), f"line {line}", str(error), "correct it; nothing was loaded"))
                     continue
                 if origin.prefix in found:
-                    what = f"{origin.prefix} stands there twice"
+                    what = f"{origin.prefix} is listed twice"
                     problems.append(Problem(str(path), f"line {line}", what, "keep one; nothing was loaded"))
                 found[origin.prefix] = origin
     except (OSError, UnicodeDecodeError, csv.Error) as error:
@@ -55,7 +55,7 @@ def read_origins(path: Path) -> list[Origin]:
 
 
 def publish_origins(store: Store, origins: list[Origin]) -> None:
-    """Make the dictionary say what `origins` say, and nothing else."""
+    """Make the dictionary contain exactly `origins`."""
     store.execute("truncate table asn_prefixes")
     store.insert("asn_prefixes", [vars(origin) for origin in origins])
     store.execute("system reload dictionary asns")
@@ -76,5 +76,5 @@ def _origin(row: list[str]) -> Origin:
         raise ValueError(f"{len(row)} fields instead of {len(COLUMNS)}")
     number = int(row[1]) if row[1].isascii() and row[1].isdigit() else -1
     if not 0 < number < 1 << 32:
-        raise ValueError(f"{row[1]!r} is no AS number (1 to 4294967295)")
+        raise ValueError(f"{row[1]!r} is not an AS number (1 to 4294967295)")
     return Origin(str(ip_network(row[0])), number, row[2])

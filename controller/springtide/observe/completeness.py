@@ -1,6 +1,6 @@
-"""Whether enough of a round has arrived for decisions to follow it, by PoP.
+"""Whether enough of a round has arrived to decide from it, by PoP.
 
-Every host of the fleet counts alike, however much it says or should have said: one that claims a million rows, or
+Every host of the fleet counts alike, however much it sent or should have sent: one that claims a million rows, or
 leaves out as many numbers, is one host.
 """
 
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from springtide.policy import CompletenessPolicy
 from springtide.store import Store
 
-# Of a host: fewer say nothing of how many of its close records are lost.
+# Per host: fewer do not show how many of its close records are lost.
 CLOSES = 20
 
 
 @dataclass(frozen=True)
 class Input:
-    """What one PoP's hosts said in a round, and what they should have said; shares are means over its hosts."""
+    """What one PoP's hosts sent in a round, and what they should have sent; shares are means over its hosts."""
 
     pop: str
-    hosts_heard: int
+    hosts_seen: int
     hosts_expected: int
     rows_seen: int
     rows_expected: int
@@ -31,9 +31,9 @@ class Input:
     closes_share: float
 
     def lacks(self, policy: CompletenessPolicy) -> str:
-        """Why the round cannot be trusted, in words; empty when it can."""
-        if self.hosts_heard < policy.min_hosts * self.hosts_expected:
-            return f"{self.hosts_heard} of {self.hosts_expected} hosts were heard"
+        """Why the round cannot be trusted, as text; empty when it can."""
+        if self.hosts_seen < policy.min_hosts * self.hosts_expected:
+            return f"{self.hosts_seen} of {self.hosts_expected} hosts sent samples"
         if self.rows_share < policy.min_rows:
             return f"{self.rows_seen} of {self.rows_expected} rows arrived"
         if self.closes_share < policy.min_closes:
@@ -42,10 +42,10 @@ class Input:
 
 
 def inputs(store: Store, round_unix_s: int, interval_s: int, memory_rounds: int) -> list[Input]:
-    """Of each PoP that was heard in the last `memory_rounds` rounds, this one included; sorted by PoP.
+    """Of each PoP that sent samples in the last `memory_rounds` rounds, this one included; sorted by PoP.
 
-    Hosts are those that the fleet knows. One that is silent now is expected to say what it said on average in the
-    rounds that heard it; one that has sent no close record in any of them is not asked to. No later round is read.
+    Hosts are those of the fleet. One that sends nothing now is expected to send as much as on average in the rounds in
+    which it did; one that sent no close record in any of them is not expected to. No later round is read.
     Raises StoreError.
     """
     rows = store.query(
@@ -68,7 +68,7 @@ def inputs(store: Store, round_unix_s: int, interval_s: int, memory_rounds: int)
         )
         select
             at_pop as pop,
-            countIf(seen > 0) as hosts_heard,
+            countIf(seen > 0) as hosts_seen,
             count() as hosts_expected,
             sum(seen) as rows_seen,
             sum(due) as rows_expected,
@@ -88,7 +88,7 @@ def inputs(store: Store, round_unix_s: int, interval_s: int, memory_rounds: int)
     return [
         Input(
             pop=row["pop"],
-            hosts_heard=int(row["hosts_heard"]),
+            hosts_seen=int(row["hosts_seen"]),
             hosts_expected=int(row["hosts_expected"]),
             rows_seen=int(row["rows_seen"]),
             rows_expected=int(row["rows_expected"]),
@@ -103,6 +103,6 @@ def inputs(store: Store, round_unix_s: int, interval_s: int, memory_rounds: int)
 
 def lacking(found: Sequence[Input], policy: CompletenessPolicy, pops: Iterable[str]) -> dict[str, str]:
     """The PoPs whose round cannot be trusted, and why; `pops` are those that have something to lose."""
-    silent = dict.fromkeys(set(pops) - {one.pop for one in found}, "none of its hosts was heard")
+    missing = dict.fromkeys(set(pops) - {one.pop for one in found}, "none of its hosts sent samples")
     thin = {one.pop: why for one in found if (why := one.lacks(policy))}
-    return dict(sorted({**silent, **thin}.items()))
+    return dict(sorted({**missing, **thin}.items()))

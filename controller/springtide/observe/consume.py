@@ -1,11 +1,11 @@
 """Kafka topics into tcp_samples, http_requests and rejected_messages, by the engine's own Kafka tables.
 
-The engine parses, inserts and then commits the offsets: what dies in between comes again, and the sample's identity
-makes that harmless. A message that is none of ours, or a sample that does not fit, goes to rejected_messages with its
-offset, and holds nothing up. What holds it up all the same (a full disk, a broken table) is an error after a while.
+The engine parses, inserts and then commits the offsets: what is lost in between is read again, and the sample's
+identity makes that harmless. A message that cannot be decoded, or an invalid sample, goes to rejected_messages with its
+offset, and blocks nothing. What does block (a full disk, a broken table) is an error after a while.
 
-In chDB a Kafka table that lies in the directory keeps it from being opened again. So these tables live in a database in
-memory, and only as long as this process: the broker remembers how far the group has read.
+In chDB a Kafka table in the directory keeps it from being opened again. So these tables are in a database in
+memory, and exist only as long as this process: the broker remembers how far the group has read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ DATABASE = "springtide_kafka"
 CHDB_SHUTDOWN_CODE = 49
 
 
-# Against a disk that is slow, or a broker that is started anew, long; against a day without samples short.
+# Long compared with a slow disk or a broker's restart; short compared with a day without samples.
 STALL_S = 60.0
 POLL_S = 0.2
 
@@ -39,7 +39,7 @@ LEAST_MEMORY_MB = 512
 MEMORY = "memory limit exceeded"
 MEMORY_CODE = 241
 # Messages read at once, ever fewer while the engine has not the memory for a block of them: those before one that is
-# too large are stored, until the group stands at that one.
+# too large are stored, until the group reaches that one.
 BLOCKS = (SAMPLE_BLOCK, 512, 1)
 # With small blocks nothing failed for so long: large ones again.
 CALM_S = 30.0
@@ -48,7 +48,7 @@ T = TypeVar("T")
 
 
 def memory_mb() -> int:
-    """What the engine may use unless told: the rest is for the system, and for who else is there."""
+    """What the engine may use by default: the rest is for the system and other processes."""
     half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2 // MB
     return max(LEAST_MEMORY_MB, min(half, 8000))
 
@@ -67,7 +67,7 @@ class Progress:
 class Consumer:
     """Consumes while the context lasts; the engine's threads do the work. Raises StoreError.
 
-    `store` was opened with `memory_bytes`; `tell` is given a line for each message that takes more, and is put aside.
+    `store` was opened with `memory_bytes`; `report` gets a line for each message that takes more, and is put aside.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Consumer:
         fleet: Fleet,
         source: Source,
         memory_bytes: int = memory_mb() * MB,
-        tell: Callable[[str], None] = lambda _: None,
+        report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self._store = store
         self._fleet = fleet
@@ -85,7 +85,7 @@ class Consumer:
         self._rejected_before = (0, 0)
         self._watch = Watch()
         self._memory_bytes = memory_bytes
-        self._tell = tell
+        self._report = report
         # Which of BLOCKS, since when; messages of the tables before these.
         self._level = 0
         self._since = 0.0
@@ -101,7 +101,7 @@ class Consumer:
 
     def _start(self, level: int) -> None:
         """Tables that read by BLOCKS[level]; those of before are taken away."""
-        _patiently(lambda: self._remake(level))
+        _retried(lambda: self._remake(level))
 
     def _remake(self, level: int) -> None:
         self._level, self._since = level, time.monotonic()
@@ -121,7 +121,7 @@ class Consumer:
 
     def progress(self, stall_s: float = STALL_S) -> Progress:
         """Raises StoreError, with the engine's own cause, once nothing that was read has been stored for `stall_s`."""
-        return _patiently(lambda: self._progress(stall_s))
+        return _retried(lambda: self._progress(stall_s))
 
     def _progress(self, stall_s: float) -> Progress:
         self._relieve()
@@ -139,7 +139,7 @@ class Consumer:
         A consumer that complains and does not get on is an error at once."""
         progress = self.progress(stall_s)
         behind = self._watch.behind()
-        # What takes all memory is about to be put aside: no reason to give up.
+        # The message that takes all memory is about to be put aside: no reason to give up.
         while self._level or MEMORY in self._watch.cause or (behind & self._watch.behind() and not self._watch.cause):
             time.sleep(POLL_S)
             progress = self.progress(stall_s)
@@ -165,7 +165,7 @@ class Consumer:
                     f"{self._source.brokers}: {message}: was put aside before, and came again; run it again"
                 )
             self._aside.add(place)
-            self._tell(
+            self._report(
                 f"{message}: takes more memory to read than --max-memory-mb: kept in rejected_messages, passed over"
             )
             self._read_before += 1
@@ -173,12 +173,12 @@ class Consumer:
 
     def _stalled(self, when: str) -> StoreError:
         cause = self._watch.cause or "the engine gives no reason"
-        fix = "offsets stay where they were: mend the cause, then run it again"
+        fix = "offsets stay where they were: fix the cause, then run it again"
         return StoreError(f"{self._source.brokers}: nothing of what was read could be stored {when}: {cause}; {fix}")
 
     def complaints(self) -> list[str]:
-        """What the consumers last had to say: a broker that is away, a topic that is missing."""
-        rows = _patiently(
+        """The consumers' last errors: a broker that is down, a topic that is missing."""
+        rows = _retried(
             lambda: self._store.query(
                 "select distinct arrayJoin(exceptions.text) as text from system.kafka_consumers "
                 "where database = {database:String}",
@@ -197,12 +197,12 @@ class Consumer:
         return int(row["messages"]), int(row["samples"])
 
 
-def _patiently(ask: Callable[[], T]) -> T:
-    """A block that takes all memory leaves none for who looks on, until it fails."""
+def _retried(query: Callable[[], T]) -> T:
+    """Run a query again while a block takes all memory: it leaves none for queries until it fails."""
     deadline = time.monotonic() + STALL_S
     while True:
         try:
-            return ask()
+            return query()
         except StoreError as error:
             if error.code != MEMORY_CODE or time.monotonic() > deadline:
                 raise

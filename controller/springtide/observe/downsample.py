@@ -26,7 +26,7 @@ class Period:
 def pending(store: Store, now_unix_s: int, lateness_s: int) -> list[Period]:
     """Closed periods that were never made, or of which a round was computed since; shortest and oldest first.
 
-    Only periods whose rounds are all still kept are looked at: a period is not made again from half of its rounds.
+    Only periods whose rounds are all kept are considered: a period is not made again from half of its rounds.
     """
     found = []
     for period_s in PERIODS:

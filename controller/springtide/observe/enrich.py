@@ -1,4 +1,4 @@
-"""What of fleet.yaml the engine needs: which PoP an address belongs to, and which hosts have a say."""
+"""What the engine needs of fleet.yaml: which PoP an address belongs to, and which hosts count."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from springtide.store import Store
 
 
 def publish_fleet(store: Store, fleet: Fleet) -> None:
-    """Make the store say what `fleet` says; a fleet that has not changed costs two small reads.
+    """Make the store match `fleet`; a fleet that has not changed costs two small reads.
 
     Prefixes are a longest-prefix-match dictionary, read as rows arrive; edges are `fleet_edges`, read by roll-ups.
     """

@@ -1,4 +1,4 @@
-"""A folder that others may write to: no link in it is followed, nothing in it waited for, nothing written through."""
+"""A folder that others may write to: links in it are never followed, and pipes never waited for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from springtide.errors import printable
 
-# Device, inode and size: what one open file has for itself.
+# Device, inode and size: they identify one open file.
 Identity = tuple[int, int, int]
 
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -25,13 +25,13 @@ def shown(name: str) -> str:
     return printable(os.fsencode(name).decode(errors="backslashreplace"))
 
 
-def tame(name: str) -> str:
-    """As much of a name as a further file can be called after."""
+def safe_name(name: str) -> str:
+    """A name reduced to characters that are safe in another file's name."""
     return re.sub(r"[^\w.+-]", "_", name, flags=re.ASCII)[:120]
 
 
 class Folder:
-    """Everything by its name in this one folder, wherever that moves meanwhile. Every method raises OSError."""
+    """Access by name within this one folder, even if it is moved meanwhile. Every method raises OSError."""
 
     def __init__(self, path: Path, descriptor: int | None = None) -> None:
         self.path = path
@@ -60,9 +60,9 @@ class Folder:
         return self._regular(name, _READ)
 
     def remove(self, name: str, identity: Identity) -> None:
-        """Only what was read is removed: not what stands there by now."""
+        """Remove only the file that was read, not one that has replaced it."""
         if identity_of(os.stat(name, dir_fd=self._fd, follow_symlinks=False)) != identity:
-            raise OSError(errno.ESTALE, "is another file by now", name)
+            raise OSError(errno.ESTALE, "has been replaced by another file", name)
         os.unlink(name, dir_fd=self._fd)
 
     def below(self, name: str) -> Folder:
@@ -94,19 +94,19 @@ class Folder:
         if found.st_uid == os.geteuid() and found.st_nlink == 1:
             return fd
         os.close(fd)
-        raise OSError(errno.EPERM, "is somebody else's, or has two names", name)
+        raise OSError(errno.EPERM, "is owned by somebody else, or has two names", name)
 
     def _regular(self, name: str, flags: int) -> int:
         try:
             fd = os.open(name, flags, 0o600, dir_fd=self._fd)
         except OSError as error:
             if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-                raise OSError(error.errno, "is no regular file", name) from error
+                raise OSError(error.errno, "is not a regular file", name) from error
             raise
         if stat.S_ISREG(os.fstat(fd).st_mode):
             return fd
         os.close(fd)
-        raise OSError(errno.EINVAL, "is no regular file", name)
+        raise OSError(errno.EINVAL, "is not a regular file", name)
 
 
 def identity_of(found: os.stat_result) -> Identity:
@@ -114,7 +114,7 @@ def identity_of(found: os.stat_result) -> Identity:
 
 
 class Bytes:
-    """What lies in an open file, by position. A file that was cut meanwhile is an OSError; mapped, it would end us."""
+    """An open file's bytes, by position. A file truncated meanwhile is an OSError; mapped, it would be a SIGBUS."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd

@@ -16,7 +16,7 @@ from springtide.errors import InputError, Problem, StoreError
 from springtide.fleet import Fleet
 from springtide.observe import ledger
 from springtide.observe.enrich import publish_fleet
-from springtide.observe.folder import Folder, Identity, identity_of, shown, tame
+from springtide.observe.folder import Folder, Identity, identity_of, safe_name, shown
 from springtide.observe.samples import Samples, of_files
 from springtide.observe.spool import BadRecordError, Damage, Record, read_spool
 from springtide.store import Store
@@ -46,7 +46,7 @@ class Summary:
     rejected_bytes: int = 0
     already_loaded: int = 0
     already_rejected: int = 0
-    # What stands in the folder under a spool file's name and is none, or cannot be read.
+    # Entries with a spool file's name that are not a regular file, or cannot be read.
     unreadable_files: int = 0
     # Neither loaded nor kept aside: the next run tries again.
     unkept_records: int = 0
@@ -65,10 +65,10 @@ def ingest(
     delete: bool = False,
     on_progress: Callable[[int], None] = lambda _: None,
 ) -> Summary:
-    """Load every sealed file of the folder `path`. `on_progress` is told of bytes as they are dealt with.
+    """Load every sealed file of the folder `path`. `on_progress` gets the number of bytes as they are processed.
 
-    Bad bytes are copied to `path`/rejected and reported in the summary, and so is what is no readable file; nothing
-    beside them is lost. With `delete`, files that are wholly loaded are removed. Raises StoreError when the machine is
+    Bad bytes are copied to `path`/rejected and reported in the summary, and so are unreadable files; nothing
+    else is lost. With `delete`, files that are wholly loaded are removed. Raises StoreError when the machine is
     at fault.
     """
     publish_fleet(store, fleet)
@@ -122,7 +122,7 @@ class _Run:
         self._rejected: list[tuple[Record | Damage, str]] = []
 
     def open(self, name: str) -> Iterator[Record | Damage]:
-        """What is in the file; one that cannot be read is told, and so is what is none."""
+        """The file's records; an entry that cannot be read, or is not a regular file, is reported."""
         try:
             fd = self._folder.open(name)
             try:
@@ -138,7 +138,7 @@ class _Run:
             self.summary.files += 1
 
     def take(self, items: Sequence[Record | Damage]) -> None:
-        """Deal with what is new among `items`."""
+        """Process what is new among `items`."""
         known = ledger.known(self._store, [item.digest for item in items])
         for item in items:
             outcome = known.get(item.digest)
@@ -154,7 +154,7 @@ class _Run:
         self._remember_rejected()
 
     def flush(self) -> None:
-        """Insert what is waiting, then say so in the ledger."""
+        """Insert what is waiting, then record it in the ledger."""
         waiting = list(self._pending.values())
         self._pending, self._pending_bytes = {}, 0
         if waiting:
@@ -185,7 +185,7 @@ class _Run:
         self._pending_bytes += len(envelope)
 
     def _insert(self, waiting: Sequence[tuple[Record, bytes]]) -> None:
-        """Insert all rows that fit, or halve until the record that the engine cannot parse stands alone."""
+        """Insert all rows that fit, or halve until the record that the engine cannot parse is isolated."""
         messages, fits = [envelope for _, envelope in waiting], self._samples
         try:
             stored = self._store.insert_messages(
@@ -242,10 +242,10 @@ class _Run:
         return None
 
     def _reject(self, item: Record | Damage, data: bytes, reason: str) -> None:
-        """Keep the bytes aside, to be remembered with others. Their name says what they are: a kill in between, or the
+        """Keep the bytes aside, to be recorded with others. Their name is their digest: a kill in between, or the
         next run, keeps the same bytes under the same name, and other bytes under another."""
         self._clean.pop(item.file, None)
-        kept = f"{tame(item.file)}.{item.position}.{item.digest[:16]}.bad"
+        kept = f"{safe_name(item.file)}.{item.position}.{item.digest[:16]}.bad"
         where = self._folder.path / REJECTED / kept
         try:
             with self._folder.below(REJECTED) as rejected:

@@ -20,7 +20,7 @@ SERVER_SCHEMA = "springtide/tcp_sample.proto"
 
 # Rows of a block, and messages of a poll, at most.
 SAMPLE_BLOCK, REQUEST_BLOCK = 262_144, 65_536
-# A parser that gets no memory calls its message unreadable: here the block fails instead, and comes again.
+# Out of memory, the parser reports its message as unreadable: here the block fails instead, and is read again.
 _GUARD = " where throwIf(_error like '%memory limit exceeded%', 'memory limit exceeded while parsing') = 0"
 
 # By kind of message: the queue, the table that a block passes through, and the views.
@@ -46,7 +46,7 @@ _NAME = re.compile(r"\b(kafka_(?:samples|sample_rows|requests|request_lines)\w*)
 
 @dataclass(frozen=True)
 class Source:
-    """Where the messages are: brokers as host:port,..., and as whom they are read. No `requests`: no access logs."""
+    """Where the messages are: brokers as host:port,..., and the consumer group. No `requests`: no access logs."""
 
     brokers: str
     topic: str = TOPIC
@@ -68,7 +68,7 @@ def server_statements(store: Store, source: Source, on_cluster: str | None) -> d
 
 
 def removal(source: Source, on_cluster: str | None) -> dict[str, list[str]]:
-    """What takes a server's Kafka tables away, views first; the rows stay."""
+    """Statements that remove a server's Kafka tables, views first; the rows stay."""
     return _rendered(
         {
             kind: [f"drop view if exists {name}" for name in views]
@@ -86,7 +86,7 @@ def give(store: Store, source: Source, on_cluster: str | None) -> None:
     wanted = server_statements(store, source, on_cluster)
     rows = store.query("select name, checksum from kafka_tables final where checksum != ''")
     given = {row["name"]: row["checksum"] for row in rows}
-    standing = {row["name"] for row in store.query("select name from system.tables where database = currentDatabase()")}
+    existing = {row["name"] for row in store.query("select name from system.tables where database = currentDatabase()")}
     fix = "take them away with --remove (rows and offsets stay), then run this again"
     problems = []
     for kind, statements in wanted.items():
@@ -94,20 +94,20 @@ def give(store: Store, source: Source, on_cluster: str | None) -> None:
         if kind in given and given[kind] != _checksum(statements):
             message = f"with these options differs from the tables that {store.url} consumes by"
             problems.append(Problem(where, "checksum", message, fix))
-        elif kind not in given and NAMES[kind][0] in standing:
+        elif kind not in given and NAMES[kind][0] in existing:
             message = f"{store.url} consumes by tables of which it is not known what made them"
             problems.append(Problem(where, "checksum", message, fix))
     if problems:
         raise InputError(problems)
     for kind, statements in wanted.items():
-        # First, so that a run that was cut short is finished by its like only.
+        # First, so that an interrupted run can be finished only with the same options.
         _remember(store, kind, _checksum(statements))
         for statement in statements:
             store.execute(statement)
 
 
 def take_away(store: Store, source: Source, on_cluster: str | None) -> None:
-    """Remove a server's Kafka tables; what they brought stays."""
+    """Remove a server's Kafka tables; their rows stay."""
     for kind, statements in removal(source, on_cluster).items():
         for statement in statements:
             store.execute(statement)

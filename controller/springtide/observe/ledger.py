@@ -1,4 +1,4 @@
-"""What ingest has dealt with, by digest of the bytes."""
+"""What ingest has processed, by digest of the bytes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Outcome = Literal["loaded", "rejected"]
 
 
 def known(store: Store, digests: Sequence[str]) -> dict[str, Outcome]:
-    """Those of `digests` that were dealt with before, and how."""
+    """Those of `digests` that were processed before, and how."""
     if not digests:
         return {}
     rows = store.query(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from springtide.observe.folder import Folder
 
-# A line may be of any length; what is held of it in memory is not.
+# A line may have any length; the part of it in memory is bounded.
 PIECE_BYTES = 1 << 20
 
 

@@ -1,4 +1,4 @@
-"""The round tables: what one round's samples say, computed once and read by everybody.
+"""The round tables: one round's samples, aggregated once and read by everybody.
 
 A run writes all of its rows under a generation of its own; one line in `rollups` then makes them the round's. A run
 that dies in between leaves rows that no reader sees, and that the next run of the round removes.
@@ -42,16 +42,16 @@ TABLES = (
     "rollup_rogues",
     "rollup_treatments",
 )
-# What only the steps read of each other. A run empties it; one that died leaves its rows to the next.
+# What only the steps read of each other. A run empties it; a killed one leaves its rows to the next.
 SCRATCH = ("rollup_records", "rollup_starts")
 
-# How far back rounds are looked for that lack their tables: what is older is a backfill, and asked for.
+# How far back rounds without tables are looked for: older ones need an explicit backfill.
 PENDING_S = 86_400
 RETRIED_ROUNDS = 12
-# Rounds whose late samples are counted with each run: half an hour, as a host may be cut off for.
+# Rounds whose late samples are counted with each run: half an hour, as long as a host may be disconnected.
 LATE_ROUNDS = 6
 
-# From how many bytes on BBR acts, where no policy says so.
+# From how many bytes on BBR acts, without a policy.
 ACTING_BYTES = CongestionPolicy().min_object_bytes
 
 # 12 random bits beside the microseconds keep two runs apart that begin in the same one.
@@ -75,9 +75,9 @@ class Rollup:
 def rollup(
     store: Store, round_unix_s: int, interval_s: int, now_unix_s: int, acting_bytes: int = ACTING_BYTES
 ) -> Rollup:
-    """Compute the tables of [round - interval, round); one more interval before it tells what happened within it.
+    """Compute the tables of [round - interval, round); the interval before it shows what changed within it.
 
-    `acting_bytes`: congestion.min_object_bytes; rates of connections that delivered less say nothing of what BBR does.
+    `acting_bytes`: congestion.min_object_bytes; rates of connections that delivered less do not show the effect of BBR.
 
     Raises StoreError; the round's tables are then what they were.
     """

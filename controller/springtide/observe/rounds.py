@@ -37,7 +37,7 @@ OBSERVED = np.dtype(
 
 
 def pair_observations(store: Store, round_unix_s: int) -> NDArray[np.void]:
-    """What the round's tables say of each pair with live or young connections, as OBSERVED rows, sorted by pair."""
+    """The round's observations of each pair with live or young connections, as OBSERVED rows, sorted by pair."""
     return store.columns(
         """
         select

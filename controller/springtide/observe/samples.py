@@ -25,7 +25,7 @@ DAY_US = 86_400_000_000
 
 @dataclass(frozen=True)
 class Samples:
-    """tcp_samples as SQL: `structure` is parsed, `problem` says why a row does not fit and is empty for one that does,
+    """tcp_samples as SQL: `structure` is parsed, `problem` is why a row is invalid, empty for a valid one,
     `select` makes columns of `table` of a row that fits, `shown` a JSON object of any row."""
 
     table: str
@@ -60,13 +60,13 @@ def samples(store: Store, earliest_us: str, latest_us: str) -> Samples:
 
 
 def of_files(store: Store, now_s: float) -> Samples:
-    """For what somebody asked to load."""
+    """For files that an operator loads."""
     now_us, days = int(now_s) * 1_000_000, FILE_DAYS * DAY_US
     return samples(store, str(now_us - days), str(now_us + days))
 
 
 def of_topics(store: Store) -> Samples:
-    """For what comes by itself; the engine's clock decides, block by block."""
+    """For a topic that is consumed continuously; the engine's clock decides, block by block."""
     now_us = "toUnixTimestamp(now()) * 1000000"
     return samples(store, f"{now_us} - {TOPIC_DAYS_BEFORE * DAY_US}", f"{now_us} + {TOPIC_DAYS_AFTER * DAY_US}")
 

@@ -36,12 +36,12 @@ Positions = NDArray[np.int64]
 
 
 class BadRecordError(Exception):
-    """Bytes that are not what the format says; the message is the reason, in a few words."""
+    """Bytes that do not follow the format; the message is the reason, in a few words."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """A record whose checksum holds. `digest` names its bytes, wherever they lie."""
+    """A record whose checksum holds. `digest` identifies its bytes, wherever they are stored."""
 
     file: str
     position: int
@@ -55,7 +55,7 @@ class Record:
         return HEADER.size + len(self.payload)
 
     def raw(self) -> bytes:
-        """The record as it lay in the file."""
+        """The record's bytes in the file."""
         fields = struct.pack("<B3sII", self.codec, bytes(3), self.rows, len(self.payload))
         return MARKER + fields + struct.pack("<I", zlib.crc32(self.payload, zlib.crc32(fields))) + self.payload
 
@@ -74,7 +74,8 @@ class Record:
 
 @dataclass(frozen=True)
 class Damage:
-    """Bytes that belong to no good record. `digest` names them with their place: damage repeats, records do not."""
+    """Bytes that belong to no good record. `digest` covers their position too: the same damage can occur twice, the
+    same record cannot."""
 
     file: str
     position: int
@@ -164,7 +165,7 @@ def _whole_records(data: Bytes, start: int) -> Positions:
 
 
 def _sound(prefixes: Prefixes, places: list[int], heads: list[bytes]) -> Positions:
-    """Those of `places` where what the header says of header and payload is so."""
+    """Those of `places` whose checksum matches header and payload."""
     if not places:
         return np.empty(0, np.int64)
     starts = [place + HEADER.size for place in places]
@@ -179,7 +180,7 @@ def _sound(prefixes: Prefixes, places: list[int], heads: list[bytes]) -> Positio
 
 
 def _decompress(payload: bytes) -> bytes:
-    """Bounded whatever the frame claims: a few bytes of zstd can stand for gigabytes."""
+    """Bounded whatever the frame claims: a few bytes of zstd can expand to gigabytes."""
     try:
         with zstandard.ZstdDecompressor(max_window_size=MAX_MESSAGE).stream_reader(payload) as reader:
             message = reader.read(MAX_MESSAGE + 1)

@@ -1,6 +1,6 @@
-"""Whether the engine's Kafka consumers get on: what they read must be stored, and committed, in a bounded time.
+"""Whether the engine's Kafka consumers make progress: what they read must be stored and committed in a bounded time.
 
-A consumer that cannot store what it has read reads it again and again: counts of messages grow and nothing comes.
+A consumer that cannot store what it has read reads it again and again: counts of messages grow, but nothing is stored.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def one_line(complaint: str) -> str:
 
 
 class Watch:
-    """Told of the consumers again and again; `stuck_s` says since when one of them does not get on."""
+    """Watches the consumers' counters; `stuck_s` is for how long one of them has made no progress."""
 
     def __init__(self) -> None:
         # By consumer: commits, what had been read when they last grew, and since when more has been read than that.
@@ -70,14 +70,14 @@ class Watch:
             else:
                 known[reader.id] = (commits, read, now if since is None else since)
         self._known = known
-        # Without a complaint another process of the group has all partitions, and this one stands by.
+        # Without a complaint another process of the group has all partitions, and this one is idle.
         away = not any(reader.partitions for reader in found) and any(reader.complaint for reader in found)
         self._unassigned_since = (self._unassigned_since or now) if away else None
         stuck = [reader.complaint for reader in found if known[reader.id][2] is not None or away]
         self.cause = max(stuck, key=len, default="")
 
     def stored(self) -> int:
-        """Messages that had been read when the consumers last got on."""
+        """Messages that had been read when the consumers last made progress."""
         return sum(read for _, read, _ in self._known.values())
 
     def behind(self) -> set[tuple[str, int]]:
@@ -86,7 +86,8 @@ class Watch:
 
     @property
     def stuck_s(self) -> float:
-        """For how long some consumer has read what it could not store, or none has had a partition; 0: all get on."""
+        """For how long some consumer has read what it could not store, or none has had a partition; 0: all make
+        progress."""
         since = [begun for _, _, begun in self._known.values() if begun is not None]
         if self._unassigned_since is not None:
             since.append(self._unassigned_since)

@@ -1,4 +1,4 @@
-"""Samples as they pass through a Kafka topic. Nothing is committed: looking changes nothing for the consumers."""
+"""Samples as they pass through a Kafka topic. Nothing is committed, so consumers are not affected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Sample = dict[str, Any]
 
 
 def payloads(settings: Mapping[str, Any], topic: str, *, beginning: bool, seconds: float | None) -> Iterator[bytes]:
-    """Messages from the topic's beginning or from now on, for `seconds` or for ever.
+    """Messages from the topic's beginning or from now on, for `seconds` or without end.
 
     Raises SpringtideError when the brokers do not answer or have no such topic.
     """
@@ -48,7 +48,7 @@ def payloads(settings: Mapping[str, Any], topic: str, *, beginning: bool, second
 def samples(payload: bytes) -> list[Sample]:
     """The rows of one message, by the contract's names: enums by name, absent fields left out.
 
-    Raises StoreError for a message that is no envelope of samples.
+    Raises StoreError for a message that is not an envelope of samples.
     """
     length = _length(payload)
     structure = ", ".join(f"{name} {kind}" for name, kind in contract.columns().items())

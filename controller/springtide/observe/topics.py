@@ -1,4 +1,4 @@
-"""Kafka topics as a file says they should be: made, widened and set, never narrowed or deleted."""
+"""Kafka topics as topics.yaml describes them: created, given partitions and set, never shrunk or deleted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Topic(_Frozen):
     retention_hours: Annotated[int, Field(ge=1, le=8760)] = 72
     # Collectors compress; the broker stores what it gets.
     compression: Literal["producer", "zstd", "lz4", "snappy", "gzip", "uncompressed"] = "producer"
-    # A collector's message holds up to 1,000 rows, 500 KB at most; ten times that is no sample of ours.
+    # A collector's message holds up to 1,000 rows, 500 KB at most; ten times that cannot be samples.
     max_message_bytes: Annotated[int, Field(ge=1_000, le=100_000_000)] = 5_000_000
 
     def settings(self) -> dict[str, str]:
@@ -59,7 +59,7 @@ class Topics(_Frozen):
 
 @dataclass(frozen=True)
 class Difference:
-    """One thing that is not as the file says. `refused`: it is left alone, and why."""
+    """One setting that differs from the file. `refused`: why it is left as it is."""
 
     topic: str
     what: str
@@ -68,8 +68,8 @@ class Difference:
     refused: str | None = None
 
     def __str__(self) -> str:
-        told = f"{self.topic}: {self.what} is {self.found}, should be {self.wanted}"
-        return f"{told}; {self.refused}" if self.refused else told
+        text = f"{self.topic}: {self.what} is {self.found}, should be {self.wanted}"
+        return f"{text}; {self.refused}" if self.refused else text
 
 
 def load_topics(path: Path | None) -> Topics:
@@ -99,7 +99,7 @@ def differences(admin: AdminClient, wanted: Topics) -> list[Difference]:
 
 
 def apply(admin: AdminClient, wanted: Topics) -> list[Difference]:
-    """Make the brokers' topics so; gives back what was different. Doing it twice does nothing."""
+    """Make the brokers' topics match; returns what was different. Doing it twice does nothing."""
     found = differences(admin, wanted)
     todo = [difference for difference in found if difference.refused is None]
     try:
@@ -134,7 +134,7 @@ def _of_present(
 ) -> Iterator[Difference]:
     if partitions != topic.partitions:
         # A key's messages would move to another partition, and the old ones stay where they are.
-        refused = "partitions cannot be taken away" if partitions > topic.partitions else None
+        refused = "partitions cannot be removed" if partitions > topic.partitions else None
         yield Difference(name, "partitions", str(topic.partitions), str(partitions), refused)
     if replication != topic.replication:
         refused = "move the replicas with Kafka's own kafka-reassign-partitions"

@@ -30,12 +30,12 @@ class RoundPolicy(Section):
 
 
 class CompletenessPolicy(Section):
-    """How much of a round must have arrived for a PoP's decisions to follow it."""
+    """How much of a round must have arrived for a PoP to be decided from it."""
 
     min_hosts: float = tunable(
         0.6,
-        "Share of a PoP's hosts, of those heard in the last memory_rounds, that the round must have.",
-        source="two edges of three still speak for their PoP; one of two, or half of many, do not",
+        "Share of a PoP's hosts, of those that sent samples in the last memory_rounds, that the round must have.",
+        source="two edges of three represent their PoP; one of two, or half of many, do not",
         ge=0.0,
         le=1.0,
     )
@@ -43,7 +43,7 @@ class CompletenessPolicy(Section):
         0.6,
         "Share of the rows expected of a PoP's hosts that must have arrived, each host counted alike; "
         "gaps between polls count.",
-        source="as for hosts: what is missing may be what is slow",
+        source="as for hosts: the missing part may be the slow part",
         ge=0.0,
         le=1.0,
     )
@@ -51,13 +51,13 @@ class CompletenessPolicy(Section):
         0.6,
         "Share of the close records expected of a PoP's hosts that must have arrived, each host counted alike; "
         "sockets that vanish between polls without theirs count. 0 turns it off.",
-        source="as for hosts: the loss guard and the benefit look at nothing else",
+        source="as for hosts: the loss guard and the benefit use nothing else",
         ge=0.0,
         le=1.0,
     )
     memory_rounds: int = tunable(
         6,
-        "Rounds for which a host that fell silent is still expected.",
+        "Rounds for which a host that sends nothing more is expected.",
         source="half an hour: a host that was taken out must not freeze its PoP until values expire",
         ge=2,
         le=288,
@@ -65,7 +65,7 @@ class CompletenessPolicy(Section):
 
 
 class BundlePolicy(Section):
-    """What an edge is given, and for how long."""
+    """What an edge gets, and for how long."""
 
     ttl_s: int = tunable(
         900,
@@ -83,7 +83,7 @@ class BundlePolicy(Section):
     )
     congestion: bool = tunable(
         True,
-        "Whether bundles say which client prefixes use BBR.",
+        "Whether bundles list the client prefixes that use BBR.",
         source="edges whose springtide_routes.py is older than this field refuse a bundle that has it",
     )
     max_congestion: int = tunable(
@@ -96,21 +96,21 @@ class BundlePolicy(Section):
     max_bytes: int = tunable(
         1_000_000,
         "Largest size of one bundle, bytes.",
-        source="10,000 routes of 45 bytes, doubled: what outgrows this is broken (Cloudflare, 18 November 2025)",
+        source="10,000 routes of 45 bytes, doubled: larger means broken (Cloudflare, 18 November 2025)",
         ge=1000,
         le=16_000_000,
     )
     min_prefix_length_ipv4: int = tunable(
         16,
         "Shortest (widest) IPv4 prefix that a bundle may name.",
-        source="a PoP draws from a /16 at most; an edge takes nothing wider than a /8",
+        source="a PoP draws from a /16 at most; an edge refuses wider than a /8",
         ge=8,
         le=32,
     )
     min_prefix_length_ipv6: int = tunable(
         32,
         "Shortest (widest) IPv6 prefix that a bundle may name.",
-        source="registries give an operator a /32; an edge takes nothing wider than a /16",
+        source="registries give an operator a /32; an edge refuses wider than a /16",
         ge=16,
         le=128,
     )
@@ -124,7 +124,7 @@ class BundlePolicy(Section):
     max_withdrawn_share: float = tunable(
         0.3,
         "Most of the fleet's routes that one publication may withdraw, as a share.",
-        source="a region that falls silent is less; more is a collector or a store that lost its rows",
+        source="a region without samples is less; more means that a collector or a store lost its rows",
         ge=0.0,
         le=1.0,
     )
@@ -137,14 +137,14 @@ class BundlePolicy(Section):
     )
     max_growth: float = tunable(
         2.0,
-        "Most routes of a publication, as a multiple of what holds on the fleet.",
-        source="a fleet does not double within a round: what does is a duplicated or broken input",
+        "Most routes of a publication, as a multiple of those on the fleet.",
+        source="a fleet does not double within a round: a duplicated or broken input does",
         ge=1.0,
         le=100.0,
     )
     caps_from_routes: int = tunable(
         20,
-        "Routes on the fleet from which on these three caps hold.",
+        "Routes on the fleet from which on these three caps apply.",
         source="with fewer, one pair is more than a twentieth, and a fleet that begins must grow",
         ge=0,
         le=1_000_000,
@@ -152,18 +152,18 @@ class BundlePolicy(Section):
 
 
 class GatePolicy(Section):
-    """What lets a rollout go on after each wave, `springtide gate`."""
+    """When a rollout goes on after each wave, `springtide gate`."""
 
     min_connections: int = tunable(
         100,
-        "Fewest new connections of changed edges that a verdict rests on.",
+        "Fewest new connections of changed edges for a verdict.",
         source="`make gate-budget`: with 100, 30 % lost instead of 2 % are seen with a chance of more than 95 %",
         ge=1,
         le=1_000_000,
     )
     before_s: int = tunable(
         600,
-        "Seconds before the rollout whose new connections those after a wave are held against.",
+        "Seconds before the rollout whose new connections those after a wave are compared with.",
         source="two rounds: as many connections again as a wave waits for, and not yet another time of day",
         ge=10,
         le=86_400,
@@ -171,7 +171,7 @@ class GatePolicy(Section):
     watched_s: int = tunable(
         60,
         "Seconds from its first record on for which a new connection is watched, before the rollout and after a wave.",
-        source="a first flight is over in seconds; who is watched for longer shows more losses of another kind",
+        source="a first flight is over in seconds; watching for longer shows more losses of another kind",
         ge=1,
         le=3600,
     )
@@ -184,8 +184,8 @@ class GatePolicy(Section):
     )
     max_host_ratio: float = tunable(
         2.0,
-        "Most for which one edge's connections count, as a multiple of the middle edge's.",
-        source="of five canaries one that lies then has a third of the weight; honest edges of a PoP differ by less",
+        "Most weight of one edge's connections, as a multiple of the middle edge's.",
+        source="of five canaries a lying one then has a third of the weight; truthful edges of a PoP differ by less",
         ge=1.0,
         le=1000.0,
     )
@@ -207,7 +207,7 @@ class GatePolicy(Section):
     max_lossy_rise: float = tunable(
         0.05,
         "Most by which the share of lossy ones among them may rise.",
-        source="where a first flight loses cannot be told from what came later: a coarser bound than for young ones",
+        source="losses of the first flight cannot be separated from later ones: a coarser bound than for young ones",
         ge=0.0,
         le=1.0,
     )
@@ -221,7 +221,7 @@ class GatePolicy(Section):
     max_rtt_ratio: float = tunable(
         1.25,
         "A new connection's RTT beyond this multiple of what is usual towards its destination is slow.",
-        source="a standing queue of a quarter of the path's own delay is one that a user feels",
+        source="a standing queue of a quarter of the path's own delay is noticeable to users",
         ge=1.0,
         le=100.0,
     )
@@ -234,7 +234,7 @@ class GatePolicy(Section):
     )
     max_failed_rise: float = tunable(
         0.02,
-        "Most by which the share of new connections that heard nothing may rise.",
+        "Most by which the share of new connections without any answer may rise.",
         source="a window cannot make a connect fail, a wrong route does: any clear rise is a fault",
         ge=0.0,
         le=1.0,
@@ -261,7 +261,7 @@ class RetentionPolicy(Section):
     sockets_days: int = tunable(
         3,
         "Days of each round's sockets.",
-        source="round tables are made of them at once; afterwards they serve close looks only",
+        source="round tables are made of them at once; afterwards they serve investigations only",
         ge=1,
         le=36_500,
     )
@@ -295,8 +295,8 @@ class RetentionPolicy(Section):
     )
     rejected_days: int = tunable(
         30,
-        "Days of what came by Kafka and was none of ours.",
-        source="long enough to look into what a sender does wrong; anybody who may send can make it grow",
+        "Days of Kafka messages that could not be decoded.",
+        source="long enough to investigate a faulty sender; any sender can make it grow",
         ge=1,
         le=36_500,
     )

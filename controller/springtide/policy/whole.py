@@ -51,7 +51,7 @@ def load_policy(path: Path) -> Policy:
 
 
 def contradictions(document: Document, policy: Policy) -> Iterator[Problem]:
-    """Rules between keys: each key may be within its range, and yet they cannot all be meant."""
+    """Rules between keys: each key may be within its range, and yet contradict another."""
     interval_s, keep = policy.round.interval_s, policy.retention
     yield from of_initcwnd.contradictions(document, policy.initcwnd, policy.damping, policy.overrides, interval_s)
     yield from of_congestion.contradictions(document, policy.congestion, policy.congestion_damping, interval_s)
@@ -63,7 +63,7 @@ def contradictions(document: Document, policy: Policy) -> Iterator[Problem]:
         # Each tier is made of the one before it.
         (("retention", "rounds_days"), keep.rounds_days, ("retention", "hours_days"), keep.hours_days),
         (("retention", "hours_days"), keep.hours_days, ("retention", "days_days"), keep.days_days),
-        # The controller reads its last decisions; so does whoever asks why.
+        # The controller reads its last decisions; so do explain and report.
         (("retention", "rounds_days"), keep.rounds_days, ("retention", "decisions_days"), keep.decisions_days),
     ):
         yield from document.not_above(low_keys, low, high_keys, high)

@@ -20,8 +20,8 @@ def applied(answer: object) -> bool:
     return not any(answer.get(word, False) for word in ("failed", "unreachable", "skipped"))
 
 
-def ask_gate(command: Sequence[str], tries: int, delay_s: float, limit_s: float = GATE_LIMIT_S) -> str:
-    """Empty where the gate's verdict is go (exit code 0), else its first line. 3 is asked again, so many times."""
+def run_gate(command: Sequence[str], tries: int, delay_s: float, limit_s: float = GATE_LIMIT_S) -> str:
+    """Empty where the gate's verdict is go (exit code 0), else its first line. 3 is tried again, so many times."""
     for left in range(max(0, tries), -1, -1):
         try:
             gate = subprocess.Popen(

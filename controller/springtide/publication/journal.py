@@ -114,7 +114,7 @@ def read(folder: Path, offset: int = 0) -> tuple[list[Event], int, int]:
 
 
 def _damaged(line: bytes, offset: int, next_unix_s: int) -> Event:
-    """What stands for a line that cannot be read: the same each time, so that sending it again changes nothing."""
+    """The event for a line that cannot be read: the same each time, so that sending it again changes nothing."""
     # Keys are sorted, so that the time is in the first bytes of a line that was cut.
     time = re.match(rb'\{"at_unix_s": (\d{1,10}),', line)
     text = line[:SHOWN_BYTES].decode("utf-8", "backslashreplace")

@@ -20,7 +20,7 @@ FILE = "paused"
 
 @dataclass(frozen=True)
 class Pause:
-    """Since when, by whom, why and until when publishing stands still; instants in seconds since the epoch."""
+    """Since when, by whom, why and until when publishing is paused; instants in seconds since the epoch."""
 
     reason: str
     since_unix_s: int
@@ -82,6 +82,6 @@ def resume(folder: Path, reason: str) -> bool:
     except FileNotFoundError:
         return False
     except OSError as error:
-        raise SpringtideError(f"{path}: cannot be removed: {error.strerror}; still paused") from error
+        raise SpringtideError(f"{path}: cannot be removed: {error.strerror}; publishing stays paused") from error
     journal.append(folder, journal.Event("resume", verdict="resumed", reason=reason))
     return True

@@ -1,4 +1,4 @@
-"""In which order a rollout reaches the edges, and how often each wave's gate may be asked."""
+"""In which order a rollout reaches the edges, and how often each wave's gate may be tried."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from .. import instants
 
-# How often a gate must be able to ask again, where it may at all: what it asks at once has seen nothing yet, and
+# How often a gate must be able to try again, where it may at all: its first try has seen nothing yet, and
 # samples are on their way for up to a minute.
 LEAST_TRIES = 2
 # No wave is more than so many times the one before, however short the time is.
@@ -48,7 +48,7 @@ def waves(candidates: Sequence[Candidate], growth: int, salt: str) -> list[list[
 
 
 def gate_tries(life_s: float, waves: int, tries: int, delay_s: float) -> int:
-    """How often the gate of each wave may be asked, `tries` at most, so that waiting takes half of the bundles' life.
+    """How often the gate of each wave may be tried, `tries` at most, so that waiting takes half of the bundles' life.
 
     The other half is for the work itself, and for the next round to arrive before the first edge expires. 0: not even
     once for each wave.
@@ -59,7 +59,7 @@ def gate_tries(life_s: float, waves: int, tries: int, delay_s: float) -> int:
 
 
 def fitting_growth(edges: int, regions: int, growth: int, life_s: float, tries: int, delay_s: float) -> int:
-    """The growth of waves, `growth` or the next larger one with which there are so few that each gate has time to ask
+    """The growth of waves, `growth` or the next larger one with which there are so few that each gate has time to try
     again LEAST_TRIES times. Where none up to MOST_GROWTH does, `growth` itself: then fewer tries or none are left."""
     for larger in range(growth, max(growth, MOST_GROWTH) + 1):
         if gate_tries(life_s, _count(edges, regions, larger), tries, delay_s) >= min(tries, LEAST_TRIES):
@@ -76,7 +76,7 @@ def _count(edges: int, regions: int, growth: int) -> int:
 
 
 def life_s(folder: Path, edges: Sequence[str], now: float) -> float:
-    """For how long the first of these bundles to expire still holds; what is not a bundle, the edge refuses."""
+    """For how long the first of these bundles to expire remains valid; what is not a bundle, the edge refuses."""
     ends = []
     for edge in edges:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):

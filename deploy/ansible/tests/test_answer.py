@@ -1,4 +1,4 @@
-"""What an edge may say: each key, type and size that a hostile one could choose."""
+"""What an edge may answer: each key, type and size that a hostile one could choose."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 from deploy.ansible.plugins.module_utils import springtide_answer as answer
 
-HONEST: dict[str, Any] = {
+TRUTHFUL: dict[str, Any] = {
     "changed": True,
     "report": {"command": "apply", "changed": True, "edge": "ams-1", "routes": 2, "refused": [], "notes": ["a note"]},
 }
 
 
-def test_an_honest_answer_passes_as_it_is() -> None:
-    said = json.loads(answer.known(f"\nBECOME-SUCCESS-x\r\n{json.dumps(HONEST)}\r\n"))
-    result = answer.reduced(said, "applied", check=False)
-    assert result == {"failed": False, "changed": True, "report": HONEST["report"] | {"refused_count": 0}}
+def test_a_truthful_answer_passes_unchanged() -> None:
+    given = json.loads(answer.known(f"\nBECOME-SUCCESS-x\r\n{json.dumps(TRUTHFUL)}\r\n"))
+    result = answer.reduced(given, "applied", check=False)
+    assert result == {"failed": False, "changed": True, "report": TRUTHFUL["report"] | {"refused_count": 0}}
     looked = answer.reduced({"changed": False, "diff": {"before": "a\n", "after": ""}}, "withdrawn", check=True)
     assert (looked["changed"], looked["diff"]["before"]) == (False, "a\n")
 
@@ -39,13 +39,13 @@ def test_an_honest_answer_passes_as_it_is() -> None:
     ],
 )
 def test_what_ansible_would_obey_is_left_out(key: str) -> None:
-    assert key not in json.loads(answer.known(json.dumps(HONEST | {key: {"x": 1}})))
+    assert key not in json.loads(answer.known(json.dumps(TRUTHFUL | {key: {"x": 1}})))
     tagged = {"__ansible_type": "_AnsibleTaggedDict", "value": {key: 1}, "tags": []}
     assert json.loads(answer.known(json.dumps(tagged))) == {}
 
 
 @pytest.mark.parametrize(
-    "said",
+    "given",
     [
         {},
         {"changed": True},
@@ -57,12 +57,12 @@ def test_what_ansible_would_obey_is_left_out(key: str) -> None:
         {"changed": True, "skipped": True, "report": None},
     ],
 )
-def test_what_is_no_answer_is_a_failure(said: dict[str, Any]) -> None:
-    result = answer.reduced(said, "applied", check=False)
+def test_anything_but_a_valid_answer_is_a_failure(given: dict[str, Any]) -> None:
+    result = answer.reduced(given, "applied", check=False)
     assert (result["failed"], result["changed"], result["holds"]) == (True, False, False)
 
 
-def test_a_failure_says_a_bounded_printable_reason_and_a_code() -> None:
+def test_a_failure_has_a_bounded_printable_reason_and_a_code() -> None:
     result = answer.reduced(
         {"failed": 1, "msg": "\x1b[2J\x9b" + "x" * 9000, "refusal": "2", "holds": 1}, "applied", check=False
     )
@@ -95,7 +95,7 @@ def test_reports_are_of_bounded_size() -> None:
 def test_every_text_of_a_module_is_printable_and_of_its_type() -> None:
     evil = "\x1b[2J"
     content = base64.b64encode(evil.encode()).decode()
-    said: dict[str, Any] = {
+    given: dict[str, Any] = {
         "stdout": evil,
         "stderr": [evil],
         "rc": "0",
@@ -103,9 +103,9 @@ def test_every_text_of_a_module_is_printable_and_of_its_type() -> None:
         "changed": "yes",
         "encoding": "base64",
     }
-    said |= {"stat": {evil: [evil], "__ansible_type": "x"}, "diff": {"before": 5, "after": evil}, "content": content}
+    given |= {"stat": {evil: [evil], "__ansible_type": "x"}, "diff": {"before": 5, "after": evil}, "content": content}
     shown = "\\x1b[2J"
-    assert json.loads(answer.known(json.dumps(said))) == {
+    assert json.loads(answer.known(json.dumps(given))) == {
         "stdout": shown,
         "failed": True,
         "stat": {shown: [shown]},
@@ -116,7 +116,7 @@ def test_every_text_of_a_module_is_printable_and_of_its_type() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "[[1]]", '{"a":' * 100_000, '{"changed": 1' + "0" * 5000 + "}", "{" * 20_000_000])
-def test_what_is_no_json_is_a_short_text_that_is_none_either(text: str) -> None:
-    said = answer.known(text)
-    assert len(said) < 3000
-    assert not set("{[") & set(said)
+def test_output_that_is_not_json_becomes_a_short_text(text: str) -> None:
+    given = answer.known(text)
+    assert len(given) < 3000
+    assert not set("{[") & set(given)

@@ -171,7 +171,7 @@ def test_longest_match_decides_and_a_default_route_covers_the_rest(edge: Edge) -
     assert [line.split()[4] for line in edge.table()] == ["up1", "up0"]
 
 
-def test_our_own_table_is_not_asked_for_the_next_hop(edge: Edge) -> None:
+def test_our_own_table_is_not_used_for_the_next_hop(edge: Edge) -> None:
     edge.ip("route", "add", "10.77.0.0/16", "via", "192.168.0.2")
     edge.apply({"10.77.2.0/24": 50})
     edge.ip("route", "replace", "10.77.0.0/16", "via", "192.168.1.2")
@@ -182,7 +182,7 @@ def test_our_own_table_is_not_asked_for_the_next_hop(edge: Edge) -> None:
 # --- what is refused
 
 
-def test_a_refused_destination_leaves_the_others_served_and_says_why(edge: Edge) -> None:
+def test_a_refused_destination_has_a_reason_and_leaves_the_others_served(edge: Edge) -> None:
     edge.batch(
         [
             "route add 10.0.0.0/8 via 192.168.0.2",
@@ -261,13 +261,13 @@ def test_a_host_that_is_not_fit_is_refused_and_not_touched(edge: Edge, setup: st
     assert edge.picture() == before
 
 
-def test_a_foreign_rule_in_one_family_does_not_matter_to_a_bundle_for_the_other(edge: Edge) -> None:
+def test_another_owners_rule_in_one_family_does_not_affect_a_bundle_for_the_other(edge: Edge) -> None:
     edge.ip("route", "add", "default", "via", "192.168.0.2")
     edge.ip("-6", "rule", "add", "pref", "1000", "lookup", "77")
     assert edge.apply({"10.77.2.0/24": 83}).code == 0
 
 
-def test_withdraw_leaves_foreign_routes_in_our_table(edge: Edge) -> None:
+def test_withdraw_leaves_others_routes_in_our_table(edge: Edge) -> None:
     edge.ip("route", "add", "default", "via", "192.168.0.2")
     edge.apply({"10.77.2.0/24": 83})
     edge.ip(*["route", "add", "10.9.0.0/16", "via", "192.168.1.2", "table", "201", "proto", "bird"])
@@ -329,7 +329,7 @@ def test_bad_bundles_change_nothing(edge: Edge) -> None:
     bare.write_text(json.dumps(good))
     for path, (code, part) in {
         str(bare): (10, ".sig: signature: is missing"),
-        signed_by("stranger.json", make_key(edge.directory / "stranger")): (11, ".sig: signature: its key does not"),
+        signed_by("unknown.json", make_key(edge.directory / "unknown")): (11, ".sig: signature: its key does not"),
         changed("flipped.json", "bundle"): (12, ".sig: signature: is not one of this content (Signature verification"),
         changed("signature.json", "signature"): (12, ".sig: signature: is not one of this content ("),
         signed_by("email.json", edge.key, "email"): (12, ".sig: signature: is not one of this content (Couldn't"),
@@ -376,7 +376,7 @@ def test_only_the_keys_that_stand_in_allowed_signers_count_and_only_root_writes_
     assert (outcome.code, "with --unsigned" in outcome.errors) == (10, True)
 
 
-def test_an_unsigned_bundle_is_taken_only_when_told_to_and_loudly(edge: Edge) -> None:
+def test_an_unsigned_bundle_is_applied_only_on_request_with_a_warning(edge: Edge) -> None:
     edge.ip("route", "add", "default", "via", "192.168.0.2")
     path = Path(edge.write(bundle({"10.77.2.0/24": 83})))
     path.with_name(path.name + ".sig").unlink()
@@ -463,7 +463,7 @@ def test_expire_withdraws_once_the_bundle_has_expired_and_not_before(edge: Edge)
     assert edge.status()["withdrawn"]["reason"] == f"expired at {instant(ends)}"
 
 
-def test_status_tells_what_is_applied_and_what_has_drifted(edge: Edge) -> None:
+def test_status_shows_what_is_applied_and_what_has_drifted(edge: Edge) -> None:
     edge.ip("route", "add", "default", "via", "192.168.0.2")
     empty = edge.run("status")
     assert (empty.code, empty.report["applied"], empty.report["in_sync"]) == (0, False, True)

@@ -32,7 +32,7 @@ def refusal(raw: bytes, now: float = NOW) -> str:
         parse_bundle(raw, "b.json", NAME, now)
     message = str(caught.value)
     assert message.startswith("b.json: ")
-    assert "; " in message, "an error must say what to do"
+    assert "; " in message, "an error must contain what to do"
     assert "\n" not in message
     assert message.isascii()
     return message
@@ -49,17 +49,19 @@ def test_a_good_bundle_is_read_whole() -> None:
     assert (read.edge, read.pop, read.digest) == (NAME, "ams", GOOD["digest"])
 
 
-def test_congestion_control_is_read_where_a_bundle_says_it() -> None:
+def test_congestion_control_is_read_where_a_bundle_has_it() -> None:
     assert parse_bundle(encoded(GOOD), "b.json", NAME, NOW).congestion == ()
-    said = sealed({**GOOD, "congestion": [CHOICE, CHOICE | {"prefix": "2001:db8:0:100::/56", "algorithm": "cubic"}]})
-    read = parse_bundle(encoded(said), "b.json", NAME, NOW)
+    document = sealed(
+        {**GOOD, "congestion": [CHOICE, CHOICE | {"prefix": "2001:db8:0:100::/56", "algorithm": "cubic"}]}
+    )
+    read = parse_bundle(encoded(document), "b.json", NAME, NOW)
     assert [(choice.text, choice.algorithm, choice.min_object_bytes) for choice in read.congestion] == [
         ("192.0.2.0/24", "bbr", 100_000),
         ("2001:db8:0:100::/56", "cubic", 100_000),
     ]
-    assert read.raw == encoded(said)
+    assert read.raw == encoded(document)
     # The digest covers it: it cannot be taken out.
-    altered = {name: value for name, value in said.items() if name != "congestion"}
+    altered = {name: value for name, value in document.items() if name != "congestion"}
     assert "digest: does not match" in refusal(encoded(altered))
 
 
@@ -165,7 +167,7 @@ def test_no_field_may_be_missing(field: str) -> None:
         ["10.0.0.0/8"],
     ],
 )
-def test_a_destination_that_no_edge_takes(prefix: object) -> None:
+def test_a_destination_that_every_edge_refuses(prefix: object) -> None:
     body = {key: value for key, value in GOOD.items() if key != "digest"}
     message = refusal(encoded(sealed(body | {"routes": [{"prefix": prefix, "initcwnd": 10}]})))
     assert message.startswith("b.json: routes[0].prefix: ")
@@ -231,7 +233,7 @@ def test_what_is_not_a_json_object_is_refused_not_a_crash(raw: bytes) -> None:
 
 
 @given(st.data())
-def test_a_cut_bundle_is_refused(data: st.DataObject) -> None:
+def test_a_truncated_bundle_is_refused(data: st.DataObject) -> None:
     raw = encoded(GOOD)
     refusal(raw[: data.draw(st.integers(0, len(raw) - 1))])
 
@@ -265,7 +267,7 @@ def test_any_value_anywhere_is_good_or_a_refusal(field: str, value: object) -> N
 @pytest.mark.parametrize(
     ("hours", "problem"), [(2, "it expired 6600 s ago"), (-2, "in the future of this edge's clock")]
 )
-def test_an_edge_whose_clock_is_two_hours_off_takes_no_bundle(hours: int, problem: str) -> None:
+def test_an_edge_whose_clock_is_two_hours_off_refuses_bundles(hours: int, problem: str) -> None:
     raw = json.dumps(bundle({"10.0.0.0/24": 20}, now=NOW)).encode()
     with pytest.raises(RefusedError, match=problem):
         parse_bundle(raw, "ams-1.json", "ams-1", NOW + 3600 * hours)

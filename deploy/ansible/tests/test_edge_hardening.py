@@ -1,4 +1,4 @@
-"""What is dead, early, a pipe or without a reader: none of it holds an edge up, locks it out or keeps it busy."""
+"""Dead routes, future rounds, pipes and missing readers block no edge, lock none out and keep none busy."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DESTINATION = "10.77.2.0/24"
 
 
 def test_a_route_that_runs_out_is_left_when_it_does(edge: Edge) -> None:
-    """The kernel shows it for as long as it has not cleared up, and without an event nothing else tells."""
+    """The kernel shows it until it has cleaned up, and sends no event."""
     edge.ip("-6", "route", "add", "default", "via", "fd00:0::2")
     subprocess.run(
         ["ip", "netns", "exec", edge.name, "sysctl", "-q", "-w", "net.ipv6.route.gc_interval=3600"], check=True
@@ -37,7 +37,7 @@ def test_a_route_that_runs_out_is_left_when_it_does(edge: Edge) -> None:
     assert len(dead) == 1, "the kernel has cleared up: this tested nothing"
 
 
-def test_status_is_in_sync_only_with_next_hops_that_stand_in_main(edge: Edge) -> None:
+def test_status_is_in_sync_only_with_next_hops_that_are_in_main(edge: Edge) -> None:
     edge.ip("route", "add", "default", "via", "192.168.0.2")
     edge.apply({"10.1.0.0/16": 50, "10.2.0.0/16": 50})
     assert edge.run("status").code == 0
@@ -87,7 +87,7 @@ def test_a_round_far_ahead_locks_out_until_root_forgets_it_and_old_bundles_stay_
     for path in (older, ahead, unused):
         assert edge.run("apply", path).code == 14, "not even with a round that is ahead of the new one"
     assert edge.windows() == {DESTINATION: 50}
-    assert edge.run("apply", new).code == 0, "the same again is none of these"
+    assert edge.run("apply", new).code == 0, "the same again is not one of these"
 
 
 def test_a_round_is_not_forgotten_where_that_cannot_be_recorded(edge: Edge) -> None:
@@ -102,7 +102,7 @@ def test_a_round_is_not_forgotten_where_that_cannot_be_recorded(edge: Edge) -> N
         subprocess.run(["umount", str(edge.state_dir)], check=True)
 
 
-# --- files that are none
+# --- pipes in place of files
 
 
 @pytest.mark.parametrize("which", ["bundle", "signature", "allowed_signers", "edge"])
@@ -141,7 +141,7 @@ def test_a_pipe_in_the_state_directory_is_damage(edge: Edge, name: str) -> None:
     assert edge.windows() == {}
 
 
-# --- a watch without anybody to tell
+# --- a watch without a reader
 
 
 def busy_s(pid: int) -> float:
@@ -153,7 +153,7 @@ def busy_s(pid: int) -> float:
 STREAMS = ["a pipe without a reader", "closed", "a full device"]
 
 
-def test_a_watch_that_nobody_reads_goes_on_and_does_not_spin(tmp_path: Path) -> None:
+def test_a_watch_without_a_reader_goes_on_and_does_not_spin(tmp_path: Path) -> None:
     def goes_on(stream: str) -> None:
         directory = tmp_path / stream
         directory.mkdir()
@@ -185,7 +185,7 @@ def watch_goes_on(edge: Edge, stream: str) -> None:
             eventually(lambda: Path(f"/proc/{process.pid}/comm").read_text().startswith("python"), "it did not start")
             edge.ip("route", "replace", "default", "via", via)
             eventually(copied(edge, via), "the copy did not follow")
-        time.sleep(0.7)  # for what the last change still brings
+        time.sleep(0.7)  # for events that the last change causes
         begin, used = time.monotonic(), busy_s(process.pid)
         time.sleep(1.5)
         assert busy_s(process.pid) - used < (time.monotonic() - begin) / 3, "it spins"
@@ -196,7 +196,7 @@ def watch_goes_on(edge: Edge, stream: str) -> None:
         process.wait()
 
 
-def test_a_withdrawal_needs_nobody_to_read_of_it(edge: Edge) -> None:
+def test_a_withdrawal_needs_no_reader_of_its_output(edge: Edge) -> None:
     edge.ip("route", "add", "default", "via", "192.168.0.2")
     edge.apply({DESTINATION: 83})
     with Path("/dev/full").open("w") as device:

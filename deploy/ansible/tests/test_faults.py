@@ -34,7 +34,7 @@ def routed(edge: Edge) -> Edge:
 
 
 def orphan_gateway(edge: Edge, version: int) -> str:
-    """A route that stands in main although its gateway is no longer reachable: the kernel takes no copy of it."""
+    """A route that is in main although its gateway is no longer reachable: the kernel refuses a copy of it."""
     cover, gateway = ("10.50.0.0/16", "10.99.0.1") if version == 4 else ("fd50::/32", "fd99::1")
     edge.ip(f"-{version}", "route", "add", gateway, "dev", "up1")
     edge.ip(f"-{version}", "route", "add", cover, "via", gateway)
@@ -45,7 +45,7 @@ def orphan_gateway(edge: Edge, version: int) -> str:
 
 
 @pytest.mark.parametrize("version", [4, 6])
-def test_a_batch_that_fails_half_way_is_undone_and_says_so(routed: Edge, version: int) -> None:
+def test_a_batch_that_fails_halfway_is_undone_and_reported(routed: Edge, version: int) -> None:
     routed.ip("route", "add", "10.0.0.0/8", "via", "192.168.0.2")
     routed.ip("-6", "route", "add", "fd00::/8", "via", "fd00:0::2")
     old = {f"10.{n}.0.0/16": 20 for n in range(1, 9)} | {f"fd0{n}::/32": 20 for n in range(1, 9)}
@@ -74,7 +74,7 @@ def test_when_not_even_the_state_before_can_be_restored_every_route_goes(routed:
     routed.ip("route", "add", "10.1.0.0/16", "via", "192.168.1.2")
     routed.apply({"10.1.1.0/24": 20, "10.2.1.0/24": 20})
     killed_before_commit(routed, {"10.2.1.0/24": 30})
-    # Of what stood before, one route cannot come back: its link is down.
+    # Of the routes before, one cannot come back: its link is down.
     routed.ip("link", "set", "up1", "down")
     outcome = routed.run("expire")
     assert outcome.code == 0
@@ -143,7 +143,7 @@ def test_killed_before_any_step_of_an_apply_it_is_old_or_new_or_repaired(routed:
             break
         repairable = (routed.state_dir / "intent.json").exists()
         assert routed.windows() in (OLD, NEW) or repairable, f"step {step}"
-        assert not repairable or routed.run("status").code == 3, "status must tell of the interruption"
+        assert not repairable or routed.run("status").code == 3, "status must report the interruption"
         if step % 2:
             assert routed.run("expire").code == 0
             assert routed.windows() in (OLD, NEW), f"step {step}"
@@ -237,7 +237,7 @@ def test_killed_between_any_two_writes_into_the_kernel_the_next_run_undoes_them(
 
 @contextlib.contextmanager
 def stopped_in_its_batch(edge: Edge, routes: Mapping[str, int]) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """An apply whose `ip -batch` stands still in the middle: the run, and the child's process id."""
+    """An apply whose `ip -batch` is stopped in the middle: the run, and the child's process id."""
     # A metric in milliseconds is left to `ip`, and so is all that copies it.
     edge.ip("route", "replace", "default", "via", "192.168.0.2", "rtt", "100ms")
     path = edge.write(bundle(routes))
@@ -262,7 +262,7 @@ def stopped_in_its_batch(edge: Edge, routes: Mapping[str, int]) -> Iterator[tupl
 
 @contextlib.contextmanager
 def stopped_in_its_writes(edge: Edge, routes: Mapping[str, int]) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """An apply that stands still between two writes into the kernel: the run, and which process to let go on."""
+    """An apply that is stopped between two writes into the kernel: the run, and which process to let go on."""
     path = edge.write(bundle(routes))
     command = with_killer(edge, 3, "apply", path, only="socket.sendto", number=signal.SIGSTOP)
     run = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -277,7 +277,7 @@ def stopped_in_its_writes(edge: Edge, routes: Mapping[str, int]) -> Iterator[tup
         run.communicate()
 
 
-def test_the_lock_is_held_as_long_as_an_orphaned_batch_still_writes(routed: Edge) -> None:
+def test_the_lock_is_held_while_an_orphaned_batch_writes(routed: Edge) -> None:
     routed.apply(OLD)
     with stopped_in_its_batch(routed, MANY) as (run, child):
         run.kill()
@@ -333,7 +333,7 @@ def test_after_a_reboot_an_intent_of_the_boot_before_is_history(routed: Edge) ->
     assert routed.windows() == NEW
 
 
-def test_a_refused_apply_still_repairs_and_says_so(routed: Edge) -> None:
+def test_a_refused_apply_repairs_nevertheless_and_reports_it(routed: Edge) -> None:
     routed.apply(OLD)
     killed_before_commit(routed, NEW)
     older = bundle(NEW, now=time.time() - 60)
@@ -370,7 +370,7 @@ def test_a_single_altered_digit_of_the_state_is_damage(routed: Edge) -> None:
     assert routed.run("expire").report["removed"] == 3
 
 
-def test_with_a_damaged_state_apply_goes_on_and_says_so(routed: Edge) -> None:
+def test_with_a_damaged_state_apply_goes_on_and_reports_it(routed: Edge) -> None:
     routed.apply(OLD)
     (routed.state_dir / "state.json").write_bytes(b"x")
     outcome = routed.apply(NEW)
@@ -386,7 +386,7 @@ def test_with_a_damaged_intent_everything_is_withdrawn_before_the_next_step(rout
     assert routed.windows() == {}
 
 
-def test_routes_without_any_state_do_not_outlive_the_next_expire(routed: Edge) -> None:
+def test_routes_without_any_state_end_with_the_next_expire(routed: Edge) -> None:
     before = routed.picture()
     routed.apply(OLD)
     for file in routed.state_dir.iterdir():
@@ -477,7 +477,7 @@ def test_a_run_waits_for_the_lock(routed: Edge) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_polite_kill_waits_until_the_kernel_is_whole(routed: Edge, number: signal.Signals) -> None:
+def test_sigterm_waits_until_the_kernel_is_consistent(routed: Edge, number: signal.Signals) -> None:
     routes = {f"10.{n // 250}.{n % 250}.0/24": 20 for n in range(3000)}
     path = routed.write(bundle(routes))
     process = subprocess.Popen(

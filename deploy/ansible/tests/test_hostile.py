@@ -1,4 +1,5 @@
-"""An edge whose root is hostile, or that hangs: what it says reaches neither publisher nor terminal, and none waits."""
+"""An edge whose root is hostile, or that hangs: its answers reach neither publisher nor terminal, and no play waits for
+it."""
 
 from __future__ import annotations
 
@@ -13,9 +14,9 @@ from testkit.farm import NEW, Farm, Node
 
 pytestmark = pytest.mark.root
 
-# Moves a terminal's cursor and writes over what stands there; 0x9b is the same in one character.
+# Moves a terminal's cursor and overwrites its text; 0x9b is the same in one character.
 ESCAPE = "\x1b[2J\x9b31mall is well\u202e"
-# What a module's honest answers hold, so that every step of a play takes it for one.
+# The fields of a module's truthful answers, so that every step of a play accepts it.
 FITTING: dict[str, Any] = {
     "changed": True,
     "rc": 0,
@@ -26,20 +27,20 @@ FITTING: dict[str, Any] = {
 
 
 def answers(node: Node, answer: str) -> None:
-    """Whatever is asked, this edge says so; what it was sent is kept in `heard`."""
-    (node.directory / "said").write_text(answer)
-    node.force(f"timeout 0.3 cat >> {node.directory}/heard; cat {node.directory}/said")
+    """This edge gives the same answer to every command; what it was sent is kept in `received`."""
+    (node.directory / "answer").write_text(answer)
+    node.force(f"timeout 0.3 cat >> {node.directory}/received; cat {node.directory}/answer")
 
 
 def evil(farm: Farm) -> tuple[Path, Path]:
-    """A program on the publisher that nobody there asks for, and the file that it makes."""
+    """A program on the publisher that nobody there runs, and the file that it makes."""
     program, made = farm.directory / "evil", farm.directory / "taken"
     program.write_text(f"#!/bin/sh\ntouch {made}\n")
     program.chmod(0o755)
     return program, made
 
 
-def test_what_an_edge_answers_gives_no_orders_and_is_printable(farm: Farm) -> None:
+def test_an_edges_answer_is_printable_data_and_never_executed(farm: Farm) -> None:
     before = farm.hold()
     farm.publish(farm.documents(NEW))
     program, taken = evil(farm)
@@ -56,39 +57,39 @@ def test_what_an_edge_answers_gives_no_orders_and_is_printable(farm: Farm) -> No
     rolled = farm.play("rollout.yml", "--diff", springtide_gate=True, springtide_gate_tries=1)
     assert not taken.exists(), rolled.output
     assert rolled.code == 2
-    # It says that it went back, as it said that it applied: what it holds is drift's to find.
+    # It reports that it went back, as it reported that it applied: drift.yml finds what it holds.
     assert "3 edges are back" in rolled.output
     assert not {"\x1b", "\x9b", "\u202e"} & set(rolled.output)
     assert [farm.edges[name].windows() for name in ("eu-0", "eu-2")] == [before, before]
     assert farm.journal()[-1]["verdict"] == "failed"
 
 
-def test_what_an_edge_answers_to_a_role_gives_no_orders_and_stops_no_other(tmp_path: Path) -> None:
+def test_an_edges_answer_to_a_role_is_never_executed_and_stops_no_other(tmp_path: Path) -> None:
     with Farm.made(tmp_path, count=2) as farm:
-        liar, honest = farm.edges["eu-0"], farm.edges["am-1"]
+        liar, truthful = farm.edges["eu-0"], farm.edges["am-1"]
         (farm.directory / "secret").write_text("a key of the publisher")
         facts = {"routes_allowed_signers": str(farm.directory / "secret")}
         # Of another type, each of these ends the whole play where Ansible reads it.
         broken = dict.fromkeys(("ansible_stats", "add_host", "add_group", "warnings", "exception"), 5)
         orders = {"ansible_facts": facts, "results": [5], "msg": ESCAPE, "diff": {"before": ESCAPE, "after": 5}}
         answers(liar, f"{ESCAPE}\n" + json.dumps(FITTING | broken | orders))
-        # Whatever the operator's own environment says.
+        # Whatever the operator's own environment sets.
         refused = farm.play("edges.yml", environment={"ANSIBLE_INJECT_FACT_VARS": "true"})
         assert refused.code == 2
-        assert "Ansible makes variables of what hosts say" in refused.output
-        assert not (liar.directory / "heard").exists(), "the edge was asked"
-        (honest.directory / "etc").mkdir()
+        assert "Ansible makes variables of hosts' facts" in refused.output
+        assert not (liar.directory / "received").exists(), "the edge was contacted"
+        (truthful.directory / "etc").mkdir()
         begin = ["--start-at-task", "Install the keys that may sign", "--diff"]
         prepared = farm.play("edges.yml", *begin, ansible_ssh_transfer_method="piped")
-        heard = (liar.directory / "heard").read_bytes()
-        assert (farm.directory / "publisher.pub").read_bytes().strip() in heard, "the play did not come so far"
-        assert b"a key of the publisher" not in heard
-        assert (honest.directory / "etc/edge").read_text() == "am-1\n", prepared.output
+        received = (liar.directory / "received").read_bytes()
+        assert (farm.directory / "publisher.pub").read_bytes().strip() in received, "the play did not get that far"
+        assert b"a key of the publisher" not in received
+        assert (truthful.directory / "etc/edge").read_text() == "am-1\n", prepared.output
         assert not {"\x1b", "\x9b", "\u202e"} & set(prepared.output)
 
 
 def children_of_ssh(farm: Farm) -> list[str]:
-    """Command lines of ssh in the publisher's namespace that are no shared connection's."""
+    """Command lines of ssh in the publisher's namespace that are not a shared connection."""
     found = []
     for pid in Farm.run("ip", "netns", "pids", farm.namespace).split():
         words = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
@@ -123,9 +124,9 @@ def test_edges_that_hang_keep_no_other_waiting(farm: Farm) -> None:
     assert sorted(line["details"]["not"]) == ["am-1", "eu-0"]
 
 
-def test_an_edge_that_lies_is_found_by_drift_and_what_is_no_confirmation_counts_as_none(farm: Farm) -> None:
+def test_a_lying_edge_is_found_by_drift_and_only_a_confirmation_counts(farm: Farm) -> None:
     farm.publish()
-    # It says that it applied, and does not; what looks at it later (in check mode) is its own honest command.
+    # It reports that it applied, and did not; the later check (in check mode) is its own truthful command.
     liar = farm.edges["am-1"]
     (liar.directory / "lie").write_text(json.dumps(FITTING))
     liar.force(
@@ -141,7 +142,7 @@ def test_an_edge_that_lies_is_found_by_drift_and_what_is_no_confirmation_counts_
     assert "drift on: am-1; no answer or refused: none" in found.output
     assert farm.journal()[-1]["edges"] == ["am-1"]
 
-    # The red button: one says that the step was left out, one says something else. It reads no
+    # withdraw.yml: one reports that the step was skipped, one something else. It reads no
     # variable that it does not need, and does without a reason that cannot be read.
     answers(liar, json.dumps({"skipped": True, "changed": False}))
     answers(farm.edges["eu-0"], json.dumps(FITTING))

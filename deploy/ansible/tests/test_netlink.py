@@ -78,7 +78,7 @@ THROUGH_IP = [
 
 @pytest.mark.root
 @pytest.mark.parametrize(("version", "way"), OVER_NETLINK + THROUGH_IP)
-def test_either_way_it_becomes_what_ip_makes_of_the_same_arguments(edge: Edge, version: int, way: str) -> None:
+def test_both_ways_write_what_ip_writes_for_the_same_arguments(edge: Edge, version: int, way: str) -> None:
     cover, first, second = (
         ("10.77.0.0/16", "10.77.2.0/24", "10.77.3.1/32")
         if version == 4
@@ -95,8 +95,8 @@ def test_either_way_it_becomes_what_ip_makes_of_the_same_arguments(edge: Edge, v
     made = edge.picture()
     assert sum("-batch" in call for call in calls) == ((version, way) in THROUGH_IP)
     # Survey of both families; a read-back that is in doubt would make it three.
-    asked = sum(call.endswith("route show table 201") for call in calls)
-    assert asked == 2 + ((version, way) in THROUGH_IP)
+    listings = sum(call.endswith("route show table 201") for call in calls)
+    assert listings == 2 + ((version, way) in THROUGH_IP)
     assert own_state(edge).keys() == {first, second}
 
     calls_of_ip(edge, "apply", edge.write(bundle({first: 55})))

@@ -61,7 +61,7 @@ def test_difference_leads_from_any_table_to_any_other(before: dict[str, str], af
 
 
 @given(tables, tables)
-def test_a_rule_stands_only_while_its_routes_do(before: dict[str, str], after: dict[str, str]) -> None:
+def test_a_rule_exists_only_while_its_routes_do(before: dict[str, str], after: dict[str, str]) -> None:
     for version in (4, 6):
         had, has = version in with_rules(before).rules, version in with_rules(after).rules
         changes = batch(with_rules(before), with_rules(after), difference(before, after), version)
@@ -146,7 +146,7 @@ def test_a_dead_route_is_passed_over_as_the_kernel_does() -> None:
         ([route("10.0.0.0/8", obstacle="encap, which is not copied")], [], "carries encap"),
     ],
 )
-def test_a_destination_that_cannot_be_served_says_why(
+def test_a_destination_that_cannot_be_served_has_a_reason(
     main: list[KernelRoute], local: list[KernelRoute], reason: str
 ) -> None:
     with pytest.raises(ValueError, match=reason):
@@ -280,7 +280,7 @@ DEFAULT = {"priority": 32767, "src": "all", "table": "253"}
         ([{"priority": 32764, "src": "all", "table": "254", "suppress_prefixlen": 0}], "would be bypassed"),
     ],
 )
-def test_our_rule_stands_only_where_it_bypasses_nothing(extra: list[dict[str, Any]], problem: str | None) -> None:
+def test_our_rule_is_set_only_where_it_bypasses_nothing(extra: list[dict[str, Any]], problem: str | None) -> None:
     found = rule_problem([LOCAL, *extra, MAIN, DEFAULT], 4)
     assert (found is None) == (problem is None)
     assert problem is None or (found is not None and problem in found)

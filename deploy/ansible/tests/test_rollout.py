@@ -33,16 +33,16 @@ def test_a_round_reaches_every_edge_and_a_second_run_changes_nothing(farm: Farm)
     assert farm.folder.resolved("current") is None
     assert not (farm.publish_dir / "journal.jsonl").exists()
 
-    gate = farm.script(f'echo "$wave $changed" >> {farm.directory}/asked; exit 0')
+    gate = farm.script(f'echo "$wave $changed" >> {farm.directory}/calls; exit 0')
     first = farm.play("rollout.yml", springtide_gate=True, springtide_gate_command=gate)
     assert first.code == 0, first.output
     assert farm.windows() == {name: {"10.200.1.0/24": 30, "10.200.2.0/24": 40} for name in farm.edges}
-    asked = [line.split() for line in (farm.directory / "asked").read_text().splitlines()]
-    assert [(wave, len(names.split(","))) for wave, names in asked] == [("1", 2), ("2", 3)]
-    assert {name[:2] for name in asked[0][1].split(",")} == {"eu", "am"}, "one canary for each region"
+    calls = [line.split() for line in (farm.directory / "calls").read_text().splitlines()]
+    assert [(wave, len(names.split(","))) for wave, names in calls] == [("1", 2), ("2", 3)]
+    assert {name[:2] for name in calls[0][1].split(",")} == {"eu", "am"}, "one canary for each region"
     assert farm.folder.resolved("current") == (folder / "edges").resolve()
-    said = [(line["event"], line["verdict"]) for line in farm.journal()]
-    assert said == [("rollout", "begun"), ("wave", "applied"), ("wave", "applied"), ("rollout", "done")]
+    recorded = [(line["event"], line["verdict"]) for line in farm.journal()]
+    assert recorded == [("rollout", "begun"), ("wave", "applied"), ("wave", "applied"), ("rollout", "done")]
 
     refused = farm.play("rollout.yml", springtide_gate=True, springtide_gate_delay_s=200)
     assert refused.code == 2, refused.output
@@ -59,15 +59,15 @@ def test_a_round_reaches_every_edge_and_a_second_run_changes_nothing(farm: Farm)
     assert farm.folder.resolved("current") == (folder / "back").resolve()
 
 
-def test_a_canary_that_fails_the_gate_takes_all_back_also_one_that_was_away(farm: Farm) -> None:
+def test_a_failed_gate_rolls_back_every_edge_also_one_that_was_unreachable(farm: Farm) -> None:
     before = farm.hold()
     folder = farm.publish(farm.documents(NEW))
-    # The canary of america dies after it took the round, before the gate speaks.
+    # The canary of america dies after it applied the round, before the gate.
     lost = farm.edges["am-1"]
     gate = farm.script(f"ip -n {lost.namespace} link set wan0 down; echo retransmissions doubled; exit 4")
     rolled = farm.play("rollout.yml", springtide_gate=True, springtide_gate_command=gate)
     assert rolled.code == 2, rolled.output
-    assert "the gate after wave 1 said retransmissions doubled" in rolled.output
+    assert "the gate after wave 1 answered retransmissions doubled" in rolled.output
     assert "2 edges are back" in rolled.output
     assert "NOT back: am-1" in rolled.output
     assert farm.folder.resolved("current") == (folder / "back").resolve()
@@ -80,12 +80,12 @@ def test_a_canary_that_fails_the_gate_takes_all_back_also_one_that_was_away(farm
     found = farm.play("drift.yml")
     assert found.code == 2
     assert "drift on: am-1" in found.output
-    # What the timer runs, told to repair.
+    # What the timer runs, with repair.
     unit = (Path(__file__).parents[2] / "systemd/springtide-drift.service").read_text()
     [line] = re.findall(r"^ExecStart=\S+ -i \S+ (.*)$", unit, re.MULTILINE)
     *options, play = line.replace("${SPRINGTIDE_REPAIR}", "true").split()
-    mended = farm.play(play, *options)
-    assert mended.code == 0, mended.output
+    repaired = farm.play(play, *options)
+    assert repaired.code == 0, repaired.output
     assert farm.windows() == dict.fromkeys(farm.edges, before)
     assert [(line["event"], line["verdict"]) for line in farm.journal()][-3:] == [
         ("rollout", "failed"),
@@ -100,18 +100,18 @@ def test_a_gate_that_sees_no_samples_lets_nothing_go_on(farm: Farm) -> None:
     subprocess.run([BIN / "springtide", "migrate"], env=farm.environment(), check=True, capture_output=True)
     rolled = farm.play("rollout.yml", springtide_gate=True, springtide_gate_tries=1)
     assert rolled.code == 2, rolled.output
-    assert "the gate after wave 1 said wait: no samples within 60 s" in rolled.output
+    assert "the gate after wave 1 answered wait: no samples within 60 s" in rolled.output
     assert farm.windows() == dict.fromkeys(farm.edges, before)
-    asked = [line for line in farm.journal() if line["event"] == "gate"]
-    assert asked
-    assert {(line["verdict"], len(line["edges"]), line["details"]["wave"]) for line in asked} == {("wait", 2, 1)}
-    told = subprocess.run(
+    gates = [line for line in farm.journal() if line["event"] == "gate"]
+    assert gates
+    assert {(line["verdict"], len(line["edges"]), line["details"]["wave"]) for line in gates} == {("wait", 2, 1)}
+    history = subprocess.run(
         [BIN / "springtide", "history", "--publish-dir", farm.publish_dir, "--json"],
         env=farm.environment(),
         check=True,
         capture_output=True,
     )
-    events = [(row["event"], row["verdict"]) for row in json.loads(told.stdout)]
+    events = [(row["event"], row["verdict"]) for row in json.loads(history.stdout)]
     assert ("rollback", "done") in events
     assert len(events) == len(farm.journal())
 
@@ -122,7 +122,7 @@ def tampered(farm: Farm, folder: Path) -> None:
 
 
 def by_a_stranger(farm: Farm, folder: Path) -> None:
-    sign(folder / "edges/am-1.json", make_key(farm.directory / "stranger"))
+    sign(folder / "edges/am-1.json", make_key(farm.directory / "unknown"))
 
 
 def of_another_edge(farm: Farm, folder: Path) -> None:
@@ -186,7 +186,7 @@ def reachable(node: Node) -> bool:
     return "state UP" in Farm.run("ip", "-n", node.namespace, "link", "show", "wan0")
 
 
-def test_one_rollout_at_a_time_and_the_red_button_waits_for_none(farm: Farm) -> None:
+def test_one_rollout_at_a_time_and_withdraw_waits_for_none(farm: Farm) -> None:
     farm.publish()
     started, go_on = farm.directory / "started", farm.directory / "go-on"
     gate = farm.script(f"touch {started}; while [ ! -e {go_on} ]; do sleep 0.1; done; exit 0")
@@ -206,12 +206,12 @@ def test_one_rollout_at_a_time_and_the_red_button_waits_for_none(farm: Farm) -> 
         output, _ = first.communicate(timeout=120)
     assert first.returncode == 2, output
     assert "withdraw.yml came in between" in output
-    assert farm.windows() == {name: {} for name in farm.edges}, "the rollout brought routes back after the red button"
+    assert farm.windows() == {name: {} for name in farm.edges}, "the rollout brought routes back after withdraw.yml"
     looked = farm.play("drift.yml", springtide_resume=True)
     assert "Push again" in looked.output, "it did not come so far"
     refused = farm.play("rollout.yml")
     assert refused.code == 2
-    assert "loss towards nyc; to push again, say -e springtide_resume=true" in refused.output
+    assert "loss towards nyc; to push again, use -e springtide_resume=true" in refused.output
     resumed = farm.play("rollout.yml", springtide_resume=True)
     assert resumed.code == 0, resumed.output
     assert all(farm.windows().values())

@@ -25,13 +25,13 @@ def test_edges_outlive_controller_store_and_publisher_and_go_back_to_the_kernels
 
     # Nobody is there any more who could push or answer; three edges without a common friend.
     shutil.rmtree(farm.publish_dir)
-    early, late, asked = farm.edges.values()
+    early, late, third = farm.edges.values()
     assert early.routes("follow", seconds_later=300)["removed"] == 0, "a bundle that is valid must stay"
     assert early.routes("follow", seconds_later=700)["removed"] == 2
     assert late.routes("expire", seconds_later=7000)["removed"] == 2
-    assert asked.windows(), "an edge whose bundle is valid lost it"
+    assert third.windows(), "an edge whose bundle is valid lost it"
 
-    # The red button from any machine that has Ansible and fleet.yaml: no store, no publication, no controller.
+    # withdraw.yml from any machine that has Ansible and fleet.yaml: no store, no publication, no controller.
     withdrawn = farm.play("withdraw.yml", springtide_command="/nonexistent", springtide_reason="all is lost")
     assert withdrawn.code == 0, withdrawn.output
     assert {name: node.picture() for name, node in farm.edges.items()} == before
@@ -74,13 +74,13 @@ def test_a_canary_with_a_full_disk_keeps_its_old_state_and_the_others_go_back(fa
         assert {name: node.picture() for name, node in farm.edges.items()} == held
         assert farm.journal()[-2]["details"] == {"away": [], "withdrawn": [], "unrecorded": ["am-1"]}
 
-        # The red button does not need room: for its record the last good bundle makes some.
+        # withdraw.yml does not need room: for its record the last good bundle makes some.
         withdrawn = farm.play("withdraw.yml")
         assert withdrawn.code == 0, withdrawn.output
         assert farm.windows() == {name: {} for name in farm.edges}
         (full.state_dir / "filler").unlink()
-        mended = farm.play("drift.yml", springtide_repair=True, springtide_resume=True)
-        assert mended.code == 0, mended.output
+        repaired = farm.play("drift.yml", springtide_repair=True, springtide_resume=True)
+        assert repaired.code == 0, repaired.output
         assert farm.windows() == dict.fromkeys(farm.edges, before)
 
 

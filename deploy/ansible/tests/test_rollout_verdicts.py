@@ -12,7 +12,7 @@ pytestmark = pytest.mark.root
 
 
 @pytest.mark.parametrize("wave", [1, 2])
-def test_a_judge_that_fails_brings_every_edge_back(farm: Farm, wave: int) -> None:
+def test_a_gate_that_fails_rolls_back_every_edge(farm: Farm, wave: int) -> None:
     """The journal goes behind the first wave's gate, so that the second is not judged; and behind the last one's."""
     before = farm.hold()
     folder = farm.publish(farm.documents(NEW))
@@ -59,7 +59,7 @@ def test_taking_back_needs_no_disk_on_the_publisher(farm: Farm) -> None:
         pressed = farm.play("withdraw.yml")
     finally:
         subprocess.run(["umount", folder], check=True)
-    # Nothing there stops the next push: that is no success, whatever the edges say.
+    # Nothing there stops the next push: that is not a success, whatever the edges report.
     assert pressed.code == 2, pressed.output
     assert "every edge is withdrawn; NOT known to the publisher" in pressed.output
     assert "run withdraw.yml once more" in pressed.output

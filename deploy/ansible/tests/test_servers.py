@@ -137,14 +137,14 @@ def test_a_site_is_installed_and_its_programs_take_what_is_written(tmp_path: Pat
     with Farm.made(tmp_path, count=1, rooted=True) as farm:
         node = farm.edges["eu-0"]
         values = settings(tmp_path, node)
-        # Kafka asks for the names of both ends, and there is no DNS here to say at once that it knows none.
+        # Kafka resolves the names of both ends, and there is no DNS here to answer at once that there are none.
         with (node.root / "etc/hosts").open("a") as hosts:
             hosts.write(f"{node.address} eu-0\n10.99.0.1 publisher\n")
         looked = set_up(farm, values, "--check", "--diff")
         assert looked.code == 0, looked.output
         assert looked.stats["eu-0"]["changed"] > 15
         for line in ("+brokers = ", "+    <tcp_port_secure>9440</tcp_port_secure>", "+User=kafka"):
-            assert line in looked.output, f"--diff does not tell of {line}"
+            assert line in looked.output, f"--diff does not show {line}"
         assert not any(
             (node.root / path).exists() for path in (UNIT, "opt/kafka", "etc/springtide", "etc/clickhouse-server")
         )
@@ -183,7 +183,7 @@ def clickhouse_reads(node: Node, folder: Path) -> None:
     store = rights.make_store(folder / "chdb")
     assert rights.faults_of_default(store, users) == []
     # As a collector that inserts by itself: with the look-up of its PoP, and with nothing that it was not given.
-    inserted, read = rights.ask(
+    inserted, read = rights.run_queries(
         store, rights.acting(users, "collector"), [rights.INSERT, "select * from springtide.rollups"]
     )
     assert inserted == ""
@@ -191,7 +191,7 @@ def clickhouse_reads(node: Node, folder: Path) -> None:
     may = users.replace(
         "<profile>dictionaries</profile>", "<profile>default</profile><access_management>1</access_management>"
     )
-    asked = rights.ask(
+    answers = rights.run_queries(
         store,
         rights.acting(may, "springtide"),
         [
@@ -202,10 +202,10 @@ def clickhouse_reads(node: Node, folder: Path) -> None:
             rights.INSERTED,
         ],
     )
-    assert asked[0] == "collector\tsha256_password\nspringtide\tsha256_password"
-    assert asked[1].rpartition(" HOST ")[2].startswith("LOCAL"), asked[1]
-    assert "10.99.0.0/16" in asked[2]
-    assert asked[3:] == ["0", "1\tams"]
+    assert answers[0] == "collector\tsha256_password\nspringtide\tsha256_password"
+    assert answers[1].rpartition(" HOST ")[2].startswith("LOCAL"), answers[1]
+    assert "10.99.0.0/16" in answers[2]
+    assert answers[3:] == ["0", "1\tams"]
     contract = node.root / "var/lib/clickhouse/format_schemas/springtide/tcp_sample.proto"
     assert contract.read_bytes() == (ROOT / "proto/springtide/v1/tcp_sample.proto").read_bytes()
 

@@ -49,7 +49,7 @@ def command(*arguments: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, check=False, capture_output=True, text=True)
 
 
-def test_a_shell_moves_what_holds_as_a_play_does_without_the_controller(tmp_path: Path) -> None:
+def test_the_command_moves_current_as_a_play_does_without_the_controller(tmp_path: Path) -> None:
     folder = PublishFolder(tmp_path)
     first = publish(folder, {"ams-1": bundle({"10.0.1.0/24": 20})})
     where = ("--publish-dir", tmp_path)

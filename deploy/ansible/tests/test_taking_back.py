@@ -151,26 +151,26 @@ WITHOUT_IP = (no_run_directory, all_of_it)
 
 
 def test_whatever_is_broken_the_routes_go_and_stay_away(tmp_path: Path) -> None:
-    """Each trouble on an edge of its own: they wait for their locks at the same time."""
+    """Each fault on an edge of its own: they wait for their locks at the same time."""
 
-    def stays_away(trouble: Callable[[Edge], AbstractContextManager[None]]) -> None:
-        with made(tmp_path / trouble.__name__) as routed:
+    def stays_away(fault: Callable[[Edge], AbstractContextManager[None]]) -> None:
+        with made(tmp_path / fault.__name__) as routed:
             before = routed.picture()
             for command in ("withdraw", "expire", "follow"):
                 assert routed.apply(ROUTES).code == 0, "an apply begins anew"
                 assert routed.windows() == ROUTES
-                with trouble(routed):
+                with fault(routed):
                     later = 0 if command == "withdraw" else LATER
-                    outcome = run(routed, command, later=later, without_ip=trouble in WITHOUT_IP)
+                    outcome = run(routed, command, later=later, without_ip=fault in WITHOUT_IP)
                     assert routed.picture() == before, outcome
                     # 1: they are gone, and the record of it is not written.
                     assert outcome.code in (0, 1), outcome
                     assert outcome.code == 0 or "are withdrawn, but the record is not written" in outcome.errors
-                # What looks after the routes meets the same bundle, by this clock still valid, and a disk that works.
+                # What looks after the routes meets the same bundle, valid by this clock, and a disk that works.
                 assert routed.run("follow").code == 0
                 assert routed.picture() == before, f"{command} was undone"
                 # 3: what could only be seen by the missing rule may have been wanted by nobody.
-                assert routed.run("status").code == (3 if trouble in UNREMEMBERED else 0), command
+                assert routed.run("status").code == (3 if fault in UNREMEMBERED else 0), command
 
     at_once(stays_away, TROUBLES)
 
@@ -213,14 +213,14 @@ def test_routes_that_another_withdrawal_took_meanwhile_are_no_trouble(edge: Edge
     command = with_killer(edge, 6, "withdraw", only="socket.sendto", number=signal.SIGSTOP)
     with standing_still(command) as process:
         assert process is not None
-        assert edge.windows() != {}, "it stands still too late for this test to mean anything"
+        assert edge.windows() != {}, "it is stopped too late for this test to mean anything"
         assert edge.run("withdraw").code == 0
         os.kill(process.pid, signal.SIGCONT)
         _, errors = process.communicate(timeout=LONG)
     assert (process.returncode, errors) == (0, "")
 
 
-def test_copies_do_not_grow_stale_behind_a_lock_that_nobody_gives_back(edge: Edge) -> None:
+def test_copies_do_not_become_stale_behind_a_lock_that_is_never_released(edge: Edge) -> None:
     text, waits = SCRIPT.read_text(), ("LOCK_WAIT_S = 30.0", "SHORT_WAIT_S = 2.0")
     assert all(text.count(wait) == 1 for wait in waits)
     script = edge.directory / "impatient.py"
@@ -287,7 +287,7 @@ def test_every_shape_of_route_goes_and_nothing_else(edge: Edge, command: str) ->
 
 
 def ours(route: str) -> str:
-    """As arguments of `ip`, with our marks: they stand before the hops."""
+    """As arguments of `ip`, with our marks: they come before the hops."""
     head, hop, hops = route.partition(" nexthop ")
     return f"route {head} table 201 proto 201{hop}{hops}"
 
@@ -299,7 +299,7 @@ def test_a_withdrawal_that_only_run_remembers_holds_also_where_there_was_no_rule
         assert run(routed, "withdraw").code == 1
         assert routed.status()["withdrawn"]["reason"] == "withdrawn by command"
         routed.ip("route", "add", "default", "via", "192.168.0.2")
-        assert routed.run("follow").code == 1, "it would be said if it were recorded"
+        assert routed.run("follow").code == 1, "it would be reported if it were recorded"
         assert routed.windows() == {}
     assert routed.run("follow").code == 0
     assert routed.windows() == {}
@@ -307,7 +307,7 @@ def test_a_withdrawal_that_only_run_remembers_holds_also_where_there_was_no_rule
     assert routed.status()["withdrawn"]["reason"] == "withdrawn by command", "now it is recorded"
 
 
-def test_a_rule_that_is_taken_away_by_hand_is_a_withdrawal(routed: Edge) -> None:
+def test_a_rule_removed_by_hand_is_a_withdrawal(routed: Edge) -> None:
     before = routed.picture()
     assert routed.apply(ROUTES).code == 0
     path = routed.write(bundle(ROUTES))
@@ -318,19 +318,19 @@ def test_a_rule_that_is_taken_away_by_hand_is_a_withdrawal(routed: Edge) -> None
     assert routed.picture() == before
     assert routed.run("follow").report["changed"] is False
     found = routed.run("status")
-    assert (found.code, found.report["in_sync"]) == (3, False), "nobody asked for it: it does not pass in silence"
+    assert (found.code, found.report["in_sync"]) == (3, False), "nobody requested it: it is reported"
     assert run(routed, "status", later=LATER).code == 0, "by then the bundle has expired anyway"
     assert routed.run("apply", path).code == 0, "the same bundle again"
     assert routed.windows() == ROUTES
     assert routed.run("status").code == 0
 
 
-# --- a run that stands still
+# --- a run that is stopped
 
 
 @contextmanager
 def stopped_before(edge: Edge, step: int, path: str) -> Iterator[subprocess.Popen[str] | None]:
-    """An apply that stands still just before its N-th step; None when it has fewer."""
+    """An apply that is stopped just before its N-th step; None when it has fewer."""
     with standing_still(with_killer(edge, step, "apply", path, only="", number=signal.SIGSTOP)) as process:
         yield process
 
@@ -347,7 +347,7 @@ def standing_still(command: list[str]) -> Iterator[subprocess.Popen[str] | None]
         process.communicate()
 
 
-def test_an_apply_that_stands_still_at_any_step_puts_nothing_back_after_a_withdrawal(tmp_path: Path) -> None:
+def test_an_apply_stopped_at_any_step_restores_nothing_after_a_withdrawal(tmp_path: Path) -> None:
     """Each step on an edge of its own, so that all withdrawals wait for their locks at the same time."""
     seen = []
 
@@ -383,7 +383,7 @@ Stopped = Callable[..., AbstractContextManager[tuple[subprocess.Popen[str], int]
 MANY = {f"10.{n // 250}.{n % 250}.0/24": 30 for n in range(2000)}
 
 
-def test_what_a_stopped_run_still_writes_is_looked_up_by_nobody(tmp_path: Path) -> None:
+def test_late_writes_of_a_stopped_run_have_no_effect(tmp_path: Path) -> None:
     def is_looked_up_by_nobody(
         stopped: Callable[..., AbstractContextManager[tuple[subprocess.Popen[str], int]]],
     ) -> None:

@@ -13,7 +13,7 @@ from testkit.edge import Edge, bundle, instant
 
 pytestmark = pytest.mark.root
 
-# linux/tcp.h: tcpi_snd_cwnd stands at byte 80 of struct tcp_info.
+# linux/tcp.h: tcpi_snd_cwnd is at byte 80 of struct tcp_info.
 WINDOW = """
 import json, socket, struct, sys
 def window(connection):

@@ -46,7 +46,7 @@ def watching(edge: Edge, interval: int = 3600) -> Iterator[subprocess.Popen[str]
             edge.command("watch", "--interval", str(interval)), stdout=log, stderr=log, text=True
         )
         try:
-            eventually(lambda: Path(log.name).stat().st_size > 0, "watch said nothing")
+            eventually(lambda: Path(log.name).stat().st_size > 0, "watch printed nothing")
             yield process
         finally:
             process.kill()
@@ -63,10 +63,10 @@ class Bird:
     def announce(self, *routes: str) -> None:
         """Exactly these routes, like `10.77.2.0/24 via 192.168.0.2`."""
         self.write(*routes)
-        told = subprocess.run(
+        text = subprocess.run(
             ["birdc", "-s", str(self.socket), "configure"], capture_output=True, text=True, check=True
         ).stdout
-        assert "Reconfigur" in told, told
+        assert "Reconfigur" in text, text
 
     def write(self, *routes: str) -> None:
         static = "\n".join(f"  route {route};" for route in routes)
@@ -172,7 +172,7 @@ def rebooted(edge: Edge, applied_ago: int) -> None:
     store.save("state.json", dict(state, boot_id=boot, applied_at=int(time.time()) - applied_ago))
 
 
-def test_a_clock_that_lost_two_hours_over_a_restart_is_not_asked_how_long_a_bundle_holds(edge: Edge) -> None:
+def test_a_clock_two_hours_back_after_a_restart_does_not_extend_a_bundle(edge: Edge) -> None:
     edge.ip("route", "add", "default", "via", "192.168.0.2")
     before = edge.picture()
     edge.apply({DESTINATION: 83})
@@ -237,7 +237,7 @@ def test_a_watch_killed_at_any_moment_leaves_one_of_two_states_or_the_next_pass_
         assert not (edge.state_dir / "intent.json").exists()
 
 
-def test_watch_ends_politely_and_speaks_json(edge: Edge) -> None:
+def test_watch_ends_on_sigterm_and_prints_json(edge: Edge) -> None:
     edge.ip("route", "add", "default", "via", "192.168.0.2")
     edge.apply({DESTINATION: 83})
     with watching(edge) as process:

@@ -107,7 +107,7 @@ def test_waves_grow_more_only_where_their_gates_have_no_time_otherwise(
 def test_three_thousand_edges_in_five_regions_fit_into_their_bundles_life(
     life: float, sizes: list[int], tries: int
 ) -> None:
-    """Growing by 3 there are seven waves: in 780 s not even one of their gates could be asked again."""
+    """Growing by 3 there are seven waves: in 780 s not even one of their gates could be tried again."""
     assert gate_tries(780, 7, 10, 60) == 0
     edges = [Candidate(f"e{number}", f"r{number % 5}", 5) for number in range(3000)]
     growth = fitting_growth(3000, 5, 3, life, 10, 60)
@@ -124,7 +124,7 @@ def test_the_bundle_that_expires_first_counts(tmp_path: Path) -> None:
     assert life_s(tmp_path, ["c"], 0.0) == 0
 
 
-def test_it_is_not_always_the_same_host_that_goes_first() -> None:
+def test_the_first_host_varies() -> None:
     edges = [Candidate(f"e{number}", "europe", 5) for number in range(8)]
     assert len({waves(edges, 2, str(salt))[0][0] for salt in range(50)}) > 3
 
@@ -136,7 +136,7 @@ def test_a_publication_without_a_bundle_for_an_edge_is_refused(tmp_path: Path) -
         read_publication(tmp_path, [("a", "x"), ("b", "x")])
 
 
-def test_the_lock_holds_while_its_process_lives_and_no_longer(tmp_path: Path) -> None:
+def test_the_lock_is_held_as_long_as_its_process_runs(tmp_path: Path) -> None:
     other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     assert take_lock(tmp_path, other.pid, "a rollout") is None
     holder = take_lock(tmp_path, os.getpid(), "a rollout")
@@ -214,7 +214,7 @@ def test_the_copy_beside_a_publication_is_an_inventory(tmp_path: Path) -> None:
         ("version: [", "while parsing"),
     ],
 )
-def test_a_broken_fleet_is_an_error_that_says_what(tmp_path: Path, text: str, problem: str) -> None:
+def test_a_broken_fleet_is_an_error_with_its_cause(tmp_path: Path, text: str, problem: str) -> None:
     with pytest.raises(AnsibleParserError, match=problem):
         inventory(tmp_path, text)
 
@@ -238,7 +238,7 @@ POPS = st.fixed_dictionaries(
 
 @settings(deadline=None, max_examples=300)
 @given(st.dictionaries(NAMES, POPS, max_size=3), st.just(1) | OTHERS, st.booleans())
-def test_the_inventory_takes_what_check_takes_and_nothing_else(
+def test_the_inventory_accepts_exactly_what_check_accepts(
     tmp_path_factory: pytest.TempPathFactory, pops: dict[str, Any], version: object, more: bool
 ) -> None:
     given_pops = {name: {"prefixes": [f"10.{n}.0.0/16"], **pop} for n, (name, pop) in enumerate(pops.items())}
@@ -259,7 +259,7 @@ def test_the_inventory_takes_what_check_takes_and_nothing_else(
 
 
 @given(st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=3, unique_by=lambda pair: pair[0]))
-def test_each_word_is_judged_alike(words: list[tuple[str, str]]) -> None:
+def test_both_sides_accept_the_same_values(words: list[tuple[str, str]]) -> None:
     """One edge at a time, so that most are refused for one thing or for none."""
     for name, address in words:
         rules = (controller_fleet._edge_name, name), (controller_fleet._address, address)
@@ -286,7 +286,7 @@ BAD_FLEETS = {
 
 
 @pytest.mark.parametrize("text", BAD_FLEETS.values(), ids=BAD_FLEETS.keys())
-def test_the_red_button_says_that_it_did_nothing(tmp_path: Path, text: str) -> None:
+def test_withdraw_reports_that_it_did_nothing(tmp_path: Path, text: str) -> None:
     touched = tmp_path / "touched"
     fleet = tmp_path / "fleet.yaml"
     fleet.write_text(text.replace("%s", str(touched)))

@@ -12,7 +12,7 @@ import pytest
 from springtide.bundles.model import canonical
 from springtide.bundles.published import PublishedBundles
 from springtide.publication.folder import PublishFolder
-from springtide.publication.gate import applied, ask_gate
+from springtide.publication.gate import applied, run_gate
 from springtide.publication.ways import WAYS, hold, way_back
 from springtide.publication.withdrawal import end_withdrawal, withdraw
 from testkit.edge import bundle
@@ -22,7 +22,7 @@ ROUTE = "10.0.1.0/24"
 
 
 class Publisher:
-    """A publisher without edges: what is said to be on them is moved as the plays move it."""
+    """A publisher without edges: their recorded state is moved as the plays move it."""
 
     def __init__(self, path: Path) -> None:
         self.folder = PublishFolder(path)
@@ -101,7 +101,7 @@ def test_a_round_published_during_a_rollout_goes_back_to_how_that_ended(site: Pu
     assert site.roll_back() == (20 if ends == "done" else 10)
 
 
-def test_the_other_way_back_is_taken_also_where_its_taking_was_cut(site: Publisher) -> None:
+def test_the_other_way_back_completes_after_an_interruption(site: Publisher) -> None:
     site.roll_out(10)
     under_way = site.publish(20)
     site.begin(under_way)
@@ -121,7 +121,7 @@ def test_a_publication_without_a_way_back_to_what_holds_is_refused(site: Publish
     assert site.begin(site.publish(30)) == 10
 
 
-def test_after_the_red_button_the_way_back_is_nothing(site: Publisher) -> None:
+def test_after_withdraw_the_way_back_is_empty(site: Publisher) -> None:
     site.roll_out(10)
     before = site.publish(20)
     withdraw(site.folder.path, "loss")
@@ -160,7 +160,7 @@ PYTHON = [sys.executable, "-c"]
 
 
 @pytest.mark.parametrize(
-    ("gate", "said"),
+    ("gate", "answer"),
     [
         (["true"], ""),
         ([*PYTHON, "print('go'); raise SystemExit(0)"], ""),
@@ -173,15 +173,15 @@ PYTHON = [sys.executable, "-c"]
         (["sh", "-c", "sleep 600 & sleep 600"], "nothing for 0.5 s"),
     ],
 )
-def test_only_a_plain_go_is_a_go(gate: list[str], said: str) -> None:
-    assert ask_gate(gate, 1, 0, 0.5 if "sleep" in gate[-1] else 60) == said
+def test_only_a_plain_go_is_a_go(gate: list[str], answer: str) -> None:
+    assert run_gate(gate, 1, 0, 0.5 if "sleep" in gate[-1] else 60) == answer
 
 
-def test_a_gate_that_waits_is_asked_again_so_many_times(tmp_path: Path) -> None:
-    count = tmp_path / "asked"
+def test_a_gate_that_waits_is_tried_again_a_limited_number_of_times(tmp_path: Path) -> None:
+    count = tmp_path / "count"
     gate = ["sh", "-c", f"echo >> {count}; [ $(wc -l < {count}) -ge 3 ] || exit 3"]
-    assert ask_gate(gate, 1, 0) == "nothing, with exit code 3"
-    assert ask_gate(gate, 1, 0) == ""
+    assert run_gate(gate, 1, 0) == "nothing, with exit code 3"
+    assert run_gate(gate, 1, 0) == ""
     assert len(count.read_text()) == 3
 
 

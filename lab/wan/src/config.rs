@@ -189,7 +189,7 @@ fn nodes(entries: Vec<NodeEntry>, pops: &[String]) -> Result<Vec<Node>, Fault> {
         // IFNAMSIZ in linux/if.h, less the final zero.
         if entry.tun.is_empty() || entry.tun.len() > 15 || entry.tun.contains(['/', '%', ' ']) {
             let message = format!(
-                "'{}' is no device name; use 1 to 15 letters and digits",
+                "'{}' is not a device name; use 1 to 15 letters and digits",
                 entry.tun
             );
             return Err((format!("nodes[{index}].tun"), message));
@@ -400,9 +400,9 @@ mod tests {
         for (pointer, value, field, message) in cases {
             let mut network = network();
             *network.pointer_mut(pointer).unwrap() = value.clone();
-            let (found, said) = read(&network).unwrap_err();
-            assert_eq!(&found, field, "{said}");
-            assert!(said.contains(message), "{field}: {said}");
+            let (found, error) = read(&network).unwrap_err();
+            assert_eq!(&found, field, "{error}");
+            assert!(error.contains(message), "{field}: {error}");
         }
     }
 

@@ -1,4 +1,4 @@
-//! The loop: read from every device, ask the path, deliver when due.
+//! The loop: read from every device, look up the path, deliver when due.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -86,7 +86,7 @@ pub fn run(
                 Cause::Timer => {}
                 Cause::Report => engine.print()?,
                 Cause::Reload => {
-                    // What cannot be read changes nothing; the one who asked sees the reason.
+                    // What cannot be read changes nothing; the sender of the signal sees the reason.
                     if let Err(error) = engine.reload(file) {
                         eprintln!("springtide-wan: {error}");
                     }
@@ -130,7 +130,7 @@ impl Engine {
 
     fn read(&mut self, source: usize) {
         for _ in 0..BURST {
-            // Empty, or down for now: epoll tells when there is more, or when it is gone for good.
+            // Empty, or down for now: epoll reports when there is more, or when it is gone for good.
             let Ok(length) = self.devices[source].read(&mut self.buffer) else {
                 return;
             };

@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_are_told_apart_and_losses_counted_where_nothing_came_through() {
+    fn flows_are_separate_and_losses_counted_where_nothing_came_through() {
         let mut flows = Flows::new(20);
         flows.carried(flow(1), 5, 1448, 100);
         flows.lost(flow(1), 6);

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::units::Probability;
 
-/// The loss process of a path, as the configuration file says it.
+/// The loss process of a path, as the configuration file gives it.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum LossModel {

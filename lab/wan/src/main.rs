@@ -1,7 +1,7 @@
 //! A wide-area network between network namespaces, for kernels without netem.
 //!
 //! Every node is a namespace with one TUN device. All packets come to one thread, which looks up the destination
-//! address, asks the directed path between the two PoPs what becomes of the packet, and writes it to the destination's
+//! address, passes the packet through the directed path between the two PoPs, and writes it to the destination's
 //! device when its time has come.
 //!
 //! - [`config`]: the JSON file, checked; an error names the file and the field
@@ -34,7 +34,7 @@ use crate::flows::Flows;
 
 /// Emulates the paths between network namespaces: delay, jitter, loss, policer, rate, queue and duplication.
 ///
-/// Says "ready" on standard output once every TUN device exists. SIGUSR1 prints the counters there as one line of JSON;
+/// Prints "ready" on standard output once every TUN device exists. SIGUSR1 prints the counters there as one line of JSON;
 /// SIGHUP reads the file again, whose paths may have changed, and prints them too; SIGTERM and SIGINT print them a last
 /// time and end the program, and with it its devices.
 #[derive(Parser)]
@@ -46,13 +46,13 @@ struct Arguments {
     /// Nodes and paths, as JSON
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Read the file, say what is wrong with it, and make nothing
+    /// Read the file, report what is wrong with it, and make nothing
     #[arg(long)]
     check: bool,
     /// At each print, add what each TCP flow was carried to this file, as lines of JSON
     #[arg(long, value_name = "FILE")]
     flows: Option<PathBuf>,
-    /// Flows are told apart by intervals of this length, aligned with the epoch
+    /// Flows are recorded per interval of this length, aligned with the epoch
     #[arg(long, value_name = "SECONDS", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=3600))]
     flows_interval: u32,
 }

@@ -15,7 +15,7 @@ pub fn destination(packet: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// The flow of a TCP segment and the bytes of its payload, or None when this is no whole TCP header over IP (RFC 9293).
+/// The flow of a TCP segment and the bytes of its payload, or None without a complete TCP header over IP (RFC 9293).
 /// IPv6 extension headers are not looked through: the lab's kernels send none.
 pub fn segment(packet: &[u8]) -> Option<(Flow, u64)> {
     const TCP: u8 = 6;

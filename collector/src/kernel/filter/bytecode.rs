@@ -143,7 +143,7 @@ fn host(prefix: Prefix) -> Vec<u8> {
     bytes
 }
 
-/// The longest condition is an IPv6 prefix. Behind each stands at most one jump of `or`; and since nothing is negated
+/// The longest condition is an IPv6 prefix. After each there is at most one jump of `or`; and since nothing is negated
 /// twice, there are at most twice as many jumps of `not` as conditions.
 const LONGEST: usize = super::CONDITIONS_LIMIT * (OP + HOST + 16 + 3 * OP);
 const _: () = assert!(

@@ -1,5 +1,5 @@
 //! Which sockets are read, by port and address: one expression, two evaluators. The kernel runs it as inet_diag bytecode
-//! and never describes the sockets that it leaves out; [`Filter::matches`] says the same of a close event, which the
+//! and never describes the sockets that it leaves out; [`Filter::matches`] decides the same for a close event, which the
 //! kernel does not filter.
 //!
 //! `sport`, `dport` and `port` take ports and ranges (`443`, `8000-8099`), `src`, `dst` and `addr` addresses and
@@ -41,7 +41,7 @@ impl Filter {
         &self.bytecode
     }
 
-    /// Whether the socket is one that the filter asks for.
+    /// Whether the socket matches the filter.
     pub fn matches(&self, view: &SocketView<'_>) -> bool {
         self.expression.holds(view)
     }

@@ -185,7 +185,7 @@ fn socket() -> impl Strategy<Value = Vec<u8>> {
 
 proptest! {
     #[test]
-    fn the_bytecode_says_what_the_filter_says(
+    fn the_bytecode_matches_the_filter(
         text in expression(),
         sockets in prop::collection::vec(socket(), 1..40),
     ) {
@@ -237,7 +237,7 @@ fn conditions_bind_as_people_read_them() {
 }
 
 #[test]
-fn an_error_says_where_and_what() {
+fn an_error_has_its_place_and_cause() {
     let error = |text: &str| text.parse::<Filter>().unwrap_err().to_string();
     for (text, message) in [
         (
@@ -286,7 +286,7 @@ fn an_error_says_where_and_what() {
 }
 
 #[test]
-fn the_largest_filter_still_fits_its_jumps() {
+fn the_largest_filter_fits_its_jumps() {
     let prefixes = (0..500)
         .map(|number| format!("2001:db8:{number:x}::/48"))
         .collect::<Vec<_>>();

@@ -22,7 +22,7 @@ pub(super) struct Idle {
 pub(super) struct Signs {
     /// Number of sockets, where the kernel has it.
     pub in_use: Option<InUse>,
-    /// Whether no number covers some of the states that are asked for.
+    /// Whether no number covers some of the requested states.
     pub uncounted_states: bool,
     /// A socket has closed since the last walk.
     pub closed: bool,
@@ -58,7 +58,7 @@ impl Idle {
         true
     }
 
-    /// A walk was done; `changed` says whether it gave anything else than the one before.
+    /// A walk was done; `changed`: whether its result differs from the one before.
     pub(super) fn walked(&mut self, changed: bool) {
         self.interval = match changed {
             true => 1,

@@ -57,12 +57,12 @@ pub enum PollError {
     Sink(#[from] SinkError),
 }
 
-/// For `map_err`: says what was tried.
+/// For `map_err`: adds what was tried.
 fn system(what: &'static str) -> impl FnOnce(io::Error) -> PollError {
     move |source| PollError::System { what, source }
 }
 
-/// Reads the network namespace of the process that made it and, as far as it is asked and allowed, all others.
+/// Reads the network namespace of the process that made it and, as far as it is configured and allowed, all others.
 pub struct Poller {
     identity: Identity,
     accecn: AccEcn,
@@ -241,7 +241,7 @@ impl Poller {
             let Some(watched) = self.namespaces.get_mut(&netns) else {
                 return Ok(());
             };
-            watched.ask(family, &self.settings)?;
+            watched.request(family, &self.settings)?;
             stats.walks += 1;
             let mut datagrams = 0;
             let progress = loop {

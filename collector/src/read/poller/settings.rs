@@ -23,7 +23,7 @@ pub enum Scope {
 pub struct Settings {
     /// Sockets whose state's bit is set. Close events are read whatever the state was.
     pub states: u32,
-    /// What the kernel is asked of each.
+    /// What is requested from the kernel for each.
     pub attributes: Attributes,
     /// Sockets that are wanted; None for every one.
     pub filter: Option<Filter>,

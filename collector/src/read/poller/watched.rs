@@ -19,7 +19,7 @@ use crate::sinks::{Sink, SinkError};
 use crate::stats::Stats;
 
 /// Whether nothing happens is only looked at in a namespace with at most so many sockets: it costs a digest of each, and
-/// for more of them a walk is no waste.
+/// for more of them a walk is not a waste.
 const QUIET_LIMIT: usize = 1024;
 
 /// Most sockets that room is made for before they are seen: 26 MB.
@@ -187,7 +187,7 @@ impl Watched {
     }
 
     /// Asks for a walk.
-    pub(super) fn ask(
+    pub(super) fn request(
         &mut self,
         family: Family,
         settings: &Settings,
@@ -200,10 +200,10 @@ impl Watched {
                 .as_ref()
                 .map_or(&[], |filter| filter.bytecode()),
         };
-        self.handles.dump.ask(family, &request)
+        self.handles.dump.send(family, &request)
     }
 
-    /// Receives a datagram of the walk. `again` says that the walk is repeated, so that most of it is known.
+    /// Receives a datagram of the walk. `again`: the walk is repeated, so that most of it is known.
     #[inline]
     pub(super) fn receive(
         &mut self,
@@ -216,9 +216,9 @@ impl Watched {
     ) -> Result<Progress, DumpError<SinkError>> {
         // The kernel filled the datagram when the one before was taken.
         encoder.stamp(now_unix_us());
-        let quiet = self.idle.is_some() && self.sockets <= QUIET_LIMIT;
+        let may_be_idle = self.idle.is_some() && self.sockets <= QUIET_LIMIT;
         let mut rows = Rows {
-            compare: quiet || out.settings.full_every.is_some(),
+            compare: may_be_idle || out.settings.full_every.is_some(),
             table: &mut self.table,
             changed: &mut self.changed,
             last: self.last,
@@ -284,7 +284,7 @@ impl Watched {
 /// Whether a close event becomes a row; counts why not.
 ///
 /// A socket without a peer was a listener, or never connected, or had its failed connection taken back by the kernel: the
-/// event says nothing but that it was there.
+/// event shows only that it existed.
 fn is_wanted(view: &SocketView<'_>, settings: &Settings, stats: &mut Stats) -> bool {
     if view.destination_port() == 0 {
         stats.close_events_unconnected += 1;

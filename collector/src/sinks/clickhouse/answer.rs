@@ -58,7 +58,7 @@ pub(super) fn exception(header: Option<&str>, body: &str) -> Option<u32> {
             .parse()
             .ok()
     };
-    // Zero is no exception.
+    // Zero is not an exception.
     in_header
         .or_else(|| body.lines().find_map(in_line))
         .filter(|&code| code != 0)
@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_repeated_and_what_stays_is_told() {
+    fn temporary_failures_are_retried_and_permanent_ones_reported() {
         for (status, code, expected) in [
             (200, None, Verdict::Taken),
             (200, Some(252), Verdict::Later),

@@ -66,7 +66,7 @@ struct ClickHouse {
     pending: Option<Batch>,
 }
 
-/// Why the server did not do what it was asked.
+/// Why the server did not do what was requested.
 struct Refusal {
     verdict: Verdict,
     what: String,
@@ -181,8 +181,8 @@ impl ClickHouse {
 
     /// Makes the statement for the table as it is now.
     fn describe(&self) -> Result<String, Refusal> {
-        let ask = |query: String| self.judge(self.request().send(query));
-        let lines = ask(statement::columns_query(&self.table))?;
+        let query_server = |query: String| self.judge(self.request().send(query));
+        let lines = query_server(statement::columns_query(&self.table))?;
         let columns = lines
             .lines()
             .map(statement::Column::parse)

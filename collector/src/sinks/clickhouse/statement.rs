@@ -1,4 +1,4 @@
-//! The INSERT that makes rows of a table from messages: the server's columns decide, the contract says what is sent.
+//! The INSERT that makes rows of a table from messages: the server's columns decide, the contract defines what is sent.
 
 use serde_json::Value;
 

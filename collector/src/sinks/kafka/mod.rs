@@ -37,7 +37,7 @@ const GIVEN_UP: Waits = Waits {
     longest: Duration::from_secs(60),
 };
 
-/// When there is no producer, which is for want of memory or threads.
+/// When there is no producer, which is for lack of memory or threads.
 const NO_PRODUCER: Waits = Waits {
     first: Duration::from_secs(60),
     longest: Duration::from_secs(60),

@@ -10,7 +10,7 @@ use super::{Kafka, explain};
 use crate::options::key;
 use crate::sinks::start::{Opened, Opening, SinkOptions, StartError};
 
-/// What the sink asks of librdkafka; options given override it, but for [`ALONE`].
+/// The sink's settings of librdkafka; options given override them, except [`ALONE`].
 const PROPERTIES: [(&str, &str); 9] = [
     ("client.id", "springtide-collector"),
     ("enable.idempotence", "true"),

@@ -126,7 +126,7 @@ mod tests {
     use crate::sample::proto::Envelope;
 
     #[test]
-    fn colours_are_for_terminals_and_stand_outside_the_width() {
+    fn colours_are_for_terminals_and_do_not_count_into_the_width() {
         let sample = TcpSample {
             total_retrans: Some(12),
             state: 1,

@@ -53,7 +53,7 @@ impl SinkOptions for SpoolOptions {
 
     fn open(&self, opening: &mut Opening<'_>) -> Result<Opened, StartError> {
         let Some(directory) = self.directory() else {
-            unreachable!("only a sink that is asked for is opened")
+            unreachable!("only a sink that is selected is opened")
         };
         fs::create_dir_all(directory).map_err(|source| StartError::Directory {
             path: directory.display().to_string(),

@@ -33,7 +33,7 @@ fn rows_reach_it_through_the_queue_and_are_accounted_for() {
     let words = ["springtide-collector", "run", "--toy", &address];
     let cli = Cli::parse_from(words.into_iter().chain(["--queue-dir", queue]));
     let Command::Run(run) = cli.command else {
-        panic!("run was asked for");
+        panic!("run was expected");
     };
     run.sinks.check().unwrap();
     let accounting = Arc::new(Accounting::default());
@@ -59,7 +59,7 @@ fn rows_reach_it_through_the_queue_and_are_accounted_for() {
 }
 
 #[test]
-fn its_key_is_declared_beside_its_option() {
+fn its_key_is_declared_with_its_option() {
     let keys = keys();
     let key = keys.iter().find(|key| key.flag() == "toy").unwrap();
     assert_eq!(key.path(), "toy.address");
@@ -94,7 +94,7 @@ fn the_page_shows_this_code() {
     let page = fs::read_to_string(root.join("docs/how-to/add-a-sink.md")).unwrap();
     let shown = page.split("```rust\n").nth(1).unwrap();
     let shown = shown.split("```").next().unwrap();
-    // Without the head, which says that it is a test, and the tests.
+    // Without the head, which marks it as a test, and the tests.
     let code = include_str!("mod.rs").split_once("\n\n").unwrap().1;
     let code = code.split("\n#[cfg(test)]").next().unwrap();
     assert_eq!(

@@ -48,7 +48,7 @@ impl CursorFile {
 
 fn read(file: &mut File) -> io::Result<Option<Position>> {
     let mut text = String::new();
-    // What is not text is no cursor either.
+    // What is not text is not a cursor either.
     match file.take(256).read_to_string(&mut text) {
         Err(error) if error.kind() != io::ErrorKind::InvalidData => Err(error),
         _ => Ok(parse(&text)),
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cursor_survives_and_a_damaged_one_is_none() {
+    fn a_cursor_survives_and_a_damaged_one_is_ignored() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("kafka.cursor");
         let position = Position {

@@ -44,7 +44,7 @@ fn tick(weak: &Weak<Shared>) -> bool {
     true
 }
 
-/// Removes what nobody needs. Syncs what somebody still does: full segments once they stay for `settled`, or all.
+/// Removes what nobody needs. Syncs what somebody needs: full segments once they stay for `settled`, or all.
 pub(super) fn tidy(shared: &Shared, settled: Option<Duration>) {
     let mut state = shared.lock();
     let doomed = std::mem::take(&mut state.doomed);

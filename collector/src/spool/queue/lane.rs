@@ -207,7 +207,7 @@ impl Lane {
         self.resolve(record.at, Outcome::Dropped(Cause::TooLarge));
     }
 
-    /// Where to read next, or what to say instead.
+    /// Where to read next, or what to return instead.
     fn place(&self, deadline: Instant) -> Result<Place, Taken> {
         let mut state = self.shared.lock();
         loop {
@@ -243,7 +243,7 @@ impl Lane {
             Err(error) => {
                 self.file = None;
                 self.complain(&error);
-                // A segment without its file is lost, and what stands there instead is none; anything else may pass.
+                // A segment without its file is lost, and what is there instead is not a segment; anything else is temporary.
                 match error.kind() {
                     io::ErrorKind::NotFound
                     | io::ErrorKind::UnexpectedEof

@@ -61,7 +61,7 @@ pub(crate) enum QueueError {
     /// Two processes cannot share it.
     #[error("{}: another collector is running on this queue: give each its own --queue-dir", .0.display())]
     Locked(PathBuf),
-    /// The directory is of no use.
+    /// The directory cannot be used.
     #[error("{}: cannot use it as the queue: {source}", path.display())]
     Io {
         /// The directory or a file in it.

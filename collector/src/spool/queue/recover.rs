@@ -69,7 +69,7 @@ pub(super) fn recover(
         let mut segment = Segment::new(id, None, came(&path));
         segment.length = records.last().map_or(0, |record| record.end);
         for (_, cursor) in &mut cursors {
-            // A power cut may have kept the cursor and lost what it stands behind.
+            // A power cut may have kept the cursor and lost the records before it.
             if cursor.segment == id {
                 cursor.offset = cursor.offset.min(segment.length);
             }
@@ -116,7 +116,7 @@ fn segment_ids(directory: &Path) -> io::Result<Vec<u64>> {
         let digits = name.to_str().and_then(|name| name.strip_suffix(".spool"));
         let digits = digits
             .filter(|digits| digits.len() == 20 && digits.bytes().all(|b| b.is_ascii_digit()));
-        // A number of which the next one is none, or nearly, is none of ours.
+        // A number that has no successor, or nearly none, is not ours.
         ids.extend(
             digits
                 .and_then(|digits| digits.parse::<u64>().ok())

@@ -189,7 +189,7 @@ impl State {
         }
     }
 
-    /// Drops the oldest segment, unless it is still appended to. What is in flight of it stays so.
+    /// Drops the oldest segment, unless it is being appended to. What is in flight of it stays so.
     fn drop_oldest(&mut self, cause: Cause) -> bool {
         if self.segments.front().is_none_or(|segment| !segment.sealed) {
             return false;
@@ -313,7 +313,7 @@ impl State {
         true
     }
 
-    /// Steps over bytes that are no record.
+    /// Steps over bytes that are not a record.
     pub(super) fn skip(&mut self, lane: usize, place: &Place, end: u64) {
         let lane = &mut self.lanes[lane];
         if lane.read == place.at {
@@ -321,7 +321,7 @@ impl State {
         }
     }
 
-    /// Says what became of the record at `at`; the lane's new floor, when it has risen. Resolving a record that is not in
+    /// Records the outcome of the record at `at`; the lane's new floor, when it has risen. Resolving a record that is not in
     /// flight changes nothing.
     pub(super) fn resolve(
         &mut self,

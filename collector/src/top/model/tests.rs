@@ -97,6 +97,6 @@ fn a_group_has_sums_and_medians() {
 fn nothing_at_all_is_shown_as_such() {
     let mut model = Model::new(Column::Rtt, Duration::from_secs(1), String::new());
     model.see(looked(Vec::new()));
-    let said = "0 connections, median RTT -, 0 retransmissions/s, ";
-    assert!(model.summary().starts_with(said), "{}", model.summary());
+    let expected = "0 connections, median RTT -, 0 retransmissions/s, ";
+    assert!(model.summary().starts_with(expected), "{}", model.summary());
 }

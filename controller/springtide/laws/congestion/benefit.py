@@ -136,7 +136,7 @@ def _effect(rows: list[Row], value: str, quantile: float) -> Effect:
 
 
 def figures(store: Store, least_bytes: int, span: Mapping[str, int]) -> list[Figure]:
-    """The article's figures, one value a round (None where it cannot be told).
+    """The article's figures, one value a round (None where it is unknown).
 
     `chosen`: prefixes that use BBR, held out, new in the round. `low_rates`: the 5th and 10th percentile over prefixes
     of their median delivery rates. `goodput`: the 10th percentile over objects beyond `least_bytes`.

@@ -28,7 +28,7 @@ RULES = {
     Reason.HELD_HYSTERESIS: "between congestion.leave_duty and congestion.enter_duty nothing changes",
     Reason.HELD_MIN_STAY: "congestion.min_stay_s",
     Reason.HELD_THIN_EVIDENCE: "congestion.min_rounds",
-    Reason.HELD_INCOMPLETE_INPUT: "where the newest round cannot be trusted, the last decisions stand",
+    Reason.HELD_INCOMPLETE_INPUT: "where the newest round cannot be trusted, the last decisions stay in force",
     Reason.RECOVERED: "congestion.leave_duty",
     Reason.NO_EVIDENCE: "nothing measured within congestion.window_rounds",
     Reason.NOT_HELPED: "congestion.min_benefit: the interval of its growth against the held-out prefixes lies below",
@@ -45,7 +45,7 @@ RULES = {
 
 
 def client_prefix(text: str) -> str | None:
-    """The client prefix that is meant, or that an address lies in; None where no address was written."""
+    """The client prefix that is given, or that has the address; None where the text is not an address."""
     if not any(character in text for character in "./:"):
         return None
     try:
@@ -55,10 +55,12 @@ def client_prefix(text: str) -> str | None:
         network = ip_network(text)
     except ValueError as error:
         fix = "write an IPv4 /24 or an IPv6 /56, or an address"
-        raise InputError([Problem("explain", "DESTINATION", f"{text!r} is no client prefix: {error}", fix)]) from None
+        raise InputError(
+            [Problem("explain", "DESTINATION", f"{text!r} is not a client prefix: {error}", fix)]
+        ) from None
     if network.prefixlen != CLIENT_PREFIX_LENGTH[network.version]:
         fix = f"write one of its /{CLIENT_PREFIX_LENGTH[network.version]}"
-        raise InputError([Problem("explain", "DESTINATION", f"clients are not told apart by {text}", fix)])
+        raise InputError([Problem("explain", "DESTINATION", f"clients are not grouped by {text}", fix)])
     return str(network)
 
 
@@ -99,7 +101,7 @@ def _not_ranked(unranked: Mapping[str, int], law: CongestionPolicy) -> str:
         "small": f"too few connections {above}",
         "thin": f"too few samples or bytes of its connections {above}",
         "other_bytes": f"the round was rolled up for connections above fewer than {law.min_object_bytes:,} bytes",
-        "unknown": "the round was rolled up before such connections were told apart",
+        "unknown": "the round was rolled up before such connections were distinguished",
     }
     reasons = [f"{causes[why]} ({unranked[why]} rounds)" for why in causes if unranked[why]]
     return f"not ranked: {', '.join(reasons)}" if reasons else ""
@@ -130,7 +132,7 @@ def _change(row: Mapping[str, Any], reason: Reason, policy: Policy) -> str:
         Reason.HELD_HYSTERESIS: leaves,
         Reason.HELD_MIN_STAY: f"the end of its minimum stay at {stay}",
         Reason.HELD_THIN_EVIDENCE: f"{law.min_rounds - row['measured_rounds']} more measured rounds",
-        Reason.HELD_INCOMPLETE_INPUT: "a round that most of the PoP's hosts are heard in",
+        Reason.HELD_INCOMPLETE_INPUT: "a round in which most of the PoP's hosts send samples",
         Reason.BACK_OFFICE: "another prefix of the PoPs in fleet.yaml",
         Reason.HEALTHY_PATH: f"a round-trip time of {bounds}",
         Reason.FLAPPING: f"at most {law.max_flap_rate * row['measured_rounds']:.0f} changes of state",

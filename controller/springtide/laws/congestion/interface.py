@@ -65,7 +65,7 @@ class Congestion(Law):
     caveats: Sequence[str] = (
         "Growth is of the rate over all of a prefix's connections, whichever algorithm each used.",
     )
-    # Only prefixes with something to say have rows: a round without any is no fault.
+    # Only prefixes with a decision have rows: a round without any is not a fault.
     every_round = False
 
     def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Table, Table]:
@@ -129,7 +129,7 @@ class Congestion(Law):
         moment = asked_unix_s or self.latest(store, newest) or newest
         found = rows.one(rows.read_round(store, moment), pop, prefix)
         if not len(found):
-            # Most prefixes have no row: nothing is remembered of them, so the tables say all there is to say.
+            # Most prefixes have no row: nothing is remembered of them, so the tables are complete.
             seen = rows.evidence(store, moment, policy, 0, least_low=0)
             own = rows.one(seen, pop, prefix)
             found = decide(moment, policy, own, rows.previous(store, 0), everyone=True)
@@ -229,5 +229,5 @@ def contribution(fleet: Fleet, policy: Policy, on_bbr: Mapping[str, Iterable[Pre
 def _changed(decided: Table) -> int:
     """Those that began or ceased to use BBR: held-out ones change no route."""
     began = (decided["action"] == ACTION[Action.ENTER]) & (decided["algorithm"] > 0)
-    # A row that leaves no longer says that it was held out; of those the share is small.
+    # A row that leaves no longer shows that it was held out; of those the share is small.
     return int((began | (decided["action"] == ACTION[Action.LEAVE])).sum())

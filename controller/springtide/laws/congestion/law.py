@@ -11,7 +11,8 @@ In the order in which they act:
 4. **give back** what BBR does not help: what, by an interval, grew no more than the held-out prefixes did, which were
    chosen by the same rule, so that regression to the mean is in both.
 
-Where a PoP's newest round cannot be trusted, its last decisions stand. An operator's override stands above all of it.
+Where a PoP's newest round cannot be trusted, its last decisions stay in force. An operator's override precedes all of
+it.
 """
 
 from __future__ import annotations
@@ -219,8 +220,8 @@ def _healthy(out: Table, law: CongestionPolicy) -> Bits:
 
 
 def _benefit(out: Table, before: Table, judged: Bits, law: CongestionPolicy) -> tuple[NDArray[np.float64], Bits]:
-    """Each judged prefix's growth beyond that of the held-out ones, NaN where it cannot be told; and which treated ones
-    are not helped, as far as intervals say so.
+    """Each judged prefix's growth beyond that of the held-out ones, NaN where it is unknown; and which treated ones
+    are not helped, as far as intervals show it.
 
     Growth is of the recent rate over the rate when it was chosen. Difference in differences: the held-out prefixes were
     chosen by the same rule, and share the PoP's minutes.
@@ -250,7 +251,7 @@ def _benefit(out: Table, before: Table, judged: Bits, law: CongestionPolicy) -> 
 
 def _none_is_helped(ours: NDArray[np.float64], theirs: NDArray[np.float64], law: CongestionPolicy) -> bool:
     """Whether the interval of the median difference lies at or below `min_benefit`, as the report's does."""
-    # An interval holds its middle: where that is above there is no need to draw.
+    # An interval contains its middle: where that is above there is no need to draw.
     if len(ours) < law.min_held_out or np.exp2(np.median(ours) - np.median(theirs)) - 1.0 > law.min_benefit + 1e-9:
         return False
     is_treated = np.repeat([True, False], [len(ours), len(theirs)])
@@ -355,7 +356,7 @@ def _held_out(out: Table, enter: Bits, law: CongestionPolicy) -> NDArray[np.uint
 
 
 def _overrides(policy: Policy, now: int) -> tuple[Table, Bits]:
-    """The prefixes that an override in force names, as EVIDENCE rows without evidence, and whether it says BBR.
+    """The prefixes that an override in force names, as EVIDENCE rows without evidence, and whether it is for BBR.
 
     Where two name one prefix, the first in the file counts.
     """

@@ -1,4 +1,4 @@
-"""What operators say of congestion control: its tunables, its damping, its overrides, and which of them contradict."""
+"""Policy of congestion control: its tunables, its damping, its overrides, and which of them contradict."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class CongestionPolicy(Section):
     bbr_discount: float = tunable(
         2.0,
         (
-            "What a delivery rate under BBR is divided by before it is compared: what BBR cured would be low "
+            "What a delivery rate under BBR is divided by before it is compared: what BBR improved would be low "
             "again without it."
         ),
         source="the article's figure 4: one provider's low-percentile rates about doubled under BBR",
@@ -123,7 +123,7 @@ class CongestionPolicy(Section):
     )
     min_stay_s: int = tunable(
         7200,
-        "Seconds for which a chosen prefix stays, unless it is back-office or an operator says otherwise.",
+        "Seconds for which a chosen prefix stays, unless it is back-office or an operator overrides it.",
         source="a third of the window; also what it takes to see whether BBR helps",
         ge=0,
         le=MAX_TTL_S,
@@ -195,7 +195,7 @@ class CongestionDampingPolicy(DampingPolicy):
     half_life_s: int = tunable(
         43_200,
         "Seconds in which the penalty halves.",
-        source="twice the duty cycle's window: what has left the window still counts for half",
+        source="twice the duty cycle's window: what has left the window then counts for half",
         ge=5,
         le=MAX_TTL_S,
     )
@@ -241,7 +241,7 @@ congestion_overrides: []"""
 def contradictions(
     document: Document, law: CongestionPolicy, damping: CongestionDampingPolicy, interval_s: int
 ) -> Iterator[Problem]:
-    """Rules between keys; the message stands at the key that the file gives."""
+    """Rules between keys; reported at the key that the file has."""
     if law.leave_duty >= law.enter_duty:
         message = f"{law.leave_duty:g} is not below enter_duty {law.enter_duty:g}"
         yield document.problem(("congestion", "leave_duty"), message, "lower it: what was chosen would leave at once")

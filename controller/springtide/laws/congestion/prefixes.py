@@ -77,7 +77,7 @@ def history(first: NDArray[np.uint64], second: NDArray[np.uint64], rounds: int) 
 
 
 def state_changes(measured: Bits, low: Bits) -> NDArray[np.int64]:
-    """How often a prefix became low or ceased to be, over its measured rounds: a gap is no change."""
+    """How often a prefix became low or ceased to be, over its measured rounds: a gap is not a change."""
     count = np.zeros(len(measured), np.int64)
     state = np.full(len(measured), -1, np.int8)
     for column in range(measured.shape[1] - 1, -1, -1):

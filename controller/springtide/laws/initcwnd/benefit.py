@@ -56,7 +56,7 @@ def _edge_line(rows: list[Row], held: frozenset[str], by: str, group: str, quant
 
     for _, same in grouped(rows, cell):
         treated = [row["log2_busy"] for row in same if row["host"] not in held]
-        # What only one side shows is no comparison.
+        # A group that only one side has cannot be compared.
         if not treated or len(treated) == len(same):
             continue
         middle = float(np.median(treated))

@@ -28,10 +28,10 @@ def routes(
 ) -> tuple[dict[str, list[Route]], list[Decision]]:
     """Each edge's routes, and the decisions whose evidence is too old to be promised for a bundle's lifetime.
 
-    A decision that dies before the bundle is left out: so no edge can use a value for longer than initcwnd.ttl_s after
-    its last evidence, whoever is down, and one silent pair shortens no other's life. Policy keeps bundle.ttl_s <=
-    initcwnd.ttl_s, so fresh ones always fit. An override is an operator's decision and needs no evidence. Edges that
-    are held out get no routes; what `of_edges` gives single edges stands above that too.
+    A decision that expires before the bundle is left out: so no edge can use a value for longer than initcwnd.ttl_s
+    after its last evidence, whatever is down, and a pair without evidence shortens no other's life. Policy keeps
+    bundle.ttl_s <= initcwnd.ttl_s, so fresh ones always fit. An override is an operator's decision and needs no
+    evidence. Edges that are held out get no routes; what `of_edges` gives single edges precedes that too.
     """
     values: dict[tuple[str, str, int], int] = {}
     left_out = []

@@ -91,7 +91,7 @@ class Decision:
 
 
 def is_left_out(decision: Decision, expires_unix_s: int) -> bool:
-    """Whether a bundle that lives until then does without the decision, which would die before."""
+    """Whether a bundle with this expiry leaves the decision out, which would expire before it."""
     if decision.action is not Action.SET or decision.reason is Reason.OVERRIDE:
         return False
     return decision.expires_at is None or decision.expires_at < expires_unix_s

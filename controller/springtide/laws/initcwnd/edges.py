@@ -28,7 +28,7 @@ class EdgeDecision:
 
 
 def edge_decisions(policy: Policy, now: int) -> list[EdgeDecision]:
-    """What overrides in force say of single edges, sorted; where two do of one, the first in the file counts."""
+    """Values of single edges from overrides in force, sorted; where two do of one, the first in the file counts."""
     found: dict[tuple[str, str, int], EdgeDecision] = {}
     for override in policy.overrides:
         for edge in override.edges or ():

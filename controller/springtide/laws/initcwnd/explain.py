@@ -28,7 +28,7 @@ RULES = {
     Reason.OVERRIDE: "an operator's override in the policy",
     Reason.HELD_THIN_EVIDENCE: "initcwnd.min_connections, then initcwnd.ttl_s",
     Reason.HELD_NO_EVIDENCE: "initcwnd.ttl_s",
-    Reason.HELD_INCOMPLETE_INPUT: "completeness: where too little of the round arrived, the last decisions stand",
+    Reason.HELD_INCOMPLETE_INPUT: "completeness: too little of the round arrived, the last decisions stay in force",
     Reason.EXPIRED: "initcwnd.ttl_s",
     Reason.THIN_EVIDENCE: "initcwnd.min_connections",
     Reason.NO_EVIDENCE: "only connections that earned their window count",
@@ -67,8 +67,8 @@ def explain(decision: Decision, policy: Policy) -> Explanation:
         ends = decision.round + policy.bundle.ttl_s
         if is_left_out(decision, ends):
             verdict = (
-                f"{decision.initcwnd} segments, left out of bundles: they would live until {instants.show(ends)}, it "
-                f"dies at {_show(decision.expires_at)}; new connections start with the kernel's default of 10 segments"
+                f"{decision.initcwnd} segments, left out of bundles: they would expire at {instants.show(ends)}, "
+                f"it at {_show(decision.expires_at)}; new connections start with the kernel's default of 10 segments"
             )
     elif decision.action is Action.WITHDRAW:
         verdict = "the value is withdrawn: new connections start with the kernel's default of 10 segments"
@@ -105,7 +105,9 @@ def _because(d: Decision, policy: Policy) -> str:
         ]
         return f"until {found[0].until}: {found[0].reason}" if found else "the policy of that round overrode it"
     if d.reason is Reason.EXPIRED:
-        return f"{seen}, {needed} are needed; the evidence of {since} was the last, and died at {_show(d.expires_at)}"
+        return (
+            f"{seen}, {needed} are needed; the evidence of {since} was the last, and expired at {_show(d.expires_at)}"
+        )
     if d.reason in (Reason.HELD_THIN_EVIDENCE, Reason.HELD_NO_EVIDENCE):
         return f"{seen}, {needed} are needed; the value of {since} stays until {_show(d.expires_at)}"
     if d.reason is Reason.HELD_INCOMPLETE_INPUT:

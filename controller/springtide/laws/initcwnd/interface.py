@@ -183,7 +183,7 @@ class Initcwnd(Law):
         )
 
     def newest(self, store: Store, policy: Policy) -> Newest | None:
-        # As springtide.laws.initcwnd.decision.is_left_out says.
+        # As in springtide.laws.initcwnd.decision.is_left_out.
         late = "action = 'set' and reason != 'override' and coalesce(expires_at < round + {ttl_s:UInt32}, true)"
         return newest_of(store, self.name, self.acts, late, policy.bundle.ttl_s)
 
@@ -197,7 +197,7 @@ class Initcwnd(Law):
         if newest.held_incomplete:
             text += f"; {newest.held_incomplete:,} stand, input incomplete"
         if newest.held_incomplete and newest.held_incomplete == newest.rows:
-            fix = "`springtide sql incomplete-hosts` says who is silent"
+            fix = "`springtide sql incomplete-hosts` lists the missing hosts"
             return Step(self.name, State.STALE, text, fix, newest.round)
         return once_a_round(clock, self.name, newest.round, text, fix)
 

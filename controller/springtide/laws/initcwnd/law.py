@@ -9,7 +9,7 @@ In the order in which they act:
 3. **limit** what is made of it: half of it where the profile is careful, the receiver's window, and the loss guard's
    ceiling (loss_guard.py): where loss was seen the window falls at once, and rises by judged steps only;
 4. **publish** calmly: a pair that has rarely been measured gets nothing yet, a small change is not worth a route, and
-   one that keeps changing may only fall. An operator's override stands above all of it.
+   one that keeps changing may only fall. An operator's override precedes all of it.
 """
 
 from __future__ import annotations
@@ -215,7 +215,8 @@ def carry(decided: Table, now: int, measured_rounds: NDArray[np.integer[Any]]) -
 
 
 def combine(seen: Table, law: InitcwndPolicy) -> Floats:
-    """The round's one window of each pair; NaN without sufficient evidence, or where what was sampled is no number."""
+    """The round's one window of each pair; NaN without sufficient evidence, or where what was sampled is not a
+    number."""
     column = {"mean": "mean_cwnd", "max": "max_cwnd", "traffic": "traffic_cwnd"}.get(
         law.combiner, f"cwnd_{law.combiner}"
     )

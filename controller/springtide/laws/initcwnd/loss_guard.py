@@ -24,17 +24,17 @@ from springtide.policy import MAX_TTL_S, InitcwndPolicy
 
 Ints = NDArray[np.int64]
 
-# What new connections start with where nobody said otherwise, segments: RFC 6928, Linux.
+# The kernel's default initial window, segments: RFC 6928, Linux.
 KERNEL_DEFAULT = 10
-# The window that policy.initcwnd.loss_bound speaks of, segments. Below twice the default the bound falls no further: a
+# The window that policy.initcwnd.loss_bound refers to, segments. Below twice the default the bound falls no further: a
 # young connection that started with ten sends up to twenty.
 _BOUND_AT, _BOUND_FROM = 100, 20
 # One-sided 99.9 %: a pair is judged 288 times a day.
 _Z = 3.09
-# One or two lossy connections prove nothing whatever the statistic says of so few.
+# One or two lossy connections prove nothing, whatever the statistic gives for so few.
 _FEWEST_LOSSY = 3
 # Connections that suffice for no judgement are remembered up to this many times loss_min_connections: what comes later
-# shall still be able to change the share.
+# must be able to change the share.
 _MOST_TRIALS = 10
 
 # What the guard remembers of a pair; windows in segments, 0 is none. `guard_until`: until when the ceiling is not
@@ -57,7 +57,7 @@ GUARD = [
 
 @dataclass(frozen=True)
 class Judgement:
-    """Of each pair: whether its window did harm or was clean in this round (neither: nobody can tell yet), and the
+    """Of each pair: whether its window did harm or was clean in this round (neither: not known yet), and the
     largest window that may be set now, segments, where there is a `ceiling` at all."""
 
     harm: Bits
@@ -90,7 +90,7 @@ def judge(now: int, seen: Table, before: Table, is_frozen: Bits, law: InitcwndPo
     held_s = _ints(before["guard_hold_s"])
     until = _ints(before["guard_until"])
     harmful = _ints(before["harmful_initcwnd"])
-    # Another harm in the hold is the same one. One after it, within a day: the ceiling was tried in vain.
+    # Another harm in the hold is the same one. One after it, within a day: the ceiling was tried without success.
     in_vain = (harmful > 0) & (until <= now) & (now < until + MAX_TTL_S)
     same = (harmful > 0) & (until > now)
     longer = np.where(in_vain, np.minimum(2 * held_s, MAX_TTL_S), np.where(same, held_s, 0))

@@ -1,4 +1,4 @@
-"""What operators say of the initial window: its tunables, its overrides, and which of them contradict each other."""
+"""Policy of the initial window: its tunables, its overrides, and which of them contradict each other."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class InitcwndPolicy(Section):
     )
     ttl_s: int = tunable(
         3600,
-        "Seconds after its last evidence at which a value dies and the kernel's default returns.",
+        "Seconds after its last evidence at which a value expires and the kernel's default returns.",
         source=(
             "Riptide III-B: 90 s (IV-A: one update a second), the blog post 600 s; ours is twelve rounds for thin "
             "pairs (`make calm`): the loss guard watches a held value too"
@@ -214,7 +214,7 @@ overrides: []"""
 def contradictions(
     document: Document, law: InitcwndPolicy, damping: DampingPolicy, overrides: Sequence[Override], interval_s: int
 ) -> Iterator[Problem]:
-    """Rules between keys; the message stands at the key that the file gives."""
+    """Rules between keys; reported at the key that the file has."""
     yield from document.not_above(("initcwnd", "cmin"), law.cmin, ("initcwnd", "cmax"), law.cmax)
     if law.duty_rounds > law.duty_window_rounds:
         message = f"{law.duty_rounds} rounds cannot lie within duty_window_rounds = {law.duty_window_rounds}"

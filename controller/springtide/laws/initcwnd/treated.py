@@ -5,7 +5,7 @@ from __future__ import annotations
 from springtide.laws.base import Treated
 from springtide.store import Row, Store
 
-# A pair that is quiet for a round or two is not unknown for that; bundles live as long by default.
+# A pair without traffic for a round or two is not unknown for that; bundles live as long by default.
 ROUNDS = 3
 # Of those that differ, named.
 SHOWN = 5

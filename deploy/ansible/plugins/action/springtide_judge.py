@@ -52,7 +52,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
     def _judge(
         self, rollout: dict[str, Any], so_far: dict[str, Any], wave: list[str], answers: dict[str, Any]
     ) -> dict[str, Any]:
-        """What is known after this wave; it is cleared where nothing speaks against it.
+        """What is known after this wave; it is cleared where nothing is against it.
 
         Raises OSError, SpringtideError.
         """
@@ -77,8 +77,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
                 command = [*rollout["gate"], "--publication", rollout["name"], "--wave", str(number)]
                 command += ["--changed", ",".join(changed)]
                 command += ["--unchanged", ",".join(edge for edge in every if edge not in changed)]
-                refusal = gate.ask_gate(command, rollout["gate_tries"], rollout["gate_delay_s"])
-                failure = self._stopped(folder) or (f"the gate after wave {number} said {refusal}" if refusal else "")
+                refusal = gate.run_gate(command, rollout["gate_tries"], rollout["gate_delay_s"])
+                failure = self._stopped(folder) or (
+                    f"the gate after wave {number} answered {refusal}" if refusal else ""
+                )
         return {"cleared": number - bool(failure), "changed": changed, "failure": failure}
 
     @staticmethod

@@ -61,4 +61,4 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
     def _refuse_stopped(folder: Path, resume: bool) -> None:
         why = withdrawn(folder)
         if why is not None and not resume:
-            raise AnsibleActionFail(f"{why}; to push again, say -e springtide_resume=true")
+            raise AnsibleActionFail(f"{why}; to push again, use -e springtide_resume=true")

@@ -42,10 +42,10 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
         return result
 
     def _ask(self, arguments: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
-        said = self._execute_module(
+        answer = self._execute_module(
             module_name="springtide.fleet.springtide_routes", module_args=arguments, task_vars=task_vars
         )
-        result = reduced(said, arguments.get("state", "applied"), check=bool(self._task.check_mode))
+        result = reduced(answer, arguments.get("state", "applied"), check=bool(self._task.check_mode))
         found = getattr(self, "_discovered_interpreter", None)
         if self._discovered_interpreter_key and re.fullmatch(r"/[\w./+-]{1,200}", found or ""):
             result["ansible_facts"] = {self._discovered_interpreter_key: found}

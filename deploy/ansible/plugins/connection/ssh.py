@@ -1,7 +1,7 @@
-"""Ansible's own ssh, for hosts that may be hostile: what they say is reduced before Ansible reads it.
+"""Ansible's own ssh, for hosts that may be hostile: their answers are reduced before Ansible reads them.
 
 Ansible obeys some keys of a result (facts, hosts to add), ends the whole play where others are not as it expects, and
-prints text as it is. So every play here that works on hosts says `connection: springtide.fleet.ssh`, and every module's
+prints text as it is. So every play here that works on hosts sets `connection: springtide.fleet.ssh`, and every module's
 and command's answer passes this one place. It is not for fetching files: what is read is made printable.
 """
 
@@ -36,20 +36,20 @@ class Connection(AnsibleConnection):  # type: ignore[misc]  # Ansible brings no 
     def _bare_run(
         self, cmd: list[bytes], in_data: bytes | None, sudoable: bool = True, checkrc: bool = True
     ) -> tuple[int, bytes, bytes]:
-        """Here all comes in that a host says: to modules, commands and transfers, and why it cannot be reached."""
+        """Every answer of a host passes here: of modules, commands and transfers, and errors of the connection."""
         _, hard = resource.getrlimit(resource.RLIMIT_AS)
         resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, hard))
         try:
             code, out, errors = super()._bare_run(cmd, in_data, sudoable=sudoable, checkrc=checkrc)
-            said = known(out.decode("utf-8", "replace")), printable(errors.decode("utf-8", "replace"))
+            reduced = known(out.decode("utf-8", "replace")), printable(errors.decode("utf-8", "replace"))
         except AnsibleError as error:
-            # It quotes what the host said.
+            # It quotes the host's answer.
             raise type(error)(printable(str(error))) from None
         except MemoryError:
             end_children()
-            raise AnsibleError("the host says more than can be read here; look at what runs there") from None
+            raise AnsibleError("the host's answer is too long to be read; inspect what runs there") from None
         except BaseException:
             # The time limit: ssh would go on waiting for the host.
             end_children()
             raise
-        return code, said[0].encode(), said[1].encode()
+        return code, reduced[0].encode(), reduced[1].encode()

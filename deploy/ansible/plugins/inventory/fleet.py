@@ -9,7 +9,7 @@ description:
   - Every edge of fleet.yaml is a host, in the groups C(edges), C(pop_NAME) and C(region_NAME), with C(-) as C(_).
   - Needs nothing but Ansible, so that a withdrawal works where the controller does not.
   - What C(springtide check) refuses of PoPs, regions, edges and addresses is refused here, and then no edge is known;
-    C(springtide check) says what is wrong, and where.
+    C(springtide check) reports what is wrong, and where.
 extends_documentation_fragment: []
 options: {}
 author:
@@ -33,7 +33,7 @@ RESERVED = frozenset({"all", "edges", "localhost", "ungrouped"})
 
 
 def read(text: str) -> object:
-    """YAML in which nothing can be meant twice. Raises ValueError and YAMLError."""
+    """YAML without repeated keys or aliases. Raises ValueError and YAMLError."""
     if any(isinstance(event, yaml.AliasEvent) for event in yaml.parse(text, Loader=yaml.SafeLoader)):
         raise ValueError("it uses a YAML alias")
     node = yaml.compose(text, Loader=yaml.SafeLoader)
@@ -79,9 +79,9 @@ def edges(document: object) -> list[tuple[str, str, str, str]]:
 
 
 def _mapping(what: str, value: object, may: Any = None, must: Any = ()) -> dict[str, Any]:
-    """A mapping with no key but those that it may have, where that is said, and each that it must have."""
+    """A mapping with only the allowed keys, where those are given, and every required key."""
     if not isinstance(value, dict):
-        raise ValueError(f"{what} is not a mapping")  # noqa: TRY004 (it is what the file says that is wrong)
+        raise ValueError(f"{what} is not a mapping")  # noqa: TRY004 (the file's content is wrong)
     for key in value:
         if may is not None and key not in may:
             raise ValueError(f"{what} has an unknown key {key!r}")
@@ -112,7 +112,7 @@ class InventoryModule(BaseInventoryPlugin):  # type: ignore[misc]  # Ansible bri
         try:
             found = edges(read(Path(path).read_text(encoding="utf-8")))
         except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
-            raise AnsibleParserError(f"{path}: {error}; `springtide check` says more") from error
+            raise AnsibleParserError(f"{path}: {error}; see `springtide check`") from error
         inventory.add_group("edges")
         for edge, pop, region, address in found:
             inventory.add_host(edge, group="edges")

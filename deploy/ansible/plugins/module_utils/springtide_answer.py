@@ -1,4 +1,4 @@
-"""What an edge may say to the publisher: known keys of known types, of bounded size, printable. Standard library.
+"""What an edge may answer to the publisher: known keys of known types, of bounded size, printable. Standard library.
 
 Whoever is root on an edge chooses every byte of its answers, and Ansible obeys some keys of a result (facts,
 statistics, warnings) and prints others as they are. So only what plays use passes here.
@@ -52,43 +52,43 @@ def printable(text: str, most: int = MAX_TEXT) -> str:
 def known(output: str) -> str:
     """What a module wrote, with nothing in it but the keys that are known; else its text, which is then no result."""
     if len(output) > MAX_CHARACTERS:
-        return f"said more than {MAX_CHARACTERS} characters"
+        return f"answered more than {MAX_CHARACTERS} characters"
     for line in output.split("\n"):
         if not line.startswith("{"):
             continue
         try:
-            said = json.loads(line)
+            answer = json.loads(line)
         except (ValueError, RecursionError):
             continue
         with contextlib.suppress(RecursionError, ValueError):
-            return json.dumps(_plain(said))
+            return json.dumps(_plain(answer))
     return printable(output.replace("{", "(").replace("[", "("))
 
 
-def _plain(said: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {key: _shown(said[key]) for key, kinds in PLAIN.items() if type(said.get(key, ...)) in kinds}
-    if said.get("failed"):
+def _plain(answer: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {key: _shown(answer[key]) for key, kinds in PLAIN.items() if type(answer.get(key, ...)) in kinds}
+    if answer.get("failed"):
         kept["failed"] = True
-    if said.get("encoding") == "base64" and isinstance(said.get("content"), str):
-        # A file of the host, for `--diff`: Ansible prints what stands in it.
-        content = base64.b64decode(said["content"].encode("ascii", "replace")).decode("utf-8", "replace")
+    if answer.get("encoding") == "base64" and isinstance(answer.get("content"), str):
+        # A file of the host, for `--diff`: Ansible prints its content.
+        content = base64.b64decode(answer["content"].encode("ascii", "replace")).decode("utf-8", "replace")
         kept["content"] = base64.b64encode(printable(content, MAX_CHARACTERS).encode()).decode("ascii")
         kept["encoding"] = "base64"
-    diffs = said.get("diff")
+    diffs = answer.get("diff")
     diffs = [each for each in (diffs if isinstance(diffs, list) else [diffs]) if isinstance(each, dict)]
     if diffs:
         kept["diff"] = [_diff(each) for each in diffs]
-        kept["diff"] = kept["diff"] if isinstance(said["diff"], list) else kept["diff"][0]
+        kept["diff"] = kept["diff"] if isinstance(answer["diff"], list) else kept["diff"][0]
     return kept
 
 
-def _diff(said: Mapping[str, Any]) -> dict[str, Any]:
+def _diff(answer: Mapping[str, Any]) -> dict[str, Any]:
     kinds = {
         "before": (str, dict),
         "after": (str, dict),
         **dict.fromkeys(("before_header", "after_header", "prepared"), TEXT),
     }
-    return {key: _shown(said[key]) for key, fitting in kinds.items() if type(said.get(key)) in fitting}
+    return {key: _shown(answer[key]) for key, fitting in kinds.items() if type(answer.get(key)) in fitting}
 
 
 def _shown(value: Any) -> Any:
@@ -102,16 +102,16 @@ def _shown(value: Any) -> Any:
     return value
 
 
-def _report(said: Mapping[str, Any]) -> dict[str, Any]:
-    # bool is an int to Python; to a reader it is none.
+def _report(answer: Mapping[str, Any]) -> dict[str, Any]:
+    # bool is an int in Python, but not a number to a reader.
     kept: dict[str, Any] = {
-        key: printable(said[key]) if isinstance(said[key], str) else said[key]
+        key: printable(answer[key]) if isinstance(answer[key], str) else answer[key]
         for key, kinds in REPORT.items()
-        if type(said.get(key, ...)) in kinds
+        if type(answer.get(key, ...)) in kinds
     }
     for key, fields in LISTS.items():
-        if isinstance(said.get(key), list):
-            entries = [entry for entry in said[key] if isinstance(entry, dict)]
+        if isinstance(answer.get(key), list):
+            entries = [entry for entry in answer[key] if isinstance(entry, dict)]
             kept[key] = [
                 {
                     field: None if entry.get(field) is None else printable(str(entry[field])[: MAX_TEXT + 1])
@@ -119,39 +119,39 @@ def _report(said: Mapping[str, Any]) -> dict[str, Any]:
                 }
                 for entry in entries[:MAX_ENTRIES]
             ]
-            kept[f"{key}_count"] = len(said[key])
-    if isinstance(said.get("notes"), list):
-        kept["notes"] = [printable(note) for note in said["notes"][:MAX_ENTRIES] if isinstance(note, str)]
+            kept[f"{key}_count"] = len(answer[key])
+    if isinstance(answer.get("notes"), list):
+        kept["notes"] = [printable(note) for note in answer["notes"][:MAX_ENTRIES] if isinstance(note, str)]
     return kept
 
 
-def _fails(said: Mapping[str, Any], why: str) -> dict[str, Any]:
-    code = said.get("refusal")
+def _fails(answer: Mapping[str, Any], why: str) -> dict[str, Any]:
+    code = answer.get("refusal")
     refusal = code if type(code) is int and 0 < code < 256 else 1
     return {
         "failed": True,
         "changed": False,
         "msg": printable(why),
         "refusal": refusal,
-        "holds": said.get("holds") is True,
+        "holds": answer.get("holds") is True,
     }
 
 
-def reduced(said: Mapping[str, Any], state: str, *, check: bool) -> dict[str, Any]:
-    """The module's result of what it said; a failure where that is no answer to what was asked (`state`)."""
-    if said.get("failed"):
-        return _fails(said, str(said.get("msg") or "the edge says no more"))
-    report, changed = said.get("report"), said.get("changed")
+def reduced(answer: Mapping[str, Any], state: str, *, check: bool) -> dict[str, Any]:
+    """The module's result from its answer; a failure where that is not a valid answer for `state`."""
+    if answer.get("failed"):
+        return _fails(answer, str(answer.get("msg") or "the edge gives no reason"))
+    report, changed = answer.get("report"), answer.get("changed")
     looked_only = check and state == "withdrawn"
     if looked_only and report is None:
         report = {"command": "withdraw", "changed": changed}
     fits = isinstance(report, dict) and report.get("command") in COMMANDS[state] and isinstance(changed, bool)
     if not fits or (state != "status" and report.get("changed") is not changed):  # type: ignore[union-attr]
-        return _fails({}, "the edge's answer is none of springtide_routes; look at what runs there")
+        return _fails({}, "the edge's answer is not one of springtide_routes; inspect what runs there")
     result: dict[str, Any] = {"failed": False, "changed": changed}
     if not looked_only:
         result["report"] = _report(report)  # type: ignore[arg-type]
-    diff = said.get("diff")
+    diff = answer.get("diff")
     if isinstance(diff, dict):
         sides = {side: str(diff.get(side, "")) for side in ("before", "after")}
         result["diff"] = {side: printable(text, MAX_CHARACTERS) for side, text in sides.items()}

@@ -8,12 +8,12 @@ DOCUMENTATION = r"""
 module: springtide_judge
 short_description: Whether a rollout goes on after a wave
 description:
-  - Clears a wave only where each of its edges says that it holds the round, in C(springtide_applied), nobody has
-    withdrawn the fleet, the journal has the wave, and the gate says go.
+  - Clears a wave only where each of its edges confirms that it has the round, in C(springtide_applied), nobody has
+    withdrawn the fleet, the journal has the wave, and the gate's verdict is go.
   - It takes nothing else from an edge.
 options:
   rollout:
-    description: What is rolled out, and how its gate is asked.
+    description: What is rolled out, and how its gate is run.
     type: dict
     required: true
     suboptions:
@@ -31,12 +31,12 @@ options:
         elements: list
         required: true
       gate:
-        description: The gate's command, which exits with 0 for go and 3 for wait; empty asks none.
+        description: The gate's command, which exits with 0 for go and 3 for wait; empty runs none.
         type: list
         elements: str
         required: true
       gate_tries:
-        description: How often it may be asked again.
+        description: How often it may be tried again.
         type: int
         required: true
       gate_delay_s:
@@ -63,7 +63,7 @@ options:
         required: true
 attributes:
   check_mode:
-    description: Writes nothing and asks no gate.
+    description: Writes nothing and runs no gate.
     support: full
 author:
   - The Springtide authors

@@ -36,7 +36,7 @@ options:
     type: bool
     default: false
   stop:
-    description: Instead of taking the lock, let nothing be pushed until somebody resumes; the text says why.
+    description: Instead of taking the lock, let nothing be pushed until somebody resumes; the text is the reason.
     type: str
     default: ""
 attributes:

@@ -7,14 +7,14 @@ DOCUMENTATION = r"""
 module: springtide_routes
 short_description: Springtide's routes on an edge
 description:
-  - Makes table 201 hold what a signed bundle says, or nothing.
+  - Makes table 201 match a signed bundle, or empty.
   - The bundle is read on the publisher. The edge checks signature, name, round, expiry and bounds itself.
-  - A failure leaves the routes that stood before, or none; the message says which.
+  - A failure leaves the previous routes, or none; the message has which.
 options:
   state:
     description:
       - V(applied) makes the kernel hold the bundle's routes.
-      - V(withdrawn) takes every route and rule of Springtide out; it needs no bundle.
+      - V(withdrawn) removes every route and rule of Springtide; it needs no bundle.
       - V(status) only looks.
     type: str
     choices: [applied, withdrawn, status]

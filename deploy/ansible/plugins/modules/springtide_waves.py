@@ -34,13 +34,13 @@ options:
   growth:
     description:
       - How many times larger each wave is than the one before. It is raised, to 30 at most, where a gate for each wave
-        could not be asked again twice within half of what is left of the bundles' life.
+        could not be tried again twice within half of what is left of the bundles' life.
     type: int
     default: 3
   gate_tries:
     description:
-      - How often each wave's gate may be asked again. Fewer are given back where waiting for all waves would take more
-        than half of what is left of the bundles' life, and it fails where that leaves none; V(0) asks no gate.
+      - How often each wave's gate may be tried again. Fewer are returned where waiting for all waves would take more
+        than half of what is left of the bundles' life, and it fails where that leaves none; V(0) runs no gate.
     type: int
     default: 0
   gate_delay_s:
@@ -70,7 +70,7 @@ waves:
   type: list
   elements: list
 gate_tries:
-  description: How often each wave's gate may be asked again.
+  description: How often each wave's gate may be tried again.
   returned: success
   type: int
 folder:

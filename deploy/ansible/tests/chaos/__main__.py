@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from deploy.ansible.tests.chaos.fleet import Fleet
-from deploy.ansible.tests.chaos.run import BUTTON_REST_S, BUTTON_STEPS, Chaos, Told, step_limit_s
+from deploy.ansible.tests.chaos.run import BUTTON_REST_S, BUTTON_STEPS, Chaos, Result, step_limit_s
 from deploy.ansible.tests.chaos.schedule import Run, schedule
 from rich.console import Console
 from rich.table import Table
@@ -44,14 +44,14 @@ def options(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def described(run: Run) -> str:
     during, button = ("; ".join(map(str, faults)) or "nothing" for faults in (run.during, run.button))
-    return f"run {run.number}: {run.move}: {during}\n  red button: {button}"
+    return f"run {run.number}: {run.move}: {during}\n  withdraw.yml: {button}"
 
 
 def main(arguments: list[str] | None = None) -> int:
     given = options(arguments)
     seed = random.SystemRandom().randrange(1_000_000) if given.seed is None else given.seed
     numbers = range(given.runs) if given.only is None else [given.only]
-    told = Told(seed, given.out.with_suffix(""))
+    found = Result(seed, given.out.with_suffix(""))
     begun = time.monotonic()
     print(f"chaos: seed {seed}, {len(numbers)} runs, {given.edges} edges", flush=True)
     if given.list:
@@ -64,30 +64,30 @@ def main(arguments: list[str] | None = None) -> int:
         for number in numbers:
             run = schedule(seed, number, fleet.edges)
             print(described(run), flush=True)
-            before = len(told.violations)
+            before = len(found.violations)
             at = time.monotonic()
-            Chaos(fleet, run, told, step_s)()
-            for text in told.violations[before:]:
+            Chaos(fleet, run, found, step_s)()
+            for text in found.violations[before:]:
                 print(f"  VIOLATION: {text}", flush=True)
             print(f"  {time.monotonic() - at:.0f} s", flush=True)
-    result = {
+    report = {
         "seed": seed,
         "runs": len(numbers),
         "edges": given.edges,
-        "faults": dict(sorted(told.faults.items())),
-        "violations": told.violations,
+        "faults": dict(sorted(found.faults.items())),
+        "violations": found.violations,
     }
     given.out.parent.mkdir(parents=True, exist_ok=True)
-    given.out.write_text(json.dumps(result, indent=2) + "\n")
+    given.out.write_text(json.dumps(report, indent=2) + "\n")
     table = Table("fault", "times")
-    for kind, count in result["faults"].items():
+    for kind, count in report["faults"].items():
         table.add_row(kind, str(count))
     Console().print(table)
     bound = BUTTON_STEPS * step_s + BUTTON_REST_S
-    print(f"the red button: {max(told.button_s, default=0.0):.0f} s at most, bound {bound} s")
+    print(f"withdraw.yml: {max(found.withdraw_s, default=0.0):.0f} s at most, bound {bound} s")
     taken = time.monotonic() - begun
-    print(f"chaos: seed {seed}: {len(told.violations)} violations in {len(numbers)} runs, {taken:.0f} s")
-    return 1 if told.violations else 0
+    print(f"chaos: seed {seed}: {len(found.violations)} violations in {len(numbers)} runs, {taken:.0f} s")
+    return 1 if found.violations else 0
 
 
 if __name__ == "__main__":

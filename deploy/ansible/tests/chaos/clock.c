@@ -1,4 +1,4 @@
-/* The wall clock of what is started with this preloaded, as many seconds off as the file SPRINGTIDE_TEST_CLOCK says.
+/* The wall clock of what is started with this preloaded, as many seconds off as the file SPRINGTIDE_TEST_CLOCK gives.
  *
  * A namespace has its own time since boot, but no wall clock of its own: a host whose clock is wrong is made here. The file
  * is read at each call, so that a clock can be set under a process that runs.

@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 PREFIXES = [f"10.{200 + number}.0.0/16" for number in range(4)] + [f"fd00:{number}::/32" for number in range(1, 5)]
 # What the module needs beside Python, for a host that has no `ip`.
 PROGRAMS = ("sh", "sleep", "ssh-keygen", "rm", "mkdir", "chmod", "echo", "cat", "uname")
-# sshd runs it for whatever is asked: it may hang, has the edge's clock, and may miss `ip`.
+# sshd runs it for every command: it may hang, has the edge's clock, and may miss `ip`.
 LOGIN = """\
 #!/bin/sh
 [ -e {d}/hangs ] && exec sleep 1000
@@ -105,7 +105,7 @@ class Fleet:
                 for watcher in fleet.watchers.values():
                     watcher.kill()
                     watcher.wait()
-                # What still runs would keep the mounts, and they the folder.
+                # Processes that run would keep the mounts, and those the folder.
                 farm.end()
                 for mount in fleet._mounts:
                     subprocess.run(["umount", "--lazy", str(mount)], check=False, capture_output=True)
@@ -165,7 +165,7 @@ class Fleet:
         return [*inside, *later, PYTHON, str(SCRIPT)]
 
     def command(self, edge: str, *words: str, seconds_later: int = 0) -> tuple[int | None, str]:
-        """The edge's own command, as its timer runs it: exit code and what it said; None where it did not end."""
+        """The edge's own command, as its timer runs it: exit code and output; None where it did not end."""
         command = [*self._on(edge, seconds_later), *words, "--state-dir", str(self.node(edge).state_dir)]
         try:
             done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=100)
@@ -219,7 +219,7 @@ class Fleet:
             pid for pid in self.pids(edge) if "python" in words(pid)[:40] and (watcher is None or pid != watcher.pid)
         ]
 
-    def quiet(self) -> bool:
+    def is_idle(self) -> bool:
         """Wait until nothing works any more on publisher or edges, and end what does not end; whether all ended."""
 
         def left() -> list[int]:

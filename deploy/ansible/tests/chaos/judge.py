@@ -1,6 +1,7 @@
-"""What stands in the kernels and in the publisher's folder, read without the product's code, and what may stand there.
+"""The state of the kernels and of the publisher's folder, read without the product's code, and which states are
+allowed.
 
-`ip` tells of routes and rules, JSON files of what was published: nothing here is imported from what is judged.
+`ip` shows routes and rules, JSON files what was published: nothing is imported from the code under test.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def published(folder: Path, edge: str) -> list[Published]:
 
 
 def wanted(folder: Path, edge: str) -> dict[str, int]:
-    """What `current` says that an edge holds."""
+    """What an edge should hold by `current`."""
     return _published((folder / "current").resolve() / f"{edge}.json", folder.resolve()).windows
 
 
@@ -113,7 +114,7 @@ def not_one_set(edge: str, found: Held, sets: Sequence[Published], now: float) -
     return None
 
 
-def told(
+def allowed_sets(
     lines: Iterable[Mapping[str, Any]],
     edges: Sequence[str],
     sets: Mapping[str, Sequence[Published]],

@@ -1,4 +1,4 @@
-"""One run: a round on the fleet, a move under faults, what then stands; and the red button under faults of its own."""
+"""One run: a round on the fleet, a move under faults, what then stands; and withdraw.yml under faults of its own."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from deploy.ansible.tests.chaos.schedule import Fault, Run
 
 # No play may take longer, whatever hangs: its steps have limits, and there are few of them.
 PLAY_STEPS = 6
-# The red button has one step on the edges; connections that hang and Ansible itself have the rest of the time.
+# withdraw.yml has one step on the edges; connections that hang and Ansible itself have the rest of the time.
 BUTTON_STEPS, BUTTON_REST_S = 2, 60
 TTL_S = 900
 NEAR_EXPIRY_S = 12
-# Faults that make an edge go back to the kernel's default by itself, which is always safe and which no journal tells.
+# Faults that make an edge go back to the kernel's default by itself, which is always safe and in no journal.
 OWN_WITHDRAWAL = (
     "disk full",
     "disk read-only",
@@ -37,14 +37,14 @@ OWN_WITHDRAWAL = (
 
 
 @dataclass
-class Told:
-    """What runs have shown: counts of faults that happened, violations as lines, seconds of each red button."""
+class Result:
+    """What runs have shown: counts of faults that happened, violations as lines, seconds of each withdraw.yml."""
 
     seed: int
     logs: Path
     faults: Counter[str] = field(default_factory=Counter)
     violations: list[str] = field(default_factory=list)
-    button_s: list[float] = field(default_factory=list)
+    withdraw_s: list[float] = field(default_factory=list)
 
 
 def step_limit_s(fleet: Fleet) -> int:
@@ -60,8 +60,8 @@ def step_limit_s(fleet: Fleet) -> int:
 class Chaos:
     """A run on a fleet."""
 
-    def __init__(self, fleet: Fleet, run: Run, told: Told, step_s: int) -> None:
-        self.fleet, self.run, self.told = fleet, run, told
+    def __init__(self, fleet: Fleet, run: Run, result: Result, step_s: int) -> None:
+        self.fleet, self.run, self.result = fleet, run, result
         self.step_s, self.play_limit_s = step_s, PLAY_STEPS * step_s
         self.farm = fleet.farm
         self.begun: dict[Fault, faults.End] = {}
@@ -73,7 +73,7 @@ class Chaos:
         self.logs: list[str] = []
 
     def violation(self, text: str) -> None:
-        self.told.violations.append(f"seed {self.told.seed}, run {self.run.number} ({self.run.move}): {text}")
+        self.result.violations.append(f"seed {self.result.seed}, run {self.run.number} ({self.run.move}): {text}")
 
     # --- plays under faults ------------------------------------------------------------------------------------------
 
@@ -111,7 +111,7 @@ class Chaos:
             return False
         self.begun[fault] = end
         self.happened.add(fault)
-        self.told.faults[fault.kind] += 1
+        self.result.faults[fault.kind] += 1
         if fault.edge is None:
             self.publisher_broke |= fault.kind != "play killed"
         else:
@@ -132,7 +132,7 @@ class Chaos:
     # --- the run -----------------------------------------------------------------------------------------------------
 
     def __call__(self) -> None:
-        known = len(self.told.violations)
+        known = len(self.result.violations)
         with self.healed_at_last():
             self.fleet.hold()
             self.offset = self.size_of_journal()
@@ -142,8 +142,8 @@ class Chaos:
                     self.violation(f"{edge}: did not take the round that the run begins with")
             last = self.move()
             self.heal()
-            if not self.fleet.quiet():
-                self.violation("what a play began still worked 60 s after all faults had ended")
+            if not self.fleet.is_idle():
+                self.violation("processes of a play ran 60 s after all faults had ended")
             if "run withdraw.yml once more" in last.output:
                 last = self.play("withdraw.yml", springtide_reason="chaos, to record it")
                 self.publisher_broke = False
@@ -155,9 +155,9 @@ class Chaos:
                 if last.process.returncode != 0 and self.run.move != "near expiry":
                     self.repair()
                 self.button()
-        if len(self.told.violations) > known:
-            self.told.logs.mkdir(parents=True, exist_ok=True)
-            (self.told.logs / f"run-{self.run.number}.log").write_text("\n".join(self.logs))
+        if len(self.result.violations) > known:
+            self.result.logs.mkdir(parents=True, exist_ok=True)
+            (self.result.logs / f"run-{self.run.number}.log").write_text("\n".join(self.logs))
 
     def move(self) -> Playing:
         move, during = self.run.move, self.run.during
@@ -172,8 +172,8 @@ class Chaos:
             return self.play("rollback.yml", during, springtide_reason="chaos")
         if move == "withdrawn in between":
             return self.withdrawn_in_between()
-        says = f"case $wave in {self.run.refused_wave}) echo no; exit 4;; esac; exit 0"
-        gate = self.farm.script(says if move == "refused by the gate" else "exit 0")
+        script = f"case $wave in {self.run.refused_wave}) echo no; exit 4;; esac; exit 0"
+        gate = self.farm.script(script if move == "refused by the gate" else "exit 0")
         return self.play("rollout.yml", during, springtide_gate=True, springtide_gate_command=gate)
 
     def publish(self, ttl: float = TTL_S) -> None:
@@ -233,7 +233,7 @@ class Chaos:
         for text, edges in wrong.items():
             everybodys = sorted({fault.kind for fault in self.happened})
             self.violation(f"{last.play} {code}, and {', '.join(edges)} hold {text}, all faults: {everybodys}")
-        self.tell(found, last)
+        self.compare_with_journal(found, last)
 
     def called(self, edge: str, windows: judge.Windows) -> str:
         """A set by what it is in this run."""
@@ -247,7 +247,7 @@ class Chaos:
         return judge.windows_of_file(self.farm.publish_dir / "candidate/edges" / f"{edge}.json")
 
     def may_hold(self, edge: str, last: Playing) -> list[judge.Windows]:
-        """By what the play said at its end, without the journal."""
+        """By the play's output at its end, without the journal."""
         new, old = self.new(edge), self.before[edge]
         gone = edge in self.met and self.met[edge] & set(OWN_WITHDRAWAL)
         safe: list[judge.Windows] = [{}] if gone else []
@@ -264,32 +264,32 @@ class Chaos:
         if last.killed or (edge in self.met and last.process.returncode != 0):
             return [old, new, *safe]
         if move == "rollback":
-            # Its lock needs the publisher's disk; without it nothing begins, and the red button is what is left.
+            # Its lock needs the publisher's disk; without it nothing begins, and withdraw.yml is what is left.
             return [old, *safe, *([new] if self.publisher_broke and last.process.returncode != 0 else [])]
         return [new if last.process.returncode == 0 else old, *safe]
 
     def named(self, playing: Playing) -> set[str]:
-        """Edges that withdraw.yml says it could not empty."""
-        said = re.findall(r"NOT (?:confirmed as )?withdrawn: ([^;\n]*)", playing.output)
-        return {edge for edge in self.fleet.edges for text in said if edge in text.split(", ")}
+        """Edges that withdraw.yml reports as not emptied."""
+        lists = re.findall(r"NOT (?:confirmed as )?withdrawn: ([^;\n]*)", playing.output)
+        return {edge for edge in self.fleet.edges for text in lists if edge in text.split(", ")}
 
-    def tell(self, found: Mapping[str, judge.Held], last: Playing) -> None:
-        """The journal's story beside the kernels."""
+    def compare_with_journal(self, found: Mapping[str, judge.Held], last: Playing) -> None:
+        """The journal compared with the kernels."""
         lines, damaged = judge.journal(self.farm.publish_dir, self.offset)
         broke = self.publisher_broke
         if damaged and not broke and not any(playing.killed for playing in self.plays):
             self.violation(f"{damaged} lines of the journal cannot be read")
         event = last.play.removesuffix(".yml")
-        said = [(line["event"], line["verdict"]) for line in lines]
-        # A way back that withdrew where it was refused is at its end, and says that it was none for every edge.
+        recorded = [(line["event"], line["verdict"]) for line in lines]
+        # A way back that withdrew where it was refused has ended, and is reported as incomplete.
         done = {(event, "done"), *([(event, "partial")] if event == "rollback" else [])}
-        if last.process.returncode == 0 and not done & set(said):
-            self.violation(f"{last.play} ended with 0, and the journal does not say so: {said}")
-        if last.process.returncode != 0 and (event, "done") in said and not last.killed and not broke:
-            self.violation(f"{last.play} ended with {last.process.returncode}, and the journal says done")
+        if last.process.returncode == 0 and not done & set(recorded):
+            self.violation(f"{last.play} ended with 0, and the journal does not have it: {recorded}")
+        if last.process.returncode != 0 and (event, "done") in recorded and not last.killed and not broke:
+            self.violation(f"{last.play} ended with {last.process.returncode}, and the journal has done")
         if broke and last.process.returncode != 0:
             return
-        may = judge.told(lines, self.fleet.edges, self.sets(), self.before)
+        may = judge.allowed_sets(lines, self.fleet.edges, self.sets(), self.before)
         wrong: dict[str, list[str]] = {}
         for edge in self.fleet.edges:
             windows = found[edge].windows
@@ -298,30 +298,30 @@ class Chaos:
                 expected = " or ".join(self.called(edge, each) for each in may[edge])
                 wrong.setdefault(f"{expected}: {self.called(edge, windows)}", []).append(edge)
         for text, edges in wrong.items():
-            self.violation(f"{', '.join(edges)} hold instead of what the journal says, {text}: {said}")
+            self.violation(f"{', '.join(edges)} hold instead of the journal's state, {text}: {recorded}")
 
     def repair(self) -> None:
-        """With nothing broken any more, drift.yml brings every edge to what the publisher says.
+        """With nothing broken any more, drift.yml brings every edge to the publisher's state.
 
-        A way back that could not be recorded says what comes first: rollback.yml once more.
+        Where a way back could not be recorded, rollback.yml comes first, once more.
         """
         if any("run rollback.yml once more" in playing.output for playing in self.plays):
             self.play("rollback.yml", springtide_reason="chaos, to record it")
         offset = self.size_of_journal()
-        mended = self.play("drift.yml", springtide_repair=True, springtide_resume=True)
+        repaired = self.play("drift.yml", springtide_repair=True, springtide_resume=True)
         found = self.fleet.held()
         for edge in self.fleet.edges:
             want = judge.wanted(self.farm.publish_dir, edge)
             if found[edge].windows != want:
                 has, should = judge.short(found[edge].windows), judge.short(want)
                 self.violation(
-                    f"drift.yml ended with {mended.process.returncode}, and {edge} holds {has}, not {should}"
+                    f"drift.yml ended with {repaired.process.returncode}, and {edge} holds {has}, not {should}"
                 )
-        said = [(line["event"], line["verdict"]) for line in judge.journal(self.farm.publish_dir, offset)[0]]
-        if mended.process.returncode != 0 or said not in ([("drift", "repaired")], [("drift", "none")]):
-            self.violation(f"drift.yml ended with {mended.process.returncode} where nothing is broken, and said {said}")
+        recorded = [(line["event"], line["verdict"]) for line in judge.journal(self.farm.publish_dir, offset)[0]]
+        if repaired.process.returncode != 0 or recorded not in ([("drift", "repaired")], [("drift", "none")]):
+            self.violation(f"drift.yml ended with {repaired.process.returncode} where nothing is broken: {recorded}")
 
-    # --- the red button ----------------------------------------------------------------------------------------------
+    # --- withdraw.yml ----------------------------------------------------------------------------------------------
 
     def button(self) -> None:
         self.met, self.publisher_broke, offset = {}, False, self.size_of_journal()
@@ -329,30 +329,30 @@ class Chaos:
         if playing.killed:
             playing = self.play("withdraw.yml", springtide_reason="chaos, again")
         took = playing.took_s or 0.0
-        self.told.button_s.append(took)
+        self.result.withdraw_s.append(took)
         bound = BUTTON_STEPS * self.step_s + BUTTON_REST_S
         if took > bound:
-            self.violation(f"the red button took {took:.0f} s, more than {bound} s; faults: {self.met}")
+            self.violation(f"withdraw.yml took {took:.0f} s, more than {bound} s; faults: {self.met}")
         named = self.named(playing)
-        self.all_gone(self.fleet.held(), named, "after the red button")
+        self.all_gone(self.fleet.held(), named, "after withdraw.yml")
         for edge in named - set(self.met):
             self.violation(f"withdraw.yml names {edge}, which met no fault")
         lines, _ = judge.journal(self.farm.publish_dir, offset)
         presses = [line for line in lines if line["event"] == "withdraw"]
         if not presses and (playing.process.returncode == 0 or not self.publisher_broke):
-            self.violation(f"withdraw.yml ended with {playing.process.returncode}, and the journal does not tell of it")
+            self.violation(f"withdraw.yml ended with {playing.process.returncode}, and it is not in the journal")
         if presses and set(presses[-1]["details"].get("not", ())) != named:
-            self.violation(f"the journal says {presses[-1]['details']}, withdraw.yml {sorted(named)}")
-        # While all that is still broken: timers, and for those that did not hear it the end of their bundle.
+            self.violation(f"the journal has {presses[-1]['details']}, withdraw.yml {sorted(named)}")
+        # While all faults last: timers, and for edges that were not reached the end of their bundle.
         self.fleet.timers(sorted(set(self.met) - named))
         for edge in sorted(named):
-            code, said = self.fleet.command(edge, "expire", seconds_later=TTL_S + 60)
+            code, output = self.fleet.command(edge, "expire", seconds_later=TTL_S + 60)
             if self.fleet.held([edge])[edge].windows:
                 self.violation(
-                    f"{edge}: `expire` after the bundle's end: exit code {code}: {said}: it keeps its routes"
+                    f"{edge}: `expire` after the bundle's end: exit code {code}: {output}: it keeps its routes"
                 )
         self.heal()
-        self.fleet.quiet()
+        self.fleet.is_idle()
         self.fleet.timers(sorted(self.met))
         self.all_gone(self.fleet.held(), set(), "once nothing was broken any more")
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-# What an operator does in a run, before the red button.
+# What an operator does in a run, before withdraw.yml.
 MOVES = (
     "rollout",
     "refused by the gate",
@@ -34,9 +34,9 @@ EDGE_KINDS = (
 )
 # On the publisher.
 PUBLISHER_KINDS = ("play killed", "publisher's disk full", "publisher's disk read-only")
-# Under the red button: what can stand in the way of taking back.
+# Under withdraw.yml: what can obstruct it.
 BUTTON_KINDS = (
-    # Here the button is not heard, and the edge has to end it by itself.
+    # Here withdraw.yml does not reach the edge, which has to expire by itself.
     "sshd hangs",
     "login shell hangs",
     "unreachable",
@@ -67,7 +67,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Run:
-    """`refused_wave` is the wave that the gate refuses, where it does; faults meet the move and the red button."""
+    """`refused_wave` is the wave that the gate refuses, where it does; faults meet the move and withdraw.yml."""
 
     number: int
     move: str

@@ -1,4 +1,4 @@
-"""Who has a say: only the fleet's edges, each within bounds, and every other by its name."""
+"""Whose samples count: only those of the fleet's edges, each within bounds; every other host is listed by its name."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def closing(host: str, cookie: int, sent: int, again: int, **more: Any) -> Row:
     return {**row, "kind": "CLOSE", "state": "CLOSE", **counters, **more}
 
 
-def honest(hosts: Sequence[str] = EDGES, clients: int = 6) -> list[Row]:
+def truthful(hosts: Sequence[str] = EDGES, clients: int = 6) -> list[Row]:
     """Connections of each host to fra, with windows of 30 to 50, and to clients of its own."""
     rows = []
     for n, host in enumerate(hosts):
@@ -101,7 +101,7 @@ def put(home: Home, rows: Iterable[Row]) -> None:
 
 
 def decided(home: Home) -> list[Any]:
-    """What both laws say of the two rounds; computed anew."""
+    """Both laws' input from the two rounds, computed again."""
     policy, fleet, now = load_policy(home.policy), load_fleet(home.fleet), instants.now()
     store = home.open()
     try:
@@ -123,8 +123,8 @@ def rogues(home: Home) -> dict[tuple[str, str], int]:
 NAMES = ["AMS-1", "ams-1 ", "ams-1\u200b", "\u0430ms-1", "ams-1\n", "\x1b[2Jams", "", "ams_1", "x" * 200]
 
 
-def test_names_outside_the_fleet_change_nothing_and_are_named(home: Home) -> None:
-    put(home, honest())
+def test_names_outside_the_fleet_change_nothing_and_are_reported(home: Home) -> None:
+    put(home, truthful())
     before = decided(home)
     assert before[0][0] == {}
     assert before[0][1][0]["initcwnd"] is not None
@@ -132,7 +132,7 @@ def test_names_outside_the_fleet_change_nothing_and_are_named(home: Home) -> Non
     strange: list[Row] = []
     for n, name in enumerate([*NAMES, *(f"edge-{n}" for n in range(20))]):
         for c in range(3):
-            # Heard in the first of the two rounds, and silent in the second.
+            # It sends in the first of the two rounds, and nothing in the second.
             rows = life(name, c, 700, bytes_acked=2**40, dst=f"198.51.{c}.7" if n % 2 else "10.77.2.9")
             strange += [{**row, "pop": "p" * 70 if n % 3 else "ams"} for row in rows[: 5 if n % 4 else 10]]
     # And one from the future.
@@ -148,18 +148,18 @@ def test_names_outside_the_fleet_change_nothing_and_are_named(home: Home) -> Non
         f"edge-{n}" for n in range(20) if (n + len(NAMES)) % 4 == 0
     }
     where = ("--publish-dir", home.path / "publish")
-    said = home.run("status", *where, code=1).stdout
-    assert "do not count: " in said
-    assert "AMS-1 (not in fleet.yaml, 15 samples)" in said
-    assert "ahead" not in said
+    output = home.run("status", *where, code=1).stdout
+    assert "do not count: " in output
+    assert "AMS-1 (not in fleet.yaml, 15 samples)" in output
+    assert "in the future" not in output
     advice = home.run("doctor", "--site", *where, code=1).stdout
     assert "add it to fleet.yaml" in advice
-    assert all(c.isprintable() or c == "\n" for c in said + advice)
+    assert all(c.isprintable() or c == "\n" for c in output + advice)
 
 
 def test_more_names_than_anybody_reads_are_counted(home: Home) -> None:
     own = [{**row, "snd_mss": 2**32 - 1} for row in life("ams-1", 99, rounds=1)]
-    put(home, honest(EDGES[:1]) + own + [row for n in range(150) for row in life(f"bot-{n}", 1, rounds=1)])
+    put(home, truthful(EDGES[:1]) + own + [row for n in range(150) for row in life(f"bot-{n}", 1, rounds=1)])
     home.run("rollup", "--round", instants.show(ROUND))
     found = home.query("select host, times, hosts from round_rogues")
     assert len(found) == 102
@@ -183,14 +183,14 @@ IMPOSSIBLE: list[dict[str, Any]] = [
 ]
 
 
-def test_values_that_no_connection_can_have_are_set_aside_and_named(home: Home) -> None:
-    put(home, honest())
+def test_values_that_no_connection_can_have_are_left_out_and_reported(home: Home) -> None:
+    put(home, truthful())
     before = decided(home)
     bad: list[Row] = []
     for n, values in enumerate(IMPOSSIBLE):
         for dst in ("10.77.2.9", "192.0.0.7"):
             rows = life("ams-1", 1000 + 2 * n + (dst[0] == "1" and dst[1] == "9"), 60, dst)
-            # Only the last poll of each round says it.
+            # Only the last poll of each round has it.
             bad += [{**row, **(values if at % 5 == 4 else {})} for at, row in enumerate(rows)]
     put(home, bad)
     assert decided(home) == before
@@ -199,7 +199,7 @@ def test_values_that_no_connection_can_have_are_set_aside_and_named(home: Home) 
 
 
 def test_sums_end_at_their_bound_and_do_not_wrap(home: Home) -> None:
-    """Each at the most that a connection can say: together beyond 64 bits."""
+    """Each at the largest possible value: together beyond 64 bits."""
     most = 2**53 - 1
     put(home, [closing("ams-1", n, most, 0, busy_time=most) for n in range(2100)])
     home.run("rollup", "--round", instants.show(ROUND))
@@ -221,8 +221,8 @@ LIES: dict[str, tuple[dict[str, Any], int]] = {
 def test_one_edge_of_three_moves_its_pair_by_half_at_most(home: Home, store: Store) -> None:
     publish_fleet(store, load_fleet(home.fleet))
     true = [row for host in EDGES[:2] for c in range(10) for row in life(host, c, 40)]
-    for lie, (told, sockets) in LIES.items():
-        values = dict(told)
+    for lie, (changes, sockets) in LIES.items():
+        values = dict(changes)
         gained, tenth = values.pop("gained", 50 * MSS), values.pop("tenth", None)
         lies = [
             {**row, "bytes_acked": gained * (row["poll_sequence"] - 100)}
@@ -262,11 +262,11 @@ def test_of_two_edges_that_differ_the_lower_one_bounds_the_other(home: Home, sto
     assert store.query("select cwnd_mean, cwnd_max from pairs") == [{"cwnd_mean": 30, "cwnd_max": 40}]
 
 
-def test_an_edge_speaks_for_its_own_pop_only(home: Home) -> None:
-    """Whatever PoP it names, and whoever's address it says it has."""
+def test_an_edge_counts_for_its_own_pop_only(home: Home) -> None:
+    """Whatever PoP it sends, and whichever address it claims."""
     put(
         home,
-        honest()
+        truthful()
         + [row for c in range(5) for row in life("fra-1", c, 45, "10.77.3.9", src_ip="::ffff:10.77.2.1", pop="fra")],
     )
     before = decided(home)
@@ -284,37 +284,37 @@ def test_an_edge_speaks_for_its_own_pop_only(home: Home) -> None:
 @pytest.mark.parametrize(
     "numbers", [[299 * n for n in range(10)], [1, 2**40, 9, 2**41, 4, 5, 2**64 - 2, 3, 2**63 + 9, 7]]
 )
-def test_numbers_of_polls_that_jump_freeze_no_pop_and_are_named(home: Home, numbers: list[int]) -> None:
+def test_jumping_poll_numbers_freeze_no_pop_and_are_reported(home: Home, numbers: list[int]) -> None:
     odd = [{**row, "poll_sequence": numbers[n]} for c in range(4) for n, row in enumerate(life("ams-3", c, 41))]
-    # As many, as if it had been left out: what it should have said is not for it to choose.
-    put(home, honest(EDGES[:2]) + odd)
+    # As many, as if it had been left out: an edge does not choose how much is expected of it.
+    put(home, truthful(EDGES[:2]) + odd)
     (missing, windows), _ = decided(home)
     assert missing == {}
     assert windows[0]["reason"] == "learnt"
     assert [name for name, why in rogues(home) if why == "poll_numbers"] == ["ams-3"]
 
 
-def test_an_edge_that_talks_a_lot_and_falls_silent_freezes_no_pop(home: Home) -> None:
-    loud = [row for c in range(300) for row in life("ams-3", c)[:5]]
-    put(home, honest(EDGES[:2]) + loud)
+def test_an_edge_that_sends_much_and_then_nothing_freezes_no_pop(home: Home) -> None:
+    many_samples = [row for c in range(300) for row in life("ams-3", c)[:5]]
+    put(home, truthful(EDGES[:2]) + many_samples)
     assert decided(home)[0][0] == {}
 
 
-def test_two_machines_with_one_name_are_named(home: Home) -> None:
-    reborn = [
+def test_two_machines_with_one_name_are_reported(home: Home) -> None:
+    second_boot = [
         {**row, "boot_id": "before" if n < 7 else "after", "poll_sequence": n % 7 + 1}
         for n, row in enumerate(life("ams-2", 7))
     ]
-    twin = [
+    second_machine = [
         {**row, "boot_id": "another", "cookie": 9, "poll_sequence": 5 + n} for n, row in enumerate(life("ams-1", 8))
     ]
-    put(home, honest(EDGES[:1]) + reborn + twin)
+    put(home, truthful(EDGES[:1]) + second_boot + second_machine)
     home.run("rollup", "--round", instants.show(ROUND))
     assert rogues(home) == {("ams-1", "several_boots"): 2}
     assert "two machines have one name" in home.run("doctor", "--site", code=1).stdout
 
 
-def many(host: str, lost: range, closed: range, *, told: bool = True, idle: bool = False) -> list[Row]:
+def many(host: str, lost: range, closed: range, *, reported: bool = True, idle: bool = False) -> list[Row]:
     """40 connections; of those in `lost` the last two minutes show nothing, of those in `closed` a close comes then."""
     rows = []
     for c in range(40):
@@ -324,7 +324,7 @@ def many(host: str, lost: range, closed: range, *, told: bool = True, idle: bool
         if idle and c % 2:
             polls = [row for n, row in enumerate(polls) if n in (0, 4, 5, 9)]
         rows += polls
-        if c in closed and told:
+        if c in closed and reported:
             last = polls[-1]
             rows.append({**last, "kind": "CLOSE", "state": "CLOSE", "time_unix_us": last["time_unix_us"] + 1_000_000})
     return rows
@@ -336,7 +336,7 @@ def many(host: str, lost: range, closed: range, *, told: bool = True, idle: bool
         ({"lost": range(0), "closed": range(30)}, 1.0, (60, 60)),
         ({"lost": range(24), "closed": range(24, 30)}, 0.2, (12, 60)),
         # A collector that leaves closes out, and one that leaves out what has not changed.
-        ({"lost": range(0), "closed": range(30), "told": False}, 1.0, (0, 0)),
+        ({"lost": range(0), "closed": range(30), "reported": False}, 1.0, (0, 0)),
         ({"lost": range(24), "closed": range(24, 30), "idle": True}, 1.0, (12, 12)),
     ],
     ids=["all arrive", "most are lost", "no closes", "changes only"],
@@ -351,7 +351,7 @@ def test_close_records_that_are_lost_count(
     assert (found.closes_share, (found.closes_seen, found.closes_expected)) == (share, closes)
 
 
-def test_where_close_records_are_lost_the_last_decisions_stand(home: Home) -> None:
+def test_where_close_records_are_lost_the_last_decisions_stay(home: Home) -> None:
     lost, closed = range(24), range(24, 30)
     put(home, many("ams-1", lost, closed) + many("ams-2", lost, closed))
     first = instants.show(ROUND - INTERVAL)
@@ -364,7 +364,7 @@ def test_where_close_records_are_lost_the_last_decisions_stand(home: Home) -> No
 
 
 def test_invented_prefixes_decide_little_of_who_is_slow(home: Home) -> None:
-    """Of 30 honest prefixes of three edges a fifth is slow; one edge more invents 2,000 that are fast."""
+    """Of 30 truthful prefixes of three edges a fifth is slow; one edge more invents 2,000 that are fast."""
     home.policy.write_text(POLICY.replace("low_share: 0.5", "low_share: 0.2, max_new: 500"))
 
     def slow(extra: Sequence[Seen]) -> set[str]:
