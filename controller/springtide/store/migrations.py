@@ -16,34 +16,33 @@ from springtide.store.base import Store
 from springtide.store.files import migrations_folder
 
 TABLE = """
-create table if not exists schema_migrations (
+create table if not exists schema_migrations$on_cluster (
     number UInt32,
     name String,
     checksum FixedString(64),
     applied_at DateTime('UTC') default now()
 )
-engine = ReplacingMergeTree
+engine = ${replicated}ReplacingMergeTree$replica
 order by number
 """
 
 
 @dataclass(frozen=True)
 class Migration:
+    """A file of sql/migrations: a template (store/cluster.py lists its holes), known by its text for one server."""
+
     number: int
     path: Path
+    template: str
     sql: str
 
     @property
     def checksum(self) -> str:
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
-    @property
-    def statements(self) -> list[str]:
-        return statements_of(self.sql)
-
     def rendered(self, cluster: str | None) -> list[str]:
-        """The statements as they are, or for a cluster; raises InputError for one that clusters do not know."""
-        return clusters.render(self.statements, cluster, str(self.path)) if cluster else self.statements
+        """The statements for one server, or for a cluster; raises InputError for one that lacks a hole."""
+        return clusters.render(self.template, cluster, str(self.path))
 
 
 @dataclass(frozen=True)
@@ -54,22 +53,18 @@ class State:
     applied_at: str | None
 
 
-def statements_of(sql: str) -> list[str]:
-    """A statement ends with a semicolon at the end of a line; comments may stand anywhere."""
-    code = re.sub(r"--[^\n]*", "", sql)
-    # Comments at the end of a line leave blanks behind, where clusters look for whole lines.
-    code = re.sub(r"[ \t]+$", "", code, flags=re.MULTILINE)
-    return [statement.strip() for statement in re.split(r";[ \t]*(?:\n|$)", code) if statement.strip()]
-
-
 def read_migrations(folder: Path | None = None) -> list[Migration]:
-    """Every NNNN_name.sql, in order; raises InputError when a number is given twice or is missing."""
+    """Every NNNN_name.sql, in order; raises InputError when a number is given twice or is missing, and for
+    a hole that is not known."""
     paths = sorted((folder or migrations_folder()).glob("*.sql"))
     for path in paths:
         if not re.fullmatch(r"[0-9]{4}_[a-z0-9_]+\.sql", path.name):
             fix = "call it NNNN_name.sql, of lower-case letters, digits and underscores"
             raise InputError([Problem(str(path), "name", "is no name of a migration", fix)])
-    migrations = [Migration(int(path.name[:4]), path, path.read_text()) for path in paths]
+    migrations = [
+        Migration(int(path.name[:4]), path, text, clusters.plain(text, str(path)))
+        for path, text in ((path, path.read_text()) for path in paths)
+    ]
     if migrations and migrations[0].number != 1:
         what, fix = "is the first one, and its number is not 0001", "put back what is missing before it"
         raise InputError([Problem(str(migrations[0].path), "number", what, fix)])
@@ -119,7 +114,7 @@ def migrate(store: Store, migrations: Sequence[Migration], cluster: str | None =
     refuse_differences(store, states)
     pending_numbers = {state.number for state in states if state.state == "pending"}
     pending = [migration for migration in migrations if migration.number in pending_numbers]
-    # All of them, before the first is sent: a form that the cluster does not know changes nothing.
+    # All of them, before the first is sent: one that lacks a hole changes nothing.
     statements = {migration.number: migration.rendered(cluster) for migration in pending}
     if pending:
         for statement in bookkeeping(cluster):
@@ -134,7 +129,7 @@ def migrate(store: Store, migrations: Sequence[Migration], cluster: str | None =
 
 def bookkeeping(cluster: str | None) -> list[str]:
     """What makes the table that remembers what was applied."""
-    return clusters.render([TABLE.strip()], cluster, "schema_migrations") if cluster else [TABLE]
+    return clusters.render(TABLE, cluster, "schema_migrations")
 
 
 def require_current(store: Store) -> None:
