@@ -14,7 +14,15 @@ from springtide.errors import InputError
 from springtide.store import Param, Row, Store
 from springtide.store.binary import Columns
 from springtide.store.cluster import SHARD_KEYS, holes, render
-from springtide.store.migrations import bookkeeping, migrate, read_migrations, status
+from springtide.store.migrations import (
+    bookkeeping,
+    functions,
+    functions_to_make,
+    migrate,
+    read_migrations,
+    require_current,
+    status,
+)
 
 from testkit import keeper
 from testkit.home import Home
@@ -100,6 +108,25 @@ def test_every_statement_may_run_twice(store: Store) -> None:
         for statement in migration.rendered(None):
             store.execute(statement)
     assert schema(store) == before
+
+
+def test_functions_are_made_where_they_are_missing_or_others(store: Store) -> None:
+    assert functions_to_make(store, None) == []
+    assert functions_to_make(store, "main") == functions("main")
+    assert all(" on cluster 'main' as " in statement for statement in functions("main"))
+    store.execute("drop function springtide_prefix_text")
+    with pytest.raises(InputError, match="lacks 1 functions, springtide_prefix_text first; run `springtide migrate`"):
+        require_current(store)
+    store.execute("create or replace function springtide_quantiles as (state) -> 1")
+    # As another version's.
+    store.execute("create function springtide_more as (x) -> x")
+    assert len(functions_to_make(store, None)) == 2
+    assert migrate(store, MIGRATIONS) == []
+    assert functions_to_make(store, None) == []
+    require_current(store)
+    networks = "values('v UInt8, a String', (4, '::ffff:192.0.2.0'), (6, '2001:db8::'))"
+    shown = f"select springtide_prefix_text(v, toIPv6(a)) as p from {networks}"
+    assert [row["p"] for row in store.query(shown)] == ["192.0.2.0/24", "2001:db8::/56"]
 
 
 def test_names_that_are_no_migration_are_refused(tmp_path: Path) -> None:
@@ -272,7 +299,7 @@ def test_a_hole_that_is_not_known_is_refused_by_file(tmp_path: Path, text: str, 
 
 def test_the_command_renders_for_a_cluster_and_applies_only_to_servers(bare_home: Home) -> None:
     listed = bare_home.json("migrate", "--dry-run", "--cluster", "main")
-    assert [s for file in listed for s in file["statements"]] == rendered()[1:]
+    assert [s for file in listed for s in file["statements"]] == [*functions("main"), *rendered()[1:]]
     assert "on cluster 'main'" in bare_home.run("migrate", "--dry-run", "--cluster", "main").stdout
     assert "has no clusters" in bare_home.refused("migrate", "--cluster", "main")[0]
     assert "is not a valid name of a cluster" in bare_home.refused("migrate", "--cluster", "a'b", "--dry-run")[0]

@@ -13,7 +13,7 @@ from typing import Literal
 from springtide.errors import InputError, Problem
 from springtide.store import cluster as clusters
 from springtide.store.base import Store
-from springtide.store.files import migrations_folder
+from springtide.store.files import migrations_folder, sql
 
 TABLE = """
 create table if not exists schema_migrations$on_cluster (
@@ -25,6 +25,7 @@ create table if not exists schema_migrations$on_cluster (
 engine = ${replicated}ReplacingMergeTree$replica
 order by number
 """
+_FUNCTIONS = "from system.functions where startsWith(name, 'springtide_') and origin = 'SQLUserDefined'"
 
 
 @dataclass(frozen=True)
@@ -109,13 +110,16 @@ def refuse_differences(store: Store, states: Sequence[State]) -> None:
 def migrate(store: Store, migrations: Sequence[Migration], cluster: str | None = None) -> list[Migration]:
     """Apply what is pending, in order; give back what was applied. Raises InputError before changing anything when an
     applied file differs. Statements are idempotent: a run that was cut short is simply run again, and two at once do
-    the same work twice. With `cluster`, every statement is the cluster's."""
+    the same work twice. With `cluster`, every statement is the cluster's. Functions come first: they belong to the
+    server and not to the database, so that one which was moved to another server lacks them."""
     states = status(store, migrations)
     refuse_differences(store, states)
     pending_numbers = {state.number for state in states if state.state == "pending"}
     pending = [migration for migration in migrations if migration.number in pending_numbers]
     # All of them, before the first is sent: one that lacks a hole changes nothing.
     statements = {migration.number: migration.rendered(cluster) for migration in pending}
+    for statement in functions_to_make(store, cluster):
+        store.execute(statement)
     if pending:
         for statement in bookkeeping(cluster):
             store.execute(statement)
@@ -132,6 +136,24 @@ def bookkeeping(cluster: str | None) -> list[str]:
     return clusters.render(TABLE, cluster, "schema_migrations")
 
 
+def functions(cluster: str | None) -> list[str]:
+    """What makes the functions of sql/functions.sql, or makes them anew."""
+    return clusters.render(sql("functions"), cluster, "sql/functions.sql")
+
+
+def functions_to_make(store: Store, cluster: str | None) -> list[str]:
+    """Of functions(): those that the server lacks or has otherwise; for a cluster all, since one server does not know
+    what the others have."""
+    if cluster:
+        return functions(cluster)
+    made = {row["text"] for row in store.query(f"select create_query as text {_FUNCTIONS}")}
+    wanted = {
+        statement: store.query("select formatQuerySingleLine({sql:String}) as text", {"sql": statement})[0]["text"]
+        for statement in functions(None)
+    }
+    return [statement for statement, text in wanted.items() if text.replace("OR REPLACE ", "", 1) not in made]
+
+
 def require_current(store: Store) -> None:
     """Raises InputError unless the store's schema is the one that this version reads and writes."""
     states = status(store, read_migrations())
@@ -139,6 +161,12 @@ def require_current(store: Store) -> None:
     pending = [state.name for state in states if state.state == "pending"]
     if pending:
         message = f"lacks {len(pending)} migrations, {pending[0]} first"
+        raise InputError([Problem(store.url, "schema", message, "run `springtide migrate`")])
+    made = {row["name"] for row in store.query(f"select name {_FUNCTIONS}")}
+    # Those of another version, which may share the server, are as good.
+    missing = [name for name in (statement.split()[4] for statement in functions(None)) if name not in made]
+    if missing:
+        message = f"lacks {len(missing)} functions, {missing[0]} first"
         raise InputError([Problem(store.url, "schema", message, "run `springtide migrate`")])
 
 
