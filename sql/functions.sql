@@ -1,6 +1,6 @@
 -- What several queries have in common. `springtide migrate` makes these on the server, for all of its databases, and
--- makes anew what differs. A released function gives the same for the same arguments for ever; what gives something else
--- has another name.
+-- makes anew what differs. A released function gives the same for the same arguments for ever; what gives something
+-- else has another name.
 
 -- Whether a socket in this state has a connection's tcp_info.
 create or replace function springtide_has_tcp_info$on_cluster as (state) -> -- noqa: PRS
