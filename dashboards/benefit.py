@@ -225,7 +225,7 @@ def _completion(title: str, place: int, what: str) -> timeseries.Panel:
         "ones.",
         f"""
         select round as time, {SIDE} as series,
-            arrayElement(quantilesTDigestWeightedMerge(0.1, 0.25, 0.5, 0.75, 0.9)(busy_state), {place})
+            arrayElement(springtide_quantiles(busy_state), {place})
             / 1000 as busy_ms
         from completions
         where $__timeFilter(round) and src_pop in (${{pop:singlequote}}) and dst_pop != '' and from_kb >= 30

@@ -13,10 +13,7 @@ from dashboards.query import CLICKHOUSE, PROMETHEUS, ClickhouseQuery
 
 TAG = "springtide"
 # A client_prefix as people write it.
-PREFIX = (
-    "if(ip_version = 4, concat(replaceOne(toString(client_prefix), '::ffff:', ''), '/24'), "
-    "concat(toString(client_prefix), '/56'))"
-)
+PREFIX = "springtide_prefix_text(ip_version, client_prefix)"
 # From the least value on; named colours, which Grafana fits to its light and its dark theme.
 Steps = Sequence[tuple[float, str]]
 Panel = timeseries.Panel | stat.Panel | table.Panel

@@ -104,7 +104,7 @@ def connections() -> Dashboard:
                 "Bytes sent again, percent of those sent, by algorithm.",
                 f"""
                 select round as time, algorithm as series,
-                    100 * sum(bytes_retransmitted) / sum(bytes_sent) as retransmit_percent
+                    springtide_sent_again_percent(bytes_retransmitted, bytes_sent) as retransmit_percent
                 from connections where {ROUNDS}
                 group by time, series having sum(bytes_sent) > 0
                 order by time, series

@@ -211,7 +211,7 @@ def fleet() -> Dashboard:
                 "initcwnd.loss_bound is what may.",
                 """
                 select round as time,
-                    100 * sum(bytes_retransmitted) / sum(bytes_sent) as all_connections,
+                    springtide_sent_again_percent(bytes_retransmitted, bytes_sent) as all_connections,
                     100 * sum(young_lossy_connections) / nullIf(sum(young_connections), 0) as young_lossy
                 from round_pairs where $__timeFilter(round)
                 group by round having sum(bytes_sent) > 0

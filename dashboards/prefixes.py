@@ -195,11 +195,11 @@ def prefixes() -> Dashboard:
                 "Over the time shown, chosen or not, slowest first.",
                 f"""
                 select pop, prefix, sum(prefixes.connections) as connections,
-                    arrayElement(quantilesTDigestWeightedMerge(0.1, 0.25, 0.5, 0.75, 0.9)(delivery_rate_state), 1)
+                    arrayElement(springtide_quantiles(delivery_rate_state), 1)
                         * 8 / 1000000 as delivery_p10_mbit_per_s,
-                    arrayElement(quantilesTDigestWeightedMerge(0.1, 0.25, 0.5, 0.75, 0.9)(delivery_rate_state), 3)
+                    arrayElement(springtide_quantiles(delivery_rate_state), 3)
                         * 8 / 1000000 as delivery_p50_mbit_per_s,
-                    arrayElement(quantilesTDigestWeightedMerge(0.1, 0.25, 0.5, 0.75, 0.9)(rtt_state), 3)
+                    arrayElement(springtide_quantiles(rtt_state), 3)
                     / 1000 as rtt_p50_ms,
                     100 * sum(bytes_retransmitted) / nullIf(sum(bytes_sent), 0) as retransmit_percent
                 from prefixes

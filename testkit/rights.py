@@ -40,7 +40,7 @@ session = Session(sys.argv[1])
 session.query("create database springtide")
 session.query("use springtide")
 for migration in read_migrations():
-    for statement in migration.statements:
+    for statement in migration.rendered(None):
         session.query(statement)
 session.query("insert into fleet_prefixes values ('198.51.100.0/24', 'ams')")
 session.close()

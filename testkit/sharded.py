@@ -7,7 +7,6 @@ plan. Their rows lie in one local table, of which a filter shows each shard what
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,13 +14,14 @@ from xml.sax.saxutils import escape
 
 from springtide.store import Store
 from springtide.store.base import Param
-from springtide.store.cluster import SHARD_KEYS
+from springtide.store.cluster import SHARD_KEYS, holes
 from springtide.store.embedded import EmbeddedStore
 from springtide.store.files import engine_file
 
 CLUSTER = "two"
 PORT = 9000
-KEEPER = re.compile(r"\bReplicated(\w*MergeTree)\('[^']*', '[^']*'(?:, )?")
+# What only a cluster with a Keeper takes.
+KEEPER = [text for hole, text in holes(CLUSTER).items() if hole == "on_cluster" or "repli" in hole]
 
 
 def engine_of_two_shards(folder: Path) -> Path:
@@ -73,4 +73,6 @@ class WithoutKeeper:
         return getattr(self._store, name)
 
     def execute(self, sql: str, params: Mapping[str, Param] | None = None) -> None:
-        self._store.execute(KEEPER.sub(r"\1(", sql.replace(f" on cluster '{CLUSTER}'", "")), params)
+        for text in KEEPER:
+            sql = sql.replace(text, "")
+        self._store.execute(sql, params)

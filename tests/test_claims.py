@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from springtide.store.migrations import read_migrations
+
 ROOT = Path(__file__).parents[1]
 KINDS = ("*.md", "*.py", "*.rs", "*.sql", "*.yml", "*.yaml", "*.proto", "*.toml", "*.sh")
 LISTED = subprocess.run(
@@ -76,7 +78,7 @@ def test_every_section_that_is_cited_is_there() -> None:
 
 def test_queries_that_are_shown_count_no_copy() -> None:
     """Tables whose rows can be stored twice until they merge are read with `final` in documents and examples."""
-    migrations = "\n".join(path.read_text() for path in sorted((ROOT / "sql/migrations").glob("*.sql")))
+    migrations = "\n".join(migration.sql for migration in read_migrations())
     tables = re.findall(r"create table if not exists (\w+)(?:(?!create table)[\s\S])*?engine = (\w+)", migrations)
     replacing = "|".join(name for name, engine in tables if engine == "ReplacingMergeTree")
     assert "tcp_samples" in replacing

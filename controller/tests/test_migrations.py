@@ -13,9 +13,18 @@ import pytest
 from springtide.errors import InputError
 from springtide.store import Param, Row, Store
 from springtide.store.binary import Columns
-from springtide.store.cluster import CREATE, SHARD_KEYS, render
-from springtide.store.migrations import Migration, bookkeeping, migrate, read_migrations, status
+from springtide.store.cluster import SHARD_KEYS, holes, render
+from springtide.store.migrations import (
+    bookkeeping,
+    functions,
+    functions_to_make,
+    migrate,
+    read_migrations,
+    require_current,
+    status,
+)
 
+from testkit import keeper
 from testkit.home import Home
 
 MIGRATIONS = read_migrations()
@@ -96,9 +105,28 @@ def test_two_at_once_both_end_well(bare_home: Home) -> None:
 def test_every_statement_may_run_twice(store: Store) -> None:
     before = schema(store)
     for migration in MIGRATIONS:
-        for statement in migration.statements:
+        for statement in migration.rendered(None):
             store.execute(statement)
     assert schema(store) == before
+
+
+def test_functions_are_made_where_they_are_missing_or_others(store: Store) -> None:
+    assert functions_to_make(store, None) == []
+    assert functions_to_make(store, "main") == functions("main")
+    assert all(" on cluster 'main' as " in statement for statement in functions("main"))
+    store.execute("drop function springtide_prefix_text")
+    with pytest.raises(InputError, match="lacks 1 functions, springtide_prefix_text first; run `springtide migrate`"):
+        require_current(store)
+    store.execute("create or replace function springtide_quantiles as (state) -> 1")
+    # As another version's.
+    store.execute("create function springtide_more as (x) -> x")
+    assert len(functions_to_make(store, None)) == 2
+    assert migrate(store, MIGRATIONS) == []
+    assert functions_to_make(store, None) == []
+    require_current(store)
+    networks = "values('v UInt8, a String', (4, '::ffff:192.0.2.0'), (6, '2001:db8::'))"
+    shown = f"select springtide_prefix_text(v, toIPv6(a)) as p from {networks}"
+    assert [row["p"] for row in store.query(shown)] == ["192.0.2.0/24", "2001:db8::/56"]
 
 
 def test_names_that_are_no_migration_are_refused(tmp_path: Path) -> None:
@@ -109,40 +137,71 @@ def test_names_that_are_no_migration_are_refused(tmp_path: Path) -> None:
         (tmp_path / name).unlink()
 
 
+# SHA-256 of each released migration, as stores remember it in schema_migrations: these never change.
+RELEASED = (
+    "4b0ce5b3af69ec42de6187100aef3f999daede12cd8ae82cbffbcbcf7bd4b658",
+    "07a3b55d7cd2128f3f193606894d1f49c927498957d5e021a0f6686d746f7563",
+    "3b6a564230bc511e6fb0e7c11d2e9b858664d1684868e1284e25654c4e32012f",
+    "f263b9501c4935ade45548efc1b1a680534e921f3374456ec25a0398dcf01e97",
+    "e9be523f675530370f04d9b2233ea2adaff6e497a9006381629468cda60601a7",
+    "225eadd187413bbc5c78550121cf2696721c3596b6af3f0b477bd13a96e6f753",
+    "8d055752bbd089bbd87f9a3ae6d032cc8132f854ed5a25d9d198b92f3f717153",
+    "4c568ba4ed90e8f787b246bc1a67b5c9df4ba10f62052610bf1f13ba0f27ea60",
+    "cd66239fa421f95b5e9f8a28c3db9f931b5fff566afc4671f8a9bccdea122868",
+    "9a34ddcd372939405a6bed26ec19195f4d4c354ad892d5a4aee15426398713e1",
+    "c9a28366e47d0ae72e3c9a48af2613ff1e1c3fe93c8b344d358741db777a7d05",
+    "015ae94dd0f7684c807b4f5c7f343d646d3f8f82ca71c4c35b3350b2a4cdb6b2",
+    "2b0051d1c559a013946175a54f0831c9fac149dbb78d60a91a723957b7db4271",
+    "52e1d5e9ae0c8aac57219c1f76a0af969d0c88d1c10a988c9f4d5e577e7b252f",
+    "83dd201ff943af3b46b564a6877a6ee1930e4d73018d526b76f0eab4df0833c0",
+    "548646d121403244cf79b875f3c777bf1c94e797c70cce31649a0bc778a707dd",
+    "afe656c81d0ed425a1a62a86c95281c651f61ef8dbcbf3fa8b2b6ccac8a89146",
+    "d404d5e27d5b02a93042dfb3a25d9924840fb85461c4bc372a20c47bd09b074e",
+    "277054dd25569757f1c463f40ef59d7a8f537a4892a55e79b60071ba69a7e38c",
+    "e04e42c214656b4aba4b3419c5c44cfeea071cb956299d79e3976951c5ee5b8e",
+    "e5251dac0cbb3762db234cebc17953b8c11eddc1b2afb87c885238bb4128c84b",
+    "dca69430e21bedf145684bfcb4ad9a2a5603f57a5d11b3dcc6a706b5f268544f",
+    "82669e113ed5cfccbfb53eb048d211173ff75b37dff30297d8179e54af75d6bd",
+    "ea48060804ff909935f168e46af45cab04d619bd5cff81eda31d7c047f9ef936",
+    "86cf660d3d85a4be8c33f231e84f81741e27029fe8fb0d42bce805f642ccf802",
+    "7eade13cf27925cb11d5698be5527b49edc553377a1c58f999a38e6411643f9e",
+    "fbdc74a5bea738607eff841fa0a7313650fc2a8e31f6f8b57d166fd02fc574bf",
+    "b4de60834b839a519d0a4b2a9c0cffd1b95d51db9d6c5e65225927bffedf98a6",
+    "4428df154275d7f5297aec232370b65233df4f612b8a13f419baab80d74aa842",
+)
+
+
+def test_a_store_that_was_migrated_by_a_release_has_the_same_files() -> None:
+    assert tuple(migration.checksum for migration in MIGRATIONS[: len(RELEASED)]) == RELEASED
+
+
 def rendered() -> list[str]:
     return [*bookkeeping("main"), *(s for migration in MIGRATIONS for s in migration.rendered("main"))]
 
 
-def test_the_engine_parses_every_rendered_statement(store: Store) -> None:
+def test_the_engine_reads_every_statement_as_one_for_the_whole_cluster(store: Store) -> None:
+    """From what the engine writes of it: on the cluster, and with an engine that replicates or holds no rows."""
     for statement in rendered():
         [row] = store.query("select formatQuery({sql:String}) as text", {"sql": statement})
         assert "ON CLUSTER main" in row["text"]
+        if row["text"].startswith("CREATE TABLE"):
+            engine = row["text"].partition("ENGINE = ")[2]
+            assert engine.startswith(("Replicated", "Distributed")), statement
 
 
-@pytest.mark.parametrize("migration", MIGRATIONS, ids=lambda migration: migration.path.name)
-def test_each_file_keeps_to_the_forms_that_clusters_know(migration: Migration) -> None:
-    """When this fails for a new file: write it in one of the forms of store/cluster.py."""
-    assert len(migration.rendered("main")) >= len(migration.statements)
-
-
-def test_every_merge_tree_is_replicated_and_what_is_sharded_has_one_face() -> None:
-    statements = rendered()
-    made = {match["name"]: s for s in statements if (match := re.match(CREATE.pattern + " on cluster 'main'", s))}
-    plain = {match["name"]: s for m in MIGRATIONS for s in m.statements if (match := CREATE.match(s))}
-    for name, statement in plain.items():
-        merge_tree = re.search(r"^engine = (\w*MergeTree)", statement, re.MULTILINE)
-        if merge_tree is None:
-            assert "MergeTree" not in made[name]
-        elif name in SHARD_KEYS:
-            assert f"engine = Replicated{merge_tree[1]}('/clickhouse/tables/{{shard}}/" in made[f"{name}_local"]
-            assert f"Distributed('main', currentDatabase(), '{name}_local', {SHARD_KEYS[name]})" in made[name]
-        else:
-            assert f"engine = Replicated{merge_tree[1]}('/clickhouse/tables/all/" in made[name]
-            assert f"{name}_local" not in made
-    assert set(SHARD_KEYS) <= set(plain)
-    assert not any(
-        re.search(r"^engine = \w*(?<!Replicated)(?<!Replacing)(?<!Aggregating)MergeTree", s, re.M) for s in statements
+def test_replicated_tables_lie_where_they_always_have(store: Store, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The paths of clusters that stand: by name, and those of one shard beside its number."""
+    on_cluster = holes(keeper.CLUSTER)["on_cluster"]
+    made = [s.replace(on_cluster, "") for s in rendered() if s.startswith(("create table", "create dictionary"))]
+    found = keeper.replicas(tmp_path_factory.mktemp("keeper"), made)
+    tables = store.query(
+        "select name from system.tables where database = currentDatabase() and engine like '%MergeTree'"
     )
+    expected = {row["name"]: (f"/clickhouse/tables/all/springtide/{row['name']}", "s1-r1") for row in tables}
+    for name in SHARD_KEYS:
+        del expected[name]
+        expected[f"{name}_local"] = (f"/clickhouse/tables/s1/springtide/{name}", "r1")
+    assert found == expected
 
 
 def test_a_shard_key_is_of_the_sorting_key(store: Store) -> None:
@@ -155,57 +214,95 @@ def test_a_shard_key_is_of_the_sorting_key(store: Store) -> None:
         assert set(columns) <= set(re.findall(r"\w+", row["k"]))
 
 
-MERGE_TREE = "create table if not exists x (a UInt8)\nengine = "
+WHOLE = "'/clickhouse/tables/all/{database}/{table}', '{shard}-{replica}'"
 
 
 @pytest.mark.parametrize(
-    ("statement", "expected"),
+    ("template", "expected"),
     [
-        ("alter table tcp_samples modify ttl a", ["alter table tcp_samples_local on cluster 'c' modify ttl a"]),
         (
-            "alter table tcp_samples\nadd column if not exists a UInt8",
+            "alter table tcp_samples$local$on_cluster modify ttl a;",
+            ["alter table tcp_samples_local on cluster 'c' modify ttl a"],
+        ),
+        (
+            "alter table tcp_samples$both$on_cluster\nadd column if not exists a UInt8; -- a\n",
             [
                 "alter table tcp_samples_local on cluster 'c'\nadd column if not exists a UInt8",
                 "alter table tcp_samples on cluster 'c'\nadd column if not exists a UInt8",
             ],
         ),
-        ("drop view if exists v", ["drop view if exists v on cluster 'c'"]),
+        ("drop view if exists v$on_cluster;", ["drop view if exists v on cluster 'c'"]),
         (
-            MERGE_TREE + "ReplacingMergeTree(a)\norder by a",
+            "create table x$on_cluster (a UInt8) engine = ${replicated}ReplacingMergeTree(${replica_and}a);",
+            [f"create table x on cluster 'c' (a UInt8) engine = ReplicatedReplacingMergeTree({WHOLE}, a)"],
+        ),
+        (
+            "create table x$on_cluster (a UInt8) engine = ${replicated}MergeTree$replica order by a;",
+            [f"create table x on cluster 'c' (a UInt8) engine = ReplicatedMergeTree({WHOLE}) order by a"],
+        ),
+        (
+            "create table http_requests$local$on_cluster (a UInt8)"
+            " engine = ${replicated}MergeTree$http_requests_replica;$http_requests_distributed\n",
             [
-                "create table if not exists x on cluster 'c' (a UInt8)\nengine = ReplicatedReplacingMergeTree("
-                "'/clickhouse/tables/all/{database}/x', '{shard}-{replica}', a)\norder by a"
+                "create table http_requests_local on cluster 'c' (a UInt8) engine = ReplicatedMergeTree"
+                "('/clickhouse/tables/{shard}/{database}/http_requests', '{replica}')",
+                "create table if not exists http_requests on cluster 'c' as http_requests_local\n"
+                "engine = Distributed('c', currentDatabase(), 'http_requests_local', cityHash64(host, request_id))",
             ],
         ),
-        (MERGE_TREE + "Kafka", ["create table if not exists x on cluster 'c' (a UInt8)\nengine = Kafka"]),
+        ("select 1$on_cluster where a = '$$'", ["select 1 on cluster 'c' where a = '$'"]),
     ],
 )
-def test_each_form(statement: str, expected: Sequence[str]) -> None:
-    assert render([statement], "c", "file") == expected
+def test_each_hole(template: str, expected: Sequence[str]) -> None:
+    assert render(template, "c", "file") == expected
+    # One server is given the same text without holes, as one statement.
+    [bare] = render(template, None, "file")
+    assert "_local" not in bare
+    assert "luster" not in bare
+    assert "eplica" not in bare
 
 
 @pytest.mark.parametrize(
-    "statement",
+    ("template", "problem"),
     [
-        "insert into x values (1)",
-        "create table x (a UInt8) engine = Memory",
-        "create table if not exists x (a UInt8) engine = MergeTree order by a",
-        MERGE_TREE + "TinyLog",
-        MERGE_TREE + "MergeTree(f(a))\norder by a",
-        "alter table x delete where 1",
+        ("insert into x values (1);", "write $on_cluster"),
+        ("create table x (a UInt8) engine = Memory;", "write $on_cluster"),
+        ("create view if not exists v as select 1;", "write $on_cluster"),
+        ("alter table x add column a UInt8;", "write $on_cluster"),
+        ("drop view if exists v;\ndrop view if exists w$on_cluster;", "write $on_cluster"),
+        ("create table x$on_cluster (a UInt8) engine = MergeTree order by a;", "write engine = ${replicated}MergeTree"),
+        ("alter table tcp_samples$on_cluster add column a UInt8;", "write tcp_samples$both$on_cluster"),
+        ("drop table http_requests$on_cluster;", "write http_requests$both$on_cluster"),
     ],
 )
-def test_a_form_that_clusters_do_not_know_is_refused_by_file(statement: str) -> None:
-    with pytest.raises(InputError, match=r"^0009_x\.sql: statement: .*; see the forms in store/cluster\.py$"):
-        render([statement], "c", "0009_x.sql")
+def test_a_migration_that_forgets_a_hole_is_refused_by_file(tmp_path: Path, template: str, problem: str) -> None:
+    (tmp_path / "0001_x.sql").write_text(template)
+    [migration] = read_migrations(tmp_path)
+    with pytest.raises(InputError, match=r"0001_x\.sql: statement: .* does not reach every table") as refused:
+        migration.rendered("c")
+    assert problem in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("drop view v$on_custer;", r"\$on_custer is not a known hole; known are \$on_cluster,"),
+        ("select '$'", "write \\$\\$"),
+    ],
+)
+def test_a_hole_that_is_not_known_is_refused_by_file(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "0001_x.sql").write_text(text)
+    with pytest.raises(InputError, match=rf"0001_x\.sql: hole: .*{message}"):
+        read_migrations(tmp_path)
 
 
 def test_the_command_renders_for_a_cluster_and_applies_only_to_servers(bare_home: Home) -> None:
     listed = bare_home.json("migrate", "--dry-run", "--cluster", "main")
-    assert [s for file in listed for s in file["statements"]] == rendered()[1:]
+    assert [s for file in listed for s in file["statements"]] == [*functions("main"), *rendered()[1:]]
     assert "on cluster 'main'" in bare_home.run("migrate", "--dry-run", "--cluster", "main").stdout
     assert "has no clusters" in bare_home.refused("migrate", "--cluster", "main")[0]
-    assert "no name of a cluster" in bare_home.refused("migrate", "--cluster", "a'b", "--dry-run")[0]
+    assert "is not a valid name of a cluster" in bare_home.refused("migrate", "--cluster", "a'b", "--dry-run")[0]
 
 
 def test_a_missing_number_is_refused(tmp_path: Path) -> None:

@@ -78,6 +78,21 @@ def test_samples_lie_on_both_shards_and_each_socket_on_one(shards: Home) -> None
         assert shards.query(f"select max(shards) as n from ({apart})") == [{"n": 1}], table
 
 
+def test_a_distributed_table_has_the_columns_of_what_lies_behind_it_and_of_one_server(
+    single: Home, shards: Home
+) -> None:
+    """Fails for a migration that alters only one of the two."""
+    columns = (
+        "select name, type, default_kind, default_expression, compression_codec from system.columns "
+        "where database = currentDatabase() and table = '{}' order by position"
+    )
+    for table in SHARD_KEYS:
+        expected = single.query(columns.format(table))
+        assert expected
+        assert shards.query(columns.format(table)) == expected
+        assert shards.query(columns.format(f"{table}_local")) == expected
+
+
 def test_the_tables_are_the_same_to_the_byte(single: Home, shards: Home) -> None:
     sketches = single.query(
         "select table, groupArray(name) as names from system.columns "

@@ -10,8 +10,8 @@ select
     if(dst_pop = '', 'clients', toString(dst_pop)) as peer,
     from_kb,
     sum(connections) as connection_count,
-    round(quantilesTDigestWeightedMerge(0.1, 0.25, 0.5, 0.75, 0.9) (busy_state)[3] / 1000, 1) as p50_ms,
-    round(quantilesTDigestWeightedMerge(0.1, 0.25, 0.5, 0.75, 0.9) (busy_state)[5] / 1000, 1) as p90_ms,
+    round(springtide_quantiles(busy_state)[3] / 1000, 1) as p50_ms,
+    round(springtide_quantiles(busy_state)[5] / 1000, 1) as p90_ms,
     round(avg(retransmitting_percent), 1) as with_retransmissions_percent
 from completions
 where

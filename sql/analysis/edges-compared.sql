@@ -10,8 +10,8 @@ select
     dst_pop,
     host,
     sum(connections) as connection_count,
-    round(quantilesTDigestWeightedMerge(0.1, 0.25, 0.5, 0.75, 0.9) (busy_state)[3] / 1000, 1) as p50_ms,
-    round(100 * sum(bytes_retransmitted) / sum(bytes_sent), 2) as retransmit_percent
+    round(springtide_quantiles(busy_state)[3] / 1000, 1) as p50_ms,
+    round(springtide_sent_again_percent(bytes_retransmitted, bytes_sent), 2) as retransmit_percent
 from completions
 where
     round > (select max(rollups.round) from rollups) - interval {hours:UInt32} hour

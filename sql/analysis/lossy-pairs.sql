@@ -9,7 +9,7 @@ select
     src_pop,
     dst_pop,
     ip_version,
-    round(100 * sum(bytes_retransmitted) / sum(bytes_sent), 2) as retransmitted_percent,
+    round(springtide_sent_again_percent(bytes_retransmitted, bytes_sent), 2) as retransmitted_percent,
     sum(young_connections) as young,
     round(100 * sum(young_lossy_connections) / nullIf(sum(young_connections), 0), 2) as young_lossy_percent,
     round(100 * sum(young_timeout_connections) / nullIf(sum(young_connections), 0), 2) as young_timeout_percent

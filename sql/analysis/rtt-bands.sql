@@ -11,9 +11,9 @@ select
     ) as band,
     uniqExact(prefix) as prefix_count,
     sum(connections) as connection_count,
-    round(quantilesTDigestWeightedMerge(0.1, 0.25, 0.5, 0.75, 0.9) (delivery_rate_state)[3] * 8 / 1000000, 2)
+    round(springtide_quantiles(delivery_rate_state)[3] * 8 / 1000000, 2)
         as delivery_p50_mbit_per_s,
-    round(100 * sum(bytes_retransmitted) / sum(bytes_sent), 2) as retransmit_percent,
+    round(springtide_sent_again_percent(bytes_retransmitted, bytes_sent), 2) as retransmit_percent,
     round(sum(delivered_mb), 1) as total_mb
 from prefixes
 where

@@ -1,24 +1,24 @@
 -- Access logs into http_requests: a message is one line or several, each a JSON object as docs/reference/access-log.md
 -- gives it. What is none is kept whole in rejected_messages with its reason; good lines beside it are loaded. Made as
 -- samples.sql is.
-create table if not exists kafka_requests ( -- noqa: PRS
+create table if not exists ${database}kafka_requests$on_cluster ( -- noqa: PRS
     message String
 )
 engine = Kafka
 settings
-kafka_broker_list = {brokers:String},
-kafka_topic_list = {topic:String},
-kafka_group_name = {group:String},
+kafka_broker_list = $brokers,
+kafka_topic_list = $topic,
+kafka_group_name = $group,
 kafka_format = 'RawBLOB',
-kafka_num_consumers = {consumers:UInt8},
-kafka_thread_per_consumer = {threads:UInt8},
-kafka_max_block_size = {block:UInt32},
-kafka_poll_max_batch_size = {block:UInt32},
+kafka_num_consumers = $consumers,
+kafka_thread_per_consumer = $threads,
+kafka_max_block_size = $block,
+kafka_poll_max_batch_size = $block,
 kafka_flush_interval_ms = 2000;
 
 -- Each line is judged once; two views read the outcome. A message stays one row: beside each of its lines it would take
 -- the square of its size.
-create table if not exists kafka_request_lines (
+create table if not exists ${database}kafka_request_lines$on_cluster (
     topic String,
     kafka_partition UInt64,
     kafka_offset UInt64,
@@ -30,7 +30,7 @@ create table if not exists kafka_request_lines (
 )
 engine = Null;
 
-create materialized view if not exists kafka_requests_rejected to rejected_messages as
+create materialized view if not exists ${database}kafka_requests_rejected$on_cluster to rejected_messages as
 select
     topic,
     kafka_partition,
@@ -39,10 +39,10 @@ select
     arrayFirst(problem -> problem != '', problems) as error,
     message,
     message_time
-from kafka_request_lines
+from ${database}kafka_request_lines
 where error != '';
 
-create materialized view if not exists kafka_requests_loaded to http_requests (
+create materialized view if not exists ${database}kafka_requests_loaded$on_cluster to http_requests (
     time_unix_us, host, request_id, client_ip, server_ip, method, status, bytes, duration_us
 ) as
 select
@@ -57,10 +57,10 @@ select
     toUInt64(round(JSONExtractFloat(line, 'request_time') * 1000000)) as duration_us
 from (
     select arrayJoin(arrayFilter((found, problem) -> problem = '', lines, problems)) as line
-    from kafka_request_lines
+    from ${database}kafka_request_lines
 ) as good;
 
-create materialized view if not exists kafka_requests_judged to kafka_request_lines as
+create materialized view if not exists ${database}kafka_requests_judged$on_cluster to ${database}kafka_request_lines as
 select
     _topic as topic,
     _partition as kafka_partition,
@@ -76,11 +76,11 @@ select
         or not JSONExtractFloat(line, 'time') between 0 and 4000000000,
         'time: is not a number from 0 to 4e+09',
         not JSONExtractFloat(line, 'time')
-        between toUnixTimestamp(now()) - {before_s:UInt32} and toUnixTimestamp(now()) + {after_s:UInt32},
+        between toUnixTimestamp(now()) - $before_s and toUnixTimestamp(now()) + $after_s,
         'time: is too far from now',
         not lengthUTF8(JSONExtractString(line, 'host')) between 1 and 255,
         'host: is not a text of 1 to 255 characters',
-        not match(JSONExtractString(line, 'request_id'), '^[0-9a-fA-F]{32}$'),
+        not match(JSONExtractString(line, 'request_id'), '^[0-9a-fA-F]{32}$$'),
         'request_id: is not 32 hexadecimal digits',
         toIPv6OrNull(JSONExtractString(line, 'client')) is null,
         'client: is not an IP address',
@@ -97,4 +97,4 @@ select
         'request_time: is not a number from 0 to 1e+09',
         ''
     ), lines) as problems
-from kafka_requests;
+from ${database}kafka_requests;

@@ -1,30 +1,30 @@
 -- The collectors' messages into tcp_samples; messages that are none of theirs, and single samples that do not fit the
 -- table, into rejected_messages. No expression here can fail by what a row holds: that would stop all intake. Made by
--- `springtide consume`, which fills in what stands in braces: in its own process for as long as it runs, or once on a
+-- `springtide consume`, which fills in the holes ($$name): in its own process for as long as it runs, or once on a
 -- server, which then consumes by itself. The engine parses, inserts and then commits the offsets: what dies in between
 -- comes again, and the sample's identity makes that harmless.
-create table if not exists kafka_samples ( -- noqa: PRS
-    {structure:Columns}
+create table if not exists ${database}kafka_samples$on_cluster ( -- noqa: PRS
+    $structure
 )
 engine = Kafka
 settings
-    kafka_broker_list = {brokers:String},
-    kafka_topic_list = {topic:String},
-    kafka_group_name = {group:String},
+    kafka_broker_list = $brokers,
+    kafka_topic_list = $topic,
+    kafka_group_name = $group,
     kafka_format = 'ProtobufList',
-    kafka_schema = {schema:String},
+    kafka_schema = $schema,
     kafka_handle_error_mode = 'stream',
-    kafka_num_consumers = {consumers:UInt8},
-    kafka_thread_per_consumer = {threads:UInt8},
+    kafka_num_consumers = $consumers,
+    kafka_thread_per_consumer = $threads,
     -- An insert is one part: larger blocks are fewer. A block waits for at most as long as the flush interval.
-    kafka_max_block_size = {block:UInt32},
-    kafka_poll_max_batch_size = {block:UInt32},
+    kafka_max_block_size = $block,
+    kafka_poll_max_batch_size = $block,
     kafka_flush_interval_ms = 2000;
 
 -- Each row is judged once; the two views that read a block stand before the consumer starts: the view into this table
 -- is made last.
-create table if not exists kafka_sample_rows ( -- noqa: PRS
-    {structure:Columns},
+create table if not exists ${database}kafka_sample_rows$on_cluster ( -- noqa: PRS
+    $structure,
     kafka_topic String,
     kafka_partition UInt64,
     kafka_offset UInt64,
@@ -38,34 +38,34 @@ engine = Null;
 
 -- A message of a megabyte may hold half a million rows of two bytes, each of which is shown with all its columns: of one
 -- message a thousand are kept, and they say how many there were.
-create materialized view if not exists kafka_samples_rejected to rejected_messages as
+create materialized view if not exists ${database}kafka_samples_rejected$on_cluster to rejected_messages as
 select
     kafka_topic as topic,
     kafka_partition,
     kafka_offset,
     message_key,
     if(refused > 1000, concat(error, ' (one of ', toString(refused), ', of which 1000 are kept)'), error) as error,
-    if(unreadable, message, {shown:Columns}) as message,
+    if(unreadable, message, $shown) as message,
     if(unreadable, 0, cityHash64(message)) as sample_hash,
     message_time
 from (
     select
         *,
         count() over (partition by kafka_partition, kafka_offset) as refused
-    from kafka_sample_rows
+    from ${database}kafka_sample_rows
     where error != ''
     limit 1000 by kafka_partition, kafka_offset
 );
 
-create materialized view if not exists kafka_samples_loaded to tcp_samples ( -- noqa: PRS
-    {columns:Columns}
+create materialized view if not exists ${database}kafka_samples_loaded$on_cluster to tcp_samples ( -- noqa: PRS
+    $columns
 ) as
 select
-    {values:Columns}
-from kafka_sample_rows
+    $values
+from ${database}kafka_sample_rows
 where error = '';
 
-create materialized view if not exists kafka_samples_received to kafka_sample_rows as
+create materialized view if not exists ${database}kafka_samples_received$on_cluster to ${database}kafka_sample_rows as
 select
     *,
     _topic as kafka_topic,
@@ -73,7 +73,7 @@ select
     _offset as kafka_offset,
     _key as message_key,
     _error != '' as unreadable,
-    if(unreadable, _error, {problem:Columns}) as error,
+    if(unreadable, _error, $problem) as error,
     _raw_message as message,
     coalesce(_timestamp, now()) as message_time
-from kafka_samples{guard:Columns}; -- noqa: AM04, PRS
+from ${database}kafka_samples$guard; -- noqa: AM04, PRS

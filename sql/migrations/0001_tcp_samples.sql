@@ -7,7 +7,7 @@
 --
 -- The key begins with five minutes of time, then the PoP: a round is one run of granules per PoP, and within it a
 -- socket's samples lie side by side, which is what per-socket differences of counters read and what compresses best.
-create table if not exists tcp_samples (
+create table if not exists tcp_samples$local$on_cluster (
     time_unix_us Int64 codec (Delta, ZSTD(1)),
     host LowCardinality(String) codec (ZSTD(1)),
     pop LowCardinality(String) codec (ZSTD(1)),
@@ -165,8 +165,8 @@ create table if not exists tcp_samples (
     ) codec (ZSTD(1)),
     time DateTime64(6, 'UTC') alias fromUnixTimestamp64Micro(time_unix_us, 'UTC')
 )
-engine = ReplacingMergeTree
+engine = ${replicated}ReplacingMergeTree$tcp_samples_replica
 partition by toYYYYMMDD(fromUnixTimestamp64Micro(time_unix_us, 'UTC'))
 order by (intDiv(time_unix_us, 300000000), pop, host, boot_id, netns, cookie, poll_sequence, kind)
 -- `ingest --delete` removes a spool file once its rows are here: they must survive a power cut.
-settings fsync_after_insert = 1, fsync_part_directory = 1;
+settings fsync_after_insert = 1, fsync_part_directory = 1;$tcp_samples_distributed

@@ -1,6 +1,6 @@
 -- The initial congestion window of each ordered pair of PoPs and IP version, round by round, with its inputs.
 -- A row is a pure function of the history before its round and the policy: it holds no wall-clock time of its own.
-create table if not exists initcwnd_decisions (
+create table if not exists initcwnd_decisions$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     src_pop LowCardinality(String),
     dst_pop LowCardinality(String),
@@ -49,6 +49,6 @@ create table if not exists initcwnd_decisions (
     expires_at Nullable(DateTime('UTC')),
     policy_version LowCardinality(String)
 )
-engine = ReplacingMergeTree
+engine = ${replicated}ReplacingMergeTree$replica
 partition by toYYYYMM(round)
 order by (round, src_pop, dst_pop, ip_version);

@@ -2,7 +2,7 @@
 -- generation of its own and adds its line here last: that line is what makes them the round's. Readers use the views
 -- `round_*`, which show committed generations only: what a killed run left behind is never read, and is removed by the
 -- next run.
-create table if not exists rollups (
+create table if not exists rollups$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     -- Microseconds since the epoch and 12 random bits: the later run wins.
     generation UInt64 codec (Delta, ZSTD(1)),
@@ -15,24 +15,24 @@ create table if not exists rollups (
     requests UInt64 codec (ZSTD(1)),
     computed_at DateTime('UTC') codec (Delta, ZSTD(1))
 )
-engine = ReplacingMergeTree(generation)
+engine = ${replicated}ReplacingMergeTree(${replica_and}generation)
 order by round
 settings fsync_after_insert = 1, fsync_part_directory = 1;
 
 -- What came after a round's tables were computed and is not in them, by host, as last counted.
-create table if not exists late_samples (
+create table if not exists late_samples$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     generation UInt64 codec (Delta, ZSTD(1)),
     host LowCardinality(String),
     samples UInt64 codec (ZSTD(1)),
     counted_at DateTime('UTC') codec (Delta, ZSTD(1))
 )
-engine = ReplacingMergeTree(counted_at)
+engine = ${replicated}ReplacingMergeTree(${replica_and}counted_at)
 order by (round, generation, host);
 
 -- One row a socket that was seen in the round: what it did within it, and its last values. Short-lived: the other round
 -- tables are made from it, and analysts look closely at the last days.
-create table if not exists rollup_sockets (
+create table if not exists rollup_sockets$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     generation UInt64 codec (Delta, ZSTD(1)),
     pop LowCardinality(String),
@@ -82,7 +82,7 @@ create table if not exists rollup_sockets (
     life_bytes_retransmitted UInt64,
     life_busy_us UInt64
 )
-engine = MergeTree
+engine = ${replicated}MergeTree$replica
 partition by toYYYYMMDD(round)
 -- No further than questions go: sorting by socket would take longer than everything before it.
 order by (round, pop, host);

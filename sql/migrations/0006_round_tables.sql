@@ -3,7 +3,7 @@
 -- One row a round, ordered pair of PoPs and IP version. `seen`: established at their last poll. Windows are over those
 -- seen that earned theirs; everything else is over every connection of the pair, closed ones included. Counts are of
 -- samples; where a collector samples sockets, means and quantiles are weighted by what each stands for.
-create table if not exists rollup_pairs ( -- noqa: PRS
+create table if not exists rollup_pairs$on_cluster ( -- noqa: PRS
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     generation UInt64 codec (Delta, ZSTD(1)),
     src_pop LowCardinality(String),
@@ -53,13 +53,13 @@ create table if not exists rollup_pairs ( -- noqa: PRS
     -- of the connections seen tell nothing of that, they have grown.
     young_rwnd_p50 Nullable(UInt32) codec (ZSTD(1))
 )
-engine = MergeTree
+engine = ${replicated}MergeTree$replica
 partition by toYYYYMM(round)
 order by (round, src_pop, dst_pop, ip_version)
 settings fsync_after_insert = 1, fsync_part_directory = 1;
 
 -- One row a round, PoP, client prefix and congestion control algorithm, over connections that had bytes acknowledged.
-create table if not exists rollup_prefixes ( -- noqa: PRS
+create table if not exists rollup_prefixes$on_cluster ( -- noqa: PRS
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     generation UInt64 codec (Delta, ZSTD(1)),
     pop LowCardinality(String),
@@ -94,7 +94,7 @@ create table if not exists rollup_prefixes ( -- noqa: PRS
     loss_state AggregateFunction(quantilesTDigestWeighted(0.1, 0.25, 0.5, 0.75, 0.9), Float32, UInt32) codec (ZSTD(1)),
     bytes_state AggregateFunction(quantilesTDigestWeighted(0.1, 0.25, 0.5, 0.75, 0.9), Float32, UInt32) codec (ZSTD(1))
 )
-engine = MergeTree
+engine = ${replicated}MergeTree$replica
 partition by toYYYYMMDD(round)
 order by (round, pop, ip_version, client_prefix, congestion_algorithm)
 settings fsync_after_insert = 1, fsync_part_directory = 1;
@@ -102,7 +102,7 @@ settings fsync_after_insert = 1, fsync_part_directory = 1;
 -- How long closed connections had data outstanding: one row a round, host, pair of PoPs (dst_pop is empty for clients),
 -- IP version and class of the bytes that they delivered. `busy` approximates completion time without asking an
 -- application.
-create table if not exists rollup_outcomes ( -- noqa: PRS
+create table if not exists rollup_outcomes$on_cluster ( -- noqa: PRS
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     generation UInt64 codec (Delta, ZSTD(1)),
     host LowCardinality(String),
@@ -122,13 +122,13 @@ create table if not exists rollup_outcomes ( -- noqa: PRS
     busy_p99_us Nullable(UInt64) codec (ZSTD(1)),
     busy_state AggregateFunction(quantilesTDigestWeighted(0.1, 0.25, 0.5, 0.75, 0.9), Float32, UInt32) codec (ZSTD(1))
 )
-engine = MergeTree
+engine = ${replicated}MergeTree$replica
 partition by toYYYYMM(round)
 order by (round, src_pop, dst_pop, ip_version, size_class_bytes, host)
 settings fsync_after_insert = 1, fsync_part_directory = 1;
 
 -- What each host should have said and said: one row a round and host that was heard in it or in the round before.
-create table if not exists rollup_hosts (
+create table if not exists rollup_hosts$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     generation UInt64 codec (Delta, ZSTD(1)),
     host LowCardinality(String),
@@ -141,31 +141,31 @@ create table if not exists rollup_hosts (
     rows_expected UInt64 codec (ZSTD(1)),
     closes UInt64 codec (ZSTD(1))
 )
-engine = MergeTree
+engine = ${replicated}MergeTree$replica
 partition by toYYYYMM(round)
 order by (round, host)
 settings fsync_after_insert = 1, fsync_part_directory = 1;
 
-create view if not exists round_sockets as
+create view if not exists round_sockets$on_cluster as
 select * except (generation) from rollup_sockets
 where (round, generation) in (select rollups.round, rollups.generation from rollups final);
 
-create view if not exists round_pairs as
+create view if not exists round_pairs$on_cluster as
 select * except (generation) from rollup_pairs
 where (round, generation) in (select rollups.round, rollups.generation from rollups final);
 
-create view if not exists round_prefixes as
+create view if not exists round_prefixes$on_cluster as
 select * except (generation) from rollup_prefixes
 where (round, generation) in (select rollups.round, rollups.generation from rollups final);
 
-create view if not exists round_outcomes as
+create view if not exists round_outcomes$on_cluster as
 select * except (generation) from rollup_outcomes
 where (round, generation) in (select rollups.round, rollups.generation from rollups final);
 
-create view if not exists round_hosts as
+create view if not exists round_hosts$on_cluster as
 select * except (generation) from rollup_hosts
 where (round, generation) in (select rollups.round, rollups.generation from rollups final);
 
-create view if not exists round_late as
+create view if not exists round_late$on_cluster as
 select * except (generation) from late_samples final
 where (round, generation) in (select rollups.round, rollups.generation from rollups final);

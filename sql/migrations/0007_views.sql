@@ -1,5 +1,5 @@
 -- What analysts read: friendly names, and units that people think in.
-create view if not exists pairs as
+create view if not exists pairs$on_cluster as
 select
     round,
     src_pop,
@@ -30,7 +30,7 @@ select
     if(young_bytes_sent > 0, 100 * young_bytes_retransmitted / young_bytes_sent, null) as young_retransmit_percent
 from round_pairs;
 
-create view if not exists prefixes as
+create view if not exists prefixes$on_cluster as
 select
     round,
     pop,
@@ -64,7 +64,7 @@ select
     bytes_state
 from round_prefixes;
 
-create view if not exists connections as
+create view if not exists connections$on_cluster as
 select
     round,
     pop,
@@ -100,7 +100,7 @@ select
     life_busy_us / 1000 as life_busy_ms
 from round_sockets;
 
-create view if not exists completions as
+create view if not exists completions$on_cluster as
 select
     round,
     host,
@@ -119,7 +119,7 @@ select
     busy_state
 from round_outcomes;
 
-create view if not exists hosts as
+create view if not exists hosts$on_cluster as
 select
     round,
     host,

@@ -1,14 +1,14 @@
 -- Which autonomous system originates a prefix: optional, written by `springtide asn`. Without it every number is 0.
-create table if not exists asn_prefixes (
+create table if not exists asn_prefixes$on_cluster (
     prefix String,
     asn UInt32,
     name LowCardinality(String)
 )
-engine = MergeTree
+engine = ${replicated}MergeTree$replica
 order by prefix;
 
 -- The longest-prefix match over asn_prefixes, for any query: dictGetOrDefault('asns', 'name', client_prefix, '').
-create dictionary if not exists asns ( -- noqa: PRS
+create dictionary if not exists asns$on_cluster ( -- noqa: PRS
     prefix String,
     asn UInt32,
     name String
@@ -19,7 +19,7 @@ layout(ip_trie)
 lifetime(0);
 
 -- Whoever inserts gets the same: Kafka's view, `springtide ingest`, a collector that writes here itself.
-alter table tcp_samples
+alter table tcp_samples$both$on_cluster
 modify column if exists src_pop default dictGetOrDefault('fleet_pops', 'pop', src_ip, ''),
 modify column if exists dst_pop default dictGetOrDefault('fleet_pops', 'pop', dst_ip, ''),
 -- The peer's /24 or /56: its first address, IPv4 mapped.

@@ -1,7 +1,7 @@
 -- Codecs by measurement, on replayed captures: `python -m bench.pipeline --codecs` prints what each column takes under
 -- each. Ages and numbers of polls grow by steps (Delta); rates and times of a busy socket share their high bits and
 -- nothing else (T64); counters whose steps are as random as they are large have ZSTD alone.
-alter table tcp_samples
+alter table tcp_samples$both$on_cluster
 modify column if exists poll_sequence UInt64 codec (DoubleDelta, ZSTD(1)),
 modify column if exists netns UInt64 codec (Delta, ZSTD(1)),
 modify column if exists cgroup_id Nullable(UInt64) codec (Delta, ZSTD(1)),

@@ -1,7 +1,7 @@
 -- Which client prefixes of a PoP use BBR, round by round, with the inputs: one row for each prefix that is chosen, was
 -- let go in the round, is consistently poor, or must wait before it may be chosen again. Every other prefix keeps the
 -- kernel's default. A row is a pure function of the history before its round and the policy.
-create table if not exists congestion_decisions (
+create table if not exists congestion_decisions$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     pop LowCardinality(String),
     ip_version UInt8,
@@ -44,6 +44,6 @@ create table if not exists congestion_decisions (
     suppressed Bool,
     policy_version LowCardinality(String)
 )
-engine = ReplacingMergeTree
+engine = ${replicated}ReplacingMergeTree$replica
 partition by toYYYYMMDD(round)
 order by (round, pop, client_prefix);

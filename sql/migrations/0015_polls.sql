@@ -1,6 +1,6 @@
 -- One row a poll of a namespace that the round or the one before it shows: from these the sockets' and the hosts' rows
 -- of the round are made. Short-lived, as rollup_sockets is.
-create table if not exists rollup_polls (
+create table if not exists rollup_polls$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     generation UInt64 codec (Delta, ZSTD(1)),
     host LowCardinality(String),
@@ -12,11 +12,11 @@ create table if not exists rollup_polls (
     began_us Int64 codec (Delta, ZSTD(1)),
     ended_us Int64 codec (Delta, ZSTD(1))
 )
-engine = MergeTree
+engine = ${replicated}MergeTree$replica
 partition by toYYYYMMDD(round)
 order by (round, host);
 
-create view if not exists round_polls as
+create view if not exists round_polls$on_cluster as
 select
     rollup_polls.round as round,
     rollup_polls.host as host,
@@ -29,12 +29,12 @@ select
 from rollup_polls
 inner join rollups final on rollup_polls.round = rollups.round and rollup_polls.generation = rollups.generation;
 
-alter table tcp_samples
+alter table tcp_samples$both$on_cluster
 -- When the row came here: for a poll's rows, how long they took from the host.
 add column if not exists inserted_at DateTime('UTC') materialized now() codec (DoubleDelta, ZSTD(1));
 
 -- How long rows were on their way, by host and five minutes of their own time.
-create view if not exists ingest_lag as
+create view if not exists ingest_lag$on_cluster as
 select
     toDateTime(intDiv(time_unix_us, 300000000) * 300, 'UTC') as since,
     host,

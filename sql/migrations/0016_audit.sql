@@ -1,5 +1,5 @@
 -- Who did what to the fleet, when and why; one row an event, sent as often as need be.
-create table if not exists audit (
+create table if not exists audit$on_cluster (
     at DateTime('UTC') codec (Delta, ZSTD(1)),
     id String codec (ZSTD(1)),
     who LowCardinality(String),
@@ -15,6 +15,6 @@ create table if not exists audit (
     -- JSON: a gate's inputs, what a cap said.
     details String codec (ZSTD(3))
 )
-engine = ReplacingMergeTree
+engine = ${replicated}ReplacingMergeTree$replica
 partition by toYYYYMM(at)
 order by (at, id);

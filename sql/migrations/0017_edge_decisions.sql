@@ -1,5 +1,5 @@
 -- Operators' words for single edges, round by round: what these edges are given in place of their pair's decision.
-create table if not exists initcwnd_edge_decisions (
+create table if not exists initcwnd_edge_decisions$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     edge LowCardinality(String),
     src_pop LowCardinality(String),
@@ -12,6 +12,6 @@ create table if not exists initcwnd_edge_decisions (
     why String codec (ZSTD(1)),
     policy_version LowCardinality(String)
 )
-engine = ReplacingMergeTree
+engine = ${replicated}ReplacingMergeTree$replica
 partition by toYYYYMM(round)
 order by (round, edge, dst_pop, ip_version);

@@ -1,6 +1,6 @@
 -- Of each socket that a record of the round shows, which of its records tell what it did: made and emptied within one
 -- run of the round, so that no other place needs to read every record of a socket.
-create table if not exists rollup_records (
+create table if not exists rollup_records$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     generation UInt64 codec (Delta, ZSTD(1)),
     -- As in tcp_samples.
@@ -14,11 +14,11 @@ create table if not exists rollup_records (
     -- Polls and closes in the round, copies counted once.
     samples UInt32 codec (ZSTD(1))
 )
-engine = MergeTree
+engine = ${replicated}MergeTree$replica
 partition by generation
 order by round;
 
-alter table tcp_samples
+alter table tcp_samples$both$on_cluster
 -- A socket by 64 bits for host, boot, namespace and cookie, which takes half the time of grouping by the names: of a
 -- million some two share theirs with a chance of 1 in 40 million. Names are hashed one by one: the engine then hashes
 -- each only once. Hashes are turned, so that numbers which are swapped or equal do not cancel each other.

@@ -1,4 +1,4 @@
-alter table rollup_sockets
+alter table rollup_sockets$on_cluster
 -- The last window, at most what a round trip has shown that the path carries; 0 where nothing has shown it. Segments.
 add column if not exists proved_cwnd UInt32 default if(earned, snd_cwnd, 0),
 -- The window that its edge gave a new connection to that PoP when this one began; the kernel's default of 10 where
@@ -10,20 +10,20 @@ add column if not exists life_bytes_lost UInt64 default life_bytes_retransmitted
 -- In its life: retransmission timeouts.
 add column if not exists life_timeouts UInt32 default 0;
 
-alter table rollup_pairs
+alter table rollup_pairs$on_cluster
 -- Of the young connections, those of which anything was lost, and those that waited for a retransmission timeout. Of
 -- three hosts or more none counts more than the others together, in all three.
 add column if not exists young_lossy_connections UInt64 default 0 codec (ZSTD(1)),
 add column if not exists young_timeout_connections UInt64 default 0 codec (ZSTD(1));
 
-alter table rollup_outcomes
+alter table rollup_outcomes$on_cluster
 -- Those of which anything was lost, as far as is known, and those that waited for a retransmission timeout.
 add column if not exists lossy_connections UInt64 default 0 codec (ZSTD(1)),
 add column if not exists timeout_connections UInt64 default 0 codec (ZSTD(1));
 
-drop view if exists round_sockets;
+drop view if exists round_sockets$on_cluster;
 
-create view if not exists round_sockets as
+create view if not exists round_sockets$on_cluster as
 select * except (generation, counted, presence) from rollup_sockets -- noqa: AM04
 where
     counted
@@ -34,9 +34,9 @@ where
         from rollups final
     );
 
-drop view if exists round_pairs;
+drop view if exists round_pairs$on_cluster;
 
-create view if not exists round_pairs as
+create view if not exists round_pairs$on_cluster as
 select * except (generation) from rollup_pairs -- noqa: AM04
 where
     (round, generation) in (
@@ -46,9 +46,9 @@ where
         from rollups final
     );
 
-drop view if exists round_outcomes;
+drop view if exists round_outcomes$on_cluster;
 
-create view if not exists round_outcomes as
+create view if not exists round_outcomes$on_cluster as
 select * except (generation) from rollup_outcomes -- noqa: AM04
 where
     (round, generation) in (
@@ -58,9 +58,9 @@ where
         from rollups final
     );
 
-drop view if exists pairs;
+drop view if exists pairs$on_cluster;
 
-create view if not exists pairs as
+create view if not exists pairs$on_cluster as
 select
     round,
     src_pop,
@@ -94,9 +94,9 @@ select
     young_timeout_connections
 from round_pairs;
 
-drop view if exists connections;
+drop view if exists connections$on_cluster;
 
-create view if not exists connections as
+create view if not exists connections$on_cluster as
 select
     round,
     pop,
@@ -136,9 +136,9 @@ select
     life_busy_us / 1000 as life_busy_ms
 from round_sockets;
 
-drop view if exists completions;
+drop view if exists completions$on_cluster;
 
-create view if not exists completions as
+create view if not exists completions$on_cluster as
 select
     round,
     host,

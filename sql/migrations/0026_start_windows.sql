@@ -1,6 +1,6 @@
 -- Which publication held on each edge from when on, as the audit tells it: made and emptied within one run of the
 -- round.
-create table if not exists rollup_starts (
+create table if not exists rollup_starts$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     generation UInt64 codec (Delta, ZSTD(1)),
     edge LowCardinality(String),
@@ -13,6 +13,6 @@ create table if not exists rollup_starts (
     -- Whether the edge was held out, with the kernel's default towards every PoP that no operator spoke of.
     held_out Bool
 )
-engine = MergeTree
+engine = ${replicated}MergeTree$replica
 partition by generation
 order by (round, edge, since_us);

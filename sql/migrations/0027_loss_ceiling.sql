@@ -1,5 +1,5 @@
 -- What the loss guard saw and what it remembers of a pair. Decisions from before have no ceiling.
-alter table initcwnd_decisions
+alter table initcwnd_decisions$on_cluster
 -- Of young_connections: how many lost any of their first flight, and of how many a retransmission timer ran out.
 -- young_retransmit_ratio is no longer written.
 add column if not exists young_lossy_connections UInt64 default 0 codec (ZSTD(1)) after young_retransmit_ratio,

@@ -2,7 +2,7 @@
 -- connections count that BBR would act on and whose last delivery rate was the path's: those with `acting_bytes`
 -- acknowledged in their life, whose rate the application did not limit. What an application sends slowly, and an object
 -- that ends in slow start, is slow on any path and under any algorithm.
-create table if not exists rollup_prefix_rates ( -- noqa: PRS
+create table if not exists rollup_prefix_rates$on_cluster ( -- noqa: PRS
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     generation UInt64 codec (Delta, ZSTD(1)),
     pop LowCardinality(String),
@@ -34,12 +34,12 @@ create table if not exists rollup_prefix_rates ( -- noqa: PRS
     -- The only host that showed them; empty where several did, or none.
     only_host LowCardinality(String) codec (ZSTD(1))
 )
-engine = MergeTree
+engine = ${replicated}MergeTree$replica
 partition by toYYYYMMDD(round)
 order by (round, pop, ip_version, client_prefix)
 settings fsync_after_insert = 1, fsync_part_directory = 1;
 
-create view if not exists round_prefix_rates as
+create view if not exists round_prefix_rates$on_cluster as
 select * except (generation) from rollup_prefix_rates -- noqa: AM04
 where
     (round, generation) in (

@@ -1,12 +1,12 @@
-alter table rollup_sockets
+alter table rollup_sockets$on_cluster
 -- Between which windows a connection that is new in the round began, as far as its records tell, segments: equal where
 -- it is exactly known, 0 where nothing is.
 add column if not exists first_cwnd_low UInt32 default 0 codec (ZSTD(1)),
 add column if not exists first_cwnd_high UInt32 default 0 codec (ZSTD(1));
 
-drop view if exists round_sockets;
+drop view if exists round_sockets$on_cluster;
 
-create view if not exists round_sockets as
+create view if not exists round_sockets$on_cluster as
 select * except (generation, counted, presence) from rollup_sockets -- noqa: AM04
 where
     counted
@@ -18,7 +18,7 @@ where
     );
 
 -- What was decided and what sockets show of it: one row a round, host, pair of PoPs, IP version and decided window.
-create table if not exists rollup_treatments ( -- noqa: PRS
+create table if not exists rollup_treatments$on_cluster ( -- noqa: PRS
     round DateTime('UTC') codec (Delta, ZSTD(1)),
     generation UInt64 codec (Delta, ZSTD(1)),
     host LowCardinality(String),
@@ -44,12 +44,12 @@ create table if not exists rollup_treatments ( -- noqa: PRS
     first_cwnd_low_p50 Nullable(UInt32) codec (ZSTD(1)),
     first_cwnd_high_p50 Nullable(UInt32) codec (ZSTD(1))
 )
-engine = MergeTree
+engine = ${replicated}MergeTree$replica
 partition by toYYYYMM(round)
 order by (round, host, dst_pop, ip_version, decided_cwnd)
 settings fsync_after_insert = 1, fsync_part_directory = 1;
 
-create view if not exists round_treatments as
+create view if not exists round_treatments$on_cluster as
 select * except (generation) from rollup_treatments -- noqa: AM04
 where
     (round, generation) in (
@@ -61,7 +61,7 @@ where
 
 -- Client prefixes that were decided for BBR, or held out of it, in an earlier round and are still, beside what their
 -- connections use.
-create view if not exists prefix_treatments as
+create view if not exists prefix_treatments$on_cluster as
 with used as (
     select
         round,

@@ -40,8 +40,7 @@ records as (
         time_unix_us >= {lookback_us:Int64}
         and time_unix_us < {round_us:Int64}
         and host global in (select fleet_edges.edge from fleet_edges)
-        -- The states in which a socket has a connection's tcp_info.
-        and state in ('ESTABLISHED', 'FIN_WAIT1', 'FIN_WAIT2', 'CLOSE', 'CLOSE_WAIT', 'LAST_ACK', 'CLOSING')
+        and springtide_has_tcp_info(state)
     group by socket
     having first_us > 0
 ),
@@ -57,7 +56,7 @@ counted as (
         and time_unix_us >= {round_start_us:Int64}
         and time_unix_us < {round_us:Int64}
         and kind != 'CLOSE'
-        and state in ('ESTABLISHED', 'FIN_WAIT1', 'FIN_WAIT2', 'CLOSE', 'CLOSE_WAIT', 'LAST_ACK', 'CLOSING')
+        and springtide_has_tcp_info(state)
     group by socket
 ),
 

@@ -40,7 +40,7 @@ def migrate(store: StoreOptions, status: bool, dry_run: bool, cluster: str | Non
             fix = "use clickhouse://..., or add --dry-run to see the SQL"
             raise InputError([Problem("--cluster", "store", "an embedded store has no clusters", fix)])
     if dry_run and not exists(store.url):
-        _print_sql(files, cluster, as_json)
+        _print_sql(files, migrations.functions(cluster), cluster, as_json)
         return
     with store.open(create=not (status or dry_run), check=False) as opened:
         if status:
@@ -56,7 +56,8 @@ def migrate(store: StoreOptions, status: bool, dry_run: bool, cluster: str | Non
             states = migrations.status(opened, files)
             migrations.refuse_differences(opened, states)
             pending = {state.number for state in states if state.state == "pending"}
-            _print_sql([file for file in files if file.number in pending], cluster, as_json)
+            functions = migrations.functions_to_make(opened, cluster)
+            _print_sql([file for file in files if file.number in pending], functions, cluster, as_json)
             return
         applied = [migration.path.name for migration in migrations.migrate(opened, files, cluster)]
     if as_json:
@@ -65,10 +66,16 @@ def migrate(store: StoreOptions, status: bool, dry_run: bool, cluster: str | Non
         click.echo("\n".join(f"applied {name}" for name in applied) or "the schema is up to date")
 
 
-def _print_sql(files: Sequence[migrations.Migration], cluster: str | None, as_json: bool) -> None:
+def _print_sql(
+    files: Sequence[migrations.Migration], functions: Sequence[str], cluster: str | None, as_json: bool
+) -> None:
     if as_json:
-        print_json([{"name": file.path.name, "statements": file.rendered(cluster)} for file in files])
-    elif cluster:
+        made = [{"name": "functions.sql", "statements": functions}] if functions else []
+        print_json([*made, *({"name": file.path.name, "statements": file.rendered(cluster)} for file in files)])
+        return
+    if functions:
+        click.echo("-- functions.sql\n" + "".join(f"{statement};\n" for statement in functions))
+    if cluster:
         rendered = [f"-- {file.path.name}\n" + "".join(f"{s};\n" for s in file.rendered(cluster)) for file in files]
         click.echo("\n".join(rendered), nl=False)
     else:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from springtide.errors import InputError, Problem
 from springtide.observe import samples as fitting
 from springtide.store import Store, cluster
 from springtide.store.files import proto_file, sql
-from springtide.store.migrations import statements_of
 
 TOPIC = "springtide.tcp_samples"
 GROUP = "springtide"
@@ -41,8 +38,6 @@ NAMES = {
     ),
 }
 
-_NAME = re.compile(r"\b(kafka_(?:samples|sample_rows|requests|request_lines)\w*)")
-
 
 @dataclass(frozen=True)
 class Source:
@@ -57,27 +52,25 @@ class Source:
 
 def embedded_statements(store: Store, source: Source, database: str, block: int = SAMPLE_BLOCK) -> list[str]:
     """For the engine in this process, in a database of their own, which reads `block` messages at once at most."""
-    found = _statements(store, source, str(proto_file()), block, _GUARD)
-    return [_NAME.sub(rf"{database}.\1", statement) for topic in found.values() for statement in topic]
+    found = _statements(store, source, str(proto_file()), None, f"{database}.", block, _GUARD)
+    return [statement for topic in found.values() for statement in topic]
 
 
 def server_statements(store: Store, source: Source, on_cluster: str | None) -> dict[str, list[str]]:
     """For a server, which finds the contract below its format_schema_path; `store` has the schema. By kind of message:
     samples and, where `source` has their topic, requests."""
-    return _rendered(_statements(store, source, SERVER_SCHEMA), on_cluster)
+    return _statements(store, source, SERVER_SCHEMA, on_cluster)
 
 
 def removal(source: Source, on_cluster: str | None) -> dict[str, list[str]]:
     """Statements that remove a server's Kafka tables, views first; the rows stay."""
-    return _rendered(
-        {
-            kind: [f"drop view if exists {name}" for name in views]
-            + [f"drop table if exists {name}" for name in (lines, queue)]
-            for kind, (queue, lines, *views) in NAMES.items()
-            if kind == "samples" or source.requests
-        },
-        on_cluster,
-    )
+    templates = {
+        kind: [f"drop view if exists {name}$on_cluster;" for name in views]
+        + [f"drop table if exists {name}$on_cluster;" for name in (lines, queue)]
+        for kind, (queue, lines, *views) in NAMES.items()
+        if kind == "samples" or source.requests
+    }
+    return {kind: cluster.render("\n".join(found), on_cluster, f"--remove {kind}") for kind, found in templates.items()}
 
 
 def give(store: Store, source: Source, on_cluster: str | None) -> None:
@@ -122,17 +115,19 @@ def _remember(store: Store, kind: str, checksum: str) -> None:
     store.insert("kafka_tables", [{"name": kind, "checksum": checksum}])
 
 
-def _rendered(statements: dict[str, list[str]], on_cluster: str | None) -> dict[str, list[str]]:
-    if on_cluster is None:
-        return statements
-    return {kind: cluster.render(found, on_cluster, f"sql/kafka/{kind}.sql") for kind, found in statements.items()}
-
-
 def _statements(
-    store: Store, source: Source, schema: str, block: int = SAMPLE_BLOCK, guard: str = ""
+    store: Store,
+    source: Source,
+    schema: str,
+    on_cluster: str | None,
+    database: str = "",
+    block: int = SAMPLE_BLOCK,
+    guard: str = "",
 ) -> dict[str, list[str]]:
+    """By kind of message; `database` stands before the name of each of NAMES."""
     fits = fitting.of_topics(store)
     common = {
+        "database": database,
         "brokers": _quoted(source.brokers),
         "group": _quoted(source.group),
         "consumers": str(source.consumers),
@@ -149,17 +144,15 @@ def _statements(
         "columns": fits.table.partition("(")[2].rpartition(")")[0],
         "values": fits.select.removeprefix("select "),
     }
-    found = {"samples": _filled("kafka/samples", {**common, **samples})}
+    values = {"samples": {**common, **samples}}
     if source.requests:
         span = {"before_s": str(fitting.TOPIC_DAYS_BEFORE * 86_400), "after_s": str(fitting.TOPIC_DAYS_AFTER * 86_400)}
         topic = {"topic": _quoted(source.requests), "block": str(min(block, REQUEST_BLOCK))}
-        found["requests"] = _filled("kafka/requests", {**common, **span, **topic})
-    return found
-
-
-def _filled(name: str, values: Mapping[str, str]) -> list[str]:
-    text = re.sub(r"\{(\w+):(?:String|UInt8|UInt32|Columns)\}", lambda match: values[match[1]], sql(name))
-    return statements_of(text)
+        values["requests"] = {**common, **span, **topic}
+    return {
+        kind: cluster.render(sql(f"kafka/{kind}"), on_cluster, f"sql/kafka/{kind}.sql", filled)
+        for kind, filled in values.items()
+    }
 
 
 def _quoted(text: str) -> str:

@@ -1,13 +1,25 @@
-"""The schema for a cluster, from the same files: replicated tables, sharded where one node is not enough.
+"""The schema for one server or for a cluster, from the same files: templates whose holes are filled here.
 
-Not a parser: migrations keep to the few forms below (a test holds them to it), and what is none of them is refused.
-Queries stay as they are: a sharded table's name is its Distributed face, behind it lies `NAME_local` on every shard.
+| hole               | stands                                    | for a cluster                                       |
+|--------------------|-------------------------------------------|-----------------------------------------------------|
+| $on_cluster        | after what is created, altered or dropped | on cluster 'NAME'                                   |
+| $replicated        | before an engine of the MergeTree family  | Replicated                                          |
+| $replica           | after that engine                         | (its place in Keeper)                               |
+| $replica_and       | before that engine's arguments, if any    | its place in Keeper, and a comma                    |
+| $local             | after the name of a sharded table         | _local: one shard's rows (TTL, settings, indices)   |
+| $both              | after the name of a sharded table         | the statement twice: for NAME_local and NAME        |
+| $TABLE_replica     | as $replica, of the sharded TABLE         | (its place in Keeper)                               |
+| $TABLE_distributed | after the statement that creates TABLE    | one more: NAME, a Distributed table over NAME_local |
+
+For one server each is empty, so that the text (and its checksum) is the same with and without holes. `$$` is a dollar.
+Queries have none: a sharded table's name is its Distributed table, whose rows lie in `NAME_local` on every shard.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping
+from string import Template
 
 from springtide.errors import InputError, Problem
 
@@ -19,83 +31,81 @@ SAMPLES_KEY = "cityHash64(host, boot_id, netns, cookie)"
 # everything, and what is truncated or deleted from cannot lie behind a Distributed table.
 SHARD_KEYS = {"tcp_samples": SAMPLES_KEY, "http_requests": "cityHash64(host, request_id)"}
 
-KINDS = "table|materialized view|view|dictionary"
-CREATE = re.compile(rf"create (?P<kind>{KINDS}) if not exists (?P<name>\w+)")
-ALTER = re.compile(
-    r"alter table (?P<name>\w+)\s+(?P<what>modify ttl|modify setting|(?:add|modify) (?:column|index|projection) if)"
-)
-DROP = re.compile(rf"drop (?:{KINDS}) if exists (?P<name>\w+)$")
-MERGE_TREE = re.compile(r"^engine = (?P<engine>\w*MergeTree)(?:\((?P<arguments>[^()]*)\))?$", re.MULTILINE)
-OTHER_ENGINE = re.compile(r"^engine = (?:Kafka|Memory|Null)\b", re.MULTILINE)
-ANY_MERGE_TREE = re.compile(r"\bengine\s*=\s*\w*MergeTree", re.IGNORECASE)
+# {database}, {table}, {shard} and {replica} are macros, which each server fills in when it creates the table.
+_WHOLE = "'/clickhouse/tables/all/{database}/{table}', '{shard}-{replica}'"
+_DISTRIBUTED = """
+create table if not exists $name on cluster '$cluster' as ${name}_local
+engine = Distributed('$cluster', currentDatabase(), '${name}_local', $key);"""
 
 
 def check_name(cluster: str) -> None:
     """Raises InputError unless `cluster` can stand in a statement as it is."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", cluster):
         fix = "use letters, digits, '_' and '-'"
-        raise InputError([Problem("--cluster", "name", f"{cluster!r} is no name of a cluster", fix)])
+        raise InputError([Problem("--cluster", "name", f"{cluster!r} is not a valid name of a cluster", fix)])
 
 
-def render(statements: Sequence[str], cluster: str, where: str) -> list[str]:
-    """The statements of the migration `where` for `cluster`; raises InputError for a form that is not known here."""
-    check_name(cluster)
-    return [rendered for statement in statements for rendered in _render(statement, cluster, where)]
+def holes(cluster: str | None) -> dict[str, str]:
+    """What each hole holds for `cluster`, or for one server; all but $both, which has two values."""
+    filled = {
+        "on_cluster": f" on cluster '{cluster}'",
+        "replicated": "Replicated",
+        "replica": f"({_WHOLE})",
+        "replica_and": f"{_WHOLE}, ",
+        "local": "_local",
+    }
+    for name, key in SHARD_KEYS.items():
+        # Not {table}, which would be NAME_local: the path stays what it is in clusters that stand.
+        filled[f"{name}_replica"] = f"('/clickhouse/tables/{{shard}}/{{database}}/{name}', '{{replica}}')"
+        filled[f"{name}_distributed"] = Template(_DISTRIBUTED).substitute(name=name, cluster=cluster, key=key)
+    return filled if cluster else dict.fromkeys(filled, "")
 
 
-def _render(statement: str, cluster: str, where: str) -> list[str]:
-    if match := CREATE.match(statement):
-        if match["kind"] == "table":
-            return _table(statement, match, cluster, where)
-        return [_on_cluster(statement, match.end(), cluster)]
-    if match := ALTER.match(statement):
-        name = match["name"]
-        whole = _on_cluster(statement, match.end("name"), cluster)
-        if name not in SHARD_KEYS:
-            return [whole]
-        local = _renamed(statement, match, cluster)
-        # The face has columns, and neither TTL nor indices.
-        return [local, whole] if "column" in match["what"] else [local]
-    if match := DROP.match(statement):
-        whole = _on_cluster(statement, match.end(), cluster)
-        return [whole, _renamed(statement, match, cluster)] if match["name"] in SHARD_KEYS else [whole]
-    raise _refused(where, f"{statement.splitlines()[0]!r} is of no form that clusters know")
+def plain(template: str, where: str, values: Mapping[str, str] | None = None) -> str:
+    """The template `where` for one server, with `values` in the holes of its own. Raises InputError for a hole that is
+    not known."""
+    return _fill(template, {**holes(None), "both": "", **(values or {})}, where)
 
 
-def _table(statement: str, match: re.Match[str], cluster: str, where: str) -> list[str]:
-    name = match["name"]
-    engines = list(MERGE_TREE.finditer(statement))
-    if len(engines) > 1 or len(engines) != len(ANY_MERGE_TREE.findall(statement)):
-        raise _refused(where, f"table {name} needs its engine alone on one line")
-    if not engines:
-        if OTHER_ENGINE.search(statement) is None:
-            raise _refused(where, f"table {name} has an engine that clusters do not know")
-        return [_on_cluster(statement, match.end(), cluster)]
-    [engine] = engines
-    sharded = name in SHARD_KEYS
-    keeper = "'/clickhouse/tables/{shard}/{database}/%s', '{replica}'" if sharded else (
-        "'/clickhouse/tables/all/{database}/%s', '{shard}-{replica}'"
-    )  # fmt: skip
-    arguments = f"{keeper % name}, {engine['arguments']}" if engine["arguments"] else keeper % name
-    replicated = f"engine = Replicated{engine['engine']}({arguments})"
-    text = statement[: engine.start()] + replicated + statement[engine.end() :]
-    if not sharded:
-        return [_on_cluster(text, match.end(), cluster)]
-    face = (
-        f"create table if not exists {name} on cluster '{cluster}' as {name}_local\n"
-        f"engine = Distributed('{cluster}', currentDatabase(), '{name}_local', {SHARD_KEYS[name]})"
-    )
-    return [_renamed(text, match, cluster), face]
+def render(template: str, cluster: str | None, where: str, values: Mapping[str, str] | None = None) -> list[str]:
+    """The statements of the template `where` for `cluster` or for one server, with `values` in the holes of its own.
+    Raises InputError for a hole that is not known, and for a statement that lacks one which a cluster needs."""
+    filled = {**holes(cluster), **(values or {})}
+    shards, whole = (statements_of(_fill(template, {**filled, "both": both}, where)) for both in (filled["local"], ""))
+    rendered = [statement for pair in zip(shards, whole, strict=True) for statement in dict.fromkeys(pair)]
+    if cluster:
+        check_name(cluster)
+        for before, statement in zip(["", *rendered], rendered, strict=False):
+            _refuse_what_lacks_a_hole(before, statement, filled["on_cluster"], where)
+    return rendered
 
 
-def _on_cluster(statement: str, position: int, cluster: str) -> str:
-    return f"{statement[:position]} on cluster '{cluster}'{statement[position:]}"
+def statements_of(sql: str) -> list[str]:
+    """A statement ends with a semicolon at the end of a line; comments may stand anywhere."""
+    lines = [line.partition("--")[0].rstrip() for line in sql.split("\n")]
+    return [found.strip() for found in "\n".join([*lines, ""]).split(";\n") if found.strip()]
 
 
-def _renamed(statement: str, match: re.Match[str], cluster: str) -> str:
-    end = match.end("name")
-    return f"{statement[:end]}_local on cluster '{cluster}'{statement[end:]}"
+def _fill(template: str, values: Mapping[str, str], where: str) -> str:
+    try:
+        return Template(template).substitute(values)
+    except KeyError as error:
+        what, fix = f"${error.args[0]} is not a known hole", f"known are {', '.join(f'${name}' for name in values)}"
+    except ValueError as error:
+        what, fix = f"a dollar without a name: {error}", "write $$ for a dollar"
+    raise InputError([Problem(where, "hole", what, fix)])
 
 
-def _refused(where: str, message: str) -> InputError:
-    return InputError([Problem(where, "statement", message, "see the forms in store/cluster.py")])
+def _refuse_what_lacks_a_hole(before: str, statement: str, on_cluster: str, where: str) -> None:
+    """Not a parser: what is missing is seen by what the holes would have put there."""
+    fix = ""
+    if on_cluster not in statement:
+        fix = "write $on_cluster after the name of what it creates, alters or drops"
+    elif "MergeTree" in statement and "Replicated" not in statement:
+        fix = "write engine = ${replicated}MergeTree$replica, or ${replicated}MergeTree(${replica_and}ARGUMENTS)"
+    for name in SHARD_KEYS:
+        if f" {name}{on_cluster}" in statement and f" {name}_local" not in before + statement:
+            fix = f"write {name}$both$on_cluster, or {name}$local$on_cluster for what a Distributed table does not have"
+    if fix:
+        message = f"{statement.splitlines()[0]!r} does not reach every table of a cluster"
+        raise InputError([Problem(where, "statement", message, fix)])

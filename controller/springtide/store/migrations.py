@@ -13,37 +13,37 @@ from typing import Literal
 from springtide.errors import InputError, Problem
 from springtide.store import cluster as clusters
 from springtide.store.base import Store
-from springtide.store.files import migrations_folder
+from springtide.store.files import migrations_folder, sql
 
 TABLE = """
-create table if not exists schema_migrations (
+create table if not exists schema_migrations$on_cluster (
     number UInt32,
     name String,
     checksum FixedString(64),
     applied_at DateTime('UTC') default now()
 )
-engine = ReplacingMergeTree
+engine = ${replicated}ReplacingMergeTree$replica
 order by number
 """
+_FUNCTIONS = "from system.functions where startsWith(name, 'springtide_') and origin = 'SQLUserDefined'"
 
 
 @dataclass(frozen=True)
 class Migration:
+    """A file of sql/migrations: a template (store/cluster.py lists its holes), known by its text for one server."""
+
     number: int
     path: Path
+    template: str
     sql: str
 
     @property
     def checksum(self) -> str:
         return hashlib.sha256(self.sql.encode()).hexdigest()
 
-    @property
-    def statements(self) -> list[str]:
-        return statements_of(self.sql)
-
     def rendered(self, cluster: str | None) -> list[str]:
-        """The statements as they are, or for a cluster; raises InputError for one that clusters do not know."""
-        return clusters.render(self.statements, cluster, str(self.path)) if cluster else self.statements
+        """The statements for one server, or for a cluster; raises InputError for one that lacks a hole."""
+        return clusters.render(self.template, cluster, str(self.path))
 
 
 @dataclass(frozen=True)
@@ -54,22 +54,18 @@ class State:
     applied_at: str | None
 
 
-def statements_of(sql: str) -> list[str]:
-    """A statement ends with a semicolon at the end of a line; comments may stand anywhere."""
-    code = re.sub(r"--[^\n]*", "", sql)
-    # Comments at the end of a line leave blanks behind, where clusters look for whole lines.
-    code = re.sub(r"[ \t]+$", "", code, flags=re.MULTILINE)
-    return [statement.strip() for statement in re.split(r";[ \t]*(?:\n|$)", code) if statement.strip()]
-
-
 def read_migrations(folder: Path | None = None) -> list[Migration]:
-    """Every NNNN_name.sql, in order; raises InputError when a number is given twice or is missing."""
+    """Every NNNN_name.sql, in order; raises InputError when a number is given twice or is missing, and for
+    a hole that is not known."""
     paths = sorted((folder or migrations_folder()).glob("*.sql"))
     for path in paths:
         if not re.fullmatch(r"[0-9]{4}_[a-z0-9_]+\.sql", path.name):
             fix = "call it NNNN_name.sql, of lower-case letters, digits and underscores"
             raise InputError([Problem(str(path), "name", "is no name of a migration", fix)])
-    migrations = [Migration(int(path.name[:4]), path, path.read_text()) for path in paths]
+    migrations = [
+        Migration(int(path.name[:4]), path, text, clusters.plain(text, str(path)))
+        for path, text in ((path, path.read_text()) for path in paths)
+    ]
     if migrations and migrations[0].number != 1:
         what, fix = "is the first one, and its number is not 0001", "put back what is missing before it"
         raise InputError([Problem(str(migrations[0].path), "number", what, fix)])
@@ -114,13 +110,16 @@ def refuse_differences(store: Store, states: Sequence[State]) -> None:
 def migrate(store: Store, migrations: Sequence[Migration], cluster: str | None = None) -> list[Migration]:
     """Apply what is pending, in order; give back what was applied. Raises InputError before changing anything when an
     applied file differs. Statements are idempotent: a run that was cut short is simply run again, and two at once do
-    the same work twice. With `cluster`, every statement is the cluster's."""
+    the same work twice. With `cluster`, every statement is the cluster's. Functions come first: they belong to the
+    server and not to the database, so that one which was moved to another server lacks them."""
     states = status(store, migrations)
     refuse_differences(store, states)
     pending_numbers = {state.number for state in states if state.state == "pending"}
     pending = [migration for migration in migrations if migration.number in pending_numbers]
-    # All of them, before the first is sent: a form that the cluster does not know changes nothing.
+    # All of them, before the first is sent: one that lacks a hole changes nothing.
     statements = {migration.number: migration.rendered(cluster) for migration in pending}
+    for statement in functions_to_make(store, cluster):
+        store.execute(statement)
     if pending:
         for statement in bookkeeping(cluster):
             store.execute(statement)
@@ -134,7 +133,25 @@ def migrate(store: Store, migrations: Sequence[Migration], cluster: str | None =
 
 def bookkeeping(cluster: str | None) -> list[str]:
     """What makes the table that remembers what was applied."""
-    return clusters.render([TABLE.strip()], cluster, "schema_migrations") if cluster else [TABLE]
+    return clusters.render(TABLE, cluster, "schema_migrations")
+
+
+def functions(cluster: str | None) -> list[str]:
+    """What makes the functions of sql/functions.sql, or makes them anew."""
+    return clusters.render(sql("functions"), cluster, "sql/functions.sql")
+
+
+def functions_to_make(store: Store, cluster: str | None) -> list[str]:
+    """Of functions(): those that the server lacks or has otherwise; for a cluster all, since one server does not know
+    what the others have."""
+    if cluster:
+        return functions(cluster)
+    made = {row["text"] for row in store.query(f"select create_query as text {_FUNCTIONS}")}
+    wanted = {
+        statement: store.query("select formatQuerySingleLine({sql:String}) as text", {"sql": statement})[0]["text"]
+        for statement in functions(None)
+    }
+    return [statement for statement, text in wanted.items() if text.replace("OR REPLACE ", "", 1) not in made]
 
 
 def require_current(store: Store) -> None:
@@ -144,6 +161,12 @@ def require_current(store: Store) -> None:
     pending = [state.name for state in states if state.state == "pending"]
     if pending:
         message = f"lacks {len(pending)} migrations, {pending[0]} first"
+        raise InputError([Problem(store.url, "schema", message, "run `springtide migrate`")])
+    made = {row["name"] for row in store.query(f"select name {_FUNCTIONS}")}
+    # Those of another version, which may share the server, are as good.
+    missing = [name for name in (statement.split()[4] for statement in functions(None)) if name not in made]
+    if missing:
+        message = f"lacks {len(missing)} functions, {missing[0]} first"
         raise InputError([Problem(store.url, "schema", message, "run `springtide migrate`")])
 
 

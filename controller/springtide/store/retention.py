@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -78,11 +77,9 @@ def status(store: Store, policy: RetentionPolicy) -> list[Kept]:
     for table, instant, key in ruled(present):
         row = present.get(f"{table}_local") or present[table]
         days = int(getattr(policy, key))
-        ttl = re.search(r" TTL (.*?)(?: SETTINGS |$)", row["engine_full"])
+        ttl = row["engine_full"].partition(" TTL ")[2].partition(" SETTINGS ")[0]
         wanted = f"{instant} + toIntervalDay({days})"
-        found.append(
-            Kept(table, days, wanted, ttl[1] if ttl else None, row["rows"], row["bytes"], bool(row["partitioned"]))
-        )
+        found.append(Kept(table, days, wanted, ttl or None, row["rows"], row["bytes"], bool(row["partitioned"])))
     return found
 
 
@@ -96,11 +93,9 @@ def apply(store: Store, policy: RetentionPolicy, cluster: str | None = None) -> 
     for kept in status(store, policy):
         if kept.agrees:
             continue
-        statements = [
-            f"alter table {kept.table} modify setting ttl_only_drop_parts = {int(kept.partitioned)}",
-            f"alter table {kept.table} modify ttl {kept.wanted}",
-        ]
-        for statement in clusters.render(statements, cluster, "retention") if cluster else statements:
+        alter = f"alter table {kept.table}{'$local' if kept.table in clusters.SHARD_KEYS else ''}$on_cluster modify"
+        template = f"{alter} setting ttl_only_drop_parts = {int(kept.partitioned)};\n{alter} ttl {kept.wanted};\n"
+        for statement in clusters.render(template, cluster, "retention"):
             store.execute(statement)
         changed.append(kept.table)
     return changed
