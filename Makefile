@@ -29,7 +29,7 @@ test-rust:
 	@cargo test --workspace --locked --quiet
 
 test-python:
-	@$(BIN)/python -m pytest -q --numprocesses 4 --dist loadscope
+	@$(BIN)/python -m pytest -q --numprocesses 4 --dist loadscope --no-loadscope-reorder
 
 lint: setup-dev ## every linter and formatter, changing nothing
 	@tools/lint
