@@ -17,7 +17,7 @@ from springtide.laws.congestion import rows as congestion_rows
 from springtide.laws.congestion.law import decide as decide_congestion
 from springtide.laws.initcwnd import rows as decisions
 from springtide.laws.initcwnd.law import decide as decide_initcwnd
-from springtide.observe.rounds import pair_observations
+from springtide.observe.pairs import pair_observations
 from springtide.policy import Policy
 from springtide.store import Store, open_store
 from springtide.store.migrations import migrate, read_migrations

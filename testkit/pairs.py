@@ -16,7 +16,7 @@ from springtide.laws.initcwnd import rows as decisions
 from springtide.laws.initcwnd.decision import ACTIONS, REASONS, Action, Decision, Pair, Reason
 from springtide.laws.initcwnd.law import DECIDED, PREVIOUS
 from springtide.laws.initcwnd.law import decide as decide_columns
-from springtide.observe.rounds import OBSERVED
+from springtide.observe.pairs import OBSERVED
 from springtide.policy import DampingPolicy, InitcwndPolicy, Override, Policy
 
 

@@ -142,7 +142,7 @@ def _unit_row(unit: list[Seen]) -> dict[str, object]:
 
 
 def rates_of(sockets: Iterable[dict[str, Any]], acting_bytes: int) -> list[dict[str, Any]]:
-    """The rows of round_prefix_rates for these sockets (of testkit.rounds), computed by loops."""
+    """The rows of round_prefix_rates for these sockets (of testkit.round_model), computed by loops."""
     found: dict[tuple[str, int, str], list[dict[str, Any]]] = defaultdict(list)
     for socket in sockets:
         if socket["bytes_acked"]:

@@ -15,7 +15,7 @@ from springtide.fleet import load_fleet
 from springtide.laws.initcwnd import rows as decisions
 from springtide.laws.initcwnd.law import decide as decide_initcwnd
 from springtide.observe.enrich import publish_fleet
-from springtide.observe.rounds import pair_observations
+from springtide.observe.pairs import pair_observations
 from springtide.policy import load_policy
 
 from testkit.home import ROUND, Home

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 from springtide.fleet import load_fleet
+from springtide.jobs import due as due_rounds
 from springtide.jobs import publish as publishing
-from springtide.jobs import rounds as due_rounds
 from springtide.jobs.decide import decide
 from springtide.laws.registry import LAWS
 from springtide.observe.rollup import rollup

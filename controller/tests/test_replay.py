@@ -14,7 +14,7 @@ from springtide.laws.congestion.law import decide as decide_congestion
 from springtide.laws.initcwnd import rows as decisions
 from springtide.laws.initcwnd.law import decide as decide_initcwnd
 from springtide.observe.enrich import publish_fleet
-from springtide.observe.rounds import pair_observations
+from springtide.observe.pairs import pair_observations
 from springtide.policy import load_policy
 from springtide.store import Store
 

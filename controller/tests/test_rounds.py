@@ -15,7 +15,7 @@ from springtide.observe.enrich import publish_fleet
 from springtide.observe.rollup import TABLES, rollup
 from springtide.store import Row, Store
 
-from testkit import rounds as model
+from testkit import round_model as model
 from testkit.home import FLEET, ROUND
 from testkit.prefixes import rates_of
 

@@ -40,7 +40,7 @@ def springtide_backfill() -> None:
     def backfill_rounds() -> int:
         """Each round in its turn: tables, then the decisions of every law."""
         from springtide.jobs.decide import decide
-        from springtide.jobs.rounds import newest_due, prepare, span
+        from springtide.jobs.due import newest_due, prepare, span
         from springtide.laws.registry import LAWS
         from springtide.observe.rollup import rollup
 

@@ -50,18 +50,18 @@ def springtide_round() -> None:
     @guarded
     def completeness() -> dict[str, Any]:
         """Which rounds lack their tables or decisions, and how many hosts sent samples in the newest one."""
-        from springtide.jobs import rounds
+        from springtide.jobs import due as due_rounds
 
         site = Site.of()
         policy = site.policy()
         requested = get_current_context()["params"].get("until")
-        newest = rounds.newest_due(policy, instants.now())
+        newest = due_rounds.newest_due(policy, instants.now())
         if requested:
             newest = min(newest, instants.parse_round(requested, policy.round.interval_s))
         with site.open() as store:
-            rounds.prepare(store, site.fleet(), site.publish_dir, print)
-            due = rounds.due(store, policy, newest)
-            waiting = rounds.undecided(store, policy, newest)
+            due_rounds.prepare(store, site.fleet(), site.publish_dir, print)
+            due = due_rounds.due(store, policy, newest)
+            waiting = due_rounds.undecided(store, policy, newest)
         print(f"round {instants.show(newest)}: {due.hosts_seen} of {due.hosts_expected} hosts sent samples")
         if not due.to_roll_up and not waiting and not requested:
             raise AirflowSkipException(
@@ -73,7 +73,7 @@ def springtide_round() -> None:
     @guarded
     def rollup(due: dict[str, Any]) -> list[int]:
         """Round tables of every round that lacks them, in their order. Gives on the rounds that await decisions."""
-        from springtide.jobs import rounds
+        from springtide.jobs.due import undecided
         from springtide.observe.rollup import count_late
         from springtide.observe.rollup import rollup as run
 
@@ -86,7 +86,7 @@ def springtide_round() -> None:
                 print(f"round {instants.show(moment)}: {line.samples} samples of {line.sockets} sockets")
             late = count_late(store, due["newest"], policy.round.interval_s, instants.now())
             print(f"{late} samples came too late for their rounds' tables")
-            return rounds.undecided(store, policy, due["newest"])
+            return undecided(store, policy, due["newest"])
 
     def decide(law: Law) -> Any:
         @task(task_id=law.name, doc_md=f"{law.title}, round by round.", pool=STORE, outlets=[DECISIONS])

@@ -53,7 +53,7 @@ def until(what: str, query: Callable[[], T | None]) -> T:
 
 
 @dataclass
-class Site(Home):
+class AirflowSite(Home):
     """An installation that Airflow runs: the farm's files, its store, and the API that a person's browser uses."""
 
     farm: Farm
@@ -132,7 +132,7 @@ def free_port() -> int:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowSite]:
     assert os.geteuid() == 0, "this test makes network namespaces: run it as root"
     folder = tmp_path_factory.mktemp("site")
     with Farm.made(folder, count=2) as farm:
@@ -145,7 +145,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         (folder / "settings.json").write_text(json.dumps(settings))
         ansible = [*words[: words.index("-i")], "-e", f"@{folder}/settings.json"]
         airflow = LocalAirflow(folder / "airflow", free_port())
-        made = Site(folder, farm, airflow)
+        made = AirflowSite(folder, farm, airflow)
         airflow.more = {
             **{
                 name: value
@@ -175,7 +175,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
 
 
 @pytest.mark.root
-def test_dag_files_document_themselves(site: Site) -> None:
+def test_dag_files_document_themselves(site: AirflowSite) -> None:
     assert site.get("importErrors")["import_errors"] == []
     dags = {dag["dag_id"]: site.get(f"dags/{dag['dag_id']}/details") for dag in site.get("dags")["dags"]}
     names = ("round", "rollout", "drift", "report", "maintenance", "backfill")
@@ -194,7 +194,7 @@ def test_dag_files_document_themselves(site: Site) -> None:
 
 
 @pytest.mark.root
-def test_the_loop_runs_by_itself(site: Site) -> None:
+def test_the_loop_runs_by_itself(site: AirflowSite) -> None:
     """Missed rounds, a rollout, a step that is killed after its effect, a pause: one after the other, as in life."""
     folder = site.farm.folder
     site.unpause("springtide_round", "springtide_rollout")
@@ -257,7 +257,7 @@ def test_the_loop_runs_by_itself(site: Site) -> None:
 
 
 @pytest.mark.root
-def test_the_other_jobs_run_and_a_failed_one_reports_what_to_do(site: Site) -> None:
+def test_the_other_jobs_run_and_a_failed_one_reports_what_to_do(site: AirflowSite) -> None:
     """By hand, at once, as from the browser; they wait for each other at the store's pool."""
     site.call("PATCH", "/api/v2/dags/springtide_round", {"is_paused": True})
     until("no round is under way", lambda: not unfinished(site, "springtide_round"))
@@ -293,21 +293,21 @@ def test_the_other_jobs_run_and_a_failed_one_reports_what_to_do(site: Site) -> N
     json.loads((site.path / f"reports/{day}.json").read_text())
 
 
-def trigger(site: Site, dag: str, conf: object = None) -> str:
+def trigger(site: AirflowSite, dag: str, conf: object = None) -> str:
     body = {"logical_date": None, "conf": conf or {}}
     return str(site.call("POST", f"/api/v2/dags/{dag}/dagRuns", body)["dag_run_id"])
 
 
-def finished(site: Site, dag: str, name: str) -> dict[str, Any] | None:
+def finished(site: AirflowSite, dag: str, name: str) -> dict[str, Any] | None:
     site.airflow.check()
     return next((r for r in site.runs(dag) if r["dag_run_id"] == name and r["state"] in ("success", "failed")), None)
 
 
-def unfinished(site: Site, dag: str) -> bool:
+def unfinished(site: AirflowSite, dag: str) -> bool:
     return any(run["state"] in ("running", "queued") for run in site.runs(dag))
 
 
-def publishing(site: Site) -> bool:
+def publishing(site: AirflowSite) -> bool:
     runs = [run for run in site.runs("springtide_round") if run["state"] in ("running", "queued")]
     return any(site.tasks(run).get("publish", {}).get("state") in ("running", "queued", "scheduled") for run in runs)
 

@@ -49,7 +49,7 @@ pub struct Source {
     /// algorithm with its own state, and memory; `all` adds TOS, traffic class and priority
     #[arg(long, value_enum, default_value = "default",
           add = key("attributes").on_reload(Reload::Poller))]
-    pub attributes: Attributes,
+    pub attributes: AttributeSet,
 }
 
 /// Which network namespaces are read.
@@ -64,7 +64,7 @@ pub enum Netns {
 /// What is requested from the kernel for each socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs, reason = "the option's own help would be written twice")]
-pub enum Attributes {
+pub enum AttributeSet {
     Minimal,
     Default,
     All,
@@ -105,9 +105,9 @@ impl Source {
     pub fn settings(&self) -> Settings {
         Settings {
             attributes: match self.attributes {
-                Attributes::Minimal => dump::Attributes::MINIMAL,
-                Attributes::Default => dump::Attributes::DEFAULT,
-                Attributes::All => dump::Attributes::ALL,
+                AttributeSet::Minimal => dump::Extensions::MINIMAL,
+                AttributeSet::Default => dump::Extensions::DEFAULT,
+                AttributeSet::All => dump::Extensions::ALL,
             },
             filter: self.filter.clone(),
             sampling: self.sample,

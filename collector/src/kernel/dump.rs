@@ -25,13 +25,13 @@ const REQUEST_BYTECODE: u16 = 1;
 /// Which attributes are requested from the kernel: idiag_ext, bit N - 1 for attribute N. Those above 8 have no bit; the kernel
 /// adds them where they exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Attributes(pub u8);
+pub struct Extensions(pub u8);
 
 const fn bit(attribute: u16) -> u8 {
     1 << (attribute - 1)
 }
 
-impl Attributes {
+impl Extensions {
     /// tcp_info alone.
     pub const MINIMAL: Self = Self(bit(attribute::INFO));
     /// tcp_info, the congestion control algorithm's name, its own state (for which the kernel takes Vegas' bit, whatever
@@ -52,7 +52,7 @@ pub struct Request<'a> {
     /// Sockets whose state's bit is set.
     pub states: u32,
     /// What to report of each.
-    pub attributes: Attributes,
+    pub attributes: Extensions,
     /// A filter's program; empty for every socket.
     pub bytecode: &'a [u8],
 }

@@ -101,8 +101,8 @@ impl<'a> SocketView<'a> {
     }
 
     /// The attributes in the kernel's order.
-    pub fn attributes(&self) -> Attributes<'a> {
-        Attributes {
+    pub fn attributes(&self) -> AttributeIter<'a> {
+        AttributeIter {
             rest: self.attributes,
         }
     }
@@ -120,7 +120,7 @@ pub struct Attribute<'a> {
 impl<'a> Attribute<'a> {
     /// The first attribute `kind` inside this one.
     pub fn nested(&self, kind: u16) -> Option<&'a [u8]> {
-        Attributes { rest: self.payload }
+        AttributeIter { rest: self.payload }
             .map_while(Result::ok)
             .find(|inner| inner.kind == kind)
             .map(|inner| inner.payload)
@@ -132,14 +132,14 @@ impl<'a> Attribute<'a> {
 pub struct MalformedAttribute;
 
 /// The attributes of a message; ends after the first malformed one.
-pub struct Attributes<'a> {
+pub struct AttributeIter<'a> {
     rest: &'a [u8],
 }
 
 const ATTRIBUTE_HEADER: usize = 4;
 const ATTRIBUTE_KIND_MASK: u16 = 0x3fff;
 
-impl<'a> Iterator for Attributes<'a> {
+impl<'a> Iterator for AttributeIter<'a> {
     type Item = Result<Attribute<'a>, MalformedAttribute>;
 
     #[inline(always)]

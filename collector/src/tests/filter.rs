@@ -5,7 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 
 use crate::kernel::dump::{
-    Attributes, BUFFER, DumpError, DumpSocket, Method, Progress, Request, Taker,
+    BUFFER, DumpError, DumpSocket, Extensions, Method, Progress, Request, Taker,
 };
 use crate::kernel::filter::Filter;
 use crate::kernel::inet_diag::SocketView;
@@ -45,7 +45,7 @@ fn dump(method: Method, bytecode: &[u8], filter: Option<&Filter>) -> BTreeMap<u6
     for &family in method.walks() {
         let request = Request {
             states: STATES,
-            attributes: Attributes::MINIMAL,
+            attributes: Extensions::MINIMAL,
             bytecode,
         };
         socket.send::<()>(family, &request).unwrap();

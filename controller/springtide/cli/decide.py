@@ -23,7 +23,7 @@ from springtide.cli.options import (
 )
 from springtide.cli.output import print_json, print_table, warn
 from springtide.jobs import decide as jobs
-from springtide.jobs.rounds import prepare
+from springtide.jobs.due import prepare
 from springtide.laws.base import Law, Outcome, View
 from springtide.laws.registry import LAWS, METRICS
 from springtide.metrics import Labels, write_metrics

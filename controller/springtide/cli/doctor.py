@@ -108,10 +108,10 @@ def doctor(
     """
     found: list[Finding] = []
     if host or not site:
-        about = examine.Host(collector_config, collector_address, allowed_signers)
+        about = examine.HostPlaces(collector_config, collector_address, allowed_signers)
         found += examine.host(about, _largest_window(policy_path))
     if site or not host:
-        controller = examine.Site(
+        controller = examine.ControllerPlaces(
             url=store.url,
             store=lambda: store.open(check=False),
             fleet_path=fleet_path,

@@ -24,7 +24,7 @@ from springtide.cli.options import (
 )
 from springtide.cli.output import print_json, print_table, warn
 from springtide.errors import InputError, Problem
-from springtide.jobs.rounds import due, newest_due, prepare, span
+from springtide.jobs.due import due, newest_due, prepare, span
 from springtide.observe.rollup import Rollup, count_late
 from springtide.observe.rollup import rollup as run
 

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Host:
+class HostPlaces:
     """Where to look on a host that runs a collector."""
 
     config: Path
@@ -33,7 +33,7 @@ class Host:
 
 
 @dataclass(frozen=True)
-class Site:
+class ControllerPlaces:
     """Where to look on the controller and publisher. Functions, where opening or reading may fail."""
 
     url: str
@@ -49,7 +49,7 @@ class Site:
     topics: Path | None = None
 
 
-def host(about: Host, cmax: int) -> Iterator[Finding]:
+def host(about: HostPlaces, cmax: int) -> Iterator[Finding]:
     """Checks of a host that has routes and a collector."""
     yield from kernel.check(kernel.gather())
     yield from programs.check(programs.gather())
@@ -61,7 +61,7 @@ def host(about: Host, cmax: int) -> Iterator[Finding]:
     yield from sysctls.check(sysctls.gather(), cmax)
 
 
-def site(about: Site) -> Iterator[Finding]:
+def site(about: ControllerPlaces) -> Iterator[Finding]:
     """Checks of controller and publisher: clock, disks, files, Kafka, keys and store."""
     yield from clock.check(clock.gather())
     places = {"publisher's folder": about.publish_dir}
@@ -78,7 +78,9 @@ def site(about: Site) -> Iterator[Finding]:
     yield from _store(about, fleet, policy, folder)
 
 
-def _store(about: Site, fleet: Fleet | None, policy: Policy | None, folder: PublishFolder) -> Iterator[Finding]:
+def _store(
+    about: ControllerPlaces, fleet: Fleet | None, policy: Policy | None, folder: PublishFolder
+) -> Iterator[Finding]:
     begin = time.monotonic()
     url = "--store"
     try:

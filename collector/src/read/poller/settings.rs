@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::kernel::dump::Attributes;
+use crate::kernel::dump::Extensions;
 use crate::kernel::filter::Filter;
 use crate::read::sampling::Sampling;
 
@@ -24,7 +24,7 @@ pub struct Settings {
     /// Sockets whose state's bit is set. Close events are read whatever the state was.
     pub states: u32,
     /// What is requested from the kernel for each.
-    pub attributes: Attributes,
+    pub attributes: Extensions,
     /// Sockets that are wanted; None for every one.
     pub filter: Option<Filter>,
     /// How many of those.
@@ -46,7 +46,7 @@ impl Settings {
     pub fn own(states: u32) -> Self {
         Self {
             states,
-            attributes: Attributes::DEFAULT,
+            attributes: Extensions::DEFAULT,
             filter: None,
             sampling: Sampling::ALL,
             full_every: None,

@@ -38,7 +38,7 @@ from springtide.laws.initcwnd.decision import Decision
 from springtide.laws.initcwnd.explain import HISTORY_COLUMNS, explain, history_rows, left_out, without_decision
 from springtide.laws.initcwnd.law import carry, decide, lasting
 from springtide.metrics import Metric
-from springtide.observe.rounds import pair_observations
+from springtide.observe.pairs import pair_observations
 from springtide.policy import Policy
 from springtide.store import Store
 

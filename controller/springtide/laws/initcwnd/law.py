@@ -29,7 +29,7 @@ from springtide.laws.initcwnd.edges import edge_decisions
 from springtide.laws.initcwnd.loss_guard import GUARD, Judgement
 from springtide.laws.initcwnd.pairs import keys, named
 from springtide.laws.vocabulary import codes
-from springtide.observe.rounds import OBSERVED, PAIR_KEY
+from springtide.observe.pairs import OBSERVED, PAIR_KEY
 from springtide.policy import InitcwndPolicy, Policy
 
 Ints = NDArray[np.int64]

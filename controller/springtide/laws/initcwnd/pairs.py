@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from springtide.laws.columns import Bits, Keys, Table, align, union
-from springtide.observe.rounds import PAIR_KEY
+from springtide.observe.pairs import PAIR_KEY
 
 _KEY = np.dtype(PAIR_KEY)
 
