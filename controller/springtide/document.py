@@ -86,8 +86,8 @@ def load(path: Path) -> Document:
         raise InputError([problem]) from error
     except yaml.YAMLError as error:
         raise InputError([_malformed(path, error)]) from error
-    except ValueError as error:
-        # PyYAML builds dates and numbers while it loads; an impossible date ends here.
+    except (ValueError, LookupError, AttributeError) as error:
+        # PyYAML builds dates and numbers while it loads; an impossible date ends here, and `!!bool maybe`.
         raise InputError(
             [Problem(str(path), "document", f"holds an impossible value ({error})", "quote it")]
         ) from error
@@ -174,7 +174,10 @@ def _problem(document: Document, model: type[BaseModel], error: ErrorDetails) ->
     if kind == "springtide":
         return document.problem(keys, context["what"], context["fix"])
     message = "should be a mapping" if kind in MAPPING_TYPES else re.sub(r"^Input should", "should", error["msg"])
-    shown = repr(error["input"])
+    try:
+        shown = repr(error["input"])
+    except ValueError:  # 0xfff... may have more digits than Python writes
+        shown = "a number of too many digits"
     if len(shown) > 60:
         shown = f"{shown[:57]}..."
     return document.problem(keys, f"is {shown}", message)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import yaml
@@ -204,6 +205,14 @@ def test_policy_version_follows_what_is_in_force(bare_home: Home) -> None:
 def test_any_bytes_are_refused_with_a_message(tmp_path_factory: pytest.TempPathFactory, content: str | bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzz.yaml"
     path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
+    with pytest.raises(InputError):
+        load_fleet(path)
+
+
+@pytest.mark.parametrize("value", ["!!bool maybe", '!!int ""', '!!float ""', "!!timestamp soon", "0x" + "f" * 5000])
+def test_a_value_that_is_not_what_its_tag_says_is_refused(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "fleet.yaml"
+    path.write_text(f"version: {value}\n")
     with pytest.raises(InputError):
         load_fleet(path)
 

@@ -271,6 +271,13 @@ def test_each_hole(template: str, expected: Sequence[str]) -> None:
         ("alter table x add column a UInt8;", "write $on_cluster"),
         ("drop view if exists v;\ndrop view if exists w$on_cluster;", "write $on_cluster"),
         ("create table x$on_cluster (a UInt8) engine = MergeTree order by a;", "write engine = ${replicated}MergeTree"),
+        # The server would take a place of its own choice, where each shard has a table of its own.
+        ("create table x$on_cluster (a UInt8) engine = ${replicated}MergeTree order by a;", "MergeTree$replica"),
+        ("create table x$on_cluster (a UInt8) engine = ${replicated}ReplacingMergeTree(a);", "${replica_and}"),
+        (
+            "create table tcp_samples$local$on_cluster (a UInt8) engine = ${replicated}MergeTree$replica;\n",
+            "write $tcp_samples_replica",
+        ),
         ("alter table tcp_samples$on_cluster add column a UInt8;", "write tcp_samples$both$on_cluster"),
         ("drop table http_requests$on_cluster;", "write http_requests$both$on_cluster"),
     ],

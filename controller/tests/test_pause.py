@@ -62,7 +62,18 @@ def test_a_pause_ends_by_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "{", "[]", '{"why": "x"}', '{"reason": "x", "since_unix_s": 1, "until_unix_s": "y"}']
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "[" * 100_000,
+        '{"why": "x"}',
+        '{"reason": "x", "since_unix_s": 1, "until_unix_s": "y"}',
+        '{"reason": "x", "since_unix_s": "y"}',
+        '{"reason": "x", "since_unix_s": 1e400}',
+        r'{"reason": "\ud800", "since_unix_s": 1}',
+    ],
 )
 def test_an_unreadable_pause_counts_as_a_pause(tmp_path: Path, content: str) -> None:
     (tmp_path / FILE).write_text(content)

@@ -32,8 +32,10 @@ from springtide.laws.initcwnd.rows import write_round
 from springtide.policy import BundlePolicy
 from springtide.publication import folder as publication
 from springtide.publication import journal
+from springtide.publication.__main__ import main
 from springtide.publication.folder import PublishFolder
 from springtide.publication.record import record
+from springtide.publication.withdrawal import WITHDRAWN, withdraw, withdrawn
 
 from testkit.decided import decision
 from testkit.home import ROUND, Home
@@ -316,6 +318,56 @@ def test_a_line_that_the_disk_has_no_room_for_leaves_nothing(tmp_path: Path, wri
     write(tmp_path, "c")
     events, _, bad = journal.read(tmp_path)
     assert ([event.reason for event in events], bad) == (["a", "c"], 0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("at_unix_s", value) for value in ("1e400", '"5"', "1.5", "-1", str(1 << 32), "true", "null")),
+        *(("event", value) for value in ("[]", "5", "null", r'"\udcff"')),
+        *(("edges", value) for value in ("null", "5", "[1]", '"ams-1"')),
+        *(("details", value) for value in ("null", "5", "[]")),
+        ("reason", r'"\ud800"'),
+        ("verdict", "[]"),
+    ],
+)
+def test_a_line_with_a_value_of_another_type_is_damaged_and_stops_nobody(home: Home, name: str, value: str) -> None:
+    folder = home.path / "publish"
+    by_the_controller(folder, "a")
+    line = (folder / journal.FILE).read_text()
+    fields = {key: json.dumps(one) for key, one in json.loads(line).items()} | {name: value}
+    (folder / journal.FILE).write_text("{" + ", ".join(f'"{key}": {one}' for key, one in fields.items()) + "}\n" + line)
+    events, _, bad = journal.read(folder)
+    assert ([event.event for event in events], bad) == (["damaged", "withdraw"], 1)
+    assert all(0 <= event.at_unix_s < 1 << 32 for event in events)
+
+
+def test_a_reason_that_is_not_utf8_can_be_stored_and_shown(tmp_path: Path) -> None:
+    """As the command line gives it: a byte that is not UTF-8 is half a surrogate pair."""
+    by_the_controller(tmp_path, "caf\udce9 \u00e9")
+    [event], _, bad = journal.read(tmp_path)
+    assert (event.reason, bad) == ("caf? \u00e9", 0)
+    withdraw(tmp_path, "caf\udce9")
+    assert (withdrawn(tmp_path) or "").endswith(": caf?")
+    (tmp_path / WITHDRAWN).write_bytes(b"by hand: caf\xe9")
+    assert withdrawn(tmp_path) == "by hand: caf\ufffd"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["end-withdrawal", "--publish-dir", ""],
+        ["withdraw", "--reason", "x", "--publish-dir", ""],
+        ["record", "--event", "drift", "--publish-dir", "x", "--details", '{"a":' * 100_000],
+    ],
+)
+def test_an_empty_folder_or_a_detail_without_end_is_bad_usage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert (ended.value.code, list(tmp_path.iterdir())) == (2, [])
 
 
 def test_history_and_status_show_a_damaged_line(home: Home) -> None:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -165,3 +166,9 @@ def test_a_killed_holder_holds_nothing(home: Home) -> None:
     process.kill()
     process.communicate()
     home.run("rollup", "--store-wait", 0)
+
+
+@pytest.mark.parametrize("expression", ["toUInt32(number)", "toNullable(toUInt8(1))", "toInt8(-1)", "'a'"])
+def test_a_column_of_another_type_is_refused_and_not_read_as_other_values(store: Store, expression: str) -> None:
+    with pytest.raises(StoreError, match=r"column a is of type .*, not UInt8"):
+        store.columns(f"select {expression} as a from numbers(4)", np.dtype([("a", "u1")]))

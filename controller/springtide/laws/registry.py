@@ -14,5 +14,8 @@ LAWS: tuple[Law, ...] = (INITCWND, CONGESTION)
 # The newest round that it decided is the one that is published; the others' newest decisions go with it.
 LEADING: Law = INITCWND
 BY_NAME = {law.name: law for law in LAWS}
+if len(BY_NAME) < len(LAWS):
+    # Its command, task and table would silently be the other one's.
+    raise ValueError(f"two laws have one name: {', '.join(sorted(law.name for law in LAWS))}; give the new one another")
 # Every metric of the controller.
 METRICS: Mapping[str, Metric] = COMMON_METRICS | {name: one for law in LAWS for name, one in law.metrics.items()}

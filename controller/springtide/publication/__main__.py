@@ -22,10 +22,20 @@ from .withdrawal import end_withdrawal, withdraw
 
 
 def _details(text: str) -> dict[str, Any]:
-    found = json.loads(text)
+    try:
+        found = json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     if not isinstance(found, dict):
         raise ValueError("not an object")  # noqa: TRY004 (argparse takes a ValueError)
     return found
+
+
+def _folder(text: str) -> Path:
+    if not text:
+        # An unset variable of a shell: its working directory would be taken for the publisher's folder.
+        raise ValueError("empty")
+    return Path(text)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -43,7 +53,7 @@ def _parser() -> argparse.ArgumentParser:
     red.add_argument("--reason", required=True, metavar="TEXT")
     commands.add_parser("end-withdrawal", help="push again")
     for each in (line, red, commands.choices["end-withdrawal"]):
-        each.add_argument("--publish-dir", type=Path, required=True, metavar="DIR")
+        each.add_argument("--publish-dir", type=_folder, required=True, metavar="DIR")
     return parser
 
 

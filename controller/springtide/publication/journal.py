@@ -60,7 +60,7 @@ def append(folder: Path, event: Event) -> None:
     path = folder / FILE
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _append_line(path, json.dumps(vars(event), sort_keys=True))
+        _append_line(path, json.dumps(vars(event), sort_keys=True, ensure_ascii=False))
     except OSError as error:
         raise SpringtideError(
             f"{path}: cannot be written: {error.strerror}; make room or name another folder"
@@ -74,7 +74,8 @@ def _append_line(path: Path, line: str) -> None:
         fcntl.flock(handle, fcntl.LOCK_EX)
         size = os.fstat(handle).st_size
         torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
-        content = ("\n" * torn + line + "\n").encode()
+        # A byte of an argument that is not UTF-8 is half a surrogate pair here, which nobody could print or store.
+        content = ("\n" * torn + line + "\n").encode(errors="replace")
         try:
             while content:
                 content = content[os.write(handle, content) :]
@@ -104,13 +105,25 @@ def read(folder: Path, offset: int = 0) -> tuple[list[Event], int, int]:
         at -= len(line) + 1
         try:
             found = json.loads(line)
-            event = Event(**{name: found[name] for name in names})
-            near = int(event.at_unix_s)
+            event = _checked(Event(**{name: found[name] for name in names}))
+            near = event.at_unix_s
         except (ValueError, TypeError, KeyError, RecursionError):
             bad += 1
             event = _damaged(line, at, near)
         events.append(event)
     return events[::-1], offset + len(whole), bad
+
+
+def _checked(event: Event) -> Event:
+    """The event, as readers rely on it. Raises ValueError for a value of another type."""
+    texts = (event.event, event.publication, event.verdict, event.reason, event.digest, event.who, event.id)
+    lists = isinstance(event.edges, list) and isinstance(event.details, dict)
+    if not lists or not all(isinstance(text, str) for text in (*texts, *event.edges)):
+        raise ValueError("a field is not of its type")
+    if type(event.at_unix_s) is not int or not 0 <= event.at_unix_s < 1 << 32:
+        raise ValueError("at_unix_s is not an instant")
+    "".join((*texts, *event.edges)).encode()
+    return event
 
 
 def _damaged(line: bytes, offset: int, next_unix_s: int) -> Event:

@@ -42,9 +42,10 @@ def paused(folder: Path, now_unix_s: int) -> Pause | None:
         found = json.loads(path.read_bytes())
         pause = Pause(**found)
         over = pause.until_unix_s is not None and pause.until_unix_s <= now_unix_s
+        str(pause).encode()
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, TypeError) as error:
+    except (OSError, ValueError, TypeError, OverflowError, RecursionError) as error:
         fix = "run `springtide resume`, or pause again"
         raise SpringtideError(f"{path}: cannot be read, so nothing is published: {error}; {fix}") from error
     return None if over else pause

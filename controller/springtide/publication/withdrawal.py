@@ -14,13 +14,13 @@ WITHDRAWN = "withdrawn"
 def withdraw(folder: Path, reason: str) -> None:
     """From now on nothing is pushed, not even by a rollout that is running. Raises OSError."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / WITHDRAWN).write_text(f"withdrawn by {who()}: {reason}\n", encoding="utf-8")
+    (folder / WITHDRAWN).write_bytes(f"withdrawn by {who()}: {reason}\n".encode(errors="replace"))
 
 
 def withdrawn(folder: Path) -> str | None:
     """Why nothing may be pushed, or None. Raises OSError."""
     try:
-        return (folder / WITHDRAWN).read_text(encoding="utf-8").strip()
+        return (folder / WITHDRAWN).read_text(encoding="utf-8", errors="replace").strip()
     except FileNotFoundError:
         return None
 

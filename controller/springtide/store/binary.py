@@ -15,8 +15,6 @@ from springtide.errors import StoreError
 # Masked values are null.
 Columns = Mapping[str, NDArray[Any]]
 
-_TYPES = {"u1": "UInt8", "u4": "UInt32", "u8": "UInt64", "i8": "Int64", "f8": "Float64", "b1": "UInt8"}
-
 
 @contextmanager
 def binary_source(columns: Columns) -> Iterator[tuple[str, str]]:
@@ -47,23 +45,29 @@ def binary_source(columns: Columns) -> Iterator[tuple[str, str]]:
         os.close(fd)
 
 
-def names_of(raw: bytes) -> tuple[list[str], int]:
-    """The columns' names of RowBinaryWithNames, and where its rows begin."""
+def head_of(raw: bytes) -> tuple[list[tuple[str, str]], int]:
+    """The columns' names and types of RowBinaryWithNamesAndTypes, and where its rows begin."""
     count, at = _varint(raw, 0)
-    names = []
-    for _ in range(count):
+    texts = []
+    for _ in range(2 * count):
         length, at = _varint(raw, at)
-        names.append(raw[at : at + length].decode())
+        texts.append(raw[at : at + length].decode(errors="replace"))
         at += length
-    return names, at
+    return list(zip(texts[:count], texts[count:], strict=True)), at
 
 
-def require_names(url: str, names: Sequence[str], dtype: np.dtype[Any]) -> None:
-    """Raises StoreError unless the columns are those of `dtype`, in any order."""
-    wanted = dtype.names or ()
+def require_columns(url: str, found: Sequence[tuple[str, str]], dtype: np.dtype[Any]) -> None:
+    """Raises StoreError unless the columns, as (name, type), are those of `dtype`, in any order: bytes of another type
+    would be read as other values."""
+    names, wanted = [name for name, _ in found], dtype.names or ()
     if sorted(names) != sorted(wanted):
         lacks, more = sorted({*wanted} - {*names}), sorted({*names} - {*wanted})
         raise StoreError(f"store {url}: a statement lacks the columns {lacks} and has {more}; upgrade springtide")
+    for name, kind in found:
+        bare = kind.removeprefix("LowCardinality(").removesuffix(")") if kind.startswith("LowCardinality(") else kind
+        if bare != _type(dtype[name]):
+            message = f"a statement's column {name} is of type {kind}, not {_type(dtype[name])}"
+            raise StoreError(f"store {url}: {message}; upgrade springtide")
 
 
 def _varint(raw: bytes, at: int) -> tuple[int, int]:
@@ -79,4 +83,6 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
 def _type(dtype: np.dtype[Any]) -> str:
     if dtype.kind == "S":
         return f"FixedString({dtype.itemsize})"
-    return _TYPES[dtype.str.lstrip("<|")]
+    if dtype.kind == "b":
+        return "UInt8"
+    return {"u": "UInt", "i": "Int", "f": "Float"}[dtype.kind] + str(8 * dtype.itemsize)

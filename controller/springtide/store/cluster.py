@@ -32,6 +32,7 @@ SAMPLES_KEY = "cityHash64(host, boot_id, netns, cookie)"
 SHARD_KEYS = {"tcp_samples": SAMPLES_KEY, "http_requests": "cityHash64(host, request_id)"}
 
 # {database}, {table}, {shard} and {replica} are macros, which each server fills in when it creates the table.
+_IN_KEEPER = "'/clickhouse/tables/"
 _WHOLE = "'/clickhouse/tables/all/{database}/{table}', '{shard}-{replica}'"
 _DISTRIBUTED = """
 create table if not exists $name on cluster '$cluster' as ${name}_local
@@ -101,9 +102,11 @@ def _refuse_what_lacks_a_hole(before: str, statement: str, on_cluster: str, wher
     fix = ""
     if on_cluster not in statement:
         fix = "write $on_cluster after the name of what it creates, alters or drops"
-    elif "MergeTree" in statement and "Replicated" not in statement:
+    elif "MergeTree" in statement and not re.search(rf"Replicated\w*MergeTree\({_IN_KEEPER}", statement):
         fix = "write engine = ${replicated}MergeTree$replica, or ${replicated}MergeTree(${replica_and}ARGUMENTS)"
     for name in SHARD_KEYS:
+        if f"{name}_local{on_cluster}" in statement and f"{_IN_KEEPER}all/" in statement:
+            fix = f"write ${name}_replica: every shard has rows of its own"
         if f" {name}{on_cluster}" in statement and f" {name}_local" not in before + statement:
             fix = f"write {name}$both$on_cluster, or {name}$local$on_cluster for what a Distributed table does not have"
     if fix:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from springtide.errors import InputError, Problem, StoreError
 from springtide.store.base import Param, Row, encode
-from springtide.store.binary import Columns, binary_source, names_of, require_names
+from springtide.store.binary import Columns, binary_source, head_of, require_columns
 from springtide.store.files import engine_file
 from springtide.store.lock import DirectoryLock
 from springtide.store.messages import SYNTAX, message_source
@@ -80,10 +80,10 @@ class EmbeddedStore:
     def columns(
         self, sql: str, dtype: np.dtype[np.void], params: Mapping[str, Param] | None = None
     ) -> NDArray[np.void]:
-        raw = self._run(sql, params, "RowBinaryWithNames")
-        names, at = names_of(raw)
-        require_names(self.url, names, dtype)
-        found = np.dtype([(name, dtype[name]) for name in names])
+        raw = self._run(sql, params, "RowBinaryWithNamesAndTypes")
+        head, at = head_of(raw)
+        require_columns(self.url, head, dtype)
+        found = np.dtype([(name, dtype[name]) for name, _ in head])
         if (len(raw) - at) % dtype.itemsize:
             message = f"{len(raw) - at} bytes are not whole rows of {dtype.itemsize}; upgrade springtide"
             raise StoreError(f"store {self.url}: {message}")

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from springtide.errors import StoreError
 from springtide.store.address import ServerAddress
 from springtide.store.base import Param, Row, encode
-from springtide.store.binary import Columns, require_names
+from springtide.store.binary import Columns, require_columns
 from springtide.store.messages import parsed_columns, syntax
 from springtide.store.reading import Limits
 from springtide.store.values import from_json, to_json
@@ -108,10 +108,9 @@ class ServerStore:
         found, types = self._run(
             lambda: self._ask(sql, params, with_column_types=True, columnar=True), again=_is_read(sql)
         )
-        names = [name for name, _ in types]
-        require_names(self.url, names, dtype)
+        require_columns(self.url, types, dtype)
         table = np.zeros(len(found[0]) if found else 0, dtype)
-        for name, column in zip(names, found or [[]] * len(names), strict=True):
+        for (name, _), column in zip(types, found or [[]] * len(types), strict=True):
             table[name] = [one.encode() for one in column] if dtype[name].kind == "S" else column
         return table
 
