@@ -139,7 +139,7 @@ def test_a_users_query_takes_parameters_and_prints_csv(lived: Home) -> None:
 )
 def test_nothing_can_be_written(lived: Home, query: str) -> None:
     [line] = lived.refused("sql", query)
-    assert "is no SELECT" in line
+    assert "is not a SELECT" in line
     assert lived.query("select count() > 0 as some from tcp_samples") == [{"some": 1}]
 
 

@@ -22,7 +22,7 @@ _TYPES = {"u1": "UInt8", "u4": "UInt32", "u8": "UInt64", "i8": "Int64", "f8": "F
 def binary_source(columns: Columns) -> Iterator[tuple[str, str]]:
     """What to select and the table function to select it from, while the context lasts.
 
-    A file in memory leaves nothing behind, whatever becomes of this process.
+    A file in memory is removed even if this process is killed.
     """
     fields: list[tuple[str, np.dtype[Any]]] = []
     structure, select = [], []
