@@ -1,17 +1,17 @@
 -- New connections to what a publication names, by host: before the rollout, and after its wave. Parameters: instants in
 -- microseconds since the epoch, oldest <= before < begun <= since < until; horizon_us; lossy and rtt_ratio as in the
 -- policy; hosts and, in the same order, sets: which set of destinations each has; nets, lens (of 128 bits), net_sets
--- and net_classes: the destinations of the sets; lengths: the lens that there are, the longest first; class_kinds,
--- class_changed, class_flights, class_young: of each class what its destinations are, whether new connections to them
--- have other values after the wave, how many acknowledged bytes show that the first flight is over, and up to how many
--- a connection is young.
+-- and net_classes: the destinations of the sets; lengths: the distinct lens, the longest first; class_kinds,
+-- class_changed, class_flights, class_young: for each class the kind of its destinations, whether new connections to
+-- them have other values after the wave, how many acknowledged bytes show that the first flight is over, and up to how
+-- many a connection is young.
 --
 -- A connection is new in a window of time if its first record is in it and an earlier poll of its namespace did not
--- show it, or if that record shows that nothing was sent yet. It is judged once, whatever it carries, by its first
--- record in which its first flight has been acknowledged; by its last one where none shows that, if it was closed or
--- seen at two polls (else its flight may be under way). Only the first eight records, and those within the horizon of
--- the first, count: connections before and after are watched for equally long. Nothing depends on the order of what
--- arrived, and a copy of a record changes nothing but how far eight records reach.
+-- show it, or if that record shows that nothing was sent yet. It is counted once, whatever its size, by its first
+-- record in which its first flight has been acknowledged; if none shows that, by its last one if it was closed or seen
+-- at two polls (else its flight may not be complete). Only the first eight records, and those within the horizon of
+-- the first, count: connections before and after are observed for equally long. Nothing depends on the order of
+-- arrival, and a copy of a record changes only the time that eight records cover.
 with keys as (
     select arrayMap(
         (a, b, c) -> cityHash64(a, toIPv6(b), c),
@@ -28,7 +28,7 @@ records as (
         time_unix_us,
         poll_sequence,
         kind = 'CLOSE' as is_close,
-        -- Of the destinations of the host's set, the longest prefix.
+        -- The longest matching prefix of the destinations in the host's set.
         arrayFirst(
             key -> transform(key, (select keys.hashes from keys), {net_classes:Array(UInt32)}, 0) > 0,
             arrayMap(
@@ -43,11 +43,11 @@ records as (
         transform(destination, (select keys.hashes from keys), {net_classes:Array(UInt32)}, 0) as class,
         coalesce(bytes_acked, 0) as acked,
         coalesce(bytes_sent, 0) as sent,
-        -- What the other end had already is no loss (RFC 2883): segments said to be duplicates are taken off, and they
-        -- are full ones at most.
+        -- What the peer already had was not lost (RFC 2883): segments reported as duplicates are subtracted, each as a
+        -- full one at most.
         coalesce(bytes_retrans, 0)
         - least(coalesce(bytes_retrans, 0), toUInt64(coalesce(dsack_dups, 0)) * coalesce(snd_mss, 0)) as again,
-        -- -1 where the kernel does not say.
+        -- -1 where the kernel does not report it.
         coalesce(toInt64(total_rto), -1) as timeouts,
         coalesce(toInt64(segs_in), -1) as heard,
         coalesce(rtt, 0) as rtt_us
@@ -57,13 +57,13 @@ records as (
         and time_unix_us < {until:Int64}
         and host in {hosts:Array(String)}
         and state not in ('LISTEN', 'TIME_WAIT', 'NEW_SYN_RECV', 'BOUND_INACTIVE')
-        -- As in the roll-up: what no connection reaches counts for nothing.
+        -- As in the roll-up: values that no connection can have are ignored.
         and greatest(coalesce(bytes_acked, 0), coalesce(bytes_sent, 0), coalesce(bytes_retrans, 0)) <= 9007199254740992
         and coalesce(rtt, 0) <= 600000000
         and class > 0
 ),
 
--- The first poll of each namespace: of what it shows nobody knows since when it was there.
+-- The first poll of each namespace: the age of the sockets in it is unknown.
 namespaces as (
     select
         host,
@@ -157,8 +157,8 @@ told as (
     from placed
 ),
 
--- Beyond what an RTT is slow, by what is usual towards a destination: of five connections and more. The middle of what
--- is each host's middle: with many connections one host does not move it by itself.
+-- The limit above which an RTT is slow, from the usual RTT to a destination with five connections or more: the median
+-- of the hosts' medians, so that one host with many connections does not determine it.
 usual_of_hosts as (
     select
         destination,

@@ -1,8 +1,8 @@
--- With which windows the round's new connections between PoPs began, beside what was decided for their edge then, and
--- how many used BBR. Parameters: generation, round_s.
+-- The initial windows of the round's new connections between PoPs, beside those that were decided for their edge then,
+-- and how many used BBR. Parameters: generation, round_s.
 --
--- A close record does not name the algorithm, and BBR sets windows by itself: a connection of which it is not known
--- counts where the host's others are known, and none of them uses BBR.
+-- A close record does not name the algorithm, and BBR sets windows by itself: a connection whose algorithm is unknown
+-- counts if those of the host's others are known and none is BBR.
 insert into rollup_treatments
 with windows as (
     select
@@ -72,8 +72,8 @@ select
     dst_pop,
     ip_version,
     decided as decided_cwnd,
-    -- A few may have begun just before the record of their wave. Where too few are exactly known, half of them can
-    -- still leave the decided window out.
+    -- A few may have begun just before the record of their wave. If too few are exactly known, half of them can exclude
+    -- the decided window.
     multiIf(
         exact >= 5 and 5 * same >= 4 * exact, 'same',
         exact >= 5, 'differs',
@@ -84,7 +84,7 @@ select
     on_bbr as bbr_connections,
     told as told_connections,
     exact as exact_connections,
-    -- What a host can say is bounded.
+    -- A host's numbers are bounded.
     arraySlice(mapKeys(frequent), 1, 8) as first_cwnds,
     arraySlice(mapValues(frequent), 1, 8) as first_cwnd_counts,
     if(told = 0, null, low_p50) as first_cwnd_low_p50,
