@@ -32,7 +32,7 @@ other right: it can read these rows and the engine's own tables in the database 
 settings, threads of this process). It cannot read files, other hosts, other programs or Python's variables.
 
 On a ClickHouse server each query carries `readonly = 1` and the limits, and reads whatever the URL's user may read:
-create a user of their own for people, with `GRANT SELECT, dictGet ON springtide.*` and nothing else, as `grafana` has it in
+create a user for people with `GRANT SELECT, dictGet ON springtide.*` and nothing else, as `grafana` has it in
 `deploy/compose/clickhouse/users.xml`. A profile may set `readonly` 2, not 1, which would refuse the limits.
 
 | option | default | bounds |
@@ -67,8 +67,8 @@ def page(home: Home) -> str:
     parts = [
         "# Questions to the data\n\n"
         "`springtide sql` lists these questions, `springtide sql NAME --set PARAMETER=VALUE` runs one, and\n"
-        "`springtide sql NAME --show` prints its SQL, as a start for your own. The results below are those of two days\n"
-        "of a small fleet made for the tests; `python -m pytest controller/tests/test_questions.py` generates this page.\n"
+        "`springtide sql NAME --show` prints its SQL, as a start for your own. The results below are of two days\n"
+        "of a small fleet made for the tests; `python -m pytest controller/tests/test_questions.py` makes this page.\n"
         f"\n{OWN}"
     ]
     for question in questions():

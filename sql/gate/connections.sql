@@ -49,7 +49,7 @@ records as (
         - least(coalesce(bytes_retrans, 0), toUInt64(coalesce(dsack_dups, 0)) * coalesce(snd_mss, 0)) as again,
         -- -1 where the kernel does not report it.
         coalesce(toInt64(total_rto), -1) as timeouts,
-        coalesce(toInt64(segs_in), -1) as heard,
+        coalesce(toInt64(segs_in), -1) as received,
         coalesce(rtt, 0) as rtt_us
     from tcp_samples
     where
@@ -88,7 +88,7 @@ sockets as (
         any(class) as class,
         any(destination) as destination,
         groupArraySorted(8)( -- noqa: LT01
-            tuple(time_unix_us * 2 + is_close, poll_sequence, acked, sent, again, timeouts, heard, rtt_us)
+            tuple(time_unix_us * 2 + is_close, poll_sequence, acked, sent, again, timeouts, received, rtt_us)
         ) as firsts
     from records
     group by host, boot_id, netns, cookie
@@ -131,15 +131,15 @@ placed as (
         arrayFilter(one -> intDiv(tupleElement(one, 1), 2) <= first_us + {horizon_us:Int64}, firsts) as watched,
         {class_flights:Array(UInt64)}[class] as flight,
         arrayFirst(one -> tupleElement(one, 3) >= flight, watched) as reached,
-        if(tupleElement(reached, 1) > 0, reached, watched[-1]) as telling,
+        if(tupleElement(reached, 1) > 0, reached, watched[-1]) as decisive,
         tupleElement(reached, 1) > 0
-        or tupleElement(telling, 1) % 2 = 1
-        or tupleElement(telling, 2) != tupleElement(first_record, 2) as is_decided
+        or tupleElement(decisive, 1) % 2 = 1
+        or tupleElement(decisive, 2) != tupleElement(first_record, 2) as is_decided
     from joined
     where side != '' and is_new
 ),
 
-told as (
+judged as (
     select
         host,
         {class_kinds:Array(String)}[class] as kind,
@@ -147,13 +147,13 @@ told as (
         side,
         destination,
         is_decided,
-        tupleElement(telling, 3) <= {class_young:Array(UInt64)}[class] as is_young,
-        tupleElement(telling, 4) as sent,
-        tupleElement(telling, 5) as again,
+        tupleElement(decisive, 3) <= {class_young:Array(UInt64)}[class] as is_young,
+        tupleElement(decisive, 4) as sent,
+        tupleElement(decisive, 5) as again,
         again > {lossy:Float64} * sent as is_lossy,
-        tupleElement(telling, 6) as timeouts,
-        tupleElement(telling, 7) as heard,
-        tupleElement(telling, 8) as rtt_us
+        tupleElement(decisive, 6) as timeouts,
+        tupleElement(decisive, 7) as received,
+        tupleElement(decisive, 8) as rtt_us
     from placed
 ),
 
@@ -165,7 +165,7 @@ usual_of_hosts as (
         host,
         median(rtt_us) as middle_us,
         count() as connections
-    from told
+    from judged
     where side = 'before' and rtt_us > 0
     group by destination, host
 ),
@@ -180,22 +180,22 @@ usual as (
 )
 
 select
-    told.host as host,
-    told.kind as kind,
-    told.is_changed as is_changed,
-    told.side as side,
+    judged.host as host,
+    judged.kind as kind,
+    judged.is_changed as is_changed,
+    judged.side as side,
     count() as connections,
-    countIf(told.is_decided and told.sent > 0 and told.is_young) as young,
-    countIf(told.is_decided and told.sent > 0 and told.is_young and told.again > 0) as young_lost,
-    countIf(told.is_decided and told.sent > 0 and not told.is_young) as grown,
-    countIf(told.is_decided and told.sent > 0 and not told.is_young and told.is_lossy) as grown_lossy,
-    countIf(told.is_decided and told.sent > 0 and told.timeouts >= 0) as timed,
-    countIf(told.is_decided and told.sent > 0 and told.timeouts > 0) as timed_out,
-    countIf(told.is_decided and told.heard >= 0) as tried,
-    countIf(told.is_decided and told.heard = 0) as failed,
-    countIf(told.rtt_us > 0 and usual.slow_us > 0) as measured,
-    countIf(told.rtt_us > usual.slow_us and usual.slow_us > 0) as slow
-from told
-left join usual on told.destination = usual.destination
-group by told.host, told.kind, told.is_changed, told.side
+    countIf(judged.is_decided and judged.sent > 0 and judged.is_young) as young,
+    countIf(judged.is_decided and judged.sent > 0 and judged.is_young and judged.again > 0) as young_lost,
+    countIf(judged.is_decided and judged.sent > 0 and not judged.is_young) as grown,
+    countIf(judged.is_decided and judged.sent > 0 and not judged.is_young and judged.is_lossy) as grown_lossy,
+    countIf(judged.is_decided and judged.sent > 0 and judged.timeouts >= 0) as timed,
+    countIf(judged.is_decided and judged.sent > 0 and judged.timeouts > 0) as timed_out,
+    countIf(judged.is_decided and judged.received >= 0) as tried,
+    countIf(judged.is_decided and judged.received = 0) as failed,
+    countIf(judged.rtt_us > 0 and usual.slow_us > 0) as measured,
+    countIf(judged.rtt_us > usual.slow_us and usual.slow_us > 0) as slow
+from judged
+left join usual on judged.destination = usual.destination
+group by judged.host, judged.kind, judged.is_changed, judged.side
 settings prefer_column_name_to_alias = 1, max_bytes_before_external_group_by = 4000000000

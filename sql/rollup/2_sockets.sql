@@ -23,7 +23,7 @@ with records as (
     where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
 ),
 
-telling as (
+deciding as (
     select
         socket,
         arrayJoin(
@@ -110,9 +110,9 @@ within as (
         -- Each such record is identified by a hash of 64 bits: another with the same hash is read too and changes
         -- nothing. On a cluster the node with the records sends the hashes to the others (global).
         bitXor(socket, intHash64(time_unix_us)) global in (
-            select bitXor(telling.socket, intHash64(telling.moment_us))
-            from telling
-            where telling.moment_us > 0
+            select bitXor(deciding.socket, intHash64(deciding.moment_us))
+            from deciding
+            where deciding.moment_us > 0
         )
     where
         time_unix_us >= {lookback_us:Int64}

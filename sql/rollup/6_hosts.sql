@@ -41,7 +41,7 @@ polled as (
     group by host
 ),
 
-heard as (
+received as (
     select
         host,
         max(pop) as pop,
@@ -50,9 +50,9 @@ heard as (
         countIf(closed and samples > 1) as closes_of_polled,
         countIf(presence = 'vanished') as vanished,
         -- Where polls omit sockets (a collector that sends changes only), absence shows nothing.
-        countIf(presence = 'skipped') * 100 <= countIf(presence in ('skipped', 'steady')) as is_told,
+        countIf(presence = 'skipped') * 100 <= countIf(presence in ('skipped', 'steady')) as is_full,
         -- Closes that were lost: known for sockets that polls showed, and in the same ratio for those between polls.
-        if(is_told, greatest(vanished, intDiv(closes * vanished, greatest(closes_of_polled, 1))), 0) as closes_missing
+        if(is_full, greatest(vanished, intDiv(closes * vanished, greatest(closes_of_polled, 1))), 0) as closes_missing
     from rollup_sockets
     where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
     group by host
@@ -60,16 +60,16 @@ heard as (
 
 joined as (
     select
-        if(polled.host != '', polled.host, heard.host) as host,
-        greatest(polled.pop, heard.pop) as pop,
+        if(polled.host != '', polled.host, received.host) as host,
+        greatest(polled.pop, received.pop) as pop,
         polled.polls_seen as polls_seen,
         polled.polls_before as polls_before,
         polled.polls_missing as polls_missing,
-        heard.row_count as rows_seen,
-        heard.closes as closes,
-        heard.closes + heard.closes_missing as closes_expected
+        received.row_count as rows_seen,
+        received.closes as closes,
+        received.closes + received.closes_missing as closes_expected
     from polled
-    full outer join heard on polled.host = heard.host
+    full outer join received on polled.host = received.host
 )
 
 select

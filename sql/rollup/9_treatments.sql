@@ -38,7 +38,7 @@ judged as (
             or algorithm = 'unknown'
             and sumIf(sockets, algorithm = 'other') over (partition by host) > 0
             and sumIf(sockets, algorithm = 'bbr') over (partition by host) = 0
-        ) as is_told
+        ) as is_known
     from windows
 ),
 
@@ -51,14 +51,14 @@ treatments as (
         decided,
         sum(active) as active_connections,
         sumIf(active, algorithm = 'bbr') as on_bbr,
-        sumIf(sockets, is_told) as told,
-        sumIf(sockets, is_told and low = high) as exact,
-        sumIf(sockets, is_told and low = high and low = decided) as same,
-        medianExactWeightedIf(low, sockets, is_told) as low_p50,
-        medianExactWeightedIf(high, sockets, is_told) as high_p50,
+        sumIf(sockets, is_known) as known,
+        sumIf(sockets, is_known and low = high) as exact,
+        sumIf(sockets, is_known and low = high and low = decided) as same,
+        medianExactWeightedIf(low, sockets, is_known) as low_p50,
+        medianExactWeightedIf(high, sockets, is_known) as high_p50,
         mapSort(
             (window, times) -> tuple(-toInt64(times), window),
-            sumMapIf(map(low, sockets), is_told and low = high)
+            sumMapIf(map(low, sockets), is_known and low = high)
         ) as frequent
     from judged
     group by host, src_pop, dst_pop, ip_version, decided
@@ -77,17 +77,17 @@ select
     multiIf(
         exact >= 5 and 5 * same >= 4 * exact, 'same',
         exact >= 5, 'differs',
-        told >= 5 and (high_p50 < decided or low_p50 > decided), 'differs',
+        known >= 5 and (high_p50 < decided or low_p50 > decided), 'differs',
         'unknown'
     ) as seen,
     active_connections as connections,
     on_bbr as bbr_connections,
-    told as told_connections,
+    known as told_connections,
     exact as exact_connections,
     -- A host's numbers are bounded.
     arraySlice(mapKeys(frequent), 1, 8) as first_cwnds,
     arraySlice(mapValues(frequent), 1, 8) as first_cwnd_counts,
-    if(told = 0, null, low_p50) as first_cwnd_low_p50,
-    if(told = 0, null, high_p50) as first_cwnd_high_p50
+    if(known = 0, null, low_p50) as first_cwnd_low_p50,
+    if(known = 0, null, high_p50) as first_cwnd_high_p50
 from treatments
 settings prefer_column_name_to_alias = 1
