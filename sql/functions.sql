@@ -1,6 +1,6 @@
--- What several queries have in common. `springtide migrate` makes these on the server, for all of its databases, and
--- makes anew what differs. A released function gives the same for the same arguments for ever; what gives something
--- else has another name.
+-- Expressions that several queries share. `springtide migrate` creates these on the server, for all of its databases,
+-- and replaces those that differ. A released function never changes its result for the same arguments; a function with
+-- another result has another name.
 
 -- Whether a socket in this state has a connection's tcp_info.
 create or replace function springtide_has_tcp_info$on_cluster as (state) -> -- noqa: PRS
@@ -10,11 +10,11 @@ create or replace function springtide_has_tcp_info$on_cluster as (state) -> -- n
 create or replace function springtide_quantiles$on_cluster as (state) ->
     quantilesTDigestWeightedMerge(0.1, 0.25, 0.5, 0.75, 0.9)(state);
 
--- Bytes that were sent again, in percent of those sent.
+-- Bytes that were retransmitted, in percent of those sent.
 create or replace function springtide_sent_again_percent$on_cluster as (retransmitted, sent) ->
     100 * sum(retransmitted) / sum(sent);
 
--- A client's network as people write it: /24 of IPv4, /56 of IPv6.
+-- A client's network in the usual notation: /24 of IPv4, /56 of IPv6.
 create or replace function springtide_prefix_text$on_cluster as (ip_version, client_prefix) ->
     if(
         ip_version = 4,

@@ -1,5 +1,5 @@
-"""A cluster's replicated tables, made by the engine in process with a Keeper in its memory. There they can be created
-and looked at; without a server's port for other replicas they take no rows and no change, and no `on cluster`."""
+"""A cluster's replicated tables, created by the engine in process with a Keeper in its memory. There they can be
+created and inspected; without a server's port for other replicas they accept no rows, no change and no `on cluster`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ try:
 except Exception as error:
     print(error, file=sys.stderr, flush=True)
     os._exit(1)
-# This Keeper does not survive an orderly end.
+# This Keeper crashes in an orderly shutdown.
 os._exit(0)
 """
 

@@ -1,8 +1,8 @@
-"""A store whose samples lie on two shards, as those of a cluster do, in one engine.
+"""A store whose samples are on two shards, as those of a cluster are, in one engine.
 
-The schema is the one that is rendered for clusters, less what needs a Keeper (`on cluster`, Replicated). Both shards
-are the engine of this process: it reaches a server of its own address and port without a connection, but by the same
-plan. Their rows lie in one local table, of which a filter shows each shard what the Distributed table sent there.
+The schema is the one that is rendered for clusters, without what needs a Keeper (`on cluster`, Replicated). Both shards
+are the engine of this process: it uses a server of its own address and port without a connection, but by the same plan.
+Their rows are in one local table, of which a filter shows each shard those that the Distributed table sent to it.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from springtide.store.files import engine_file
 
 CLUSTER = "two"
 PORT = 9000
-# What only a cluster with a Keeper takes.
+# Text that only a cluster with a Keeper accepts.
 KEEPER = [text for hole, text in holes(CLUSTER).items() if hole == "on_cluster" or "repli" in hole]
 
 
 def engine_of_two_shards(folder: Path) -> Path:
-    """Write the engine's own configuration with the cluster added; the file to start it with."""
+    """Write the engine's own configuration with the cluster added; returns the file to start it with."""
     shards = "".join(
         f"<shard><replica><host>{host}</host><port>{PORT}</port></replica></shard>"
         for host in ("127.0.0.1", "localhost")
@@ -54,7 +54,7 @@ def written_once(
     write: Callable[[EmbeddedStore, str, str, int | None], int],
 ) -> Callable[[EmbeddedStore, str, str, int | None], int]:
     """Instead of EmbeddedStore._write: where one process is both shards, rows of a sharded table are written twice,
-    into its Distributed face and behind it."""
+    into its Distributed table and into the local table behind it."""
 
     def counted(store: EmbeddedStore, table: str, statement: str, rows: int | None = None) -> int:
         times = 2 if table.partition(" ")[0] in SHARD_KEYS else 1
@@ -64,7 +64,7 @@ def written_once(
 
 
 class WithoutKeeper:
-    """A store that runs statements rendered for CLUSTER without a Keeper; all else is the store's."""
+    """A store that runs statements rendered for CLUSTER without a Keeper; everything else is delegated to it."""
 
     def __init__(self, store: Store) -> None:
         self._store = store

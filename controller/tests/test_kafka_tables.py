@@ -1,4 +1,4 @@
-"""What a ClickHouse server is given to consume from Kafka by itself: the same SQL as the engine in this process."""
+"""The tables by which a ClickHouse server consumes from Kafka: the same SQL as for the engine in this process."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from springtide.observe.consume import CHDB_SHUTDOWN_CODE
 from springtide.observe.kafka_tables import (
     NAMES,
     Source,
+    create_tables,
+    drop_tables,
     embedded_statements,
-    give,
     removal,
     server_statements,
-    take_away,
 )
 from springtide.store import Store
 from springtide.store.base import Param
@@ -38,7 +38,7 @@ def parsed(store: Store, statement: str) -> str:
 
 
 @pytest.mark.parametrize("cluster", [None, "main"])
-def test_the_engine_parses_every_statement_that_a_server_is_given(store: Store, cluster: str | None) -> None:
+def test_the_engine_parses_every_statement_for_a_server(store: Store, cluster: str | None) -> None:
     statements = flat(server_statements(store, SOURCE, cluster)) + flat(removal(SOURCE, cluster))
     texts = [parsed(store, statement) for statement in statements]
     assert len(texts) == 20
@@ -46,19 +46,19 @@ def test_the_engine_parses_every_statement_that_a_server_is_given(store: Store, 
     assert any(r"kafka_group_name = 'it\'s'" in text and "kafka_num_consumers = 2" in text for text in texts)
 
 
-def test_a_server_and_this_process_are_given_the_same_but_for_where(store: Store) -> None:
-    """And but for what a parser without memory does: a server has nobody who would put the message aside."""
-    given = embedded_statements(store, SOURCE, "apart")
-    here = [re.sub(r" where throwIf\(_error like '%memory limit exceeded%'.* = 0$", "", text) for text in given]
-    assert [text == other for text, other in zip(given, here, strict=True)].count(False) == 1
+def test_statements_for_a_server_and_this_process_differ_by_paths_only(store: Store) -> None:
+    """And by a parser that is out of memory: on a server no program would keep that message aside."""
+    embedded = embedded_statements(store, SOURCE, "apart")
+    here = [re.sub(r" where throwIf\(_error like '%memory limit exceeded%'.* = 0$", "", text) for text in embedded]
+    assert [text == other for text, other in zip(embedded, here, strict=True)].count(False) == 1
     there = flat(server_statements(store, SOURCE, None))
     assert [re.sub(r"kafka_schema = '[^']*'", "", text.replace("apart.", "")) for text in here] == [
         re.sub(r"kafka_schema = '[^']*'", "", text) for text in there
     ]
 
 
-def test_what_reads_a_block_stands_before_the_consumer_starts(store: Store) -> None:
-    """A view into the Null table is the last one made of each topic: with fewer readers a block would be lost."""
+def test_views_that_read_a_block_exist_before_the_consumer_starts(store: Store) -> None:
+    """The view into the Null table is created last for each topic: with fewer readers a block would be lost."""
     names = [match[1] for text in flat(server_statements(store, SOURCE, None)) if (match := CREATED.match(text))]
     assert names == [
         *("kafka_samples", "kafka_sample_rows", "kafka_samples_rejected", "kafka_samples_loaded"),
@@ -68,13 +68,13 @@ def test_what_reads_a_block_stands_before_the_consumer_starts(store: Store) -> N
     ]
 
 
-def test_all_that_is_made_is_taken_away(store: Store) -> None:
+def test_everything_that_is_created_is_dropped(store: Store) -> None:
     made = {match[1] for text in flat(server_statements(store, SOURCE, None)) if (match := CREATED.match(text))}
     assert {text.split()[-1] for text in flat(removal(SOURCE, None))} == made
 
 
 class Server:
-    """The engine of this process as a server: it makes Kafka tables, and complains about each. No broker is there."""
+    """The engine of this process as a server: it creates Kafka tables, each with an error, as there is no broker."""
 
     def __init__(self, store: Store, statements: int = 100) -> None:
         self.store, self.left = store, statements
@@ -92,7 +92,7 @@ class Server:
             if error.code != CHDB_SHUTDOWN_CODE:
                 raise
 
-    def standing(self) -> set[str]:
+    def existing(self) -> set[str]:
         tables = "select name from system.tables where database = currentDatabase() and match(name, '^kafka_[rs]')"
         return {row["name"] for row in self.store.query(tables)}
 
@@ -101,52 +101,52 @@ APART = Source("127.0.0.1:9", group="first")
 SAMPLES, REQUESTS = (set(NAMES[kind]) for kind in ("samples", "requests"))
 
 
-def test_other_tables_than_those_that_stand_are_refused_until_they_are_taken_away(store: Store) -> None:
+def test_tables_that_differ_from_existing_ones_are_refused_until_these_are_dropped(store: Store) -> None:
     server, both = Server(store), replace(APART, requests="springtide.http_requests")
-    give(server, APART, None)
-    assert server.standing() == SAMPLES
-    give(server, both, None)
-    give(server, both, None)
-    assert server.standing() == SAMPLES | REQUESTS
+    create_tables(server, APART, None)
+    assert server.existing() == SAMPLES
+    create_tables(server, both, None)
+    create_tables(server, both, None)
+    assert server.existing() == SAMPLES | REQUESTS
     for other in (replace(APART, group="second"), replace(both, brokers="127.0.0.1:8"), replace(both, topic="other")):
-        with pytest.raises(InputError, match=r"^sql/kafka/samples\.sql: checksum: .* differs .*; take them away with"):
-            give(server, other, None)
-    # A column that a migration added is one that tables of before do not bring.
+        with pytest.raises(InputError, match=r"^sql/kafka/samples\.sql: checksum: .* differs .*; drop them with"):
+            create_tables(server, other, None)
+    # Tables created before a migration do not have the column that it adds.
     store.execute("alter table tcp_samples add column newer Nullable(UInt8)")
     with pytest.raises(InputError, match=r"samples\.sql: checksum"):
-        give(server, APART, None)
-    take_away(server, both, None)
-    assert server.standing() == set()
-    give(server, replace(APART, group="second"), None)
-    assert server.standing() == SAMPLES
-    take_away(server, APART, None)
+        create_tables(server, APART, None)
+    drop_tables(server, both, None)
+    assert server.existing() == set()
+    create_tables(server, replace(APART, group="second"), None)
+    assert server.existing() == SAMPLES
+    drop_tables(server, APART, None)
 
 
-def test_tables_that_nothing_is_known_of_are_refused(store: Store) -> None:
+def test_tables_without_a_record_are_refused(store: Store) -> None:
     server = Server(store)
     for statement in flat(server_statements(server, APART, None)):
         server.execute(statement)
-    with pytest.raises(InputError, match="not known what made them"):
-        give(server, APART, None)
-    take_away(server, APART, None)
-    give(server, APART, None)
-    assert server.standing() == SAMPLES
-    take_away(server, APART, None)
+    with pytest.raises(InputError, match="whose options are not recorded"):
+        create_tables(server, APART, None)
+    drop_tables(server, APART, None)
+    create_tables(server, APART, None)
+    assert server.existing() == SAMPLES
+    drop_tables(server, APART, None)
 
 
-def test_a_run_that_was_cut_short_is_finished_by_its_like_only(store: Store) -> None:
+def test_an_interrupted_run_is_finished_with_the_same_options_only(store: Store) -> None:
     with pytest.raises(KeyboardInterrupt):
-        give(Server(store, statements=2), APART, None)
+        create_tables(Server(store, statements=2), APART, None)
     server = Server(store)
-    assert server.standing() == {"kafka_samples", "kafka_sample_rows"}
+    assert server.existing() == {"kafka_samples", "kafka_sample_rows"}
     with pytest.raises(InputError, match="differs"):
-        give(server, replace(APART, group="second"), None)
-    give(server, APART, None)
-    assert server.standing() == SAMPLES
-    take_away(server, APART, None)
+        create_tables(server, replace(APART, group="second"), None)
+    create_tables(server, APART, None)
+    assert server.existing() == SAMPLES
+    drop_tables(server, APART, None)
 
 
-def test_the_sql_is_shown_and_an_embedded_store_is_not_told_to_keep_it(home: Home) -> None:
+def test_the_sql_is_printed_and_an_embedded_store_is_refused(home: Home) -> None:
     shown = home.run("consume", "--kafka", "k:9092", "--cluster", "main", "--dry-run").stdout
     assert "kafka_samples on cluster 'main'" in shown
     assert "kafka_requests" not in shown

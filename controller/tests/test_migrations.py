@@ -1,4 +1,4 @@
-"""The schema's files: cut short, run twice, and rendered for clusters."""
+"""The migrations: interrupted, run twice, and rendered for clusters."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from springtide.store.cluster import SHARD_KEYS, holes, render
 from springtide.store.migrations import (
     bookkeeping,
     functions,
-    functions_to_make,
+    functions_to_create,
     migrate,
     read_migrations,
     require_current,
@@ -31,7 +31,7 @@ MIGRATIONS = read_migrations()
 
 
 class Killed(Exception):
-    """The process is no more."""
+    """The process was killed."""
 
 
 class Mortal:
@@ -72,7 +72,7 @@ def schema(store: Store) -> list[Row]:
     )
 
 
-def test_a_migration_cut_short_anywhere_is_finished_by_the_next(bare_home: Home, store: Store) -> None:
+def test_a_migration_interrupted_anywhere_is_finished_by_the_next(bare_home: Home, store: Store) -> None:
     expected = schema(store)
     store.execute("create database again")
     store.execute("use again")
@@ -91,14 +91,14 @@ def test_a_migration_cut_short_anywhere_is_finished_by_the_next(bare_home: Home,
     ] == expected
 
 
-def test_two_at_once_both_end_well(bare_home: Home) -> None:
+def test_two_at_once_both_succeed(bare_home: Home) -> None:
     command = [sys.executable, "-c", "from springtide.cli import main; main()", "migrate", "--json"]
     path = str(Path(__file__).resolve().parents[1])
     environment = {**os.environ, **bare_home.environment, "PYTHONPATH": path}
     both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) for _ in range(2)]
-    said = [process.communicate()[0] for process in both]
+    outputs = [process.communicate()[0] for process in both]
     assert [process.returncode for process in both] == [0, 0]
-    assert sum(text.count(MIGRATIONS[0].path.name) for text in said) == 1
+    assert sum(text.count(MIGRATIONS[0].path.name) for text in outputs) == 1
     assert {state["state"] for state in bare_home.json("migrate", "--status")} == {"applied"}
 
 
@@ -110,26 +110,26 @@ def test_every_statement_may_run_twice(store: Store) -> None:
     assert schema(store) == before
 
 
-def test_functions_are_made_where_they_are_missing_or_others(store: Store) -> None:
-    assert functions_to_make(store, None) == []
-    assert functions_to_make(store, "main") == functions("main")
+def test_functions_are_created_where_they_are_missing_or_differ(store: Store) -> None:
+    assert functions_to_create(store, None) == []
+    assert functions_to_create(store, "main") == functions("main")
     assert all(" on cluster 'main' as " in statement for statement in functions("main"))
     store.execute("drop function springtide_prefix_text")
     with pytest.raises(InputError, match="lacks 1 functions, springtide_prefix_text first; run `springtide migrate`"):
         require_current(store)
     store.execute("create or replace function springtide_quantiles as (state) -> 1")
-    # As another version's.
+    # As another version might.
     store.execute("create function springtide_more as (x) -> x")
-    assert len(functions_to_make(store, None)) == 2
+    assert len(functions_to_create(store, None)) == 2
     assert migrate(store, MIGRATIONS) == []
-    assert functions_to_make(store, None) == []
+    assert functions_to_create(store, None) == []
     require_current(store)
     networks = "values('v UInt8, a String', (4, '::ffff:192.0.2.0'), (6, '2001:db8::'))"
     shown = f"select springtide_prefix_text(v, toIPv6(a)) as p from {networks}"
     assert [row["p"] for row in store.query(shown)] == ["192.0.2.0/24", "2001:db8::/56"]
 
 
-def test_names_that_are_no_migration_are_refused(tmp_path: Path) -> None:
+def test_names_that_are_not_a_migrations_are_refused(tmp_path: Path) -> None:
     for name in ("1_x.sql", "xx_y.sql", "0001-x.sql"):
         (tmp_path / name).write_text("select 1;\n")
         with pytest.raises(InputError, match=r"call it NNNN_name\.sql"):
@@ -180,7 +180,7 @@ def rendered() -> list[str]:
 
 
 def test_the_engine_reads_every_statement_as_one_for_the_whole_cluster(store: Store) -> None:
-    """From what the engine writes of it: on the cluster, and with an engine that replicates or holds no rows."""
+    """By the engine's own formatting: on the cluster, and with an engine that replicates or has no rows."""
     for statement in rendered():
         [row] = store.query("select formatQuery({sql:String}) as text", {"sql": statement})
         assert "ON CLUSTER main" in row["text"]
@@ -189,8 +189,8 @@ def test_the_engine_reads_every_statement_as_one_for_the_whole_cluster(store: St
             assert engine.startswith(("Replicated", "Distributed")), statement
 
 
-def test_replicated_tables_lie_where_they_always_have(store: Store, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """The paths of clusters that stand: by name, and those of one shard beside its number."""
+def test_paths_of_replicated_tables_do_not_change(store: Store, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The paths of existing clusters: by name, and those of a shard with its number."""
     on_cluster = holes(keeper.CLUSTER)["on_cluster"]
     made = [s.replace(on_cluster, "") for s in rendered() if s.startswith(("create table", "create dictionary"))]
     found = keeper.replicas(tmp_path_factory.mktemp("keeper"), made)
@@ -204,8 +204,8 @@ def test_replicated_tables_lie_where_they_always_have(store: Store, tmp_path_fac
     assert found == expected
 
 
-def test_a_shard_key_is_of_the_sorting_key(store: Store) -> None:
-    """Then two copies of a sample, which agree in it, meet on one shard."""
+def test_a_shard_key_is_part_of_the_sorting_key(store: Store) -> None:
+    """Then two copies of a sample, which are equal in it, are on the same shard."""
     for table, key in SHARD_KEYS.items():
         query = "select sorting_key as k from system.tables where name = {t:String} and database = currentDatabase()"
         [row] = store.query(query, {"t": table})
@@ -255,7 +255,7 @@ WHOLE = "'/clickhouse/tables/all/{database}/{table}', '{shard}-{replica}'"
 )
 def test_each_hole(template: str, expected: Sequence[str]) -> None:
     assert render(template, "c", "file") == expected
-    # One server is given the same text without holes, as one statement.
+    # For one server it is the same text without holes, as one statement.
     [bare] = render(template, None, "file")
     assert "_local" not in bare
     assert "luster" not in bare
@@ -282,7 +282,7 @@ def test_each_hole(template: str, expected: Sequence[str]) -> None:
         ("drop table http_requests$on_cluster;", "write http_requests$both$on_cluster"),
     ],
 )
-def test_a_migration_that_forgets_a_hole_is_refused_by_file(tmp_path: Path, template: str, problem: str) -> None:
+def test_a_migration_that_lacks_a_hole_is_refused_with_its_file(tmp_path: Path, template: str, problem: str) -> None:
     (tmp_path / "0001_x.sql").write_text(template)
     [migration] = read_migrations(tmp_path)
     with pytest.raises(InputError, match=r"0001_x\.sql: statement: .* does not reach every table") as refused:
@@ -298,7 +298,7 @@ def test_a_migration_that_forgets_a_hole_is_refused_by_file(tmp_path: Path, temp
         ("select '$'", "write \\$\\$"),
     ],
 )
-def test_a_hole_that_is_not_known_is_refused_by_file(tmp_path: Path, text: str, message: str) -> None:
+def test_a_hole_that_is_not_known_is_refused_with_its_file(tmp_path: Path, text: str, message: str) -> None:
     (tmp_path / "0001_x.sql").write_text(text)
     with pytest.raises(InputError, match=rf"0001_x\.sql: hole: .*{message}"):
         read_migrations(tmp_path)

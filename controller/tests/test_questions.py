@@ -1,4 +1,4 @@
-"""`springtide sql`: every question that comes with Springtide has an answer, and the docs show it."""
+"""`springtide sql`: every question of sql/analysis returns rows, and the docs show them."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ OWN = """\
 `springtide sql "select ..."` takes one `select`, `explain` or `show tables`, and writes nothing. Anything else is
 refused with exit code 2 before it runs: the engine parses the text, and another statement, a second one, `INTO
 OUTFILE`, `FORMAT` (`--csv` and `--json` choose the output), `SETTINGS`, and the functions `file` and `eval` are
-refused by what it found. `system.columns` shows what `describe` would.
+refused by its syntax tree. `system.columns` shows what `describe` would.
 
 In the embedded store the engine then runs it as a user with `SELECT` and `dictGet` on Springtide's tables and no
 other right: it can read these rows and the engine's own tables in the database `system` (tables,
-settings, threads of this process). Files, addresses, other programs and Python's variables are out of its reach.
+settings, threads of this process). It cannot read files, other hosts, other programs or Python's variables.
 
 On a ClickHouse server each query carries `readonly = 1` and the limits, and reads whatever the URL's user may read:
-give people a user of their own with `GRANT SELECT, dictGet ON springtide.*` and nothing else, as `grafana` has it in
+create a user for people with `GRANT SELECT, dictGet ON springtide.*` and nothing else, as `grafana` has it in
 `deploy/compose/clickhouse/users.xml`. A profile may set `readonly` 2, not 1, which would refuse the limits.
 
 | option | default | bounds |
 | --- | --- | --- |
-| `--max-seconds` | 300 | how long it runs. The engine looks at the clock between blocks of rows; 10 s later \
-the command gives up by itself. |
+| `--max-seconds` | 300 | how long it runs. The engine checks the time between blocks of rows; 10 s later \
+the command ends by itself. |
 | `--max-memory-mb` | 4000 | memory in the engine |
-| `--max-rows` | 1000000 | rows of the answer |
+| `--max-rows` | 1000000 | rows of the result |
 
 A query over a limit ends with exit code 1 and one line with its name.
 """
@@ -63,11 +63,11 @@ def lived(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def page(home: Home) -> str:
-    """docs/reference/analysis.md as the code and a small fleet make it."""
+    """docs/reference/analysis.md, generated from the code and a small fleet."""
     parts = [
         "# Questions to the data\n\n"
         "`springtide sql` lists these questions, `springtide sql NAME --set PARAMETER=VALUE` runs one, and\n"
-        "`springtide sql NAME --show` prints its SQL, to begin your own from. The answers below are those of two days\n"
+        "`springtide sql NAME --show` prints its SQL, as a start for your own. The results below are of two days\n"
         "of a small fleet made for the tests; `python -m pytest controller/tests/test_questions.py` makes this page.\n"
         f"\n{OWN}"
     ]
@@ -139,7 +139,7 @@ def test_a_users_query_takes_parameters_and_prints_csv(lived: Home) -> None:
 )
 def test_nothing_can_be_written(lived: Home, query: str) -> None:
     [line] = lived.refused("sql", query)
-    assert "is no SELECT" in line
+    assert "is not a SELECT" in line
     assert lived.query("select count() > 0 as some from tcp_samples") == [{"some": 1}]
 
 

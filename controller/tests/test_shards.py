@@ -1,4 +1,4 @@
-"""A cluster's two shards give every answer that one server gives: the same commands, the same tables to the byte."""
+"""A cluster of two shards has the same results as one server: the same commands, the same tables byte for byte."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from testkit.home import FLEET, ROUND, Home
 from testkit.sharded import CLUSTER, WithoutKeeper, engine_of_two_shards, written_once
 
 
-def lived(path: Path, make_store: Callable[[Home], object]) -> Home:
+def history_in(path: Path, make_store: Callable[[Home], object]) -> Home:
     """Two days of history, a third of it delivered twice, its rounds and their decisions."""
     home = Home(path)
     home.fleet.write_text(FLEET)
@@ -32,7 +32,7 @@ def lived(path: Path, make_store: Callable[[Home], object]) -> Home:
     store.close()
     home.run("rollup", "--from", instants.show(ROUNDS[0]), "--to", instants.show(ROUNDS[2]))
     home.run("rollup", "--from", instants.show(ROUNDS[3]), "--to", instants.show(ROUND))
-    # Over what the first run left; and counting late samples.
+    # Replaces the first run's rows; and counts late samples.
     home.run("rollup", "--round", instants.show(ROUND))
     for moment in ROUNDS[-4:]:
         home.run("decide", "initcwnd", "--round", instants.show(moment))
@@ -57,30 +57,28 @@ def patch() -> Iterator[pytest.MonkeyPatch]:
 
 @pytest.fixture(scope="module")
 def single(patch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Home:
-    return lived(tmp_path_factory.mktemp("single"), lambda home: home.run("migrate"))
+    return history_in(tmp_path_factory.mktemp("single"), lambda home: home.run("migrate"))
 
 
 @pytest.fixture(scope="module")
 def shards(single: Home, patch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Home:
-    """Made after `single`: the engine's configuration stays for the rest of the module, and changes nothing there."""
+    """Created after `single`: the engine's configuration stays for the rest of the module, and has no effect there."""
     engine = engine_of_two_shards(tmp_path_factory.mktemp("engine"))
     patch.setattr(embedded, "engine_file", lambda **_: engine)
     patch.setattr(EmbeddedStore, "_write", written_once(EmbeddedStore._write))
-    return lived(tmp_path_factory.mktemp("shards"), two_shards)
+    return history_in(tmp_path_factory.mktemp("shards"), two_shards)
 
 
-def test_samples_lie_on_both_shards_and_each_socket_on_one(shards: Home) -> None:
+def test_samples_are_on_both_shards_and_each_socket_on_one(shards: Home) -> None:
     for table, key in SHARD_KEYS.items():
-        lying = shards.query(f"select shardNum() as shard, count() as n from {table} group by shard order by shard")
-        assert [row["shard"] for row in lying] == [1, 2], table
-        assert min(row["n"] for row in lying) > 100, table
+        counts = shards.query(f"select shardNum() as shard, count() as n from {table} group by shard order by shard")
+        assert [row["shard"] for row in counts] == [1, 2], table
+        assert min(row["n"] for row in counts) > 100, table
         apart = f"select uniqExact(shardNum()) as shards from {table} group by {key.removeprefix('cityHash64')}"
         assert shards.query(f"select max(shards) as n from ({apart})") == [{"n": 1}], table
 
 
-def test_a_distributed_table_has_the_columns_of_what_lies_behind_it_and_of_one_server(
-    single: Home, shards: Home
-) -> None:
+def test_a_distributed_table_has_the_columns_of_its_local_table_and_of_one_server(single: Home, shards: Home) -> None:
     """Fails for a migration that alters only one of the two."""
     columns = (
         "select name, type, default_kind, default_expression, compression_codec from system.columns "
@@ -93,7 +91,7 @@ def test_a_distributed_table_has_the_columns_of_what_lies_behind_it_and_of_one_s
         assert shards.query(columns.format(f"{table}_local")) == expected
 
 
-def test_the_tables_are_the_same_to_the_byte(single: Home, shards: Home) -> None:
+def test_the_tables_are_the_same_byte_for_byte(single: Home, shards: Home) -> None:
     sketches = single.query(
         "select table, groupArray(name) as names from system.columns "
         "where database = currentDatabase() and type like 'AggregateFunction%' group by table"
@@ -104,7 +102,7 @@ def test_the_tables_are_the_same_to_the_byte(single: Home, shards: Home) -> None
         as_text = ", ".join(f"hex({state}) as {state}" for state in states.get(name, []))
         query = f"select * {f'replace ({as_text})' if as_text else ''} from {name}"
         one, two = (sorted(map(repr, home.query(query))) for home in (single, shards))
-        # An honest history has neither.
+        # This history has no late samples and no rogues.
         assert (len(one) > 0) == (name not in ("round_late", "round_rogues")), name
         assert one == two, name
 
@@ -119,7 +117,7 @@ def test_every_question_has_the_same_answer(single: Home, shards: Home) -> None:
 
 
 def answer(home: Home, question: str) -> list[tuple[str, list[float]]]:
-    """Each row's words, counts and nulls; and its doubles."""
+    """Each row's texts, counts and nulls; and its doubles."""
     rows = [
         (
             repr([(name, value) for name, value in row.items() if not isinstance(value, float)]),

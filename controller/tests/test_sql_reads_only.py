@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from springtide.errors import SpringtideError
 from springtide.store import Limits, Row, Store, open_store
-from springtide.store.reading import ask
+from springtide.store.reading import query_read_only
 
 from testkit.home import Home
 
@@ -163,12 +163,12 @@ def test_no_way_round_writes_or_reads_a_file_or_calls_out(
 ) -> None:
     secret = home.path / "secret"
     secret.write_text(SECRET)
-    ask(reader, "select 1 as a", {})
+    query_read_only(reader, "select 1 as a", {})
     before = everything(home.path)
     for attack in attacks:
         query = attack.format(out=home.path / "out.csv", secret=secret, port=port)
         with pytest.raises(SpringtideError) as refusal:
-            pytest.fail(f"{query}: {ask(reader, query, {})}")
+            pytest.fail(f"{query}: {query_read_only(reader, query, {})}")
         assert len(str(refusal.value).splitlines()) == 1, refusal.value
         assert SECRET not in str(refusal.value)
     assert everything(home.path) == before
@@ -201,13 +201,13 @@ def test_no_function_of_the_engine_reads_a_file_or_calls_out(home: Home, reader:
     assert {"file", "url", "remote", "executable"} <= set(tables)
     places = [f"'{secret}'", f"'http://127.0.0.1:{port}/'"]
     calls = [f"select `{name}`({places[0]}) as x" for name in names]
-    calls += [f"select * from system.`{row['database_table']}` limit 3" for row in ask(reader, SYSTEM, {})]
+    calls += [f"select * from system.`{row['database_table']}` limit 3" for row in query_read_only(reader, SYSTEM, {})]
     calls += [f"select * from `{name}`({place}{more})" for name in tables for place in places for more in ("", LINES)]
     ran = 0
     for call in calls:
         try:
             # The judge's part is to know these two; all else is the engine's.
-            rows = ask(reader, call, {}) if "`file`" in call else reader.query(call)
+            rows = query_read_only(reader, call, {}) if "`file`" in call else reader.query(call)
         except SpringtideError as error:
             message = str(error)
         else:
@@ -222,7 +222,7 @@ def test_no_function_of_the_engine_reads_a_file_or_calls_out(home: Home, reader:
 
 
 def listed(store: Store, what: str) -> list[Row]:
-    return ask(store, f"select * from system.{what} order by name", {})
+    return query_read_only(store, f"select * from system.{what} order by name", {})
 
 
 @pytest.mark.parametrize(
@@ -287,9 +287,9 @@ def test_the_services_own_purpose_works(reader: Store) -> None:
         "select count() as n from tcp_samples final;",
         "-- a comment\nselect 1 as a -- and one more",
     ]:
-        assert ask(reader, query, {}) is not None, query
-    assert ask(reader, "select {a:String} as a", {"a": "x' or '1"}) == [{"a": "x' or '1"}]
-    assert ask(reader, "select count() as n from {t:Identifier}", {"t": "hosts"}) == [{"n": 0}]
+        assert query_read_only(reader, query, {}) is not None, query
+    assert query_read_only(reader, "select {a:String} as a", {"a": "x' or '1"}) == [{"a": "x' or '1"}]
+    assert query_read_only(reader, "select count() as n from {t:Identifier}", {"t": "hosts"}) == [{"n": 0}]
 
 
 def test_cells_are_text_whatever_they_hold(home: Home) -> None:

@@ -22,7 +22,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
 SHARED = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
-def test_migrate_applies_once_and_tells_its_state(bare_home: Home) -> None:
+def test_migrate_applies_once_and_reports_its_state(bare_home: Home) -> None:
     names = [migration.path.name for migration in read_migrations()]
     assert bare_home.refused("migrate", "--status")
     assert not (bare_home.path / "store").exists()
@@ -53,8 +53,8 @@ def test_a_changed_file_is_refused_by_name_before_anything_is_applied(store: Sto
     assert store.query("select 1 from system.tables where name = 'x'") == []
 
 
-def test_a_store_from_the_future_is_refused(store: Store) -> None:
-    with pytest.raises(InputError, match="which this version of springtide does not know"):
+def test_a_store_of_a_newer_version_is_refused(store: Store) -> None:
+    with pytest.raises(InputError, match="which this version of springtide does not have"):
         refuse_differences(store, status(store, read_migrations()[:-1]))
 
 
@@ -69,8 +69,8 @@ def test_a_new_file_is_applied_and_a_half_applied_one_again(store: Store, tmp_pa
     assert len(store.query("select name from system.tables where name in ('a', 'b')")) == 2
 
 
-def test_a_number_given_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"has the number of 0002_fleet\.sql; give it the next free one"):
+def test_a_number_used_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"has the number of 0002_fleet\.sql; use the next free one"):
         read_migrations(edited(tmp_path / "sql", "0002_other.sql", "select 1;"))
 
 
@@ -83,7 +83,7 @@ def test_a_number_given_twice_is_refused(tmp_path: Path) -> None:
         ("chdb:///nowhere/at/all", "run `springtide migrate` first"),
     ],
 )
-def test_urls_that_are_no_store_here(bare_home: Home, url: str, message: str) -> None:
+def test_urls_that_are_not_a_store(bare_home: Home, url: str, message: str) -> None:
     [line] = bare_home.refused("decide", "initcwnd", "--store", url)
     assert message in line
 
@@ -128,7 +128,7 @@ store.close()
 
 
 def holder(home: Home) -> subprocess.Popen[str]:
-    """Another process that has the store open until it is told, or killed."""
+    """Another process that has the store open until a line is sent to it, or it is killed."""
     command = [sys.executable, "-c", HOLDER, home.store_url]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
@@ -139,16 +139,16 @@ def holder(home: Home) -> subprocess.Popen[str]:
 
 def test_a_held_store_is_waited_for_and_its_holder_named(home: Home) -> None:
     process = holder(home)
-    heard: list[str] = []
+    holders: list[str] = []
 
     def on_wait(who: str) -> None:
-        heard.append(who)
+        holders.append(who)
         process.communicate("close\n")
 
     store = open_store(home.store_url, create=False, wait_s=30, on_wait=on_wait)
     assert store.query("select 1 as one") == [{"one": 1}]
     store.close()
-    assert heard == [f"pid {process.pid} (-c {home.store_url})"]
+    assert holders == [f"pid {process.pid} (-c {home.store_url})"]
 
 
 def test_waiting_ends_with_the_holders_name(home: Home) -> None:
@@ -161,7 +161,7 @@ def test_waiting_ends_with_the_holders_name(home: Home) -> None:
     assert "waited 0.2 s" in result.stderr.splitlines()[-1]
 
 
-def test_a_killed_holder_holds_nothing(home: Home) -> None:
+def test_a_killed_process_holds_no_lock(home: Home) -> None:
     process = holder(home)
     process.kill()
     process.communicate()

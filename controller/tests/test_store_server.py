@@ -1,6 +1,6 @@
-"""clickhouse:// against a real server; what that one is too old for, against a recorder and chDB.
+"""clickhouse:// against a real server; what that version does not support, against a recorder and chDB.
 
-Long: one server for all of it: it takes seconds to start.
+Long: one server for all of it, which takes seconds to start.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from springtide.errors import InputError, StoreError
 from springtide.store import Limits, Store, open_store
 from springtide.store.base import encode
-from springtide.store.reading import ask
+from springtide.store.reading import query_read_only
 
 from testkit.home import ROUND, Home
 from testkit.oldserver import PASSWORD, PATIENCE_S, USER, OldServer, install
@@ -55,7 +55,7 @@ def remote(server: OldServer) -> Iterator[Store]:
     store.close()
 
 
-# Expressions that both engines know, and whose JSON form is a matter of taste.
+# Expressions that both engines have, and whose JSON form differs by settings.
 EXPRESSIONS = [
     "toUInt64('18446744073709551615')",
     "toInt64('-9223372036854775808')",
@@ -206,7 +206,7 @@ def test_a_server_too_old_for_parameters_is_named(remote: Store) -> None:
         remote.query("select {x:UInt8}", {"x": 1})
 
 
-def test_a_database_is_made_only_when_asked_to(server: OldServer) -> None:
+def test_a_database_is_created_only_on_request(server: OldServer) -> None:
     address = url(server).removesuffix("springtide") + "another"
     with pytest.raises(StoreError, match="another") as caught:
         connect(address, create=False)
@@ -250,7 +250,7 @@ def running(watcher: Store, mark: str) -> bool:
     return bool(watcher.query(query)[0]["c"])
 
 
-def test_kill_9_mid_query_a_read_is_asked_again_and_a_write_is_not(server: OldServer) -> None:
+def test_kill_9_mid_query_a_read_is_retried_and_a_write_is_not(server: OldServer) -> None:
     watcher = connect(url(server))
     watcher.execute("create table kept (n UInt64) engine = MergeTree order by n")
     watcher.insert("kept", [{"n": 1}])
@@ -263,20 +263,20 @@ def test_kill_9_mid_query_a_read_is_asked_again_and_a_write_is_not(server: OldSe
         server.kill()
         writing.join(PATIENCE_S)
     finally:
-        # Twice does no harm: a server that still ran would not be ended by anybody.
+        # A second time has no effect; without it a server that still ran would not be ended.
         server.kill()
         server.start()
     reading.join(PATIENCE_S)
     assert read == [[{"marked_read": 20}]]
     [refusal] = written
-    assert "connection lost while it worked" in str(refusal)
-    # The same stores go on, and so does one that was idle meanwhile; what was acknowledged is there.
+    assert "connection lost during a statement" in str(refusal)
+    # The same stores work again, also one that was idle meanwhile; acknowledged rows are stored.
     for store in (watcher, reader, writer):
         assert store.query("select n from kept") == [{"n": 1}]
         store.close()
 
 
-def test_a_connection_that_the_server_closed_while_idle_is_made_again_even_for_writes(server: OldServer) -> None:
+def test_a_connection_that_the_server_closed_while_idle_is_opened_again_even_for_writes(server: OldServer) -> None:
     store = connect(url(server))
     store.execute("create table idle (n UInt64) engine = MergeTree order by n")
     server.kill()
@@ -293,7 +293,7 @@ def test_no_server_there(server: OldServer) -> None:
             connect(url(server, "?retries=0", port=nobody.getsockname()[1]))
 
 
-def test_a_server_that_says_nothing_is_given_up(server: OldServer) -> None:
+def test_a_server_that_sends_nothing_is_given_up(server: OldServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as mute, pytest.raises(StoreError, match="timed out"):
         connect(url(server, "?retries=0&connect_timeout_s=0.3", port=mute.getsockname()[1]))
 
@@ -345,13 +345,13 @@ def test_a_password_on_the_command_line_is_refused(bare_home: Home) -> None:
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("clickhouse://me:Geheimnis@/springtide", "names no host"),
+        ("clickhouse://me:Geheimnis@/springtide", "has no host"),
         ("clickhouse://me:Geheimnis@db.example", "must name a database"),
         ("clickhouse://me:Geheimnis@db.example/a;b", "must name a database"),
         ("clickhouse://me:Geheimnis@db.example:port/a", "no URL with a host and a port"),
         ("clickhouse://me:Geheimnis@db.example:99999/a", "no URL with a host and a port"),
         ("clickhouse://me:Geheimnis@[::1/a", "no URL with a host and a port"),
-        ("clickhouse:me:Geheimnis@db.example/a", "names no host"),
+        ("clickhouse:me:Geheimnis@db.example/a", "has no host"),
         ("clickhouses://me:Geheimnis@db.example/a", "is not a store"),
         ("clickhouse://me:Geheimnis@db.example/a?tls=1", "unknown option 'tls'; known are secure"),
         ("clickhouse://me:Geheimnis@db.example/a?secure=maybe", "secure = 'maybe' is not 1 or 0"),
@@ -369,7 +369,7 @@ def test_urls_that_are_wrong_are_refused_without_their_password(address: str, me
     assert "Geheimnis" not in str(caught.value)
 
 
-# What a new server is sent: recorded, because the real one at hand is older than parameters.
+# What the driver sends to a new server: recorded, because the real one at hand is older than parameters.
 REVISION = 54459
 
 
@@ -386,9 +386,9 @@ NO_MORE_DATA = b"\x02\0\x01\0\x02\xff\xff\xff\xff\0\0\0"
 
 
 class Recorder:
-    """A server as far as the driver can tell: it greets, answers pings, and says of every query that it is done.
+    """A server as far as the driver can see: it sends a hello, answers pings, and confirms every query.
 
-    TCP may cut and join what it is sent as it likes, and the driver may come again.
+    TCP may split and join what it receives, and the driver may connect again.
     """
 
     def __init__(self) -> None:
@@ -409,7 +409,7 @@ class Recorder:
                 self._answer(connection)
 
     def _greet(self, connection: socket.socket) -> None:
-        """Takes the driver's hello, answers, and takes the quota key, which is empty."""
+        """Receives the driver's hello, answers it, and receives the quota key, which is empty."""
         # The driver waits for the answer, so nothing is joined to its hello.
         hello = b""
         while not hello.endswith(word(b"me") + b"\0"):
@@ -451,7 +451,7 @@ def take(data: bytes) -> tuple[bytes, bytes]:
 
 
 def sent_parameters(packet: bytes, sql: str) -> dict[str, str]:
-    """Name and value of each parameter behind the query's text; each carries the flag of a custom setting."""
+    """Name and value of each parameter after the query's text; each has the flag of a custom setting."""
     rest = packet[packet.index(sql.encode()) + len(sql.encode()) :]
     found: dict[str, str] = {}
     while True:
@@ -487,7 +487,7 @@ PARAMETERS: dict[str, st.SearchStrategy[Any]] = {
 @pytest.mark.parametrize("kind", list(PARAMETERS))
 @given(data=st.data())
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_parameters_travel_as_the_protocol_wants_them(
+def test_parameters_are_sent_as_the_protocol_requires(
     recorded: tuple[Recorder, Store], store: Store, kind: str, data: st.DataObject
 ) -> None:
     value = data.draw(PARAMETERS[kind])
@@ -495,7 +495,7 @@ def test_parameters_travel_as_the_protocol_wants_them(
     sql = f"select {{x:{kind}}} as x"
     client.execute(sql, {"x": value})
     wire = sent_parameters(recorder.queries[-1], sql)
-    # The server takes the value for a literal (a dumped Field), and what that says for the parameter's text.
+    # The server parses the value as a literal (a dumped Field), whose value is the parameter's text.
     [literal] = store.query(f"select {wire['x']} as text")
     assert literal["text"] == encode(value)
     [answer] = store.query(sql, {"x": value})
@@ -511,7 +511,7 @@ def test_the_driver_is_loaded_only_for_servers(bare_home: Home) -> None:
 
 
 def test_who_may_only_read_is_held_to_it_by_every_query(server: OldServer, remote: Store) -> None:
-    """The limits go with each query, so that a connection that was made again has them too."""
+    """The limits are sent with each query, so that a new connection has them too."""
     remote.execute("create table if not exists readers (a UInt8) engine = Log")
     limits = Limits(seconds=2, memory_bytes=100_000_000, rows=1000)
     reader = open_store(url(server), create=False, wait_s=1, on_wait=print, limits=limits)
@@ -525,9 +525,9 @@ def test_who_may_only_read_is_held_to_it_by_every_query(server: OldServer, remot
             reader.query("select count() from system.numbers")
         with pytest.raises(StoreError, match="Limit for result"):
             reader.query("select number from system.numbers")
-        assert ask(reader, "select count() as n from readers", {}) == [{"n": 0}]
-        with pytest.raises(InputError, match="is no SELECT"):
-            ask(reader, "kill query where 1", {})
+        assert query_read_only(reader, "select count() as n from readers", {}) == [{"n": 0}]
+        with pytest.raises(InputError, match="is not a SELECT"):
+            query_read_only(reader, "kill query where 1", {})
         if not again:
             server.kill()
             server.start()

@@ -1,4 +1,4 @@
-"""What an insert did not refuse is stored, in every table: many days, limits, and a disk that is full."""
+"""An insert without an error is stored, in every table: many days, limits, and a disk that is full."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from testkit.traffic import Socket
 
 
 def days(count: int) -> list[dict[str, object]]:
-    """A request of each of so many days."""
+    """One request on each of that many days."""
     common = {"host": "h", "client_ip": "::1", "server_ip": "::1", "method": "GET", "status": 200}
     first = 1_767_322_800_000_000
     return [{"time_unix_us": first + 86_400_000_000 * n, "request_id": str(n), **common} for n in range(count)]
 
 
 def test_an_insert_over_many_days_is_stored(store: Store) -> None:
-    """A day is a partition, of which the engine takes a hundred by default."""
+    """A day is a partition, of which the engine accepts a hundred in one insert by default."""
     store.insert("http_requests", days(150))
     assert store.query("select count() as n from http_requests final") == [{"n": 150}]
 
@@ -44,7 +44,7 @@ def test_an_insert_that_the_engine_refuses_is_an_error(store: Store) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path, template: Path) -> Iterator[Path]:
-    """A file system of its own that holds the store, and nothing more once `fill` was called."""
+    """A file system of its own for the store, without free space once `fill` was called."""
     at = tmp_path / "disk"
     at.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(at)], check=True)
@@ -109,7 +109,7 @@ def test_ingest_on_a_full_disk_fails_and_loads_everything_once_there_is_room(sma
     assert bare_home.query("select count() as n from tcp_samples final") == [{"n": 50}]
 
 
-def test_what_offsets_and_files_are_let_go_for_survives_a_power_cut(store: Store) -> None:
+def test_rows_survive_a_power_cut_once_offsets_are_committed_and_files_deleted(store: Store) -> None:
     rows = store.query("select name, engine_full from system.tables where database = currentDatabase()")
     engines = {row["name"]: row["engine_full"] for row in rows}
     for table in ("tcp_samples", "http_requests", "rejected_messages", "ingest_ledger"):

@@ -1,4 +1,4 @@
--- Where one prefix is served with BBR and with CUBIC, which is faster?
+-- For prefixes that are served with BBR and with CUBIC, which is faster?
 --
 -- Parameters:
 --   pop String = '': one PoP; all when empty

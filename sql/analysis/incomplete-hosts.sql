@@ -1,5 +1,5 @@
--- Which hosts said less than they should have?
--- Missing polls are gaps in their numbers; missing closes are sockets that vanished without theirs.
+-- Which hosts sent less than they should have?
+-- Missing polls are gaps in their numbers; missing closes are sockets that disappeared without a close record.
 --
 -- Parameters:
 --   hours UInt32 = 24: how far back from the newest round

@@ -1,5 +1,5 @@
--- Which pairs of PoPs are held back by the receiver's window?
--- There a larger initial window needs a larger tcp_rmem at the receiver first.
+-- Which pairs of PoPs are limited by the receiver's window?
+-- There a larger initial window requires a larger tcp_rmem at the receiver first.
 --
 -- Parameters:
 --   hours UInt32 = 24: how far back from the newest round
@@ -12,7 +12,7 @@ select
     round(avg(receiver_limited_percent), 1) as limited_percent,
     round(avg(receiver_window_kb), 1) as window_kb,
     round(avg(rtt_ms), 1) as mean_rtt_ms,
-    -- What a window of that size can carry at that distance.
+    -- The most that a window of that size can carry at that round-trip time.
     round(window_kb * 8 / mean_rtt_ms, 1) as ceiling_mbit_per_s
 from pairs
 where round > (select max(rollups.round) from rollups) - interval {hours:UInt32} hour

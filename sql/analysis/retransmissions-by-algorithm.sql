@@ -1,5 +1,5 @@
 -- Which congestion control algorithm retransmits how much, and how fast is it?
--- Beware: the algorithms do not serve the same prefixes. For one prefix take `algorithms-side-by-side`.
+-- Caution: the algorithms do not serve the same prefixes. For one prefix use `algorithms-side-by-side`.
 --
 -- Parameters:
 --   pop String = '': one PoP; all when empty

@@ -1,4 +1,4 @@
--- What did windows, round-trip times and retransmissions do before and after a push?
+-- How did a push change windows, round-trip times and retransmissions?
 --
 -- Parameters:
 --   push String = '': when, for instance 2026-01-02 02:30:00; a quarter of an hour before the newest round when empty

@@ -1,4 +1,4 @@
--- What windows does each pair of PoPs earn now, and what is it given?
+-- Which window does each pair of PoPs earn now, and which one is decided?
 -- The newest round, beside its decision.
 --
 -- Parameters:

@@ -1,10 +1,10 @@
 -- Which client prefixes are slowest, by PoP?
--- Merged over the rounds; with enough samples to mean something.
+-- Merged over the rounds; only prefixes with enough connections.
 --
 -- Parameters:
 --   pop String = '': one PoP; all when empty
 --   hours UInt32 = 24: how far back from the newest round
---   min_connections UInt32 = 2: fewer say nothing
+--   min_connections UInt32 = 2: prefixes with fewer are left out
 --   top UInt32 = 20: rows
 select
     pop,

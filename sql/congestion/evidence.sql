@@ -1,17 +1,18 @@
--- What the last rounds say of each PoP's client prefixes, for those that were low often enough to matter and those
--- that the last decisions name. One row a PoP and prefix, every column of fixed width. Nothing after the round is read.
+-- The evidence of the last rounds on each PoP's client prefixes: those that were low often enough to matter, and those
+-- of the last decisions. One row a PoP and prefix, every column of fixed width. Nothing after the round is read.
 -- Parameters: round_s, since_s (excluded), interval_s; low_share, min_connections, min_samples, min_bytes and
--- min_prefixes as in the policy; acting_bytes: from how many bytes on BBR acts; discount_percent: what rates under BBR
--- are divided by; least_low: low rounds from which on a prefix is a candidate; recent_rounds; last_s: the round of the
--- last decisions.
+-- min_prefixes as in the policy; acting_bytes: from how many bytes on BBR acts; discount_percent: divisor of rates
+-- under BBR; least_low: least number of low rounds of a candidate; recent_rounds; last_s: the round of the last
+-- decisions.
 --
--- Only what the path limits is ranked: round_prefix_rates, in which a prefix is one row, whatever its algorithms. Its
--- rate is the geometric mean of the two medians, under BBR and not, by connections: rates are spread by factors, and no
--- algorithm's few connections speak for all. Rates are logarithms in parts of 2^20: integers, to a millionth.
+-- Only rates that the path limits are ranked: round_prefix_rates, with one row a prefix, whatever its algorithms. Its
+-- rate is the geometric mean of the two medians, under BBR and not, weighted by connections: rates differ by factors,
+-- and few connections of one algorithm must not determine it. Rates are logarithms in parts of 2^20: integers, to a
+-- millionth.
 --
 -- A round is a bit, the newest one the lowest of `*_0`, the 65th that of `*_1`: setting a bit twice changes nothing;
--- every sum is of integers: order and splitting change nothing either. Prefixes are grouped by 64 bits for PoP and
--- prefix, in half the time that grouping by both takes; of a million two share theirs with a chance of 1 in 30 million.
+-- every sum is of integers: order and splitting change nothing either. Prefixes are grouped by a hash of 64 bits, in
+-- half the time of grouping by PoP and prefix; among a million, two collide with a probability of 1 in 30 million.
 with measured as (
     select
         round,
@@ -38,12 +39,12 @@ with measured as (
     where
         round > fromUnixTimestamp({since_s:UInt32})
         and round <= fromUnixTimestamp({round_s:UInt32})
-        -- Rolled up for a lower bound, connections count that BBR would not act on.
+        -- With a roll-up for a lower bound, connections would count that BBR does not act on.
         and acting_bytes >= {acting_bytes:UInt64}
         and eligible_connections >= greatest({min_connections:UInt32}, 1)
         and samples >= {min_samples:UInt64}
         and bytes_acked >= {min_bytes:UInt64}
-        -- What a host called its PoP before only the fleet's names counted.
+        -- The host's own name of its PoP, from before only those of fleet.yaml counted.
         and length(pop) <= 63
 ),
 
@@ -59,8 +60,8 @@ of_hosts as (
     group by round, pop, only_host
 ),
 
--- Of a PoP with three hosts or more, prefixes that only one of them shows are ranked only as many as all others
--- together, taken at equal distances: invented ones do not decide who is among the slowest.
+-- In a PoP with three hosts or more, prefixes that only one of them shows are ranked only up to the number of all
+-- others, taken at equal distances: invented prefixes must not determine which are the slowest.
 ranked as (
     select
         round,

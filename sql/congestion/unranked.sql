@@ -35,9 +35,9 @@ select
     countIf(rates.why = 'small') as small,
     countIf(rates.why = 'thin') as thin,
     countIf(rates.why = 'other_bytes') as other_bytes,
-    -- Enough of its own: where it was not ranked, its PoP showed too few of the kind.
+    -- It has enough itself: if it was not ranked, its PoP had too few such prefixes.
     countIf(rates.why = 'ranked') as enough,
-    -- Rolled up before rates were told apart.
+    -- Rolled up before rates of BBR and of others were separate.
     countIf(rates.why = '') as unknown
 from shown
 left join rates on shown.round = rates.round

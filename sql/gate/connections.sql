@@ -1,17 +1,17 @@
 -- New connections to what a publication names, by host: before the rollout, and after its wave. Parameters: instants in
 -- microseconds since the epoch, oldest <= before < begun <= since < until; horizon_us; lossy and rtt_ratio as in the
 -- policy; hosts and, in the same order, sets: which set of destinations each has; nets, lens (of 128 bits), net_sets
--- and net_classes: the destinations of the sets; lengths: the lens that there are, the longest first; class_kinds,
--- class_changed, class_flights, class_young: of each class what its destinations are, whether new connections to them
--- have other values after the wave, how many acknowledged bytes show that the first flight is over, and up to how many
--- a connection is young.
+-- and net_classes: the destinations of the sets; lengths: the distinct lens, the longest first; class_kinds,
+-- class_changed, class_flights, class_young: for each class the kind of its destinations, whether new connections to
+-- them have other values after the wave, how many acknowledged bytes show that the first flight is over, and up to how
+-- many a connection is young.
 --
 -- A connection is new in a window of time if its first record is in it and an earlier poll of its namespace did not
--- show it, or if that record shows that nothing was sent yet. It is judged once, whatever it carries, by its first
--- record in which its first flight has been acknowledged; by its last one where none shows that, if it was closed or
--- seen at two polls (else its flight may be under way). Only the first eight records, and those within the horizon of
--- the first, count: connections before and after are watched for equally long. Nothing depends on the order of what
--- arrived, and a copy of a record changes nothing but how far eight records reach.
+-- show it, or if that record shows that nothing was sent yet. It is counted once, whatever its size, by its first
+-- record in which its first flight has been acknowledged; if none shows that, by its last one if it was closed or seen
+-- at two polls (else its flight may not be complete). Only the first eight records, and those within the horizon of
+-- the first, count: connections before and after are observed for equally long. Nothing depends on the order of
+-- arrival, and a copy of a record changes only the time that eight records cover.
 with keys as (
     select arrayMap(
         (a, b, c) -> cityHash64(a, toIPv6(b), c),
@@ -28,7 +28,7 @@ records as (
         time_unix_us,
         poll_sequence,
         kind = 'CLOSE' as is_close,
-        -- Of the destinations of the host's set, the longest prefix.
+        -- The longest matching prefix of the destinations in the host's set.
         arrayFirst(
             key -> transform(key, (select keys.hashes from keys), {net_classes:Array(UInt32)}, 0) > 0,
             arrayMap(
@@ -43,13 +43,13 @@ records as (
         transform(destination, (select keys.hashes from keys), {net_classes:Array(UInt32)}, 0) as class,
         coalesce(bytes_acked, 0) as acked,
         coalesce(bytes_sent, 0) as sent,
-        -- What the other end had already is no loss (RFC 2883): segments said to be duplicates are taken off, and they
-        -- are full ones at most.
+        -- What the peer already had was not lost (RFC 2883): segments reported as duplicates are subtracted, each as a
+        -- full one at most.
         coalesce(bytes_retrans, 0)
         - least(coalesce(bytes_retrans, 0), toUInt64(coalesce(dsack_dups, 0)) * coalesce(snd_mss, 0)) as again,
-        -- -1 where the kernel does not say.
+        -- -1 where the kernel does not report it.
         coalesce(toInt64(total_rto), -1) as timeouts,
-        coalesce(toInt64(segs_in), -1) as heard,
+        coalesce(toInt64(segs_in), -1) as received,
         coalesce(rtt, 0) as rtt_us
     from tcp_samples
     where
@@ -57,13 +57,13 @@ records as (
         and time_unix_us < {until:Int64}
         and host in {hosts:Array(String)}
         and state not in ('LISTEN', 'TIME_WAIT', 'NEW_SYN_RECV', 'BOUND_INACTIVE')
-        -- As in the roll-up: what no connection reaches counts for nothing.
+        -- As in the roll-up: values that no connection can have are ignored.
         and greatest(coalesce(bytes_acked, 0), coalesce(bytes_sent, 0), coalesce(bytes_retrans, 0)) <= 9007199254740992
         and coalesce(rtt, 0) <= 600000000
         and class > 0
 ),
 
--- The first poll of each namespace: of what it shows nobody knows since when it was there.
+-- The first poll of each namespace: the age of the sockets in it is unknown.
 namespaces as (
     select
         host,
@@ -88,7 +88,7 @@ sockets as (
         any(class) as class,
         any(destination) as destination,
         groupArraySorted(8)( -- noqa: LT01
-            tuple(time_unix_us * 2 + is_close, poll_sequence, acked, sent, again, timeouts, heard, rtt_us)
+            tuple(time_unix_us * 2 + is_close, poll_sequence, acked, sent, again, timeouts, received, rtt_us)
         ) as firsts
     from records
     group by host, boot_id, netns, cookie
@@ -131,15 +131,15 @@ placed as (
         arrayFilter(one -> intDiv(tupleElement(one, 1), 2) <= first_us + {horizon_us:Int64}, firsts) as watched,
         {class_flights:Array(UInt64)}[class] as flight,
         arrayFirst(one -> tupleElement(one, 3) >= flight, watched) as reached,
-        if(tupleElement(reached, 1) > 0, reached, watched[-1]) as telling,
+        if(tupleElement(reached, 1) > 0, reached, watched[-1]) as decisive,
         tupleElement(reached, 1) > 0
-        or tupleElement(telling, 1) % 2 = 1
-        or tupleElement(telling, 2) != tupleElement(first_record, 2) as is_decided
+        or tupleElement(decisive, 1) % 2 = 1
+        or tupleElement(decisive, 2) != tupleElement(first_record, 2) as is_decided
     from joined
     where side != '' and is_new
 ),
 
-told as (
+judged as (
     select
         host,
         {class_kinds:Array(String)}[class] as kind,
@@ -147,25 +147,25 @@ told as (
         side,
         destination,
         is_decided,
-        tupleElement(telling, 3) <= {class_young:Array(UInt64)}[class] as is_young,
-        tupleElement(telling, 4) as sent,
-        tupleElement(telling, 5) as again,
+        tupleElement(decisive, 3) <= {class_young:Array(UInt64)}[class] as is_young,
+        tupleElement(decisive, 4) as sent,
+        tupleElement(decisive, 5) as again,
         again > {lossy:Float64} * sent as is_lossy,
-        tupleElement(telling, 6) as timeouts,
-        tupleElement(telling, 7) as heard,
-        tupleElement(telling, 8) as rtt_us
+        tupleElement(decisive, 6) as timeouts,
+        tupleElement(decisive, 7) as received,
+        tupleElement(decisive, 8) as rtt_us
     from placed
 ),
 
--- Beyond what an RTT is slow, by what is usual towards a destination: of five connections and more. The middle of what
--- is each host's middle: with many connections one host does not move it by itself.
+-- The limit above which an RTT is slow, from the usual RTT to a destination with five connections or more: the median
+-- of the hosts' medians, so that one host with many connections does not determine it.
 usual_of_hosts as (
     select
         destination,
         host,
         median(rtt_us) as middle_us,
         count() as connections
-    from told
+    from judged
     where side = 'before' and rtt_us > 0
     group by destination, host
 ),
@@ -180,22 +180,22 @@ usual as (
 )
 
 select
-    told.host as host,
-    told.kind as kind,
-    told.is_changed as is_changed,
-    told.side as side,
+    judged.host as host,
+    judged.kind as kind,
+    judged.is_changed as is_changed,
+    judged.side as side,
     count() as connections,
-    countIf(told.is_decided and told.sent > 0 and told.is_young) as young,
-    countIf(told.is_decided and told.sent > 0 and told.is_young and told.again > 0) as young_lost,
-    countIf(told.is_decided and told.sent > 0 and not told.is_young) as grown,
-    countIf(told.is_decided and told.sent > 0 and not told.is_young and told.is_lossy) as grown_lossy,
-    countIf(told.is_decided and told.sent > 0 and told.timeouts >= 0) as timed,
-    countIf(told.is_decided and told.sent > 0 and told.timeouts > 0) as timed_out,
-    countIf(told.is_decided and told.heard >= 0) as tried,
-    countIf(told.is_decided and told.heard = 0) as failed,
-    countIf(told.rtt_us > 0 and usual.slow_us > 0) as measured,
-    countIf(told.rtt_us > usual.slow_us and usual.slow_us > 0) as slow
-from told
-left join usual on told.destination = usual.destination
-group by told.host, told.kind, told.is_changed, told.side
+    countIf(judged.is_decided and judged.sent > 0 and judged.is_young) as young,
+    countIf(judged.is_decided and judged.sent > 0 and judged.is_young and judged.again > 0) as young_lost,
+    countIf(judged.is_decided and judged.sent > 0 and not judged.is_young) as grown,
+    countIf(judged.is_decided and judged.sent > 0 and not judged.is_young and judged.is_lossy) as grown_lossy,
+    countIf(judged.is_decided and judged.sent > 0 and judged.timeouts >= 0) as timed,
+    countIf(judged.is_decided and judged.sent > 0 and judged.timeouts > 0) as timed_out,
+    countIf(judged.is_decided and judged.received >= 0) as tried,
+    countIf(judged.is_decided and judged.received = 0) as failed,
+    countIf(judged.rtt_us > 0 and usual.slow_us > 0) as measured,
+    countIf(judged.rtt_us > usual.slow_us and usual.slow_us > 0) as slow
+from judged
+left join usual on judged.destination = usual.destination
+group by judged.host, judged.kind, judged.is_changed, judged.side
 settings prefer_column_name_to_alias = 1, max_bytes_before_external_group_by = 4000000000

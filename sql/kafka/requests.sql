@@ -1,6 +1,6 @@
 -- Access logs into http_requests: a message is one line or several, each a JSON object as docs/reference/access-log.md
--- gives it. What is none is kept whole in rejected_messages with its reason; good lines beside it are loaded. Made as
--- samples.sql is.
+-- defines it. Any other text is kept whole in rejected_messages with its reason; valid lines beside it are loaded.
+-- Created as samples.sql is.
 create table if not exists ${database}kafka_requests$on_cluster ( -- noqa: PRS
     message String
 )
@@ -16,8 +16,8 @@ kafka_max_block_size = $block,
 kafka_poll_max_batch_size = $block,
 kafka_flush_interval_ms = 2000;
 
--- Each line is judged once; two views read the outcome. A message stays one row: beside each of its lines it would take
--- the square of its size.
+-- Each line is checked once; two views read the result. A message is kept in one row: repeated for each of its lines it
+-- would take the square of its size.
 create table if not exists ${database}kafka_request_lines$on_cluster (
     topic String,
     kafka_partition UInt64,

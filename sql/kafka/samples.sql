@@ -1,8 +1,8 @@
--- The collectors' messages into tcp_samples; messages that are none of theirs, and single samples that do not fit the
--- table, into rejected_messages. No expression here can fail by what a row holds: that would stop all intake. Made by
+-- The collectors' messages into tcp_samples; other messages, and single samples that do not fit the table, into
+-- rejected_messages. No expression here can fail on a row's values: that would stop all intake. Created by
 -- `springtide consume`, which fills in the holes ($$name): in its own process for as long as it runs, or once on a
--- server, which then consumes by itself. The engine parses, inserts and then commits the offsets: what dies in between
--- comes again, and the sample's identity makes that harmless.
+-- server, which then consumes by itself. The engine parses, inserts and then commits the offsets: after a crash in
+-- between, messages are read again, which is harmless as a sample has a key of its own.
 create table if not exists ${database}kafka_samples$on_cluster ( -- noqa: PRS
     $structure
 )
@@ -16,13 +16,13 @@ settings
     kafka_handle_error_mode = 'stream',
     kafka_num_consumers = $consumers,
     kafka_thread_per_consumer = $threads,
-    -- An insert is one part: larger blocks are fewer. A block waits for at most as long as the flush interval.
+    -- An insert is one part: larger blocks are fewer parts. A block waits no longer than the flush interval.
     kafka_max_block_size = $block,
     kafka_poll_max_batch_size = $block,
     kafka_flush_interval_ms = 2000;
 
--- Each row is judged once; the two views that read a block stand before the consumer starts: the view into this table
--- is made last.
+-- Each row is checked once; the two views that read a block exist before the consumer starts: the view into this table
+-- is created last.
 create table if not exists ${database}kafka_sample_rows$on_cluster ( -- noqa: PRS
     $structure,
     kafka_topic String,
@@ -36,8 +36,8 @@ create table if not exists ${database}kafka_sample_rows$on_cluster ( -- noqa: PR
 )
 engine = Null;
 
--- A message of a megabyte may hold half a million rows of two bytes, each of which is shown with all its columns: of one
--- message a thousand are kept, and they say how many there were.
+-- A message of a megabyte may have half a million rows of two bytes, each of which is kept with all its columns: of one
+-- message a thousand are kept, with the number of all.
 create materialized view if not exists ${database}kafka_samples_rejected$on_cluster to rejected_messages as
 select
     kafka_topic as topic,

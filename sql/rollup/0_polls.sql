@@ -1,6 +1,5 @@
--- Each poll of a namespace that the round, or the one before it, shows, of the hosts that the fleet knows: read once,
--- for the sockets and for the hosts. Parameters: generation, round_s, lookback_us < round_us (microseconds since the
--- epoch).
+-- Each poll of a namespace in the round or the one before it, of the hosts of fleet.yaml: read once, for the sockets
+-- and for the hosts. Parameters: generation, round_s, lookback_us < round_us (microseconds since the epoch).
 insert into rollup_polls
 with polls as (
     select
@@ -16,7 +15,7 @@ with polls as (
         and time_unix_us < {round_us:Int64}
         and kind = 'POLL'
         and host global in (select fleet_edges.edge from fleet_edges)
-    -- 64 bits for the names, as in the sockets' step: grouping by the names takes twice as long.
+    -- A hash of 64 bits for the names, as in the sockets' step: grouping by the names takes twice as long.
     group by
         bitXor(bitXor(cityHash64(host), bitRotateLeft(cityHash64(boot_id), 17)), intHash64(netns)),
         poll_sequence

@@ -1,9 +1,9 @@
--- Which records of each socket tell what it did in the round: the last one before it, its first one, its last poll's
--- and its close's. Parameters: generation, round_s, lookback_us <= round_start_us < round_us (microseconds since the
--- epoch).
+-- The records of each socket that its changes in the round are computed from: the last one before the round, its first
+-- one, its last poll's and its close's. Parameters: generation, round_s, lookback_us <= round_start_us < round_us
+-- (microseconds since the epoch).
 insert into rollup_records
 with crowded as (
-    -- Whether 64 bits do not tell the polls of some namespace apart.
+    -- Whether 64 bits cannot distinguish the polls of some namespace.
     select max(polls > numbers) as beyond_64
     from (
         select
@@ -25,7 +25,7 @@ records as (
         minIf(time_unix_us, time_unix_us >= {round_start_us:Int64}) as first_us,
         maxIf(time_unix_us, time_unix_us >= {round_start_us:Int64} and kind = 'POLL') as last_poll_us,
         maxIf(time_unix_us, time_unix_us >= {round_start_us:Int64} and kind = 'CLOSE') as close_us,
-        -- Copies of a record are counted once: one bit a poll is a tenth of the work of merging them first.
+        -- Copies of a record are counted once: one bit a poll costs a tenth of merging them first.
         bitCount(
             groupBitOr(
                 if(
@@ -45,7 +45,7 @@ records as (
     having first_us > 0
 ),
 
--- Empty, and nothing is read for it, unless polls are crowded.
+-- Empty, and no sample is read for it, unless polls are crowded.
 counted as (
     select
         socket,
@@ -82,5 +82,5 @@ select
     close_us,
     samples
 from joined
--- Of a round so large that its sockets do not fit, groups wait on disk instead of in memory.
+-- In a round whose sockets do not fit into memory, groups are on disk.
 settings prefer_column_name_to_alias = 1, max_bytes_before_external_group_by = 4000000000

@@ -1,9 +1,9 @@
--- Which publication held on each edge, from two rounds back on, as the audit tells it: what new connections of the edge
--- began with. Parameters: generation, round_s, lookback_us < round_us (microseconds since the epoch).
+-- Which publication was in force on each edge, since two rounds ago, by the audit: it determines the initial windows of
+-- the edge's new connections. Parameters: generation, round_s, lookback_us < round_us (microseconds since the epoch).
 --
--- A publication holds on an edge from the record of the wave that brought it until it is taken back there, withdrawn,
--- or expires; of several the one that came last. So taking one back gives what held before it. An edge that answered
--- nothing holds what it held. Without such a record, nothing: then it is the kernel's default.
+-- A publication is in force on an edge from the record of the wave that applied it until it is rolled back there,
+-- withdrawn, or expires; of several the latest. So after a rollback the one before it is in force. An edge that did not
+-- answer keeps what it had. Without such a record no publication is in force, and the kernel's default applies.
 insert into rollup_starts
 with events as (
     select
@@ -16,7 +16,7 @@ with events as (
         JSONExtract(audit.details, 'away', 'Array(String)') as away
     from audit final
     where
-        -- No edge keeps a bundle for longer than two days.
+        -- An edge keeps a bundle for two days at most.
         audit.at >= fromUnixTimestamp64Micro({lookback_us:Int64}, 'UTC') - interval 2 day
         and audit.at < fromUnixTimestamp64Micro({round_us:Int64}, 'UTC')
         and audit.event in ('publish', 'wave', 'rollback', 'withdraw')
@@ -43,12 +43,12 @@ waves as (
         min(at_s) as since_s
     from events
     array join if(verdict = 'applied', edges, JSONExtract(details, 'changed', 'Array(String)')) as edge
-    -- The others are many, and have ended before.
+    -- The others are many, and have ended earlier.
     where event = 'wave' and publication in (select published.publication from published)
     group by edge, publication
 ),
 
--- An empty publication is every one.
+-- An empty publication means every publication.
 ends as (
     select
         edge,
@@ -76,7 +76,7 @@ held as (
         any(published.decided_s) as decided_s,
         any(published.expires_s) as expires_s,
         any(has(published.held_out, waves.edge)) as held_out,
-        -- Not taken back is a time that comes after every expiry.
+        -- If it was not rolled back, a time after every expiry.
         least(
             any(published.expires_s),
             min(

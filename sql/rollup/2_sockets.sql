@@ -1,15 +1,15 @@
--- Each socket that a record of the round shows, with what it did within the round: the one definition from which every
--- round table is made. Parameters: generation, round_s, interval_s, lookback_us <= round_start_us < round_us
--- (microseconds since the epoch). Nothing from round_us on is read.
+-- Each socket with a record in the round, and its changes within the round: the source of every round table.
+-- Parameters: generation, round_s, interval_s, lookback_us <= round_start_us < round_us (microseconds since the epoch).
+-- Nothing from round_us on is read.
 --
--- A host has its say as the edge that the fleet knows by its name, in the fleet's PoP: what it calls its own PoP does
--- not matter, and with an address of another PoP it is in no pair.
+-- A host counts as the edge of its name in fleet.yaml, in the PoP that fleet.yaml gives it: the PoP in its samples is
+-- ignored, and a socket with an address of another PoP is in no pair.
 --
--- Two or three of a socket's records tell all but their number: the last one before the round (of a socket that has
--- none, its first), the last poll's (of one that no poll shows, its first) and the close's. Counters only grow: their
--- least value is the baseline, their greatest the last. Nothing depends on the order, the splitting or the copies of
--- what arrived: other values are the latest record's (of one microsecond's, the close's), and what stays the same in a
--- socket's life, and changes only with fleet.yaml or a collector's configuration, is the greatest of the round's.
+-- Two or three of a socket's records suffice for all but their number: the last one before the round (if there is
+-- none, its first), the last poll's (if no poll shows it, its first) and the close's. Counters only grow: the minimum
+-- is the baseline, the maximum the last value. Nothing depends on the order, the splitting or the copies of what
+-- arrived: other values are the latest record's (within a microsecond, the close's), and a value that is constant in a
+-- socket's life, and changes only with fleet.yaml or a collector's configuration, is the maximum of the round's.
 insert into rollup_sockets
 with records as (
     select
@@ -23,7 +23,7 @@ with records as (
     where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
 ),
 
-telling as (
+deciding as (
     select
         socket,
         arrayJoin(
@@ -46,7 +46,7 @@ within as (
         maxIf(dst_pop, time_unix_us >= {round_start_us:Int64}) as dst_pop,
         max(dst_ip) as dst_ip,
         maxIf(coalesce(sample_weight, 1), time_unix_us >= {round_start_us:Int64}) as sample_weight,
-        -- Last values. Two of 32 bits travel as one of 64: each one that is followed for itself costs a tenth more.
+        -- Last values. Two of 32 bits are packed into one of 64: each separate aggregate costs a tenth more.
         argMax(
             bitShiftLeft(toUInt64(coalesce(snd_cwnd, 0)), 32) + coalesce(snd_ssthresh, 0),
             time_unix_us * 2 + (kind = 'CLOSE')
@@ -63,10 +63,10 @@ within as (
             least(coalesce(delivery_rate, 0), 9223372036854775807) * 2 + coalesce(delivery_rate_app_limited, false),
             time_unix_us * 2 + (kind = 'CLOSE')
         ) as rate_app_limited,
-        -- Whether the rate is of this round: the kernel keeps one until it has measured another that counts.
+        -- Whether the rate is of this round: the kernel keeps one until it has measured the next valid one.
         uniqUpTo(1)(coalesce(delivery_rate, 0)) as rates, -- noqa: LT01
-        -- Counters again, as one: segments that arrived twice, timeouts, and whether anything, the handshake included,
-        -- was sent again.
+        -- More counters, packed: segments that arrived twice, timeouts, and whether anything, the handshake included,
+        -- was retransmitted.
         max(
             bitShiftLeft(toUInt64(coalesce(dsack_dups, 0)), 32)
             + least(coalesce(total_rto, 0), 2147483647) * 2
@@ -79,10 +79,10 @@ within as (
         max(coalesce(busy_time, 0)) as busy,
         max(coalesce(rwnd_limited, 0)) as rwnd_limited,
         max(coalesce(sndbuf_limited, 0)) as sndbuf_limited,
-        -- The windows that it can have begun with: while nothing was lost, slow start has raised its window by no more
-        -- segments than were sent, and the FIN; and not at all where it is three times those. It is raised while it is
-        -- below twice the segments on their way, and one acknowledgement may be for all of them (the kernel's
-        -- tcp_is_cwnd_limited). 0 and 4294967295 where a record tells nothing.
+        -- Bounds of its initial window: while nothing was lost, slow start has raised the window by no more segments
+        -- than were sent, and the FIN; and not at all if it is three times those. It is raised while it is below twice
+        -- the segments in flight, and one acknowledgement may be for all of them (the kernel's tcp_is_cwnd_limited).
+        -- 0 and 4294967295 where a record shows nothing.
         max(
             if(
                 snd_ssthresh = 2147483647 and total_retrans = 0 and snd_cwnd > 0 and data_segs_out is not null,
@@ -97,7 +97,7 @@ within as (
         min(
             if(snd_ssthresh = 2147483647 and total_retrans = 0 and snd_cwnd > 0, assumeNotNull(snd_cwnd), 4294967295)
         ) as first_high,
-        -- A record without the counter is no baseline.
+        -- A record without the counter is not a baseline.
         min(coalesce(bytes_acked, 18446744073709551615)) as first_acked,
         min(coalesce(bytes_sent, 18446744073709551615)) as first_sent,
         min(coalesce(bytes_retrans, 18446744073709551615)) as first_retransmitted,
@@ -107,12 +107,12 @@ within as (
         min(coalesce(sndbuf_limited, 18446744073709551615)) as first_sndbuf_limited
     from tcp_samples
     prewhere
-        -- Each such record is known by 64 bits: one that shares them is read too and changes nothing. On a cluster the
-        -- node that holds the records tells the others (global).
+        -- Each such record is identified by a hash of 64 bits: another with the same hash is read too and changes
+        -- nothing. On a cluster the node with the records sends the hashes to the others (global).
         bitXor(socket, intHash64(time_unix_us)) global in (
-            select bitXor(telling.socket, intHash64(telling.moment_us))
-            from telling
-            where telling.moment_us > 0
+            select bitXor(deciding.socket, intHash64(deciding.moment_us))
+            from deciding
+            where deciding.moment_us > 0
         )
     where
         time_unix_us >= {lookback_us:Int64}
@@ -122,7 +122,7 @@ within as (
     group by socket
 ),
 
--- The polls of each namespace that the two rounds hold.
+-- The polls of each namespace in the two rounds.
 namespaces as (
     select
         host,
@@ -131,14 +131,14 @@ namespaces as (
         argMin(poll_sequence, began_us) as poll,
         min(began_us) as first_us,
         countIf(began_us >= {round_start_us:Int64}) as polls,
-        -- The last but one: the last may run across the round's end. 0 where there are not two.
+        -- The last but one: the last may cross the round's end. 0 if there are not two.
         arraySort(groupArray(began_us))[-2] as late_us
     from rollup_polls
     where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
     group by host, boot_id, netns
 ),
 
--- Which publications held on edges lately.
+-- The publications that were lately in force on edges.
 starts as (
     select
         edge as start_edge,
@@ -157,7 +157,7 @@ bundles as (
     from starts
 ),
 
--- A decision whose evidence would not have lasted as long as its bundle was left out of it.
+-- A decision whose evidence would have expired before its bundle was not in the bundle.
 decisions as (
     select
         windows.round as decided_round,
@@ -174,7 +174,7 @@ decisions as (
         and (windows.reason = 'override' or windows.expires_at >= bundles.expires)
 ),
 
--- Operators' words for single edges: null is the kernel's default.
+-- Operators' overrides for single edges: null is the kernel's default.
 words as (
     select
         said.round as word_round,
@@ -186,9 +186,8 @@ words as (
     where said.round in (select bundles.decided from bundles)
 ),
 
--- What a socket did within the round: its counters against their last value before it. A socket that an earlier poll of
--- its namespace did not show is new and began at zero; of one that the first poll already showed nothing is known from
--- before that poll, so it counts from there.
+-- A socket's changes within the round: its counters less their last value before it. A socket that an earlier poll of
+-- its namespace did not show is new and began at zero; one that is in the first known poll counts from that poll.
 changes as (
     select
         within.host as host,
@@ -209,7 +208,7 @@ changes as (
         bitAnd(within.cwnd_ssthresh, 4294967295) as snd_ssthresh,
         bitAnd(within.mss_wnd, 4294967295) as snd_wnd,
         bitShiftRight(within.rtt_min_rtt, 32) as rtt,
-        -- The kernel's mark for "not measured" is the greatest number.
+        -- The kernel's value for "not measured" is the greatest number.
         bitAnd(within.rtt_min_rtt, 4294967295) % 4294967295 as min_rtt,
         bitShiftRight(within.rate_app_limited, 1) as delivery_rate,
         bitShiftRight(within.twice_timeouts_again, 32) as dsack_dups,
@@ -229,7 +228,7 @@ changes as (
         within.first_high as first_high,
         records.before_us > 0 and namespaces.late_us > 0 and records.last_poll_us >= namespaces.late_us as is_steady,
         multiIf(
-            -- A poll that runs across the round's beginning may show it before that.
+            -- A poll across the round's beginning may show it before that.
             is_steady and records.samples - (records.close_us > 0) + 1 < namespaces.polls, 'skipped',
             is_steady, 'steady',
             records.last_poll_us > 0 and records.close_us = 0 and records.last_poll_us < namespaces.late_us, 'vanished',
@@ -270,22 +269,22 @@ placed as (
     asof left join starts on changes.host = starts.start_edge and changes.known_us >= starts.since_us
 ),
 
--- What a round trip has proved.
+-- The window that a round trip has proved.
 judged as (
     select
         *,
         if(dst_ip between toIPv6('::ffff:0.0.0.0') and toIPv6('::ffff:255.255.255.255'), 4, 6) as version,
-        -- A rate counts for the least round-trip time. An answer that ends before the window does is a burst, whose
-        -- acknowledgements the bottleneck spreads over the time that is in the smoothed one: at most as much again.
-        -- The path is the limit only where the window is in flight: the rate carries at least half of it in a smoothed
-        -- round trip (Little's law). The last small record of an answer shows a rate of one segment, not marked as
-        -- limited by the application.
+        -- A rate is multiplied by the minimum round-trip time. An answer that is shorter than the window is a burst,
+        -- whose acknowledgements the bottleneck spreads over the time that the smoothed one includes: at most as much
+        -- again. The path is the limit only if the window is in flight: the rate carries at least half of it in a
+        -- smoothed round trip (Little's law). The last small record of an answer shows a rate of one segment, without
+        -- the kernel's flag that the application limited it.
         is_fresh
         and not app_limited
         and toUInt128(delivery_rate) * rtt * 2 >= toUInt128(snd_cwnd) * snd_mss * 1000000 as is_full,
         if(is_full, min_rtt, least(greatest(rtt, min_rtt), 2 * min_rtt)) as round_trip,
-        -- Bytes: what the last rate carries in a round trip. An old rate proves nothing of this round; then it is the
-        -- mean over the time in which data was outstanding. Where that is far below the old rate it is a mixture with
+        -- Bytes: what the last rate carries in a round trip. An old rate proves nothing in this round; then the mean
+        -- over the time in which data was outstanding is used. If that is far below the old rate it is a mixture with
         -- small answers, which proves nothing either, unless the path was so full that the round trips have doubled.
         multiIf(
             is_fresh, intDiv(toUInt128(delivery_rate) * round_trip, 1000000),
@@ -294,8 +293,8 @@ judged as (
             intDiv(toUInt128(gained_acked) * round_trip, greatest(gained_busy, 1)),
             toUInt128(0)
         ) as proved_bytes,
-        -- An idle time takes the window back to what the route gives, and leaves ssthresh: where losses have not set
-        -- it, it is beyond every window.
+        -- An idle time resets the window to that of the route, but not ssthresh, which without losses is greater than
+        -- any window.
         if(
             live and snd_mss > 0,
             toUInt64(
@@ -336,7 +335,7 @@ given as (
 begun as (
     select
         *,
-        -- The kernel's default of 10 (RFC 6928) where nothing else was given.
+        -- The kernel's default of 10 (RFC 6928) if nothing else was set.
         multiIf(
             word_edge != '', coalesce(word_cwnd, 10),
             decided_src != '' and not held_out, coalesce(decided_cwnd, 10),
@@ -363,16 +362,15 @@ select
     samples,
     live,
     closed,
-    -- An idle connection still shows the window that it was given, and so does one of small answers: what counts is
-    -- what a round trip proved and the peer acknowledged in the round. Less than the kernel's default says nothing of
+    -- An idle connection shows its initial window, and so does one of small answers: only the window counts that a
+    -- round trip proved and the peer acknowledged in the round. Less than the kernel's default shows nothing about
     -- larger windows, unless the path was the limit.
     live
     and proved_cwnd > 0
     and gained_acked >= proved_cwnd * snd_mss
     and (proved_cwnd >= 10 or is_full) as earned,
-    -- Whether it lost anything does not matter, but for a handshake that was sent again (or an end): of these the
-    -- kernel lets some begin with a window of 1. What the kernel's default carries at once, a larger window cannot have
-    -- hurt: many such would hide the others.
+    -- Loss does not matter, except of the handshake or the FIN: the kernel gives some such connections a window of 1.
+    -- A larger window cannot harm a connection that fits into the kernel's default: many such would hide the others.
     closed
     and sent > 0
     and sent - least(sent, retransmitted) <= 2 * toUInt64(start_cwnd) * snd_mss
@@ -397,8 +395,8 @@ select
     sent as life_bytes_sent,
     retransmitted as life_bytes_retransmitted,
     busy as life_busy_us,
-    -- What is possible: a window is at most what TCP can announce (RFC 7323: 2^30 bytes), no path takes ten minutes, no
-    -- host sends more than 100 GB a second, and no connection 2^53 bytes in its life.
+    -- Limits: a window is at most what TCP can announce (RFC 7323: 2^30 bytes), a round trip takes less than ten
+    -- minutes, a host sends at most 100 GB a second, and a connection at most 2^53 bytes in its life.
     snd_mss <= 65535
     and toUInt64(snd_cwnd) * greatest(snd_mss, 1) <= 1073741824
     and snd_wnd <= 1073741824
@@ -412,14 +410,14 @@ select
     start_cwnd,
     retransmitted - least(retransmitted, dsack_dups * snd_mss) as life_bytes_lost,
     timeouts as life_timeouts,
-    -- Of a connection that began before the round nothing is said: after idle time a window follows the route of then.
-    -- And BBR sets windows by itself.
+    -- Not for a connection that began before the round: after idle time its window follows the route of that time. Nor
+    -- for BBR, which sets windows by itself.
     if(
         is_new and first_low between 1 and first_high and not startsWith(known_algorithm, 'bbr'), first_low, 0
     ) as first_cwnd_low,
     if(first_cwnd_low > 0, first_high, 0) as first_cwnd_high
 from begun
--- Of a round so large that its sockets do not fit, groups wait on disk instead of in memory. By default all rows are
--- one block, and one thread writes it.
+-- In a round whose sockets do not fit into memory, groups are on disk. By default all rows are one block, and one
+-- thread writes it.
 settings prefer_column_name_to_alias = 1, max_bytes_before_external_group_by = 4000000000,
 min_insert_block_size_rows = 250000, min_insert_block_size_bytes = 0

@@ -1,10 +1,10 @@
 -- One round's sockets, per ordered pair of PoPs and IP version. Parameters: generation, round_s.
--- A value and its weight travel as one number, value * 65536 + weight: sorting these first makes the sketches the same
--- whatever the order of the sockets.
+-- A value and its weight are one number, value * 65536 + weight: sorting these first makes the sketches independent of
+-- the order of the sockets.
 --
--- No host moves a pair by itself where others know better (docs/explanation/initcwnd.md). Its mean window is held
--- within half and twice the hosts' median one, the lower of two; and of three hosts or more none weighs more than the
--- others together. Hosts that agree, and do as much as each other, are what they were: nothing is touched then.
+-- The influence of one host on a pair is bounded (docs/explanation/initcwnd.md). Its mean window is bounded by half and
+-- twice the median of the hosts' means, the lower of two; and among three hosts or more none has more weight than the
+-- others together. Hosts with like means and like weights are not changed.
 insert into rollup_pairs
 with hosts as (
     select
@@ -51,8 +51,8 @@ with hosts as (
     group by src_pop, dst_pop, ip_version, host
 ),
 
--- What a host's parts are held to. `held_*`: of three hosts or more that have any, at most as much as the others have.
--- 0 / 0 is no number: a host without windows has no mean.
+-- The bounds of a host's values. `held_*`: among three hosts or more that have any, at most as much as the others have.
+-- 0 / 0 is NaN: a host without windows has no mean.
 bounds as (
     select
         *,
@@ -86,7 +86,7 @@ bounds as (
     window pair as (partition by src_pop, dst_pop, ip_version)
 ),
 
--- Of a host that is held, sockets at equal distances in the order of their values, all of the same weight.
+-- Of a bounded host, sockets at equal distances in the order of their values, all of the same weight.
 held as (
     select
         *,
@@ -133,7 +133,7 @@ held as (
             traffic_cwnd_sum,
             toUInt128(round(ifNotFinite(held_traffic_mean, 0) * toFloat64(held_traffic_weight)))
         ) as held_traffic_sum,
-        -- As many in proportion, rounded up: few losses are not held down to none.
+        -- In proportion, rounded up: few losses do not become zero.
         intDiv(
             young_lossy * held_young + greatest(young_connections, 1) - 1, greatest(young_connections, 1)
         ) as held_young_lossy,
@@ -247,7 +247,7 @@ select
     rwnd_limited_us,
     sndbuf_limited_us,
     young_connections,
-    -- Bytes do not weigh any more: a few large connections without loss would hide many small ones that lost.
+    -- Not weighted by bytes: a few large connections without loss would hide many small ones with loss.
     0 as young_bytes_sent,
     0 as young_bytes_retransmitted,
     if(empty(young_windows), null, young_window_quantiles[1]) as young_rwnd_p50,

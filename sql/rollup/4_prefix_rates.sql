@@ -1,6 +1,6 @@
--- What the round says of the path to each client prefix, from connections with `acting_bytes` acknowledged in their
+-- The round's rates on the path to each client prefix, from connections with `acting_bytes` acknowledged in their
 -- life whose delivery rate the application did not limit. Parameters: generation, round_s, acting_bytes.
--- A value and its weight travel as one number, as in 4_prefixes.sql: nothing depends on the order of the sockets.
+-- A value and its weight are one number, as in 4_prefixes.sql: nothing depends on the order of the sockets.
 insert into rollup_prefix_rates
 with sockets as (
     select
@@ -41,7 +41,7 @@ prefixes as (
         groupArrayIf(rate, is_eligible and is_bbr) as named_bbr,
         groupArrayIf(rate, is_eligible and not is_bbr and not is_unnamed) as named_other,
         groupArrayIf(rate, is_eligible and is_unnamed) as unnamed,
-        -- Which algorithm served these no record says: the one that serves most of the others.
+        -- No record has the algorithm of these: assumed to be the one of most of the others.
         length(named_bbr) > length(named_other) as unnamed_bbr,
         arraySort(if(unnamed_bbr, arrayConcat(named_bbr, unnamed), named_bbr)) as bbr_rates,
         arraySort(if(unnamed_bbr, named_other, arrayConcat(named_other, unnamed))) as rates,

@@ -1,7 +1,7 @@
 -- One round's sockets that had bytes acknowledged, per PoP, client prefix and algorithm. Parameters: generation,
 -- round_s.
--- A value and its weight travel as one number, value * 65536 + weight: sorting these first makes the sketches the same
--- whatever the order of the sockets.
+-- A value and its weight are one number, value * 65536 + weight: sorting these first makes the sketches independent of
+-- the order of the sockets.
 insert into rollup_prefixes
 with prefixes as (
     select
@@ -115,6 +115,6 @@ select
     ) as bytes_state,
     only_host
 from quantiles
--- Sketches take long to write, and by default all rows are one block, which one thread writes.
+-- Sketches are slow to write, and by default all rows are one block, which one thread writes.
 settings prefer_column_name_to_alias = 1,
 min_insert_block_size_rows = 100000, min_insert_block_size_bytes = 0

@@ -1,7 +1,7 @@
 -- One round's closed connections that delivered something, per host, pair of PoPs and class of bytes. Parameters:
 -- generation, round_s.
--- A value and its weight travel as one number, value * 65536 + weight: sorting these first makes the sketches the same
--- whatever the order of the sockets.
+-- A value and its weight are one number, value * 65536 + weight: sorting these first makes the sketches independent of
+-- the order of the sockets.
 insert into rollup_outcomes
 with outcomes as (
     select

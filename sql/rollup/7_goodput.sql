@@ -34,7 +34,7 @@ requests as (
         count() as request_count,
         toUInt64(least(sum(toUInt128(bytes)), 9223372036854775807)) as byte_count,
         toUInt64(least(sum(toUInt128(duration_us)), 9223372036854775807)) as duration,
-        -- nginx counts milliseconds: an answer within the first took half of one as far as anybody knows.
+        -- nginx counts milliseconds: an answer within the first is taken as half of one.
         arraySort(groupArray(intDiv(least(bytes, 18000000000000) * 1000000, greatest(duration_us, 500)))) as rates
     from placed
     group by pop, ip_version, client_prefix, size_class_bytes

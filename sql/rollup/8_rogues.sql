@@ -1,5 +1,5 @@
--- Who said in the round what does not count. Parameters: generation, round_s, interval_s, round_start_us < round_us
--- (microseconds since the epoch).
+-- The hosts whose samples of the round do not count. Parameters: generation, round_s, interval_s, round_start_us <
+-- round_us (microseconds since the epoch).
 insert into rollup_rogues
 with said as (
     select
@@ -48,12 +48,12 @@ steps as (
     from polls
 ),
 
--- A restart may number anew, once or twice.
+-- The numbers may restart with the collector, once or twice.
 numbered as (
     select
         host,
         countIf(poll_sequence < before) as jumps_back,
-        -- The engine's difference of two numbers of 64 bits has a sign.
+        -- The engine's difference of two unsigned 64-bit numbers is signed.
         countIf(poll_sequence > before and toUInt64(poll_sequence - before) > {interval_s:UInt32}) as jumps_on,
         sumIf(
             toUInt64(poll_sequence - before - 1),
@@ -126,7 +126,7 @@ found as (
     where is_odd
 ),
 
--- The fleet's own are as many as it has edges: what strangers invent does not push them out.
+-- The fleet's own are at most as many as its edges, so names that unknown hosts invent cannot displace them.
 ordered as (
     select
         host,

@@ -1,8 +1,8 @@
--- With which windows the round's new connections between PoPs began, beside what was decided for their edge then, and
--- how many used BBR. Parameters: generation, round_s.
+-- The initial windows of the round's new connections between PoPs, beside those that were decided for their edge then,
+-- and how many used BBR. Parameters: generation, round_s.
 --
--- A close record does not name the algorithm, and BBR sets windows by itself: a connection of which it is not known
--- counts where the host's others are known, and none of them uses BBR.
+-- A close record does not name the algorithm, and BBR sets windows by itself: a connection whose algorithm is unknown
+-- counts if those of the host's others are known and none is BBR.
 insert into rollup_treatments
 with windows as (
     select
@@ -38,7 +38,7 @@ judged as (
             or algorithm = 'unknown'
             and sumIf(sockets, algorithm = 'other') over (partition by host) > 0
             and sumIf(sockets, algorithm = 'bbr') over (partition by host) = 0
-        ) as is_told
+        ) as is_known
     from windows
 ),
 
@@ -51,14 +51,14 @@ treatments as (
         decided,
         sum(active) as active_connections,
         sumIf(active, algorithm = 'bbr') as on_bbr,
-        sumIf(sockets, is_told) as told,
-        sumIf(sockets, is_told and low = high) as exact,
-        sumIf(sockets, is_told and low = high and low = decided) as same,
-        medianExactWeightedIf(low, sockets, is_told) as low_p50,
-        medianExactWeightedIf(high, sockets, is_told) as high_p50,
+        sumIf(sockets, is_known) as known,
+        sumIf(sockets, is_known and low = high) as exact,
+        sumIf(sockets, is_known and low = high and low = decided) as same,
+        medianExactWeightedIf(low, sockets, is_known) as low_p50,
+        medianExactWeightedIf(high, sockets, is_known) as high_p50,
         mapSort(
             (window, times) -> tuple(-toInt64(times), window),
-            sumMapIf(map(low, sockets), is_told and low = high)
+            sumMapIf(map(low, sockets), is_known and low = high)
         ) as frequent
     from judged
     group by host, src_pop, dst_pop, ip_version, decided
@@ -72,22 +72,22 @@ select
     dst_pop,
     ip_version,
     decided as decided_cwnd,
-    -- A few may have begun just before the record of their wave. Where too few are exactly known, half of them can
-    -- still leave the decided window out.
+    -- A few may have begun just before the record of their wave. If too few are exactly known, half of them can exclude
+    -- the decided window.
     multiIf(
         exact >= 5 and 5 * same >= 4 * exact, 'same',
         exact >= 5, 'differs',
-        told >= 5 and (high_p50 < decided or low_p50 > decided), 'differs',
+        known >= 5 and (high_p50 < decided or low_p50 > decided), 'differs',
         'unknown'
     ) as seen,
     active_connections as connections,
     on_bbr as bbr_connections,
-    told as told_connections,
+    known as told_connections,
     exact as exact_connections,
-    -- What a host can say is bounded.
+    -- A host's numbers are bounded.
     arraySlice(mapKeys(frequent), 1, 8) as first_cwnds,
     arraySlice(mapValues(frequent), 1, 8) as first_cwnd_counts,
-    if(told = 0, null, low_p50) as first_cwnd_low_p50,
-    if(told = 0, null, high_p50) as first_cwnd_high_p50
+    if(known = 0, null, low_p50) as first_cwnd_low_p50,
+    if(known = 0, null, high_p50) as first_cwnd_high_p50
 from treatments
 settings prefer_column_name_to_alias = 1

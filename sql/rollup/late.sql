@@ -1,4 +1,4 @@
--- Samples of a round that its tables lack, because they arrived after these were computed. Parameters: generation,
+-- Samples of a round that arrived after its tables were computed, which lack them. Parameters: generation,
 -- round_s, now_s, round_start_us < round_us (microseconds since the epoch).
 insert into late_samples
 with now as (

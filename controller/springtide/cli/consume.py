@@ -19,10 +19,10 @@ from springtide.observe.kafka_tables import (
     SERVER_SCHEMA,
     TOPIC,
     Source,
-    give,
+    create_tables,
+    drop_tables,
     removal,
     server_statements,
-    take_away,
 )
 from springtide.store import Store
 from springtide.store.cluster import check_name
@@ -100,7 +100,7 @@ def consume(
                 click.echo("\n\n".join(f"{statement};" for statements in found for statement in statements))
             elif remove:
                 _refuse_embedded(opened)
-                take_away(opened, source, cluster)
+                drop_tables(opened, source, cluster)
                 click.echo(f"{opened.url} no longer consumes; its rows and the group's offsets stay")
             else:
                 _set_up_server(opened, fleet, source, cluster)
@@ -147,7 +147,7 @@ def consume(
 def _set_up_server(store: Store, fleet: Fleet, source: Source, cluster: str | None) -> None:
     _refuse_embedded(store)
     publish_fleet(store, fleet)
-    give(store, source, cluster)
+    create_tables(store, source, cluster)
     topics = " and ".join(filter(None, (source.topic, source.requests)))
     click.echo(f"{store.url} consumes {topics}; it reads the contract from {SERVER_SCHEMA}")
 

@@ -56,7 +56,7 @@ def migrate(store: StoreOptions, status: bool, dry_run: bool, cluster: str | Non
             states = migrations.status(opened, files)
             migrations.refuse_differences(opened, states)
             pending = {state.number for state in states if state.state == "pending"}
-            functions = migrations.functions_to_make(opened, cluster)
+            functions = migrations.functions_to_create(opened, cluster)
             _print_sql([file for file in files if file.number in pending], functions, cluster, as_json)
             return
         applied = [migration.path.name for migration in migrations.migrate(opened, files, cluster)]

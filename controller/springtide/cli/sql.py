@@ -18,7 +18,7 @@ from springtide.cli.output import print_json, print_table
 from springtide.errors import InputError, Problem, SpringtideError
 from springtide.learn.questions import question, questions
 from springtide.store import Limits, Row
-from springtide.store.reading import ask
+from springtide.store.reading import query_read_only
 
 DEFAULTS = Limits()
 MB = 1_000_000
@@ -79,7 +79,7 @@ def sql(
         click.echo(text, nl=False)
         return
     with store.open(limits=Limits(max_seconds, max_memory_mb * MB, max_rows)) as opened, _ended_after(max_seconds):
-        rows = ask(opened, text, values)
+        rows = query_read_only(opened, text, values)
     try:
         _print(rows, as_csv, as_json)
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The engine's own Kafka consumers: tables and views from sql/kafka, for the engine in this process or for a server."""
+"""The engine's own Kafka consumers: tables and views of sql/kafka, for the engine in this process or for a server."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from springtide.store.files import proto_file, sql
 
 TOPIC = "springtide.tcp_samples"
 GROUP = "springtide"
-# Where a server has the contract, below its format_schema_path.
+# Path of the contract on a server, below its format_schema_path.
 SERVER_SCHEMA = "springtide/tcp_sample.proto"
 
 # Rows of a block, and messages of a poll, at most.
 SAMPLE_BLOCK, REQUEST_BLOCK = 262_144, 65_536
-# Out of memory, the parser reports its message as unreadable: here the block fails instead, and is read again.
+# Out of memory, the parser reports its message as unreadable: with this the block fails instead, and is read again.
 _GUARD = " where throwIf(_error like '%memory limit exceeded%', 'memory limit exceeded while parsing') = 0"
 
 # By kind of message: the queue, the table that a block passes through, and the views.
@@ -41,7 +41,7 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Source:
-    """Where the messages are: brokers as host:port,..., and the consumer group. No `requests`: no access logs."""
+    """Brokers as host:port,..., topics and the consumer group. `requests` is empty without access logs."""
 
     brokers: str
     topic: str = TOPIC
@@ -51,19 +51,19 @@ class Source:
 
 
 def embedded_statements(store: Store, source: Source, database: str, block: int = SAMPLE_BLOCK) -> list[str]:
-    """For the engine in this process, in a database of their own, which reads `block` messages at once at most."""
+    """For the engine in this process, in a database of their own; it reads at most `block` messages at once."""
     found = _statements(store, source, str(proto_file()), None, f"{database}.", block, _GUARD)
     return [statement for topic in found.values() for statement in topic]
 
 
 def server_statements(store: Store, source: Source, on_cluster: str | None) -> dict[str, list[str]]:
-    """For a server, which finds the contract below its format_schema_path; `store` has the schema. By kind of message:
-    samples and, where `source` has their topic, requests."""
+    """For a server, which has the contract below its format_schema_path; `store` has the schema. By kind of message:
+    samples and, if `source` has their topic, requests."""
     return _statements(store, source, SERVER_SCHEMA, on_cluster)
 
 
 def removal(source: Source, on_cluster: str | None) -> dict[str, list[str]]:
-    """Statements that remove a server's Kafka tables, views first; the rows stay."""
+    """Statements that drop a server's Kafka tables, views first; the rows that they loaded are kept."""
     templates = {
         kind: [f"drop view if exists {name}$on_cluster;" for name in views]
         + [f"drop table if exists {name}$on_cluster;" for name in (lines, queue)]
@@ -73,45 +73,45 @@ def removal(source: Source, on_cluster: str | None) -> dict[str, list[str]]:
     return {kind: cluster.render("\n".join(found), on_cluster, f"--remove {kind}") for kind, found in templates.items()}
 
 
-def give(store: Store, source: Source, on_cluster: str | None) -> None:
-    """Make a server's Kafka tables, or finish making them. Raises InputError, before changing anything, when it has
-    others: `if not exists` would leave those as they are."""
+def create_tables(store: Store, source: Source, on_cluster: str | None) -> None:
+    """Create a server's Kafka tables, or those that an interrupted run has left out. Raises InputError, before changing
+    anything, when it has different ones, which `if not exists` would not change."""
     wanted = server_statements(store, source, on_cluster)
     rows = store.query("select name, checksum from kafka_tables final where checksum != ''")
-    given = {row["name"]: row["checksum"] for row in rows}
+    created = {row["name"]: row["checksum"] for row in rows}
     existing = {row["name"] for row in store.query("select name from system.tables where database = currentDatabase()")}
-    fix = "take them away with --remove (rows and offsets stay), then run this again"
+    fix = "drop them with --remove (rows and offsets are kept), then run this again"
     problems = []
     for kind, statements in wanted.items():
         where = f"sql/kafka/{kind}.sql"
-        if kind in given and given[kind] != _checksum(statements):
-            message = f"with these options differs from the tables that {store.url} consumes by"
+        if kind in created and created[kind] != _checksum(statements):
+            message = f"with these options differs from the Kafka tables of {store.url}"
             problems.append(Problem(where, "checksum", message, fix))
-        elif kind not in given and NAMES[kind][0] in existing:
-            message = f"{store.url} consumes by tables of which it is not known what made them"
+        elif kind not in created and NAMES[kind][0] in existing:
+            message = f"{store.url} has Kafka tables whose options are not recorded"
             problems.append(Problem(where, "checksum", message, fix))
     if problems:
         raise InputError(problems)
     for kind, statements in wanted.items():
-        # First, so that an interrupted run can be finished only with the same options.
-        _remember(store, kind, _checksum(statements))
+        # Recorded first, so that an interrupted run can be finished only with the same options.
+        _record(store, kind, _checksum(statements))
         for statement in statements:
             store.execute(statement)
 
 
-def take_away(store: Store, source: Source, on_cluster: str | None) -> None:
-    """Remove a server's Kafka tables; their rows stay."""
+def drop_tables(store: Store, source: Source, on_cluster: str | None) -> None:
+    """Drop a server's Kafka tables; the rows that they loaded are kept."""
     for kind, statements in removal(source, on_cluster).items():
         for statement in statements:
             store.execute(statement)
-        _remember(store, kind, "")
+        _record(store, kind, "")
 
 
 def _checksum(statements: list[str]) -> str:
     return hashlib.sha256(";\n".join(statements).encode()).hexdigest()
 
 
-def _remember(store: Store, kind: str, checksum: str) -> None:
+def _record(store: Store, kind: str, checksum: str) -> None:
     store.insert("kafka_tables", [{"name": kind, "checksum": checksum}])
 
 
@@ -124,7 +124,7 @@ def _statements(
     block: int = SAMPLE_BLOCK,
     guard: str = "",
 ) -> dict[str, list[str]]:
-    """By kind of message; `database` stands before the name of each of NAMES."""
+    """By kind of message; `database` is the prefix of each of NAMES, with its dot."""
     fits = fitting.of_topics(store)
     common = {
         "database": database,

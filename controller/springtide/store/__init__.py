@@ -1,4 +1,4 @@
-"""Where rows live. The URL chooses the engine; the SQL is the same."""
+"""Where rows are stored. The URL selects the engine; the SQL is the same."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Limits", "Param", "Row", "Store", "exists", "open_store"]
 
 
 def exists(url: str) -> bool:
-    """Whether a store is there to be asked; raises InputError for a URL that is none. A server always is."""
+    """Whether a store exists that can be queried; true for every server. Raises InputError for an invalid URL."""
     if _is_server(url):
         address.parse(url)
         return True
@@ -35,9 +35,9 @@ def open_store(
 ) -> Store:
     """Open chdb:///DIR or clickhouse://USER@HOST:PORT/DATABASE.
 
-    With `create` false, a directory that is not there is an InputError and is not made, and a database that is not
-    there a StoreError. `on_wait` is called once with the holder's name when another process has a chDB directory.
-    With `limits` nothing can be written, and each query is held to them.
+    With `create` false, a missing directory is an InputError and is not created, and a missing database a StoreError.
+    `on_wait` is called once with the holder's name when another process has a chDB directory open.
+    With `limits` nothing can be written, and they bound each query.
     `memory_bytes` bounds an engine in this process. Raises StoreError after `wait_s` seconds of waiting.
     """
     if _is_server(url):
@@ -55,7 +55,7 @@ def _is_server(url: str) -> bool:
 def _directory(url: str) -> Path:
     parts = urlsplit(url)
     if parts.scheme != "chdb" or parts.netloc or parts.query or parts.fragment or parts.path in ("", "/"):
-        # What has an @ in it may have a password before it.
+        # A text with an @ may have a password before it.
         shown = "what was given" if "@" in url else repr(url)
         fix = f"write chdb:///DIRECTORY, or {address.FORM.removeprefix('write ')}"
         raise InputError([Problem("--store", "url", f"{shown} is not a store", fix)])

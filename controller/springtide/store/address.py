@@ -1,4 +1,4 @@
-"""clickhouse:// URLs: where a server is, who we are to it, and how long we wait."""
+"""clickhouse:// URLs: a server's address, credentials, TLS and timeouts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ FORM = "write clickhouse://USER@HOST:PORT/DATABASE?secure=1"
 
 @dataclass(frozen=True)
 class ServerAddress:
-    """What a clickhouse:// URL says. The password is in no representation of it."""
+    """The parts of a clickhouse:// URL. No representation contains the password."""
 
     host: str
     port: int
@@ -28,41 +28,41 @@ class ServerAddress:
     secure: bool = False
     # Whether the server's certificate must be signed by a known authority and name the host.
     verify: bool = True
-    # PEM file of the authorities to trust instead of the system's.
+    # PEM file of the certificate authorities to trust instead of the system's.
     ca: Path | None = None
     connect_timeout_s: float = 10.0
     query_timeout_s: float = 300.0
-    # How often to try again what is safe to try again.
+    # How often to retry a connection, or a read.
     retries: int = 3
 
     @property
     def shown(self) -> str:
-        """The address for people and logs."""
+        """The address for messages and logs, without the password."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"clickhouse://{quote(self.user)}@{host}:{self.port}/{self.database}"
 
 
 def carries_password(url: str) -> bool:
-    """Whether a store's URL has a password in it, which must not stand in a process list."""
+    """Whether a store's URL has a password in it, which must not be visible in a process list."""
     authority = url.partition("://")[2].partition("/")[0]
     return ":" in authority.rpartition("@")[0]
 
 
 def parse(url: str) -> ServerAddress:
-    """Raises InputError for each part that is wrong, never quoting the password."""
+    """Raises InputError for each part that is wrong; no message quotes the password."""
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise _wrong(f"is no URL with a host and a port; {FORM}") from None
+        raise _wrong(f"is not a valid URL with a host and a port; {FORM}") from None
     options, problems = _options(parts)
     database = parts.path.removeprefix("/")
     if not parts.hostname:
-        problems.append(f"names no host; {FORM}")
+        problems.append(f"has no host; {FORM}")
     if not database.replace("_", "a").isalnum():
         problems.append(f"must name a database of letters, digits and underscores; {FORM}")
     if parts.fragment:
-        problems.append(f"has a '#': write %23 where a name or password holds one; {FORM}")
+        problems.append(f"has a '#': write %23 for one in a name or password; {FORM}")
     password, fault = _password(parts, options.pop("password_file", None))
     if fault:
         problems.append(fault)
@@ -131,7 +131,7 @@ def _options(parts: SplitResult) -> tuple[dict[str, Any], list[str]]:
 
 
 def _password(parts: SplitResult, file: object) -> tuple[str, str | None]:
-    """The password from the one place that has it: the URL, its password_file, or the environment."""
+    """The password from the URL, its password_file, or the environment; and an error."""
     if isinstance(file, Path):
         if parts.password is not None:
             return "", "has a password and a password_file; keep one"

@@ -1,4 +1,4 @@
-"""What every store can do, and how values become ClickHouse's own {name:Type} parameters."""
+"""The interface of every store, and the encoding of values as ClickHouse's own {name:Type} parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Row = dict[str, Any]
 
 
 class Store(Protocol):
-    """A ClickHouse, wherever it runs. Every method raises StoreError when the engine refuses."""
+    """A ClickHouse engine, in this process or on a server. Every method raises StoreError when the engine refuses."""
 
     @property
     def url(self) -> str: ...
@@ -28,13 +28,13 @@ class Store(Protocol):
         self, sql: str, dtype: np.dtype[np.void], params: Mapping[str, Param] | None = None
     ) -> NDArray[np.void]:
         """Many rows at once, without an object for each: columns of fixed width, those of `dtype` by name in any order.
-        Raises StoreError where the statement gives others."""
+        Raises StoreError where the statement returns other columns."""
         ...
 
     def execute(self, sql: str, params: Mapping[str, Param] | None = None) -> None: ...
 
     def insert(self, table: str, rows: Iterable[Row]) -> None:
-        """Insert rows that all have the same columns; doubles arrive bit for bit. What did not raise is stored."""
+        """Insert rows that all have the same columns; doubles are stored bit for bit. All are stored if it returns."""
         ...
 
     def insert_columns(self, table: str, columns: Columns) -> None:
@@ -44,20 +44,20 @@ class Store(Protocol):
     def insert_messages(
         self, table: str, select: str, structure: str, messages: Sequence[bytes], fits: str = "1"
     ) -> int:
-        """Insert what `select` makes of the TcpSamples in `messages`, each a serialized Envelope without its length,
-        for which the expression `fits` holds; how many these were.
+        """Insert the result of `select` over the TcpSamples in `messages`, each a serialized Envelope without its
+        length, for which the expression `fits` is true; returns their number.
 
         `structure` names the columns that are parsed, with the engine's types. The engine parses; a message that it
-        cannot parse fails the whole call, after which part of it may be there.
+        cannot parse fails the whole call, of which a part may have been stored.
         """
         ...
 
     def parse_messages(self, select: str, structure: str, messages: Sequence[bytes]) -> list[Row]:
-        """As insert_messages, without inserting: what `select` makes of these."""
+        """As insert_messages, without inserting: the rows that `select` returns."""
         ...
 
     def syntax(self, sql: str) -> str:
-        """The engine's own parse of one statement, as JSON; nothing of it is run."""
+        """The engine's own syntax tree of one statement, as JSON; the statement is not run."""
         ...
 
     def close(self) -> None: ...

@@ -20,7 +20,7 @@ Columns = Mapping[str, NDArray[Any]]
 def binary_source(columns: Columns) -> Iterator[tuple[str, str]]:
     """What to select and the table function to select it from, while the context lasts.
 
-    A file in memory leaves nothing behind, whatever becomes of this process.
+    A file in memory is removed even if this process is killed.
     """
     fields: list[tuple[str, np.dtype[Any]]] = []
     structure, select = [], []

@@ -1,6 +1,6 @@
 """The schema for one server or for a cluster, from the same files: templates whose holes are filled here.
 
-| hole               | stands                                    | for a cluster                                       |
+| hole               | place                                     | for a cluster                                       |
 |--------------------|-------------------------------------------|-----------------------------------------------------|
 | $on_cluster        | after what is created, altered or dropped | on cluster 'NAME'                                   |
 | $replicated        | before an engine of the MergeTree family  | Replicated                                          |
@@ -12,7 +12,7 @@
 | $TABLE_distributed | after the statement that creates TABLE    | one more: NAME, a Distributed table over NAME_local |
 
 For one server each is empty, so that the text (and its checksum) is the same with and without holes. `$$` is a dollar.
-Queries have none: a sharded table's name is its Distributed table, whose rows lie in `NAME_local` on every shard.
+Queries have none: a sharded table's name is its Distributed table, whose rows are in `NAME_local` on every shard.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from string import Template
 
 from springtide.errors import InputError, Problem
 
-# By socket: all samples of a connection lie on one shard. Redeliveries meet their first copy there, so that `final`
-# sees them once; differences of a socket's counters need no other shard; and a busy host is spread over all of them.
+# By socket: all samples of a connection are on one shard. Redeliveries are on the shard of their first copy, so that
+# `final` returns them once; differences of a socket's counters need no other shard; a busy host is spread over all.
 SAMPLES_KEY = "cityHash64(host, boot_id, netns, cookie)"
 
-# Every other table is whole on every node: the dictionary's source and the round tables are small and are joined with
-# everything, and what is truncated or deleted from cannot lie behind a Distributed table.
+# Every other table is complete on every node: the dictionary's source and the round tables are small and are joined
+# with everything, and a table that is truncated or deleted from cannot be behind a Distributed table.
 SHARD_KEYS = {"tcp_samples": SAMPLES_KEY, "http_requests": "cityHash64(host, request_id)"}
 
 # {database}, {table}, {shard} and {replica} are macros, which each server fills in when it creates the table.
@@ -40,14 +40,14 @@ engine = Distributed('$cluster', currentDatabase(), '${name}_local', $key);"""
 
 
 def check_name(cluster: str) -> None:
-    """Raises InputError unless `cluster` can stand in a statement as it is."""
+    """Raises InputError unless `cluster` can be used in a statement without escaping."""
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]*", cluster):
         fix = "use letters, digits, '_' and '-'"
         raise InputError([Problem("--cluster", "name", f"{cluster!r} is not a valid name of a cluster", fix)])
 
 
 def holes(cluster: str | None) -> dict[str, str]:
-    """What each hole holds for `cluster`, or for one server; all but $both, which has two values."""
+    """The value of each hole for `cluster`, or for one server; all but $both, which has two values."""
     filled = {
         "on_cluster": f" on cluster '{cluster}'",
         "replicated": "Replicated",
@@ -56,7 +56,7 @@ def holes(cluster: str | None) -> dict[str, str]:
         "local": "_local",
     }
     for name, key in SHARD_KEYS.items():
-        # Not {table}, which would be NAME_local: the path stays what it is in clusters that stand.
+        # Not {table}, which would be NAME_local: the path must not change in existing clusters.
         filled[f"{name}_replica"] = f"('/clickhouse/tables/{{shard}}/{{database}}/{name}', '{{replica}}')"
         filled[f"{name}_distributed"] = Template(_DISTRIBUTED).substitute(name=name, cluster=cluster, key=key)
     return filled if cluster else dict.fromkeys(filled, "")
@@ -82,7 +82,7 @@ def render(template: str, cluster: str | None, where: str, values: Mapping[str, 
 
 
 def statements_of(sql: str) -> list[str]:
-    """A statement ends with a semicolon at the end of a line; comments may stand anywhere."""
+    """A statement ends with a semicolon at the end of a line; comments may be anywhere."""
     lines = [line.partition("--")[0].rstrip() for line in sql.split("\n")]
     return [found.strip() for found in "\n".join([*lines, ""]).split(";\n") if found.strip()]
 
@@ -98,7 +98,7 @@ def _fill(template: str, values: Mapping[str, str], where: str) -> str:
 
 
 def _refuse_what_lacks_a_hole(before: str, statement: str, on_cluster: str, where: str) -> None:
-    """Not a parser: what is missing is seen by what the holes would have put there."""
+    """Not a parser: a missing hole is found by the absence of the text that it would have inserted."""
     fix = ""
     if on_cluster not in statement:
         fix = "write $on_cluster after the name of what it creates, alters or drops"

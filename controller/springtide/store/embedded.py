@@ -25,10 +25,10 @@ UNKNOWN_DATABASE = 81
 
 
 class EmbeddedStore:
-    """chDB opens a directory for one process at a time: this waits for its turn, up to `wait_s` seconds.
+    """chDB opens a directory for one process at a time: this waits up to `wait_s` seconds until it is free.
 
-    With `limits` it is opened as a user who may only read Springtide's tables, within them. `memory_bytes` bounds all
-    that the engine does, its own threads too; 0: nine tenths of the machine's.
+    With `limits` it is opened as a user who may only read Springtide's tables, within them. `memory_bytes` bounds the
+    whole engine, its background threads included; 0: nine tenths of the machine's memory.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class EmbeddedStore:
         self._lock = DirectoryLock(directory.parent / f"{directory.name}.lock")
         self._lock.acquire(wait_s, on_wait)
         try:
-            # The import maps a 300 MB library: commands that need no store do not pay for it.
+            # The import maps a 300 MB library: only commands that need a store load it.
             chdb: Any = importlib.import_module("chdb.session")
             options = f"config-file={engine_file(reading=limits is not None)}&max_server_memory_usage={memory_bytes}"
             self._session: Any = chdb.Session(f"{directory}?{options}")
@@ -61,13 +61,13 @@ class EmbeddedStore:
                 self.execute(f"create database if not exists {DATABASE}")
             self.execute(f"use {DATABASE}")
             if limits is not None:
-                # One session for all: `readonly` cannot be taken back.
+                # For the whole session: `readonly` cannot be unset.
                 self.execute("set " + ", ".join(f"{name} = {value}" for name, value in limits.settings().items()))
         except StoreError as error:
             self.close()
             if error.code != UNKNOWN_DATABASE:
                 raise
-            raise InputError([Problem(self.url, "schema", "has none", "run `springtide migrate`")]) from error
+            raise InputError([Problem(self.url, "schema", "is missing", "run `springtide migrate`")]) from error
 
     @property
     def url(self) -> str:
@@ -98,7 +98,7 @@ class EmbeddedStore:
         if not lines:
             return
         columns = ", ".join(json.loads(lines[0]))
-        # The default parser of doubles may be off in the last bit: a decision read back must be the one written.
+        # The default parser of doubles may be wrong in the last bit: a decision must be read as it was written.
         head = f"insert into {table} ({columns}) settings precise_float_parsing = 1 format JSONEachRow"
         self._write(table, "\n".join([head, *lines]), len(lines))
 
@@ -128,30 +128,30 @@ class EmbeddedStore:
         self._lock.release()
 
     def _write(self, table: str, statement: str, rows: int | None = None) -> int:
-        """Every insert goes through here: by `query`, whose errors are raised. (`send_insert` of chDB reports rows as
-        written that a full disk or a limit refused.) Raises StoreError unless the engine wrote `rows`, where given."""
-        written = int(self._ask(statement, None, "Null").rows_written())
+        """Every insert, by `query`, whose errors are raised. (`send_insert` of chDB reports rows as written that a full
+        disk or a limit refused.) Raises StoreError unless the engine wrote `rows`, where given."""
+        written = int(self._query(statement, None, "Null").rows_written())
         if rows is not None and written != rows:
             text = f"store {self.url}: insert into {table}: {written} of {rows} rows were written; run it again"
             raise StoreError(text)
         return written
 
     def _run(self, sql: str, params: Mapping[str, Param] | None, form: str) -> bytes:
-        return bytes(self._ask(sql, params, form).bytes())
+        return bytes(self._query(sql, params, form).bytes())
 
-    def _ask(self, sql: str, params: Mapping[str, Param] | None, form: str) -> Any:
+    def _query(self, sql: str, params: Mapping[str, Param] | None, form: str) -> Any:
         encoded = {name: encode(value) for name, value in (params or {}).items()}
         try:
             return self._session.query(sql, form, params=encoded)
         except Exception as error:
-            raise _refusal(f"store {self.url}", error) from error
+            raise _store_error(f"store {self.url}", error) from error
 
 
-def _refusal(what: str, error: Exception) -> StoreError:
+def _store_error(what: str, error: Exception) -> StoreError:
     code = re.search(r"Code: (\d+)", str(error))
     return StoreError(f"{what}: {_reason(error)}", int(code[1]) if code else 0)
 
 
 def _reason(error: Exception) -> str:
-    """The engine's message on one line, without its stack of prefixes."""
+    """The engine's message on one line, without its first prefix."""
     return re.sub(r"\s+", " ", str(error)).strip().removeprefix("Code: ")[:500]

@@ -1,4 +1,4 @@
-"""Where SQL and the protobuf contract lie: beside the package in a checkout, inside it in a wheel."""
+"""Where SQL and the protobuf contract are: beside the package in a checkout, inside it in a wheel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def analysis_folder() -> Path:
 
 
 def engine_file(*, reading: bool = False) -> Path:
-    """The engine's own configuration; with `reading`, for who may only read."""
+    """The engine's own configuration; with `reading`, that of the read-only user."""
     return _folder("_sql", "sql") / ("reader.xml" if reading else "engine.xml")
 
 

@@ -1,4 +1,4 @@
-"""One process at a time: an advisory lock beside an embedded store, which says who holds it."""
+"""One process at a time: an advisory lock file beside an embedded store, which names its holder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from springtide.errors import StoreError, printable
 
-# Short against any command that holds the lock, long against the cost of asking.
+# Short compared with any command that holds the lock, long compared with the cost of one attempt.
 POLL_S = 0.05
 
 
@@ -23,13 +23,13 @@ class DirectoryLock:
         self._fd: int | None = None
 
     def acquire(self, wait_s: float, on_wait: Callable[[str], None]) -> None:
-        """Wait up to `wait_s` seconds. `on_wait` is told once who holds it. Raises StoreError when time is up."""
+        """Wait up to `wait_s` seconds. `on_wait` is called once with the holder. Raises StoreError when time is up."""
         try:
             fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
             raise StoreError(f"{self._path}: cannot be opened: {error.strerror}; choose a writable --store") from error
         deadline = time.monotonic() + wait_s
-        told = False
+        reported = False
         while True:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -41,9 +41,9 @@ class DirectoryLock:
                     name = self._path.with_suffix("")
                     text = f"store {name} is held by {holder}; waited {wait_s:g} s: try again, or raise --store-wait"
                     raise StoreError(text) from None
-                if not told:
+                if not reported:
                     on_wait(holder)
-                    told = True
+                    reported = True
                 time.sleep(POLL_S)
         os.ftruncate(fd, 0)
         holder = f"pid {os.getpid()} ({' '.join([Path(sys.argv[0]).name, *sys.argv[1:]])})"

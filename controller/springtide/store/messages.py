@@ -14,7 +14,7 @@ from springtide.errors import StoreError
 from springtide.store.base import encode
 from springtide.store.files import proto_file
 
-# A text becomes its syntax tree; it is a value here and never part of a statement.
+# The syntax tree of a text, which is a parameter here and never part of a statement.
 SYNTAX = "select parseQueryToJSON({text:String}) as tree"
 
 
@@ -22,8 +22,8 @@ SYNTAX = "select parseQueryToJSON({text:String}) as tree"
 def message_source(structure: str, messages: Sequence[bytes]) -> Iterator[tuple[str, str]]:
     """A table function over all TcpSamples in `messages`, and the settings that it needs, while the context lasts.
 
-    One Envelope is made of many: in protobuf, the concatenation of messages is their merge. The engine's file reader
-    stops after the first of several. A file in memory leaves nothing behind, whatever becomes of this process.
+    All Envelopes are merged into one, since the engine's file reader stops after the first: in protobuf the
+    concatenation of messages is their merge. A file in memory is removed even if this process is killed.
     """
     fd = os.memfd_create("springtide-batch", os.MFD_CLOEXEC)
     try:
@@ -43,17 +43,17 @@ def parsed_columns(
     with message_source(structure, messages) as (source, settings):
         form = "output_format_json_quote_64bit_integers = 0, max_threads = 1"
         fitting = f"(select * from {source} where {fits})"
-        columns = _asked("messages", f"{select} from {fitting} settings {settings}, {form}", {})
+        columns = _query("messages", f"{select} from {fitting} settings {settings}, {form}", {})
     return list(columns), list(columns.values())
 
 
 def syntax(sql: str) -> str:
-    """As Store.syntax, by the engine in this process."""
-    return str(_asked("query", SYNTAX, {"text": encode(sql)})["tree"][0])
+    """As Store.syntax, in the engine of this process."""
+    return str(_query("query", SYNTAX, {"text": encode(sql)})["tree"][0])
 
 
-def _asked(what: str, sql: str, params: Mapping[str, str]) -> dict[str, list[Any]]:
-    """Columns of an answer of the engine in this process, which has no store open."""
+def _query(what: str, sql: str, params: Mapping[str, str]) -> dict[str, list[Any]]:
+    """The result's columns, from the engine in this process without an open store."""
     query: Callable[..., Any] = importlib.import_module("chdb").query
     try:
         columns: dict[str, list[Any]] = json.loads(bytes(query(sql, "JSONColumns", params=params).bytes()))

@@ -1,4 +1,4 @@
-"""Numbered schema: what is applied, what is not, and what differs."""
+"""The numbered migrations of the schema: which are applied, pending or changed."""
 
 from __future__ import annotations
 
@@ -55,32 +55,32 @@ class State:
 
 
 def read_migrations(folder: Path | None = None) -> list[Migration]:
-    """Every NNNN_name.sql, in order; raises InputError when a number is given twice or is missing, and for
+    """Every NNNN_name.sql, in order; raises InputError when a number is used twice or is missing, and for
     a hole that is not known."""
     paths = sorted((folder or migrations_folder()).glob("*.sql"))
     for path in paths:
         if not re.fullmatch(r"[0-9]{4}_[a-z0-9_]+\.sql", path.name):
             fix = "call it NNNN_name.sql, of lower-case letters, digits and underscores"
-            raise InputError([Problem(str(path), "name", "is no name of a migration", fix)])
+            raise InputError([Problem(str(path), "name", "is not a valid name of a migration", fix)])
     migrations = [
         Migration(int(path.name[:4]), path, text, clusters.plain(text, str(path)))
         for path, text in ((path, path.read_text()) for path in paths)
     ]
     if migrations and migrations[0].number != 1:
-        what, fix = "is the first one, and its number is not 0001", "put back what is missing before it"
+        what, fix = "is the first one, and its number is not 0001", "restore the missing files before it"
         raise InputError([Problem(str(migrations[0].path), "number", what, fix)])
     for before, migration in pairwise(migrations):
         if migration.number == before.number:
             message = f"has the number of {before.path.name}"
-            raise InputError([Problem(str(migration.path), "number", message, "give it the next free one")])
+            raise InputError([Problem(str(migration.path), "number", message, "use the next free one")])
         if migration.number != before.number + 1:
             message = f"follows {before.path.name}: {before.number + 1:04} is missing"
-            raise InputError([Problem(str(migration.path), "number", message, "put back the file that is missing")])
+            raise InputError([Problem(str(migration.path), "number", message, "restore the missing file")])
     return migrations
 
 
 def status(store: Store, migrations: Sequence[Migration]) -> list[State]:
-    """Each migration against what the store says was applied."""
+    """Each migration compared with what the store has recorded as applied."""
     applied = _applied(store)
     states = []
     for migration in migrations:
@@ -93,7 +93,7 @@ def status(store: Store, migrations: Sequence[Migration]) -> list[State]:
 
 
 def refuse_differences(store: Store, states: Sequence[State]) -> None:
-    """Raises InputError when what is applied is not what the files say."""
+    """Raises InputError when an applied migration differs from its file, or has none."""
     problems = []
     for state in states:
         if state.state == "changed":
@@ -101,24 +101,24 @@ def refuse_differences(store: Store, states: Sequence[State]) -> None:
             message = f"differs from what was applied to {store.url} at {state.applied_at}"
             problems.append(Problem(where, "checksum", message, "restore the file; changes go into a new migration"))
         elif state.state == "unknown":
-            message = f"has migration {state.number}, which this version of springtide does not know"
+            message = f"has migration {state.number}, which this version of springtide does not have"
             problems.append(Problem(store.url, "schema", message, "use the version that applied it, or a newer one"))
     if problems:
         raise InputError(problems)
 
 
 def migrate(store: Store, migrations: Sequence[Migration], cluster: str | None = None) -> list[Migration]:
-    """Apply what is pending, in order; give back what was applied. Raises InputError before changing anything when an
-    applied file differs. Statements are idempotent: a run that was cut short is simply run again, and two at once do
-    the same work twice. With `cluster`, every statement is the cluster's. Functions come first: they belong to the
-    server and not to the database, so that one which was moved to another server lacks them."""
+    """Apply what is pending, in order; returns what was applied. Raises InputError before changing anything when an
+    applied file differs. Statements are idempotent: an interrupted run is simply repeated, and two at once do the same
+    work twice. With `cluster`, every statement runs on the cluster. Functions come first: they belong to the server
+    and not to the database, so that a database which was moved to another server lacks them."""
     states = status(store, migrations)
     refuse_differences(store, states)
     pending_numbers = {state.number for state in states if state.state == "pending"}
     pending = [migration for migration in migrations if migration.number in pending_numbers]
     # All of them, before the first is sent: one that lacks a hole changes nothing.
     statements = {migration.number: migration.rendered(cluster) for migration in pending}
-    for statement in functions_to_make(store, cluster):
+    for statement in functions_to_create(store, cluster):
         store.execute(statement)
     if pending:
         for statement in bookkeeping(cluster):
@@ -132,18 +132,18 @@ def migrate(store: Store, migrations: Sequence[Migration], cluster: str | None =
 
 
 def bookkeeping(cluster: str | None) -> list[str]:
-    """What makes the table that remembers what was applied."""
+    """Statements that create the table which records what was applied."""
     return clusters.render(TABLE, cluster, "schema_migrations")
 
 
 def functions(cluster: str | None) -> list[str]:
-    """What makes the functions of sql/functions.sql, or makes them anew."""
+    """Statements that create or replace the functions of sql/functions.sql."""
     return clusters.render(sql("functions"), cluster, "sql/functions.sql")
 
 
-def functions_to_make(store: Store, cluster: str | None) -> list[str]:
-    """Of functions(): those that the server lacks or has otherwise; for a cluster all, since one server does not know
-    what the others have."""
+def functions_to_create(store: Store, cluster: str | None) -> list[str]:
+    """Of functions(): those that the server lacks or has with another definition; for a cluster all, since one server
+    does not know the functions of the others."""
     if cluster:
         return functions(cluster)
     made = {row["text"] for row in store.query(f"select create_query as text {_FUNCTIONS}")}
@@ -163,7 +163,7 @@ def require_current(store: Store) -> None:
         message = f"lacks {len(pending)} migrations, {pending[0]} first"
         raise InputError([Problem(store.url, "schema", message, "run `springtide migrate`")])
     made = {row["name"] for row in store.query(f"select name {_FUNCTIONS}")}
-    # Those of another version, which may share the server, are as good.
+    # By name only: another version, which may share the server, has defined them alike.
     missing = [name for name in (statement.split()[4] for statement in functions(None)) if name not in made]
     if missing:
         message = f"lacks {len(missing)} functions, {missing[0]} first"

@@ -1,9 +1,9 @@
-"""What anyone may ask a store: one query that reads, within limits.
+"""Read-only access to a store: one query, within limits.
 
-The engine holds most of it: a user with SELECT on Springtide's tables only, `readonly`, limits. Four things it does
-not hold, and they are judged here by the engine's own parse of the text: what the client library does (INTO OUTFILE),
-what needs no right (KILL QUERY of one's own), functions that read files without one, and the SETTINGS of a subquery,
-which the engine takes without a word.
+The engine enforces most of it: a user with SELECT on Springtide's tables only, `readonly`, limits. It does not enforce
+four things, which are checked here on the engine's own syntax tree of the text: what the client library does (INTO
+OUTFILE), what needs no grant (KILL QUERY of one's own), functions that read files without one, and the SETTINGS of a
+subquery, which the engine accepts silently.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from typing import Any
 from springtide.errors import InputError, Problem, StoreError
 from springtide.store.base import Param, Row, Store
 
-# What reads, by the engine's names of its syntax tree.
+# Statements that only read, by the types of the engine's syntax tree.
 KINDS = ("SelectWithUnionQuery", "SelectIntersectExceptQuery", "SelectQuery", "ExplainQuery", "ShowTablesQuery")
-# `file` reads any file for anybody in this process; `eval` runs a text that no parse of the query shows.
+# `file` reads any file for any user in this process; `eval` runs a text that is not in the query's syntax tree.
 FUNCTIONS = ("file", "eval")
-# Statements that the engine parses and cannot show as JSON, none of which is a SELECT: BAD_ARGUMENTS.
+# BAD_ARGUMENTS: statements that the engine parses and cannot print as JSON, none of which is a SELECT.
 NOT_SHOWN = 36
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Of one query: seconds it may run, memory in the engine, rows of its answer."""
+    """Of one query: run time in seconds, memory in the engine, rows of its result."""
 
     seconds: int = 300
     memory_bytes: int = 4_000_000_000
     rows: int = 1_000_000
 
     def settings(self) -> dict[str, int]:
-        """The engine's. `readonly` = 1: a query's own SETTINGS change nothing, `readonly` least of all."""
+        """As the engine's settings. With `readonly` = 1 a query's own SETTINGS change none of them."""
         return {
             "max_execution_time": self.seconds,
             "max_memory_usage": self.memory_bytes,
@@ -43,17 +43,17 @@ class Limits:
         }
 
 
-def ask(store: Store, text: str, values: Mapping[str, Param]) -> list[Row]:
-    """The answer of a store that was opened with Limits. Raises InputError unless `text` is one query that only reads
-    rows and leaves its form to us."""
-    problem = _fault(store, text)
+def query_read_only(store: Store, text: str, values: Mapping[str, Param]) -> list[Row]:
+    """The rows from a store that was opened with Limits. Raises InputError unless `text` is one query that only reads
+    rows and has no FORMAT or SETTINGS."""
+    problem = _refusal(store, text)
     if problem is not None:
         raise InputError([Problem("sql", "query", *problem)])
     return store.query(text, values)
 
 
-def _fault(store: Store, text: str) -> tuple[str, str] | None:
-    """What is wrong, and what to do about it."""
+def _refusal(store: Store, text: str) -> tuple[str, str] | None:
+    """Why the text is refused, and what to do about it."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -62,17 +62,17 @@ def _fault(store: Store, text: str) -> tuple[str, str] | None:
         tree = json.loads(store.syntax(text))
     except StoreError as error:
         if error.code == NOT_SHOWN:
-            return "is no SELECT", "only rows can be asked for; system.columns says what DESCRIBE would"
+            return "is not a SELECT", "only rows can be queried; system.columns has what DESCRIBE would print"
         return str(error).partition("DB::Exception: ")[2].partition(": In scope ")[0] or str(error), "correct it"
     except RecursionError:
         return "is nested too deeply", "write it with fewer brackets"
     if tree["type"] not in KINDS:
-        return f"is no SELECT but a {tree['type']}", "nothing is written or changed here"
+        return f"is not a SELECT but a {tree['type']}", "this command only reads"
     for node in _nodes(tree):
         if node.get("out_file"):
-            return "has INTO OUTFILE", "nothing is written here; redirect what it prints"
+            return "has INTO OUTFILE", "leave it out and redirect the command's output"
         if node.get("format_ast"):
-            return "has a FORMAT", "leave it out; --csv and --json say how to print"
+            return "has a FORMAT", "leave it out; --csv and --json set the output format"
         if node.get("type") == "SetQuery":
             return "has SETTINGS", "leave them out; --max-seconds, --max-memory-mb and --max-rows are the limits"
         called = node.get("func_name") or (node.get("name") if node.get("type") == "Function" else None)
@@ -83,11 +83,11 @@ def _fault(store: Store, text: str) -> tuple[str, str] | None:
 
 def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
     """Every object of a JSON value, however deep."""
-    waiting = [tree]
-    while waiting:
-        node = waiting.pop()
+    pending = [tree]
+    while pending:
+        node = pending.pop()
         if isinstance(node, dict):
             yield node
-            waiting.extend(node.values())
+            pending.extend(node.values())
         elif isinstance(node, list):
-            waiting.extend(node)
+            pending.extend(node)

@@ -1,4 +1,4 @@
-"""docs/reference/tables.md, made from the migrations: the comments there are the documentation."""
+"""docs/reference/tables.md, generated from the migrations: the comments there are the documentation."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ Columns = Mapping[str, Sequence[tuple[str, str]]]
 
 
 def tables_page(migrations: Sequence[Migration], views: Columns) -> str:
-    """The whole page; the columns of `views` are what the engine makes of them."""
+    """The whole page; the columns of `views` are as the engine reports them."""
     added: dict[str, str] = {}
     for migration in migrations:
         for statement in re.split(r";[ \t]*\n", migration.sql):
             if altered := ALTER.search(statement):
                 rows = "".join(_added(match) for match in ADDED.finditer(statement))
                 added[altered[1]] = added.get(altered[1], "") + rows
-    # What is made anew is told once, where it last was.
+    # What a later migration creates again is documented once, as its last definition has it.
     blocks = {_head(block)[2]: block for migration in migrations for block in _blocks(migration.sql)}
     return HEAD + "".join(_section(block, added, views) for block in blocks.values())
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 SAMPLE_TIME = "toDateTime(intDiv(time_unix_us, 1000000))"
 
-# Table, the instant that a row belongs to, and the policy's key. What is not here is kept for ever: it does not grow
-# with traffic, or (the ledger) its loss would count something twice.
+# Table, the time that a row's age is counted from, and the policy's key. Other tables are kept forever: they do not
+# grow with traffic, or (the ledger) their loss would count something twice.
 TABLES = (
     ("tcp_samples", SAMPLE_TIME, "samples_days"),
     ("http_requests", SAMPLE_TIME, "samples_days"),
@@ -37,14 +37,14 @@ TABLES = (
     ("pair_days", "since", "days_days"),
     ("prefix_days", "since", "days_days"),
     ("audit", "at", "decisions_days"),
-    # By when it was kept: what a message says of its time is its sender's.
+    # By when it was stored: a message's own time is chosen by its sender.
     ("rejected_messages", "kept_at", "rejected_days"),
 )
 
 
 @dataclass(frozen=True)
 class Kept:
-    """One table: `wanted` and `set` are TTL expressions, bytes are on disk and of this server."""
+    """One table: `wanted` and `set` are TTL expressions, bytes are those on this server's disk."""
 
     table: str
     days: int
@@ -60,13 +60,13 @@ class Kept:
 
 
 def ruled(present: Iterable[str]) -> list[tuple[str, str, str]]:
-    """As TABLES, with those of the laws' decisions: every table that is there and whose name says so."""
+    """As TABLES, with the laws' decisions: every table in `present` whose name ends in `_decisions`."""
     decisions = sorted(name for name in present if name.endswith("_decisions"))
     return [*TABLES, *((name, "round", "decisions_days") for name in decisions)]
 
 
 def status(store: Store, policy: RetentionPolicy) -> list[Kept]:
-    """What the policy says beside what the store does. Raises StoreError."""
+    """The policy's days beside the TTLs of the store. Raises StoreError."""
     rows = store.query(
         "select name, engine_full, coalesce(total_rows, 0) as rows, coalesce(total_bytes, 0) as bytes, "
         "partition_key != '' as partitioned "
@@ -84,10 +84,10 @@ def status(store: Store, policy: RetentionPolicy) -> list[Kept]:
 
 
 def apply(store: Store, policy: RetentionPolicy, cluster: str | None = None) -> list[str]:
-    """Make the store keep what the policy says; the tables that were changed. Raises StoreError.
+    """Set the TTLs of the policy; returns the tables that were changed. Raises StoreError.
 
-    A part goes when all of its rows are past their time: tables are partitioned by time, so that nothing is rewritten.
-    The one that is not has old rows beside new ones in every part, which merges leave out.
+    A part is dropped when all of its rows have expired: tables are partitioned by time, so that nothing is rewritten.
+    A table without partitions has old rows beside new ones in every part, which merges remove.
     """
     changed = []
     for kept in status(store, policy):

@@ -37,9 +37,9 @@ READS = re.compile(r"\s*(?:--[^\n]*\n\s*)*(?:select|with|show|describe|explain|e
 
 
 class _Wire:
-    """A parameter as the protocol wants it: text as the engine parses it, once more escaped as a string literal.
+    """A parameter as the protocol requires it: text as the engine parses it, escaped again as a string literal.
 
-    The driver puts the quotes around what is neither text nor a list, and changes nothing else in it.
+    The driver puts quotes around a value that is neither text nor a list, and changes nothing else in it.
     """
 
     def __init__(self, value: Param) -> None:
@@ -50,7 +50,7 @@ class _Wire:
 
 
 class ServerStore:
-    """Reads are tried again when the connection breaks; whatever may change rows only while it has not been sent."""
+    """Reads are retried when the connection breaks; a statement that may change rows only if it was not sent yet."""
 
     def __init__(self, address: ServerAddress, *, create: bool, limits: Limits | None = None) -> None:
         if limits is not None:
@@ -58,7 +58,7 @@ class ServerStore:
         self._address = address
         driver: Any = importlib.import_module("clickhouse_driver")
         self._errors: Any = importlib.import_module("clickhouse_driver.errors")
-        # It logs tracebacks of what we report in one line.
+        # The driver logs tracebacks of errors that are reported here in one line.
         logger = logging.getLogger("clickhouse_driver")
         logger.propagate = False
         logger.addHandler(logging.NullHandler())
@@ -76,12 +76,12 @@ class ServerStore:
             send_receive_timeout=address.connect_timeout_s,
             sync_request_timeout=address.connect_timeout_s,
             client_name="springtide",
-            # Ours say whether what was asked may be asked again.
+            # Only `_run` decides whether a statement may be sent again.
             disable_reconnect=True,
             tcp_keepalive=True,
             settings={"server_side_params": True, "max_execution_time": max(1, round(address.query_timeout_s))},
         )
-        # They go with every query: a connection that was made again has them too.
+        # Sent with every query, so that a new connection has them too.
         self._limits: dict[str, int] = {}
         self._column_types: dict[str, dict[str, str]] = {}
         try:
@@ -99,14 +99,14 @@ class ServerStore:
         return self._address.shown
 
     def query(self, sql: str, params: Mapping[str, Param] | None = None) -> list[Row]:
-        rows, columns = self._run(lambda: self._ask(sql, params, with_column_types=True), again=_is_read(sql))
+        rows, columns = self._run(lambda: self._send(sql, params, with_column_types=True), retry=_is_read(sql))
         return [{name: to_json(value, kind) for value, (name, kind) in zip(row, columns, strict=True)} for row in rows]
 
     def columns(
         self, sql: str, dtype: np.dtype[np.void], params: Mapping[str, Param] | None = None
     ) -> NDArray[np.void]:
         found, types = self._run(
-            lambda: self._ask(sql, params, with_column_types=True, columnar=True), again=_is_read(sql)
+            lambda: self._send(sql, params, with_column_types=True, columnar=True), retry=_is_read(sql)
         )
         require_columns(self.url, types, dtype)
         table = np.zeros(len(found[0]) if found else 0, dtype)
@@ -115,7 +115,7 @@ class ServerStore:
         return table
 
     def execute(self, sql: str, params: Mapping[str, Param] | None = None) -> None:
-        self._run(lambda: self._ask(sql, params), again=_is_read(sql))
+        self._run(lambda: self._send(sql, params), retry=_is_read(sql))
 
     def insert(self, table: str, rows: Iterable[Row]) -> None:
         listed = list(rows)
@@ -128,7 +128,7 @@ class ServerStore:
         except (KeyError, ValueError) as error:
             raise StoreError(f"store {self.url}: insert into {table}: {error!r} does not fit its columns") from error
         statement = f"insert into {table} ({', '.join(names)}) values"
-        self._send(statement, columns)
+        self._insert(statement, columns)
 
     def insert_columns(self, table: str, columns: Columns) -> None:
         if not len(next(iter(columns.values()))):
@@ -139,19 +139,19 @@ class ServerStore:
             for name, column in columns.items()
         ]
         statement = f"insert into {table} ({', '.join(columns)}) values"
-        self._send(statement, listed)
+        self._insert(statement, listed)
 
     def insert_messages(
         self, table: str, select: str, structure: str, messages: Sequence[bytes], fits: str = "1"
     ) -> int:
-        # chDB parses here, the server enriches and stores there: the native protocol carries columns, not protobuf.
+        # chDB parses in this process, the server enriches and stores: the native protocol has columns, not protobuf.
         names, columns = parsed_columns(structure, messages, select, fits)
         types = self._types(table.partition(" ")[0])
         listed = [[from_json(one, types[name]) for one in column] for name, column in zip(names, columns, strict=True)]
         count = len(listed[0])
         if count:
             statement = f"insert into {table} values"
-            self._send(statement, listed)
+            self._insert(statement, listed)
         return count
 
     def parse_messages(self, select: str, structure: str, messages: Sequence[bytes]) -> list[Row]:
@@ -165,7 +165,7 @@ class ServerStore:
         self._client.disconnect()
 
     def _allowed(self, settings: dict[str, int]) -> dict[str, int]:
-        """A user whose profile says `readonly` may no longer set that; who has 1 may set nothing at all."""
+        """Without `readonly` for a user whose profile sets it, who may not; with 1 no setting may be changed."""
         [row] = self.query("select value from system.settings where name = 'readonly'")
         return {name: value for name, value in settings.items() if row["value"] == "0" or name != "readonly"}
 
@@ -183,50 +183,50 @@ class ServerStore:
             self._column_types[table] = {row["name"]: row["type"] for row in columns}
         return self._column_types[table]
 
-    def _send(self, statement: str, columns: Sequence[Sequence[Any]]) -> None:
-        """Every insert of rows goes through here; the server answers once they are written, or says why not."""
+    def _insert(self, statement: str, columns: Sequence[Sequence[Any]]) -> None:
+        """Every insert of rows; the server confirms when they are written, or returns an error."""
 
-        def ask() -> Any:
-            # As sql/users.xml says of the embedded engine; servers without parameters do not know it either.
+        def send() -> Any:
+            # As in sql/users.xml for the embedded engine; servers without query parameters do not have it either.
             known = self._client.connection.server_info.used_revision >= REVISION_WITH_PARAMETERS
-            # And what lies on shards is on them when this returns, not only with the server that was asked.
+            # And rows of sharded tables are on their shards when this returns, not only on the connected server.
             settings = {"max_partitions_per_insert_block": 0, "distributed_foreground_insert": 1} if known else {}
             return self._client.execute(statement, columns, columnar=True, settings=settings)
 
-        self._run(ask, again=False)
+        self._run(send, retry=False)
 
-    def _ask(self, sql: str, params: Mapping[str, Param] | None, **options: bool) -> Any:
+    def _send(self, sql: str, params: Mapping[str, Param] | None, **options: bool) -> Any:
         if params and self._client.connection.server_info.used_revision < REVISION_WITH_PARAMETERS:
             version = ".".join(map(str, self._client.connection.server_info.version_tuple()))
             raise StoreError(f"store {self.url}: server {version} has no query parameters; use ClickHouse {OLDEST}")
         wire = {name: _Wire(value) for name, value in params.items()} if params else None
         return self._client.execute(sql, wire, settings=self._limits or None, **options)
 
-    def _run(self, ask: Callable[[], T], *, again: bool) -> T:
-        """Connect, then ask. A broken connection is tried again while nothing was asked yet, or when `again` allows."""
+    def _run(self, send: Callable[[], T], *, retry: bool) -> T:
+        """Connect, then send. A broken connection is retried if nothing was sent yet, or with `retry`."""
         for attempt in range(self._address.retries + 1):
-            asked = False
+            sent = False
             try:
                 self._connect()
-                asked = True
-                return ask()
+                sent = True
+                return send()
             except self._errors.ServerException as error:
-                if not asked:
+                if not sent:
                     self._client.disconnect()
                 raise StoreError(f"store {self.url}: {_server_reason(error)}", error.code) from error
             except (self._errors.NetworkError, self._errors.SocketTimeoutError, OSError, EOFError) as error:
                 self._client.disconnect()
-                if attempt == self._address.retries or (asked and not again):
-                    raise self._lost(error, asked) from error
+                if attempt == self._address.retries or (sent and not retry):
+                    raise self._lost(error, sent) from error
             except (self._errors.Error, TypeError, ValueError, AttributeError, OverflowError) as error:
-                # Most are values that are not of their column's type; the connection is in the middle of something.
+                # Most are values that are not of their column's type; the connection is in an undefined state.
                 self._client.disconnect()
                 raise StoreError(f"store {self.url}: the driver refuses: {_line(error)}") from error
             time.sleep(BACKOFF_S * 2**attempt)
         raise AssertionError("the last attempt returns or raises")
 
     def _connect(self) -> None:
-        """A server that takes the connection and then says nothing is given up after the connect timeout."""
+        """A server that accepts the connection and then sends nothing is given up after the connect timeout."""
         connection = self._client.connection
         connection.send_receive_timeout = self._address.connect_timeout_s
         if connection.connected:
@@ -237,16 +237,16 @@ class ServerStore:
         connection.send_receive_timeout = self._address.query_timeout_s + GRACE_S
         connection.socket.settimeout(connection.send_receive_timeout)
 
-    def _lost(self, error: Exception, asked: bool) -> StoreError:
+    def _lost(self, error: Exception, sent: bool) -> StoreError:
         reason = _line(error)
         if isinstance(error, self._errors.SocketTimeoutError | TimeoutError):
             reason = f"timed out: {reason}"
-        if not asked:
+        if not sent:
             tries = f"{self._address.retries + 1} tries"
             fix = "check host, port, secure, and that the server runs"
             return StoreError(f"store {self.url}: cannot connect in {tries}: {reason[:300]}; {fix}")
-        fix = "it may have been done: see that the server runs, then run the command again"
-        return StoreError(f"store {self.url}: connection lost while it worked: {reason[:300]}; {fix}")
+        fix = "it may have been executed: check that the server runs, then run the command again"
+        return StoreError(f"store {self.url}: connection lost during a statement: {reason[:300]}; {fix}")
 
 
 def _plain(value: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Values of the native protocol as the JSON values that chDB gives, and back: one SQL, one answer on both engines."""
+"""Values of the native protocol as the JSON values that chDB returns, and back: the same result on both engines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from uuid import UUID
 
 
 def to_json(value: Any, kind: str) -> Any:
-    """A value that the driver read from a column of type `kind`, as JSONEachRow would say it."""
+    """A value that the driver read from a column of type `kind`, as JSONEachRow would print it."""
     kind = _bare(kind)
     match value:
         case None | bool() | int() | str():
@@ -41,13 +41,13 @@ def to_json(value: Any, kind: str) -> Any:
 
 
 def from_json(value: Any, kind: str) -> Any:
-    """A row's JSON value as what the driver writes to a column of type `kind`; raises ValueError when it cannot be."""
+    """A row's JSON value as the driver writes it to a column of type `kind`; raises ValueError if it does not fit."""
     kind = _bare(kind)
     if isinstance(value, list) and kind.startswith("Array("):
         return [from_json(item, kind[len("Array(") : -1]) for item in value]
     if isinstance(value, str) and kind.startswith("DateTime"):
         moment = datetime.fromisoformat(value.replace("Z", "+00:00"))
-        # A column without a zone of its own takes the server's; every column of ours says UTC.
+        # A column without a zone of its own has the server's; every column of Springtide has UTC.
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None and "'UTC'" in kind else moment
     if isinstance(value, str) and kind.startswith("Date"):
         return date.fromisoformat(value)
