@@ -9,7 +9,8 @@ select
     pop,
     prefix,
     sum(connections) as connection_count,
-    round(avg(app_limited_percent), 1) as limited_by_application_percent,
+    -- Decimals: a sum of doubles depends on its order, and a mean between two tenths with it.
+    round(avg(toDecimal64(app_limited_percent, 6)), 1) as limited_by_application_percent,
     round(avg(delivery_p50_mbit_per_s), 2) as mean_mbit_per_s
 from prefixes
 where
