@@ -4,7 +4,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
 
-.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-pipeline package calm chaos kafka airflow lab-clean clean docs docs-reference
+.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-pipeline package fuzz calm chaos kafka airflow lab-clean clean docs docs-reference
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -54,7 +54,11 @@ bench-collector: ## the collector beside the kernel's floor and ss; needs root; 
 	@cargo build --release --locked --quiet -p springtide-collector --examples
 	@$(BIN)/python -m bench collector
 
-package: ## the collector's Debian package, into target/debian
+fuzz: ## half a minute for each parser of what an edge reads before it trusts it
+	@tools/setup
+	@tools/fuzz
+
+package: ## Debian packages of the collector and the edge program, into target/debian
 	@tools/setup
 	@tools/package
 

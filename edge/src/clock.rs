@@ -1,0 +1,61 @@
+//! What time it is, by two clocks.
+
+use std::io;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// Wall clock and time since boot in seconds, and which boot.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    /// Since the epoch.
+    pub wall: f64,
+    /// Since the boot, suspended time included.
+    pub boottime: f64,
+    /// /proc/sys/kernel/random/boot_id.
+    pub boot_id: String,
+}
+
+impl Clock {
+    /// Now.
+    ///
+    /// # Errors
+    ///
+    /// Without /proc.
+    pub fn read() -> io::Result<Self> {
+        let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id")?
+            .trim()
+            .to_owned();
+        let wall = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap_or_default()
+            .as_secs_f64();
+        let since = clock_gettime(ClockId::Boottime);
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "seconds since the boot are far below 2^52"
+        )]
+        let boottime = since.tv_sec as f64 + since.tv_nsec as f64 / 1e9;
+        Ok(Self {
+            wall,
+            boottime,
+            boot_id,
+        })
+    }
+
+    /// Whole seconds since the epoch.
+    #[expect(clippy::cast_possible_truncation, reason = "seconds since the epoch")]
+    pub fn now(&self) -> i64 {
+        self.wall.floor() as i64
+    }
+
+    /// Whether a time is over by the wall clock, or by the time since boot: a clock that was set back keeps nothing alive.
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "seconds since the epoch are far below 2^52"
+    )]
+    pub fn is_past(&self, expires_at: i64, boot_id: &str, boottime_expires: f64) -> bool {
+        self.wall >= expires_at as f64
+            || (self.boot_id == boot_id && self.boottime >= boottime_expires)
+    }
+}

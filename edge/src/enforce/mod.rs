@@ -1,0 +1,1 @@
+//! How a bundle reaches the kernel.

@@ -1,0 +1,21 @@
+//! Instants as bundles write them: `2026-01-02T03:05:00Z`.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// Seconds since the epoch; None for anything but a whole second in UTC.
+pub fn parse(text: &str) -> Option<i64> {
+    // Fractions are RFC 3339 as well, but no bundle has them.
+    if text.len() != "2026-01-02T03:05:00Z".len() {
+        return None;
+    }
+    let moment = humantime::parse_rfc3339(text).ok()?;
+    i64::try_from(moment.duration_since(UNIX_EPOCH).ok()?.as_secs()).ok()
+}
+
+/// As [`parse`] reads it. What lies outside of the years that can be written becomes the nearest one.
+pub fn show(seconds: i64) -> String {
+    const LAST: u64 = 253_402_300_799; // 9999-12-31T23:59:59Z
+    let since = u64::try_from(seconds).unwrap_or(0).min(LAST);
+    let moment: SystemTime = UNIX_EPOCH + Duration::from_secs(since);
+    humantime::format_rfc3339_seconds(moment).to_string()
+}

@@ -1,0 +1,157 @@
+//! The copies follow the host's own routing.
+
+use super::commit::commit;
+use super::repair::{load_state, repair};
+use super::report::{Counts, Followed, refused_list};
+use super::survey::{by_routes, stale, survey};
+use super::withdraw::{Known, known_without_lock, lock_for_a_while, overdue, take_back};
+use super::{Places, Uninterrupted, read_clock};
+use crate::bundle::{self, Bundle};
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::files::read_regular;
+use crate::kernel::{Change, Kernel};
+use crate::plan::Plan;
+use crate::state::{Claim, State, Store};
+use crate::text::reason;
+
+/// Makes table 201 what the last good bundle means by the routing of this moment; withdraws it once it has expired.
+///
+/// A copy that cannot be brought up to date is not left standing: then every route goes.
+///
+/// # Errors
+///
+/// [`Error::Refused`] and the others.
+pub fn follow(places: &Places) -> Result<Followed> {
+    let clock = read_clock()?;
+    let store = Store::new(&places.state, &places.run);
+    let mut notes = Vec::new();
+    let check = || store.check();
+    let kernel = Kernel::new(&check);
+    let taken = |why: &str, notes: Vec<String>, held: bool| {
+        take_back(&store, &kernel, &clock, why, notes, "follow", held, false)
+            .map(Followed::TakenBack)
+    };
+    let mut lock = lock_for_a_while(&store, places, &mut notes);
+    if lock.is_none() {
+        let guard = Uninterrupted::begin();
+        let known = known_without_lock(&store, &clock);
+        if let Some(why) = overdue(&store, &kernel, known.as_ref(), &clock)? {
+            return taken(&why, notes, false);
+        }
+        drop(guard);
+        notes.clear();
+        match store.lock(places.lock_wait) {
+            Ok(found) => lock = Some(found),
+            Err(error) => {
+                // Whoever holds it may stand still permanently, and the copies with it.
+                let wrong = match error {
+                    Error::Refused { .. } => !kernel.marked()?.is_empty(),
+                    _ => stale(&kernel)?,
+                };
+                return if wrong {
+                    taken(&format!("could not follow: {error}"), notes, false)
+                } else {
+                    Err(error)
+                };
+            }
+        }
+    }
+    let _lock = lock;
+    let _guard = Uninterrupted::begin();
+    follow_with_lock(&store, &kernel, &clock, notes)
+}
+
+fn follow_with_lock(
+    store: &Store,
+    kernel: &Kernel<'_>,
+    clock: &Clock,
+    mut notes: Vec<String>,
+) -> Result<Followed> {
+    repair(store, kernel, clock, &mut notes)?;
+    let state = load_state(store, &mut notes);
+    let known = state.clone().map(Known::from);
+    let taken = |why: &str, notes: Vec<String>| {
+        take_back(store, kernel, clock, why, notes, "follow", true, false).map(Followed::TakenBack)
+    };
+    if let Some(why) = overdue(store, kernel, known.as_ref(), clock)? {
+        return taken(&why, notes);
+    }
+    let (mut steps, mut plan) = (None, Plan::default());
+    if let Some(state) = state.filter(|state| state.claim.withdrawn.is_none()) {
+        let copied = last_good(store, &state.claim).and_then(|bundle| {
+            // The routing may change again between reading it and copying it: a second look, then no third.
+            copy_again(store, kernel, clock, &bundle, &state).or_else(|error| match error {
+                Error::Failed(_) | Error::Unrecorded(_) => {
+                    notes.push(error.to_string());
+                    copy_again(store, kernel, clock, &bundle, &state)
+                }
+                other => Err(other),
+            })
+        });
+        match copied {
+            Ok(done) => (steps, plan) = done,
+            Err(error @ Error::Withdrawn(_)) => return Err(error),
+            Err(error) => return taken(&format!("could not follow: {error}"), notes),
+        }
+    }
+    Ok(Followed::Copied {
+        command: "follow",
+        changed: steps.is_some() || !notes.is_empty(),
+        counts: Counts::of(&steps.unwrap_or_default()),
+        reason: None,
+        next_look_s: plan.lasts,
+        refused: refused_list(&plan.refused),
+        notes,
+    })
+}
+
+type Copied = (Option<Vec<Change>>, Plan);
+
+fn copy_again(
+    store: &Store,
+    kernel: &Kernel<'_>,
+    clock: &Clock,
+    (bundle, raw): &(Bundle, Vec<u8>),
+    state: &State,
+) -> Result<Copied> {
+    let (plan, before) = survey(kernel, &by_routes(bundle).0)?;
+    let steps = commit(
+        store,
+        kernel,
+        clock,
+        (bundle, raw),
+        &plan,
+        &before,
+        Some(state),
+    )?;
+    Ok((steps, plan))
+}
+
+/// The bundle that is applied, from the state directory, which only root can write.
+///
+/// Its times were judged when it came; how long it still holds is for [`Claim::expired`] to say.
+///
+/// # Errors
+///
+/// [`Error::Damaged`].
+pub(super) fn last_good(store: &Store, claim: &Claim) -> Result<(Bundle, Vec<u8>)> {
+    let path = store
+        .directory
+        .join(bundle::file_name(&claim.bundle_digest));
+    let shown = path.display().to_string();
+    let (_, raw) = read_regular(&path, bundle::MAX_BUNDLE_BYTES)
+        .map_err(|error| Error::Damaged(format!("{shown}: {}", reason(&error))))?;
+    #[expect(
+        clippy::cast_precision_loss,
+        reason = "seconds since the epoch are far below 2^52"
+    )]
+    let bundle = bundle::parse(&raw, &shown, &claim.edge, claim.created_at as f64)
+        .map_err(|error| Error::Damaged(error.to_string()))?;
+    if bundle.digest != claim.bundle_digest {
+        return Err(Error::Damaged(format!(
+            "{shown}: is not the bundle that was applied"
+        )));
+    }
+    Ok((bundle, raw))
+}

@@ -1,0 +1,283 @@
+//! Everything of ours out of the kernel: by command, or because its time is over.
+
+use std::io;
+
+use super::repair::{load_state, repair};
+use super::report::{TakenBack, WithdrawalPreview, shown};
+use super::{CLOCK_TOLERANCE_S, Places, SHORT_WAIT, Uninterrupted, read_clock};
+use crate::clock::Clock;
+use crate::error::{Error, Result};
+use crate::instant;
+use crate::kernel::{Family, Kernel};
+use crate::state::{Claim, Intent, Lock, SCHEMA_VERSION, State, Store};
+use crate::text::reason;
+
+/// Every route and rule of ours out of the kernel. Works without state, disk or lock.
+///
+/// # Errors
+///
+/// When the kernel refuses, or when only the record of it could not be written.
+pub fn withdraw(places: &Places, why: &str, forget_round: bool) -> Result<TakenBack> {
+    let clock = read_clock()?;
+    let store = Store::new(&places.state, &places.run);
+    let mut notes = Vec::new();
+    let lock = lock_for_a_while(&store, places, &mut notes);
+    let _guard = Uninterrupted::begin();
+    let kernel = Kernel::new(&|| Ok(()));
+    take_back(
+        &store,
+        &kernel,
+        &clock,
+        why,
+        notes,
+        "withdraw",
+        lock.is_some(),
+        forget_round,
+    )
+}
+
+/// What `withdraw` would do now, changing nothing.
+///
+/// # Errors
+///
+/// When the kernel cannot be read, or another run keeps the lock.
+pub fn preview_withdrawal(places: &Places, forget_round: bool) -> Result<WithdrawalPreview> {
+    let store = Store::new(&places.state, &places.run);
+    // The state directory is not made where there is none.
+    let _lock = store
+        .directory
+        .is_dir()
+        .then(|| store.lock(places.lock_wait))
+        .transpose()?;
+    let kernel = Kernel::new(&|| Ok(()));
+    let before = kernel.snapshot()?;
+    let stands = |state: State| state.claim.withdrawn.is_none() || forget_round;
+    let recorded = store.state().ok().flatten().is_some_and(stands);
+    Ok(WithdrawalPreview {
+        command: "withdraw",
+        changed: recorded || !kernel.marked()?.is_empty(),
+        removed: before.routes.len(),
+        before: shown(&before.routes),
+    })
+}
+
+/// The lock, or None where it is not to be had soon: taking back does not depend on it.
+pub(super) fn lock_for_a_while(
+    store: &Store,
+    places: &Places,
+    notes: &mut Vec<String>,
+) -> Option<Lock> {
+    store
+        .lock(SHORT_WAIT.min(places.lock_wait))
+        .map_err(|error| notes.push(format!("went on without the lock: {error}")))
+        .ok()
+}
+
+/// The kernel comes before the disk, which may hang: a run that is killed between them has left the mark, or rules that are
+/// gone, for the next one. Without the lock (`held`) the intent stays, for whoever holds it and for the next run.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "one caller for each combination, and nothing that they share"
+)]
+pub(super) fn take_back(
+    store: &Store,
+    kernel: &Kernel<'_>,
+    clock: &Clock,
+    why: &str,
+    mut notes: Vec<String>,
+    command: &'static str,
+    held: bool,
+    forget_round: bool,
+) -> Result<TakenBack> {
+    let at = instant::show(clock.now());
+    let mut remembered = (!held || command == "withdraw").then(|| store.mark(&at, why));
+    let first = kernel.withdraw();
+    let intent = Intent::Withdraw {
+        schema_version: SCHEMA_VERSION,
+        reason: why.to_owned(),
+    };
+    // Without a disk the routes are gone all the same.
+    let _ = store.save_intent(&intent);
+    let (mut routes, mut rules) = first?;
+    if !held {
+        // Where there is no mark, only the intent shows it to the run that holds the lock.
+        let again = kernel.withdraw()?;
+        (routes, rules) = (routes.max(again.0), rules.max(again.1));
+    }
+    let mut changed = routes > 0 || rules > 0;
+    let recorded = record(store, clock, why, &mut notes, held, forget_round);
+    match recorded {
+        Ok(newly) => changed |= newly,
+        Err(_) if !store.directory.is_dir() => {
+            notes.push("no state directory, nothing to record".to_owned())
+        }
+        Err(error) => {
+            let marked = *remembered.get_or_insert_with(|| store.mark(&at, why));
+            let memory = if marked {
+                "remembered until the next restart"
+            } else {
+                "and not in the run directory either"
+            };
+            let done = format!(
+                "{routes} routes and {rules} rules are withdrawn, but the record is not written ({memory})"
+            );
+            let place = store.directory.display();
+            return Err(Error::failed(format!(
+                "{place}: {}; {done}: make room, then again",
+                reason(&error)
+            )));
+        }
+    }
+    Ok(TakenBack {
+        command,
+        changed,
+        removed: routes,
+        reason: Some(why.to_owned()),
+        notes,
+    })
+}
+
+/// Whether the state says something new.
+fn record(
+    store: &Store,
+    clock: &Clock,
+    why: &str,
+    notes: &mut Vec<String>,
+    held: bool,
+    forget_round: bool,
+) -> io::Result<bool> {
+    let state = load_state(store, notes);
+    if forget_round && state.is_none() {
+        notes.push("no state, so no round to forget".to_owned());
+    }
+    let old = state.filter(|state| state.claim.withdrawn.is_none() || forget_round);
+    let newly = old.is_some();
+    if let Some(state) = old {
+        save_withdrawn(store, &state.withdrawn(clock, why, forget_round))?;
+    }
+    if held {
+        store.remove_intent()?;
+    }
+    Ok(newly)
+}
+
+/// On a full disk the last good bundle makes room, nobody needs it any more.
+fn save_withdrawn(store: &Store, state: &State) -> io::Result<()> {
+    match store.save_state(state) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded
+            ) =>
+        {
+            store.keep_only("")?;
+            store.save_state(state)
+        }
+        other => other,
+    }
+}
+
+/// How a rule that is gone is named as a reason: `status` looks for it.
+pub(super) const TAKEN_AWAY: &str =
+    "was taken away, by hand or by a withdrawal that could not be recorded";
+
+/// What is known of what may stand in the kernel: the claim, and the IP versions that then have a rule.
+pub(super) struct Known {
+    claim: Claim,
+    families: Vec<Family>,
+}
+
+impl From<State> for Known {
+    fn from(state: State) -> Self {
+        Self {
+            families: state.families(),
+            claim: state.claim,
+        }
+    }
+}
+
+/// Why everything of ours must go now, or None.
+pub(super) fn overdue(
+    store: &Store,
+    kernel: &Kernel<'_>,
+    known: Option<&Known>,
+    clock: &Clock,
+) -> Result<Option<String>> {
+    let Some(Known { claim, families }) = known.filter(|known| known.claim.withdrawn.is_none())
+    else {
+        let nobody = if known.is_none() {
+            "no state says until when these routes hold"
+        } else {
+            "left over from a withdrawal"
+        };
+        return Ok((!kernel.marked()?.is_empty()).then(|| nobody.to_owned()));
+    };
+    if let Some(withdrawn) = store.later_withdrawal(claim) {
+        return Ok(Some(withdrawn.reason));
+    }
+    if claim.expired(clock) {
+        return Ok(Some(format!(
+            "expired at {}",
+            instant::show(claim.expires_at)
+        )));
+    }
+    if clock.boot_id != claim.boot_id {
+        #[expect(
+            clippy::cast_precision_loss,
+            reason = "seconds since the epoch are far below 2^52"
+        )]
+        let before = clock.wall < claim.applied_at as f64 - CLOCK_TOLERANCE_S;
+        let lost = "since the restart the clock is before the last apply, so it cannot tell when these routes expire";
+        return Ok(before.then(|| lost.to_owned()));
+    }
+    let there = kernel.marked()?;
+    let gone = families
+        .iter()
+        .find(|family| there.get(family) != Some(&true));
+    Ok(gone.map(|family| format!("the IPv{} rule {TAKEN_AWAY}", family.version())))
+}
+
+/// What says, to a run without the lock, until when routes of ours may stand: the intent of an apply that may be at work,
+/// else the state. None when nothing does.
+pub(super) fn known_without_lock(store: &Store, clock: &Clock) -> Option<Known> {
+    match store.intent().ok()? {
+        None => store.state().ok()?.map(Known::from),
+        Some(Intent::Apply { claim, .. }) if claim.boot_id == clock.boot_id => Some(Known {
+            claim: *claim,
+            families: Vec::new(),
+        }),
+        Some(_) => None,
+    }
+}
+
+/// Withdraws when the applied bundle has expired, or when it can't be known whether it has; else changes nothing.
+///
+/// # Errors
+///
+/// As `withdraw`.
+pub fn expire(places: &Places) -> Result<TakenBack> {
+    let clock = read_clock()?;
+    let store = Store::new(&places.state, &places.run);
+    let mut notes = Vec::new();
+    let lock = lock_for_a_while(&store, places, &mut notes);
+    let held = lock.is_some();
+    let check = || store.check();
+    let kernel = Kernel::new(&check);
+    let _guard = Uninterrupted::begin();
+    let known = if held {
+        repair(&store, &kernel, &clock, &mut notes)?;
+        load_state(&store, &mut notes).map(Known::from)
+    } else {
+        known_without_lock(&store, &clock)
+    };
+    if let Some(why) = overdue(&store, &kernel, known.as_ref(), &clock)? {
+        return take_back(&store, &kernel, &clock, &why, notes, "expire", held, false);
+    }
+    Ok(TakenBack {
+        command: "expire",
+        changed: held && !notes.is_empty(),
+        removed: 0,
+        reason: None,
+        notes,
+    })
+}

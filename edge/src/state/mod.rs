@@ -1,0 +1,7 @@
+//! The state directory: what is applied, what is being changed, and the last good bundle.
+
+mod records;
+mod store;
+
+pub use records::{Before, Claim, Intent, SCHEMA_VERSION, State, Withdrawn, written};
+pub use store::{Lock, Store};
