@@ -5,16 +5,14 @@ The command is the one that the role routes installs. Both run in the same fresh
 
 from __future__ import annotations
 
-import py_compile
-import shutil
 import subprocess
 import tempfile
 import time
 from functools import partial
 from pathlib import Path
 
-from bench.runner import ROOT, Bench, BenchError, Run, in_turns
-from testkit.edge import SCRIPT, Edge, bundle
+from bench.runner import Bench, BenchError, Run, in_turns
+from testkit.edge import Edge, bundle
 
 
 def bare(edge: Edge, lines: str) -> float:
@@ -27,24 +25,15 @@ def bare(edge: Edge, lines: str) -> float:
     return taken
 
 
-def applied(edge: Edge, path: str, script: Path, routes: int) -> float:
+def applied(edge: Edge, path: str, routes: int) -> float:
     """Seconds that `apply` takes, signature, plan, read-back and record included; withdrawn again afterwards."""
     begin = time.perf_counter()
-    outcome = edge.run("apply", path, script=script)
+    outcome = edge.run("apply", path)
     taken = time.perf_counter() - begin
     if outcome.code != 0 or outcome.report["added"] != routes:
         raise BenchError(f"apply failed: {outcome.errors or outcome.report}")
     edge.run("withdraw")
     return taken
-
-
-def installed(folder: Path) -> Path:
-    """The edge's command as the role installs it: what it imports lies beside it, compiled."""
-    py_compile.compile(str(shutil.copy(SCRIPT, folder)))
-    command = folder / "springtide-routes"
-    template = ROOT / "deploy/ansible/roles/routes/templates/springtide-routes.j2"
-    command.write_text(template.read_text().replace("{{ routes_library }}", str(folder)))
-    return command
 
 
 def measure(run: Run) -> None:
@@ -54,7 +43,7 @@ def measure(run: Run) -> None:
     lines = "".join(f"route add {prefix} {owner}\n" for prefix in routes)
     with tempfile.TemporaryDirectory(prefix="springtide-bench-") as directory, Edge.made(Path(directory)) as edge:
         edge.ip("route", "add", "default", "via", "192.168.0.2")
-        apply = partial(applied, edge, edge.write(bundle(routes)), installed(Path(directory)), count)
+        apply = partial(applied, edge, edge.write(bundle(routes)), count)
         found = in_turns(run.turns, {"ip_batch": partial(bare, edge, lines), "apply": apply})
     for name, spent in found.items():
         run.figure(f"{name}_s", spent)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import ipaddress
 import itertools
 import json
 import os
 import secrets
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,11 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from deploy.ansible.plugins.module_utils import springtide_routes
-
-SCRIPT = Path(springtide_routes.__file__)
-# An older interpreter can be named here to run every test with it.
-PYTHON = os.environ.get("SPRINGTIDE_EDGE_PYTHON", sys.executable)
+PROGRAM = Path(__file__).parents[1] / "target/release/springtide-edge"
 NAME = "ams-1"
 Item = TypeVar("Item")
 
@@ -46,7 +43,15 @@ def instant(seconds: float) -> str:
 
 def sealed(document: Mapping[str, Any]) -> dict[str, Any]:
     """With the digest that belongs to the content."""
-    return dict(document, digest=springtide_routes.canonical_digest(dict(document)))
+    rest = {key: value for key, value in document.items() if key != "digest"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return dict(document, digest="sha256:" + hashlib.sha256(text.encode()).hexdigest())
+
+
+def in_order(prefix: str) -> tuple[int, int, int]:
+    """What bundles are sorted by: IP version, network, length."""
+    network = ipaddress.ip_network(prefix)
+    return network.version, int(network.network_address), network.prefixlen
 
 
 _made = itertools.count()
@@ -60,7 +65,7 @@ def bundle(
     """
     created = int(time.time() if now is None else now)
     later = next(_made) if now is None else 0
-    ordered = sorted(routes, key=springtide_routes.parse_prefix)
+    ordered = sorted(routes, key=in_order)
     document: dict[str, Any] = {
         "schema_version": 1,
         "edge": NAME,
@@ -87,6 +92,20 @@ def sign(path: Path, key: Path, namespace: str = "springtide-bundle") -> Path:
     signed = path.with_name(path.name + ".sig")
     signed.write_bytes(signature)
     return signed
+
+
+def load(path: Path) -> dict[str, Any]:
+    """A file of a state directory: a line with its checksum, and a document."""
+    checksum, body = path.read_bytes().split(b"\n", 1)
+    assert checksum.decode() == hashlib.sha256(body).hexdigest()
+    found: dict[str, Any] = json.loads(body)
+    return found
+
+
+def save(path: Path, document: Mapping[str, Any]) -> None:
+    """As `load` reads it."""
+    body = json.dumps(document).encode()
+    path.write_bytes(hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
 
 
 class Edge:
@@ -167,16 +186,16 @@ class Edge:
             for what in ("-d route show table all", "-d rule show")
         }
 
-    def command(self, *arguments: str, script: Path = SCRIPT) -> list[str]:
+    def command(self, *arguments: str) -> list[str]:
         """The command line that runs the edge's program in the edge's namespace."""
-        inside = ["ip", "netns", "exec", self.name, PYTHON, str(script)]
+        inside = ["ip", "netns", "exec", self.name, str(PROGRAM)]
         signers = ["--allowed-signers", str(self.allowed_signers)] if arguments[:1] == ("apply",) else []
         places = ["--state-dir", str(self.state_dir), "--run-dir", str(self.run_dir)]
         return [*inside, *arguments, *signers, "--json", "--edge", NAME, *places]
 
-    def run(self, *arguments: str, script: Path = SCRIPT) -> Outcome:
-        done = subprocess.run(self.command(*arguments, script=script), check=False, capture_output=True, text=True)
-        assert "Traceback" not in done.stderr, done.stderr
+    def run(self, *arguments: str) -> Outcome:
+        done = subprocess.run(self.command(*arguments), check=False, capture_output=True, text=True)
+        assert "panicked" not in done.stderr, done.stderr
         return Outcome(done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr)
 
     def write(self, document: Mapping[str, Any]) -> str:

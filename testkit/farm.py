@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 from springtide.publication.folder import PublishFolder
 
-from testkit.edge import PYTHON, SCRIPT, bundle, make_key
+from testkit.edge import PROGRAM, bundle, make_key
 from testkit.published import publish
 
 ANSIBLE = Path(__file__).resolve().parents[1] / "deploy" / "ansible"
@@ -148,8 +148,8 @@ class Node:
 
     def routes(self, *arguments: str, seconds_later: int = 0) -> dict[str, Any]:
         """The edge's own command, as its timer runs it, some time later by the clock of this boot; its report."""
-        command = ["ip", "netns", "exec", self.namespace, "unshare", "--time", f"--boottime={seconds_later}", PYTHON]
-        command += [str(SCRIPT), *arguments, "--state-dir", str(self.state_dir), "--json"]
+        command = ["ip", "netns", "exec", self.namespace, "unshare", "--time", f"--boottime={seconds_later}"]
+        command += [str(PROGRAM), *arguments, "--state-dir", str(self.state_dir), "--json"]
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         assert done.returncode in (0, 3), done.stderr
         report: dict[str, Any] = json.loads(done.stdout)
@@ -279,7 +279,7 @@ class Farm:
             "springtide_gate_delay_s": 0,
             "ansible_user": "root",
             "ansible_ssh_private_key_file": str(self.directory / "login"),
-            "ansible_python_interpreter": PYTHON,
+            "ansible_python_interpreter": sys.executable,
         } | variables
         # Edges share this machine's files, so each needs a place of its own.
         (self.directory / "host_vars").mkdir(exist_ok=True)
@@ -287,9 +287,8 @@ class Farm:
             own = {
                 "springtide_state_dir": str(node.state_dir),
                 "springtide_etc_dir": str(node.directory / "etc"),
-                "routes_sysctl_file": str(node.directory / "receivers.conf"),
-                "routes_command": str(node.directory / "springtide-routes"),
-                "routes_library": str(node.directory / "library"),
+                "edge_sysctl_file": str(node.directory / "receivers.conf"),
+                "springtide_edge_program": str(PROGRAM),
             }
             (self.directory / "host_vars" / f"{name}.yml").write_text(yaml.safe_dump(own))
         command = ["ip", "netns", "exec", self.namespace, str(BIN / "ansible-playbook")]

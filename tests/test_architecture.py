@@ -13,7 +13,7 @@ NAMED = sorted(set(re.findall(r"`((?:[\w.-]+/)+[\w.-]*)`", PAGE)))
 
 
 # Where a path may begin: at the root, or in the component that is described.
-STARTS = (ROOT, ROOT / "controller/springtide", ROOT / "collector")
+STARTS = (ROOT, ROOT / "controller/springtide", ROOT / "collector", ROOT / "edge")
 
 
 def test_every_path_is_there() -> None:
@@ -25,6 +25,6 @@ def test_every_room_is_named() -> None:
     files = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     rooms = {file.split("/")[0] for file in files if "/" in file and not file.startswith(".")}
     packages = {file.split("/")[2] for file in files if re.match(r"controller/springtide/\w+/\w+\.py$", file)}
-    crate = {f"src/{file.split('/')[2]}" for file in files if re.match(r"collector/src/\w+/", file)}
+    crate = {f"src/{file.split('/')[2]}" for file in files if re.match(r"(collector|edge)/src/\w+/", file)}
     missing = [room for room in sorted(rooms | packages | crate) if room not in PAGE]
     assert missing == []

@@ -39,10 +39,11 @@ def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The package, built from the release binary."""
-    built = run(ROOT / "tools/package", tmp_path_factory.mktemp("package")).stdout.split()
-    assert len(built) == 1, built
-    return Path(built[0])
+    """The collector's package, built from the release binary."""
+    built = [Path(line) for line in run(ROOT / "tools/package", tmp_path_factory.mktemp("package")).stdout.split()]
+    assert len(built) == 2, built
+    [found] = [path for path in built if path.name.startswith("springtide-collector_")]
+    return found
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,10 @@ controller/tests/test_questions.py.
 
 from __future__ import annotations
 
-import argparse
+import itertools
+import os
 import re
-import runpy
+import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -23,7 +24,7 @@ from springtide.store.reference import Columns, tables_page
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "docs/reference"
-ROUTES = ROOT / "deploy/ansible/plugins/module_utils/springtide_routes.py"
+EDGE = ROOT / "target/release/springtide-edge"
 MADE = "Made from the code by `make docs-reference`; a test holds it to the code."
 
 
@@ -112,23 +113,28 @@ def _text(text: str) -> str:
 
 
 def edge_page() -> str:
-    """`springtide-routes`, as roles install springtide_routes.py on an edge."""
-    # One file, in no package: it runs on edges by itself.
-    parser: argparse.ArgumentParser = runpy.run_path(str(ROUTES))["parser"]()
-    lines = ["# springtide-routes", "", MADE, "", _text(parser.description or ""), "", "```text"]
-    lines += [*(parser.epilog or "").strip("\n").splitlines(), "```", ""]
-    [commands] = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
-    about = {choice.dest: choice.help or "" for choice in commands._choices_actions}
-    for name, command in commands.choices.items():
-        lines += [f"## springtide-routes {name}", "", _text(about.get(name, "")), ""]
-        lines += ["| option | |", "|---|---|"]
-        for action in command._actions:
-            if action.dest == "help":
-                continue
-            names = ", ".join(f"`{option}`" for option in action.option_strings) or f"`{action.metavar or action.dest}`"
-            value = f" {action.metavar}" if action.option_strings and action.metavar else ""
-            lines.append(f"| {names}{value} | {_text(action.help or '')} |")
-        lines.append("")
+    """`springtide-edge`, in its own words."""
+
+    def words(*arguments: str) -> list[str]:
+        # As wide on every terminal.
+        wide = {**os.environ, "COLUMNS": "100"}
+        done = subprocess.run(
+            [str(EDGE), *arguments, "--help"],
+            capture_output=True,
+            text=True,
+            check=True,
+            env=wide,
+            stdin=subprocess.DEVNULL,
+        )
+        return ["```text", *done.stdout.rstrip("\n").splitlines(), "```", ""]
+
+    whole = words()
+    listed = itertools.takewhile(str.strip, whole[whole.index("Commands:") + 1 :])
+    commands = [found[1] for line in listed if (found := re.match(r"  (\w+)", line))]
+    lines = ["# springtide-edge", "", MADE, "", *whole]
+    for name in commands:
+        if name != "help":
+            lines += [f"## springtide-edge {name}", "", *words(name)]
     return "\n".join(lines).rstrip("\n") + "\n"
 
 

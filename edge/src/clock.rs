@@ -59,3 +59,28 @@ impl Clock {
             || (self.boot_id == boot_id && self.boottime >= boottime_expires)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Clock;
+
+    #[test]
+    fn time_is_over_by_whichever_clock_is_first() {
+        // Expires at 1000 by the wall, at 500 after the boot "this".
+        for (wall, boottime, boot, over) in [
+            (999.0, 499.0, "this", false),
+            (1000.0, 100.0, "this", true),
+            // The wall clock was set back; the time since boot was not.
+            (100.0, 500.0, "this", true),
+            // After a restart only the wall clock is left.
+            (999.0, 9000.0, "other", false),
+        ] {
+            let clock = Clock {
+                wall,
+                boottime,
+                boot_id: boot.to_owned(),
+            };
+            assert_eq!(clock.is_past(1000, "this", 500.0), over, "{clock:?}");
+        }
+    }
+}

@@ -1,7 +1,7 @@
 //! Springtide on an edge: a signed bundle becomes what new TCP connections start with, and is taken back.
 //!
 //! Rooms, from outside to inside: the command line, operations (apply, withdraw, expire, follow, watch, status), the state
-//! directory, what enforces (routes, or an eBPF program), the kernel's netlink, and what decides and does no I/O (bundle,
+//! directory, the kernel's netlink, and what decides and does no I/O (bundle,
 //! signature, plan).
 
 #![warn(unreachable_pub)]
@@ -9,7 +9,6 @@
 pub mod bundle;
 mod cli;
 pub mod clock;
-pub mod enforce;
 pub mod error;
 pub mod files;
 pub mod instant;

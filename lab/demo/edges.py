@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from lab.demo import closes
-from lab.demo.product import COLLECTOR, ROUTES, CommandError
+from lab.demo.product import COLLECTOR, EDGE, CommandError
 from lab.demo.summary import Closed
 
 
@@ -33,9 +32,9 @@ def routing(host: Host, edge: str) -> str:
     return "".join(parts)
 
 
-def routes_command(host: Host, edge: str, state: Path, *arguments: str) -> dict[str, Any]:
-    """`springtide_routes.py` on the edge; its `--json` answer. Raises CommandError when it fails."""
-    command = [sys.executable, str(ROUTES), *arguments, "--edge", edge, "--state-dir", str(state), "--json"]
+def edge_command(host: Host, edge: str, state: Path, *arguments: str) -> dict[str, Any]:
+    """`springtide-edge` on the edge; its `--json` answer. Raises CommandError when it fails."""
+    command = [str(EDGE), *arguments, "--edge", edge, "--state-dir", str(state), "--json"]
     done = host.exec(edge, command, check=False)
     if done.returncode != 0:
         raise CommandError(command, done.returncode, done.stderr or done.stdout)

@@ -14,7 +14,7 @@ from lab.errors import LabError
 
 ROOT = Path(__file__).resolve().parents[2]
 COLLECTOR = ROOT / "target/release/springtide-collector"
-ROUTES = ROOT / "deploy/ansible/plugins/module_utils/springtide_routes.py"
+EDGE = ROOT / "target/release/springtide-edge"
 
 
 class CommandError(LabError):

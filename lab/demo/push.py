@@ -19,7 +19,7 @@ from typing import Any
 
 import yaml
 
-from lab.demo.product import ROOT, CommandError, Springtide, run
+from lab.demo.product import EDGE, ROOT, CommandError, Springtide, run
 from lab.errors import InputError
 
 ANSIBLE = ROOT / "deploy/ansible"
@@ -70,6 +70,7 @@ class Push:
                 "ansible_ssh_private_key_file": str(ssh / "login"),
                 "ansible_ssh_common_args": f"-o ProxyCommand={shlex.quote(proxy)}",
                 "springtide_state_dir": str(self.out / "edges" / edge),
+                "springtide_edge_program": str(EDGE),
             }
             (variables / f"{edge}.yml").write_text(yaml.safe_dump(about))
 

@@ -17,7 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lab import nginx, sizes
-from lab.demo.edges import CloseWatch, routes_command, routing, start_collector
+from lab.demo.edges import CloseWatch, edge_command, routing, start_collector
 from lab.demo.product import COLLECTOR, ROOT, Springtide, make_publisher
 from lab.demo.push import Push
 from lab.demo.report import figure, page
@@ -195,7 +195,7 @@ class Demo:
         return decisions
 
     def bundles(self, last: bool, times: int = 1) -> datetime:
-        """Published, signed, validated; when they expire: the `last` soon, so that the end is seen, or `times` later."""
+        """Published, signed, validated; when they expire: the `last` soon, so that the end is seen, `times` later."""
         if last:
             ttl_s = LAST_TTL_S + EDGE_TTL_S * max(0, len(self.pop_of_edge) - 5)
             ttl_s = times * max(ttl_s, int(1.5 * self.took_s))  # a slow machine gets its time
@@ -219,13 +219,13 @@ class Demo:
             # The status takes no longer than the play.
             if (left := expiry.timestamp() - time.time()) > self.probed_s + (time.time() - begin):
                 return expiry
-            self.print_step(f"a slow machine: {left:.0f} s to the end of these bundles, and probes need more; once more")
+            self.print_step(f"a slow machine: {left:.0f} s to these bundles' end, and probes need more; once more")
         raise LabError(f"bundles that live {LAST_TTL_TIMES[-1]} times as long were not on the edges in time")
 
     def on_every_edge(self, *arguments: str) -> Mapping[str, dict[str, Any]]:
-        """`springtide_routes.py` on each edge; `{edge}` in an argument is the edge's name."""
+        """`springtide-edge` on each edge; `{edge}` in an argument is the edge's name."""
         return {
-            edge: routes_command(
+            edge: edge_command(
                 self.lab,
                 edge,
                 self.out / "edges" / edge,

@@ -84,7 +84,7 @@ class BundlePolicy(Section):
     congestion: bool = tunable(
         True,
         "Whether bundles list the client prefixes that use BBR.",
-        source="edges whose springtide_routes.py is older than this field refuse a bundle that has it",
+        source="edges whose springtide-edge is older than this field refuse a bundle that has it",
     )
     max_congestion: int = tunable(
         10_000,

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from testkit.edge import NAME, PYTHON, SCRIPT, Edge, bundle, instant, make_key, sealed, sign
+from testkit.edge import NAME, PROGRAM, Edge, bundle, instant, make_key, sealed, sign
 
 pytestmark = pytest.mark.root
 
@@ -330,9 +330,12 @@ def test_bad_bundles_change_nothing(edge: Edge) -> None:
     for path, (code, part) in {
         str(bare): (10, ".sig: signature: is missing"),
         signed_by("unknown.json", make_key(edge.directory / "unknown")): (11, ".sig: signature: its key does not"),
-        changed("flipped.json", "bundle"): (12, ".sig: signature: is not one of this content (Signature verification"),
+        changed("flipped.json", "bundle"): (12, ".sig: signature: is not one of this content (the key did not"),
         changed("signature.json", "signature"): (12, ".sig: signature: is not one of this content ("),
-        signed_by("email.json", edge.key, "email"): (12, ".sig: signature: is not one of this content (Couldn't"),
+        signed_by("email.json", edge.key, "email"): (
+            12,
+            ".sig: signature: is not one of this content (it was made for another purpose)",
+        ),
         signed("cut.json", json.dumps(good)[:-40]): (2, ": JSON: "),
         signed("seal.json", json.dumps(good).replace(": 50", ": 51", 1)): (12, ": digest: does not match"),
         edge.write(bundle({"10.77.2.0/24": 50}, edge="lhr-1")): (13, ": edge: is for lhr-1, this is ams-1"),
@@ -383,7 +386,7 @@ def test_an_unsigned_bundle_is_applied_only_on_request_with_a_warning(edge: Edge
     assert edge.run("apply", str(path)).code == 10
     outcome = edge.run("apply", str(path), "--unsigned")
     assert (outcome.code, edge.windows()) == (0, {"10.77.2.0/24": 83})
-    assert outcome.errors == "springtide_routes.py: WARNING: --unsigned: no signature is checked\n"
+    assert outcome.errors == "springtide-edge: WARNING: --unsigned: no signature is checked\n"
     assert [note.split(":")[0] for note in outcome.report["notes"]] == ["UNSIGNED"]
 
 
@@ -402,7 +405,7 @@ def test_wrong_usage_is_one_message_and_exit_code_2(edge: Edge) -> None:
     assert edge.run("apply").code == 2
     assert edge.run("frobnicate").code == 2
     wrong = subprocess.run(
-        [PYTHON, str(SCRIPT), "apply", "x.json", "--edge", "Not A Name"], check=False, capture_output=True, text=True
+        [str(PROGRAM), "apply", "x.json", "--edge", "Not A Name"], check=False, capture_output=True, text=True
     )
     assert (wrong.returncode, wrong.stderr.count("\n")) == (2, 1)
 
@@ -410,7 +413,7 @@ def test_wrong_usage_is_one_message_and_exit_code_2(edge: Edge) -> None:
 def test_the_edges_name_and_whom_it_trusts_come_from_its_files(edge: Edge) -> None:
     edge.ip("route", "add", "default", "via", "192.168.0.2")
     path = edge.write(bundle({"10.77.2.0/24": 83}))
-    command = [PYTHON, str(SCRIPT), "apply", path, "--state-dir", str(edge.state_dir)]
+    command = [str(PROGRAM), "apply", path, "--state-dir", str(edge.state_dir)]
     # A mount namespace of its own with an empty /etc: this machine's is not touched.
     bare = 'mount -t tmpfs none /etc && exec "$@"'
     named = (  # ssh-keygen wants to know who it is run by
@@ -432,7 +435,7 @@ def test_without_the_capability_it_is_one_line_and_exit_code_2(edge: Edge) -> No
     path = edge.write(bundle({"10.77.2.0/24": 83}))
     for arguments in (["apply", path, "--edge", NAME], ["status"], ["withdraw"], ["expire"]):
         done = subprocess.run(
-            ["setpriv", "--inh-caps=-net_admin", "--bounding-set=-net_admin", PYTHON, str(SCRIPT), *arguments],
+            ["setpriv", "--inh-caps=-net_admin", "--bounding-set=-net_admin", str(PROGRAM), *arguments],
             check=False,
             capture_output=True,
             text=True,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from deploy.ansible.tests.test_watch import copied, eventually, watching
-from testkit.edge import PYTHON, Edge, at_once, bundle, instant
+from testkit.edge import PROGRAM, Edge, at_once, bundle, instant
 
 pytestmark = pytest.mark.root
 
@@ -123,7 +123,7 @@ def test_a_pipe_in_the_place_of_a_file_is_refused_and_not_waited_for(edge: Edge,
         at = command.index("--edge")
         command[at : at + 2] = []
         mounted = f'mount -t tmpfs none /etc && mkdir /etc/springtide && ln -s {etc_edge} /etc/springtide/edge && "$@"'
-        at = command.index(PYTHON)
+        at = command.index(str(PROGRAM))
         command = [*command[:at], "unshare", "--mount", "sh", "-c", mounted, "sh", *command[at:], "--unsigned"]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=LONG)
     assert (done.returncode, "is not a regular file" in done.stderr) == (10 if which == "allowed_signers" else 2, True)
@@ -182,7 +182,9 @@ def watch_goes_on(edge: Edge, stream: str) -> None:
             process.stdout.close()
         for via in ("192.168.1.2", "192.168.0.2", "192.168.1.2"):
             # Not before the watch listens: until then nothing is followed at all.
-            eventually(lambda: Path(f"/proc/{process.pid}/comm").read_text().startswith("python"), "it did not start")
+            eventually(
+                lambda: Path(f"/proc/{process.pid}/comm").read_text().startswith("springtide-edge"), "it did not start"
+            )
             edge.ip("route", "replace", "default", "via", via)
             eventually(copied(edge, via), "the copy did not follow")
         time.sleep(0.7)  # for events that the last change causes

@@ -68,7 +68,7 @@ def test_an_edges_answer_to_a_role_is_never_executed_and_stops_no_other(tmp_path
     with Farm.made(tmp_path, count=2) as farm:
         liar, truthful = farm.edges["eu-0"], farm.edges["am-1"]
         (farm.directory / "secret").write_text("a key of the publisher")
-        facts = {"routes_allowed_signers": str(farm.directory / "secret")}
+        facts = {"edge_allowed_signers": str(farm.directory / "secret")}
         # Of another type, each of these ends the whole play where Ansible reads it.
         broken = dict.fromkeys(("ansible_stats", "add_host", "add_group", "warnings", "exception"), 5)
         orders = {"ansible_facts": facts, "results": [5], "msg": ESCAPE, "diff": {"before": ESCAPE, "after": 5}}

@@ -9,7 +9,7 @@ import time
 from typing import NamedTuple
 
 import pytest
-from testkit.edge import Edge, bundle, instant
+from testkit.edge import Edge, bundle, instant, sealed
 
 pytestmark = pytest.mark.root
 
@@ -17,7 +17,8 @@ pytestmark = pytest.mark.root
 WINDOW = """
 import json, socket, struct, sys
 def window(connection):
-    return struct.unpack_from("=I", connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192), 80)[0]
+    algorithm = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\\0").decode()
+    return struct.unpack_from("=I", connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192), 80)[0], algorithm
 """
 LISTEN = (
     WINDOW
@@ -27,7 +28,7 @@ servers = [socket.create_server((address, 7000 + n), family=socket.AF_INET6 if "
 print("ready", flush=True)
 for server in servers:
     connection, _ = server.accept()
-    print(window(connection), flush=True)
+    print(json.dumps(window(connection)), flush=True)
 """
 )
 CONNECT = (
@@ -47,6 +48,8 @@ class Sides(NamedTuple):
 
     connecting: list[int]
     accepting: list[int]
+    # Congestion controls, of both sides.
+    algorithms: list[list[str]]
 
 
 def connect(client: str, server: str, pairs: list[tuple[str, str]]) -> Sides:
@@ -63,10 +66,12 @@ def connect(client: str, server: str, pairs: list[tuple[str, str]]) -> Sides:
                 capture_output=True,
                 text=True,
             )
-            accepted = [int(process.stdout.readline()) for _ in pairs]
+            accepted = [json.loads(process.stdout.readline()) for _ in pairs]
         finally:
             process.kill()
-    return Sides(json.loads(connecting.stdout), accepted)
+    connected = json.loads(connecting.stdout)
+    algorithms = [[name for _, name in side] for side in (connected, accepted)]
+    return Sides([found for found, _ in connected], [found for found, _ in accepted], algorithms)
 
 
 def test_new_connections_start_with_the_bundles_window_and_with_ten_after_expiry(edge: Edge) -> None:
@@ -85,10 +90,39 @@ def test_new_connections_start_with_the_bundles_window_and_with_ten_after_expiry
     ends = int(time.time()) + 8
     routes = {"10.77.2.0/24": 83, "fd77:2::/48": 40}
     assert edge.run("apply", edge.write(bundle(routes, expires_at=instant(ends)))).code == 0
-    assert connect(edge.name, edge.peer, out) == Sides([83, 10, 40], [10, 10, 10])
-    assert connect(edge.peer, edge.name, back) == Sides([10, 10, 10], [83, 10, 40]), "servers are what edges mostly are"
+    assert connect(edge.name, edge.peer, out)[:2] == ([83, 10, 40], [10, 10, 10])
+    assert connect(edge.peer, edge.name, back)[:2] == ([10, 10, 10], [83, 10, 40]), "servers are what edges mostly are"
 
     time.sleep(max(0.0, ends - time.time()) + 0.01)
     assert edge.run("expire").report["removed"] == 2
     assert connect(edge.name, edge.peer, out).connecting == [10, 10, 10]
     assert connect(edge.peer, edge.name, back).accepting == [10, 10, 10]
+
+
+def test_a_congestion_control_acts_from_the_first_byte_where_the_bundle_allows_it(edge: Edge) -> None:
+    far = ["10.77.2.1", "10.77.3.1", "10.77.4.1", "10.77.5.1", "fd77:2::1"]
+    near = ["192.168.0.1"] * 4 + ["fd00:0::1"]
+    edge.batch([f"addr add {address} dev lo" for address in far], namespace=edge.peer)
+    edge.batch(["route add 10.0.0.0/8 via 192.168.0.2", "route add fd77::/16 via fd00:0::2"])
+    before = connect(edge.name, edge.peer, list(zip(near, far))).algorithms[0]
+    assert "reno" not in before, "with the host's own default nothing could be seen"
+    wanted = ["reno", "reno", before[2], before[3], "reno"]
+    choices = [("10.77.2.0/24", "reno", 0), ("10.77.3.0/24", "reno", 0), ("10.77.4.0/24", "reno", 100_000)]
+    choices += [("10.77.5.0/24", "nosuch", 0), ("fd77:2::/56", "reno", 0)]
+    congestion = [
+        {"prefix": prefix, "algorithm": algorithm, "min_object_bytes": least} for prefix, algorithm, least in choices
+    ]
+    document = sealed({**bundle({"10.77.2.0/24": 83}), "congestion": congestion})
+    outcome = edge.run("apply", edge.write(document))
+    assert (outcome.code, outcome.report["routes"], outcome.report["not_enforced"]["congestion"]) == (3, 3, 1)
+    [refused] = outcome.report["refused"]
+    assert refused["prefix"] == "10.77.5.0/24"
+    assert "nosuch cannot be used here" in refused["reason"]
+    found = connect(edge.name, edge.peer, list(zip(near, far)))
+    assert (found.connecting[0], found.algorithms[0]) == (83, wanted)
+    passive = connect(edge.peer, edge.name, list(zip(far, near)))
+    assert (passive.accepting[0], passive.algorithms[1]) == (83, wanted)
+    assert " lock" not in " ".join(edge.table() + edge.table(6)), "an application's own choice counts"
+    assert edge.run("status").code == 0
+    edge.run("withdraw")
+    assert connect(edge.name, edge.peer, list(zip(near, far))).algorithms[0] == before

@@ -7,21 +7,18 @@ import re
 import subprocess
 from pathlib import Path
 
-from deploy.ansible.plugins.module_utils.springtide_routes import parser
-from testkit.edge import SCRIPT
+from testkit.edge import PROGRAM
 
-UNITS = Path(__file__).parents[2] / "systemd"
-INSTALLED = "/usr/local/sbin/springtide-routes"
+ROOT = Path(__file__).parents[3]
+UNITS = [*sorted((ROOT / "deploy/systemd").iterdir()), *sorted((ROOT / "edge/packaging").glob("*.[st]*[er]"))]
+INSTALLED = "/usr/bin/springtide-edge"
 
 
 def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
-    program = tmp_path / "springtide-routes"
-    program.write_bytes(SCRIPT.read_bytes())
-    program.chmod(0o755)
     copies = []
-    for unit in sorted(UNITS.iterdir()):
+    for unit in UNITS:
         copies.append(tmp_path / unit.name)
-        text = unit.read_text().replace(INSTALLED, str(program)).replace("/usr/bin/ansible-playbook", str(program))
+        text = unit.read_text().replace(INSTALLED, str(PROGRAM)).replace("/usr/bin/ansible-playbook", str(PROGRAM))
         copies[-1].write_text(text)
     assert len(copies) == 5
     command = ["systemd-analyze", "verify", "--man=no", *map(str, copies)]
@@ -33,9 +30,11 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
 def test_the_units_run_commands_that_there_are() -> None:
     found = [
         line
-        for unit in UNITS.glob("springtide-routes-*.service")
+        for unit in UNITS
+        if unit.name.startswith("springtide-edge-")
         for line in re.findall(r"^ExecStart=(.*)$", unit.read_text(), re.M)
     ]
     assert sorted(found) == [f"{INSTALLED} follow", f"{INSTALLED} watch"]
     for line in found:
-        assert parser().parse_args(line.split()[1:]).command == line.split()[1]
+        help_of = subprocess.run([str(PROGRAM), *line.split()[1:], "--help"], check=False, capture_output=True)
+        assert help_of.returncode == 0

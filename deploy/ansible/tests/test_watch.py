@@ -13,8 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from deploy.ansible.plugins.module_utils.springtide_routes import Store
-from testkit.edge import Edge, bundle
+from testkit.edge import Edge, bundle, load, save
 
 pytestmark = pytest.mark.root
 
@@ -165,11 +164,9 @@ def test_follow_brings_the_last_good_bundle_back_while_it_holds(edge: Edge) -> N
 
 def rebooted(edge: Edge, applied_ago: int) -> None:
     """The state as another boot left it, applied that many seconds before the clock of now."""
-    store = Store(str(edge.state_dir))
-    state = store.load("state.json")
-    assert state is not None
+    path = edge.state_dir / "state.json"
     boot = "00000000-0000-0000-0000-000000000000"
-    store.save("state.json", dict(state, boot_id=boot, applied_at=int(time.time()) - applied_ago))
+    save(path, load(path) | {"boot_id": boot, "applied_at": int(time.time()) - applied_ago})
 
 
 def test_a_clock_two_hours_back_after_a_restart_does_not_extend_a_bundle(edge: Edge) -> None:

@@ -225,7 +225,7 @@ class Initcwnd(Law):
             return Step(what, State.OK, text + more)
         left = found.differs - len(found.examples)
         text += f"; {found.differs:,} differ: {', '.join(found.examples)}" + (f" and {left:,} more" if left else "")
-        fix = "see that these edges applied it: drift.yml, and `springtide_routes.py status` there"
+        fix = "see that these edges applied it: drift.yml, and `springtide-edge status` there"
         return Step(what, State.BROKEN, text + more, fix)
 
     def benefit(

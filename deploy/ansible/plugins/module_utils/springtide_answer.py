@@ -147,7 +147,7 @@ def reduced(answer: Mapping[str, Any], state: str, *, check: bool) -> dict[str, 
         report = {"command": "withdraw", "changed": changed}
     fits = isinstance(report, dict) and report.get("command") in COMMANDS[state] and isinstance(changed, bool)
     if not fits or (state != "status" and report.get("changed") is not changed):  # type: ignore[union-attr]
-        return _fails({}, "the edge's answer is not one of springtide_routes; inspect what runs there")
+        return _fails({}, "the edge's answer is not one of springtide_edge; inspect what runs there")
     result: dict[str, Any] = {"failed": False, "changed": changed}
     if not looked_only:
         result["report"] = _report(report)  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from deploy.ansible.tests.chaos import judge
-from testkit.edge import PYTHON, SCRIPT, bundle
+from testkit.edge import PROGRAM, bundle
 from testkit.farm import SSHD, Farm, Node
 
 Given = TypeVar("Given")
@@ -162,7 +162,7 @@ class Fleet:
     def _on(self, edge: str, seconds_later: int = 0) -> list[str]:
         inside = ["ip", "netns", "exec", self.node(edge).namespace]
         later = ["unshare", "--time", f"--boottime={seconds_later}"] if seconds_later else []
-        return [*inside, *later, PYTHON, str(SCRIPT)]
+        return [*inside, *later, str(PROGRAM)]
 
     def command(self, edge: str, *words: str, seconds_later: int = 0) -> tuple[int | None, str]:
         """The edge's own command, as its timer runs it: exit code and output; None where it did not end."""

@@ -28,7 +28,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
         if arguments.get("state", "applied") == "applied" and "content" not in arguments:
             source = arguments.pop("src", None)
             if not source:
-                raise AnsibleActionFail("springtide_routes: src: is missing; name the edge's bundle on the publisher")
+                raise AnsibleActionFail("springtide_edge: src: is missing; name the edge's bundle on the publisher")
             path = Path(source)
             signature = path.with_name(f"{path.name}.sig")
             try:
@@ -43,7 +43,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
 
     def _ask(self, arguments: dict[str, Any], task_vars: dict[str, Any] | None) -> dict[str, Any]:
         answer = self._execute_module(
-            module_name="springtide.fleet.springtide_routes", module_args=arguments, task_vars=task_vars
+            module_name="springtide.fleet.springtide_edge", module_args=arguments, task_vars=task_vars
         )
         result = reduced(answer, arguments.get("state", "applied"), check=bool(self._task.check_mode))
         found = getattr(self, "_discovered_interpreter", None)

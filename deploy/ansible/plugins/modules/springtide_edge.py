@@ -1,20 +1,20 @@
 #!/usr/bin/python
-"""Springtide's routes on one edge: thin over module_utils/springtide_routes.py, which decides and does everything."""
+"""Springtide on one edge: thin over the edge's own program, springtide-edge, which decides and does everything."""
 
 from __future__ import annotations
 
 DOCUMENTATION = r"""
-module: springtide_routes
-short_description: Springtide's routes on an edge
+module: springtide_edge
+short_description: Springtide on an edge
 description:
-  - Makes table 201 match a signed bundle, or empty.
+  - Makes new connections start as a signed bundle says, or as the kernel does.
   - The bundle is read on the publisher. The edge checks signature, name, round, expiry and bounds itself.
   - A failure leaves the previous routes, or none; the message has which.
 options:
   state:
     description:
-      - V(applied) makes the kernel hold the bundle's routes.
-      - V(withdrawn) removes every route and rule of Springtide; it needs no bundle.
+      - V(applied) makes the kernel hold the bundle's values.
+      - V(withdrawn) removes everything of Springtide from the kernel; it needs no bundle.
       - V(status) only looks.
     type: str
     choices: [applied, withdrawn, status]
@@ -46,8 +46,12 @@ options:
       - For an edge that took a round under a wrong clock and refuses every later one. Set its clock right first.
     type: bool
     default: false
+  program:
+    description: The edge's program, as the Debian package springtide-edge installs it.
+    type: path
+    default: /usr/bin/springtide-edge
   reason:
-    description: Why the routes are withdrawn; the edge remembers it.
+    description: Why everything is withdrawn; the edge remembers it.
     type: str
     default: withdrawn by Ansible
 attributes:
@@ -63,17 +67,17 @@ author:
 
 EXAMPLES = r"""
 - name: Apply
-  springtide.fleet.springtide_routes:
+  springtide.fleet.springtide_edge:
     src: /var/lib/springtide/publish/candidate/{{ inventory_hostname }}.json
     edge: "{{ inventory_hostname }}"
 
 - name: Withdraw
-  springtide.fleet.springtide_routes:
+  springtide.fleet.springtide_edge:
     state: withdrawn
     reason: packet loss towards nyc
 
 - name: Take rounds again, after one that was applied under a clock far ahead
-  springtide.fleet.springtide_routes:
+  springtide.fleet.springtide_edge:
     state: withdrawn
     forget_round: true
 """
@@ -95,76 +99,97 @@ refusal:
 
 import base64
 import binascii
-import contextlib
+import json
 from pathlib import Path
 from typing import Any
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ..module_utils import springtide_routes as core
+REFUSED = 2
+# On an edge that edges.yml has not been run for yet: what the program before this one applied can be withdrawn.
+EARLIER = "/usr/local/sbin/springtide-routes"
 
 
-def as_text(routes: dict[str, str]) -> str:
-    return "".join(f"{prefix} {arguments}\n" for prefix, arguments in routes.items())
+class EdgeError(Exception):
+    """What the program answered instead of a report, with its exit code."""
+
+    def __init__(self, message: str, code: int, holds: bool = False) -> None:
+        super().__init__(message)
+        self.code, self.holds = code, holds
+
+
+def run(module: AnsibleModule, *arguments: str) -> dict[str, Any]:
+    """The program's report. Raises EdgeError."""
+    program = module.params["program"]
+    if not Path(program).exists():
+        raise EdgeError(f"{program}: is not installed; run edges.yml first", REFUSED)
+    command = [program, *arguments, "--json", "--state-dir", module.params["state_dir"]]
+    code, output, errors = module.run_command(command)
+    try:
+        report = json.loads(output)
+    except ValueError:
+        report = None
+    if not isinstance(report, dict):
+        raise EdgeError(" ".join((errors or output).split())[:1000] or f"{program} answered nothing", code or 1)
+    if "error" in report:
+        raise EdgeError(str(report["error"]), code or 1, report.get("holds") is True)
+    return report
 
 
 def difference(before: dict[str, str], after: dict[str, str]) -> dict[str, str]:
-    headers = {"before_header": "table 201", "after_header": "table 201"}
-    return dict(headers, before=as_text(before), after=as_text(after))
+    def text(routes: dict[str, str]) -> str:
+        return "".join(f"{prefix} {way}\n" for prefix, way in routes.items())
 
-
-def in_kernel(state_dir: str) -> core.Snapshot:
-    """What is ours now; the state directory is not made where there is none."""
-    store = core.Store(state_dir)
-    if not store.directory.is_dir():
-        return core.Kernel(None).snapshot()
-    with store.locked() as lock:
-        return core.Kernel(lock).snapshot()
+    return {
+        "before_header": "table 201",
+        "after_header": "table 201",
+        "before": text(before),
+        "after": text(after),
+    }
 
 
 def applied(module: AnsibleModule) -> dict[str, Any]:
-    folder = Path(module.tmpdir)
-    edge = core.edge_name(module.params["edge"])
-    path = folder / f"{edge}.json"
+    path = Path(module.tmpdir) / "bundle.json"
     try:
         path.write_bytes(base64.b64decode(module.params["content"], validate=True))
         if module.params["signature"]:
             Path(f"{path}.sig").write_bytes(base64.b64decode(module.params["signature"], validate=True))
     except binascii.Error as error:
-        raise core.RefusedError(f"content: is not Base64 ({error}); give src instead") from error
-    arguments = (str(path), edge, module.params["state_dir"], module.params["allowed_signers"])
+        raise EdgeError(f"content: is not Base64 ({error}); give src instead", REFUSED) from error
+    named = ["--edge", module.params["edge"]] if module.params["edge"] else []
+    arguments = ["apply", str(path), *named, "--allowed-signers", module.params["allowed_signers"]]
     result: dict[str, Any] = {}
     if module.check_mode or module._diff:
-        report = core.preview(*arguments)
+        report = run(module, *arguments, "--dry-run")
         result["diff"] = difference(report.pop("before"), report.pop("after"))
     if not module.check_mode:
-        report = core.apply(*arguments)
+        report = run(module, *arguments)
     return dict(result, report=report, changed=report["changed"])
 
 
 def withdrawn(module: AnsibleModule) -> dict[str, Any]:
-    state_dir = module.params["state_dir"]
+    forget = ["--forget-round"] if module.params["forget_round"] else []
     result: dict[str, Any] = {}
-    if module._diff and not module.check_mode:
-        # What keeps us from looking must not keep the routes in.
-        with contextlib.suppress(core.RefusedError, core.FailedError):
-            result["diff"] = difference(core.Kernel().snapshot().routes, {})
+    if module._diff or module.check_mode:
+        try:
+            looked = run(module, "withdraw", "--dry-run", *forget)
+            result = {"diff": difference(looked["before"], {}), "changed": looked["changed"]}
+        except EdgeError:
+            # What keeps us from looking must not keep anything in.
+            if module.check_mode:
+                raise
     if not module.check_mode:
-        report = core.withdraw(state_dir, module.params["reason"], forget_round=module.params["forget_round"])
-        return dict(result, report=report, changed=report["changed"])
-    before = in_kernel(state_dir)
-    result["diff"] = difference(before.routes, {})
-    store = core.Store(state_dir)
-    try:
-        state = store.load("state.json")
-    except core.DamagedError:
-        state = None
-    stands = state is not None and (state["withdrawn"] is None or module.params["forget_round"])
-    return dict(result, changed=bool(before.routes or before.rules or stands))
+        earlier = not Path(module.params["program"]).exists() and Path(EARLIER).exists()
+        reason = [] if earlier else ["--reason", module.params["reason"]]
+        if earlier:
+            module.params["program"] = EARLIER
+        report = run(module, "withdraw", *reason, *forget)
+        result = dict(result, report=report, changed=report["changed"])
+    return result
 
 
 def status(module: AnsibleModule) -> dict[str, Any]:
-    return {"report": core.status(module.params["state_dir"]), "changed": False}
+    return {"report": run(module, "status"), "changed": False}
 
 
 def main() -> None:
@@ -175,9 +200,10 @@ def main() -> None:
             "content": {"type": "str"},
             "signature": {"type": "str", "default": ""},
             "edge": {"type": "str"},
-            "state_dir": {"type": "path", "default": core.DEFAULT_STATE_DIR},
-            "allowed_signers": {"type": "path", "default": core.DEFAULT_ALLOWED_SIGNERS},
+            "state_dir": {"type": "path", "default": "/var/lib/springtide"},
+            "allowed_signers": {"type": "path", "default": "/etc/springtide/allowed_signers"},
             "forget_round": {"type": "bool", "default": False},
+            "program": {"type": "path", "default": "/usr/bin/springtide-edge"},
             "reason": {"type": "str", "default": "withdrawn by Ansible"},
         },
         required_if=[("state", "applied", ("content",))],
@@ -185,12 +211,9 @@ def main() -> None:
     )
     act = {"applied": applied, "withdrawn": withdrawn, "status": status}[module.params["state"]]
     try:
-        core.require_net_admin()
         result = act(module)
-    except (core.RefusedError, core.FailedError) as error:
-        module.fail_json(msg=str(error), refusal=error.exit_code, holds=isinstance(error, core.UnrecordedError))
-    except OSError as error:
-        module.fail_json(msg=f"{error.filename or module.params['state_dir']}: {error.strerror}", refusal=core.FAILED)
+    except EdgeError as error:
+        module.fail_json(msg=str(error), refusal=error.code, holds=error.holds)
     module.exit_json(**result)
 
 

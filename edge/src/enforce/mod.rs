@@ -1,1 +1,0 @@
-//! How a bundle reaches the kernel.

@@ -1,0 +1,75 @@
+"""The edge program's Debian package: what it brings, what it starts, and what its removal leaves behind."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from testkit.edge import Edge, bundle
+from tests.test_package import ROOT, run
+
+FILES = {
+    "usr/bin/springtide-edge": "-rwxr-xr-x",
+    "usr/lib/systemd/system/springtide-edge-follow.service": "-rw-r--r--",
+    "usr/lib/systemd/system/springtide-edge-follow.timer": "-rw-r--r--",
+    "usr/lib/systemd/system/springtide-edge-watch.service": "-rw-r--r--",
+    "usr/share/doc/springtide-edge/copyright": "-rw-r--r--",
+    "usr/share/doc/springtide-edge/edge-command.md": "-rw-r--r--",
+}
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    built = [Path(line) for line in run(ROOT / "tools/package", tmp_path_factory.mktemp("package")).stdout.split()]
+    [found] = [path for path in built if path.name.startswith("springtide-edge_")]
+    return found
+
+
+def test_it_brings_the_program_its_units_and_its_page_and_needs_only_libc(package: Path) -> None:
+    found = {}
+    for line in run("dpkg-deb", "--contents", package).stdout.splitlines():
+        mode, owner, *_, name = line.split()
+        assert owner in ("0/0", "root/root"), line
+        if not mode.startswith("d"):
+            found[name.removeprefix("./")] = mode
+    assert found == FILES
+    [needs] = [line for line in run("dpkg-deb", "--info", package).stdout.splitlines() if "Depends:" in line]
+    assert {word.split()[0] for word in needs.partition(":")[2].split(",")} <= {"libc6", "libgcc-s1"}
+
+
+@pytest.mark.root
+def test_its_removal_takes_everything_back_and_an_upgrade_does_not(package: Path, tmp_path: Path) -> None:
+    """The scripts as dpkg runs them, in an edge's namespace, with a systemctl that only notes what it is asked."""
+    control, root = tmp_path / "control", tmp_path / "root"
+    run("dpkg-deb", "-e", package, control)
+    run("dpkg-deb", "-x", package, root)
+    (tmp_path / "bin").mkdir()
+    calls = tmp_path / "calls"
+    systemctl = tmp_path / "bin/systemctl"
+    systemctl.write_text(f'#!/bin/sh\necho "$*" >> {calls}\n')
+    systemctl.chmod(0o755)
+    with Edge.made(tmp_path) as edge:
+        edge.ip("route", "add", "default", "via", "192.168.0.2")
+        assert edge.run("apply", edge.write(bundle({"10.1.0.0/16": 50}))).code == 0
+
+        def script(name: str, action: str) -> None:
+            # Its own /var/lib and /run: this machine's are not touched.
+            own = (
+                'mount -t tmpfs none /var/lib && mount -t tmpfs none /run && mkdir -p /run/systemd/system && exec "$@"'
+            )
+            inside = ["ip", "netns", "exec", edge.name, "unshare", "--mount", "sh", "-c", own, "sh"]
+            path = f"PATH={tmp_path / 'bin'}:{root / 'usr/bin'}:/usr/bin:/bin"
+            subprocess.run([*inside, "env", path, str(control / name), action], check=True)
+
+        script("prerm", "upgrade")
+        script("postinst", "configure")
+        assert edge.windows() == {"10.1.0.0/16": 50}
+        assert calls.read_text().splitlines() == [
+            "daemon-reload",
+            "try-restart springtide-edge-watch.service springtide-edge-follow.timer",
+        ]
+        script("prerm", "remove")
+        assert edge.windows() == {}
+        assert calls.read_text().splitlines()[-1].startswith("disable --now springtide-edge-watch.service")
