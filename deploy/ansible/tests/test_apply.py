@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 import pytest
-from testkit.edge import NAME, PROGRAM, Edge, bundle, instant, make_key, sealed, sign
+from testkit.edge import NAME, PROGRAM, Edge, Outcome, bundle, instant, make_key, sealed, sign
 
 pytestmark = pytest.mark.root
 
@@ -535,3 +535,31 @@ def test_people_read_the_same_as_machines(edge: Edge) -> None:
     assert done.returncode == 3
     assert "routes: 1 (1 added, 0 replaced, 0 removed)" in done.stdout
     assert "refused: 172.16.0.0/12: no route of the edge's own covers it" in done.stdout
+
+
+def test_a_bundle_of_schema_2_is_enforced_as_far_as_routes_can(edge: Edge) -> None:
+    edge.ip("route", "add", "default", "via", "192.168.0.2")
+    entries = [
+        {"prefix": "10.1.0.0/16", "initcwnd": 50, "start_rate": 1_000_000},
+        {"prefix": "10.2.0.0/16", "congestion": {"algorithm": "reno", "from_bytes": 100_000, "always": True}},
+        {"prefix": "10.3.0.0/16", "congestion": {"algorithm": "reno", "from_bytes": 100_000}},
+    ]
+
+    def applied(**enforce: object) -> Outcome:
+        first = {key: value for key, value in bundle({}).items() if key not in ("routes", "digest")}
+        document = sealed(first | {"schema_version": 2, "enforce": enforce, "entries": entries})
+        return edge.run("apply", edge.write(document))
+
+    outcome = applied()
+    assert (outcome.code, outcome.report["routes"]) == (0, 2)
+    left = {key: count for key, count in outcome.report["not_enforced"].items() if count}
+    assert left == {"congestion": 1, "start_rate": 1}
+    assert [line for line in edge.table() if "initcwnd 50" in line]
+    assert [line for line in edge.table() if line.endswith("congctl reno")]
+    assert edge.run("status").code == 0
+    excluded = applied(excluded=["10.1.7.0/24"])
+    assert (excluded.report["not_enforced"]["excluded"], excluded.report["routes"]) == (1, 1)
+    # Without the program: the kernel's default, or routes, as the bundle says.
+    assert applied(by="bpf").report["not_enforced"]["program"] == 3
+    assert (edge.table(), edge.run("status").code) == ([], 0)
+    assert applied(by="bpf", otherwise="routes").report["routes"] == 2

@@ -8,7 +8,7 @@ mod rule;
 mod tests;
 mod way;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::Path;
 
@@ -116,15 +116,23 @@ impl<'a> Kernel<'a> {
     /// The routes of one table; one that does not exist is empty.
     fn table(family: Family, table: u8) -> Result<Vec<KernelRoute>> {
         let mut conversation = Rtnetlink::open()?;
+        let mut routes = Vec::new();
         for _ in 0..DUMP_PASSES {
-            let (mut routes, mut malformed) = (Vec::new(), false);
+            routes.clear();
+            // A full table has a million routes, and a handful of ways.
+            let mut ways: HashSet<Way> = HashSet::new();
+            let mut malformed = false;
             let whole = conversation.dump(RTM_GETROUTE, family, table, |body| {
                 // A kernel that does not know strict checking dumps every table.
                 if body.get(4) != Some(&table) {
                     return;
                 }
                 match KernelRoute::parse(family, body) {
-                    Ok(found) => routes.extend(found),
+                    Ok(None) => {}
+                    Ok(Some(mut route)) => {
+                        route.way = shared(&mut ways, route.way);
+                        routes.push(route);
+                    }
                     Err(_) => malformed = true,
                 }
             });
@@ -135,18 +143,17 @@ impl<'a> Kernel<'a> {
             };
             if malformed {
                 let version = family.version();
+                let problem = format!("a route of IPv{version} table {table} cannot be read");
                 return Err(Error::failed(format!(
-                    "netlink: a route of IPv{version} table {table} cannot be read"
+                    "netlink: {problem}; see `ip -{version} route show table {table}`"
                 )));
             }
             if whole {
-                return Ok(routes);
+                break;
             }
         }
-        let version = family.version();
-        Err(Error::failed(format!(
-            "netlink: IPv{version} table {table} changes faster than it can be read; try again"
-        )))
+        // Where it changes all the time, the last look counts: each change brings the next one about.
+        Ok(routes)
     }
 
     /// Table 201.
@@ -324,6 +331,17 @@ impl<'a> Kernel<'a> {
             "withdraw: {}; {fix}",
             trouble.join("; ")
         )))
+    }
+}
+
+/// The same way, held once.
+fn shared(ways: &mut HashSet<Way>, way: Way) -> Way {
+    match ways.get(&way) {
+        Some(known) => known.clone(),
+        None => {
+            ways.insert(way.clone());
+            way
+        }
     }
 }
 

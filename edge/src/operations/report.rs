@@ -63,6 +63,10 @@ impl Counts {
 /// Values of a bundle that this edge's way of enforcing cannot bring to a packet: how many entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct NotEnforced {
+    /// All that it has, where it asks for a program that this version has not, and for nothing in its place.
+    pub program: usize,
+    /// All that it has, since it overlaps destinations that are excluded.
+    pub excluded: usize,
     /// A congestion control that acts from some bytes on.
     pub congestion: usize,
     /// A start rate.
@@ -76,6 +80,8 @@ pub struct NotEnforced {
 impl NotEnforced {
     fn line(&self) -> Option<String> {
         let named = [
+            ("bpf, which this version has not", self.program),
+            ("overlaps excluded destinations", self.excluded),
             ("congestion control from some bytes on", self.congestion),
             ("start rate", self.start_rate),
             ("receive window", self.receive_window),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ipnet::IpNet;
 
-use crate::bundle::Bundle;
+use crate::bundle::{Bundle, Entry, Otherwise, Way as Enforcement};
 use crate::error::{Error, Result};
 use crate::kernel::{
     Family, Kernel, Rule, Snapshot, Values, Way, congestion_problem, rule_problem,
@@ -13,10 +13,32 @@ use crate::plan::{Destination, HostTables, Plan, plan_routes};
 
 use super::report::NotEnforced;
 
+/// Whether routes may stand in for the program that the bundle asks for, which this version has not.
+fn enforced(bundle: &Bundle) -> bool {
+    bundle.enforce.by == Enforcement::Routes || bundle.enforce.otherwise == Otherwise::Routes
+}
+
 /// What of a bundle routes can carry, and how much they cannot.
 pub(super) fn by_routes(bundle: &Bundle) -> (Vec<Destination>, NotEnforced) {
     let (mut destinations, mut left) = (Vec::new(), NotEnforced::default());
+    if !enforced(bundle) {
+        left.program = bundle.entries.len();
+        return (destinations, left);
+    }
+    let overlaps = |entry: &Entry, excluded: &IpNet| {
+        entry.prefix.contains(excluded) || excluded.contains(&entry.prefix)
+    };
     for entry in &bundle.entries {
+        // A route is for all of its destinations.
+        if bundle
+            .enforce
+            .excluded
+            .iter()
+            .any(|excluded| overlaps(entry, excluded))
+        {
+            left.excluded += 1;
+            continue;
+        }
         let at_once = entry
             .congestion
             .as_ref()
