@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use ssh_key::public::KeyData;
-use ssh_key::{PublicKey, SshSig};
+use ssh_key::{LineEnding, PublicKey, SshSig};
 
 use crate::error::{Error, Result, code};
 use crate::files::read_regular;
@@ -107,7 +107,7 @@ pub enum Verdict {
 
 /// Pure: `armored` is PATH.sig, `signers` allowed_signers, `now` seconds since the epoch.
 pub fn check(content: &[u8], armored: &[u8], signers: &[u8], now: i64) -> Verdict {
-    let Ok(signature) = SshSig::from_pem(armored) else {
+    let Some(signature) = parse(armored) else {
         return Verdict::OtherContent("it is not an SSH signature");
     };
     if signature.namespace() != NAMESPACE {
@@ -123,6 +123,20 @@ pub fn check(content: &[u8], armored: &[u8], signers: &[u8], now: i64) -> Verdic
     } else {
         Verdict::OtherKey
     }
+}
+
+/// Only what is written as it would be written again: the library bounds what it reads by the lengths inside, and does
+/// not ask whether that was all or whether it was there, which OpenSSH does.
+fn parse(armored: &[u8]) -> Option<SshSig> {
+    let signature = SshSig::from_pem(armored).ok()?;
+    let again = signature.to_pem(LineEnding::LF).ok()?;
+    let words = |text: &[u8]| {
+        text.split(u8::is_ascii_whitespace)
+            .collect::<Vec<_>>()
+            .concat()
+    };
+    (signature.version() == SshSig::VERSION && words(armored) == words(again.as_bytes()))
+        .then_some(signature)
 }
 
 /// A key in hardware says whether somebody was there; ssh-keygen does not take a signature where nobody was
@@ -262,4 +276,39 @@ fn matches_pattern(pattern: &[u8], text: &[u8]) -> bool {
         }
     }
     reached[text.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use ssh_key::private::{Ed25519Keypair, PrivateKey};
+    use ssh_key::{HashAlg, LineEnding, SshSig};
+
+    use super::{NAMESPACE, Verdict, check};
+
+    #[test]
+    fn no_bit_of_a_signature_can_be_another() {
+        let key = PrivateKey::from(Ed25519Keypair::from_seed(&[7; 32]));
+        let content = b"a bundle";
+        let signature = SshSig::sign(&key, NAMESPACE, HashAlg::Sha512, content).unwrap();
+        let armored = signature.to_pem(LineEnding::LF).unwrap().into_bytes();
+        let signers = format!("springtide {}\n", key.public_key().to_openssh().unwrap());
+        let verdict = |armored: &[u8]| check(content, armored, signers.as_bytes(), 0);
+        assert_eq!(verdict(&armored), Verdict::Allowed);
+
+        let alphabet = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        let body = armored.iter().position(|&byte| byte == b'\n').unwrap();
+        let mut altered = 0;
+        for at in body..armored.len() - "\n-----END SSH SIGNATURE-----\n".len() {
+            let Some(value) = alphabet.iter().position(|&letter| letter == armored[at]) else {
+                continue;
+            };
+            for bit in 0..6 {
+                let mut other = armored.clone();
+                other[at] = alphabet[value ^ (1 << bit)];
+                assert_ne!(verdict(&other), Verdict::Allowed, "byte {at}, bit {bit}");
+                altered += 1;
+            }
+        }
+        assert!(altered > 1000, "{altered}");
+    }
 }
