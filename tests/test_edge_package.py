@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from testkit.debian import built, listing, run
 from testkit.edge import Edge, bundle
-from tests.test_package import ROOT, run
 
 FILES = {
     "usr/bin/springtide-edge": "-rwxr-xr-x",
@@ -22,19 +22,11 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    built = [Path(line) for line in run(ROOT / "tools/package", tmp_path_factory.mktemp("package")).stdout.split()]
-    [found] = [path for path in built if path.name.startswith("springtide-edge_")]
-    return found
+    return built("springtide-edge", tmp_path_factory.mktemp("package"))
 
 
 def test_it_brings_the_program_its_units_and_its_page_and_needs_only_libc(package: Path) -> None:
-    found = {}
-    for line in run("dpkg-deb", "--contents", package).stdout.splitlines():
-        mode, owner, *_, name = line.split()
-        assert owner in ("0/0", "root/root"), line
-        if not mode.startswith("d"):
-            found[name.removeprefix("./")] = mode
-    assert found == FILES
+    assert listing(package) == FILES
     [needs] = [line for line in run("dpkg-deb", "--info", package).stdout.splitlines() if "Depends:" in line]
     assert {word.split()[0] for word in needs.partition(":")[2].split(",")} <= {"libc6", "libgcc-s1"}
 

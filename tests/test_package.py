@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 import re
 import shutil
 import subprocess
@@ -12,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from testkit.debian import ROOT, built, listing, run
+
 UNIT = "springtide-collector.service"
 PAGE = ROOT / "docs/how-to/run-the-collector.md"
 COMMANDS = ("once", "run", "decode", "cat", "config", "top")
@@ -29,21 +29,10 @@ FILES = {
 }
 
 
-def run(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Runs a command to its end; fails with its output unless it exits with 0."""
-    environment = {**os.environ, "LC_ALL": "C.UTF-8"}
-    result = subprocess.run(arguments, text=True, capture_output=True, check=False, env=environment)
-    assert result.returncode == 0, f"{arguments} ended with {result.returncode}:\n{result.stdout}{result.stderr}"
-    return result
-
-
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The collector's package, built from the release binary."""
-    built = [Path(line) for line in run(ROOT / "tools/package", tmp_path_factory.mktemp("package")).stdout.split()]
-    assert len(built) == 2, built
-    [found] = [path for path in built if path.name.startswith("springtide-collector_")]
-    return found
+    return built("springtide-collector", tmp_path_factory.mktemp("package"))
 
 
 @pytest.fixture(scope="module")
@@ -55,13 +44,7 @@ def installed(package: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_brings_the_binary_its_unit_its_configuration_and_its_pages(package: Path) -> None:
-    found = {}
-    for line in run("dpkg-deb", "--contents", package).stdout.splitlines():
-        mode, owner, *_, name = line.split()
-        assert owner in ("0/0", "root/root"), line
-        if not mode.startswith("d"):
-            found[name.removeprefix("./")] = mode
-    assert found == FILES
+    assert listing(package) == FILES
 
 
 def test_it_says_what_it_is_and_needs(package: Path) -> None:

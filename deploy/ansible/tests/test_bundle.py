@@ -292,7 +292,7 @@ ENTRY = {
     "receive_window": 200,
     "trial": {"permille": 100, "initcwnd": 10},
 }
-ENFORCE = {
+ENFORCE: dict[str, Any] = {
     "by": "bpf",
     "otherwise": "routes",
     "live": "restore",
@@ -326,7 +326,7 @@ def test_schema_2_is_read_whole(place: Path) -> None:
         ({"enforce": {"how": "bpf"}}, "enforce", "'how', which is not one of"),
         ({"enforce": {"excluded": ["10.0.0.0/8", "10.0.0.0/8"]}}, "enforce.excluded[1].prefix", "occurs twice"),
         ({"enforce": {"brake": {"connections": 5}}}, "enforce.brake", "exactly the fields"),
-        ({"enforce": {"brake": ENFORCE["brake"] | {"half_life_s": 0}}}, "enforce.brake.half_life_s", "in 1..86400"),  # type: ignore[operator]
+        ({"enforce": {"brake": ENFORCE["brake"] | {"half_life_s": 0}}}, "enforce.brake.half_life_s", "in 1..86400"),
         ({"enforce": {"record_permille": 1001}}, "enforce.record_permille", "in 0..1000"),
         ({"entries": [{"initcwnd": 10}]}, "entries[0].prefix", "is missing"),
         ({"entries": [{"prefix": "10.0.0.0/8"}]}, "entries[0]", "has no value"),

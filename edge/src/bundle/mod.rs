@@ -4,6 +4,9 @@ mod json;
 mod model;
 mod parse;
 mod prefix;
+mod schema1;
+mod schema2;
+mod values;
 
 pub use model::{Brake, Bundle, Congestion, Enforce, Entry, Lift, Live, Otherwise, Trial, Way};
 pub use parse::{MAX_BUNDLE_BYTES, parse};
