@@ -9,6 +9,7 @@
 pub mod bundle;
 mod cli;
 pub mod clock;
+pub mod enforce;
 pub mod error;
 pub mod files;
 pub mod instant;

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* The maps, and how the program counts. */
+#pragma once
+
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+
+#include "start.h"
+
+struct tcp_sock {
+	__u32 write_seq;
+} __attribute__((preserve_access_index));
+
+/* struct state as the kernel must see it: it finds the lock by the name of its type. */
+struct locked {
+	struct bpf_spin_lock lock;
+	__u8 rest[sizeof(struct state) - sizeof(struct bpf_spin_lock)];
+} __attribute__((aligned(8)));
+
+struct trie {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	/* Sizes: clang 14 leaves the types out that only an inner map names. */
+	__uint(key_size, sizeof(struct prefix));
+	__uint(value_size, sizeof(struct entry));
+};
+
+/* One slot for both families: a swap is one write, and a connection sees a whole bundle, the old or the new. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__array(values, struct trie);
+} bundle SEC(".maps");
+
+/* The entries of a trie name their slot; another one is filled before the swap. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SLOTS);
+	__type(key, __u32);
+	__type(value, struct settings);
+} settings SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct about);
+} about SEC(".maps");
+
+/*
+ * Made at a prefix's first connection: most prefixes of a bundle see none for long, and a million of them would cost
+ * memory for nothing. Not per CPU: the budget needs one number for all of them, so its cache line moves anyway, a few
+ * times per connection.
+ */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 262144);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, struct prefix);
+	__type(value, struct locked);
+} states SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_SK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct start);
+} starts SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, TOTALS);
+	__type(key, __u32);
+	__type(value, __u64);
+} totals SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} records SEC(".maps");
+
+static const __u8 no_state[sizeof(struct locked)];
+
+#define add(counter, number) __sync_fetch_and_add(&(counter), number)
+#define lock_of(state) (&((struct locked *)(state))->lock)
+
+static __always_inline void count(enum total which)
+{
+	__u32 key = which;
+	__u64 *counter = bpf_map_lookup_elem(&totals, &key);
+
+	if (counter)
+		*counter += 1;
+}

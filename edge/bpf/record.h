@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What a closed connection leaves of its first flights. */
+#pragma once
+
+#include "address.h"
+#include "maps.h"
+
+static __always_inline __u32 since(struct start *start, __u64 now)
+{
+	__u64 us = (now - start->at_ns) / 1000;
+
+	return us == 0 ? 1 : us < ~0U ? us : ~0U;
+}
+
+static __always_inline void leave_record(struct bpf_sock_ops *ctx, struct start *start, __u64 now)
+{
+	struct record *record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+
+	if (!record) {
+		count(RECORDS_LOST);
+		return;
+	}
+	record->cookie = bpf_get_socket_cookie(ctx);
+	record->closed_ns = bpf_ktime_get_boot_ns();
+	record->generation = start->generation;
+	record->round = start->round;
+	record->acked_bytes = ctx->bytes_acked - start->acked;
+	local_of(ctx, record->local);
+	remote_of(ctx, record->remote);
+	record->local_port = ctx->local_port;
+	record->remote_port = bpf_ntohl(ctx->remote_port);
+	record->length = start->entry.length;
+	record->window = start->window;
+	record->rate = start->rate;
+	record->at_once = start->at_once;
+	record->first_resent = start->first_resent;
+	record->resent = ctx->total_retrans - start->resent;
+	record->segments = ctx->data_segs_out;
+	record->handshake_us = start->srtt_us;
+	record->min_rtt_us = ctx->rtt_min;
+	record->first_us = start->first_us;
+	record->acked_10k_us = start->acked_10k_us;
+	record->acked_50k_us = start->acked_50k_us;
+	record->acked_100k_us = start->acked_100k_us;
+	record->lifted_us = start->lifted_us;
+	record->lived_us = since(start, now);
+	record->arm = start->arm;
+	record->step = start->step;
+	record->flags = start->flags;
+	record->layout = LAYOUT;
+	bpf_ringbuf_submit(record, 0);
+	count(RECORDS);
+}

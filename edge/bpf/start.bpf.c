@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * What new TCP connections start with: initial window, start rate, congestion control, per destination prefix.
+ *
+ * A sockops program of a cgroup. User space fills the maps and decides everything; the program looks up, sets, counts. It
+ * reads the stable context of sockops and one field of struct tcp_sock (CO-RE). What fails is counted and leaves the
+ * connection as the kernel made it.
+ */
+#include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_endian.h>
+
+#include "address.h"
+#include "brake.h"
+#include "budget.h"
+#include "maps.h"
+#include "record.h"
+#include "start.h"
+
+#define SOL_SOCKET 1
+#define SOL_TCP 6
+#define SO_MAX_PACING_RATE 47
+#define TCP_CONGESTION 13
+#define NO_CAP (~0U)
+
+/* Finalizer of MurmurHash3: each bit of the result depends on all of the seed's and the cookie's. */
+static __always_inline __u32 mixed(__u64 value)
+{
+	value ^= value >> 33;
+	value *= 0xff51afd7ed558ccdULL;
+	value ^= value >> 33;
+	value *= 0xc4ceb9fe1a85ec53ULL;
+	return value >> 32;
+}
+
+static __always_inline int within(__u32 random, __u32 permille)
+{
+	return ((__u64)random * 1000) >> 32 < permille;
+}
+
+static __always_inline int set_rate(struct bpf_sock_ops *ctx, __u32 rate)
+{
+	return bpf_setsockopt(ctx, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate));
+}
+
+/* Whether the application has set another cap than the one that we know of. */
+static __always_inline int has_own(struct bpf_sock_ops *ctx, __u32 known_rate)
+{
+	__u32 rate = known_rate;
+
+	/* Where an older kernel does not let it be read, it is taken for ours: a cap that stays would be worse. */
+	return !bpf_getsockopt(ctx, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate)) && rate != known_rate;
+}
+
+static __always_inline void switch_algorithm(struct bpf_sock_ops *ctx, struct start *start, struct state *state)
+{
+	int refused = bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, start->algorithm, ALGORITHM_NAME);
+
+	start->flags |= SWITCHED;
+	count(refused ? REFUSED_ALGORITHM : SWITCHED_TOTAL);
+	if (state)
+		add(*(refused ? &state->refused : &state->switched), 1);
+}
+
+/* A share of the entry's rate, not less than the kernel's first window once a round trip: its default sends that too. */
+static __always_inline __u32 share(struct bpf_sock_ops *ctx, __u32 rate, __u32 at_once)
+{
+	__u64 srtt_us = ctx->srtt_us >> 3;
+	__u64 least = srtt_us ? (__u64)KERNEL_WINDOW * ctx->mss_cache * 1000000 / srtt_us : 1;
+	__u64 part = at_once > 1 ? rate / at_once : rate;
+
+	if (part < least)
+		part = least;
+	return part < rate ? part : rate;
+}
+
+static __always_inline int set_window(struct bpf_sock_ops *ctx, __u32 window)
+{
+	int wanted = window;
+
+	return bpf_setsockopt(ctx, SOL_TCP, TCP_BPF_IW, &wanted, sizeof(wanted));
+}
+
+/* A share of the entry's rate; whether the kernel took it. */
+static __always_inline int give_rate(struct bpf_sock_ops *ctx, struct start *start, struct state *state, __u32 rate,
+				     __u64 now)
+{
+	__u32 part;
+
+	start->period = period_of(now);
+	bpf_spin_lock(lock_of(state));
+	start->at_once = enter(state, start->period);
+	bpf_spin_unlock(lock_of(state));
+	start->flags |= COUNTED;
+	part = share(ctx, rate, start->at_once);
+	if (set_rate(ctx, part)) {
+		count(REFUSED_RATE);
+		add(state->refused, 1);
+		leave_budget(start, state);
+		return 0;
+	}
+	start->rate = part;
+	start->whole_rate = rate;
+	start->now_rate = part;
+	start->flags |= CAPPED;
+	return 1;
+}
+
+/* A cap without its window would only slow a connection down, and a window without its cap is a burst. */
+static __always_inline void give(struct bpf_sock_ops *ctx, struct start *start, struct state *state, __u32 window,
+				 __u32 rate, __u64 now)
+{
+	__u32 arm = start->arm & 1;
+
+	if (rate && has_own(ctx, NO_CAP))
+		count(OWN_RATE);
+	else if (rate && !give_rate(ctx, start, state, rate, now))
+		return;
+	if (window && set_window(ctx, window)) {
+		count(REFUSED_WINDOW);
+		add(state->refused, 1);
+		leave_budget(start, state);
+		if (start->flags & CAPPED)
+			set_rate(ctx, NO_CAP);
+		start->flags &= ~CAPPED;
+		start->rate = 0;
+	} else {
+		start->window = window;
+	}
+	if (start->window || start->rate) {
+		add(state->started[arm], 1);
+		count(STARTED);
+	}
+}
+
+static __always_inline void fill(struct bpf_sock_ops *ctx, struct start *start, struct settings *common,
+				 struct entry *entry, struct prefix *prefix, __u64 now)
+{
+	__u32 algorithm = entry->algorithm;
+
+	__builtin_memset(start, 0, sizeof(*start));
+	start->layout = LAYOUT;
+	start->round = common->round;
+	start->generation = common->generation;
+	start->entry = *prefix;
+	start->at_ns = now;
+	start->acked = ctx->bytes_acked;
+	start->resent = ctx->total_retrans;
+	start->sequence = ctx->snd_nxt;
+	start->round_end = start->sequence;
+	start->srtt_us = ctx->srtt_us >> 3;
+	start->lift_bytes = common->lift_bytes;
+	start->lift_round_trips = common->lift_round_trips;
+	start->brake_permille = common->brake_permille;
+	start->brake_connections = common->brake_connections;
+	start->half_life_ns = common->half_life_ns;
+	if (algorithm > 0 && algorithm <= ALGORITHMS) {
+		start->from_bytes = entry->from_bytes;
+		__builtin_memcpy(start->algorithm, common->algorithms[(algorithm - 1) % ALGORITHMS], ALGORITHM_NAME);
+	}
+}
+
+/* A connection is established. */
+static __always_inline void begin(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct prefix prefix;
+	struct entry *entry;
+	struct settings *common;
+	struct start *start;
+	struct state *state;
+	__u32 slot, window, rate, random;
+	__u64 now, cookie;
+	int wanted = BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG;
+
+	if (!sk)
+		return;
+	entry = find(ctx, &prefix);
+	if (!entry || entry->flags & NOTHING)
+		return;
+	slot = entry->slot;
+	common = bpf_map_lookup_elem(&settings, &slot);
+	if (!common)
+		return;
+	if (bpf_ktime_get_boot_ns() >= common->deadline_ns) {
+		count(EXPIRED);
+		return;
+	}
+	if (entry->flags & LEAVE_ALONE) {
+		count(EXCLUDED);
+		return;
+	}
+	cut(&prefix, entry->length);
+	state = state_of(&prefix);
+	if (!state) {
+		count(NO_STATE);
+		return;
+	}
+	start = bpf_sk_storage_get(&starts, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
+	if (!start) {
+		count(NO_MEMORY);
+		return;
+	}
+	now = bpf_ktime_get_ns();
+	cookie = bpf_get_socket_cookie(ctx);
+	random = mixed(cookie ^ common->seed);
+	fill(ctx, start, common, entry, &prefix, now);
+	if (ctx->bpf_sock_ops_cb_flags & BPF_SOCK_OPS_RTT_CB_FLAG)
+		start->flags |= OTHERS_RTT;
+	if (within(mixed(cookie ^ ~common->seed), common->record_permille))
+		start->flags |= RECORD;
+	start->arm = within(random, entry->trial_permille);
+	window = start->arm ? entry->trial_window : entry->window;
+	rate = start->arm ? entry->trial_rate : entry->rate;
+	start->step = step_of(state, start->arm, common->round, now);
+	if (start->step) {
+		window = start->step == 1 ? window / 2 : 0;
+		rate = start->step == 1 ? rate / 2 : 0;
+	}
+	if (start->resent) {
+		/* The kernel cut the window to one segment for a reason. */
+		add(state->late, 1);
+		count(LATE);
+	} else if (window || rate) {
+		give(ctx, start, state, window, rate, now);
+	} else {
+		add(state->untreated[start->arm & 1], 1);
+		count(UNTREATED);
+	}
+	if (start->algorithm[0] && !start->from_bytes)
+		switch_algorithm(ctx, start, state);
+	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | wanted);
+}
+
+static __always_inline void note_times(struct start *start, __u64 acked, __u32 us)
+{
+	if (!start->first_us && acked)
+		start->first_us = us;
+	if (!start->acked_10k_us && acked >= 10000)
+		start->acked_10k_us = us;
+	if (!start->acked_50k_us && acked >= 50000)
+		start->acked_50k_us = us;
+	if (!start->acked_100k_us && acked >= 100000)
+		start->acked_100k_us = us;
+}
+
+/* The end of the first flights as the budget and the brake see them. */
+static __always_inline void lift(struct bpf_sock_ops *ctx, struct start *start, struct state *state, __u32 us)
+{
+	start->flags &= ~CAPPED;
+	start->lifted_us = us;
+	start->first_end = ctx->snd_nxt;
+	if (!has_own(ctx, start->now_rate))
+		set_rate(ctx, NO_CAP);
+	leave_budget(start, state);
+}
+
+static __always_inline int draining(void)
+{
+	__u32 zero = 0;
+	struct about *one = bpf_map_lookup_elem(&about, &zero);
+
+	return one && one->draining;
+}
+
+/* Exposed as soon as more was sent than without us; lost as soon as a segment of the first flights was sent again. */
+static __always_inline void watch(struct bpf_sock_ops *ctx, struct start *start, struct state *state, __u64 now)
+{
+	__u32 sent = ctx->snd_nxt - start->sequence, resent = ctx->total_retrans - start->resent;
+	int exposed = 0, lost = 0;
+
+	if (start->flags & JUDGED || !(start->window || start->rate))
+		return;
+	if (!(start->flags & EXPOSED) && sent > KERNEL_WINDOW * ctx->mss_cache) {
+		start->flags |= EXPOSED;
+		exposed = 1;
+	}
+	if (start->flags & EXPOSED && !(start->flags & LOST) && resent) {
+		start->flags |= LOST;
+		lost = 1;
+	}
+	if (state && (exposed || lost))
+		judge(start, state, now, exposed, lost);
+}
+
+/*
+ * A connection that has sent all that it was given needs no part of the rate until it is given more. (The callback comes
+ * once a round trip, so the last acknowledgement itself is not seen.) The others share the rate anew: what was most at
+ * once lately decides the first round trip only.
+ */
+static __always_inline __u32 keep_budget(struct bpf_sock_ops *ctx, struct bpf_sock *sk, struct start *start,
+					 struct state *state, __u64 now)
+{
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+	__u32 rate, live;
+
+	if (!tcp || !state)
+		return 0;
+	if (tcp->write_seq == ctx->snd_nxt) {
+		leave_budget(start, state);
+		return 0;
+	}
+	live = enter_budget(start, state, period_of(now));
+	rate = share(ctx, start->whole_rate, live);
+	if (rate != start->now_rate && !has_own(ctx, start->now_rate) && !set_rate(ctx, rate))
+		start->now_rate = rate;
+	return live;
+}
+
+/*
+ * Whether the cap has held as long as the bundle says; four times as long beside others, because those that started
+ * together would be free together, each with a window that the path has for one.
+ */
+static __always_inline int reached(struct start *start, __u64 acked, __u32 live)
+{
+	__u32 times = live > 1 ? CROWDED_LIFT : 1;
+
+	return acked >= (__u64)start->lift_bytes * times ||
+	       (start->lift_round_trips && start->round_trips >= (__u64)start->lift_round_trips * times);
+}
+
+/* Once a round trip, as soon as data is acknowledged that was sent since the last time (tcp_rtt_estimator). */
+static __always_inline void acknowledged(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct start *start;
+	struct state *state;
+	__u64 now, acked;
+	__u32 us, flags, live;
+
+	if (!sk)
+		return;
+	start = bpf_sk_storage_get(&starts, sk, 0, 0);
+	if (!start)
+		return;
+	now = bpf_ktime_get_ns();
+	us = since(start, now);
+	acked = ctx->bytes_acked - start->acked;
+	state = known(&start->entry);
+	note_times(start, acked, us);
+	if ((__s32)(ctx->snd_una - start->round_end) > 0) {
+		start->round_trips += 1;
+		start->round_end = ctx->snd_nxt;
+		if (start->round_trips == 1 && !(start->flags & CAPPED))
+			start->first_end = ctx->snd_nxt;
+	}
+	watch(ctx, start, state, now);
+	if (start->flags & CAPPED) {
+		live = keep_budget(ctx, sk, start, state, now);
+		if (reached(start, acked, live) || draining())
+			lift(ctx, start, state, us);
+	} else if (!(start->flags & JUDGED) && start->round_trips &&
+		   (__s32)(ctx->snd_una - start->first_end) >= 0) {
+		start->flags |= JUDGED;
+		start->first_resent = ctx->total_retrans - start->resent;
+	}
+	if (start->algorithm[0] && !(start->flags & SWITCHED) && acked >= start->from_bytes)
+		switch_algorithm(ctx, start, state);
+	/* Nothing is left to do: a long flow pays nothing more. */
+	if (!(start->flags & JUDGED) || (start->algorithm[0] && !(start->flags & SWITCHED)))
+		return;
+	flags = ctx->bpf_sock_ops_cb_flags;
+	if (start->flags & RECORD && !start->acked_100k_us)
+		return;
+	if (!(start->flags & OTHERS_RTT))
+		flags &= ~BPF_SOCK_OPS_RTT_CB_FLAG;
+	bpf_sock_ops_cb_flags_set(ctx, flags);
+}
+
+/* The connection is closed, in whatever way. */
+static __always_inline void end(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct start *start;
+	struct state *state;
+	__u64 now;
+
+	if (!sk)
+		return;
+	start = bpf_sk_storage_get(&starts, sk, 0, 0);
+	if (!start)
+		return;
+	now = bpf_ktime_get_ns();
+	state = known(&start->entry);
+	note_times(start, ctx->bytes_acked - start->acked, since(start, now));
+	watch(ctx, start, state, now);
+	if (!(start->flags & JUDGED)) {
+		start->flags |= JUDGED;
+		start->first_resent = ctx->total_retrans - start->resent;
+	}
+	leave_budget(start, state);
+	if (start->flags & RECORD)
+		leave_record(ctx, start, now);
+	start->flags &= ~RECORD;
+}
+
+/*
+ * This host opens a connection. The kernel computes the pacing rate from the window when the SYN is acknowledged, before
+ * the callback that sets ours (tcp_rcv_synsent_state_process), and not again before data is: it would be that of ten
+ * segments. So the window stands there before; what the connection starts with is decided when it is established.
+ */
+static __always_inline void prepare(struct bpf_sock_ops *ctx)
+{
+	struct prefix prefix;
+	struct entry *entry = find(ctx, &prefix);
+	__u32 window;
+
+	if (!entry || entry->flags)
+		return;
+	window = entry->window > entry->trial_window ? entry->window : entry->trial_window;
+	if (window && (entry->rate || entry->trial_rate))
+		set_window(ctx, window);
+}
+
+/* What this host announces as its receive window; also for a SYN that has no socket of its own yet. */
+static __always_inline void announce(struct bpf_sock_ops *ctx)
+{
+	__u32 zero = 0, slot;
+	struct about *one = bpf_map_lookup_elem(&about, &zero);
+	struct settings *common;
+	struct prefix prefix;
+	struct entry *entry;
+
+	if (!one || !one->receive_windows)
+		return;
+	entry = find(ctx, &prefix);
+	if (!entry || entry->flags || !entry->receive_window)
+		return;
+	slot = entry->slot;
+	common = bpf_map_lookup_elem(&settings, &slot);
+	if (common && bpf_ktime_get_boot_ns() < common->deadline_ns)
+		ctx->reply = entry->receive_window;
+}
+
+SEC("sockops")
+int springtide(struct bpf_sock_ops *ctx)
+{
+	switch (ctx->op) {
+	case BPF_SOCK_OPS_RWND_INIT:
+		announce(ctx);
+		break;
+	case BPF_SOCK_OPS_TCP_CONNECT_CB:
+		prepare(ctx);
+		break;
+	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:
+	case BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB:
+		begin(ctx);
+		break;
+	case BPF_SOCK_OPS_RTT_CB:
+		acknowledged(ctx);
+		break;
+	case BPF_SOCK_OPS_STATE_CB:
+		if (ctx->args[1] == BPF_TCP_CLOSE)
+			end(ctx);
+		break;
+	}
+	return 1;
+}
+
+/* The kernel shows its own structs (tcp_sock) only to programs that say they are compatible with the GPL. */
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the program and user space share: src/enforce/bpf/layout.rs has the same values in Rust, and a test compares
+ * sizes. Every struct has explicit padding. LAYOUT changes whenever one of them does.
+ */
+#pragma once
+
+#include <linux/types.h>
+
+#define LAYOUT 1
+
+/* The kernel's own first window (RFC 6928), segments: more than that is sent only because of us. */
+#define KERNEL_WINDOW 10
+
+/* "Lately", of the start budget: PERIODS times PERIOD_NS, which is 10 s. */
+#define PERIODS 4
+#define PERIOD_NS 2500000000ULL
+
+/* So many times longer a cap holds beside others. */
+#define CROWDED_LIFT 4
+
+#define ALGORITHMS 16
+#define ALGORITHM_NAME 16
+#define ARMS 2
+/* The one in use, the one that was in use or is being filled where user space was killed, and a free one. */
+#define SLOTS 3
+
+/*
+ * A destination: IPv4 as ::ffff:a.b.c.d, as the kernel shows it on a socket of both families too. `length` is that of
+ * the mapped form, and first, as BPF_MAP_TYPE_LPM_TRIE wants it.
+ */
+struct prefix {
+	__u32 length;
+	__u32 address[4]; /* network byte order */
+};
+
+/* Entry.flags */
+#define LEAVE_ALONE 1 /* an excluded destination: counted, nothing else */
+#define NOTHING 2     /* hides a wider IPv6 prefix from mapped IPv4 addresses */
+
+/* What connections to a prefix start with; 0 is the kernel's default. */
+struct entry {
+	__u64 from_bytes;	/* acknowledged, before the algorithm acts */
+	__u32 window;		/* segments */
+	__u32 rate;		/* bytes/s, shared by all in their first flights */
+	__u32 trial_window;
+	__u32 trial_rate;
+	__u32 receive_window;	/* segments */
+	__u16 trial_permille;
+	__u8 algorithm;		/* 1 + index into settings.algorithms */
+	__u8 length;		/* of its prefix */
+	__u8 flags;
+	__u8 slot;		/* of the settings of its generation */
+	__u8 padding[6];
+};
+
+/* What all entries of a generation share. */
+struct settings {
+	__u64 generation;
+	__s64 round;
+	__u64 deadline_ns;	/* CLOCK_BOOTTIME: from then on nothing is done */
+	__u64 seed;		/* of the shares */
+	__u64 half_life_ns;
+	__u32 lift_bytes;
+	__u32 lift_round_trips;	/* 0 is no bound */
+	__u32 brake_permille;
+	__u32 brake_connections; /* 0 is no brake */
+	__u32 record_permille;
+	__u32 padding;
+	char algorithms[ALGORITHMS][ALGORITHM_NAME];
+};
+
+/* One for the whole program: what user space must find again after a restart, and two switches that the program reads. */
+struct about {
+	__u32 layout;
+	__u32 receive_windows;	/* some entry has one */
+	__u32 draining;		/* caps are lifted at the next acknowledgement */
+	__u32 slot;		/* of the settings in use */
+	__u32 pending;		/* being filled; the same as `slot` where nothing is unfinished */
+	__u32 padding;
+	__u64 generation;
+	__s64 round;
+	__s64 applied_at;	/* seconds since the epoch */
+	__s64 expires_at;
+	__u32 entries;
+	__u32 excluded;
+	__u32 programs[2];	/* ids: in use, and the one that it replaces */
+	__u8 object[32];	/* SHA-256 of the object that the program comes from */
+	__u8 digest[32];	/* SHA-256 of the bundle */
+};
+
+/* Connections that started within a period and are in their first flights. */
+struct flights {
+	__u32 period;
+	__u32 live;
+	__u32 most;	/* of all periods that count, the most at once */
+};
+
+/* How an arm of an entry does. Counts are in 1/256 and decay. */
+struct brake {
+	__u64 since_ns;
+	__u32 exposed;	/* sent more than the kernel's first window */
+	__u32 lost;	/* of them, segments in their first flights */
+	__u32 step;	/* 0 as the bundle says, 1 half of it, 2 the kernel's default */
+	__u32 padding;
+};
+
+/* What the program knows of a prefix; made at its first connection, and kept from bundle to bundle. */
+struct state {
+	__u32 lock;	/* struct bpf_spin_lock */
+	__u32 padding;
+	__s64 round;	/* that the brakes' steps belong to */
+	struct flights flights[PERIODS];
+	struct brake brakes[ARMS];
+	__u64 started[ARMS];	/* with our values */
+	__u64 exposed[ARMS];
+	__u64 lost[ARMS];
+	__u64 untreated[ARMS];	/* the trial or the brake says the kernel's default */
+	__u64 switched;
+	__u64 refused;
+	__u64 late;	/* after a SYN that was sent again */
+	__u64 braked;
+};
+
+/* Start.flags */
+#define CAPPED 1	/* our cap is set */
+#define COUNTED 2	/* in the budget of its entry */
+#define EXPOSED 4
+#define LOST 8
+#define JUDGED 16	/* its first flights are acknowledged */
+#define SWITCHED 32	/* the algorithm was set, or refused */
+#define RECORD 64	/* leaves a record */
+#define OTHERS_RTT 128	/* another program wants the RTT callback */
+
+/* What a connection started with; a socket's own storage. The first 32 bytes are for readers of samples. */
+struct start {
+	__s64 round;
+	__u32 window;	/* segments that were set; 0 the kernel's default */
+	__u32 rate;	/* bytes/s that were set, its share of the entry's; 0 no cap */
+	__u8 arm;	/* 0 the entry's values, 1 the trial's */
+	__u8 step;	/* of the brake */
+	__u8 flags;
+	__u8 layout;
+	__u32 at_once;	/* what the entry's rate was divided by */
+	__u64 generation;
+	struct prefix entry;
+	__u32 period;
+	__u64 at_ns;	/* CLOCK_MONOTONIC, established */
+	__u64 from_bytes;
+	__u64 acked;	/* bytes_acked when established */
+	__u32 resent;	/* total_retrans when established */
+	__u32 sequence;	/* snd_nxt when established */
+	__u32 round_end;
+	__u32 round_trips;
+	__u32 first_end; /* snd_nxt when the first flights were out */
+	__u32 first_resent;
+	__u32 lift_bytes;
+	__u32 lift_round_trips;
+	__u32 brake_permille;
+	__u32 brake_connections;
+	__u64 half_life_ns;
+	__u32 first_us;	/* since established: first data acknowledged; 10, 50 and 100 kB; cap lifted. 0 never */
+	__u32 acked_10k_us;
+	__u32 acked_50k_us;
+	__u32 acked_100k_us;
+	__u32 lifted_us;
+	__u32 srtt_us;	/* of the handshake */
+	__u32 whole_rate;	/* the entry's, or what the brake left of it */
+	__u32 now_rate;		/* the cap in force; `rate` is the first */
+	char algorithm[ALGORITHM_NAME]; /* to be set; empty for none */
+};
+
+/*
+ * A connection's first flights, written as it closes. Times in microseconds since it was established, 0 never; the program
+ * looks once a round trip, so they are late by up to one.
+ */
+struct record {
+	__u64 cookie;
+	__u64 closed_ns;	/* CLOCK_BOOTTIME */
+	__u64 generation;
+	__s64 round;
+	__u64 acked_bytes;
+	__u32 local[4];		/* as in struct prefix */
+	__u32 remote[4];
+	__u32 local_port;
+	__u32 remote_port;
+	__u32 length;		/* of the entry's prefix */
+	__u32 window;
+	__u32 rate;
+	__u32 at_once;
+	__u32 first_resent;	/* segments of the first flights that were sent again */
+	__u32 resent;
+	__u32 segments;		/* with data, sent */
+	__u32 handshake_us;
+	__u32 min_rtt_us;
+	__u32 first_us;
+	__u32 acked_10k_us;
+	__u32 acked_50k_us;
+	__u32 acked_100k_us;
+	__u32 lifted_us;
+	__u32 lived_us;
+	__u8 arm;
+	__u8 step;
+	__u8 flags;
+	__u8 layout;
+};
+
+/* Counters of the whole program, one set per CPU. */
+enum total {
+	STARTED,	/* with our values */
+	UNTREATED,	/* matched, and left at the kernel's default by the trial or the brake */
+	EXCLUDED,
+	EXPIRED,
+	LATE,		/* the SYN was sent again */
+	REFUSED_WINDOW,
+	REFUSED_RATE,
+	REFUSED_ALGORITHM,
+	OWN_RATE,	/* the application has a cap of its own */
+	NO_MEMORY,	/* no room for the socket's storage */
+	NO_STATE,	/* no room for the prefix's state */
+	EXPOSED_TOTAL,
+	LOST_TOTAL,
+	SWITCHED_TOTAL,
+	BRAKED,
+	RECORDS,
+	RECORDS_LOST,	/* the ring buffer was full */
+	TOTALS,
+};

@@ -1,0 +1,290 @@
+//! A bundle comes into force.
+
+use std::collections::HashSet;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use libbpf_rs::query::LinkTypeInfo;
+use libbpf_rs::{Link, MapCore, MapFlags, Object};
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use zerocopy::{FromBytes, IntoBytes};
+
+use super::encode::{Encoded, Moment, encode};
+use super::error::{Result, failed, plain};
+use super::layout::{About, Prefix, SLOTS};
+use super::pins::{self, LINK, Places};
+use super::probe::preconditions;
+use super::program;
+use crate::bundle::Bundle;
+
+const REPAIR: &str = "the last bundle stays; apply it again, or withdraw";
+
+/// What happened to the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Loaded {
+    /// There was none.
+    New,
+    /// It is the one that was there.
+    Kept,
+    /// Another version was there, and was replaced without a gap; counters stay.
+    Upgraded,
+    /// It was not on the cgroup any more, or on another one.
+    Attached,
+}
+
+/// What an application did.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Applied {
+    /// What happened to the program.
+    pub program: Loaded,
+    /// Counts applications since the program was loaded.
+    pub generation: u64,
+    /// Entries in force: without those inside an excluded network.
+    pub entries: u32,
+    /// Excluded networks.
+    pub excluded: u32,
+    /// What could not be done, though the bundle is in force.
+    pub warnings: Vec<String>,
+}
+
+/// Puts a bundle of `by: bpf` in force, in one write: a connection sees the last bundle or this one.
+///
+/// Counters and brakes of prefixes that stay are kept. It may be repeated, and repairs what it finds half done.
+///
+/// # Errors
+/// [`Error::Unsupported`] where the host cannot, [`Error::Bundle`] where the program cannot; both have changed nothing.
+pub fn apply(bundle: &Bundle, places: &Places) -> Result<Applied> {
+    preconditions(places)?;
+    let set = places.set();
+    let now = now();
+    // What the bundle asks for is judged before anything changes.
+    encode(
+        bundle,
+        Moment {
+            now,
+            boot_ns: 0,
+            generation: 0,
+            slot: 0,
+        },
+    )?;
+    let program = ensure_program(places)?;
+    let before = pins::about(&set)?;
+    let moment = Moment {
+        now,
+        boot_ns: boot_ns(),
+        generation: before.generation + 1,
+        slot: (0..SLOTS)
+            .find(|slot| ![before.slot, before.pending].contains(slot))
+            .unwrap_or(0),
+    };
+    let encoded = encode(bundle, moment)?;
+    swap(&set, &before, bundle, moment, &encoded)?;
+    let warnings = [prune(&set, &encoded).err(), remove_leftovers(places).err()];
+    Ok(Applied {
+        program,
+        generation: moment.generation,
+        entries: encoded.entries,
+        excluded: encoded.excluded,
+        warnings: warnings
+            .into_iter()
+            .flatten()
+            .map(|error| error.to_string())
+            .collect(),
+    })
+}
+
+/// The program is on the cgroup, in the version of this command.
+fn ensure_program(places: &Places) -> Result<Loaded> {
+    let set = places.set();
+    if !pins::missing(&set).is_empty() {
+        let mut object = program::load(None)?;
+        pins::make(places, &mut object)?;
+        return Ok(Loaded::New);
+    }
+    let about = pins::about(&set)?;
+    let link = pins::link(&set)?;
+    let attached = link.as_ref().is_some_and(|link| is_on(link, places));
+    if attached && about.object == program::object_hash() && is_ours(link.as_ref(), &about) {
+        return Ok(Loaded::Kept);
+    }
+    let object = program::load(Some(&set))?;
+    let id = program::id(&program::program(&object)?)?;
+    let hash = program::object_hash();
+    match link {
+        Some(link) if attached => {
+            // Both are ours until the second line says which one is in use.
+            pins::set_about(
+                &set,
+                &About {
+                    programs: [id, about.programs[0]],
+                    object: [0; 32],
+                    ..about
+                },
+            )?;
+            update(link, &object, &set)?;
+        }
+        _ => {
+            pins::set_about(
+                &set,
+                &About {
+                    programs: [id, about.programs[0]],
+                    object: [0; 32],
+                    ..about
+                },
+            )?;
+            let new = set.join("link-new");
+            pins::attach(places, &object, &new)?;
+            pins::rename(&new, &set.join(LINK))?;
+        }
+    }
+    pins::set_about(
+        &set,
+        &About {
+            programs: [id, 0],
+            object: hash,
+            ..about
+        },
+    )?;
+    Ok(if attached {
+        Loaded::Upgraded
+    } else {
+        Loaded::Attached
+    })
+}
+
+fn update(mut link: Link, object: &Object, set: &Path) -> Result<()> {
+    let none = || {
+        failed(
+            "cannot find the program of",
+            &set.join(LINK),
+            "the object has none",
+            "build this command again",
+        )
+    };
+    link.update_prog(&object.progs().next().ok_or_else(none)?)
+        .map_err(|error| {
+            failed(
+                "cannot replace the program of",
+                &set.join(LINK),
+                plain(&error),
+                REPAIR,
+            )
+        })
+}
+
+/// Whether the link is on the cgroup that is meant: a cgroup that was removed and made again is another one.
+pub(super) fn is_on(link: &Link, places: &Places) -> bool {
+    let (Ok(info), Ok(wanted)) = (link.info(), places.cgroup_id()) else {
+        return false;
+    };
+    matches!(info.info, LinkTypeInfo::Cgroup(found) if found.cgroup_id == wanted)
+}
+
+/// Whether the link carries a program that this module put there.
+pub(super) fn is_ours(link: Option<&Link>, about: &About) -> bool {
+    link.and_then(|link| link.info().ok())
+        .is_some_and(|info| about.programs.contains(&info.prog_id))
+}
+
+fn swap(
+    set: &Path,
+    before: &About,
+    bundle: &Bundle,
+    moment: Moment,
+    encoded: &Encoded,
+) -> Result<()> {
+    let trie = program::trie(&encoded.values)?;
+    let wrong = |name: &str, error: &libbpf_rs::Error| {
+        failed("cannot write", &set.join(name), plain(error), REPAIR)
+    };
+    let receive_windows = u32::from(encoded.receive_windows);
+    // Killed after this line, nothing is in force of the slot, or all of it: it is not filled again until that is known.
+    let between = About {
+        pending: moment.slot,
+        receive_windows: before.receive_windows | receive_windows,
+        draining: 0,
+        ..*before
+    };
+    pins::set_about(set, &between)?;
+    pins::map(set, "settings")?
+        .update(
+            &moment.slot.to_ne_bytes(),
+            encoded.settings.as_bytes(),
+            MapFlags::ANY,
+        )
+        .map_err(|error| wrong("settings", &error))?;
+    let handle = trie.as_fd().as_raw_fd().to_ne_bytes();
+    pins::map(set, "bundle")?
+        .update(&0u32.to_ne_bytes(), &handle, MapFlags::ANY)
+        .map_err(|error| wrong("bundle", &error))?;
+    let after = About {
+        slot: moment.slot,
+        receive_windows,
+        generation: moment.generation,
+        round: bundle.round,
+        applied_at: moment.now,
+        expires_at: bundle.expires_at,
+        entries: encoded.entries,
+        excluded: encoded.excluded,
+        digest: digest(bundle),
+        ..between
+    };
+    pins::set_about(set, &after)
+}
+
+/// The bundle's digest in 32 bytes, whatever form it has.
+pub(super) fn digest(bundle: &Bundle) -> [u8; 32] {
+    Sha256::digest(bundle.digest.as_bytes()).into()
+}
+
+/// How [`super::Status::bundle`] names a bundle.
+pub fn name_of(bundle: &Bundle) -> String {
+    crate::text::hex(&digest(bundle))
+}
+
+/// Removes what the program knows of prefixes that the bundle no longer has.
+fn prune(set: &Path, encoded: &Encoded) -> Result<()> {
+    let kept: HashSet<&Prefix> = encoded.values.iter().map(|(prefix, _)| prefix).collect();
+    let states = pins::map(set, "states")?;
+    let known: Vec<Vec<u8>> = states.keys().collect();
+    for key in known {
+        let prefix = Prefix::read_from_bytes(&key).unwrap_or_default();
+        if !kept.contains(&prefix) {
+            states.delete(&key).map_err(|error| {
+                failed(
+                    "cannot clear",
+                    &set.join("states"),
+                    plain(&error),
+                    "apply it again",
+                )
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_leftovers(places: &Places) -> Result<()> {
+    pins::leftovers(places)
+        .iter()
+        .try_for_each(|path| pins::remove(path))?;
+    pins::remove(&places.set().join("link-new"))
+}
+
+/// Seconds since the epoch.
+pub(super) fn now() -> i64 {
+    let elapsed = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    i64::try_from(elapsed.as_secs()).unwrap_or(i64::MAX)
+}
+
+/// CLOCK_BOOTTIME in nanoseconds: it goes on while the host sleeps.
+pub(super) fn boot_ns() -> u64 {
+    let time = clock_gettime(ClockId::Boottime);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(time.tv_nsec).unwrap_or(0)
+}

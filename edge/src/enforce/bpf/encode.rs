@@ -1,0 +1,430 @@
+//! A bundle as the maps want it. Pure.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv6Net};
+use sha2::{Digest, Sha256};
+
+use super::error::{Error, Result};
+use super::layout::{ALGORITHM_NAME, ALGORITHMS, LEAVE_ALONE, NOTHING, Prefix, Settings, Values};
+use crate::bundle::{Bundle, Entry};
+
+/// The mapped addresses, ::ffff:0:0/96.
+const MAPPED: Prefix = Prefix {
+    length: 96,
+    address: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0],
+};
+
+/// Bytes/s: above it 4 bytes of SO_MAX_PACING_RATE mean no cap.
+const LARGEST_RATE: u64 = u32::MAX as u64 - 1;
+
+/// A bundle, ready to be written into maps.
+#[derive(Debug)]
+pub(super) struct Encoded {
+    pub(super) settings: Settings,
+    pub(super) values: Vec<(Prefix, Values)>,
+    pub(super) entries: u32,
+    pub(super) excluded: u32,
+    pub(super) receive_windows: bool,
+}
+
+/// What decides beside the bundle: the clocks, and where it goes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    /// Seconds since the epoch.
+    pub(super) now: i64,
+    /// CLOCK_BOOTTIME.
+    pub(super) boot_ns: u64,
+    pub(super) generation: u64,
+    pub(super) slot: u32,
+}
+
+/// Raises where the bundle names more algorithms than the program has room for, or one with an impossible name.
+pub(super) fn encode(bundle: &Bundle, moment: Moment) -> Result<Encoded> {
+    let algorithms = algorithms(bundle)?;
+    let excluded: Vec<Prefix> = bundle.enforce.excluded.iter().map(prefix_of).collect();
+    let cover = Cover::of(&excluded);
+    let slot = u8::try_from(moment.slot).unwrap_or(u8::MAX);
+    let mut values: Vec<(Prefix, Values)> =
+        Vec::with_capacity(bundle.entries.len() + excluded.len() + 1);
+    for entry in &bundle.entries {
+        let prefix = prefix_of(&entry.prefix);
+        if !cover.covers(&prefix) {
+            values.push((prefix, values_of(entry, &prefix, &algorithms, slot)));
+        }
+    }
+    let entries = values.len();
+    let receive_windows = values.iter().any(|(_, one)| one.receive_window > 0);
+    let alone = |prefix: Prefix, flags| {
+        (
+            prefix,
+            Values {
+                flags,
+                slot,
+                length: length_of(&prefix),
+                ..Values::default()
+            },
+        )
+    };
+    values.extend(excluded.iter().map(|prefix| alone(*prefix, LEAVE_ALONE)));
+    if values.iter().any(|(prefix, _)| hides(prefix))
+        && !values.iter().any(|(prefix, _)| *prefix == MAPPED)
+    {
+        values.push(alone(MAPPED, NOTHING));
+    }
+    Ok(Encoded {
+        settings: settings_of(bundle, moment, &algorithms),
+        values,
+        entries: u32::try_from(entries).unwrap_or(u32::MAX),
+        excluded: u32::try_from(excluded.len()).unwrap_or(u32::MAX),
+        receive_windows,
+    })
+}
+
+/// Its mapped form.
+pub(super) fn prefix_of(net: &IpNet) -> Prefix {
+    match net {
+        IpNet::V4(four) => Prefix {
+            length: 96 + u32::from(four.prefix_len()),
+            address: four.network().to_ipv6_mapped().octets(),
+        },
+        IpNet::V6(six) => Prefix {
+            length: u32::from(six.prefix_len()),
+            address: six.network().octets(),
+        },
+    }
+}
+
+/// The network of a mapped form; None where the length is impossible.
+pub(super) fn net_of(prefix: &Prefix) -> Option<IpNet> {
+    let length = u8::try_from(prefix.length).ok()?;
+    match address_of(prefix.address) {
+        IpAddr::V4(four) if length >= 96 => Some(IpNet::new(IpAddr::V4(four), length - 96).ok()?),
+        _ => Some(IpNet::V6(
+            Ipv6Net::new(Ipv6Addr::from(prefix.address), length).ok()?,
+        )),
+    }
+}
+
+/// An address of the mapped form.
+pub(super) fn address_of(bytes: [u8; 16]) -> IpAddr {
+    Ipv6Addr::from(bytes).to_canonical()
+}
+
+fn length_of(prefix: &Prefix) -> u8 {
+    u8::try_from(prefix.length).unwrap_or(128)
+}
+
+/// Whether an IPv6 prefix would match every mapped IPv4 address.
+fn hides(prefix: &Prefix) -> bool {
+    prefix.length < 96 && cut(&MAPPED, prefix.length) == *prefix
+}
+
+fn cut(prefix: &Prefix, length: u32) -> Prefix {
+    let kept = if length == 0 {
+        0
+    } else {
+        u128::MAX << (128 - length.min(128))
+    };
+    Prefix {
+        length,
+        address: (u128::from_be_bytes(prefix.address) & kept).to_be_bytes(),
+    }
+}
+
+/// Networks by length, so that whether one of them has a prefix inside takes one look per length.
+struct Cover {
+    lengths: Vec<u32>,
+    networks: HashSet<Prefix>,
+}
+
+impl Cover {
+    fn of(networks: &[Prefix]) -> Self {
+        let mut lengths: Vec<u32> = networks.iter().map(|one| one.length).collect();
+        lengths.sort_unstable();
+        lengths.dedup();
+        Self {
+            lengths,
+            networks: networks.iter().copied().collect(),
+        }
+    }
+
+    fn covers(&self, prefix: &Prefix) -> bool {
+        let wider = self
+            .lengths
+            .iter()
+            .take_while(|length| **length <= prefix.length);
+        wider
+            .map(|length| cut(prefix, *length))
+            .any(|network| self.networks.contains(&network))
+    }
+}
+
+fn algorithms(bundle: &Bundle) -> Result<BTreeMap<&str, u8>> {
+    let mut found = BTreeMap::new();
+    for congestion in bundle
+        .entries
+        .iter()
+        .filter_map(|entry| entry.congestion.as_ref())
+    {
+        let name = congestion.algorithm.as_str();
+        if name.is_empty() || name.len() >= ALGORITHM_NAME || name.contains('\0') {
+            return Err(Error::Bundle(format!(
+                "congestion control {name:?} is not a name that a kernel can have: use 1 to 15 bytes"
+            )));
+        }
+        found.insert(name, 0);
+    }
+    if found.len() > ALGORITHMS {
+        return Err(Error::Bundle(format!(
+            "{} congestion controls in one bundle: the program has room for {ALGORITHMS}",
+            found.len()
+        )));
+    }
+    for (number, place) in (1..).zip(found.values_mut()) {
+        *place = number;
+    }
+    Ok(found)
+}
+
+fn rate_of(rate: Option<u64>) -> u32 {
+    rate.map_or(0, |rate| u32::try_from(rate.min(LARGEST_RATE)).unwrap_or(0))
+}
+
+fn values_of(entry: &Entry, prefix: &Prefix, algorithms: &BTreeMap<&str, u8>, slot: u8) -> Values {
+    let congestion = entry.congestion.as_ref();
+    let trial = entry.trial.as_ref();
+    Values {
+        from_bytes: congestion.map_or(0, |one| one.from_bytes),
+        window: entry.initcwnd.unwrap_or(0),
+        rate: rate_of(entry.start_rate),
+        trial_window: trial.and_then(|one| one.initcwnd).unwrap_or(0),
+        trial_rate: rate_of(trial.and_then(|one| one.start_rate)),
+        receive_window: entry.receive_window.unwrap_or(0),
+        trial_permille: trial.map_or(0, |one| {
+            u16::try_from(one.permille.min(1000)).unwrap_or(1000)
+        }),
+        algorithm: congestion
+            .and_then(|one| algorithms.get(one.algorithm.as_str()))
+            .copied()
+            .unwrap_or(0),
+        length: length_of(prefix),
+        flags: 0,
+        slot,
+        padding: [0; 6],
+    }
+}
+
+fn settings_of(bundle: &Bundle, moment: Moment, algorithms: &BTreeMap<&str, u8>) -> Settings {
+    let enforce = &bundle.enforce;
+    let left_s = u64::try_from(bundle.expires_at.saturating_sub(moment.now)).unwrap_or(0);
+    let mut names = [[0; ALGORITHM_NAME]; ALGORITHMS];
+    for (name, number) in algorithms {
+        names[usize::from(*number) - 1][..name.len()].copy_from_slice(name.as_bytes());
+    }
+    Settings {
+        generation: moment.generation,
+        round: bundle.round,
+        deadline_ns: moment
+            .boot_ns
+            .saturating_add(left_s.saturating_mul(1_000_000_000))
+            * u64::from(left_s > 0),
+        seed: seed(&bundle.digest),
+        half_life_ns: enforce
+            .brake
+            .map_or(0, |brake| u64::from(brake.half_life_s) * 1_000_000_000),
+        lift_bytes: enforce.lift.bytes,
+        lift_round_trips: enforce.lift.round_trips.unwrap_or(0),
+        brake_permille: enforce.brake.map_or(0, |brake| brake.lost_permille),
+        brake_connections: enforce.brake.map_or(0, |brake| brake.connections.max(1)),
+        record_permille: enforce.record_permille,
+        padding: 0,
+        algorithms: names,
+    }
+}
+
+/// Every bundle draws other shares, and all edges that have the same one draw by the same rule.
+fn seed(digest: &str) -> u64 {
+    let bytes: [u8; 32] = Sha256::digest(digest.as_bytes()).into();
+    bytes
+        .iter()
+        .take(8)
+        .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bundle::{Brake, Congestion, Enforce, Trial, Way};
+
+    const MOMENT: Moment = Moment {
+        now: 1000,
+        boot_ns: 5,
+        generation: 3,
+        slot: 2,
+    };
+
+    fn entry(prefix: &str) -> Entry {
+        Entry {
+            prefix: prefix.parse().unwrap(),
+            initcwnd: Some(50),
+            start_rate: None,
+            congestion: None,
+            receive_window: None,
+            trial: None,
+        }
+    }
+
+    fn bundle(entries: Vec<Entry>, excluded: &[&str]) -> Bundle {
+        Bundle {
+            edge: "edge".into(),
+            pop: "pop".into(),
+            round: 7,
+            policy_version: "0".into(),
+            created_at: 900,
+            expires_at: 1060,
+            digest: "sha256:1".into(),
+            enforce: Enforce {
+                by: Way::Bpf,
+                excluded: excluded.iter().map(|one| one.parse().unwrap()).collect(),
+                ..Enforce::default()
+            },
+            entries,
+        }
+    }
+
+    fn found(encoded: &Encoded) -> Vec<(String, u8)> {
+        encoded
+            .values
+            .iter()
+            .map(|(prefix, value)| (net_of(prefix).unwrap().to_string(), value.flags))
+            .collect()
+    }
+
+    #[test]
+    fn an_exclusion_removes_what_is_inside_and_cuts_what_is_around() {
+        let entries = ["10.0.0.0/8", "10.1.0.0/16", "10.1.2.0/24", "10.2.0.0/16"]
+            .map(entry)
+            .to_vec();
+        let encoded = encode(&bundle(entries, &["10.1.0.0/16"]), MOMENT).unwrap();
+        let wanted = [
+            ("10.0.0.0/8", 0),
+            ("10.2.0.0/16", 0),
+            ("10.1.0.0/16", LEAVE_ALONE),
+        ];
+        assert_eq!(
+            found(&encoded),
+            wanted.map(|(net, flags)| (net.to_owned(), flags))
+        );
+        assert_eq!((encoded.entries, encoded.excluded), (2, 1));
+    }
+
+    #[test]
+    fn an_ipv6_prefix_over_the_mapped_addresses_is_kept_off_ipv4() {
+        let encoded = encode(&bundle(vec![entry("::/0")], &[]), MOMENT).unwrap();
+        assert_eq!(
+            found(&encoded),
+            [("::/0".to_owned(), 0), ("0.0.0.0/0".to_owned(), NOTHING)]
+        );
+        let own = encode(
+            &bundle(vec![entry("::/0"), entry("0.0.0.0/0")], &[]),
+            MOMENT,
+        )
+        .unwrap();
+        assert_eq!(
+            found(&own),
+            [("::/0".to_owned(), 0), ("0.0.0.0/0".to_owned(), 0)]
+        );
+    }
+
+    #[test]
+    fn values_are_what_the_bundle_says() {
+        let one = Entry {
+            start_rate: Some(1 << 40),
+            congestion: Some(Congestion {
+                algorithm: "bbr".into(),
+                from_bytes: 100_000,
+                always: false,
+            }),
+            receive_window: Some(90),
+            trial: Some(Trial {
+                permille: 50,
+                initcwnd: None,
+                start_rate: Some(7),
+            }),
+            ..entry("192.0.2.0/24")
+        };
+        let mut given = bundle(vec![one], &[]);
+        given.enforce.brake = Some(Brake {
+            lost_permille: 200,
+            connections: 0,
+            half_life_s: 60,
+        });
+        let encoded = encode(&given, MOMENT).unwrap();
+        let value = encoded.values[0].1;
+        assert_eq!(
+            (value.window, value.rate, value.receive_window),
+            (50, u32::MAX - 1, 90)
+        );
+        assert_eq!(
+            (value.trial_permille, value.trial_window, value.trial_rate),
+            (50, 0, 7)
+        );
+        assert_eq!(
+            (value.algorithm, value.from_bytes, value.length, value.slot),
+            (1, 100_000, 120, 2)
+        );
+        let settings = encoded.settings;
+        assert_eq!(&settings.algorithms[0][..4], b"bbr\0");
+        assert_eq!(
+            (settings.deadline_ns, settings.generation, settings.round),
+            (60_000_000_005, 3, 7)
+        );
+        assert_eq!(
+            (
+                settings.brake_permille,
+                settings.brake_connections,
+                settings.half_life_ns
+            ),
+            (200, 1, 60_000_000_000)
+        );
+        assert!(encoded.receive_windows);
+    }
+
+    #[test]
+    fn a_bundle_past_its_time_is_past_its_deadline() {
+        let late = Moment {
+            now: 1060,
+            ..MOMENT
+        };
+        assert_eq!(
+            encode(&bundle(vec![], &[]), late)
+                .unwrap()
+                .settings
+                .deadline_ns,
+            0
+        );
+    }
+
+    #[test]
+    fn impossible_algorithms_are_refused() {
+        let named = |name: &str| Entry {
+            congestion: Some(Congestion {
+                algorithm: name.into(),
+                from_bytes: 0,
+                always: false,
+            }),
+            ..entry("192.0.2.0/24")
+        };
+        for name in ["", "sixteen_bytes_xx", "nul\0"] {
+            let refused = encode(&bundle(vec![named(name)], &[]), MOMENT).unwrap_err();
+            assert!(matches!(refused, Error::Bundle(_)), "{name}");
+        }
+        let many = (0..17).map(|number| named(&format!("a{number}"))).collect();
+        assert!(matches!(
+            encode(&bundle(many, &[]), MOMENT),
+            Err(Error::Bundle(_))
+        ));
+    }
+}

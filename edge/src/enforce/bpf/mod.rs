@@ -1,0 +1,39 @@
+//! Start values per connection, by an eBPF program on a cgroup.
+//!
+//! The program (`bpf/start.bpf.c`) looks up, sets and counts; what is here loads it, fills its maps and reads them. All
+//! that must outlive a process is pinned in one directory of a BPF file system:
+//!
+//! ```text
+//! PINS/v1/link       the program on its cgroup
+//! PINS/v1/bundle     one slot: a trie of prefixes, both families; swapped in one write
+//! PINS/v1/settings   what a generation's entries share: deadline, lift, brake, shares
+//! PINS/v1/about      which generation is in force
+//! PINS/v1/states     per prefix that has seen connections: budget, brake, counters
+//! PINS/v1/starts     what each connection started with (socket storage)
+//! PINS/v1/totals     counters of the whole program
+//! PINS/v1/records    first flights (ring buffer)
+//! ```
+//!
+//! A new set is made as `v1-new` and renamed: a process that is killed leaves the old state, or a directory that the next
+//! `apply` or `withdraw` removes. Two at once are the caller's to prevent.
+
+mod apply;
+mod encode;
+mod error;
+mod layout;
+mod pins;
+mod probe;
+mod program;
+mod records;
+mod status;
+mod withdraw;
+
+pub use apply::{Applied, Loaded, apply, name_of};
+pub use error::{Error, Result};
+pub use pins::Places;
+pub use probe::probe;
+pub use records::{Reader, Record};
+pub use status::{
+    ArmStatus, Condition, Drift, EntryStatus, Status, Totals, condition, is_taken_away, status,
+};
+pub use withdraw::{Withdrawn, withdraw};

@@ -1,0 +1,200 @@
+//! The compiled program, and how it comes into the kernel.
+
+use std::mem::size_of;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Mutex;
+
+use libbpf_rs::{
+    MapCore, MapFlags, MapHandle, MapType, Object, ObjectBuilder, OpenObject, PrintLevel, Program,
+    ProgramMut, set_print,
+};
+use sha2::{Digest, Sha256};
+use zerocopy::IntoBytes;
+
+use super::error::{Error, Result, plain};
+use super::layout::{Prefix, Values};
+
+/// The sockops program.
+static START: Embedded<{ include_bytes!(concat!(env!("OUT_DIR"), "/start.bpf.o")).len() }> =
+    Embedded(*include_bytes!(concat!(env!("OUT_DIR"), "/start.bpf.o")));
+/// The iterator over open connections.
+static RESTORE: Embedded<{ include_bytes!(concat!(env!("OUT_DIR"), "/restore.bpf.o")).len() }> =
+    Embedded(*include_bytes!(concat!(env!("OUT_DIR"), "/restore.bpf.o")));
+
+/// ELF files are read in place: libelf wants them aligned.
+#[repr(align(8))]
+struct Embedded<const SIZE: usize>([u8; SIZE]);
+
+/// The maps that outlive a process: each is pinned under its name.
+pub(super) const MAPS: [&str; 7] = [
+    "bundle", "settings", "about", "states", "starts", "totals", "records",
+];
+
+/// What libbpf says meanwhile: the verifier's words are nowhere else.
+static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+fn listen(_: PrintLevel, text: String) {
+    if let Ok(mut said) = SAID.lock() {
+        said.push(text);
+    }
+}
+
+/// SHA-256 of the embedded object: what tells an upgrade.
+pub(super) fn object_hash() -> [u8; 32] {
+    Sha256::digest(START.0).into()
+}
+
+/// Loads the program; its maps are those pinned in a directory, or new ones.
+pub(super) fn load(pinned: Option<&Path>) -> Result<Object> {
+    set_print(Some((PrintLevel::Warn, listen)));
+    if let Ok(mut said) = SAID.lock() {
+        said.clear();
+    }
+    let mut open = open(&START.0)?;
+    if let Some(directory) = pinned {
+        for mut map in open.maps_mut() {
+            let name = map.name().to_string_lossy().into_owned();
+            if MAPS.contains(&name.as_str()) {
+                map.reuse_pinned_map(directory.join(&name))
+                    .map_err(|error| {
+                        Error::Failed(format!(
+                            "cannot open the pinned map {name}: {}",
+                            plain(&error)
+                        ))
+                    })?;
+            }
+        }
+    }
+    open.load()
+        .map_err(|error| Error::Unsupported(refusal(&error)))
+}
+
+/// Loads the iterator; `algorithm` is what switched connections get, or empty.
+pub(super) fn load_restore(starts: &Path, algorithm: &[u8]) -> Result<Object> {
+    set_print(Some((PrintLevel::Warn, listen)));
+    let mut open = open(&RESTORE.0)?;
+    for mut map in open.maps_mut() {
+        let name = map.name().to_string_lossy().into_owned();
+        let done = match name.as_str() {
+            "starts" => map.reuse_pinned_map(starts),
+            _ if name.ends_with(".rodata") => match map.initial_value_mut() {
+                Some(bytes) if bytes.len() >= algorithm.len() => {
+                    bytes[..algorithm.len()].copy_from_slice(algorithm);
+                    Ok(())
+                }
+                _ => Ok(()),
+            },
+            _ => Ok(()),
+        };
+        done.map_err(|error| {
+            Error::Failed(format!("cannot prepare the map {name}: {}", plain(&error)))
+        })?;
+    }
+    open.load()
+        .map_err(|error| Error::Unsupported(refusal(&error)))
+}
+
+fn open(bytes: &[u8]) -> Result<OpenObject> {
+    let opened = ObjectBuilder::default().open_memory(bytes);
+    opened.map_err(|error| {
+        Error::Unsupported(format!(
+            "the eBPF program cannot be read: {}",
+            plain(&error)
+        ))
+    })
+}
+
+/// The program itself.
+pub(super) fn program(object: &Object) -> Result<ProgramMut<'_>> {
+    let mut programs = object.progs_mut();
+    programs.next().ok_or_else(|| {
+        Error::Failed("the eBPF object has no program: build this command again".to_owned())
+    })
+}
+
+/// Its id in the kernel.
+pub(super) fn id(program: &ProgramMut<'_>) -> Result<u32> {
+    Program::id_from_fd(program.as_fd())
+        .map_err(|error| Error::Failed(format!("the program has no id: {}", plain(&error))))
+}
+
+/// A new trie for a generation, filled.
+pub(super) fn trie(values: &[(Prefix, Values)]) -> Result<MapHandle> {
+    let options = libbpf_sys::bpf_map_create_opts {
+        sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
+        map_flags: libbpf_sys::BPF_F_NO_PREALLOC,
+        ..Default::default()
+    };
+    let most = u32::try_from(values.len().max(1))
+        .map_err(|_| Error::Bundle("more than 4 billion entries".to_owned()))?;
+    let sizes = (size_of::<Prefix>() as u32, size_of::<Values>() as u32);
+    let map = MapHandle::create(
+        MapType::LpmTrie,
+        Some("entries"),
+        sizes.0,
+        sizes.1,
+        most,
+        &options,
+    )
+    .map_err(|error| room(values.len(), &error))?;
+    // The kernel copies a batch's keys and values one by one: the size only bounds this process's memory.
+    for part in values.chunks(8192) {
+        let mut keys = Vec::with_capacity(part.len() * size_of::<Prefix>());
+        let mut bytes = Vec::with_capacity(part.len() * size_of::<Values>());
+        for (prefix, value) in part {
+            keys.extend_from_slice(prefix.as_bytes());
+            bytes.extend_from_slice(value.as_bytes());
+        }
+        let count = u32::try_from(part.len()).unwrap_or(0);
+        map.update_batch(&keys, &bytes, count, MapFlags::ANY, MapFlags::ANY)
+            .map_err(|error| room(values.len(), &error))?;
+    }
+    Ok(map)
+}
+
+fn room(entries: usize, error: &libbpf_rs::Error) -> Error {
+    Error::Failed(format!(
+        "the kernel takes no map of {entries} entries: {}: the last bundle stays; free memory, or publish fewer entries",
+        plain(error)
+    ))
+}
+
+/// Why the kernel did not take it: the verifier's last word, or what else libbpf said.
+fn refusal(error: &libbpf_rs::Error) -> String {
+    let said = SAID.lock().map(|said| said.concat()).unwrap_or_default();
+    let lines: Vec<&str> = said
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty())
+        .collect();
+    let end = lines
+        .iter()
+        .position(|line| line.starts_with("processed ") || line.contains("END PROG LOAD LOG"));
+    let word = match end {
+        Some(end) if end > 0 => format!("the verifier says {:?}", lines[end - 1]),
+        _ => lines
+            .last()
+            .map_or_else(String::new, |line| format!("libbpf says {line:?}")),
+    };
+    let what = plain(error);
+    format!("this kernel does not load the eBPF program: {what}: {word}: use routes here, or a newer kernel")
+        .replace(": : ", ": ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::enforce::bpf::layout::{About, Settings, State, TOTALS};
+
+    #[test]
+    fn structs_have_the_sizes_of_the_program() {
+        let object = open(&START.0).unwrap();
+        let map = |name: &str| object.maps().find(|map| map.name() == name).unwrap();
+        assert_eq!(map("settings").value_size() as usize, size_of::<Settings>());
+        assert_eq!(map("about").value_size() as usize, size_of::<About>());
+        assert_eq!(map("states").value_size() as usize, size_of::<State>());
+        assert_eq!(map("states").key_size() as usize, size_of::<Prefix>());
+        assert_eq!(map("totals").max_entries(), TOTALS);
+    }
+}

@@ -1,0 +1,410 @@
+//! What is loaded, what it has done, and what is not as it was left.
+
+use std::fmt;
+use std::path::Path;
+
+use ipnet::IpNet;
+use libbpf_rs::{MapCore, MapFlags};
+use serde::{Serialize, Serializer};
+use zerocopy::FromBytes;
+
+use super::apply::{boot_ns, is_on, is_ours, now};
+use super::encode::net_of;
+use super::error::{Result, failed, plain};
+use super::layout::{PERIOD_NS, PERIODS, Prefix, Settings, State, TOTALS};
+use super::pins::{self, Places};
+
+/// Something is not as it was left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Drift {
+    /// The link's pin is gone.
+    LinkGone,
+    /// The link is on no cgroup, or on another one: it was detached, or the cgroup was removed.
+    Detached,
+    /// The link carries a program that is not ours.
+    OtherProgram,
+    /// A map's pin is gone.
+    MapGone(&'static str),
+    /// An application, or an upgrade, was interrupted.
+    Unfinished,
+    /// The rest of a step that was interrupted, or of another version.
+    Leftover(String),
+}
+
+impl fmt::Display for Drift {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LinkGone => f.write_str("the program's link is gone"),
+            Self::Detached => {
+                f.write_str("the program is not on the cgroup: detached, or the cgroup was removed")
+            }
+            Self::OtherProgram => f.write_str("the link carries another program"),
+            Self::MapGone(name) => write!(f, "the map {name} is gone"),
+            Self::Unfinished => f.write_str("an application was interrupted"),
+            Self::Leftover(name) => write!(f, "{name} was left by a step that was interrupted"),
+        }
+    }
+}
+
+impl Serialize for Drift {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Counters of the whole program since it was loaded, summed over the CPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// Connections with our window or rate.
+    pub started: u64,
+    /// Matched, and left at the kernel's default by the trial or the brake.
+    pub untreated: u64,
+    /// To excluded destinations.
+    pub excluded: u64,
+    /// Matched a bundle that is past its time.
+    pub expired: u64,
+    /// Left alone because their SYN was sent again.
+    pub late: u64,
+    /// The kernel refused the window.
+    pub refused_window: u64,
+    /// The kernel refused the rate.
+    pub refused_rate: u64,
+    /// The kernel refused the congestion control.
+    pub refused_algorithm: u64,
+    /// The application has set a rate of its own, which stays.
+    pub own_rate: u64,
+    /// No memory for a socket's storage: left alone.
+    pub no_memory: u64,
+    /// No room for a prefix's state: left alone.
+    pub no_state: u64,
+    /// Sent more than the kernel's first window because of us.
+    pub exposed: u64,
+    /// Of them, those that lost in their first flights.
+    pub lost: u64,
+    /// Got another congestion control.
+    pub switched: u64,
+    /// Steps of brakes.
+    pub braked: u64,
+    /// First-flight records written.
+    pub records: u64,
+    /// First-flight records that found no room.
+    pub records_lost: u64,
+}
+
+impl Totals {
+    fn of(sums: [u64; TOTALS as usize]) -> Self {
+        let [
+            started,
+            untreated,
+            excluded,
+            expired,
+            late,
+            refused_window,
+            refused_rate,
+            refused_algorithm,
+            own_rate,
+            no_memory,
+            no_state,
+            exposed,
+            lost,
+            switched,
+            braked,
+            records,
+            records_lost,
+        ] = sums;
+        Self {
+            started,
+            untreated,
+            excluded,
+            expired,
+            late,
+            refused_window,
+            refused_rate,
+            refused_algorithm,
+            own_rate,
+            no_memory,
+            no_state,
+            exposed,
+            lost,
+            switched,
+            braked,
+            records,
+            records_lost,
+        }
+    }
+}
+
+/// How one arm of an entry does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ArmStatus {
+    /// Connections with our values.
+    pub started: u64,
+    /// Left at the kernel's default by the trial or the brake.
+    pub untreated: u64,
+    /// Sent more than the kernel's first window.
+    pub exposed: u64,
+    /// Of them, those that lost in their first flights.
+    pub lost: u64,
+    /// 0 as the bundle says, 1 half of it, 2 the kernel's default.
+    pub brake_step: u32,
+}
+
+/// A prefix that has seen connections.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct EntryStatus {
+    /// The entry's destinations.
+    pub prefix: IpNet,
+    /// With the entry's values.
+    pub entry: ArmStatus,
+    /// With the trial's.
+    pub trial: ArmStatus,
+    /// Connections in their first flights.
+    pub in_first_flights: u32,
+    /// Switches of congestion control.
+    pub switched: u64,
+    /// Values that the kernel refused.
+    pub refused: u64,
+    /// Left alone because their SYN was sent again.
+    pub late: u64,
+    /// Steps of the brake, of all bundles.
+    pub braked: u64,
+}
+
+/// What is in force, without what it has done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Condition {
+    /// There are pins of this version.
+    pub loaded: bool,
+    /// Whether new connections meet the program.
+    pub attached: bool,
+    /// Counts applications since the program was loaded; 0 before the first.
+    pub generation: u64,
+    /// The bundle's round.
+    pub round: i64,
+    /// SHA-256 of the bundle's digest, hexadecimal.
+    pub bundle: String,
+    /// When it was applied, seconds since the epoch.
+    pub applied_at: i64,
+    /// When it stops to count.
+    pub expires_at: i64,
+    /// By the program's own clock, it is past its time.
+    pub expired: bool,
+    /// Entries in force.
+    pub entries: u32,
+    /// Excluded networks.
+    pub excluded: u32,
+    /// What is not as it was left; empty where all is as it was left.
+    pub drift: Vec<Drift>,
+}
+
+/// What there is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Status {
+    /// What is in force.
+    #[serde(flatten)]
+    pub condition: Condition,
+    /// Counters of the whole program.
+    pub totals: Totals,
+    /// Prefixes that have seen connections, sorted.
+    pub prefixes: Vec<EntryStatus>,
+}
+
+/// Reads everything and changes nothing.
+pub fn status(places: &Places) -> Result<Status> {
+    let set = places.set();
+    let condition = condition(places)?;
+    let (mut totals_of_all, mut seen) = (Totals::default(), Vec::new());
+    if condition.loaded {
+        let missing = pins::missing(&set);
+        if !missing.contains(&"totals") {
+            totals_of_all = totals(&set)?;
+        }
+        if !missing.contains(&"states") {
+            seen = prefixes(&set)?;
+        }
+    }
+    Ok(Status {
+        condition,
+        totals: totals_of_all,
+        prefixes: seen,
+    })
+}
+
+/// Whether somebody ended it as a withdrawal does, though perhaps not to the end: the pins are gone, or no new connection
+/// is to be started. A program that was only detached is not meant, nor one of another version: that is drift.
+pub fn is_taken_away(places: &Places) -> bool {
+    match pins::about(&places.set()) {
+        Ok(about) => about.draining > 0,
+        Err(_) => !pins::has_another_layout(places),
+    }
+}
+
+/// Reads what a pass of repair needs, whose cost does not grow with the prefixes that have seen connections.
+pub fn condition(places: &Places) -> Result<Condition> {
+    let set = places.set();
+    let mut found = Condition {
+        loaded: set.exists(),
+        ..Condition::default()
+    };
+    found
+        .drift
+        .extend(pins::leftovers(places).iter().map(|path| {
+            Drift::Leftover(
+                path.file_name()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned(),
+            )
+        }));
+    if !found.loaded {
+        return Ok(found);
+    }
+    let missing = pins::missing(&set);
+    found
+        .drift
+        .extend(missing.iter().map(|name| Drift::MapGone(name)));
+    if !missing.contains(&"about") {
+        about(&set, places, &mut found)?;
+    }
+    Ok(found)
+}
+
+fn about(set: &Path, places: &Places, found: &mut Condition) -> Result<()> {
+    let about = pins::about(set)?;
+    found.generation = about.generation;
+    found.round = about.round;
+    found.bundle = about
+        .digest
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    found.applied_at = about.applied_at;
+    found.expires_at = about.expires_at;
+    found.entries = about.entries;
+    found.excluded = about.excluded;
+    found.expired =
+        about.generation > 0 && expired(set, about.slot).unwrap_or(now() >= about.expires_at);
+    match pins::link(set)? {
+        None => found.drift.push(Drift::LinkGone),
+        Some(link) if !is_on(&link, places) => found.drift.push(Drift::Detached),
+        Some(link) if !is_ours(Some(&link), &about) => found.drift.push(Drift::OtherProgram),
+        Some(_) => found.attached = true,
+    }
+    if about.pending != about.slot
+        || about.object == [0; 32]
+        || about.draining > 0
+        || set.join("link-new").exists()
+    {
+        found.drift.push(Drift::Unfinished);
+    }
+    Ok(())
+}
+
+/// By the deadline in the map; None where it cannot be read.
+fn expired(set: &Path, slot: u32) -> Option<bool> {
+    let bytes = pins::map(set, "settings")
+        .ok()?
+        .lookup(&slot.to_ne_bytes(), MapFlags::ANY)
+        .ok()??;
+    Some(boot_ns() >= Settings::read_from_bytes(&bytes).ok()?.deadline_ns)
+}
+
+fn totals(set: &Path) -> Result<Totals> {
+    let map = pins::map(set, "totals")?;
+    let mut sums = [0; TOTALS as usize];
+    for (key, sum) in (0u32..).zip(&mut sums) {
+        let parts = map
+            .lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY)
+            .map_err(|error| {
+                failed(
+                    "cannot read",
+                    &set.join("totals"),
+                    plain(&error),
+                    "ask again",
+                )
+            })?;
+        let numbers = parts
+            .iter()
+            .flatten()
+            .filter_map(|part| u64::read_from_bytes(part).ok());
+        *sum = numbers.sum();
+    }
+    Ok(Totals::of(sums))
+}
+
+fn states(set: &Path) -> Result<Vec<(Prefix, State)>> {
+    let map = pins::map(set, "states")?;
+    let mut found = Vec::new();
+    for key in map.keys() {
+        // A key may go between the two calls.
+        let value = map.lookup(&key, MapFlags::ANY).map_err(|error| {
+            failed(
+                "cannot read",
+                &set.join("states"),
+                plain(&error),
+                "ask again",
+            )
+        })?;
+        let prefix = Prefix::read_from_bytes(&key).ok();
+        let state = value.and_then(|bytes| State::read_from_bytes(&bytes).ok());
+        found.extend(prefix.zip(state));
+    }
+    Ok(found)
+}
+
+/// Connections of the periods that count now, by the program's own clock.
+fn live(state: &State) -> u32 {
+    let period = u32::try_from(monotonic_ns() / PERIOD_NS)
+        .unwrap_or(u32::MAX)
+        .saturating_add(1 + PERIODS);
+    state
+        .flights
+        .iter()
+        .filter(|one| period.wrapping_sub(one.period) < PERIODS)
+        .map(|one| one.live)
+        .sum()
+}
+
+fn monotonic_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(time.tv_nsec).unwrap_or(0)
+}
+
+/// Connections that hold a cap, of all prefixes.
+pub(super) fn in_first_flights(set: &Path) -> Result<u64> {
+    Ok(states(set)?
+        .iter()
+        .map(|(_, state)| u64::from(live(state)))
+        .sum())
+}
+
+fn arm(state: &State, arm: usize) -> ArmStatus {
+    ArmStatus {
+        started: state.started[arm],
+        untreated: state.untreated[arm],
+        exposed: state.exposed[arm],
+        lost: state.lost[arm],
+        brake_step: state.brakes[arm].step,
+    }
+}
+
+fn prefixes(set: &Path) -> Result<Vec<EntryStatus>> {
+    let mut found: Vec<EntryStatus> = states(set)?
+        .iter()
+        .filter_map(|(prefix, state)| {
+            Some(EntryStatus {
+                prefix: net_of(prefix)?,
+                entry: arm(state, 0),
+                trial: arm(state, 1),
+                in_first_flights: live(state),
+                switched: state.switched,
+                refused: state.refused,
+                late: state.late,
+                braked: state.braked,
+            })
+        })
+        .collect();
+    found.sort_by_key(|one| one.prefix);
+    Ok(found)
+}

@@ -1,0 +1,2 @@
+//! How a bundle reaches the kernel.
+pub mod bpf;

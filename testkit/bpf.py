@@ -1,0 +1,123 @@
+"""The edge's eBPF enforcement on a cgroup of its own, through `edge/examples/bpf.rs`."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+BPF_FS = Path("/sys/fs/bpf")
+
+
+def binary() -> Path:
+    """The example as cargo builds it; it is built anew where its sources are newer."""
+    command = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "springtide-edge", "--example", "bpf"]
+    subprocess.run(command, cwd=ROOT, check=True)
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    return target / "release/examples/bpf"
+
+
+def cgroup2() -> Path:
+    """Where cgroup2 is mounted."""
+    for line in Path("/proc/self/mounts").read_text().splitlines():
+        _, where, kind, *_ = line.split()
+        if kind == "cgroup2":
+            return Path(where)
+    raise OSError("cgroup2 is not mounted: mount -t cgroup2 cgroup2 /sys/fs/cgroup")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A cgroup and a directory of pins that belong to one test."""
+
+    binary: Path
+    cgroup: Path
+    pins: Path
+
+    def run(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[str]:
+        command = [str(self.binary), "--cgroup", str(self.cgroup), "--pins", str(self.pins), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if check and done.returncode != 0:
+            raise AssertionError(f"{' '.join(arguments)}: {done.stderr.strip()}")
+        return done
+
+    def apply(self, bundle: Mapping[str, Any], **how: bool) -> dict[str, Any]:
+        file = Path(f"/tmp/springtide-bpf-{self.cgroup.name}.json")  # noqa: S108 - named by this process
+        file.write_text(json.dumps(bundle))
+        try:
+            found: dict[str, Any] = json.loads(self.run("apply", str(file), **how).stdout)
+        finally:
+            file.unlink()
+        return found
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.run("status").stdout)
+        return found
+
+    def withdraw(self, *arguments: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.run("withdraw", *arguments).stdout)
+        return found
+
+    def records(self, seconds: float = 0.2) -> list[dict[str, Any]]:
+        lines = self.run("records", "--seconds", str(seconds)).stdout.splitlines()
+        return [json.loads(line) for line in lines]
+
+    def popen(self, code: str, **options: Any) -> subprocess.Popen[bytes]:
+        """Starts Python in the cgroup; `options` are subprocess.Popen's."""
+        return subprocess.Popen(self._python(code), **options)
+
+    def inside(self, code: str) -> subprocess.CompletedProcess[str]:
+        """Runs Python in the cgroup to its end."""
+        return subprocess.run(self._python(code), capture_output=True, text=True, check=True)
+
+    def _python(self, code: str) -> list[str]:
+        move = f"open('{self.cgroup}/cgroup.procs', 'w').write(str(__import__('os').getpid()))\n"
+        return [sys.executable, "-c", move + code]
+
+
+def fill(pin: Path) -> None:
+    """Puts keys that nobody asks for into a pinned hash map until it is full (bpf(2); numbers of x86-64)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    call, get, info_of, update = 321, 7, 15, 2
+
+    def bpf(command: int, attributes: bytes) -> int:
+        return int(libc.syscall(call, command, attributes, len(attributes)))
+
+    path = ctypes.create_string_buffer(str(pin).encode())
+    handle = bpf(get, struct.pack("=QII", ctypes.addressof(path), 0, 0))
+    assert handle >= 0, os.strerror(ctypes.get_errno())
+    info = ctypes.create_string_buffer(24)
+    assert bpf(info_of, struct.pack("=IIQ", handle, len(info), ctypes.addressof(info))) == 0
+    _, _, key_size, value_size, room, _ = struct.unpack("=6I", info)
+    key, value = ctypes.create_string_buffer(key_size), ctypes.create_string_buffer(value_size)
+    # The first byte is none that a prefix's length begins with.
+    attributes = struct.pack("=IIQQQ", handle, 0, ctypes.addressof(key), ctypes.addressof(value), 0)
+    for number in range(room + 1):
+        struct.pack_into("=BI", key, 0, 0xFF, number)
+        if bpf(update, attributes) < 0:
+            break
+    os.close(handle)
+
+
+@contextmanager
+def program(name: str) -> Iterator[Program]:
+    """A cgroup and pins of this name; both are gone at the end. Needs root."""
+    if not BPF_FS.is_mount():
+        subprocess.run(["mount", "-t", "bpf", "bpf", str(BPF_FS)], check=True)
+    found = Program(binary(), cgroup2() / name, BPF_FS / name)
+    found.cgroup.mkdir()
+    try:
+        yield found
+    finally:
+        found.run("withdraw", check=False)
+        if found.cgroup.exists():
+            found.cgroup.rmdir()
