@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import collector, controller, gate, push, push_fleet, rounds, sizes
+from bench import collector, controller, edge, gate, push, push_fleet, rounds, sizes, start
 from bench.calm import guard, pairs, prefixes
 from bench.pipeline import ingest
 from bench.runner import ROOT, Bench, BenchError, Run, conditions, document, table
 
-MODULES = (collector, ingest, rounds, sizes, controller, push, push_fleet, gate, pairs, prefixes, guard)
+MODULES = (collector, ingest, rounds, sizes, controller, push, push_fleet, gate, pairs, prefixes, guard, start, edge)
 BENCHES: dict[str, Bench] = {module.BENCH.name: module.BENCH for module in MODULES}
 
 

@@ -58,6 +58,15 @@ FIGURES = {
         selected_median new_per_round_median changes_per_round_mean changes_per_ever_selected_and_day_p95
         prefixes_with_four_changes_or_more share_of_attainable_gain
     """,
+    "start": """
+        alone_p50_ms alone_p95_ms alone_resent_per_connection alone_p50_per_limit together_p50_ms together_p95_ms
+        together_resent_per_connection together_p50_per_limit started worst_alone_p50_per_limit
+        worst_together_p50_per_limit
+    """,
+    "edge": """
+        swap_s trie_mb_per_million_prefixes memory_mb_per_million_prefixes connections_per_s connect_ratio
+        stream_gbit_per_s stream_ratio
+    """,
     "calm-guard": """
         harmful_rounds harmful_rounds_in_a_row median_window_segments largest_harmless_window_segments
     """,

@@ -1,0 +1,104 @@
+"""The edge's eBPF program over emulated paths: round trips saved, nothing lost for it, and the brake where it harms."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from statistics import median
+
+import pytest
+
+from lab.lab import Lab
+from testkit import bpf
+from testkit.bpf import Program
+from testkit.starts import PATHS, Measured, Order, topology, transfer
+
+pytestmark = pytest.mark.root
+
+FIFTY, SEVENTY = (next(path for path in PATHS if path.name == name) for name in ("fifty", "seventy"))
+SIZE = 100_000
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    with Lab.up(topology((FIFTY, SEVENTY)), f"s{os.getpid()}") as found:
+        yield found
+
+
+@pytest.fixture
+def program() -> Iterator[Program]:
+    with bpf.program(f"sts{os.getpid()}") as found:
+        yield found
+
+
+def test_a_first_flight_takes_one_round_trip_instead_of_three_and_loses_nothing(lab: Lab, program: Program) -> None:
+    """Both families, both directions of opening: IPv4 is passive here and IPv6 active."""
+    program.apply({"record_permille": 1000, "entries": FIFTY.entries() + SEVENTY.entries()})
+    times = [0.2 + number for number in range(4)]
+    orders = [Order(FIFTY, times, SIZE), Order(SEVENTY, [at + 0.5 for at in times], SIZE, family=6, active=True)]
+    ways = [transfer(lab, orders, group) for group in (None, program.cgroup)]
+    for order, default, ours in zip(orders, *ways, strict=True):
+        resent = f"{default.resent} and {ours.resent} segments sent again"
+        print(f"{order.path.name}: {default.p50():.0f} ms, with the program {ours.p50():.0f}; {resent}")
+        assert not default.errors + ours.errors
+        assert (default.p50() - ours.p50()) / order.path.rtt_ms >= 1.5
+        # A segment or two are the emulator's timer on a busy machine.
+        assert ours.resent <= default.resent + 2
+    records = program.records()
+    assert len(records) == 8
+    for path in (FIFTY, SEVENTY):
+        mine = [one for one in records if one["window"] == path.window()]
+        assert len(mine) == 4
+        assert {one["rate"] for one in mine} == {path.entries()[0]["start_rate"]}
+        assert all(one["acked_100k_us"] >= one["acked_50k_us"] >= path.rtt_ms * 1000 for one in mine)
+        assert median(one["min_rtt_us"] for one in mine) >= path.rtt_ms * 1000
+
+
+def test_connections_that_start_together_share_the_rate(lab: Lab, program: Program) -> None:
+    program.apply({"record_permille": 1000, "entries": FIFTY.entries()})
+    found = transfer(lab, [Order(FIFTY, [0.2] * 6, SIZE)], program.cgroup)[0]
+    assert not found.errors
+    records = sorted(program.records(), key=lambda one: one["at_once"])
+    whole = FIFTY.entries()[0]["start_rate"]
+    assert [one["at_once"] for one in records] == [1, 2, 3, 4, 5, 6]
+    assert [one["rate"] for one in records] == [whole // number for number in range(1, 7)]
+    assert program.status()["prefixes"][0]["in_first_flights"] == 0
+
+
+def test_the_brake_stops_harmful_starts_within_fifty_connections(lab: Lab, program: Program) -> None:
+    """A window of 100 in one burst fits into the queue, until that shrinks to a tenth."""
+    brake = {"lost_permille": 300, "connections": 10, "half_life_s": 600}
+    entries = SEVENTY.entries(initcwnd=100, start_rate=None)
+
+    def run(count: int) -> Measured:
+        found = transfer(lab, [Order(SEVENTY, [0.2 + number * 0.15 for number in range(count)], SIZE)], program.cgroup)[
+            0
+        ]
+        assert not found.errors
+        return found
+
+    program.apply({"round": 1, "brake": brake, "entries": entries})
+    before = run(15)
+    clean = program.status()["prefixes"][0]
+    assert (clean["entry"]["started"], clean["entry"]["brake_step"]) == (15, 0)
+    wide = lab.topology
+    narrow = wide.model_dump(mode="json")
+    narrow["paths"] = [path | {"queue_packets": max(1, path["queue_packets"] // 10)} for path in narrow["paths"]]
+    lab.reshape(type(wide).model_validate(narrow, strict=False))
+    try:
+        braked = run(80)
+        status = program.status()["prefixes"][0]
+        harmful = status["entry"]["started"] - 15
+        print(f"{before.resent} resent before, {braked.resent} with the brake; {harmful} of 80 started with our values")
+        assert status["entry"]["brake_step"] == 2
+        assert status["entry"]["untreated"] == 80 - harmful
+        assert harmful <= 50
+        # Another round begins anew; without a brake nothing stops.
+        program.apply({"round": 2, "entries": entries})
+        unbraked = run(80)
+        print(f"{unbraked.resent} without")
+        again = program.status()["prefixes"][0]["entry"]
+        assert (again["brake_step"], again["started"] - status["entry"]["started"]) == (0, 80)
+        assert braked.resent < unbraked.resent
+    finally:
+        lab.reshape(wide)

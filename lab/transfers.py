@@ -1,0 +1,114 @@
+"""Objects over fresh connections, in both directions of opening: `python lab/transfers.py send|receive` in a namespace.
+
+The receiver asks with a size in 8 bytes, the sender answers with as many bytes, and the receiver closes. Either of
+them may open the connections; the other one listens, and says `ready`. The receiver prints one JSON line a transfer,
+from its request to the last byte; the sender one with the segments that it sent again. Only the standard library is
+imported.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import socket
+import struct
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+# struct tcp_info, linux/tcp.h: 8 bytes, then 32-bit numbers, of which tcpi_total_retrans is the 24th.
+_TOTAL_RETRANS = 8 + 4 * 23
+_SIZE = struct.Struct(">Q")
+
+Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+def resent(connection: Any) -> int:
+    """Segments that a socket has sent again."""
+    information = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
+    found: int = struct.unpack_from("I", information, _TOTAL_RETRANS)[0]
+    return found
+
+
+async def send(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answers requests until the other end closes."""
+    connection = writer.get_extra_info("socket")
+    sent = 0
+    try:
+        while request := await reader.read(_SIZE.size):
+            size = _SIZE.unpack(request)[0]
+            writer.write(bytes(size))
+            sent += size
+        print(json.dumps({"sent": sent, "resent": resent(connection)}), flush=True)
+    except (OSError, struct.error) as error:
+        print(json.dumps({"sent": sent, "error": str(error)}), flush=True)
+    finally:
+        writer.close()
+
+
+def receive(size: int) -> Peer:
+    """Asks once, and closes after the last byte."""
+
+    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        begin = time.perf_counter()
+        writer.write(_SIZE.pack(size))
+        left = size
+        try:
+            while left > 0:
+                data = await reader.read(1 << 20)
+                if not data:
+                    break
+                left -= len(data)
+            took = (time.perf_counter() - begin) * 1000
+            print(json.dumps({"ms": round(took, 3), "missing": left}), flush=True)
+        except OSError as error:
+            print(json.dumps({"missing": left, "error": str(error)}), flush=True)
+        finally:
+            writer.close()
+
+    return one
+
+
+async def listen(addresses: list[str], port: int, peer: Peer) -> None:
+    """Until the process is ended."""
+    server = await asyncio.start_server(peer, addresses, port, backlog=512)
+    print("ready", flush=True)
+    async with server:
+        await server.serve_forever()
+
+
+async def connect(address: str, port: int, at_s: list[float], peer: Peer) -> None:
+    """Opens a connection at each of the times; they may overlap."""
+    start = time.perf_counter()
+
+    async def one(at: float) -> None:
+        await asyncio.sleep(max(0.0, start + at - time.perf_counter()))
+        try:
+            reader, writer = await asyncio.open_connection(address, port)
+        except OSError as error:
+            print(json.dumps({"missing": -1, "error": str(error)}), flush=True)
+            return
+        await peer(reader, writer)
+
+    await asyncio.gather(*(one(at) for at in at_s))
+
+
+def main() -> None:
+    role, task = sys.argv[1], json.loads(sys.argv[2])
+    if group := task.get("cgroup"):
+        (Path(group) / "cgroup.procs").write_text(str(os.getpid()))
+    # A garbage collection's pause would show in the measurement.
+    gc.disable()
+    peer = send if role == "send" else receive(task["size"])
+    if "listen" in task:
+        asyncio.run(listen(task["listen"], task["port"], peer))
+    else:
+        asyncio.run(connect(task["connect"], task["port"], task["at_s"], peer))
+
+
+if __name__ == "__main__":
+    main()
