@@ -2,10 +2,10 @@
 
     python testkit/steps.py STEP DIRECTORY ONLY SIGNAL COMMAND...
 
-A step is a system call: a datagram that is sent, a lock, a rename, a removal, a change of mode, or an open below
-DIRECTORY. With ONLY `write`, it is just a datagram that adds or deletes routes or rules; with any other ONLY, just a
-rename to a name that ends with it. The command runs in this process, and a child watches it by ptrace(2): so its
-process id and exit code are the command's own. For x86-64.
+A step is a system call: a datagram that is sent, a lock, a rename, a removal, a change of mode, an open below
+DIRECTORY, or a change of an eBPF map, link or pin. With ONLY `write`, it is just a datagram that adds or deletes routes
+or rules; with any other ONLY, just a rename to a name that ends with it. The command runs in this process, and a child
+watches it by ptrace(2): so its process id and exit code are the command's own. For x86-64.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ CALLS: dict[int, tuple[str, int | None]] = {
     263: ("unlink", 1),
     264: ("rename", 3),
     316: ("rename", 3),
+    321: ("bpf", None),
 }
 # sys/user.h, user_regs_struct: 27 words; where the arguments of a system call stand.
 RAX, ORIG_RAX, RIP, ARGUMENTS = 10, 15, 16, (14, 13, 12, 7)
+BPF_CHANGES = (2, 3, 6, 28, 29, 34)  # linux/bpf.h: maps' values, pins, links that come, change and go
 WRITES = (24, 25, 32, 33)  # linux/rtnetlink.h: routes and rules that come and go
 SYSCALL_BYTES = 2  # of the instruction
 
@@ -72,6 +74,8 @@ def is_step(pid: int, registers: ctypes.Array[ctypes.c_ulong], directory: str, o
         return name == "sendto" and message_type(pid, registers[ARGUMENTS[1]]) in WRITES
     if only:
         return name == "rename" and path.endswith(only)
+    if name == "bpf":
+        return registers[ARGUMENTS[0]] in BPF_CHANGES
     return bool(name) and (name != "open" or path.startswith(directory))
 
 

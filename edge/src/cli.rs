@@ -10,8 +10,10 @@ use clap::{Args, Parser, Subcommand};
 use serde_json::json;
 
 use crate::bundle::is_name;
+use crate::enforce::bpf;
 use crate::error::{Error, Result};
 use crate::files::read_regular;
+use crate::notify::Notify;
 use crate::operations::{self, Followed, Places, Report, Source, WATCH_INTERVAL_S};
 use crate::text::{one_line, printable, reason};
 
@@ -28,6 +30,7 @@ Examples:
   springtide-edge expire                             from a timer: withdraw an expired bundle
   springtide-edge watch                              a service: copies follow the host's routing
   springtide-edge follow                             from a timer: one pass of watch
+  springtide-edge run                                a service in place of both, which tells systemd of every pass
   springtide-edge withdraw                           everything out, the host as it was
   springtide-edge withdraw --forget-round            with the clock set right: take new rounds again
   springtide-edge verify ams-1.json                  only a look at the bundle and its signature
@@ -46,7 +49,7 @@ Exit codes:
   15  expired";
 
 /// Makes this edge's new TCP connections start as a signed bundle says. It touches table 201, proto 201 and the rule pref
-/// 1000, and nothing else.
+/// 1000, or an eBPF program on one cgroup and its pins, and nothing else.
 #[derive(Parser)]
 #[command(name = PROGRAM, version, after_help = AFTER, max_term_width = 118)]
 struct Options {
@@ -65,6 +68,12 @@ struct Common {
     /// Remembers a withdrawal that the state directory does not take
     #[arg(long, value_name = "DIR", default_value = "/run/springtide")]
     run_dir: PathBuf,
+    /// Where the eBPF program acts: a directory of cgroup2, with connections of its processes and of those below it
+    #[arg(long, value_name = "DIR", default_value_os_t = cgroup2())]
+    cgroup: PathBuf,
+    /// Where the eBPF program is kept: a directory of a BPF file system, of its own
+    #[arg(long, value_name = "DIR", default_value = "/sys/fs/bpf/springtide")]
+    pins: PathBuf,
     /// Seconds to wait for another run; what takes back waits 2 at most, and goes on
     #[arg(long, value_name = "S", default_value_t = 30.0, value_parser = seconds)]
     lock_wait: f64,
@@ -140,6 +149,14 @@ enum Command {
         #[command(flatten)]
         common: Common,
     },
+    /// Watch, and tell systemd of every pass: what a unit of Type=notify with WatchdogSec=90 runs
+    Run {
+        #[command(flatten)]
+        common: Common,
+        /// Seconds after which it looks also without a change; half of WatchdogSec, if that is less
+        #[arg(long, value_name = "S", default_value_t = WATCH_INTERVAL_S, value_parser = clap::value_parser!(u64).range(1..=3600))]
+        interval: u64,
+    },
     /// Follow after each change of the host's routing
     Watch {
         #[command(flatten)]
@@ -159,6 +176,7 @@ impl Command {
             Self::Withdraw { .. } => "withdraw",
             Self::Expire { .. } => "expire",
             Self::Follow { .. } => "follow",
+            Self::Run { .. } => "run",
             Self::Watch { .. } => "watch",
         }
     }
@@ -171,6 +189,7 @@ impl Command {
             | Self::Withdraw { common, .. }
             | Self::Expire { common }
             | Self::Follow { common }
+            | Self::Run { common, .. }
             | Self::Watch { common, .. } => common,
         }
     }
@@ -236,6 +255,10 @@ fn run(command: Command) -> Result<Answer> {
             state: common.state_dir.clone(),
             run: common.run_dir.clone(),
             lock_wait: Duration::from_secs_f64(common.lock_wait),
+            program: bpf::Places {
+                cgroup: common.cgroup.clone(),
+                pins: common.pins.clone(),
+            },
         },
     );
     match &command {
@@ -254,23 +277,14 @@ fn run(command: Command) -> Result<Answer> {
         Command::Status { .. } => Ok(answer(&operations::status(&places)?, json)),
         Command::Withdraw {
             forget_round,
-            dry_run: true,
-            ..
-        } => Ok(answer(
-            &operations::preview_withdrawal(&places, *forget_round)?,
-            json,
-        )),
-        Command::Withdraw {
-            forget_round,
             reason,
+            dry_run,
             ..
-        } => Ok(answer(
-            &operations::withdraw(&places, &one_line(reason), *forget_round)?,
-            json,
-        )),
+        } => withdraw(json, *forget_round, reason, *dry_run, &places),
         Command::Expire { .. } => Ok(answer(&operations::expire(&places)?, json)),
         Command::Follow { .. } => Ok(answer(&operations::follow(&places)?, json)),
-        Command::Watch { interval, .. } => watch(json, *interval, &places),
+        Command::Run { interval, .. } => watch(json, *interval, &places, &notify()?),
+        Command::Watch { interval, .. } => watch(json, *interval, &places, &Notify::default()),
     }
 }
 
@@ -283,12 +297,52 @@ fn apply(common: &Common, signed: &Signed, dry_run: bool, places: &Places) -> Re
     Ok(answer(&operations::apply(&source, places)?, common.json))
 }
 
-fn watch(json: bool, interval: u64, places: &Places) -> Result<Answer> {
+fn withdraw(
+    json: bool,
+    forget_round: bool,
+    reason: &str,
+    dry_run: bool,
+    places: &Places,
+) -> Result<Answer> {
+    if dry_run {
+        let report = operations::preview_withdrawal(places, forget_round)?;
+        return Ok(answer(&report, json));
+    }
+    let report = operations::withdraw(places, &one_line(reason), forget_round)?;
+    Ok(answer(&report, json))
+}
+
+fn notify() -> Result<Notify> {
+    Notify::from_environment().map_err(|error| {
+        Error::refused(format!(
+            "NOTIFY_SOCKET: {}; let systemd set it",
+            reason(&error)
+        ))
+    })
+}
+
+fn watch(json: bool, interval: u64, places: &Places, notify: &Notify) -> Result<Answer> {
     let mut report = |found: &Followed| put(&answer(found, json).text);
     let mut grumble = |text: &str| complain(&format!("{PROGRAM}: {text}"));
+    let mut alive = |text: &str| notify.alive(text);
     let interval = Duration::from_secs(interval);
-    let ended: Infallible = operations::watch(places, interval, &mut report, &mut grumble)?;
+    let interval = notify
+        .at_least_every
+        .map_or(interval, |longest| longest.min(interval));
+    let ended: Infallible =
+        operations::watch(places, interval, &mut report, &mut grumble, &mut alive)?;
     match ended {}
+}
+
+/// Where cgroup2 is mounted; systemd's place where it is not.
+fn cgroup2() -> PathBuf {
+    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    let found = mounts.lines().find_map(|line| {
+        let mut words = line.split(' ').skip(1);
+        let place = words.next()?;
+        (words.next()? == "cgroup2").then(|| PathBuf::from(place))
+    });
+    found.unwrap_or_else(|| PathBuf::from("/sys/fs/cgroup"))
 }
 
 fn seconds(text: &str) -> std::result::Result<f64, String> {

@@ -14,6 +14,7 @@ pub mod error;
 pub mod files;
 pub mod instant;
 pub mod kernel;
+pub mod notify;
 pub mod operations;
 pub mod plan;
 pub mod signature;

@@ -1,19 +1,21 @@
 //! A bundle into the kernel, and what it would do there.
 
+use std::collections::BTreeSet;
+
 use super::commit::commit;
 use super::repair::{load_state, repair};
 use super::report::{Applied, Counts, NotEnforced, Preview, Verified, refused_list, shown};
 use super::survey::{by_routes, survey};
-use super::{Places, Source, Uninterrupted, read_clock};
-use crate::bundle::{self, Bundle};
+use super::{Places, Run, Source, Uninterrupted, read_clock};
+use crate::bundle::{self, Bundle, Otherwise, Way};
 use crate::clock::Clock;
 use crate::error::{Error, Result, code};
 use crate::files::read_regular;
 use crate::instant;
-use crate::kernel::{Change, Kernel, Snapshot};
-use crate::plan::{Plan, difference};
+use crate::kernel::{Change, Snapshot, congestion_problem};
+use crate::plan::{Destination, Plan, difference};
 use crate::signature;
-use crate::state::{State, Store, written};
+use crate::state::{EnforcedBy, State, Store, written};
 use crate::text::reason;
 
 const UNSIGNED_NOTE: &str =
@@ -75,46 +77,75 @@ pub fn apply(source: &Source<'_>, places: &Places) -> Result<Applied> {
     let clock = read_clock()?;
     let store = Store::new(&places.state, &places.run);
     let (bundle, raw) = read(source, &clock)?;
-    let (destinations, not_enforced) = by_routes(&bundle);
     let mut notes = Vec::new();
-    let (plan, steps) = {
-        let _lock = store.lock(places.lock_wait)?;
-        let check = || store.check();
-        let kernel = Kernel::new(&check);
-        let _guard = Uninterrupted::begin();
-        repair(&store, &kernel, &clock, &mut notes)?;
-        let state = load_state(&store, &mut notes);
-        let fit = check_newer(
-            &bundle,
-            state.as_ref(),
-            &source.bundle.display().to_string(),
-        )
-        .and_then(|()| survey(&kernel, &destinations));
-        let (plan, before) = fit.map_err(|error| with_notes(error, &notes))?;
-        let steps = commit(
-            &store,
-            &kernel,
-            &clock,
-            (&bundle, &raw),
-            &plan,
-            &before,
-            state.as_ref(),
-        )?;
-        (plan, steps)
-    };
+    let _lock = store.lock(places.lock_wait)?;
+    let check = || store.check();
+    let run = Run::new(&store, &check, places, clock);
+    let _guard = Uninterrupted::begin();
+    repair(&run, &mut notes)?;
+    let state = load_state(&store, &mut notes);
+    let chosen = Chosen::of(&run, &bundle);
+    let shown = source.bundle.display().to_string();
+    let fit = check_newer(&bundle, state.as_ref(), &shown)
+        .and_then(|()| survey(&run.kernel, &chosen.destinations));
+    let (plan, before) = fit.map_err(|error| with_notes(error, &notes))?;
+    let whole = (&bundle, &raw[..]);
+    let steps = commit(&run, whole, chosen.by, &plan, &before, state.as_ref())?;
     if source.allowed_signers.is_none() {
         notes.push(UNSIGNED_NOTE.to_owned());
     }
     let changed = steps.is_some();
+    let steps = steps.unwrap_or_default();
     Ok(report(
-        "apply",
-        &bundle,
-        &plan,
-        &steps.unwrap_or_default(),
-        changed,
-        not_enforced,
-        notes,
+        "apply", &bundle, &plan, &steps, changed, chosen, notes,
     ))
+}
+
+/// What enforces a bundle on this host.
+struct Chosen {
+    by: EnforcedBy,
+    destinations: Vec<Destination>,
+    not_enforced: NotEnforced,
+    /// Why it is not what the bundle asks for first, or what of it stays undone.
+    notes: Vec<String>,
+}
+
+impl Chosen {
+    fn of(run: &Run<'_>, bundle: &Bundle) -> Self {
+        let mut notes = Vec::new();
+        let problem = match bundle.enforce.by {
+            Way::Routes => None,
+            Way::Bpf => run.program.problem(),
+        };
+        let by = match (bundle.enforce.by, &problem, bundle.enforce.otherwise) {
+            (Way::Routes, ..) | (Way::Bpf, Some(_), Otherwise::Routes) => EnforcedBy::Routes,
+            (Way::Bpf, None, _) => EnforcedBy::Bpf,
+            (Way::Bpf, Some(_), Otherwise::Default) => EnforcedBy::Nothing,
+        };
+        if let Some(problem) = problem {
+            let instead = if by == EnforcedBy::Routes {
+                "routes"
+            } else {
+                "the kernel's default"
+            };
+            notes.push(format!("not by bpf but {instead}: {problem}"));
+        }
+        if by == EnforcedBy::Bpf {
+            let names = bundle
+                .entries
+                .iter()
+                .filter_map(|entry| entry.congestion.as_ref());
+            let names: BTreeSet<&str> = names.map(|choice| choice.algorithm.as_str()).collect();
+            notes.extend(names.into_iter().filter_map(congestion_problem));
+        }
+        let (destinations, not_enforced) = by_routes(bundle, by);
+        Self {
+            by,
+            destinations,
+            not_enforced,
+            notes,
+        }
+    }
 }
 
 /// A refusal after a repair says what was repaired.
@@ -178,9 +209,10 @@ fn report(
     plan: &Plan,
     steps: &[Change],
     changed: bool,
-    not_enforced: NotEnforced,
-    notes: Vec<String>,
+    chosen: Chosen,
+    mut notes: Vec<String>,
 ) -> Applied {
+    notes.extend(chosen.notes);
     Applied {
         command,
         changed,
@@ -188,11 +220,11 @@ fn report(
         round: instant::show(bundle.round),
         digest: bundle.digest.clone(),
         expires_at: instant::show(bundle.expires_at),
-        enforced_by: "routes",
+        enforced_by: chosen.by,
         routes: plan.routes.len(),
         counts: Counts::of(steps),
         refused: refused_list(&plan.refused),
-        not_enforced,
+        not_enforced: chosen.not_enforced,
         notes,
     }
 }
@@ -205,7 +237,6 @@ fn report(
 pub fn preview(source: &Source<'_>, places: &Places) -> Result<Preview> {
     let clock = read_clock()?;
     let (bundle, _) = read(source, &clock)?;
-    let (destinations, not_enforced) = by_routes(&bundle);
     let store = Store::new(&places.state, &places.run);
     let mut notes = Vec::new();
     let _lock = store
@@ -225,10 +256,13 @@ pub fn preview(source: &Source<'_>, places: &Places) -> Result<Preview> {
         state.as_ref(),
         &source.bundle.display().to_string(),
     )?;
-    let (plan, before) = survey(&Kernel::new(&|| Ok(())), &destinations)?;
+    let run = Run::new(&store, &|| Ok(()), places, clock);
+    let chosen = Chosen::of(&run, &bundle);
+    let (plan, before) = survey(&run.kernel, &chosen.destinations)?;
     let recorded = state.is_some_and(|state| {
         state.claim.bundle_digest == bundle.digest
             && state.claim.withdrawn.is_none()
+            && state.enforced_by == chosen.by
             && state.routes == written(&plan.routes)
             && state.refused.len() == plan.refused.len()
             && plan
@@ -236,18 +270,12 @@ pub fn preview(source: &Source<'_>, places: &Places) -> Result<Preview> {
                 .iter()
                 .all(|(prefix, why)| state.refused.get(&prefix.to_string()) == Some(why))
     });
-    let changed =
-        !recorded || before != Snapshot::with_rules(plan.routes.clone()) || !notes.is_empty();
+    let changed = !recorded
+        || before != Snapshot::with_rules(plan.routes.clone())
+        || run.program.holds(&bundle) != (chosen.by == EnforcedBy::Bpf)
+        || !notes.is_empty();
     let steps = difference(&before.routes, &plan.routes);
-    let report = report(
-        "preview",
-        &bundle,
-        &plan,
-        &steps,
-        changed,
-        not_enforced,
-        notes,
-    );
+    let report = report("preview", &bundle, &plan, &steps, changed, chosen, notes);
     Ok(Preview {
         report,
         before: shown(&before.routes),

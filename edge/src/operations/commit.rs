@@ -2,37 +2,45 @@
 
 use std::io;
 
+use super::Run;
 use super::repair::restore;
 use super::withdraw::take_back;
 use crate::bundle::{self, Bundle};
 use crate::clock::Clock;
 use crate::error::{Error, Result};
-use crate::kernel::{Change, Kernel, Snapshot};
+use crate::kernel::{Change, Snapshot};
 use crate::plan::Plan;
-use crate::state::{Before, Claim, Intent, SCHEMA_VERSION, State, Store, written};
+use crate::state::{Before, Claim, EnforcedBy, Intent, SCHEMA_VERSION, State, Store, written};
 use crate::text::{hex, reason};
 
-/// Makes the plan stand in the kernel and in the state. Returns the steps, or None when nothing changed.
+/// Makes the plan, or the program, stand in the kernel and the state say so. Returns the steps, or None when nothing
+/// changed.
 pub(super) fn commit(
-    store: &Store,
-    kernel: &Kernel<'_>,
-    clock: &Clock,
+    run: &Run<'_>,
     (bundle, raw): (&Bundle, &[u8]),
+    by: EnforcedBy,
     plan: &Plan,
     before: &Snapshot,
     state: Option<&State>,
 ) -> Result<Option<Vec<Change>>> {
+    let store = run.store;
     let wanted = Snapshot::with_rules(plan.routes.clone());
     let new_state = State {
-        claim: claim(store, clock, bundle, state),
+        claim: claim(store, &run.clock, bundle, state),
         routes: written(&plan.routes),
         refused: plan
             .refused
             .iter()
             .map(|(prefix, why)| (prefix.to_string(), why.clone()))
             .collect(),
+        enforced_by: by,
     };
-    if *before == wanted && state.is_some_and(|state| same(state, &new_state)) {
+    let stands = *before == wanted
+        && match by {
+            EnforcedBy::Bpf => run.program.holds(bundle),
+            EnforcedBy::Routes | EnforcedBy::Nothing => !run.program.stands(),
+        };
+    if stands && state.is_some_and(|state| same(state, &new_state)) {
         return Ok(None);
     }
     store.check()?;
@@ -41,22 +49,9 @@ pub(super) fn commit(
         before: Before::of(before),
     };
     if let Err(error) = begin(store, raw, &intent, &new_state.claim) {
-        let unchanged = *before == wanted;
-        return Err(not_begun(
-            store,
-            &error,
-            bundle,
-            state.filter(|_| unchanged),
-        ));
+        return Err(not_begun(store, &error, bundle, state.filter(|_| stands)));
     }
-    let done = kernel.change(before, &wanted).and_then(|steps| {
-        store
-            .save_state(&new_state)
-            .map_err(|error| Error::failed(reason(&error)))?;
-        store.check()?;
-        Ok(steps)
-    });
-    match done {
+    match change(run, bundle, &new_state, before, &wanted) {
         Ok(steps) => {
             // Committed. What fails from here on is clearing up, which the next run does.
             let _ = store
@@ -69,19 +64,42 @@ pub(super) fn commit(
                 .later_withdrawal(&new_state.claim)
                 .map(|found| found.reason);
             let why = why.unwrap_or_else(|| "withdrawn while it was applied".to_owned());
-            take_back(store, kernel, clock, &why, Vec::new(), "apply", true, false)?;
+            take_back(run, &why, Vec::new(), "apply", true, false)?;
             Err(Error::Withdrawn(format!(
                 "{message}, so this one took back its own too; apply again"
             )))
         }
         Err(error) => {
-            let done = restore(kernel, before)?;
+            let done = restore(run, before, state)?;
             let _ = store.remove_intent();
             Err(Error::failed(format!(
                 "apply: {error}; {done}; mend the cause and apply again"
             )))
         }
     }
+}
+
+/// The kernel, then the record. What takes over is there before what it replaces goes.
+fn change(
+    run: &Run<'_>,
+    bundle: &Bundle,
+    new_state: &State,
+    before: &Snapshot,
+    wanted: &Snapshot,
+) -> Result<Vec<Change>> {
+    if new_state.enforced_by == EnforcedBy::Bpf {
+        run.program.apply(bundle)?;
+    }
+    let steps = run.kernel.change(before, wanted)?;
+    if new_state.enforced_by != EnforcedBy::Bpf && run.program.stands() {
+        run.program.withdraw(bundle.enforce.live)?;
+    }
+    run.store.check()?;
+    run.store
+        .save_state(new_state)
+        .map_err(|error| Error::failed(reason(&error)))?;
+    run.store.check()?;
+    Ok(steps)
 }
 
 /// The bundle and the intent, on the disk before the kernel is touched.
@@ -149,4 +167,5 @@ fn same(old: &State, new: &State) -> bool {
         && old.claim.withdrawal_seen == new.claim.withdrawal_seen
         && old.routes == new.routes
         && old.refused == new.refused
+        && old.enforced_by == new.enforced_by
 }

@@ -5,14 +5,13 @@ use super::repair::{load_state, repair};
 use super::report::{Counts, Followed, refused_list};
 use super::survey::{by_routes, stale, survey};
 use super::withdraw::{Known, known_without_lock, lock_for_a_while, overdue, take_back};
-use super::{Places, Uninterrupted, read_clock};
+use super::{Places, Run, Uninterrupted, read_clock};
 use crate::bundle::{self, Bundle};
-use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::files::read_regular;
-use crate::kernel::{Change, Kernel};
+use crate::kernel::Change;
 use crate::plan::Plan;
-use crate::state::{Claim, State, Store};
+use crate::state::{Claim, EnforcedBy, State, Store};
 use crate::text::reason;
 
 /// Makes table 201 what the last good bundle means by the routing of this moment; withdraws it once it has expired.
@@ -27,16 +26,15 @@ pub fn follow(places: &Places) -> Result<Followed> {
     let store = Store::new(&places.state, &places.run);
     let mut notes = Vec::new();
     let check = || store.check();
-    let kernel = Kernel::new(&check);
+    let run = Run::new(&store, &check, places, clock);
     let taken = |why: &str, notes: Vec<String>, held: bool| {
-        take_back(&store, &kernel, &clock, why, notes, "follow", held, false)
-            .map(Followed::TakenBack)
+        take_back(&run, why, notes, "follow", held, false).map(Followed::TakenBack)
     };
     let mut lock = lock_for_a_while(&store, places, &mut notes);
     if lock.is_none() {
         let guard = Uninterrupted::begin();
-        let known = known_without_lock(&store, &clock);
-        if let Some(why) = overdue(&store, &kernel, known.as_ref(), &clock)? {
+        let known = known_without_lock(&store, &run.clock);
+        if let Some(why) = overdue(&run, known.as_ref())? {
             return taken(&why, notes, false);
         }
         drop(guard);
@@ -46,8 +44,8 @@ pub fn follow(places: &Places) -> Result<Followed> {
             Err(error) => {
                 // Whoever holds it may stand still permanently, and the copies with it.
                 let wrong = match error {
-                    Error::Refused { .. } => !kernel.marked()?.is_empty(),
-                    _ => stale(&kernel)?,
+                    Error::Refused { .. } => run.marked()?,
+                    _ => stale(&run.kernel)?,
                 };
                 return if wrong {
                     taken(&format!("could not follow: {error}"), notes, false)
@@ -59,38 +57,42 @@ pub fn follow(places: &Places) -> Result<Followed> {
     }
     let _lock = lock;
     let _guard = Uninterrupted::begin();
-    follow_with_lock(&store, &kernel, &clock, notes)
+    follow_with_lock(&run, notes)
 }
 
-fn follow_with_lock(
-    store: &Store,
-    kernel: &Kernel<'_>,
-    clock: &Clock,
-    mut notes: Vec<String>,
-) -> Result<Followed> {
-    repair(store, kernel, clock, &mut notes)?;
-    let state = load_state(store, &mut notes);
+fn follow_with_lock(run: &Run<'_>, mut notes: Vec<String>) -> Result<Followed> {
+    repair(run, &mut notes)?;
+    let state = load_state(run.store, &mut notes);
     let known = state.clone().map(Known::from);
     let taken = |why: &str, notes: Vec<String>| {
-        take_back(store, kernel, clock, why, notes, "follow", true, false).map(Followed::TakenBack)
+        take_back(run, why, notes, "follow", true, false).map(Followed::TakenBack)
     };
-    if let Some(why) = overdue(store, kernel, known.as_ref(), clock)? {
+    if let Some(why) = overdue(run, known.as_ref())? {
         return taken(&why, notes);
     }
     let (mut steps, mut plan) = (None, Plan::default());
     if let Some(state) = state.filter(|state| state.claim.withdrawn.is_none()) {
-        let copied = last_good(store, &state.claim).and_then(|bundle| {
+        let by_program = state.enforced_by == EnforcedBy::Bpf;
+        let wrong = if by_program {
+            run.program.drift()
+        } else {
+            Vec::new()
+        };
+        let copied = last_good(run.store, &state.claim).and_then(|bundle| {
             // The routing may change again between reading it and copying it: a second look, then no third.
-            copy_again(store, kernel, clock, &bundle, &state).or_else(|error| match error {
+            copy_again(run, &bundle, &state).or_else(|error| match error {
                 Error::Failed(_) | Error::Unrecorded(_) => {
                     notes.push(error.to_string());
-                    copy_again(store, kernel, clock, &bundle, &state)
+                    copy_again(run, &bundle, &state)
                 }
                 other => Err(other),
             })
         });
         match copied {
-            Ok(done) => (steps, plan) = done,
+            Ok(done) => {
+                (steps, plan) = done;
+                notes.extend(wrong.into_iter().map(|drift| format!("mended: {drift}")));
+            }
             Err(error @ Error::Withdrawn(_)) => return Err(error),
             Err(error) => return taken(&format!("could not follow: {error}"), notes),
         }
@@ -108,23 +110,11 @@ fn follow_with_lock(
 
 type Copied = (Option<Vec<Change>>, Plan);
 
-fn copy_again(
-    store: &Store,
-    kernel: &Kernel<'_>,
-    clock: &Clock,
-    (bundle, raw): &(Bundle, Vec<u8>),
-    state: &State,
-) -> Result<Copied> {
-    let (plan, before) = survey(kernel, &by_routes(bundle).0)?;
-    let steps = commit(
-        store,
-        kernel,
-        clock,
-        (bundle, raw),
-        &plan,
-        &before,
-        Some(state),
-    )?;
+/// As it was applied: what enforces it is chosen by an apply only.
+fn copy_again(run: &Run<'_>, (bundle, raw): &(Bundle, Vec<u8>), state: &State) -> Result<Copied> {
+    let by = state.enforced_by;
+    let (plan, before) = survey(&run.kernel, &by_routes(bundle, by).0)?;
+    let steps = commit(run, (bundle, raw), by, &plan, &before, Some(state))?;
     Ok((steps, plan))
 }
 

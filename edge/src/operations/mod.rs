@@ -13,6 +13,7 @@
 mod apply;
 mod commit;
 mod follow;
+mod program;
 mod repair;
 mod report;
 mod status;
@@ -35,9 +36,13 @@ pub use status::status;
 pub use watch::{WATCH_INTERVAL_S, watch};
 pub use withdraw::{expire, preview_withdrawal, withdraw};
 
+use crate::bundle::Live;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
+use crate::kernel::{Check, Kernel};
+use crate::state::Store;
 use crate::text::reason;
+use program::Program;
 
 /// For taking back, which then goes on without the lock.
 const SHORT_WAIT: Duration = Duration::from_secs(2);
@@ -53,6 +58,56 @@ pub struct Places {
     pub run: PathBuf,
     /// How long a run waits for another one.
     pub lock_wait: Duration,
+    /// Where the eBPF program acts and is kept.
+    pub program: crate::enforce::bpf::Places,
+}
+
+/// What every step of a run needs.
+struct Run<'a> {
+    store: &'a Store,
+    kernel: Kernel<'a>,
+    program: Program,
+    clock: Clock,
+}
+
+/// What was taken out of the kernel.
+struct Cleared {
+    routes: usize,
+    rules: usize,
+    program: bool,
+    /// What could not be done, though new connections meet nothing of ours.
+    warnings: Vec<String>,
+}
+
+impl<'a> Run<'a> {
+    fn new(store: &'a Store, check: Check<'a>, places: &Places, clock: Clock) -> Self {
+        let program = Program::new(places.program.clone());
+        Self {
+            store,
+            kernel: Kernel::new(check),
+            program,
+            clock,
+        }
+    }
+
+    /// Everything of ours out of the kernel: the routes first, and each even where the other fails.
+    fn clear(&self, live: Live) -> Result<Cleared> {
+        let routes = self.kernel.withdraw();
+        let program = self.program.withdraw(live);
+        let (routes, rules) = routes?;
+        let (program, warnings) = program?;
+        Ok(Cleared {
+            routes,
+            rules,
+            program,
+            warnings,
+        })
+    }
+
+    /// Whether anything in the kernel carries our marks.
+    fn marked(&self) -> Result<bool> {
+        Ok(self.program.stands() || !self.kernel.marked()?.is_empty())
+    }
 }
 
 /// Which bundle, and whose signature counts.

@@ -1,9 +1,11 @@
 //! What a killed run left.
 
-use crate::clock::Clock;
-use crate::error::{Error, Result};
-use crate::kernel::{Kernel, Snapshot};
-use crate::state::{Intent, State, Store};
+use super::Run;
+use super::follow::last_good;
+use crate::bundle::Live;
+use crate::error::Result;
+use crate::kernel::Snapshot;
+use crate::state::{EnforcedBy, Intent, State, Store};
 use crate::text::reason;
 
 /// The state, or None when there is none or it was damaged (then it is set aside and noted).
@@ -21,18 +23,14 @@ pub(super) fn load_state(store: &Store, notes: &mut Vec<String>) -> Option<State
 /// Finishes what a killed run left: back to what stood before an apply, on to the end of a withdrawal.
 ///
 /// The kernel first; a disk that does not take the record of it leaves that to a later run.
-pub(super) fn repair(
-    store: &Store,
-    kernel: &Kernel<'_>,
-    clock: &Clock,
-    notes: &mut Vec<String>,
-) -> Result<()> {
+pub(super) fn repair(run: &Run<'_>, notes: &mut Vec<String>) -> Result<()> {
+    let Run { store, clock, .. } = run;
     let intent = match store.intent() {
         Ok(None) => return Ok(()),
         Ok(Some(intent)) => intent,
         Err(damage) => {
-            kernel.withdraw()?;
-            notes.push(format!("{damage}; withdrew every route, set it aside"));
+            run.clear(Live::Leave)?;
+            notes.push(format!("{damage}; withdrew everything, set it aside"));
             let _ = store.set_aside_intent();
             return Ok(());
         }
@@ -41,7 +39,7 @@ pub(super) fn repair(
     let mut recorded = None;
     match intent {
         Intent::Withdraw { reason, .. } => {
-            kernel.withdraw()?;
+            run.clear(Live::Leave)?;
             recorded = state
                 .filter(|state| state.claim.withdrawn.is_none())
                 .map(|state| state.withdrawn(clock, &reason, false));
@@ -49,17 +47,19 @@ pub(super) fn repair(
         }
         // It was committed; only the clearing up was cut off.
         Intent::Apply { claim, .. }
-            if state.is_some_and(|state| state.claim.transaction == claim.transaction) => {}
+            if state
+                .as_ref()
+                .is_some_and(|state| state.claim.transaction == claim.transaction) => {}
         Intent::Apply { claim, .. } if store.later_withdrawal(&claim).is_some() => {
-            kernel.withdraw()?;
-            let found = "found an interrupted apply and a withdrawal that came after it: withdrew every route";
+            run.clear(Live::Leave)?;
+            let found = "found an interrupted apply and a withdrawal that came after it: withdrew everything";
             notes.push(found.to_owned());
         }
         Intent::Apply { claim, before } if claim.boot_id == clock.boot_id => {
             let done = match before.snapshot() {
-                Some(before) => restore(kernel, &before)?,
+                Some(before) => restore(run, &before, state.as_ref())?,
                 None => {
-                    kernel.withdraw()?;
+                    run.clear(Live::Leave)?;
                     "an earlier program wrote what stood before, so every route was withdrawn"
                         .to_owned()
                 }
@@ -81,26 +81,42 @@ pub(super) fn repair(
     Ok(())
 }
 
-/// Back to `before`, verified; when the kernel does not allow it, to nothing. Returns what was done, as text.
+/// Back to `before`, verified, and to the program's last bundle; when the kernel does not allow it, to nothing. Returns
+/// what was done, as text. `state`: the record of before.
 ///
 /// # Errors
 ///
 /// When not even withdrawing works.
-pub(super) fn restore(kernel: &Kernel<'_>, before: &Snapshot) -> Result<String> {
-    let back = kernel
+pub(super) fn restore(run: &Run<'_>, before: &Snapshot, state: Option<&State>) -> Result<String> {
+    let back = run
+        .kernel
         .snapshot()
-        .and_then(|now| kernel.change(&now, before));
+        .and_then(|now| run.kernel.change(&now, before))
+        .and_then(|_| restore_program(run, state));
     match back {
-        Ok(_) => Ok(format!(
+        Ok(()) => Ok(format!(
             "the state before ({} routes) is restored and verified",
             before.routes.len()
         )),
-        Err(error @ (Error::Failed(_) | Error::Refused { .. } | Error::Withdrawn(_))) => {
-            kernel.withdraw()?;
+        Err(error) => {
+            run.clear(Live::Leave)?;
             Ok(format!(
                 "the state before could not be restored ({error}), so every route was withdrawn"
             ))
         }
-        Err(error) => Err(error),
     }
+}
+
+fn restore_program(run: &Run<'_>, state: Option<&State>) -> Result<()> {
+    let was = state
+        .filter(|state| state.enforced_by == EnforcedBy::Bpf && state.claim.withdrawn.is_none());
+    if let Some(state) = was {
+        let (bundle, _) = last_good(run.store, &state.claim)?;
+        if !run.program.holds(&bundle) {
+            run.program.apply(&bundle)?;
+        }
+    } else if run.program.stands() {
+        run.program.withdraw(Live::Leave)?;
+    }
+    Ok(())
 }

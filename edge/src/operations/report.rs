@@ -6,9 +6,10 @@ use ipnet::IpNet;
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::enforce::bpf;
 use crate::error::code;
 use crate::kernel::Change;
-use crate::state::Withdrawn;
+use crate::state::{EnforcedBy, Withdrawn};
 
 /// A destination that is not served.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -63,7 +64,7 @@ impl Counts {
 /// Values of a bundle that this edge's way of enforcing cannot bring to a packet: how many entries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct NotEnforced {
-    /// All that it has, where it asks for a program that this version has not, and for nothing in its place.
+    /// All that it has, where it asks for the program, which this host cannot run, and for nothing in its place.
     pub program: usize,
     /// All that it has, since it overlaps destinations that are excluded.
     pub excluded: usize,
@@ -80,7 +81,7 @@ pub struct NotEnforced {
 impl NotEnforced {
     fn line(&self) -> Option<String> {
         let named = [
-            ("bpf, which this version has not", self.program),
+            ("bpf, which this host cannot run", self.program),
             ("overlaps excluded destinations", self.excluded),
             ("congestion control from some bytes on", self.congestion),
             ("start rate", self.start_rate),
@@ -105,7 +106,7 @@ pub struct Applied {
     pub(super) round: String,
     pub(super) digest: String,
     pub(super) expires_at: String,
-    pub(super) enforced_by: &'static str,
+    pub(super) enforced_by: EnforcedBy,
     pub(super) routes: usize,
     #[serde(flatten)]
     pub(super) counts: Counts,
@@ -129,6 +130,8 @@ pub struct TakenBack {
     pub(super) command: &'static str,
     pub(super) changed: bool,
     pub(super) removed: usize,
+    /// Whether the eBPF program was there.
+    pub(super) program: bool,
     pub(super) reason: Option<String>,
     pub(super) notes: Vec<String>,
 }
@@ -203,6 +206,8 @@ pub struct Status {
     #[serde(flatten)]
     pub(super) claim: Option<StatusClaim>,
     pub(super) routes: usize,
+    /// The eBPF program, where anything of it is there.
+    pub(super) program: Option<bpf::Status>,
     pub(super) drift: Vec<Drift>,
     pub(super) notes: Vec<String>,
     pub(super) in_sync: bool,
@@ -220,6 +225,7 @@ pub(super) struct StatusClaim {
     pub(super) expires_at: String,
     pub(super) expired: bool,
     pub(super) withdrawn: Option<Withdrawn>,
+    pub(super) enforced_by: EnforcedBy,
     pub(super) refused: Vec<RefusedDestination>,
 }
 
@@ -322,8 +328,9 @@ impl Report for TakenBack {
             .as_ref()
             .map(|reason| format!(" ({reason})"))
             .unwrap_or_default();
+        let program = if self.program { " and the program" } else { "" };
         let mut lines = vec![format!(
-            "{}: {} routes removed{why}",
+            "{}: {} routes{program} removed{why}",
             self.command, self.removed
         )];
         lines.extend(rest(&[], &self.notes));

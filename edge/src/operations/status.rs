@@ -4,13 +4,14 @@ use super::follow::last_good;
 use super::report::{Drift, Status, StatusClaim, refused_list};
 use super::survey::{by_routes, survey};
 use super::withdraw::TAKEN_AWAY;
-use super::{Places, read_clock};
+use super::{Places, Run, read_clock};
 use crate::clock::Clock;
+use crate::enforce::bpf;
 use crate::error::{Error, Result};
 use crate::instant;
-use crate::kernel::{Family, Kernel, OUR_RULE, Snapshot, show};
+use crate::kernel::{Family, OUR_RULE, Snapshot, show};
 use crate::plan::difference;
-use crate::state::{Before, State, Store};
+use crate::state::{Before, EnforcedBy, State, Store};
 
 /// What is applied, and how the kernel differs from what that means by the host's routing of this moment.
 ///
@@ -24,8 +25,8 @@ pub fn status(places: &Places) -> Result<Status> {
     let store = Store::new(&places.state, &places.run);
     let mut notes = Vec::new();
     let _lock = store.lock(places.lock_wait)?;
-    let kernel = Kernel::new(&|| Ok(()));
-    let actual = kernel.snapshot()?;
+    let run = Run::new(&store, &|| Ok(()), places, clock);
+    let actual = run.kernel.snapshot()?;
     let mut state = store.state().unwrap_or_else(|damage| {
         notes.push(format!("{damage}; `expire` or `withdraw` clears it"));
         None
@@ -35,10 +36,16 @@ pub fn status(places: &Places) -> Result<Status> {
     }
     let mut wanted = Snapshot::default();
     if let Some(state) = &mut state {
-        wanted = judge(&store, &kernel, &clock, state, &mut notes)?;
+        wanted = judge(&run, state, &mut notes)?;
     }
-    let drift = drift(&actual, &wanted);
-    let claim = state.as_ref().map(|state| claim(state, &clock));
+    let program = run
+        .program
+        .stands()
+        .then(|| run.program.status())
+        .transpose()?;
+    let mut drift = drift(&actual, &wanted);
+    drift.extend(program_drift(&run, state.as_ref(), program.as_ref()));
+    let claim = state.as_ref().map(|state| claim(state, &run.clock));
     let applied = state
         .as_ref()
         .is_some_and(|state| state.claim.withdrawn.is_none());
@@ -49,19 +56,20 @@ pub fn status(places: &Places) -> Result<Status> {
         claim,
         routes: actual.routes.len(),
         in_sync: drift.is_empty() && notes.is_empty() && !overdue,
+        program,
         drift,
         notes,
     })
 }
 
 /// What should stand in the kernel; the state learns of a withdrawal that it does not know, and what is refused by now.
-fn judge(
-    store: &Store,
-    kernel: &Kernel<'_>,
-    clock: &Clock,
-    state: &mut State,
-    notes: &mut Vec<String>,
-) -> Result<Snapshot> {
+fn judge(run: &Run<'_>, state: &mut State, notes: &mut Vec<String>) -> Result<Snapshot> {
+    let Run {
+        store,
+        kernel,
+        clock,
+        ..
+    } = run;
     if state.claim.withdrawn.is_none()
         && let Some(withdrawn) = store.later_withdrawal(&state.claim)
     {
@@ -79,7 +87,7 @@ fn judge(
         return Ok(Snapshot::default());
     }
     let planned = last_good(store, &state.claim)
-        .and_then(|(bundle, _)| survey(kernel, &by_routes(&bundle).0));
+        .and_then(|(bundle, _)| survey(kernel, &by_routes(&bundle, state.enforced_by).0));
     match planned {
         Ok((plan, _)) => {
             state.refused = plan
@@ -148,6 +156,42 @@ fn drift(actual: &Snapshot, wanted: &Snapshot) -> Vec<Drift> {
     drift
 }
 
+/// How the program differs from what the state says of it.
+fn program_drift(
+    run: &Run<'_>,
+    state: Option<&State>,
+    program: Option<&bpf::Status>,
+) -> Vec<Drift> {
+    let bundle = state
+        .filter(|state| state.enforced_by == EnforcedBy::Bpf && state.claim.withdrawn.is_none())
+        .and_then(|state| last_good(run.store, &state.claim).ok());
+    let drift = |wanted: Option<&str>, found: Option<String>| Drift {
+        prefix: "program".to_owned(),
+        wanted: wanted.map(str::to_owned),
+        found,
+    };
+    let Some(program) = program else {
+        let missing = bundle.map(|_| drift(Some("on its cgroup"), None));
+        return missing.into_iter().collect();
+    };
+    let wrong = program.condition.drift.iter().map(ToString::to_string);
+    let mut found: Vec<Drift> = wrong
+        .map(|one| drift(Some("as it was left"), Some(one)))
+        .collect();
+    match bundle {
+        None => found.push(drift(
+            None,
+            Some("of a bundle that is not applied".to_owned()),
+        )),
+        Some((bundle, _)) if program.condition.bundle != bpf::name_of(&bundle) => {
+            let other = "of another bundle".to_owned();
+            found.push(drift(Some("of the applied bundle"), Some(other)));
+        }
+        Some(_) => {}
+    }
+    found
+}
+
 fn claim(state: &State, clock: &Clock) -> StatusClaim {
     let claim = &state.claim;
     StatusClaim {
@@ -160,6 +204,7 @@ fn claim(state: &State, clock: &Clock) -> StatusClaim {
         expires_at: instant::show(claim.expires_at),
         expired: claim.expired(clock),
         withdrawn: claim.withdrawn.clone(),
+        enforced_by: state.enforced_by,
         refused: refused_list(&state.refused),
     }
 }

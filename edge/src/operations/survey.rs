@@ -4,25 +4,22 @@ use std::collections::BTreeMap;
 
 use ipnet::IpNet;
 
-use crate::bundle::{Bundle, Entry, Otherwise, Way as Enforcement};
+use crate::bundle::{Bundle, Entry};
 use crate::error::{Error, Result};
 use crate::kernel::{
     Family, Kernel, Rule, Snapshot, Values, Way, congestion_problem, rule_problem,
 };
 use crate::plan::{Destination, HostTables, Plan, plan_routes};
+use crate::state::EnforcedBy;
 
 use super::report::NotEnforced;
 
-/// Whether routes may stand in for the program that the bundle asks for, which this version has not.
-fn enforced(bundle: &Bundle) -> bool {
-    bundle.enforce.by == Enforcement::Routes || bundle.enforce.otherwise == Otherwise::Routes
-}
-
 /// What of a bundle routes can carry, and how much they cannot.
-pub(super) fn by_routes(bundle: &Bundle) -> (Vec<Destination>, NotEnforced) {
+pub(super) fn by_routes(bundle: &Bundle, by: EnforcedBy) -> (Vec<Destination>, NotEnforced) {
     let (mut destinations, mut left) = (Vec::new(), NotEnforced::default());
-    if !enforced(bundle) {
-        left.program = bundle.entries.len();
+    if by != EnforcedBy::Routes {
+        let nothing = by == EnforcedBy::Nothing;
+        left.program = if nothing { bundle.entries.len() } else { 0 };
         return (destinations, left);
     }
     let overlaps = |entry: &Entry, excluded: &IpNet| {

@@ -2,14 +2,16 @@
 
 use std::io;
 
+use super::follow::last_good;
 use super::repair::{load_state, repair};
 use super::report::{TakenBack, WithdrawalPreview, shown};
-use super::{CLOCK_TOLERANCE_S, Places, SHORT_WAIT, Uninterrupted, read_clock};
+use super::{CLOCK_TOLERANCE_S, Cleared, Places, Run, SHORT_WAIT, Uninterrupted, read_clock};
+use crate::bundle::Live;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
 use crate::instant;
-use crate::kernel::{Family, Kernel};
-use crate::state::{Claim, Intent, Lock, SCHEMA_VERSION, State, Store};
+use crate::kernel::Family;
+use crate::state::{Claim, EnforcedBy, Intent, Lock, SCHEMA_VERSION, State, Store};
 use crate::text::reason;
 
 /// Every route and rule of ours out of the kernel. Works without state, disk or lock.
@@ -23,17 +25,8 @@ pub fn withdraw(places: &Places, why: &str, forget_round: bool) -> Result<TakenB
     let mut notes = Vec::new();
     let lock = lock_for_a_while(&store, places, &mut notes);
     let _guard = Uninterrupted::begin();
-    let kernel = Kernel::new(&|| Ok(()));
-    take_back(
-        &store,
-        &kernel,
-        &clock,
-        why,
-        notes,
-        "withdraw",
-        lock.is_some(),
-        forget_round,
-    )
+    let run = Run::new(&store, &|| Ok(()), places, clock);
+    take_back(&run, why, notes, "withdraw", lock.is_some(), forget_round)
 }
 
 /// What `withdraw` would do now, changing nothing.
@@ -49,13 +42,13 @@ pub fn preview_withdrawal(places: &Places, forget_round: bool) -> Result<Withdra
         .is_dir()
         .then(|| store.lock(places.lock_wait))
         .transpose()?;
-    let kernel = Kernel::new(&|| Ok(()));
-    let before = kernel.snapshot()?;
+    let run = Run::new(&store, &|| Ok(()), places, read_clock()?);
+    let before = run.kernel.snapshot()?;
     let stands = |state: State| state.claim.withdrawn.is_none() || forget_round;
     let recorded = store.state().ok().flatten().is_some_and(stands);
     Ok(WithdrawalPreview {
         command: "withdraw",
-        changed: recorded || !kernel.marked()?.is_empty(),
+        changed: recorded || run.marked()?,
         removed: before.routes.len(),
         before: shown(&before.routes),
     })
@@ -75,77 +68,86 @@ pub(super) fn lock_for_a_while(
 
 /// The kernel comes before the disk, which may hang: a run that is killed between them has left the mark, or rules that are
 /// gone, for the next one. Without the lock (`held`) the intent stays, for whoever holds it and for the next run.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "one caller for each combination, and nothing that they share"
-)]
 pub(super) fn take_back(
-    store: &Store,
-    kernel: &Kernel<'_>,
-    clock: &Clock,
+    run: &Run<'_>,
     why: &str,
     mut notes: Vec<String>,
     command: &'static str,
     held: bool,
     forget_round: bool,
 ) -> Result<TakenBack> {
-    let at = instant::show(clock.now());
+    let store = run.store;
+    let at = instant::show(run.clock.now());
     let mut remembered = (!held || command == "withdraw").then(|| store.mark(&at, why));
-    let first = kernel.withdraw();
+    let live = what_becomes_of_open_connections(store);
+    let first = run.clear(live);
     let intent = Intent::Withdraw {
         schema_version: SCHEMA_VERSION,
         reason: why.to_owned(),
     };
     // Without a disk the routes are gone all the same.
     let _ = store.save_intent(&intent);
-    let (mut routes, mut rules) = first?;
+    let mut cleared = first?;
     if !held {
         // Where there is no mark, only the intent shows it to the run that holds the lock.
-        let again = kernel.withdraw()?;
-        (routes, rules) = (routes.max(again.0), rules.max(again.1));
+        let again = run.clear(live)?;
+        cleared.routes = cleared.routes.max(again.routes);
+        cleared.rules = cleared.rules.max(again.rules);
+        cleared.program |= again.program;
     }
-    let mut changed = routes > 0 || rules > 0;
-    let recorded = record(store, clock, why, &mut notes, held, forget_round);
-    match recorded {
+    notes.append(&mut cleared.warnings);
+    let mut changed = cleared.routes > 0 || cleared.rules > 0 || cleared.program;
+    match record(run, why, &mut notes, held, forget_round) {
         Ok(newly) => changed |= newly,
         Err(_) if !store.directory.is_dir() => {
-            notes.push("no state directory, nothing to record".to_owned())
+            notes.push("no state directory, nothing to record".to_owned());
         }
         Err(error) => {
             let marked = *remembered.get_or_insert_with(|| store.mark(&at, why));
-            let memory = if marked {
-                "remembered until the next restart"
-            } else {
-                "and not in the run directory either"
-            };
-            let done = format!(
-                "{routes} routes and {rules} rules are withdrawn, but the record is not written ({memory})"
-            );
-            let place = store.directory.display();
-            return Err(Error::failed(format!(
-                "{place}: {}; {done}: make room, then again",
-                reason(&error)
-            )));
+            return Err(not_recorded(store, &error, &cleared, marked));
         }
     }
     Ok(TakenBack {
         command,
         changed,
-        removed: routes,
+        removed: cleared.routes,
+        program: cleared.program,
         reason: Some(why.to_owned()),
         notes,
     })
 }
 
+/// As the bundle in force says; where that cannot be known, they are left alone.
+fn what_becomes_of_open_connections(store: &Store) -> Live {
+    let state = store.state().ok().flatten();
+    let bundle = state.and_then(|state| last_good(store, &state.claim).ok());
+    bundle.map_or(Live::Leave, |(bundle, _)| bundle.enforce.live)
+}
+
+fn not_recorded(store: &Store, error: &io::Error, cleared: &Cleared, marked: bool) -> Error {
+    let memory = if marked {
+        "remembered until the next restart"
+    } else {
+        "and not in the run directory either"
+    };
+    let Cleared { routes, rules, .. } = cleared;
+    let done = format!(
+        "{routes} routes and {rules} rules are withdrawn, but the record is not written ({memory})"
+    );
+    let place = store.directory.display();
+    let why = reason(error);
+    Error::failed(format!("{place}: {why}; {done}: make room, then again"))
+}
+
 /// Whether the state says something new.
 fn record(
-    store: &Store,
-    clock: &Clock,
+    run: &Run<'_>,
     why: &str,
     notes: &mut Vec<String>,
     held: bool,
     forget_round: bool,
 ) -> io::Result<bool> {
+    let Run { store, clock, .. } = run;
     let state = load_state(store, notes);
     if forget_round && state.is_none() {
         notes.push("no state, so no round to forget".to_owned());
@@ -185,33 +187,31 @@ pub(super) const TAKEN_AWAY: &str =
 pub(super) struct Known {
     claim: Claim,
     families: Vec<Family>,
+    program: bool,
 }
 
 impl From<State> for Known {
     fn from(state: State) -> Self {
         Self {
             families: state.families(),
+            program: state.enforced_by == EnforcedBy::Bpf,
             claim: state.claim,
         }
     }
 }
 
 /// Why everything of ours must go now, or None.
-pub(super) fn overdue(
-    store: &Store,
-    kernel: &Kernel<'_>,
-    known: Option<&Known>,
-    clock: &Clock,
-) -> Result<Option<String>> {
-    let Some(Known { claim, families }) = known.filter(|known| known.claim.withdrawn.is_none())
-    else {
+pub(super) fn overdue(run: &Run<'_>, known: Option<&Known>) -> Result<Option<String>> {
+    let Run { store, clock, .. } = run;
+    let Some(known) = known.filter(|known| known.claim.withdrawn.is_none()) else {
         let nobody = if known.is_none() {
             "no state says until when these routes hold"
         } else {
             "left over from a withdrawal"
         };
-        return Ok((!kernel.marked()?.is_empty()).then(|| nobody.to_owned()));
+        return Ok(run.marked()?.then(|| nobody.to_owned()));
     };
+    let claim = &known.claim;
     if let Some(withdrawn) = store.later_withdrawal(claim) {
         return Ok(Some(withdrawn.reason));
     }
@@ -230,8 +230,12 @@ pub(super) fn overdue(
         let lost = "since the restart the clock is before the last apply, so it cannot tell when these routes expire";
         return Ok(before.then(|| lost.to_owned()));
     }
-    let there = kernel.marked()?;
-    let gone = families
+    if known.program && run.program.is_taken_away() {
+        return Ok(Some(format!("the program {TAKEN_AWAY}")));
+    }
+    let there = run.kernel.marked()?;
+    let gone = known
+        .families
         .iter()
         .find(|family| there.get(family) != Some(&true));
     Ok(gone.map(|family| format!("the IPv{} rule {TAKEN_AWAY}", family.version())))
@@ -245,6 +249,7 @@ pub(super) fn known_without_lock(store: &Store, clock: &Clock) -> Option<Known> 
         Some(Intent::Apply { claim, .. }) if claim.boot_id == clock.boot_id => Some(Known {
             claim: *claim,
             families: Vec::new(),
+            program: false,
         }),
         Some(_) => None,
     }
@@ -262,21 +267,22 @@ pub fn expire(places: &Places) -> Result<TakenBack> {
     let lock = lock_for_a_while(&store, places, &mut notes);
     let held = lock.is_some();
     let check = || store.check();
-    let kernel = Kernel::new(&check);
+    let run = Run::new(&store, &check, places, clock);
     let _guard = Uninterrupted::begin();
     let known = if held {
-        repair(&store, &kernel, &clock, &mut notes)?;
+        repair(&run, &mut notes)?;
         load_state(&store, &mut notes).map(Known::from)
     } else {
-        known_without_lock(&store, &clock)
+        known_without_lock(&store, &run.clock)
     };
-    if let Some(why) = overdue(&store, &kernel, known.as_ref(), &clock)? {
-        return take_back(&store, &kernel, &clock, &why, notes, "expire", held, false);
+    if let Some(why) = overdue(&run, known.as_ref())? {
+        return take_back(&run, &why, notes, "expire", held, false);
     }
     Ok(TakenBack {
         command: "expire",
         changed: held && !notes.is_empty(),
         removed: 0,
+        program: false,
         reason: None,
         notes,
     })

@@ -3,5 +3,5 @@
 mod records;
 mod store;
 
-pub use records::{Before, Claim, Intent, SCHEMA_VERSION, State, Withdrawn, written};
+pub use records::{Before, Claim, EnforcedBy, Intent, SCHEMA_VERSION, State, Withdrawn, written};
 pub use store::{Lock, Store};

@@ -67,6 +67,19 @@ pub struct Withdrawn {
     pub reason: String,
 }
 
+/// How values reach connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EnforcedBy {
+    /// Routes in a table of ours; what an earlier program wrote down says nothing else.
+    #[default]
+    Routes,
+    /// The eBPF program.
+    Bpf,
+    /// Not at all: the host cannot run the program, and the bundle asks for nothing in its place.
+    Nothing,
+}
+
 /// What is applied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct State {
@@ -77,6 +90,9 @@ pub struct State {
     pub routes: BTreeMap<String, String>,
     /// Destination -> reason.
     pub refused: BTreeMap<String, String>,
+    /// By what.
+    #[serde(default)]
+    pub enforced_by: EnforcedBy,
 }
 
 impl State {

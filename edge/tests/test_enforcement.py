@@ -1,0 +1,410 @@
+"""The edge's program as an operator uses it, where bundles ask for enforcement per connection: from a signed bundle to
+sockets, and back.
+
+Long: one program under every use and fault, over one host.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from testkit import steps
+from testkit.bpf import BPF_FS, ROOT, cgroup2
+from testkit.edge import PROGRAM, Edge, Outcome, bundle, sealed
+
+pytestmark = pytest.mark.root
+
+NO_CAP = 0xFFFFFFFF
+FAR, NEAR = ("10.77.2.1", "fd77:2::1"), ("192.168.0.1", "fd00:0::1")
+ENTRIES = [
+    {"prefix": "10.77.2.0/24", "initcwnd": 60, "start_rate": 5_000_000},
+    {"prefix": "fd77:2::/48", "initcwnd": 40, "congestion": {"algorithm": "reno", "from_bytes": 0}},
+]
+LATER = 700  # seconds after which every bundle of these tests has expired
+
+LISTEN = """
+import collections, socket, sys, threading
+def serve(server):
+    held = collections.deque(maxlen=64)
+    while True:
+        held.append(server.accept())
+for address in sys.argv[1:]:
+    server = socket.create_server((address, 7000), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
+    threading.Thread(target=serve, args=(server,)).start()
+print("ready", flush=True)
+"""
+# Window, pacing rate and congestion control right after the handshake, of a connection to each (source, destination).
+CONNECT = """
+import json, socket, struct, sys
+if sys.argv[1]:
+    open(sys.argv[1] + "/cgroup.procs", "w").write("0")
+found = []
+for pair in sys.argv[2:]:
+    source, address = pair.split(",")
+    one = socket.create_connection((address, 7000), 10, (source, 0))
+    window = struct.unpack_from("=I", one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192), 80)[0]
+    algorithm = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, 16).rstrip(b"\\0").decode()
+    found.append([window, one.getsockopt(1, 47) & 0xFFFFFFFF, algorithm])
+print(json.dumps(found))
+"""
+# Connections to one pair after another until standard input ends: how often each window was seen of each, and failures.
+LOAD = """
+import collections, json, select, socket, struct, sys
+open(sys.argv[1] + "/cgroup.procs", "w").write("0")
+pairs = [pair.split(",") for pair in sys.argv[2:]]
+seen, failures = [collections.Counter() for _ in pairs], []
+print("ready", flush=True)
+while not select.select([sys.stdin], [], [], 0.004)[0]:
+    for counter, (source, address) in zip(seen, pairs):
+        try:
+            with socket.create_connection((address, 7000), 10, (source, 0)) as one:
+                info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 192)
+                counter[struct.unpack_from("=I", info, 80)[0]] += 1
+        except OSError as error:
+            failures.append(repr(error))
+print(json.dumps([[dict(counter) for counter in seen], failures]))
+"""
+
+
+@dataclass
+class Host:
+    """An edge with a cgroup and a directory of pins of its own, and a peer that accepts connections."""
+
+    edge: Edge
+    cgroup: Path
+    pins: Path
+
+    def inside(self) -> list[str]:
+        """Runs a command in the edge's network namespace; `ip netns exec` would hide /sys/fs/bpf and the cgroups."""
+        return ["nsenter", f"--net=/run/netns/{self.edge.name}"]
+
+    def command(self, *arguments: str) -> list[str]:
+        command = self.edge.command(*arguments)
+        own = command[command.index(str(PROGRAM)) :]
+        return [*self.inside(), *own, "--cgroup", str(self.cgroup), "--pins", str(self.pins)]
+
+    def run(self, *arguments: str, later: int = 0) -> Outcome:
+        command = self.command(*arguments)
+        at = command.index(str(PROGRAM))
+        command[at:at] = ["unshare", "--time", f"--boottime={later}"] if later else []
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert "panicked" not in done.stderr, done.stderr
+        return Outcome(done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr)
+
+    def document(self, entries: list[dict[str, Any]] | None = None, **enforce: Any) -> str:
+        """A signed bundle of schema 2; its path."""
+        first = {key: value for key, value in bundle({}).items() if key not in ("routes", "digest")}
+        rest = {"schema_version": 2, "enforce": {"by": "bpf", **enforce}, "entries": entries or ENTRIES}
+        return self.edge.write(sealed(first | rest))
+
+    def connections(self, *, inside: bool = True) -> list[list[Any]]:
+        """Window, rate and algorithm of a new connection to each far address, from the cgroup or beside it."""
+        pairs = [f"{source},{address}" for source, address in zip(NEAR, FAR, strict=True)]
+        where = str(self.cgroup) if inside else ""
+        command = [*self.inside(), sys.executable, "-c", CONNECT, where, *pairs]
+        done = subprocess.run(command, check=True, capture_output=True, text=True)
+        found: list[list[Any]] = json.loads(done.stdout)
+        return found
+
+    def windows(self) -> list[int]:
+        return [window for window, _, _ in self.connections()]
+
+    @contextmanager
+    def load(self) -> Iterator[list[dict[str, int]]]:
+        """New connections all the while, of which none fails; at the end, how often which window was seen."""
+        pairs = [f"{source},{address}" for source, address in zip(NEAR, FAR, strict=True)]
+        command = [*self.inside(), sys.executable, "-c", LOAD, str(self.cgroup), *pairs]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as loading:
+            assert loading.stdout is not None
+            assert loading.stdout.readline() == "ready\n"
+            seen: list[dict[str, int]] = []
+            yield seen
+            found, failures = json.loads(loading.communicate()[0])
+        assert failures == []
+        assert all(sum(counter.values()) > 0 for counter in found), "the load was none"
+        seen.extend(found)
+
+    def killed(self, step: int, *arguments: str) -> bool:
+        """Killed just before its N-th step on disk, routing, maps or pins; False when it ended before that."""
+        command = self.command(*arguments)
+        at = command.index(str(PROGRAM))
+        watched = f"{self.edge.state_dir}"
+        command[at:at] = [sys.executable, steps.__file__, str(step), watched, "", "9"]
+        done = subprocess.run(command, check=False, capture_output=True, text=True)
+        assert done.returncode in (0, -9, 137), done.stderr
+        return done.returncode != 0
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    if not BPF_FS.is_mount():
+        subprocess.run(["mount", "-t", "bpf", "bpf", str(BPF_FS)], check=True)
+    name = f"ste{os.getpid()}-{secrets.token_hex(3)}"
+    with Edge.made(tmp_path) as edge:
+        found = Host(edge, cgroup2() / name, BPF_FS / name)
+        found.cgroup.mkdir()
+        edge.batch([f"addr add {address} dev lo" for address in FAR], namespace=edge.peer)
+        edge.batch(["route add 10.0.0.0/8 via 192.168.0.2", "route add fd77::/16 via fd00:0::2"])
+        listening = ["ip", "netns", "exec", edge.peer, sys.executable, "-c", LISTEN, *FAR]
+        with subprocess.Popen(listening, stdout=subprocess.PIPE, text=True) as peer:
+            try:
+                assert peer.stdout is not None
+                assert peer.stdout.readline() == "ready\n"
+                yield found
+            finally:
+                peer.kill()
+                found.run("withdraw")
+                if found.cgroup.exists():
+                    found.cgroup.rmdir()
+                assert not found.pins.exists(), "a withdrawal leaves nothing"
+
+
+def test_a_signed_bundle_reaches_new_connections_and_a_withdrawal_leaves_nothing(host: Host) -> None:
+    default = host.connections()
+    assert [one[:2] for one in default] == [[10, NO_CAP]] * 2
+    before = host.edge.picture()
+    outcome = host.run("apply", host.document())
+    assert (outcome.code, outcome.report["enforced_by"], outcome.report["routes"]) == (0, "bpf", 0)
+    four, six = host.connections()
+    assert (four[0], six) == (60, [40, NO_CAP, "reno"])
+    assert 0 < four[1] <= 5_000_000
+    assert host.connections(inside=False) == default, "only connections of the cgroup"
+    assert host.edge.picture() == before, "no route is touched"
+    status = host.run("status")
+    assert (status.code, status.report["enforced_by"], status.report["drift"]) == (0, "bpf", [])
+    assert status.report["program"]["totals"]["started"] == 2
+    assert host.run("apply", host.document()).report["changed"] is True, "a newer round"
+    assert host.run("follow").report["changed"] is False
+    taken = host.run("withdraw").report
+    assert (taken["changed"], taken["program"]) == (True, True)
+    assert host.connections() == default
+    assert not host.pins.exists()
+    assert host.run("status").code == 0
+
+
+def test_each_way_of_enforcing_replaces_the_other_without_a_gap(host: Host) -> None:
+    routes = {"10.77.2.0/24": 30, "fd77:2::/48": 30}
+    assert host.run("apply", host.document()).code == 0
+    with host.load() as seen:
+        for _ in range(3):
+            assert host.run("apply", host.edge.write(bundle(routes))).code == 0
+            assert not host.pins.exists()
+            assert host.windows() == [30, 30]
+            assert host.run("status").code == 0
+            assert host.run("apply", host.document()).code == 0
+            assert host.edge.windows() == {}
+            assert "lookup 201" not in host.edge.ip("rule")
+            assert host.windows() == [60, 40]
+            assert host.run("status").code == 0
+    assert [set(counter) for counter in seen] == [{"30", "60"}, {"30", "40"}], "one or the other, never the default"
+
+
+def test_an_expired_bundle_acts_no_more_and_is_withdrawn(host: Host) -> None:
+    assert host.run("apply", host.document()).code == 0
+    assert host.run("status", later=LATER).code == 3
+    outcome = host.run("expire", later=LATER)
+    assert (outcome.code, outcome.report["program"]) == (0, True)
+    assert host.windows() == [10, 10]
+    assert host.run("follow").report["changed"] is False
+
+
+def test_past_its_time_a_bundle_does_nothing_though_no_command_runs(host: Host) -> None:
+    ends = int(time.time()) + 3
+    first = {key: value for key, value in bundle({}, ttl=3).items() if key not in ("routes", "digest")}
+    rest = {"schema_version": 2, "enforce": {"by": "bpf"}, "entries": ENTRIES}
+    assert host.run("apply", host.edge.write(sealed(first | rest))).code == 0
+    assert host.windows() == [60, 40]
+    time.sleep(max(0.0, ends + 1 - time.time()))
+    assert host.windows() == [10, 10]
+    assert host.run("status").code == 3
+
+
+def test_a_program_that_was_detached_is_drift_and_is_put_back(host: Host) -> None:
+    assert host.run("apply", host.document()).code == 0
+    link = str(host.pins / "v1/link")
+    for take, drift in (
+        (["bpftool", "link", "detach", "pinned", link], "the program is not on the cgroup"),
+        (["rm", link], "the program's link is gone"),
+    ):
+        subprocess.run(take, check=True)
+        status = host.run("status")
+        assert status.code == 3
+        assert status.report["drift"][0]["prefix"] == "program"
+        assert drift in status.report["drift"][0]["found"]
+        assert host.windows() == [10, 10]
+        mended = host.run("follow")
+        assert (mended.code, mended.report["changed"]) == (0, True)
+        assert drift in mended.report["notes"][0]
+        assert host.windows() == [60, 40]
+        assert host.run("status").code == 0
+
+
+def test_pins_that_are_gone_were_taken_away_and_only_an_apply_brings_them_back(host: Host) -> None:
+    path = host.document()
+    assert host.run("apply", path).code == 0
+    shutil.rmtree(host.pins)
+    assert host.run("status").code == 3
+    assert host.windows() == [10, 10]
+    assert "the program was taken away" in host.run("follow").report["reason"]
+    assert host.run("apply", path).code == 0, "the same bundle again"
+    assert host.windows() == [60, 40]
+
+
+def test_a_set_of_another_version_is_replaced_without_a_gap(host: Host) -> None:
+    assert host.run("apply", host.document()).code == 0
+    with host.load() as seen:
+        (host.pins / "v1").rename(host.pins / "v0")
+        assert host.run("status").code == 3
+        assert host.run("follow").report["changed"] is True
+        assert [path.name for path in host.pins.iterdir()] == ["v1"]
+        assert host.run("status").code == 0
+        assert host.windows() == [60, 40]
+    assert [set(counter) for counter in seen] == [{"60"}, {"40"}]
+
+
+def test_a_cgroup_that_was_removed_is_drift_and_cannot_be_followed(host: Host) -> None:
+    assert host.run("apply", host.document()).code == 0
+    host.cgroup.rmdir()
+    assert "the cgroup was removed" in host.run("status").report["drift"][0]["found"]
+    assert f"{host.cgroup} is no directory of cgroup2" in host.run("follow").report["reason"]
+    assert not host.pins.exists()
+    host.cgroup.mkdir()
+    path = host.document()
+    assert host.run("apply", path).code == 0
+    # Another cgroup of the same name is another one.
+    host.cgroup.rmdir()
+    host.cgroup.mkdir()
+    assert host.run("status").code == 3
+    assert host.run("follow").report["changed"] is True
+    assert host.windows() == [60, 40]
+
+
+def test_a_host_that_cannot_run_it_does_what_the_bundle_says_instead(host: Host) -> None:
+    elsewhere = host.cgroup.with_name("none")
+    cgroup, host.cgroup = host.cgroup, elsewhere
+    default = host.run("apply", host.document())
+    assert (default.code, default.report["enforced_by"]) == (0, "nothing")
+    assert f"not by bpf but the kernel's default: {elsewhere} is no directory" in default.report["notes"][0]
+    assert default.report["not_enforced"]["program"] == 2
+    routes = host.run("apply", host.document(otherwise="routes"))
+    assert (routes.report["enforced_by"], routes.report["routes"]) == ("routes", 2)
+    host.cgroup = cgroup
+    assert host.windows() == [60, 40], "windows, without their rates"
+    assert host.run("status").code == 0
+
+
+def test_what_is_refused_changes_nothing(host: Host) -> None:
+    assert host.run("apply", host.document()).code == 0
+    path = Path(host.document([{"prefix": "10.77.2.0/24", "initcwnd": 30}]))
+    path.write_bytes(path.read_bytes().replace(b"30", b"31", 1))
+    assert host.run("apply", str(path)).code == 12
+    path.write_bytes(b"\0")
+    assert host.run("apply", str(path)).code == 12
+    # More congestion controls than the program has room for.
+    many = [{"prefix": f"10.78.{n}.0/24", "congestion": {"algorithm": f"none{n}", "from_bytes": 0}} for n in range(200)]
+    full = host.run("apply", host.document(many))
+    assert full.code == 1
+    assert "congestion controls" in full.errors
+    assert host.windows() == [60, 40]
+    assert host.run("status").code == 0
+
+
+def test_two_at_once_take_turns(host: Host) -> None:
+    documents = [host.document(), host.document([{"prefix": "10.77.2.0/24", "initcwnd": 30}])]
+    commands = [host.command("apply", path) for path in documents] + [host.command("follow")] * 2
+    with host.load() as seen:
+        running = [
+            subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for command in commands
+        ]
+        codes = [one.wait() for one in running]
+        assert codes[0] in (0, 14), "the older one is refused where it comes second"
+        assert codes[1:] == [0, 0, 0]
+        assert host.run("status").code == 0
+        assert host.windows() == [30, 10]
+    assert set(seen[0]) <= {"10", "60", "30"}
+
+
+@pytest.mark.parametrize(
+    ("first", "then"), [("", "bpf"), ("bpf", "other"), ("bpf", "routes"), ("routes", "bpf"), ("bpf", "")]
+)
+def test_killed_before_any_step_the_next_run_makes_it_whole(host: Host, first: str, then: str) -> None:
+    """From each state to each other; with new connections all the while, of which none fails."""
+    windows = {"": [10, 10], "bpf": [60, 40], "other": [30, 10], "routes": [20, 20]}
+
+    def command(name: str) -> list[str]:
+        if name == "":
+            return ["withdraw"]
+        if name == "routes":
+            return ["apply", host.edge.write(bundle({"10.77.2.0/24": 20, "fd77:2::/48": 20}))]
+        other = [{"prefix": "10.77.2.0/24", "initcwnd": 30}]
+        return ["apply", host.document(other if name == "other" else None)]
+
+    step, stride = 1, 5
+    with host.load():
+        while True:
+            assert host.run(*command(first)).code == 0
+            last = command(then)
+            if not host.killed(step, *last):
+                break
+            assert host.windows() in (windows[first], windows[then]), f"step {step}: one or the other, whole"
+            if step % 2:
+                assert host.run("expire").code == 0
+                assert host.windows() in (windows[first], windows[then]), f"step {step}"
+                assert host.run("status").code == 0, f"step {step}"
+            assert host.run(*last).code == 0, f"step {step}"
+            assert host.windows() == windows[then], f"step {step}"
+            assert host.run("status").code == 0, f"step {step}"
+            step += stride
+    assert step > 10, "the kills came too late to mean anything"
+
+
+def test_a_service_mends_and_tells_systemd(host: Host, tmp_path: Path) -> None:
+    assert host.run("apply", host.document()).code == 0
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
+        systemd.bind(str(tmp_path / "notify"))
+        systemd.settimeout(20)
+        environment = {**os.environ, "NOTIFY_SOCKET": str(tmp_path / "notify"), "WATCHDOG_USEC": "2000000"}
+        with subprocess.Popen(host.command("run"), stdout=subprocess.DEVNULL, env=environment) as service:
+            try:
+                assert systemd.recv(1000) == b"READY=1\nWATCHDOG=1\nSTATUS=follow: unchanged\n"
+                (host.pins / "v1/link").unlink()
+                assert b"mended: the program's link is gone" in systemd.recv(1000), "after half the watchdog's time"
+                assert host.windows() == [60, 40]
+            finally:
+                service.kill()
+
+
+@pytest.mark.parametrize("unit", sorted((ROOT / "edge/packaging").glob("*.service")), ids=lambda path: path.stem)
+def test_the_units_capabilities_suffice_to_put_it_back(host: Host, unit: Path) -> None:
+    [names] = re.findall(r"^CapabilityBoundingSet=(.*)$", unit.read_text(), re.M)
+    only = "-all," + ",".join(f"+{name.removeprefix('CAP_').lower()}" for name in names.split())
+    assert host.run("apply", host.document()).code == 0
+    (host.pins / "v1/link").unlink()
+    command = host.command("follow")
+    at = command.index(str(PROGRAM))
+    command[at:at] = ["setpriv", "--no-new-privs", f"--bounding-set={only}", f"--inh-caps={only}"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    assert host.windows() == [60, 40]
+
+
+def test_without_a_state_nothing_stays(host: Host) -> None:
+    assert host.run("apply", host.document()).code == 0
+    shutil.rmtree(host.edge.state_dir)
+    outcome = host.run("expire")
+    assert "no state says" in outcome.report["reason"]
+    assert host.windows() == [10, 10]
