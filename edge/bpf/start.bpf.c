@@ -62,13 +62,23 @@ static __always_inline void switch_algorithm(struct bpf_sock_ops *ctx, struct st
 		add(*(refused ? &state->refused : &state->switched), 1);
 }
 
-/* A share of the entry's rate, not less than the kernel's first window once a round trip: its default sends that too. */
-static __always_inline __u32 share(struct bpf_sock_ops *ctx, __u32 rate, __u32 at_once)
+/*
+ * A share of the entry's rate: between three and five quarters of an equal one, another in each round trip, because those
+ * that start together would otherwise send at the same moments, all of them, more than a short queue holds. (The kernel
+ * does not pace a connection's first ten segments, tcp_update_skb_after_send.)
+ */
+static __always_inline __u32 share(struct bpf_sock_ops *ctx, struct start *start, __u32 rate, __u32 at_once)
 {
 	__u64 srtt_us = ctx->srtt_us >> 3;
-	__u64 least = srtt_us ? (__u64)KERNEL_WINDOW * ctx->mss_cache * 1000000 / srtt_us : 1;
-	__u64 part = at_once > 1 ? rate / at_once : rate;
+	__u64 least = srtt_us ? (__u64)LEAST_SHARE * ctx->mss_cache * 1000000 / srtt_us : 1;
+	__u64 part = rate;
 
+	if (at_once > 1) {
+		__u64 ports = ctx->local_port ^ (__u64)ctx->remote_port << 16;
+		__u32 spread = mixed(start->at_ns ^ ports ^ start->round_trips) & 127;
+
+		part = part * (192 + spread) / (256 * (__u64)at_once);
+	}
 	if (part < least)
 		part = least;
 	return part < rate ? part : rate;
@@ -92,7 +102,7 @@ static __always_inline int give_rate(struct bpf_sock_ops *ctx, struct start *sta
 	start->at_once = enter(state, start->period);
 	bpf_spin_unlock(lock_of(state));
 	start->flags |= COUNTED;
-	part = share(ctx, rate, start->at_once);
+	part = share(ctx, start, rate, start->at_once);
 	if (set_rate(ctx, part)) {
 		count(REFUSED_RATE);
 		add(state->refused, 1);
@@ -205,8 +215,7 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 	cookie = bpf_get_socket_cookie(ctx);
 	random = mixed(cookie ^ common->seed);
 	fill(ctx, start, common, entry, &prefix, now);
-	if (ctx->bpf_sock_ops_cb_flags & BPF_SOCK_OPS_RTT_CB_FLAG)
-		start->flags |= OTHERS_RTT;
+	start->others = ctx->bpf_sock_ops_cb_flags;
 	if (within(mixed(cookie ^ ~common->seed), common->record_permille))
 		start->flags |= RECORD;
 	start->arm = within(random, entry->trial_permille);
@@ -229,7 +238,9 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 	}
 	if (start->algorithm[0] && !start->from_bytes)
 		switch_algorithm(ctx, start, state);
-	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags | wanted);
+	if (start->flags & CAPPED)
+		wanted |= BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG;
+	bpf_sock_ops_cb_flags_set(ctx, start->others | wanted);
 }
 
 static __always_inline void note_times(struct start *start, __u64 acked, __u32 us)
@@ -301,7 +312,7 @@ static __always_inline __u32 keep_budget(struct bpf_sock_ops *ctx, struct bpf_so
 		return 0;
 	}
 	live = enter_budget(start, state, period_of(now));
-	rate = share(ctx, start->whole_rate, live);
+	rate = share(ctx, start, start->whole_rate, live);
 	if (rate != start->now_rate && !has_own(ctx, start->now_rate) && !set_rate(ctx, rate))
 		start->now_rate = rate;
 	return live;
@@ -319,6 +330,44 @@ static __always_inline int reached(struct start *start, __u64 acked, __u32 live)
 	       (start->lift_round_trips && start->round_trips >= (__u64)start->lift_round_trips * times);
 }
 
+/* A callback is not needed any more; one that another program wants stays. */
+static __always_inline void forgo(struct bpf_sock_ops *ctx, struct start *start, __u32 flag)
+{
+	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags & ~(flag & ~start->others));
+}
+
+/*
+ * A segment is about to be sent. Others that have started since lower this connection's share at once: nothing else would
+ * before its first acknowledgement, and those that start together would have all of the rate, a half, a third. A share
+ * rises once a round trip only.
+ */
+static __always_inline void sending(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct start *start;
+	struct state *state;
+	__u32 live, rate, period = period_of(bpf_ktime_get_ns());
+
+	if (!sk)
+		return;
+	start = bpf_sk_storage_get(&starts, sk, 0, 0);
+	if (!start)
+		return;
+	if (!(start->flags & CAPPED)) {
+		forgo(ctx, start, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+		return;
+	}
+	state = known(&start->entry);
+	if (!state)
+		return;
+	bpf_spin_lock(lock_of(state));
+	live = live_now(state, period);
+	bpf_spin_unlock(lock_of(state));
+	rate = share(ctx, start, start->whole_rate, live);
+	if (rate < start->now_rate && !has_own(ctx, start->now_rate) && !set_rate(ctx, rate))
+		start->now_rate = rate;
+}
+
 /* Once a round trip, as soon as data is acknowledged that was sent since the last time (tcp_rtt_estimator). */
 static __always_inline void acknowledged(struct bpf_sock_ops *ctx)
 {
@@ -326,7 +375,7 @@ static __always_inline void acknowledged(struct bpf_sock_ops *ctx)
 	struct start *start;
 	struct state *state;
 	__u64 now, acked;
-	__u32 us, flags, live;
+	__u32 us, live;
 
 	if (!sk)
 		return;
@@ -359,12 +408,8 @@ static __always_inline void acknowledged(struct bpf_sock_ops *ctx)
 	/* Nothing is left to do: a long flow pays nothing more. */
 	if (!(start->flags & JUDGED) || (start->algorithm[0] && !(start->flags & SWITCHED)))
 		return;
-	flags = ctx->bpf_sock_ops_cb_flags;
-	if (start->flags & RECORD && !start->acked_100k_us)
-		return;
-	if (!(start->flags & OTHERS_RTT))
-		flags &= ~BPF_SOCK_OPS_RTT_CB_FLAG;
-	bpf_sock_ops_cb_flags_set(ctx, flags);
+	if (!(start->flags & RECORD) || start->acked_100k_us)
+		forgo(ctx, start, BPF_SOCK_OPS_RTT_CB_FLAG);
 }
 
 /* The connection is closed, in whatever way. */
@@ -448,6 +493,9 @@ int springtide(struct bpf_sock_ops *ctx)
 		break;
 	case BPF_SOCK_OPS_RTT_CB:
 		acknowledged(ctx);
+		break;
+	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
+		sending(ctx);
 		break;
 	case BPF_SOCK_OPS_STATE_CB:
 		if (ctx->args[1] == BPF_TCP_CLOSE)

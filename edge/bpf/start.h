@@ -12,6 +12,9 @@
 /* The kernel's own first window (RFC 6928), segments: more than that is sent only because of us. */
 #define KERNEL_WINDOW 10
 
+/* Segments a round trip that are left to each, however many start. */
+#define LEAST_SHARE 2
+
 /* "Lately", of the start budget: PERIODS times PERIOD_NS, which is 10 s. */
 #define PERIODS 4
 #define PERIOD_NS 2500000000ULL
@@ -130,7 +133,6 @@ struct state {
 #define JUDGED 16	/* its first flights are acknowledged */
 #define SWITCHED 32	/* the algorithm was set, or refused */
 #define RECORD 64	/* leaves a record */
-#define OTHERS_RTT 128	/* another program wants the RTT callback */
 
 /* What a connection started with; a socket's own storage. The first 32 bytes are for readers of samples. */
 struct start {
@@ -167,6 +169,8 @@ struct start {
 	__u32 srtt_us;	/* of the handshake */
 	__u32 whole_rate;	/* the entry's, or what the brake left of it */
 	__u32 now_rate;		/* the cap in force; `rate` is the first */
+	__u32 others;		/* callbacks that other programs want */
+	__u32 padding;
 	char algorithm[ALGORITHM_NAME]; /* to be set; empty for none */
 };
 
