@@ -149,7 +149,6 @@ static __always_inline void fill(struct bpf_sock_ops *ctx, struct start *start, 
 	__u32 algorithm = entry->algorithm;
 
 	__builtin_memset(start, 0, sizeof(*start));
-	start->layout = LAYOUT;
 	start->round = common->round;
 	start->generation = common->generation;
 	start->entry = *prefix;
@@ -238,6 +237,9 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 	}
 	if (start->algorithm[0] && !start->from_bytes)
 		switch_algorithm(ctx, start, state);
+	/* Last: a dump that comes meanwhile shows nothing instead of half. */
+	barrier();
+	*(volatile __u8 *)&start->layout = LAYOUT;
 	if (start->flags & CAPPED)
 		wanted |= BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG;
 	bpf_sock_ops_cb_flags_set(ctx, start->others | wanted);
