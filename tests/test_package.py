@@ -23,6 +23,7 @@ FILES = {
     f"usr/lib/systemd/system/{UNIT}": "-rw-r--r--",
     "etc/springtide/collector.toml": "-rw-r--r--",
     f"{DOC}/all-namespaces.conf": "-rw-r--r--",
+    f"{DOC}/start-values.conf": "-rw-r--r--",
     f"{DOC}/copyright": "-rw-r--r--",
     "usr/share/man/man1/springtide-collector.1.gz": "-rw-r--r--",
     **{f"usr/share/man/man1/springtide-collector-{name}.1.gz": "-rw-r--r--" for name in COMMANDS},
@@ -134,9 +135,9 @@ def exposure(text: str) -> float:
 
 
 def documented() -> list[str]:
-    """systemd's words on the page: of the unit alone, and what the drop-in adds."""
+    """systemd's words on the page: of the unit alone, and what each drop-in adds."""
     blocks = re.findall(r"```text\n(✗.*?)```", PAGE.read_text(), re.S)
-    assert len(blocks) == 2
+    assert len(blocks) == 3
     return blocks
 
 
@@ -148,13 +149,15 @@ def test_systemd_finds_the_unit_right_and_as_closed_as_the_page_says(machine: Pa
     assert level <= exposure(page)
 
 
-def test_the_drop_in_for_all_namespaces_opens_what_the_page_says(machine: Path) -> None:
+@pytest.mark.parametrize(("name", "block"), [("all-namespaces.conf", 1), ("start-values.conf", 2)])
+def test_a_drop_in_opens_what_the_page_says(machine: Path, name: str, block: int) -> None:
     drop_in = machine / "etc/systemd/system" / f"{UNIT}.d"
     drop_in.mkdir(parents=True)
-    shutil.copy(machine / DOC / "all-namespaces.conf", drop_in)
+    shutil.copy(machine / DOC / name, drop_in)
     assert verified(machine) == ""
     found, level = exposed(machine)
-    alone, more = documented()
+    blocks = documented()
+    alone, more = blocks[0], blocks[block]
     assert found <= opened(alone) | opened(more)
     assert level <= exposure(more)
 

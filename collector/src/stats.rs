@@ -97,6 +97,12 @@ counters! {
     attributes_skipped,
     /// Attributes that could not be read or came twice.
     attributes_malformed,
+    /// Samples that have what their connection started with.
+    start_values,
+    /// Sockets whose storage does not hold start values as this collector knows them.
+    start_values_unreadable,
+    /// Polls without start values, though there may be some: they may not be read, or another map is pinned in their place.
+    start_values_refused,
     /// Sockets whose tcp_info is longer than any that is known.
     tcp_info_longer,
     /// Messages (spool records, Kafka messages) made.

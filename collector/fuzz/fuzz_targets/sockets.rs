@@ -17,7 +17,8 @@ fuzz_target!(|datagram: &[u8]| {
         1,
         SampleKind::Poll,
         AccEcn::TwoNumbers,
-    );
+    )
+    .with_starts(Some(1));
     let (mut batch, mut stats) = (Batch::default(), Stats::default());
     for message in netlink::messages(datagram).map_while(Result::ok) {
         let Body::Socket(payload) = message.body else {
@@ -31,7 +32,7 @@ fuzz_target!(|datagram: &[u8]| {
         if batch.is_full() {
             batch.clear();
         }
-        batch.push(|slot| encoder.encode_close(&view, Some("cubic"), slot, &mut stats));
+        batch.push(|slot| encoder.encode_close(&view, Some("cubic"), Some(&[1; 20]), slot, &mut stats));
         if batch.is_full() {
             batch.clear();
         }

@@ -1,6 +1,7 @@
 //! Options for what is read, and how much of it.
 
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -50,6 +51,11 @@ pub struct Source {
     #[arg(long, value_enum, default_value = "default",
           add = key("attributes").on_reload(Reload::Poller))]
     pub attributes: AttributeSet,
+    /// Where springtide-edge pins its eBPF program, which knows what each connection started with; to read that needs
+    /// CAP_BPF, and CAP_DAC_READ_SEARCH for a user other than root. Empty for not at all
+    #[arg(long, value_name = "DIR", default_value = "/sys/fs/bpf/springtide",
+          add = key("start_values").on_reload(Reload::Poller))]
+    pub start_values: PathBuf,
 }
 
 /// Which network namespaces are read.
@@ -111,6 +117,7 @@ impl Source {
             },
             filter: self.filter.clone(),
             sampling: self.sample,
+            start_values: self.start_values.clone(),
             scope: match self.netns {
                 Netns::Auto => Scope::AsAllowed,
                 Netns::Own => Scope::Own,

@@ -4,7 +4,7 @@
 //! Longer than 400 lines: a third of it are tests with hostile datagrams, which need its private parts.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::net::netlink::SOCK_DIAG;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socket_with};
@@ -21,6 +21,9 @@ const IPPROTO_TCP: u8 = 6;
 
 /// INET_DIAG_REQ_BYTECODE.
 const REQUEST_BYTECODE: u16 = 1;
+/// INET_DIAG_REQ_SK_BPF_STORAGES with NLA_F_NESTED, and in it SK_DIAG_BPF_STORAGE_REQ_MAP_FD.
+const REQUEST_STORAGES: u16 = 2 | 1 << 15;
+const STORAGE_MAP_FD: u16 = 1;
 
 /// Which attributes are requested from the kernel: idiag_ext, bit N - 1 for attribute N. Those above 8 have no bit; the kernel
 /// adds them where they exist.
@@ -55,6 +58,8 @@ pub struct Request<'a> {
     pub attributes: Extensions,
     /// A filter's program; empty for every socket.
     pub bytecode: &'a [u8],
+    /// A map of type BPF_MAP_TYPE_SK_STORAGE whose value is to come with each socket that has one.
+    pub storage: Option<BorrowedFd<'a>>,
 }
 
 /// How the kernel is queried.
@@ -279,7 +284,7 @@ fn name(family: Family) -> &'static str {
 }
 
 /// A request: struct nlmsghdr, then struct inet_diag_req_v2, or struct inet_diag_req for both families, with an empty socket id; then
-/// the bytecode as an attribute.
+/// as attributes the bytecode and the map, as far as they are wanted.
 pub fn message(family: Family, request: &Request<'_>, sequence: u32) -> Vec<u8> {
     let kind = match family {
         Some(_) => SOCK_DIAG_BY_FAMILY,
@@ -300,10 +305,17 @@ pub fn message(family: Family, request: &Request<'_>, sequence: u32) -> Vec<u8> 
         }
     }
     if !request.bytecode.is_empty() {
-        // A filter's program fits: see its compiler.
+        // A filter's program fits, and is a multiple of four bytes: see its compiler.
         bytes.extend((request.bytecode.len() as u16 + 4).to_ne_bytes());
         bytes.extend(REQUEST_BYTECODE.to_ne_bytes());
         bytes.extend(request.bytecode);
+    }
+    if let Some(map) = request.storage {
+        bytes.extend(12_u16.to_ne_bytes());
+        bytes.extend(REQUEST_STORAGES.to_ne_bytes());
+        bytes.extend(8_u16.to_ne_bytes());
+        bytes.extend(STORAGE_MAP_FD.to_ne_bytes());
+        bytes.extend(map.as_raw_fd().to_ne_bytes());
     }
     let length = bytes.len() as u32;
     bytes[0..4].copy_from_slice(&length.to_ne_bytes());
@@ -375,6 +387,36 @@ mod tests {
         let mut stats = Stats::default();
         let result = walk().take(datagram, &mut stats, &mut Counter(u64::MAX));
         (result, stats)
+    }
+
+    #[test]
+    fn a_map_is_the_requests_last_attribute_and_changes_nothing_else() {
+        use std::os::fd::AsFd;
+        let descriptor = std::fs::File::open("/dev/null").unwrap();
+        for (family, bytecode) in [(None, &[][..]), (None, &[7; 8]), (Some(AF_INET6), &[7; 8])] {
+            let request = |storage| Request {
+                states: 0x7ff,
+                attributes: Extensions::DEFAULT,
+                bytecode,
+                storage,
+            };
+            let without = super::message(family, &request(None), SEQUENCE);
+            let with = super::message(family, &request(Some(descriptor.as_fd())), SEQUENCE);
+            // As `ss --bpf-maps` of iproute2 has it: nla_len 12, INET_DIAG_REQ_SK_BPF_STORAGES and NLA_F_NESTED; in it
+            // nla_len 8, SK_DIAG_BPF_STORAGE_REQ_MAP_FD and the descriptor.
+            let attribute = [12_u16, 0x8002, 8, 1].map(u16::to_ne_bytes).concat();
+            let expected = [
+                &u32::try_from(without.len() + 12).unwrap().to_ne_bytes()[..],
+                &without[4..],
+                &attribute,
+                &descriptor.as_raw_fd().to_ne_bytes(),
+            ];
+            assert_eq!(with, expected.concat());
+            assert_eq!(
+                without[..4],
+                u32::try_from(without.len()).unwrap().to_ne_bytes()
+            );
+        }
     }
 
     #[test]

@@ -26,9 +26,14 @@ pub(crate) mod attribute {
     pub(crate) const BBRINFO: u16 = 16;
     pub(crate) const CLASS_ID: u16 = 17;
     pub(crate) const ULP_INFO: u16 = 19;
+    pub(crate) const SK_BPF_STORAGES: u16 = 20;
     pub(crate) const CGROUP_ID: u16 = 21;
     pub(crate) const SOCKOPT: u16 = 22;
     pub(crate) const ULP_INFO_NAME: u16 = 1;
+    // Of include/uapi/linux/sock_diag.h, in SK_BPF_STORAGES: a storage, and in it its map's number and its value.
+    pub(crate) const STORAGE: u16 = 1;
+    pub(crate) const STORAGE_MAP_ID: u16 = 2;
+    pub(crate) const STORAGE_MAP_VALUE: u16 = 3;
 }
 
 /// One socket's message, in the receive buffer.
@@ -120,7 +125,7 @@ pub struct Attribute<'a> {
 impl<'a> Attribute<'a> {
     /// The first attribute `kind` inside this one.
     pub fn nested(&self, kind: u16) -> Option<&'a [u8]> {
-        AttributeIter { rest: self.payload }
+        AttributeIter::new(self.payload)
             .map_while(Result::ok)
             .find(|inner| inner.kind == kind)
             .map(|inner| inner.payload)
@@ -134,6 +139,13 @@ pub struct MalformedAttribute;
 /// The attributes of a message; ends after the first malformed one.
 pub struct AttributeIter<'a> {
     rest: &'a [u8],
+}
+
+impl<'a> AttributeIter<'a> {
+    /// Of these bytes.
+    pub(crate) fn new(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes }
+    }
 }
 
 const ATTRIBUTE_HEADER: usize = 4;

@@ -1,5 +1,6 @@
 //! The Linux kernel's TCP sockets, over netlink SOCK_DIAG.
 
+pub(crate) mod bpf;
 pub(crate) mod closes;
 pub mod dump;
 pub(crate) mod filter;
@@ -8,3 +9,4 @@ pub(crate) mod inet_diag;
 pub(crate) mod namespaces;
 pub mod netlink;
 pub(crate) mod sockstat;
+pub(crate) mod starts;

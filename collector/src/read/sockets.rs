@@ -4,6 +4,9 @@
 //! Nothing is taken out of its place: what the last two walks did not give is left behind when the table is made anew,
 //! which happens when it fills, when it has become far too large, and when walks can be numbered no further.
 
+use std::collections::HashMap;
+
+use crate::kernel::starts::Start;
 use crate::read::sampling::spread;
 
 /// A socket.
@@ -16,6 +19,8 @@ pub(crate) struct Remembered {
     walk: u16,
     /// Its congestion control algorithm; 0 for unknown.
     pub algorithm: u8,
+    /// Whether its start values are remembered.
+    pub started: bool,
 }
 
 const _: () = assert!(size_of::<Remembered>() == 16);
@@ -40,6 +45,8 @@ pub(crate) struct SocketTable {
     walk: u16,
     seen: usize,
     touched: u64,
+    /// What connections started with, of those of which it is known: only where springtide-edge sets it.
+    starts: HashMap<u64, Start>,
 }
 
 impl Default for SocketTable {
@@ -50,6 +57,7 @@ impl Default for SocketTable {
             walk: 1,
             seen: 0,
             touched: 0,
+            starts: HashMap::new(),
         }
     }
 }
@@ -126,6 +134,27 @@ impl SocketTable {
         (place.cookie != 0).then_some(place)
     }
 
+    /// Remembers what the socket started with, which never changes.
+    #[cold]
+    pub(crate) fn note_start(&mut self, cookie: u64, start: Start) {
+        if self.places.is_empty() {
+            return;
+        }
+        let at = self.place(cookie);
+        if self.places[at].cookie == cookie {
+            self.places[at].started = true;
+            self.starts.insert(cookie, start);
+        }
+    }
+
+    /// What the socket started with, if that is known.
+    pub(crate) fn start(&self, cookie: u64) -> Option<&Start> {
+        if self.starts.is_empty() {
+            return None;
+        }
+        self.starts.get(&cookie)
+    }
+
     /// Where the cookie belongs.
     #[inline(always)]
     fn home(&self, cookie: u64) -> usize {
@@ -160,11 +189,16 @@ impl SocketTable {
             walk: self.walk,
             seen: self.seen,
             touched: self.touched,
+            starts: HashMap::new(),
         };
         for place in self.places.iter().filter(kept) {
             let at = table.place(place.cookie);
             table.places[at] = *place;
         }
+        let mut starts = std::mem::take(&mut self.starts);
+        starts.retain(|&cookie, _| table.find(cookie).is_some());
+        starts.shrink_to(2 * starts.len());
+        table.starts = starts;
         *self = table;
     }
 
@@ -207,6 +241,34 @@ mod tests {
         }
         assert!(table.places.len() * size_of::<Remembered>() < 6_000_000);
         assert_eq!(table.seen(), 200_000);
+    }
+
+    #[test]
+    fn start_values_stay_as_long_as_their_socket_and_no_longer() {
+        let mut table = SocketTable::default();
+        for walk in 0..1000_u64 {
+            table.begin();
+            for cookie in (0..500).map(|at| 1 + walk * 250 + at) {
+                table.visit(cookie);
+                if cookie % 2 == 0 {
+                    table.note_start(cookie, [cookie as u8; 20]);
+                }
+            }
+            assert!(table.starts.len() <= 2048, "{}", table.starts.len());
+            // Those of this walk and of the one before.
+            for cookie in (1 + walk.saturating_sub(1) * 250)..(501 + walk * 250) {
+                let known = table.find(cookie).is_some_and(|socket| socket.started);
+                assert_eq!(
+                    (known, table.start(cookie).is_some()),
+                    (cookie % 2 == 0, cookie % 2 == 0)
+                );
+            }
+        }
+        table.note_start(u64::MAX, [1; 20]);
+        assert!(
+            table.start(u64::MAX).is_none(),
+            "a socket that is not known"
+        );
     }
 
     #[test]

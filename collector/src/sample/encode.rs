@@ -2,11 +2,12 @@
 
 use super::fields::{
     self, BOOT_ID_LIMIT, HOST_LIMIT, NAME_LIMIT, POP_LIMIT, bbr, cgroup_id, class_id, dctcp, mark,
-    message, protocol, shutdown, skmem, sockopt, tclass, tcp_info, tos, v6only, vegas,
+    message, protocol, shutdown, skmem, sockopt, start, tclass, tcp_info, tos, v6only, vegas,
 };
 use super::proto::SampleKind;
 use super::wire::{RowWriter, SLOT};
 use crate::kernel::inet_diag::{Attribute, SocketView, attribute};
+use crate::kernel::starts::{self, Found, Start};
 use crate::stats::Stats;
 
 /// What all samples of a collector have in common.
@@ -49,6 +50,17 @@ impl AccEcn {
 pub struct Encoder {
     prefix: Vec<u8>,
     info_limit: usize,
+    /// The kernel's number of the map in whose storages start values stand.
+    starts: Option<u32>,
+}
+
+/// What is remembered of a socket for its close event, which does not have it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Noted<'a> {
+    /// The bytes that name its congestion control algorithm.
+    pub algorithm: Option<&'a [u8]>,
+    /// What it started with.
+    pub start: Option<Start>,
 }
 
 /// Bytes of tcp_info before the words that kernels lay out differently.
@@ -74,7 +86,14 @@ impl Encoder {
         Self {
             prefix: slot[..len].to_vec(),
             info_limit,
+            starts: None,
         }
+    }
+
+    /// Reads what connections started with from the storages of the map with this number.
+    pub fn with_starts(mut self, map: Option<u32>) -> Self {
+        self.starts = map;
+        self
     }
 
     /// Makes each row represent `sample_weight` sockets.
@@ -105,34 +124,37 @@ impl Encoder {
         self.write(view, &mut RowWriter::new(slot), stats).0
     }
 
-    /// As [`encode`](Self::encode); also gives the bytes that name the congestion control algorithm.
+    /// As [`encode`](Self::encode); also gives what is to be remembered of the socket.
     #[inline]
     pub fn encode_noting<'a>(
         &self,
         view: &SocketView<'a>,
         slot: &mut [u8; SLOT],
         stats: &mut Stats,
-    ) -> (usize, Option<&'a [u8]>) {
+    ) -> (usize, Noted<'a>) {
         self.write(view, &mut RowWriter::new(slot), stats)
     }
 
-    /// As [`encode`](Self::encode), for a close event: the kernel does not name the algorithm in it.
+    /// As [`encode`](Self::encode), for a close event: neither the algorithm's name nor what the connection started with
+    /// comes with it.
     pub fn encode_close(
         &self,
         view: &SocketView<'_>,
         algorithm: Option<&str>,
+        started: Option<&Start>,
         slot: &mut [u8; SLOT],
         stats: &mut Stats,
     ) -> usize {
         let mut row = RowWriter::new(slot);
-        let (len, named) = self.write(view, &mut row, stats);
-        match (named, algorithm) {
-            (None, Some(algorithm)) => {
-                row.text::<26>(cut(algorithm, NAME_LIMIT));
-                row.len()
-            }
-            _ => len,
+        let (_, noted) = self.write(view, &mut row, stats);
+        if let (None, Some(algorithm)) = (noted.algorithm, algorithm) {
+            row.text::<26>(cut(algorithm, NAME_LIMIT));
         }
+        if let (None, Some(started)) = (noted.start, started) {
+            start::encode(started, &mut row);
+            stats.start_values += 1;
+        }
+        row.len()
     }
 
     #[inline(always)]
@@ -141,13 +163,13 @@ impl Encoder {
         view: &SocketView<'a>,
         row: &mut RowWriter<'_>,
         stats: &mut Stats,
-    ) -> (usize, Option<&'a [u8]>) {
+    ) -> (usize, Noted<'a>) {
         row.raw(&self.prefix);
         message::encode(view.header(), row);
         row.address::<10>(&view.source());
         row.address::<12>(&view.destination());
         let mut seen = 0_u64;
-        let mut algorithm = None;
+        let mut noted = Noted::default();
         for attribute in view.attributes() {
             let Ok(attribute) = attribute else {
                 stats.attributes_malformed += 1;
@@ -160,11 +182,17 @@ impl Encoder {
             }
             seen |= bit;
             if attribute.kind == attribute::CONG {
-                algorithm = Some(attribute.payload);
+                noted.algorithm = Some(attribute.payload);
+            }
+            if attribute.kind == attribute::SK_BPF_STORAGES
+                && let Some(map) = self.starts
+            {
+                noted.start = started(attribute.payload, map, row, stats);
+                continue;
             }
             self.attribute(&attribute, row, stats);
         }
-        (row.len(), algorithm)
+        (row.len(), noted)
     }
 
     #[inline(always)]
@@ -198,6 +226,28 @@ impl Encoder {
             },
             attribute::PAD => {}
             _ => stats.attributes_skipped += 1,
+        }
+    }
+}
+
+/// What the socket started with, if its storage says so.
+#[inline(never)]
+fn started(
+    attribute: &[u8],
+    map: u32,
+    row: &mut RowWriter<'_>,
+    stats: &mut Stats,
+) -> Option<Start> {
+    match starts::find(attribute, map) {
+        Found::Start(value) => {
+            start::encode(&value, row);
+            stats.start_values += 1;
+            Some(value)
+        }
+        Found::Nothing => None,
+        Found::Unreadable => {
+            stats.start_values_unreadable += 1;
+            None
         }
     }
 }

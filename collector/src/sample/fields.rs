@@ -274,6 +274,19 @@ layout! {
 }
 
 layout! {
+    /// struct start of edge/bpf/start.h: how it begins.
+    start {
+        18 => {
+            started_round: 160, U64, 0;
+            started_window: 161, U32, 8;
+            started_rate: 162, U32, 12;
+            started_arm: 163, U8, 16;
+            started_step: 164, U8, 17;
+        }
+    }
+}
+
+layout! {
     /// INET_DIAG_TOS.
     tos { 1 => { tos: 27, U8, 0; } }
 }
@@ -327,6 +340,7 @@ pub(crate) const PARTS: &[&[Field]] = &[
     bbr::FIELDS,
     vegas::FIELDS,
     dctcp::FIELDS,
+    start::FIELDS,
     tos::FIELDS,
     tclass::FIELDS,
     shutdown::FIELDS,
@@ -356,6 +370,7 @@ pub(crate) fn visit<'a>(sample: &'a TcpSample, each: &mut dyn FnMut(&'static str
     bbr::visit(sample, each);
     vegas::visit(sample, each);
     dctcp::visit(sample, each);
+    start::visit(sample, each);
 }
 
 const LONGEST_ROW: usize = {

@@ -15,6 +15,7 @@ use prost_reflect::{DescriptorPool, DynamicMessage, Kind, MessageDescriptor, Val
 
 use super::layouts::{ATTRIBUTES, INET_DIAG_MSG, Layout};
 use crate::kernel::inet_diag::{SocketView, attribute};
+use crate::kernel::starts::Start;
 use crate::sample::encode::{AccEcn, Encoder, Identity};
 use crate::sample::fields::{self, by_hand, message};
 use crate::sample::json::write_json;
@@ -488,4 +489,134 @@ fn names_at_their_limits_fit_a_row_with_every_attribute() {
         (Some("uuuuuuuuuuuuuuuu"), Some(u32::MAX))
     );
     assert_eq!(sample.busy_time, Some(u64::MAX));
+}
+
+/// The number of the map in whose storages start values stand.
+const MAP: u32 = 77;
+
+/// struct start, in the header's order: round, window, rate, arm, step, flags, layout, and what follows.
+fn value(round: i64, window: u32, rate: u32, small: [u8; 4], rest: &[u8]) -> Vec<u8> {
+    let mut bytes = round.to_ne_bytes().to_vec();
+    bytes.extend(window.to_ne_bytes());
+    bytes.extend(rate.to_ne_bytes());
+    bytes.extend(small);
+    bytes.extend(rest);
+    bytes
+}
+
+/// A storage as the kernel puts it: the map's number, a padding, the value.
+fn storage(map: u32, value: &[u8]) -> Vec<u8> {
+    let inner = [
+        attribute_bytes(2, &map.to_ne_bytes()),
+        attribute_bytes(1, &[]),
+        attribute_bytes(3, value),
+    ];
+    attribute_bytes(1, &inner.concat())
+}
+
+/// Of a poll's row with these storages: what the contract has of its start values.
+type Started = (Option<u64>, [Option<u32>; 4]);
+
+fn of_sample(sample: &TcpSample) -> Started {
+    let small = [
+        sample.started_window,
+        sample.started_rate,
+        sample.started_arm,
+        sample.started_step,
+    ];
+    (sample.started_round, small)
+}
+
+fn started(storages: &[u8], map: Option<u32>) -> (Started, Stats) {
+    let encoder = Encoder::new(&identity(), 1, SampleKind::Poll, AccEcn::Unknown).with_starts(map);
+    let mut stats = Stats::default();
+    let mut slot = [0xaa; SLOT];
+    let payload = payload_with(&[(20, storages), (attribute::TOS, &[8])]);
+    let view = SocketView::parse(&payload).unwrap();
+    let (len, noted) = encoder.encode_noting(&view, &mut slot, &mut stats);
+    let sample = TcpSample::decode(&slot[..len]).unwrap();
+    assert_eq!(sample.tos, Some(8), "what stands behind it is read");
+    assert_eq!(noted.start.is_some(), sample.started_round.is_some());
+    (of_sample(&sample), stats)
+}
+
+const UNKNOWN: Started = (None, [None; 4]);
+
+proptest! {
+    #[test]
+    fn start_values_arrive_whole_and_a_close_has_them_again(
+        round in 0..=i64::from(u32::MAX),
+        window in 0..=65_535_u32,
+        rate: u32,
+        arm in 0..=1_u8,
+        step in 0..=2_u8,
+        flags: u8,
+        rest in prop::collection::vec(any::<u8>(), 0..300),
+        others in prop::collection::vec((0..MAP, prop::collection::vec(any::<u8>(), 0..60)), 0..4),
+    ) {
+        let mut storages: Vec<u8> =
+            others.iter().flat_map(|(map, value)| storage(*map, value)).collect();
+        storages.extend(storage(MAP, &value(round, window, rate, [arm, step, flags, 1], &rest)));
+        let expected = (
+            Some(round as u64),
+            [Some(window), Some(rate), Some(arm.into()), Some(step.into())],
+        );
+        let (found, stats) = started(&storages, Some(MAP));
+        prop_assert_eq!(found, expected);
+        prop_assert_eq!((stats.start_values, stats.start_values_unreadable), (1, 0));
+        // Who has not asked for them has other maps' storages at most.
+        let (found, stats) = started(&storages, None);
+        prop_assert_eq!((found, stats.attributes_skipped), (UNKNOWN, 1));
+        prop_assert_eq!(started(&storages, Some(MAP + 1)).0, UNKNOWN);
+
+        let known: Start = value(round, window, rate, [arm, step, flags, 1], &[]).try_into().unwrap();
+        let encoder = Encoder::new(&identity(), 1, SampleKind::Close, AccEcn::Unknown);
+        let (payload, mut slot) = (payload_with(&[]), [0; SLOT]);
+        let view = SocketView::parse(&payload).unwrap();
+        let len = encoder.encode_close(&view, Some("bbr"), Some(&known), &mut slot, &mut Stats::default());
+        prop_assert_eq!(of_sample(&TcpSample::decode(&slot[..len]).unwrap()), expected);
+    }
+
+    #[test]
+    fn start_values_out_of_their_range_are_unknown_and_counted(
+        wrong in prop_oneof![
+            (i64::MIN..0).prop_map(|round| value(round, 10, 0, [0, 0, 0, 1], &[])),
+            (1_i64 << 32..=i64::MAX).prop_map(|round| value(round, 10, 0, [0, 0, 0, 1], &[])),
+            (65_536..=u32::MAX).prop_map(|window| value(1, window, 0, [0, 0, 0, 1], &[])),
+            (2..=u8::MAX).prop_map(|arm| value(1, 10, 0, [arm, 0, 0, 1], &[])),
+            (3..=u8::MAX).prop_map(|step| value(1, 10, 0, [0, step, 0, 1], &[])),
+            prop_oneof![Just(0), 2..=u8::MAX].prop_map(|layout| value(1, 10, 0, [0, 0, 0, layout], &[])),
+            prop::collection::vec(any::<u8>(), 0..20),
+        ],
+    ) {
+        let (found, stats) = started(&storage(MAP, &wrong), Some(MAP));
+        prop_assert_eq!(found, UNKNOWN);
+        prop_assert_eq!((stats.start_values, stats.start_values_unreadable), (0, 1));
+    }
+
+    #[test]
+    fn any_bytes_as_storages_are_unknown_or_within_bounds(
+        bytes in prop::collection::vec(any::<u8>(), 0..200),
+        at in 0..40_usize,
+        byte: u8,
+    ) {
+        let (found, stats) = started(&bytes, Some(MAP));
+        prop_assert_eq!(found, UNKNOWN);
+        prop_assert!(stats.start_values_unreadable <= 1);
+        // A right one with one byte changed, or cut.
+        let mut storages = storage(MAP, &value(1, 10, 5, [1, 2, 0, 1], &[0; 12]));
+        storages[at] = byte;
+        for bytes in [&storages[..], &storages[..at]] {
+            let ((round, [window, _, arm, step]), _) = started(bytes, Some(MAP));
+            prop_assert!(round.is_none_or(|round| round <= u32::MAX.into()));
+            prop_assert!(window.is_none_or(|window| window <= 65_535));
+            prop_assert!(arm.is_none_or(|arm| arm <= 1) && step.is_none_or(|step| step <= 2));
+        }
+    }
+}
+
+#[test]
+fn a_storage_that_the_program_has_not_filled_is_unknown() {
+    let (found, stats) = started(&storage(MAP, &[0; 240]), Some(MAP));
+    assert_eq!((found, stats), (UNKNOWN, Stats::default()));
 }

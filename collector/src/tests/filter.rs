@@ -47,6 +47,7 @@ fn dump(method: Method, bytecode: &[u8], filter: Option<&Filter>) -> BTreeMap<u6
             states: STATES,
             attributes: Extensions::MINIMAL,
             bytecode,
+            storage: None,
         };
         socket.send::<()>(family, &request).unwrap();
         loop {

@@ -16,6 +16,7 @@ use rustix::event::epoll;
 
 use crate::kernel::dump::{self, DumpError, Family, Method, Progress};
 use crate::kernel::host::now_unix_us;
+use crate::kernel::starts::Pin;
 use crate::kernel::{closes, namespaces};
 use crate::sample::algorithms::Algorithms;
 use crate::sample::batch::Batch;
@@ -79,6 +80,7 @@ pub struct Poller {
     /// When to pass on what is in the batch between polls.
     flush: Option<Instant>,
     algorithms: Algorithms,
+    starts: Pin,
     sequence: u64,
     notices: Notices,
 }
@@ -87,6 +89,8 @@ pub struct Poller {
 #[derive(Debug, Default)]
 struct Notices {
     known: Vec<&'static str>,
+    /// Why start values are not read.
+    starts: Option<String>,
     waiting: Vec<String>,
 }
 
@@ -97,6 +101,18 @@ impl Notices {
             self.known.push(subject);
             self.waiting.push(text());
         }
+    }
+
+    /// Queues why start values are not read, unless it is as before.
+    fn starts(&mut self, refusal: Option<String>) {
+        if let Some(why) = &refusal
+            && self.starts != refusal
+        {
+            self.waiting.push(format!(
+                "what connections started with is not read, everything else is: {why}"
+            ));
+        }
+        self.starts = refusal;
     }
 }
 
@@ -116,6 +132,7 @@ impl Poller {
         let mut poller = Self {
             identity,
             accecn,
+            starts: Pin::new(&settings.start_values),
             settings,
             method: Method::OneWalk,
             namespaces: BTreeMap::new(),
@@ -172,6 +189,7 @@ impl Poller {
     fn read_all(&mut self, sink: &mut dyn Sink, stats: &mut Stats) -> Result<(), PollError> {
         self.open_own()?;
         self.scan_if_due(sink, stats)?;
+        self.starts.look();
         let mut result = Ok(());
         let inodes: Vec<u64> = self.namespaces.keys().copied().collect();
         for netns in inodes {
@@ -187,6 +205,9 @@ impl Poller {
             }
             self.drain_closes(sink, stats)?;
         }
+        let refusal = self.starts.refusal();
+        stats.start_values_refused += u64::from(refusal.is_some());
+        self.notices.starts(refusal);
         result
     }
 
@@ -211,10 +232,16 @@ impl Poller {
             SampleKind::Poll,
             self.accecn,
             &self.settings,
-        );
+        )
+        .with_starts(self.starts.id());
         let mut walks = self.method.walks().iter();
         while let Some(&family) = walks.next() {
             match self.walk(netns, family, &mut encoder, sink, stats) {
+                // Any refusal may be about the map, if there is one: without it the next error is about something else.
+                Err(DumpError::Refused { source, .. }) if self.starts.map().is_some() => {
+                    self.starts.refuse(&source);
+                    walks = self.method.walks().iter();
+                }
                 Err(error) if error.is_unknown_request() && self.method == Method::OneWalk => {
                     self.method = Method::WalkPerFamily;
                     walks = self.method.walks().iter();
@@ -241,7 +268,7 @@ impl Poller {
             let Some(watched) = self.namespaces.get_mut(&netns) else {
                 return Ok(());
             };
-            watched.request(family, &self.settings)?;
+            watched.request(family, &self.settings, self.starts.map())?;
             stats.walks += 1;
             let mut datagrams = 0;
             let progress = loop {

@@ -1,6 +1,7 @@
 //! What is read, and how much of it.
 
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::kernel::dump::Extensions;
@@ -39,6 +40,8 @@ pub struct Settings {
     pub scan_interval: Duration,
     /// A namespace other than this process' own, in which nothing happens, is read at least every so many polls.
     pub idle_polls: NonZeroU32,
+    /// Where springtide-edge pins its maps; empty for none.
+    pub start_values: PathBuf,
 }
 
 impl Settings {
@@ -54,6 +57,7 @@ impl Settings {
             scope: Scope::Own,
             scan_interval: Duration::from_secs(5),
             idle_polls: NonZeroU32::MIN,
+            start_values: PathBuf::new(),
         }
     }
 }

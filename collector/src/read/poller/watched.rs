@@ -1,6 +1,7 @@
 //! One network namespace as the poller reads it.
 
 use std::num::NonZeroU32;
+use std::os::fd::BorrowedFd;
 
 use super::idle::{Idle, Signs};
 use super::settings::Settings;
@@ -14,7 +15,7 @@ use crate::read::sockets::{SocketTable, Visit};
 use crate::sample::algorithms::Algorithms;
 use crate::sample::batch::Batch;
 use crate::sample::digest::digest;
-use crate::sample::encode::{Encoder, Identity};
+use crate::sample::encode::{Encoder, Identity, Noted};
 use crate::sinks::{Sink, SinkError};
 use crate::stats::Stats;
 
@@ -124,14 +125,19 @@ impl Taker for Rows<'_, '_> {
                 return Ok(());
             }
         }
-        let mut algorithm = None;
+        let mut noted = Noted::default();
         self.out.batch.push(|slot| {
-            let (len, named) = self.encoder.encode_noting(view, slot, stats);
-            algorithm = named;
+            let len;
+            (len, noted) = self.encoder.encode_noting(view, slot, stats);
             len
         });
-        if let Some(algorithm) = algorithm {
+        if let Some(algorithm) = noted.algorithm {
             socket.algorithm = self.out.algorithms.number(algorithm);
+        }
+        if let Some(start) = noted.start
+            && !socket.started
+        {
+            self.table.note_start(cookie, start);
         }
         stats.rows += 1;
         self.out.settle(stats)
@@ -186,11 +192,12 @@ impl Watched {
         self.changed = false;
     }
 
-    /// Asks for a walk.
+    /// Asks for a walk, with the storages of this map.
     pub(super) fn request(
         &mut self,
         family: Family,
         settings: &Settings,
+        storage: Option<BorrowedFd<'_>>,
     ) -> Result<(), DumpError<SinkError>> {
         let request = Request {
             states: settings.states,
@@ -199,6 +206,7 @@ impl Watched {
                 .filter
                 .as_ref()
                 .map_or(&[], |filter| filter.bytecode()),
+            storage,
         };
         self.handles.dump.send(family, &request)
     }
@@ -270,8 +278,9 @@ impl Watched {
             let algorithm = table
                 .find(view.cookie())
                 .and_then(|socket| out.algorithms.name(socket.algorithm));
+            let started = table.start(view.cookie());
             out.batch
-                .push(|slot| encoder.encode_close(view, algorithm, slot, stats));
+                .push(|slot| encoder.encode_close(view, algorithm, started, slot, stats));
             stats.rows += 1;
             stats.close_rows += 1;
             out.settle(stats)
