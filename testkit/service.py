@@ -159,7 +159,8 @@ def _privileges(service: dict[str, list[str]]) -> None:
     os.setresuid(NOBODY, NOBODY, NOBODY)
     mask = sum(1 << capability for capability in ambient)
     header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION, 0)
-    sets = (ctypes.c_uint32 * 6)(mask, mask, mask, 0, 0, 0)
+    low, high = mask & 0xFFFFFFFF, mask >> 32
+    sets = (ctypes.c_uint32 * 6)(low, low, low, high, high, high)
     _must(_libc.capset(header, sets), "capset")
     for capability in ambient:
         _must(_libc.prctl(_AMBIENT, _AMBIENT_RAISE, capability, 0, 0), "prctl(PR_CAP_AMBIENT_RAISE)")

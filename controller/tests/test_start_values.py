@@ -7,9 +7,11 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +23,10 @@ from testkit.bpf import Program
 from testkit.home import Home
 
 pytestmark = pytest.mark.root
+
+ROOT = Path(__file__).parents[2]
+UNIT = ROOT / "collector/packaging/springtide-collector.service"
+DROP_IN = ROOT / "collector/packaging/start-values.conf"
 
 FIELDS = ("started_round", "started_window", "started_rate", "started_arm", "started_step")
 UNKNOWN = (None,) * 5
@@ -75,10 +81,16 @@ class Holder:
         self.process.wait(20)
 
 
-@pytest.fixture
-def program() -> Iterator[Program]:
+@pytest.fixture(scope="module")
+def made() -> Iterator[Program]:
     with own_network(), bpf.program(f"stv{os.getpid()}") as found:
         yield found
+
+
+@pytest.fixture
+def program(made: Program) -> Iterator[Program]:
+    yield made
+    made.withdraw()
 
 
 @pytest.fixture
@@ -93,10 +105,12 @@ def arguments(program: Program) -> list[str]:
     return ["--netns", "own", "--start-values", str(program.pins)]
 
 
-def once(program: Program, *before: str) -> tuple[dict[tuple[int, int], tuple[Any, ...]], dict[str, int]]:
+def once(
+    program: Program, *before: str, path: str = ""
+) -> tuple[dict[tuple[int, int], tuple[Any, ...]], dict[str, int]]:
     """What one poll says that each connection started with, by its ports; and the counters."""
-    command = [*before, str(binary()), "once", "--format", "json", "--stats", *arguments(program)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    command = [*before, path or str(binary()), "once", "--format", "json", "--stats", *arguments(program)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     stats: dict[str, int] = json.loads(done.stderr.splitlines()[-1])
     assert len(rows) == stats["rows"]
@@ -191,7 +205,9 @@ def change_layout(program: Program, holder: Holder, end: End) -> None:
         os.close(descriptor)
 
 
-def test_what_may_not_be_read_costs_no_sample(program: Program, holder: Holder) -> None:
+def test_what_may_not_be_read_costs_no_sample(
+    program: Program, holder: Holder, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     program.apply(BUNDLE)
     pairs = holder.connect("127.0.2.1", "::1")
     everything, _ = once(program)
@@ -203,32 +219,20 @@ def test_what_may_not_be_read_costs_no_sample(program: Program, holder: Holder) 
         assert set(found.values()) == {UNKNOWN}
         assert (stats["start_values"], stats["start_values_refused"]) == (0, 1)
         assert stats["sockets_duplicate"] == stats["polls_failed"] == 0
-    # What the drop-in gives is enough.
-    kept = "+bpf,+dac_read_search"
-    found, stats = once(program, *nobody, "--inh-caps", kept, "--ambient-caps", kept)
+    # What the service has is not enough, and what its drop-in gives is.
+    state = tmp_path_factory.mktemp("state")
+    service = [sys.executable, "-m", "testkit.service", "--state", str(state), "--bring", str(binary())]
+    for units, expected in (((UNIT,), 0), ((UNIT, DROP_IN), 4)):
+        found, stats = once(program, *service, *map(str, units), "--", path="/srv/springtide-collector")
+        assert found.keys() == everything.keys()
+        assert (stats["start_values"], stats["start_values_refused"]) == (expected, expected == 0)
     assert found == everything
-    assert stats["start_values"] == 4
 
     # Another map in its place.
     pin = program.pins / "v1/starts"
     pin.unlink()
-    create = [
-        "bpftool",
-        "map",
-        "create",
-        pin,
-        "type",
-        "array",
-        "key",
-        "4",
-        "value",
-        "64",
-        "entries",
-        "1",
-        "name",
-        "other",
-    ]
-    subprocess.run(create, check=True)
+    create = f"bpftool map create {pin} type array key 4 value 64 entries 1 name other"
+    subprocess.run(create.split(), check=True)
     found, stats = once(program)
     assert set(found.values()) == {UNKNOWN}
     assert (stats["start_values"], stats["start_values_refused"]) == (0, 1)
