@@ -177,6 +177,32 @@ def connections() -> Dashboard:
         )
         .with_panel(
             rows(
+                "What connections started with",
+                "As springtide-edge's program wrote it down for each connection, beside the window that its edge had "
+                "been given for its peer's PoP; 0 is the kernel's default, and no rate.",
+                f"""
+                select {PREFIX} as prefix, any(dst_pop) as peer_pop, any(decided_cwnd) as decided_cwnd,
+                    started_window, if(started_arm = 1, 'trial', 'entry') as arm,
+                    transform(started_step, [0, 1, 2], ['none', 'half', 'default'], 'unknown') as brake,
+                    quantile(0.5)(started_rate) * 8 / 1000000 as rate_p50_mbit_per_s,
+                    uniq(host, boot_id, netns, cookie) as connections
+                from tcp_samples final
+                any left join (
+                    select host, boot_id, netns, cookie, max(start_cwnd) as decided_cwnd
+                    from round_sockets
+                    where $__timeFilter(round) and host in (${{host:singlequote}})
+                    group by host, boot_id, netns, cookie
+                ) as decisions using (host, boot_id, netns, cookie)
+                where {SAMPLES} and started_window is not null
+                group by prefix, started_window, arm, brake
+                order by connections desc, prefix, started_window
+                limit 200
+                """,
+                {"rate_p50_mbit_per_s": "Mbits"},
+            )
+        )
+        .with_panel(
+            rows(
                 "Newest samples",
                 "Single polls and closes, newest first.",
                 f"""

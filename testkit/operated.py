@@ -72,6 +72,8 @@ def _arrive_oddly(home: Home) -> None:
     """An invalid spool file, and samples after their round was computed."""
     (home.spool / "torn.spool").write_bytes(b"STB1 this is no record")
     late = Socket("fra-1", 99_999, "10.77.2.1", "192.0.2.9", "fra")
+    # By another program than the others: what it started with is known.
+    late.more.update(started_round=ROUND - 300, started_window=33, started_rate=0, started_arm=1, started_step=0)
     write_spool(home.spool, "late", [record([late.at(ROUND - 50, ROUND // 300 % 1000 * 5 + 103, 1_000_000)])])
     home.run("ingest", home.spool, code=2)
     home.run("rollup")

@@ -123,6 +123,7 @@ def test_the_edges_held_out_are_those_that_the_law_holds_out(store: Store, opera
         ("connections.json", "Newest samples", {"prefix": ["198.51.100.0/24"]}, "peer", {"198.51.100.7"}),
         ("connections.json", "Newest samples", {"prefix": ["2001:db8:1::/56"]}, "peer", {"2001:db8:1::7"}),
         ("connections.json", "Newest samples", {"asn": ["64500"]}, "peer", {"203.0.113.7"}),
+        ("connections.json", "What connections started with", {"prefix": ["192.0.2"]}, "started_window", {33}),
         ("connections.json", "Autonomous systems", {"asn": ["64501"]}, "name", {"Near By"}),
         ("connections.json", "Prefixes", {"peer": ["nyc"], "host": ["fra-1"]}, "prefix", {"10.77.3.0/24"}),
         ("connections.json", "Prefixes", {"prefix": ["it's"]}, "prefix", set()),
