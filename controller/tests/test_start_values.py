@@ -101,15 +101,23 @@ def holder(program: Program) -> Iterator[Holder]:
         made.close()
 
 
-def arguments(program: Program) -> list[str]:
-    return ["--netns", "own", "--start-values", str(program.pins)]
+def arguments(pins: Path | str) -> list[str]:
+    return ["--netns", "own", "--start-values", str(pins)]
 
 
 def once(
-    program: Program, *before: str, path: str = ""
+    program: Program, *before: str, path: str = "", pins: str | None = None
 ) -> tuple[dict[tuple[int, int], tuple[Any, ...]], dict[str, int]]:
     """What one poll says that each connection started with, by its ports; and the counters."""
-    command = [*before, path or str(binary()), "once", "--format", "json", "--stats", *arguments(program)]
+    command = [
+        *before,
+        path or str(binary()),
+        "once",
+        "--format",
+        "json",
+        "--stats",
+        *arguments(program.pins if pins is None else pins),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     rows = [json.loads(line) for line in done.stdout.splitlines()]
     stats: dict[str, int] = json.loads(done.stderr.splitlines()[-1])
@@ -228,6 +236,17 @@ def test_what_may_not_be_read_costs_no_sample(
         assert (stats["start_values"], stats["start_values_refused"]) == (expected, expected == 0)
     assert found == everything
 
+    # Not wanted: nothing is looked for, and nothing amiss.
+    found, stats = once(program, pins="")
+    assert set(found.values()) == {UNKNOWN}
+    assert stats["start_values_refused"] == 0
+    # Each poll counts it, the log has it once.
+    command = [*unprivileged, str(binary()), "run", "--polls", "3", "--interval", "10ms", "--stats", "--print", "null"]
+    done = subprocess.run([*command, *arguments(program.pins)], capture_output=True, text=True, check=True)
+    *log, counters = done.stderr.splitlines()
+    assert json.loads(counters)["start_values_refused"] == 3
+    assert sum("what connections started with is not read" in line and "CAP_BPF" in line for line in log) == 1
+
     # Another map in its place.
     pin = program.pins / "v1/starts"
     pin.unlink()
@@ -244,7 +263,7 @@ def test_a_running_collector_follows_the_pin_and_closes_have_the_values(
 ) -> None:
     command = [str(binary()), "run", "--stats", "--spool-dir", str(home.spool), "--host", "ams-1", "--pop", "ams"]
     often = ["--interval", "50ms", "--rotate-interval", "50ms"]
-    collector = subprocess.Popen([*command, *often, *arguments(program)], stderr=subprocess.PIPE, text=True)
+    collector = subprocess.Popen([*command, *often, *arguments(program.pins)], stderr=subprocess.PIPE, text=True)
 
     def samples() -> list[dict[str, Any]]:
         files = sorted(home.spool.glob("*.spool"))

@@ -53,7 +53,7 @@ pub struct Source {
     pub attributes: AttributeSet,
     /// Where springtide-edge pins its eBPF program, which knows what each connection started with; to read that needs
     /// CAP_BPF, and CAP_DAC_READ_SEARCH for a user other than root. Empty for not at all
-    #[arg(long, value_name = "DIR", default_value = "/sys/fs/bpf/springtide",
+    #[arg(long, value_name = "DIR", default_value = "/sys/fs/bpf/springtide", value_parser = parse_pins,
           add = key("start_values").on_reload(Reload::Poller))]
     pub start_values: PathBuf,
 }
@@ -150,6 +150,11 @@ fn polls(time: Duration, interval: Duration) -> NonZeroU32 {
         .ok()
         .and_then(NonZeroU32::new)
         .unwrap_or(NonZeroU32::MIN)
+}
+
+/// Empty is a value too, which clap's own parser of paths refuses.
+fn parse_pins(text: &str) -> Result<PathBuf, String> {
+    Ok(text.into())
 }
 
 fn parse_sampling(text: &str) -> Result<Sampling, String> {
