@@ -64,8 +64,8 @@ pub(crate) fn find(attribute: &[u8], map: u32) -> Found {
 
 /// A value is taken whole or not at all.
 fn read(value: &Start) -> Found {
-    // The kernel makes a value of zeros, which the program fills.
-    if value.iter().all(|&byte| byte == 0) {
+    // The kernel makes a value of zeros, which the program is filling.
+    if value[LAYOUT_AT] == 0 {
         return Found::Nothing;
     }
     let round = value
