@@ -10,7 +10,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from lab.collector import binary
 from lab.connections import own_network
 from testkit import bpf
 from testkit.bpf import Program
+from testkit.edge import Edge, bundle, sealed
 from testkit.home import Home
 
 pytestmark = pytest.mark.root
@@ -302,3 +305,65 @@ def test_a_running_collector_follows_the_pin_and_closes_have_the_values(
     home.run("ingest", home.spool)
     stored = home.query(f"select cookie, {', '.join(FIELDS)} from tcp_samples final where kind = 'CLOSE'")
     assert {row["cookie"]: started(row) for row in stored} == expected
+
+
+FAR, NEAR = ("10.77.2.1", "fd77:2::1"), ("192.168.0.1", "fd00:0::1")
+LISTEN = """
+import socket, sys
+servers = [socket.create_server((address, 7000), family=socket.AF_INET6 if ":" in address else socket.AF_INET)
+           for address in sys.argv[1:]]
+print("ready", flush=True)
+held = [server.accept() for server in servers]
+sys.stdin.read()
+"""
+CONNECT = """
+import socket, sys
+open(sys.argv[1] + "/cgroup.procs", "w").write("0")
+held = [socket.create_connection((far, 7000), 10, (near, 0)) for near, far in zip(sys.argv[2:4], sys.argv[4:6])]
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_signed_bundle_shows_in_samples_of_its_edge(tmp_path: Path, program: Program) -> None:
+    """The edge's own program in its network namespace, on the cgroup and with the pins of `program`, which is idle."""
+    entries = [
+        {"prefix": "10.77.2.0/24", "initcwnd": 60, "start_rate": 5_000_000},
+        {"prefix": "fd77:2::/48", "initcwnd": 40},
+    ]
+    first = {key: value for key, value in bundle({}).items() if key not in ("routes", "digest")}
+    document = sealed(first | {"schema_version": 2, "enforce": {"by": "bpf"}, "entries": entries})
+    with Edge.made(tmp_path) as edge, ExitStack() as stack:
+        # Not by `ip netns exec`, which hides what is mounted below /sys.
+        def inside(namespace: str, *words: object) -> list[str]:
+            return ["nsenter", f"--net=/run/netns/{namespace}", *map(str, words)]
+
+        def ready(namespace: str, *words: object) -> None:
+            command = inside(namespace, sys.executable, "-c", *words)
+            process = stack.enter_context(
+                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            )
+            stack.callback(process.kill)
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+
+        edge.batch([f"addr add {address} dev lo" for address in FAR], namespace=edge.peer)
+        edge.batch(["route add 10.0.0.0/8 via 192.168.0.2", "route add fd77::/16 via fd00:0::2"])
+        where = ["--cgroup", str(program.cgroup), "--pins", str(program.pins)]
+        ready(edge.peer, LISTEN, *FAR)
+        apply = inside(edge.name, *edge.command("apply", edge.write(document))[4:], *where)
+        applied = json.loads(subprocess.run(apply, check=True, capture_output=True).stdout)
+        assert applied["enforced_by"] == "bpf", applied
+        ready(edge.name, CONNECT, program.cgroup, *NEAR, *FAR)
+        command = inside(edge.name, binary(), "once", "--format", "json", *arguments(program.pins))
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        rows = {row["dst_ip"]: row for row in map(json.loads, done.stdout.splitlines())}
+        subprocess.run(inside(edge.name, *edge.command("withdraw")[4:], *where), check=True, capture_output=True)
+    four, six = (rows[address] for address in FAR)
+    assert (four["started_window"], 0 < four["started_rate"] <= 5_000_000) == (60, True)
+    # The kernel's own word.
+    assert four["started_rate"] == four["max_pacing_rate"]
+    assert (six["started_window"], six["started_rate"]) == (40, 0)
+    round_ = int(datetime.fromisoformat(document["round"]).timestamp())
+    assert {row["started_round"] for row in (four, six)} == {round_}
+    assert {(row["started_arm"], row["started_step"]) for row in (four, six)} == {(0, 0)}
