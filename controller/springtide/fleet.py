@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Literal
@@ -119,6 +120,17 @@ class Fleet(_Frozen):
 def prefix_order(prefix: Prefix) -> tuple[int, int, int]:
     """Sorting key: IP version, network address, length."""
     return prefix.version, int(prefix.network_address), prefix.prefixlen
+
+
+# The bundles of all other PoPs contain the same prefixes.
+@lru_cache(maxsize=100_000)
+def parse_prefix(text: str) -> Prefix | None:
+    """A prefix in its canonical form; None for anything else, a zone included."""
+    try:
+        parsed = ip_network(text)
+    except ValueError:
+        return None
+    return parsed if str(parsed) == text and "%" not in text else None
 
 
 def load_fleet(path: Path) -> Fleet:

@@ -26,10 +26,19 @@ class Section(BaseModel):
 
 
 def tunable(
-    default: float | str | bool, description: str, *, source: str, ge: float | None = None, le: float | None = None
+    default: float | str | bool | list[str],
+    description: str,
+    *,
+    source: str,
+    ge: float | None = None,
+    le: float | None = None,
+    choices: str = "",
+    max_length: int | None = None,
 ) -> Any:
-    """A key; `source` is the seed, the RFC or the measurement that its default comes from."""
-    return Field(default=default, description=description, json_schema_extra={"source": source}, ge=ge, le=le)
+    """A key; `source` is the seed, the RFC or the measurement that its default comes from. `choices`: its range in
+    words, where neither bounds nor its type say it."""
+    extra: dict[str, Any] = {"source": source} | ({"choices": choices} if choices else {})
+    return Field(default=default, description=description, json_schema_extra=extra, ge=ge, le=le, max_length=max_length)
 
 
 def items(commented: str) -> Any:

@@ -6,7 +6,11 @@ An edge refuses bundles older than its own: old values get a newer creation time
 from __future__ import annotations
 
 from springtide import instants
-from springtide.bundles.model import Bundle, Document, fields_of, seal
+from springtide.bundles.enforce import Enforce
+from springtide.bundles.model import Bundle, Document, FirstBundle, fields_of, seal
+
+# Of the bundle that it undoes: whose it is, and after what it comes.
+OF_THE_NEW = ("edge", "pop", "round", "created_at")
 
 
 def going_back(before: Bundle | None, new: Bundle) -> Document:
@@ -15,13 +19,15 @@ def going_back(before: Bundle | None, new: Bundle) -> Document:
     It is one second younger than `new`, because an edge refuses bundles older than its own.
     """
     created = instants.parse(new.created_at) + 1
-    fields = {name: value for name, value in fields_of(new).items() if name != "congestion"}
-    fields |= {"created_at": instants.show(created), "routes": []}
     if before is not None and instants.parse(before.expires_at) > created:
-        kept = fields_of(before)
-        fields |= {
-            name: kept[name] for name in ("routes", "congestion", "expires_at", "policy_version") if name in kept
-        }
+        fields = fields_of(before)
+    elif isinstance(new, FirstBundle):
+        fields = {**fields_of(new), "routes": []}
+        fields.pop("congestion", None)
+    else:
+        # By routes of which there are none: the program goes, and open connections are treated as `new` says.
+        fields = {**fields_of(new), "enforce": Enforce(by="routes", live=new.enforce.live), "entries": []}
+    fields |= {name: getattr(new, name) for name in OF_THE_NEW} | {"created_at": instants.show(created)}
     return seal(fields)
 
 

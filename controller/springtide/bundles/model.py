@@ -1,5 +1,5 @@
-"""One JSON document for each edge: which initial window new connections use towards which prefix, which clients use
-BBR, and until when.
+"""One JSON document for each edge: what new connections start with towards which prefix, which clients use BBR, and
+until when. Schema 1 is for routes alone; schema 2 also says how the edge enforces it.
 
 A `Document` is a bundle together with its bytes. It is made in two places only: by `seal`, of values that are decided
 here, and by `parse`, of bytes that came from elsewhere. Code that has one neither parses nor serialises it again.
@@ -11,33 +11,89 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
+from springtide.bundles.enforce import Enforce
 from springtide.errors import InputError, Problem, SpringtideError
 from springtide.laws.congestion.bundle import Choice
+from springtide.laws.entry import Entry, Shape
 from springtide.laws.initcwnd.bundle import Route
 
 
-class Bundle(BaseModel):
-    """The document's shape; `validate` judges its values."""
+class _Head(Shape):
+    """The fields of every schema."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    schema_version: Literal[1]
+    schema_version: int
     edge: str = Field(description="whose it is; an edge refuses another's")
     pop: str = Field(description="the edge's PoP")
     round: str = Field(description="the round that decided it, like 2026-01-02T03:05:00Z; an edge never goes back")
     policy_version: str = Field(description="first 12 hex digits of the SHA-256 of the effective policy")
     created_at: str = Field(description="when it was rendered, like 2026-01-02T03:05:04Z")
     expires_at: str = Field(description="from then on the edge withdraws it by itself")
+    digest: str = Field(description="sha256:<hex> over the canonical JSON of all other fields")
+
+
+class FirstBundle(_Head):
+    """Schema 1: windows for destinations, congestion controls for client prefixes; every edge reads it."""
+
+    schema_version: Literal[1]
     routes: list[Route] = Field(description="sorted by IP version, network address and length; unique")
     congestion: list[Choice] = Field(
         default_factory=list, description="sorted and unique as routes; every other client keeps the kernel's default"
     )
-    digest: str = Field(description="sha256:<hex> over the canonical JSON of all other fields")
+
+    @property
+    def by(self) -> str:
+        """What enforces it."""
+        return "routes"
+
+    @property
+    def empty(self) -> bool:
+        """Whether it gives nothing to any connection."""
+        return not self.routes and not self.congestion
+
+
+class SecondBundle(_Head):
+    """Schema 2: everything per destination, and how it is enforced."""
+
+    schema_version: Literal[2]
+    enforce: Enforce
+    entries: list[Entry] = Field(
+        description="sorted by IP version, network address and length; unique; the longest match counts"
+    )
+
+    @cached_property
+    def routes(self) -> list[Route]:
+        """Its windows as schema 1 has them."""
+        return [Route(prefix=one.prefix, initcwnd=one.initcwnd) for one in self.entries if one.initcwnd is not None]
+
+    @cached_property
+    def congestion(self) -> list[Choice]:
+        """Its congestion controls as schema 1 has them."""
+        return [
+            Choice(prefix=one.prefix, algorithm=one.congestion.algorithm, min_object_bytes=one.congestion.from_bytes)
+            for one in self.entries
+            if one.congestion is not None
+        ]
+
+    @property
+    def by(self) -> str:
+        """What enforces it."""
+        return self.enforce.by
+
+    @property
+    def empty(self) -> bool:
+        """Whether it gives nothing to any connection."""
+        return not self.entries
+
+
+# The documents' shapes; `validate` judges their values.
+Bundle: TypeAlias = FirstBundle | SecondBundle
+SCHEMAS: Mapping[int, type[FirstBundle] | type[SecondBundle]] = {1: FirstBundle, 2: SecondBundle}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,17 +110,24 @@ Documents = Mapping[str, Document]
 def json_schema() -> str:
     """The published JSON Schema of a bundle, as docs/reference/bundle.schema.json holds it."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    return json.dumps(head | Bundle.model_json_schema(), indent=2) + "\n"
+    either: Any = Annotated[Bundle, Field(discriminator="schema_version")]
+    schema = TypeAdapter(either).json_schema()
+    return json.dumps(head | schema, indent=2) + "\n"
 
 
 def canonical(fields: Mapping[str, Any]) -> bytes:
-    """UTF-8, keys sorted, no spaces; routes and choices as their models or as mappings."""
-    return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=vars).encode()
+    """UTF-8, keys sorted, no spaces; parts as their models or as mappings. What a model was not given is left out."""
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_given).encode()
 
 
 def digest(fields: Mapping[str, Any]) -> str:
     """SHA-256 over the canonical form of everything but the digest itself."""
     return _sha256(canonical({name: value for name, value in fields.items() if name != "digest"}))
+
+
+def _given(model: Shape) -> dict[str, Any]:
+    values = vars(model)
+    return {name: values[name] for name in model.model_fields_set}
 
 
 def fields_of(bundle: Bundle) -> dict[str, Any]:
@@ -77,11 +140,11 @@ def seal(fields: Mapping[str, Any]) -> Document:
     them."""
     rest = canonical(fields)
     found = _sha256(rest)
-    # The digest belongs between created_at and edge. A quote within a text is escaped, and neither a route nor a choice
-    # has an edge: the first `,"edge":` is the bundle's own.
+    # The digest belongs between created_at and edge. A quote within a text is escaped, and no part of a bundle has an
+    # edge: the first `,"edge":` is the bundle's own.
     content = rest.replace(b',"edge":', f',"digest":"{found}","edge":'.encode(), 1)
-    bundle = Bundle.model_construct(_fields_set={*fields, "digest"}, **fields, digest=found)
-    return Document(bundle, content)
+    schema = SCHEMAS[fields["schema_version"]]
+    return Document(schema.model_construct(_fields_set={*fields, "digest"}, **fields, digest=found), content)
 
 
 def parse(where: str, content: bytes, max_bytes: int | None = None) -> Document:
@@ -92,7 +155,7 @@ def parse(where: str, content: bytes, max_bytes: int | None = None) -> Document:
         raise InputError([Problem(where, "file", message, "find out what made it grow before raising the limit")])
     try:
         document = json.loads(content, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
-        return Document(Bundle.model_validate(document, strict=True), content)
+        return Document(_schema_of(document).model_validate(document, strict=True), content)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise InputError([Problem(where, "document", f"is not JSON: {error}", fix)]) from error
     except ValidationError as error:
@@ -113,6 +176,15 @@ def read_folder(folder: Path) -> dict[str, Document]:
             what = f"{first.field}: {first.message}" if isinstance(first, Problem) else f"{first}"
             raise SpringtideError(f"{path}: cannot be read: {what}; publish a round again") from error
     return found
+
+
+def _schema_of(document: object) -> type[FirstBundle] | type[SecondBundle]:
+    """By its number; what has none is refused as schema 1."""
+    version = document.get("schema_version", 1) if isinstance(document, dict) else 1
+    # Python's True equals 1, and 2.0 equals 2.
+    if type(version) is not int or version not in SCHEMAS:
+        raise ValueError(f"schema_version: is {version!r:.40}, this Springtide reads 1 and 2")
+    return SCHEMAS[version]
 
 
 def _sha256(content: bytes) -> str:

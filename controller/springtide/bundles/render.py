@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import BaseModel
+
 from springtide import instants
+from springtide.bundles.destination import destination_problem
+from springtide.bundles.enforce import Enforce, enforcement
 from springtide.bundles.model import Document, seal
-from springtide.fleet import Fleet
+from springtide.fleet import Fleet, parse_prefix, prefix_order
 from springtide.laws.base import Contribution
+from springtide.laws.congestion.bundle import Choice
+from springtide.laws.entry import Entry, StartCongestion
+from springtide.laws.holdout import held_out_edges
+from springtide.laws.initcwnd.bundle import Route
 from springtide.policy import Policy
+
+# What schema 1 has.
+FIRST = ("routes", "congestion")
+Given = Mapping[str, Mapping[str, int]]
 
 
 @dataclass(frozen=True)
 class Rendered:
-    """A round's bundles, and what was decided and is left out of them because its evidence is too old."""
+    """A round's bundles, and what was decided and is left out of them because its evidence is too old, or because no
+    bundle of schema 2 may name its prefix (`unusable`, with the reason)."""
 
     documents: dict[str, Document]
     left_out: list[str]
+    unusable: list[str] = field(default_factory=list)
 
 
 def render(
@@ -26,10 +40,11 @@ def render(
 ) -> Rendered:
     """A bundle for every edge of the fleet, also for edges without routes: that removes the routes that they had.
 
-    A bundle expires at its round + bundle.ttl_s, when the edge withdraws it by itself. A field without a contribution
-    is left out; routes are always there.
+    A bundle expires at its round + bundle.ttl_s, when the edge withdraws it by itself. Of schema 1 is what the policy
+    lets be enforced by routes as they are: there a field without a contribution is left out; routes are always there.
     """
     given = [one for one in contributions if one.bundle_field]
+    merged = _Merged(fleet, policy, given)
     documents = {}
     for pop in fleet.pops:
         for edge in fleet.pops[pop].edges:
@@ -41,7 +56,81 @@ def render(
                 "policy_version": policy.version,
                 "created_at": instants.show(created_unix_s),
                 "expires_at": instants.show(round_unix_s + policy.bundle.ttl_s),
-                "routes": [],
             }
-            documents[edge] = seal(fields | {one.bundle_field: one.entries[edge] for one in given})
-    return Rendered(documents, [name for one in given for name in one.left_out])
+            enforce = enforcement(policy.enforce_of(edge, pop, round_unix_s))
+            if enforce is None:
+                own = {one.bundle_field: one.entries[edge] for one in given if one.bundle_field in FIRST}
+                fields |= {"routes": [], **own}
+            else:
+                fields |= {"schema_version": 2, "enforce": enforce, "entries": merged.of(edge, pop, enforce)}
+            documents[edge] = seal(fields)
+    return Rendered(documents, [name for one in given for name in one.left_out], sorted(merged.unusable))
+
+
+class _Merged:
+    """The entries of schema 2: what all laws give an edge, as one for each prefix."""
+
+    def __init__(self, fleet: Fleet, policy: Policy, given: Sequence[Contribution]) -> None:
+        self.unusable: set[str] = set()
+        self._given = given
+        self._always = policy.enforce.congestion_always
+        windows = [one.entries for one in given if one.bundle_field == "routes"]
+        self._receive = _receive_windows(fleet, windows) if policy.enforce.receive_windows else {}
+        self._held_out = held_out_edges(fleet, policy.holdout)
+        # The edges of a PoP share most of what they are given.
+        self._known: dict[tuple[object, ...], list[Entry]] = {}
+
+    def of(self, edge: str, pop: str, enforce: Enforce) -> list[Entry]:
+        parts = [one.entries[edge] for one in self._given]
+        receives = enforce.by == "bpf" and edge not in self._held_out
+        key = (pop, receives, *map(id, parts))
+        if key not in self._known:
+            self._known[key] = self._merge(pop, parts, self._receive.get(pop, {}) if receives else {})
+        return self._known[key]
+
+    def _merge(self, pop: str, parts: Sequence[Sequence[BaseModel]], receive: Mapping[str, int]) -> list[Entry]:
+        found: dict[str, dict[str, Any]] = {prefix: {"receive_window": window} for prefix, window in receive.items()}
+        for part in parts:
+            for one in part:
+                named, values = self._values(one)
+                found.setdefault(named, {}).update(values)
+        usable = []
+        for text, values in found.items():
+            prefix = parse_prefix(text)
+            problem = "is not a prefix in its shortest form" if prefix is None else destination_problem(prefix)
+            if prefix is None or problem is not None:
+                self.unusable.add(f"{pop}: {text} {problem}")
+            else:
+                usable.append((prefix_order(prefix), Entry(prefix=text, **values)))
+        return [entry for _, entry in sorted(usable, key=lambda pair: pair[0])]
+
+    def _values(self, one: BaseModel) -> tuple[str, dict[str, Any]]:
+        if isinstance(one, Route):
+            return one.prefix, {"initcwnd": one.initcwnd}
+        if isinstance(one, Choice):
+            always = {"always": True} if self._always else {}
+            congestion = StartCongestion(algorithm=one.algorithm, from_bytes=one.min_object_bytes, **always)
+            return one.prefix, {"congestion": congestion}
+        if isinstance(one, Entry):
+            return one.prefix, {name: getattr(one, name) for name in one.model_fields_set if name != "prefix"}
+        raise TypeError(f"a law gave {type(one).__name__}, which no bundle carries")
+
+
+def _receive_windows(fleet: Fleet, windows: Iterable[Mapping[str, Sequence[BaseModel]]]) -> Given:
+    """PoP -> prefix of another one -> the largest window with which that one's edges start towards it."""
+    owners = {str(prefix): (pop, prefix.version) for prefix, pop in fleet.prefixes()}
+    most: dict[tuple[str, str, int], int] = {}
+    for of_edges in windows:
+        for sender, pop in fleet.pops.items():
+            # The edges of a PoP share most of them.
+            for routes in {id(of_edges[edge]): of_edges[edge] for edge in pop.edges}.values():
+                for route in routes:
+                    if isinstance(route, Route) and route.prefix in owners:
+                        receiver, version = owners[route.prefix]
+                        pair: tuple[str, str, int] = (receiver, sender, version)
+                        most[pair] = max(most.get(pair, 0), route.initcwnd)
+    found: dict[str, dict[str, int]] = {}
+    for (receiver, sender, ip_version), window in most.items():
+        of_sender = (prefix for prefix in fleet.pops[sender].prefixes if prefix.version == ip_version)
+        found.setdefault(receiver, {}).update({str(prefix): window for prefix in of_sender})
+    return found

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from ipaddress import ip_network
+from functools import cached_property
 from itertools import pairwise
 
 from springtide import instants
-from springtide.bundles.model import Bundle, Document, digest, fields_of, parse
+from springtide.bundles.destination import destination_problem
+from springtide.bundles.model import Bundle, Document, FirstBundle, SecondBundle, digest, fields_of, parse
 from springtide.errors import InputError, Problem
-from springtide.fleet import Fleet, Prefix, prefix_order
+from springtide.fleet import MAPPED_IPV4, Fleet, parse_prefix, prefix_order
+from springtide.laws.entry import Entry
+from springtide.laws.initcwnd.bundle import Route
 from springtide.policy import CLIENT_PREFIX_LENGTH, MAX_OBJECT_BYTES, Policy
 
 # Synchronised clocks of controllers agree better than this.
 CLOCK_TOLERANCE_S = 60
+# As edges bound them (edge/src/bundle/parse.rs).
+MAX_ENTRIES = 100_000
+MAX_WINDOW = 1000
+RATES = (1000, 10_000_000_000)
 
 # Field, what is wrong, and what to do.
 Finding = tuple[str, str, str]
@@ -80,52 +86,86 @@ def _known_edge(bundle: Bundle, context: Context) -> Iterator[Finding]:
 def _prefixes(bundle: Bundle, context: Context) -> Iterator[Finding]:
     owners = context.owners
     shortest = {4: context.policy.bundle.min_prefix_length_ipv4, 6: context.policy.bundle.min_prefix_length_ipv6}
-    for index, route in enumerate(bundle.routes):
-        field = f"routes[{index}].prefix"
-        prefix = _prefix(route.prefix)
+    name, parts = _destinations(bundle)
+    for index, part in enumerate(parts):
+        field = f"{name}[{index}].prefix"
+        prefix = parse_prefix(part.prefix)
         if prefix is None:
             yield (
                 field,
-                f"{route.prefix!r} is not a prefix in its shortest form",
+                f"{part.prefix!r} is not a prefix in its shortest form",
                 "write it as 10.77.2.0/24 or fd77:2::/48",
             )
             continue
+        owner = owners.get(part.prefix)
         if prefix.prefixlen == 0:
             yield field, f"{prefix} is a default route", "name a PoP's prefixes"
-        elif prefix.prefixlen < shortest[prefix.version]:
+        elif (problem := destination_problem(prefix)) is not None:
+            yield field, f"{prefix} {problem}", "drop it: edges refuse the whole bundle"
+        # A client prefix is as long as it is.
+        elif prefix.prefixlen < shortest[prefix.version] and (owner is not None or _is_of_pops(part)):
             key = f"bundle.min_prefix_length_ipv{prefix.version}"
             yield field, f"{prefix} is wider than {key} = {shortest[prefix.version]}", "split it in fleet.yaml"
-        owner = owners.get(str(prefix))
-        if owner is None:
+        if owner is None and _is_of_pops(part):
             yield field, f"{prefix} is not a prefix of the fleet", "add it to fleet.yaml, or drop the route"
-        elif owner == bundle.pop:
+        elif owner is None and prefix.prefixlen != CLIENT_PREFIX_LENGTH[prefix.version]:
+            what = f"{prefix} is neither a prefix of the fleet nor an IPv4 /24 or an IPv6 /56"
+            yield field, what, "add it to fleet.yaml, or drop the entry"
+        elif owner == bundle.pop and not _is_of_client(part):
             yield field, f"{prefix} belongs to the edge's own PoP {owner}", "drop the route"
+
+
+def _destinations(bundle: Bundle) -> tuple[str, Sequence[Route | Entry]]:
+    """What bundles name under `routes` or `entries`."""
+    return ("routes", bundle.routes) if isinstance(bundle, FirstBundle) else ("entries", bundle.entries)
+
+
+def _is_of_pops(part: Route | Entry) -> bool:
+    """Whether it has a window: those are decided for pairs of PoPs."""
+    if isinstance(part, Route):
+        return True
+    return part.initcwnd is not None or (part.trial is not None and part.trial.initcwnd is not None)
+
+
+def _is_of_client(part: Route | Entry) -> bool:
+    """Whether it has a congestion control and nothing else."""
+    return isinstance(part, Entry) and part.model_fields_set <= {"prefix", "congestion"}
 
 
 def _unique(bundle: Bundle, _: Context) -> Iterator[Finding]:
     seen: dict[str, int] = {}
-    for index, route in enumerate(bundle.routes):
-        if route.prefix in seen:
-            message = f"{route.prefix} is also routes[{seen[route.prefix]}]"
-            yield f"routes[{index}].prefix", message, "keep one route for each prefix"
-        seen.setdefault(route.prefix, index)
+    name, parts = _destinations(bundle)
+    for index, part in enumerate(parts):
+        if part.prefix in seen:
+            message = f"{part.prefix} is also {name}[{seen[part.prefix]}]"
+            yield f"{name}[{index}].prefix", message, f"keep one of the {name} for each prefix"
+        seen.setdefault(part.prefix, index)
 
 
 def _sorted(bundle: Bundle, _: Context) -> Iterator[Finding]:
-    parsed = [prefix for prefix in (_prefix(route.prefix) for route in bundle.routes) if prefix is not None]
+    name, parts = _destinations(bundle)
+    yield from _order(name, [part.prefix for part in parts])
+
+
+def _order(name: str, prefixes: Iterable[str]) -> Iterator[Finding]:
+    parsed = [prefix for prefix in map(parse_prefix, prefixes) if prefix is not None]
     for before, after in pairwise(parsed):
         if prefix_order(before) > prefix_order(after):
-            fix = "sort by IP version, address and length"
-            yield "routes", f"{before} is listed before {after}", fix
+            yield name, f"{before} is listed before {after}", "sort by IP version, address and length"
             return
 
 
 def _bounds(bundle: Bundle, context: Context) -> Iterator[Finding]:
     low, high = context.policy.initcwnd.cmin, context.policy.initcwnd.cmax
-    for index, route in enumerate(bundle.routes):
-        if not low <= route.initcwnd <= high:
-            message = f"{route.initcwnd} is outside initcwnd.cmin = {low} to initcwnd.cmax = {high}"
-            yield f"routes[{index}].initcwnd", message, "decide the round again under this policy"
+    name, parts = _destinations(bundle)
+    for index, part in enumerate(parts):
+        windows = [("initcwnd", part.initcwnd)]
+        if isinstance(part, Entry) and part.trial is not None:
+            windows.append(("trial.initcwnd", part.trial.initcwnd))
+        for field, window in windows:
+            if window is not None and not low <= window <= high:
+                message = f"{window} is outside initcwnd.cmin = {low} to initcwnd.cmax = {high}"
+                yield f"{name}[{index}].{field}", message, "decide the round again under this policy"
 
 
 def _size(bundle: Bundle, context: Context) -> Iterator[Finding]:
@@ -133,37 +173,103 @@ def _size(bundle: Bundle, context: Context) -> Iterator[Finding]:
     if len(bundle.routes) > limit:
         message = f"{len(bundle.routes)} routes are over bundle.max_routes = {limit}"
         yield "routes", message, "find out what made it grow before raising the limit"
+    if isinstance(bundle, SecondBundle) and len(bundle.entries) > MAX_ENTRIES:
+        message = f"{len(bundle.entries)} are more than the {MAX_ENTRIES} that an edge takes"
+        yield "entries", message, "lower bundle.max_routes or bundle.max_congestion"
+
+
+def _entry_values(bundle: Bundle, context: Context) -> Iterator[Finding]:
+    if isinstance(bundle, FirstBundle):
+        return
+    most_on_trial = context.policy.enforce.max_trial_permille
+    for index, entry in enumerate(bundle.entries):
+        field = f"entries[{index}]"
+        if entry.model_fields_set <= {"prefix"}:
+            yield field, f"{entry.prefix} has no value", "leave it out"
+        yield from _whole(f"{field}.start_rate", entry.start_rate, *RATES)
+        yield from _whole(f"{field}.receive_window", entry.receive_window, 1, MAX_WINDOW)
+        if entry.trial is not None:
+            yield from _whole(f"{field}.trial.permille", entry.trial.permille, 1, 1000)
+            yield from _whole(f"{field}.trial.start_rate", entry.trial.start_rate, *RATES)
+            if most_on_trial < entry.trial.permille <= 1000:
+                message = f"{entry.trial.permille} is over enforce.max_trial_permille = {most_on_trial}"
+                yield f"{field}.trial.permille", message, "decide the round again under this policy"
+
+
+def _enforce(bundle: Bundle, context: Context) -> Iterator[Finding]:
+    if isinstance(bundle, FirstBundle):
+        return
+    enforce, policy = bundle.enforce, context.policy
+    yield from _whole("enforce.lift_bytes", enforce.lift_bytes, 1, MAX_OBJECT_BYTES)
+    yield from _whole("enforce.lift_round_trips", enforce.lift_round_trips, 1, 1000)
+    yield from _whole("enforce.record_permille", enforce.record_permille, 0, 1000)
+    if enforce.brake is not None:
+        yield from _whole("enforce.brake.lost_permille", enforce.brake.lost_permille, 1, 1000)
+        yield from _whole("enforce.brake.connections", enforce.brake.connections, 1, 1_000_000)
+        yield from _whole("enforce.brake.half_life_s", enforce.brake.half_life_s, 1, 86_400)
+    if len(enforce.excluded) > MAX_ENTRIES:
+        yield "enforce.excluded", f"is more than {MAX_ENTRIES} prefixes", "exclude wider prefixes"
+    for index, text in enumerate(enforce.excluded):
+        prefix = parse_prefix(text)
+        if prefix is None or prefix.network_address in MAPPED_IPV4:
+            what = f"{text!r} is not a prefix in its shortest form"
+            yield f"enforce.excluded[{index}]", what, "write it as 10.0.0.0/8 or fd00::/8"
+    if len(set(enforce.excluded)) < len(enforce.excluded):
+        yield "enforce.excluded", "lists a prefix twice", "list each once"
+    yield from _order("enforce.excluded", enforce.excluded)
+    try:
+        moment = instants.parse(bundle.round)
+    except ValueError:
+        return  # rule times
+    if enforce.by == "bpf" and policy.enforce_of(bundle.edge, bundle.pop, moment).by != "bpf":
+        what = f"is 'bpf', but the policy has {bundle.edge} enforce by routes"
+        yield "enforce.by", what, "publish a newer round, or change enforce or enforce_overrides in policy.yaml"
+
+
+def _whole(field: str, value: int | None, least: int, most: int) -> Iterator[Finding]:
+    if value is not None and not least <= value <= most:
+        yield field, f"{value} is outside {least} to {most}", "render it again with `springtide bundle`"
 
 
 def _congestion_prefixes(bundle: Bundle, context: Context) -> Iterator[Finding]:
+    if isinstance(bundle, SecondBundle):
+        return  # rule prefixes
     for index, choice in enumerate(bundle.congestion):
-        field, prefix = f"congestion[{index}].prefix", _prefix(choice.prefix)
+        field, prefix = f"congestion[{index}].prefix", parse_prefix(choice.prefix)
         if prefix is None or prefix.prefixlen != CLIENT_PREFIX_LENGTH[prefix.version]:
             what = f"{choice.prefix!r} is not a client prefix in its shortest form"
             yield field, what, "write an IPv4 /24 or an IPv6 /56, like 192.0.2.0/24"
 
 
 def _congestion_sorted(bundle: Bundle, _: Context) -> Iterator[Finding]:
-    parsed = [prefix for prefix in (_prefix(choice.prefix) for choice in bundle.congestion) if prefix is not None]
-    for before, after in pairwise(parsed):
-        if before == after:
-            yield "congestion", f"{after} is listed twice", "keep one choice for each prefix"
-        elif prefix_order(before) > prefix_order(after):
-            yield "congestion", f"{before} is listed before {after}", "sort by IP version, address and length"
-            return
+    if isinstance(bundle, SecondBundle):
+        return  # rules unique, sorted
+    seen: set[str] = set()
+    for choice in bundle.congestion:
+        if choice.prefix in seen:
+            yield "congestion", f"{choice.prefix} is listed twice", "keep one choice for each prefix"
+        seen.add(choice.prefix)
+    yield from _order("congestion", [choice.prefix for choice in bundle.congestion])
 
 
 def _congestion_values(bundle: Bundle, _: Context) -> Iterator[Finding]:
-    for index, choice in enumerate(bundle.congestion):
-        if choice.algorithm != "bbr":
-            field, what = f"congestion[{index}].algorithm", f"is {choice.algorithm!r}, not 'bbr'"
-            yield field, what, "leave out prefixes that keep the default"
-        if not 0 <= choice.min_object_bytes <= MAX_OBJECT_BYTES:
-            field, what = (
-                f"congestion[{index}].min_object_bytes",
-                f"{choice.min_object_bytes} is not a valid object size",
-            )
-            yield field, what, "render it again with `springtide bundle`"
+    for field, algorithm, name, least in _congestion_controls(bundle):
+        if algorithm != "bbr":
+            yield f"{field}.algorithm", f"is {algorithm!r}, not 'bbr'", "leave out prefixes that keep the default"
+        if not 0 <= least <= MAX_OBJECT_BYTES:
+            yield f"{field}.{name}", f"{least} is not a valid object size", "render it again with `springtide bundle`"
+
+
+def _congestion_controls(bundle: Bundle) -> Iterator[tuple[str, str, str, int]]:
+    """Field, algorithm, the name of its bytes and they."""
+    if isinstance(bundle, FirstBundle):
+        for index, choice in enumerate(bundle.congestion):
+            yield f"congestion[{index}]", choice.algorithm, "min_object_bytes", choice.min_object_bytes
+        return
+    for index, entry in enumerate(bundle.entries):
+        if entry.congestion is not None:
+            field = f"entries[{index}].congestion"
+            yield field, entry.congestion.algorithm, "from_bytes", entry.congestion.from_bytes
 
 
 def _congestion_size(bundle: Bundle, context: Context) -> Iterator[Finding]:
@@ -226,17 +332,8 @@ RULES: Mapping[str, Callable[[Bundle, Context], Iterator[Finding]]] = {
     "congestion_sorted": _congestion_sorted,
     "congestion_values": _congestion_values,
     "congestion_size": _congestion_size,
+    "entry_values": _entry_values,
+    "enforce": _enforce,
     "policy_version": _policy_version,
     "digest": _digest,
 }
-
-
-# The bundles of all other PoPs contain the same prefixes.
-@lru_cache(maxsize=100_000)
-def _prefix(text: str) -> Prefix | None:
-    """A prefix in its canonical form; None for anything else."""
-    try:
-        parsed = ip_network(text)
-    except ValueError:
-        return None
-    return parsed if str(parsed) == text else None

@@ -71,18 +71,30 @@ def bundle(
                 "file": path,
                 "routes": len(one.routes),
                 "congestion": len(one.congestion),
+                "schema_version": one.schema_version,
+                "enforced_by": one.by,
                 "digest": one.digest,
             }
             for one, path in written
         ]
         head = {"round": instants.show(moment), "policy_version": policy.version, "expires_at": expires}
-        print_json({**head, "signed": sign_key is not None, "bundles": listed, "left_out": rendered.left_out})
+        print_json(
+            {
+                **head,
+                "signed": sign_key is not None,
+                "bundles": listed,
+                "left_out": rendered.left_out,
+                "unusable": rendered.unusable,
+            }
+        )
         return
-    table = [(one.edge, one.pop, len(one.routes), len(one.congestion), path) for one, path in written]
+    table = [(one.edge, one.pop, len(one.routes), len(one.congestion), one.by, path) for one, path in written]
     print_table(
-        ["edge", "pop", "routes", "clients on BBR", "file"],
+        ["edge", "pop", "routes", "clients on BBR", "enforced by", "file"],
         table,
         title=f"Round {instants.show(moment)}, until {expires}",
     )
     for pair in rendered.left_out:
         click.echo(f"left out: {pair}: its last evidence is too old for a bundle valid until {expires}")
+    for what in rendered.unusable:
+        click.echo(f"left out: {what}")

@@ -70,9 +70,9 @@ def _too_wide(fleet: Fleet, policy: Policy) -> list[tuple[str, str, str]]:
 
 
 def _unknown_edges(fleet: Fleet, policy: Policy) -> list[tuple[str, str, str]]:
-    """Edges of overrides that the override could never apply to."""
+    """PoPs and edges of overrides that the override could never apply to."""
     owners = fleet.edges()
-    return [
+    found = [
         (
             f"overrides[{index}].edges[{at}]",
             f"{edge!r} is not an edge of {override.src}",
@@ -82,3 +82,11 @@ def _unknown_edges(fleet: Fleet, policy: Policy) -> list[tuple[str, str, str]]:
         for at, edge in enumerate(override.edges or ())
         if owners.get(edge) != override.src
     ]
+    for index, one in enumerate(policy.enforce_overrides):
+        field, fix = f"enforce_overrides[{index}]", "name it as in fleet.yaml"
+        if one.pop is not None and one.pop not in fleet.pops:
+            found.append((f"{field}.pop", f"{one.pop!r} is not a PoP of the fleet", fix))
+        for at, edge in enumerate(one.edges or ()):
+            if edge not in owners or one.pop not in (None, owners[edge]):
+                found.append((f"{field}.edges[{at}]", f"{edge!r} is not an edge of {one.pop or 'the fleet'}", fix))
+    return found

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from springtide.bundles import caps
+from springtide.bundles.model import Documents
 from springtide.bundles.published import PublishedBundles
 from springtide.cli.options import json_option, publish_dir_option
 from springtide.cli.output import print_json, print_table
@@ -45,17 +46,27 @@ def diff(what: str | None, publish_dir: Path, as_json: bool) -> None:
     found, of_clients = caps.difference(held, new), caps.congestion_difference(held, new)
     rows = _rows(found)
     clients = [(pop, prefix, _choice(a), _choice(b)) for pop, prefix, a, b in _rows(of_clients)]
+    ways = _ways(held, new)
     names = ("edge", "prefix", "before", "after")
     if as_json:
         listed = [dict(zip(names, row, strict=True)) for row in rows]
         chosen = [dict(zip(("pop", *names[1:]), row, strict=True)) for row in clients]
         head = {"publication": candidate.name, "before": found.before, "after": found.after}
-        print_json({**head, "changes": listed, "congestion": chosen})
+        other = [dict(zip(("edge", "before", "after"), row, strict=True)) for row in ways]
+        print_json({**head, "changes": listed, "congestion": chosen, "enforced_by": other})
         return
     print_table(names, rows, title=f"{candidate.name}: {_counts(found)}")
     if clients:
         title = f"Congestion control of clients: {_counts(of_clients)}"
         print_table(("PoP", *names[1:]), clients, title=title)
+    if ways:
+        print_table(("edge", "before", "after"), ways, title=f"Enforced in another way: {len(ways)} edges")
+
+
+def _ways(held: Documents, new: Documents) -> list[tuple[str, str, str]]:
+    """Edges that enforce their bundles in another way from now on; one without a bundle has had routes."""
+    moved = ((edge, held[edge].bundle.by if edge in held else "routes", one.bundle.by) for edge, one in new.items())
+    return sorted((edge, before, after) for edge, before, after in moved if before != after)
 
 
 def _rows(found: caps.Difference | caps.CongestionDifference) -> list[tuple[str, str, Any, Any]]:

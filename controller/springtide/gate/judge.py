@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from springtide.bundles.model import Bundle
+from springtide.bundles.model import Bundle, FirstBundle, SecondBundle
 from springtide.gate.proportions import NOTHING, Interval, Share, pooled, rise
 from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
 from springtide.policy import GatePolicy
@@ -292,24 +292,46 @@ def destinations(before: Mapping[str, Bundle], after: Mapping[str, Bundle]) -> d
     found = {}
     for edge in before.keys() | after.keys():
         sides = before.get(edge), after.get(edge)
-        windows = [{one.prefix: one.initcwnd for one in side.routes} if side else {} for side in sides]
-        choices = [
-            {one.prefix: (one.algorithm, one.min_object_bytes) for one in side.congestion} if side else {}
-            for side in sides
-        ]
+        windows = [_starts(side) if side else {} for side in sides]
+        choices = [_congestion_controls(side) if side else {} for side in sides]
         of_edge = []
         for prefix in sorted(windows[0].keys() | windows[1].keys()):
             pair = windows[0].get(prefix), windows[1].get(prefix)
-            flight = max(KERNEL_DEFAULT, *(window for window in pair if window is not None)) * _SEGMENT_BYTES
+            flight = max(KERNEL_DEFAULT, *(window for window, _ in (one for one in pair if one))) * _SEGMENT_BYTES
             kind = Kind.KEPT if pair[0] == pair[1] else Kind.WINDOWS
             of_edge.append(Destination(prefix, kind, flight, 2 * flight))
         for prefix in sorted(choices[0].keys() | choices[1].keys()):
             choice = choices[0].get(prefix), choices[1].get(prefix)
             if choice[0] != choice[1] and prefix not in windows[0].keys() | windows[1].keys():
-                least = min(bytes_ for _, bytes_ in (one for one in choice if one is not None))
+                least = min(bytes_ for _, bytes_, _ in (one for one in choice if one is not None))
                 of_edge.append(Destination(prefix, Kind.CLIENTS, _NEVER, max(0, least - 1)))
         found[edge] = tuple(of_edge)
     return found
+
+
+def _starts(bundle: Bundle) -> dict[str, tuple[int, object]]:
+    """Prefix -> window (0 where there is none), and what else a connection to it starts with; None by routes."""
+    if bundle.by == "routes" or isinstance(bundle, FirstBundle):
+        return {one.prefix: (one.initcwnd, None) for one in bundle.routes}
+    return {
+        one.prefix: (max(one.initcwnd or 0, one.trial.initcwnd or 0 if one.trial else 0), (one.start_rate, one.trial))
+        for one in bundle.entries
+        if (one.initcwnd, one.start_rate, one.trial) != (None, None, None)
+    }
+
+
+def _congestion_controls(bundle: Bundle) -> dict[str, tuple[str, int, bool]]:
+    """Prefix -> algorithm, from how many bytes on it acts, and whether it acts at all."""
+    if bundle.by == "routes" and isinstance(bundle, SecondBundle):
+        # From the first byte on, or never.
+        found = {one.prefix: one.congestion for one in bundle.entries if one.congestion is not None}
+        least = {prefix: 0 if one.always else one.from_bytes for prefix, one in found.items()}
+        return {prefix: (one.algorithm, least[prefix], not least[prefix]) for prefix, one in found.items()}
+    waits = bundle.by == "bpf"
+    return {
+        one.prefix: (one.algorithm, one.min_object_bytes, waits or not one.min_object_bytes)
+        for one in bundle.congestion
+    }
 
 
 def looked_at(

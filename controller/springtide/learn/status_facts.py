@@ -88,7 +88,7 @@ def _publication(folder: Path | None, part: str) -> Published | None:
     if not documents:
         raise SpringtideError(f"{folder / part}: has no bundles; publish a round again")
     found = [document.bundle for document in documents.values()]
-    full = [bundle for bundle in found if bundle.routes or bundle.congestion] or found
+    full = [bundle for bundle in found if not bundle.empty] or found
     return Published(
         name=folder.name,
         created=max(instants.parse(bundle.created_at) for bundle in found),

@@ -5,6 +5,7 @@ from springtide.laws.damping import DampingPolicy
 from springtide.laws.holdout import HoldoutPolicy
 from springtide.laws.initcwnd.policy import InitcwndPolicy, Override
 from springtide.policy.defaults import default_yaml
+from springtide.policy.enforce import EnforceOverride, EnforcePolicy
 from springtide.policy.sections import BundlePolicy, CompletenessPolicy, GatePolicy, RetentionPolicy, RoundPolicy
 from springtide.policy.whole import Policy, load_policy
 from springtide.section import CLIENT_PREFIX_LENGTH, MAX_HISTORY_S, MAX_OBJECT_BYTES, MAX_TTL_S
@@ -20,6 +21,8 @@ __all__ = [
     "CongestionOverride",
     "CongestionPolicy",
     "DampingPolicy",
+    "EnforceOverride",
+    "EnforcePolicy",
     "GatePolicy",
     "HoldoutPolicy",
     "InitcwndPolicy",

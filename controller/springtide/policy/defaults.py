@@ -35,6 +35,9 @@ def _source(info: FieldInfo) -> str:
 
 
 def _range(info: FieldInfo) -> str:
+    extra = info.json_schema_extra
+    if isinstance(extra, dict) and "choices" in extra:
+        return str(extra["choices"])
     limits = {kind: getattr(item, kind) for item in info.metadata for kind in ("ge", "le") if hasattr(item, kind)}
     if limits:
         return f"{limits['ge']} to {limits['le']}"

@@ -15,6 +15,8 @@ from springtide.laws.damping import DampingPolicy
 from springtide.laws.holdout import HoldoutPolicy
 from springtide.laws.initcwnd import policy as of_initcwnd
 from springtide.laws.initcwnd.policy import InitcwndPolicy, Override
+from springtide.policy import enforce as of_enforce
+from springtide.policy.enforce import EnforceOverride, EnforcePolicy
 from springtide.policy.sections import BundlePolicy, CompletenessPolicy, GatePolicy, RetentionPolicy, RoundPolicy
 from springtide.section import Section, items
 
@@ -30,6 +32,8 @@ class Policy(Section):
     congestion_damping: CongestionDampingPolicy = CongestionDampingPolicy()
     congestion_overrides: list[CongestionOverride] = items(CongestionOverride.commented())
     bundle: BundlePolicy = BundlePolicy()
+    enforce: EnforcePolicy = EnforcePolicy()
+    enforce_overrides: list[EnforceOverride] = items(EnforceOverride.commented())
     gate: GatePolicy = GatePolicy()
     retention: RetentionPolicy = RetentionPolicy()
 
@@ -38,6 +42,10 @@ class Policy(Section):
         """First 12 hex digits of the SHA-256 of the effective policy as canonical JSON, defaults included."""
         canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+    def enforce_of(self, edge: str, pop: str, now_unix_s: int) -> EnforcePolicy:
+        """How one edge enforces a bundle of this round."""
+        return of_enforce.enforce_of(self.enforce, self.enforce_overrides, edge, pop, now_unix_s)
 
 
 def load_policy(path: Path) -> Policy:
@@ -55,6 +63,7 @@ def contradictions(document: Document, policy: Policy) -> Iterator[Problem]:
     interval_s, keep = policy.round.interval_s, policy.retention
     yield from of_initcwnd.contradictions(document, policy.initcwnd, policy.damping, policy.overrides, interval_s)
     yield from of_congestion.contradictions(document, policy.congestion, policy.congestion_damping, interval_s)
+    yield from of_enforce.contradictions(document, policy.enforce, policy.enforce_overrides)
     for low_keys, low, high_keys, high in (
         # An edge may use a value until its bundle expires: a fresh decision must outlive the bundle that carries it.
         (("bundle", "ttl_s"), policy.bundle.ttl_s, ("initcwnd", "ttl_s"), policy.initcwnd.ttl_s),

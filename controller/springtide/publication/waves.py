@@ -19,7 +19,7 @@ MOST_GROWTH = 30
 
 
 class Candidate(NamedTuple):
-    """An edge of a rollout: its region and how many routes its bundle has."""
+    """An edge of a rollout: its region and how many routes, or entries, its bundle has."""
 
     name: str
     region: str
@@ -94,7 +94,8 @@ def read_publication(folder: Path, edges: Sequence[tuple[str, str]]) -> list[Can
     candidates = []
     for name, region in edges:
         try:
-            routes = len(json.loads(found[name].read_bytes())["routes"])
+            document = json.loads(found[name].read_bytes())
+            routes = len(document["entries" if "entries" in document else "routes"])
         except (ValueError, KeyError, TypeError):
             routes = 0  # what is not a bundle, the edge refuses
         candidates.append(Candidate(name, region, routes))

@@ -21,6 +21,9 @@ def given(document: Mapping[str, Any] | None, now: float) -> object:
     """What an edge has by a bundle at this time, None for nothing; equal for bundles of the same effect."""
     if document is None or instants.parse(document["expires_at"]) <= now:
         return None
+    if "entries" in document:
+        entries = document["entries"]
+        return (entries, document["enforce"], document["expires_at"]) if entries else None
     routes, clients = document["routes"], document.get("congestion") or []
     return (routes, clients, document["expires_at"]) if routes or clients else None
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from springtide.fleet import Fleet, Prefix, prefix_order
+from springtide.laws.entry import Shape
 
 
-class Choice(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class Choice(Shape):
     prefix: str = Field(description="client prefix in its shortest form, IPv4 /24 or IPv6 /56")
     algorithm: str = Field(description="congestion control by the kernel's name for it, like bbr")
     min_object_bytes: int = Field(

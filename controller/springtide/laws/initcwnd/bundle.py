@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from springtide.fleet import Fleet, Prefix, prefix_order
+from springtide.laws.entry import Shape
 from springtide.laws.holdout import HoldoutPolicy, held_out_edges
 from springtide.laws.initcwnd.decision import Action, Decision, is_left_out
 from springtide.laws.initcwnd.edges import EdgeDecision
 
 
-class Route(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+class Route(Shape):
     prefix: str = Field(description="IPv4 or IPv6 prefix in its shortest form, like 10.77.2.0/24")
     initcwnd: int = Field(description="initial congestion window of new connections to it, in segments")
 
