@@ -23,6 +23,8 @@ from springtide.policy import Policy
 # What schema 1 has.
 FIRST = ("routes", "congestion")
 Given = Mapping[str, Mapping[str, int]]
+# What a receiver announces by itself: 65,535 bytes in segments of 1460. A smaller value would lower it.
+ANNOUNCED_ANYWAY = 44
 
 
 @dataclass(frozen=True)
@@ -117,7 +119,8 @@ class _Merged:
 
 
 def _receive_windows(fleet: Fleet, windows: Iterable[Mapping[str, Sequence[BaseModel]]]) -> Given:
-    """PoP -> prefix of another one -> the largest window with which that one's edges start towards it."""
+    """PoP -> prefix of another one -> the largest window with which that one's edges start towards it, where it is more
+    than is announced anyway."""
     owners = {str(prefix): (pop, prefix.version) for prefix, pop in fleet.prefixes()}
     most: dict[tuple[str, str, int], int] = {}
     for of_edges in windows:
@@ -131,6 +134,8 @@ def _receive_windows(fleet: Fleet, windows: Iterable[Mapping[str, Sequence[BaseM
                         most[pair] = max(most.get(pair, 0), route.initcwnd)
     found: dict[str, dict[str, int]] = {}
     for (receiver, sender, ip_version), window in most.items():
+        if window <= ANNOUNCED_ANYWAY:
+            continue
         of_sender = (prefix for prefix in fleet.pops[sender].prefixes if prefix.version == ip_version)
         found.setdefault(receiver, {}).update({str(prefix): window for prefix in of_sender})
     return found

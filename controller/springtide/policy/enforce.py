@@ -63,7 +63,7 @@ class EnforcePolicy(Section):
     receive_windows: bool = tunable(
         False,
         "With by: bpf, whether an edge announces towards each PoP, at first, as many segments as that PoP's edges "
-        "start with towards it.",
+        "start with towards it, where these are more than 64 KB.",
         source="Riptide III-C: a receiver's first window may not take the burst; it costs the receiver's memory",
     )
     lift_bytes: int = tunable(
