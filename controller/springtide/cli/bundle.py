@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from springtide import instants
+from springtide.bundles.model import Bundle
 from springtide.bundles.published import files, signatures
 from springtide.cli.options import (
     StoreOptions,
@@ -64,19 +65,7 @@ def bundle(
     written = [(document.bundle, str(out / f"{edge}.json")) for edge, document in sorted(rendered.documents.items())]
     expires = instants.show(moment + policy.bundle.ttl_s)
     if as_json:
-        listed = [
-            {
-                "edge": one.edge,
-                "pop": one.pop,
-                "file": path,
-                "routes": len(one.routes),
-                "congestion": len(one.congestion),
-                "schema_version": one.schema_version,
-                "enforced_by": one.by,
-                "digest": one.digest,
-            }
-            for one, path in written
-        ]
+        listed = [_listed(one, path) for one, path in written]
         head = {"round": instants.show(moment), "policy_version": policy.version, "expires_at": expires}
         print_json(
             {
@@ -98,3 +87,16 @@ def bundle(
         click.echo(f"left out: {pair}: its last evidence is too old for a bundle valid until {expires}")
     for what in rendered.unusable:
         click.echo(f"left out: {what}")
+
+
+def _listed(one: Bundle, path: str) -> dict[str, object]:
+    return {
+        "edge": one.edge,
+        "pop": one.pop,
+        "file": path,
+        "routes": len(one.routes),
+        "congestion": len(one.congestion),
+        "schema_version": one.schema_version,
+        "enforced_by": one.by,
+        "digest": one.digest,
+    }
