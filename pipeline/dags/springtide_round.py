@@ -116,6 +116,8 @@ def springtide_round() -> None:
         with site.open() as store:
             newest = LEADING.latest(store, due["newest"])
             rendered, moment = render(store, site.fleet(), site.policy(), newest, instants.now())
+        for what in rendered.unusable:
+            print(f"left out: {what}")
         stage(site.publish_dir, rendered.documents)
         return instants.show(moment)
 

@@ -126,8 +126,9 @@ def digest(fields: Mapping[str, Any]) -> str:
 
 
 def _given(model: Shape) -> dict[str, Any]:
-    values = vars(model)
-    return {name: values[name] for name in model.model_fields_set}
+    values, given = vars(model), model.model_fields_set
+    # Most have all of their fields.
+    return values if len(given) == len(values) else {name: values[name] for name in given}
 
 
 def fields_of(bundle: Bundle) -> dict[str, Any]:

@@ -76,6 +76,8 @@ def publish(
     requested = closed_round(round_text, policy)
     with store.open() as opened:
         rendered, _ = jobs.render(opened, fleet, policy, requested, instants.now())
+    for what in rendered.unusable:
+        click.echo(f"left out: {what}", err=True)
     folder = PublishFolder(publish_dir)
     copy = fleet_path.read_bytes()
     path, new = jobs.publish(
