@@ -33,6 +33,23 @@ static __always_inline __u32 enter(struct state *state, __u32 period)
 	return live > most ? live : most;
 }
 
+/* What `enter` would find, for one that has nothing to send yet: it takes no part of the rate from the others. */
+static __always_inline __u32 expected(struct state *state, __u32 period)
+{
+	__u32 live = 1, most = 0;
+
+	for (int index = 0; index < PERIODS; index++) {
+		struct flights *one = &state->flights[index];
+
+		if (period - one->period >= PERIODS)
+			continue;
+		live += one->live;
+		if (one->most > most)
+			most = one->most;
+	}
+	return live > most ? live : most;
+}
+
 static __always_inline void leave(struct state *state, __u32 period)
 {
 	struct flights *mine = &state->flights[period % PERIODS];
@@ -73,18 +90,25 @@ static __always_inline __u32 live_now(struct state *state, __u32 period)
 	return live;
 }
 
-/* Counts it in the present period; how many are in their first flights with it. */
+/*
+ * Counts it in the present period; how many are in their first flights with it. What was most at once lately decides as
+ * long as nothing was sent.
+ */
 static __always_inline __u32 enter_budget(struct start *start, struct state *state, __u32 period)
 {
-	__u32 live;
+	__u32 live, most;
 
 	bpf_spin_lock(lock_of(state));
 	if (start->flags & COUNTED)
 		leave(state, start->period);
-	enter(state, period);
+	most = enter(state, period);
 	live = live_now(state, period);
 	bpf_spin_unlock(lock_of(state));
 	start->period = period;
 	start->flags |= COUNTED;
+	if (!start->at_once) {
+		start->at_once = most;
+		return most;
+	}
 	return live;
 }

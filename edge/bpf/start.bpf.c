@@ -95,18 +95,15 @@ static __always_inline int set_window(struct bpf_sock_ops *ctx, __u32 window)
 static __always_inline int give_rate(struct bpf_sock_ops *ctx, struct start *start, struct state *state, __u32 rate,
 				     __u64 now)
 {
-	__u32 part;
+	__u32 part, at_once;
 
-	start->period = period_of(now);
 	bpf_spin_lock(lock_of(state));
-	start->at_once = enter(state, start->period);
+	at_once = expected(state, period_of(now));
 	bpf_spin_unlock(lock_of(state));
-	start->flags |= COUNTED;
-	part = share(ctx, start, rate, start->at_once);
+	part = share(ctx, start, rate, at_once);
 	if (set_rate(ctx, part)) {
 		count(REFUSED_RATE);
 		add(state->refused, 1);
-		leave_budget(start, state);
 		return 0;
 	}
 	start->rate = part;
@@ -129,7 +126,6 @@ static __always_inline void give(struct bpf_sock_ops *ctx, struct start *start, 
 	if (window && set_window(ctx, window)) {
 		count(REFUSED_WINDOW);
 		add(state->refused, 1);
-		leave_budget(start, state);
 		if (start->flags & CAPPED)
 			set_rate(ctx, NO_CAP);
 		start->flags &= ~CAPPED;
@@ -339,16 +335,17 @@ static __always_inline void forgo(struct bpf_sock_ops *ctx, struct start *start,
 }
 
 /*
- * A segment is about to be sent. Others that have started since lower this connection's share at once: nothing else would
+ * A segment is about to be sent, with which a connection enters the budget. Others that have started since lower this connection's share at once: nothing else would
  * before its first acknowledgement, and those that start together would have all of the rate, a half, a third. A share
  * rises once a round trip only.
  */
 static __always_inline void sending(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
+	struct tcp_sock *tcp;
 	struct start *start;
 	struct state *state;
-	__u32 live, rate, period = period_of(bpf_ktime_get_ns());
+	__u32 live, rate, first, period = period_of(bpf_ktime_get_ns());
 
 	if (!sk)
 		return;
@@ -359,15 +356,28 @@ static __always_inline void sending(struct bpf_sock_ops *ctx)
 		forgo(ctx, start, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
 		return;
 	}
+	tcp = bpf_skc_to_tcp_sock(sk);
 	state = known(&start->entry);
-	if (!state)
+	/*
+	 * What has nothing to send takes no part of the rate: whoever opens connections and is silent slows nobody down. (One
+	 * byte may be the FIN.)
+	 */
+	if (!tcp || !state || tcp->write_seq - ctx->snd_nxt <= 1)
 		return;
-	bpf_spin_lock(lock_of(state));
-	live = live_now(state, period);
-	bpf_spin_unlock(lock_of(state));
+	first = !start->at_once;
+	if (start->flags & COUNTED) {
+		bpf_spin_lock(lock_of(state));
+		live = live_now(state, period);
+		bpf_spin_unlock(lock_of(state));
+	} else {
+		live = enter_budget(start, state, period);
+	}
 	rate = share(ctx, start, start->whole_rate, live);
-	if (rate < start->now_rate && !has_own(ctx, start->now_rate) && !set_rate(ctx, rate))
+	if ((first || rate < start->now_rate) && !has_own(ctx, start->now_rate) && !set_rate(ctx, rate)) {
 		start->now_rate = rate;
+		if (first)
+			start->rate = rate;
+	}
 }
 
 /* Once a round trip, as soon as data is acknowledged that was sent since the last time (tcp_rtt_estimator). */
@@ -438,7 +448,8 @@ static __always_inline void end(struct bpf_sock_ops *ctx)
 	leave_budget(start, state);
 	if (start->flags & RECORD)
 		leave_record(ctx, start, now);
-	start->flags &= ~RECORD;
+	/* A reset that is still to be sent must not enter the budget again: nobody would leave it. */
+	start->flags &= ~(RECORD | CAPPED);
 }
 
 /*
@@ -450,9 +461,14 @@ static __always_inline void prepare(struct bpf_sock_ops *ctx)
 {
 	struct prefix prefix;
 	struct entry *entry = find(ctx, &prefix);
-	__u32 window;
+	struct settings *common;
+	__u32 window, slot;
 
 	if (!entry || entry->flags)
+		return;
+	slot = entry->slot;
+	common = bpf_map_lookup_elem(&settings, &slot);
+	if (!common || bpf_ktime_get_boot_ns() >= common->deadline_ns)
 		return;
 	window = entry->window > entry->trial_window ? entry->window : entry->trial_window;
 	if (window && (entry->rate || entry->trial_rate))

@@ -143,7 +143,7 @@ struct start {
 	__u8 step;	/* of the brake */
 	__u8 flags;
 	__u8 layout;
-	__u32 at_once;	/* what the entry's rate was divided by */
+	__u32 at_once;	/* what the entry's rate was divided by; 0 before anything is sent */
 	__u64 generation;
 	struct prefix entry;
 	__u32 period;

@@ -44,6 +44,14 @@ def capped(one):
     return rate(one) != 0xffffffff
 def algorithm(one):
     return one.getsockopt(6, TCP_CONGESTION, 16).rstrip(b"\\0").decode()
+def fill(sender):
+    # Nobody reads: data is left to be sent.
+    sender.setblocking(False)
+    try:
+        while True:
+            sender.send(bytes(65536))
+    except BlockingIOError:
+        sender.settimeout(20)
 def move(sender, receiver, size):
     sender.settimeout(20); receiver.settimeout(20)
     sent = got = 0
@@ -229,6 +237,8 @@ def test_the_budget_returns_to_zero_whatever_way_connections_end(program: Progra
     program.apply({"record_permille": 1000, "entries": [entry("127.0.0.0/8", initcwnd=20, start_rate=10_000_000)]})
     code = """
 kept = [pair("127.0.0.1") for _ in range(8)]
+for opener, accepted in kept:
+    fill(opener), fill(accepted)
 for number, (opener, accepted) in enumerate(kept):
     if number % 4 == 0:      # reset
         opener.setsockopt(1, 13, struct.pack("ii", 1, 0)); opener.close(); accepted.close()
@@ -244,7 +254,7 @@ print(1)
     until(lambda: program.status()["prefixes"][0]["in_first_flights"] == 0)
     assert sorted(one["at_once"] for one in program.records()) == list(range(1, 17))
     # What was at once lately still counts.
-    ask(program, "pair('127.0.0.1'); print(1)")
+    ask(program, "a, b = pair('127.0.0.1'); fill(a), fill(b); print(1)")
     assert [one["at_once"] for one in program.records()] == [16, 16]
 
 
@@ -271,10 +281,34 @@ def test_a_full_ring_buffer_costs_records_and_no_connection(program: Program) ->
     assert len(program.records()) == totals["records"] == (1 << 20) // 152
 
 
+def test_a_directory_that_another_user_made_for_the_pins_is_not_used(program: Program) -> None:
+    """Where the BPF file system is open to all: its owner could take the pins away, and with them the program."""
+    program.pins.mkdir()
+    os.chown(program.pins, 65534, 65534)
+    with pytest.raises(AssertionError, match="others than this user can write it"):
+        program.apply({"entries": [entry("127.0.0.0/8", initcwnd=20)]})
+    program.pins.rmdir()
+
+
+def test_connections_that_are_silent_take_no_share_of_the_rate(program: Program) -> None:
+    """A client that opens many and asks for nothing would leave the others next to nothing."""
+    program.apply({"record_permille": 1000, "entries": [entry("127.0.0.0/8", initcwnd=20, start_rate=10_000_000)]})
+    code = """
+silent = [pair("127.0.0.1") for _ in range(100)]
+opener, accepted = pair("127.0.0.1")
+fill(opener)
+print(json.dumps([rate(opener), rate(silent[50][0])]))
+"""
+    alone, held = ask(program, code)
+    assert alone == 10_000_000
+    assert held < 0xFFFFFFFF, "it has its cap for when it sends"
+    assert sum(one["at_once"] > 0 for one in program.records()) == 1
+
+
 def test_a_swap_keeps_counters_and_open_starts_and_forgets_prefixes_that_are_gone(program: Program) -> None:
     both = [entry("127.0.0.0/8", initcwnd=20, start_rate=10_000_000), entry("::1/128", initcwnd=20)]
     program.apply({"entries": both})
-    keep = "kept = pair('127.0.0.1'), pair('::1'); print(1, flush=True); sys.stdin.read()"
+    keep = "kept = pair('127.0.0.1'), pair('::1'); list(map(fill, kept[0])); print(1, flush=True); sys.stdin.read()"
     holder = program.popen(PRELUDE + keep, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdout is not None
     assert holder.stdin is not None

@@ -105,14 +105,17 @@ def test_the_brake_stops_harmful_starts_within_fifty_connections(lab: Lab, progr
         harmful = status["entry"]["started"] - 15
         print(f"{before.resent} resent before, {braked.resent} with the brake; {harmful} of 80 started with our values")
         assert status["entry"]["brake_step"] == 2
-        assert status["entry"]["untreated"] == 80 - harmful
+        late = status["late"]
+        assert status["entry"]["untreated"] + late == 80 - harmful
         assert harmful <= 50
         # Another round begins anew; without a brake nothing stops.
         program.apply({"round": 2, "entries": entries})
         unbraked = run(80)
         print(f"{unbraked.resent} without")
-        again = program.status()["prefixes"][0]["entry"]
-        assert (again["brake_step"], again["started"] - status["entry"]["started"]) == (0, 80)
+        again = program.status()["prefixes"][0]
+        # Where the queue dropped an answer to a SYN, the program leaves the connection alone.
+        started = again["entry"]["started"] - status["entry"]["started"]
+        assert (again["entry"]["brake_step"], started + again["late"] - late) == (0, 80)
         assert braked.resent < unbraked.resent
     finally:
         lab.reshape(wide)

@@ -195,8 +195,24 @@ fn make_directory(path: &Path) -> Result<()> {
             error,
             "name a directory of a mounted BPF file system",
         )),
-        _ => Ok(()),
+        _ => check_owner(path),
     }
+}
+
+/// A BPF file system may be writable by all (`mount -t bpf` makes it so): who owns the directory could take the pins away.
+fn check_owner(path: &Path) -> Result<()> {
+    let wrong = |error| failed("cannot look at", path, error, REPAIR);
+    let found = fs::symlink_metadata(path).map_err(wrong)?;
+    let own = rustix::process::geteuid().as_raw();
+    if found.is_dir() && found.uid() == own && found.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(failed(
+        "cannot use",
+        path,
+        "others than this user can write it",
+        "remove it, and mount the BPF file system with mode=0700",
+    ))
 }
 
 /// Removes a pin, or a directory of pins; what is not there may be missing.

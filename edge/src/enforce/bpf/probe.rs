@@ -34,7 +34,7 @@ pub(super) fn preconditions(places: &Places) -> Result<()> {
     let pins = existing(&places.pins);
     if file_system(&pins)? != BPF_FS {
         return Err(unsupported(format!(
-            "{} is on no BPF file system: mount -t bpf bpf /sys/fs/bpf, and name a directory below it",
+            "{} is on no BPF file system: mount -t bpf -o mode=0700 bpf /sys/fs/bpf, and name a directory below it",
             places.pins.display()
         )));
     }

@@ -37,7 +37,7 @@ pub struct Record {
     pub window: Option<u32>,
     /// Bytes/s that were set, its share of the entry's; None is no cap.
     pub rate: Option<u32>,
-    /// What the entry's rate was divided by; 0 without a rate.
+    /// What the entry's rate was divided by; 0 without a rate, or where nothing was sent.
     pub at_once: u32,
     /// It had the trial's values.
     pub trial: bool,

@@ -91,14 +91,17 @@ fn settle(set: &Path, live: Live, done: &mut Withdrawn) -> Result<()> {
         let length = default.len().min(ALGORITHM_NAME - 1);
         name[..length].copy_from_slice(&default.as_bytes()[..length]);
     }
-    let (lifted, restored) = put_back(set, &name)?;
-    done.lifted = lifted;
-    done.restored = restored;
+    let put_back = put_back(set, &name);
+    if let Ok((lifted, restored)) = put_back {
+        done.lifted = lifted;
+        done.restored = restored;
+    }
+    // What the iterator has not reached, the program itself lifts at an acknowledgement: it stays so long in any case.
     let deadline = Instant::now() + PATIENCE;
-    while Instant::now() < deadline && in_first_flights(set)? > lifted {
+    while Instant::now() < deadline && in_first_flights(set)? > done.lifted {
         thread::sleep(Duration::from_millis(20));
     }
-    Ok(())
+    put_back.map(drop)
 }
 
 fn host_algorithm() -> Result<String> {
