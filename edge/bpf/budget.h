@@ -4,14 +4,37 @@
 
 #include "maps.h"
 
+/* In their first flights: now, and the most at once lately. */
+struct crowd {
+	__u32 live;
+	__u32 most;
+};
+
 /*
- * The budget. `enter` and `leave` are called with the lock held. A connection counts in the period in which it entered:
- * what never left (the program was gone when it closed) is forgotten with its period, and so is one that does nothing.
+ * The budget. `crowd_of`, `enter` and `leave` are called with the lock held. A connection counts in the period in which it
+ * entered: what never left (the program was gone when it closed) is forgotten with its period, and so is one that does
+ * nothing.
  */
-static __always_inline __u32 enter(struct state *state, __u32 period)
+static __always_inline struct crowd crowd_of(struct state *state, __u32 period)
+{
+	struct crowd found = {};
+
+	for (int index = 0; index < PERIODS; index++) {
+		struct flights *one = &state->flights[index];
+
+		if (period - one->period >= PERIODS)
+			continue;
+		found.live += one->live;
+		if (one->most > found.most)
+			found.most = one->most;
+	}
+	return found;
+}
+
+static __always_inline struct crowd enter(struct state *state, __u32 period)
 {
 	struct flights *mine = &state->flights[period % PERIODS];
-	__u32 live = 0, most = 0;
+	struct crowd found;
 
 	if (mine->period != period) {
 		mine->period = period;
@@ -19,35 +42,20 @@ static __always_inline __u32 enter(struct state *state, __u32 period)
 		mine->most = 0;
 	}
 	mine->live += 1;
-	for (int index = 0; index < PERIODS; index++) {
-		struct flights *one = &state->flights[index];
-
-		if (period - one->period >= PERIODS)
-			continue;
-		live += one->live;
-		if (one->most > most)
-			most = one->most;
-	}
-	if (live > mine->most)
-		mine->most = live;
-	return live > most ? live : most;
+	found = crowd_of(state, period);
+	if (found.live > mine->most)
+		mine->most = found.live;
+	if (found.live > found.most)
+		found.most = found.live;
+	return found;
 }
 
 /* What `enter` would find, for one that has nothing to send yet: it takes no part of the rate from the others. */
 static __always_inline __u32 expected(struct state *state, __u32 period)
 {
-	__u32 live = 1, most = 0;
+	struct crowd found = crowd_of(state, period);
 
-	for (int index = 0; index < PERIODS; index++) {
-		struct flights *one = &state->flights[index];
-
-		if (period - one->period >= PERIODS)
-			continue;
-		live += one->live;
-		if (one->most > most)
-			most = one->most;
-	}
-	return live > most ? live : most;
+	return found.live + 1 > found.most ? found.live + 1 : found.most;
 }
 
 static __always_inline void leave(struct state *state, __u32 period)
@@ -76,39 +84,24 @@ static __always_inline void leave_budget(struct start *start, struct state *stat
 	bpf_spin_unlock(lock_of(state));
 }
 
-/* Connections that are in their first flights now. With the lock held. */
-static __always_inline __u32 live_now(struct state *state, __u32 period)
-{
-	__u32 live = 0;
-
-	for (int index = 0; index < PERIODS; index++) {
-		struct flights *one = &state->flights[index];
-
-		if (period - one->period < PERIODS)
-			live += one->live;
-	}
-	return live;
-}
-
 /*
  * Counts it in the present period; how many are in their first flights with it. What was most at once lately decides as
  * long as nothing was sent.
  */
 static __always_inline __u32 enter_budget(struct start *start, struct state *state, __u32 period)
 {
-	__u32 live, most;
+	struct crowd found;
 
 	bpf_spin_lock(lock_of(state));
 	if (start->flags & COUNTED)
 		leave(state, start->period);
-	most = enter(state, period);
-	live = live_now(state, period);
+	found = enter(state, period);
 	bpf_spin_unlock(lock_of(state));
 	start->period = period;
 	start->flags |= COUNTED;
 	if (!start->at_once) {
-		start->at_once = most;
-		return most;
+		start->at_once = found.most;
+		return found.most;
 	}
-	return live;
+	return found.live;
 }

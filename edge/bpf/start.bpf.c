@@ -367,7 +367,7 @@ static __always_inline void sending(struct bpf_sock_ops *ctx)
 	first = !start->at_once;
 	if (start->flags & COUNTED) {
 		bpf_spin_lock(lock_of(state));
-		live = live_now(state, period);
+		live = crowd_of(state, period).live;
 		bpf_spin_unlock(lock_of(state));
 	} else {
 		live = enter_budget(start, state, period);
@@ -452,6 +452,15 @@ static __always_inline void end(struct bpf_sock_ops *ctx)
 	start->flags &= ~(RECORD | CAPPED);
 }
 
+/* Whether the bundle of an entry has not expired. */
+static __always_inline int in_force(struct entry *entry)
+{
+	__u32 slot = entry->slot;
+	struct settings *common = bpf_map_lookup_elem(&settings, &slot);
+
+	return common && bpf_ktime_get_boot_ns() < common->deadline_ns;
+}
+
 /*
  * This host opens a connection. The kernel computes the pacing rate from the window when the SYN is acknowledged, before
  * the callback that sets ours (tcp_rcv_synsent_state_process), and not again before data is: it would be that of ten
@@ -461,14 +470,9 @@ static __always_inline void prepare(struct bpf_sock_ops *ctx)
 {
 	struct prefix prefix;
 	struct entry *entry = find(ctx, &prefix);
-	struct settings *common;
-	__u32 window, slot;
+	__u32 window;
 
-	if (!entry || entry->flags)
-		return;
-	slot = entry->slot;
-	common = bpf_map_lookup_elem(&settings, &slot);
-	if (!common || bpf_ktime_get_boot_ns() >= common->deadline_ns)
+	if (!entry || entry->flags || !in_force(entry))
 		return;
 	window = entry->window > entry->trial_window ? entry->window : entry->trial_window;
 	if (window && (entry->rate || entry->trial_rate))
@@ -478,20 +482,15 @@ static __always_inline void prepare(struct bpf_sock_ops *ctx)
 /* What this host announces as its receive window; also for a SYN that has no socket of its own yet. */
 static __always_inline void announce(struct bpf_sock_ops *ctx)
 {
-	__u32 zero = 0, slot;
+	__u32 zero = 0;
 	struct about *one = bpf_map_lookup_elem(&about, &zero);
-	struct settings *common;
 	struct prefix prefix;
 	struct entry *entry;
 
 	if (!one || !one->receive_windows)
 		return;
 	entry = find(ctx, &prefix);
-	if (!entry || entry->flags || !entry->receive_window)
-		return;
-	slot = entry->slot;
-	common = bpf_map_lookup_elem(&settings, &slot);
-	if (common && bpf_ktime_get_boot_ns() < common->deadline_ns)
+	if (entry && !entry->flags && entry->receive_window && in_force(entry))
 		ctx->reply = entry->receive_window;
 }
 

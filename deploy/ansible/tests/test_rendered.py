@@ -94,7 +94,7 @@ def handed_over(draw: st.DrawFn) -> list[Entry]:
     return found
 
 
-def places(value: object) -> list[tuple[Any, Any]]:
+def places(value: Any) -> list[tuple[Any, Any]]:
     """Everything in a document: what holds it, and under which key."""
     if isinstance(value, dict):
         keys: list[Any] = list(value)
@@ -102,7 +102,7 @@ def places(value: object) -> list[tuple[Any, Any]]:
         keys = list(range(len(value))) if isinstance(value, list) else []
     found = [(value, key) for key in keys]
     for key in keys:
-        found += places(value[key])  # type: ignore[index]
+        found += places(value[key])
     return found
 
 

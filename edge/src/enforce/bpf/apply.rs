@@ -114,28 +114,20 @@ fn ensure_program(places: &Places) -> Result<Loaded> {
     let object = program::load(Some(&set))?;
     let id = program::id(&program::program(&object)?)?;
     let hash = program::object_hash();
+    // Both are ours until it is written which one is in use.
+    pins::set_about(
+        &set,
+        &About {
+            programs: [id, about.programs[0]],
+            object: [0; 32],
+            ..about
+        },
+    )?;
     match link {
         Some(link) if attached => {
-            // Both are ours until the second line says which one is in use.
-            pins::set_about(
-                &set,
-                &About {
-                    programs: [id, about.programs[0]],
-                    object: [0; 32],
-                    ..about
-                },
-            )?;
             update(link, &object, &set)?;
         }
         _ => {
-            pins::set_about(
-                &set,
-                &About {
-                    programs: [id, about.programs[0]],
-                    object: [0; 32],
-                    ..about
-                },
-            )?;
             let new = set.join("link-new");
             pins::attach(places, &object, &new)?;
             pins::rename(&new, &set.join(LINK))?;
