@@ -129,7 +129,7 @@ def test_what_all_laws_give_a_prefix_is_one_entry() -> None:
     shared = {"ams": [*CLIENTS["ams"], ip_network("10.77.2.0/24"), ip_network("169.254.7.0/24")]}
     trial = Trial(permille=50, initcwnd=20)
     of_edge = [
-        Entry(prefix="10.77.2.0/24", start_rate=5000, trial=trial),
+        Entry(prefix="10.77.2.0/24", start_rate=5000, connection_rate=2000, trial=trial),
         Entry(prefix="192.0.2.0/24", start_rate=1000),
     ]
     rates = Contribution("entries", {edge: of_edge if edge == "ams-1" else [] for edge in THE_FLEET.edges()})
@@ -141,6 +141,7 @@ def test_what_all_laws_give_a_prefix_is_one_entry() -> None:
             "prefix": "10.77.2.0/24",
             "initcwnd": 42,
             "start_rate": 5000,
+            "connection_rate": 2000,
             "congestion": bbr,
             "trial": {"permille": 50, "initcwnd": 20},
         },
@@ -237,6 +238,11 @@ BROKEN: dict[str, tuple[Change, str]] = {
         "entries[0].trial.permille: 101 is over enforce.max_trial_permille = 100",
     ),
     "rate": (lambda d: entry(d, start_rate=999), "entries[0].start_rate: 999 is outside 1000 to 10000000000"),
+    "rate of one": (lambda d: entry(d, start_rate=1000, connection_rate=1), "entries[0].connection_rate: 1 is outside"),
+    "rate of one alone": (
+        lambda d: entry(d, connection_rate=1000),
+        "entries[0].connection_rate: is there without start_rate",
+    ),
     "receive window": (lambda d: entry(d, receive_window=1001), "entries[0].receive_window: 1001 is outside 1 to 1000"),
     "unknown prefix": (lambda d: entry(d, prefix="10.77.9.0/24"), "10.77.9.0/24 is not a prefix of the fleet"),
     "own PoP": (lambda d: entry(d, prefix="10.77.1.0/24"), "belongs to the edge's own PoP ams"),

@@ -79,6 +79,8 @@ static __always_inline __u32 share(struct bpf_sock_ops *ctx, struct start *start
 
 		part = part * (192 + spread) / (256 * (__u64)at_once);
 	}
+	if (start->most_rate && part > start->most_rate)
+		part = start->most_rate;
 	if (part < least)
 		part = least;
 	return part < rate ? part : rate;
@@ -174,7 +176,7 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 	struct settings *common;
 	struct start *start;
 	struct state *state;
-	__u32 slot, window, rate, random;
+	__u32 slot, window, rate, most, random;
 	__u64 now, cookie;
 	int wanted = BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG;
 
@@ -216,11 +218,14 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 	start->arm = within(random, entry->trial_permille);
 	window = start->arm ? entry->trial_window : entry->window;
 	rate = start->arm ? entry->trial_rate : entry->rate;
+	most = start->arm ? entry->trial_connection_rate : entry->connection_rate;
 	start->step = step_of(state, start->arm, common->round, now);
 	if (start->step) {
 		window = start->step == 1 ? window / 2 : 0;
 		rate = start->step == 1 ? rate / 2 : 0;
+		most /= 2;
 	}
+	start->most_rate = most;
 	if (start->resent) {
 		/* The kernel cut the window to one segment for a reason. */
 		add(state->late, 1);

@@ -46,8 +46,10 @@ struct entry {
 	__u64 from_bytes;	/* acknowledged, before the algorithm acts */
 	__u32 window;		/* segments */
 	__u32 rate;		/* bytes/s, shared by all in their first flights */
+	__u32 connection_rate;	/* bytes/s, the most of it that one gets */
 	__u32 trial_window;
 	__u32 trial_rate;
+	__u32 trial_connection_rate;
 	__u32 receive_window;	/* segments */
 	__u16 trial_permille;
 	__u8 algorithm;		/* 1 + index into settings.algorithms */
@@ -170,7 +172,7 @@ struct start {
 	__u32 whole_rate;	/* the entry's, or what the brake left of it */
 	__u32 now_rate;		/* the cap in force; `rate` is the first */
 	__u32 others;		/* callbacks that other programs want */
-	__u32 padding;
+	__u32 most_rate;	/* its cap never exceeds it; 0 no bound */
 	char algorithm[ALGORITHM_NAME]; /* to be set; empty for none */
 };
 

@@ -162,6 +162,7 @@ fn entry(value: &Value) -> Result<Entry, Box<dyn Error>> {
         prefix: net(&value["prefix"])?,
         initcwnd: number(&value["initcwnd"]),
         start_rate: number(&value["start_rate"]),
+        connection_rate: number(&value["connection_rate"]),
         congestion: congestion["algorithm"]
             .as_str()
             .map(|algorithm| Congestion {
@@ -174,6 +175,7 @@ fn entry(value: &Value) -> Result<Entry, Box<dyn Error>> {
             permille,
             initcwnd: number(&trial["initcwnd"]),
             start_rate: number(&trial["start_rate"]),
+            connection_rate: number(&trial["connection_rate"]),
         }),
     })
 }

@@ -11,7 +11,7 @@ import pytest
 from lab.lab import Lab
 from testkit import bpf
 from testkit.bpf import Program
-from testkit.starts import PATHS, Measured, Order, topology, transfer
+from testkit.starts import PATHS, SEGMENT, Measured, Order, topology, transfer
 
 pytestmark = pytest.mark.root
 
@@ -67,6 +67,21 @@ def test_connections_that_start_together_share_the_rate(lab: Lab, program: Progr
         assert 0.75 <= one["rate"] * one["at_once"] / whole <= 1.25
     assert len({one["rate"] * one["at_once"] // 1000 for one in records}) > 1
     assert program.status()["prefixes"][0]["in_first_flights"] == 0
+
+
+def test_one_connection_gets_no_more_than_its_own_rate(lab: Lab, program: Program) -> None:
+    whole = FIFTY.entries()[0]["start_rate"]
+    program.apply({"record_permille": 1000, "entries": FIFTY.entries(connection_rate=whole // 4)})
+    alone, together = (transfer(lab, [Order(FIFTY, [0.2] * count, SIZE)], program.cgroup)[0] for count in (1, 8))
+    assert not alone.errors + together.errors
+    records = program.records()
+    first, others = records[0], records[1:]
+    assert first["rate"] == whole // 4
+    # Its first ten segments leave at once, the others at a quarter of the path's rate until the cap is lifted.
+    paced = (60_000 - 10 * SEGMENT) / (whole // 4) * 1000
+    print(f"alone {alone.p50():.0f} ms; a round trip and what is paced are {FIFTY.rtt_ms + paced:.0f} ms")
+    assert alone.p50() >= FIFTY.rtt_ms + 0.8 * paced
+    assert all(one["rate"] <= min(whole // 4, 1.25 * whole / one["at_once"]) for one in others)
 
 
 def test_who_started_first_gives_way_before_its_first_acknowledgement(lab: Lab, program: Program) -> None:

@@ -13,7 +13,7 @@ from springtide.bundles.destination import destination_problem
 from springtide.bundles.model import Bundle, Document, FirstBundle, SecondBundle, digest, fields_of, parse
 from springtide.errors import InputError, Problem
 from springtide.fleet import MAPPED_IPV4, Fleet, parse_prefix, prefix_order
-from springtide.laws.entry import Entry
+from springtide.laws.entry import Entry, Trial
 from springtide.laws.initcwnd.bundle import Route
 from springtide.policy import CLIENT_PREFIX_LENGTH, MAX_OBJECT_BYTES, Policy
 
@@ -186,14 +186,21 @@ def _entry_values(bundle: Bundle, context: Context) -> Iterator[Finding]:
         field = f"entries[{index}]"
         if entry.model_fields_set <= {"prefix"}:
             yield field, f"{entry.prefix} has no value", "leave it out"
-        yield from _whole(f"{field}.start_rate", entry.start_rate, *RATES)
+        yield from _rates(field, entry)
         yield from _whole(f"{field}.receive_window", entry.receive_window, 1, MAX_WINDOW)
         if entry.trial is not None:
             yield from _whole(f"{field}.trial.permille", entry.trial.permille, 1, 1000)
-            yield from _whole(f"{field}.trial.start_rate", entry.trial.start_rate, *RATES)
+            yield from _rates(f"{field}.trial", entry.trial)
             if most_on_trial < entry.trial.permille <= 1000:
                 message = f"{entry.trial.permille} is over enforce.max_trial_permille = {most_on_trial}"
                 yield f"{field}.trial.permille", message, "decide the round again under this policy"
+
+
+def _rates(field: str, values: Entry | Trial) -> Iterator[Finding]:
+    yield from _whole(f"{field}.start_rate", values.start_rate, *RATES)
+    yield from _whole(f"{field}.connection_rate", values.connection_rate, *RATES)
+    if values.start_rate is None and values.connection_rate is not None:
+        yield f"{field}.connection_rate", "is there without start_rate, of which it is a part", "leave it out"
 
 
 def _enforce(bundle: Bundle, context: Context) -> Iterator[Finding]:

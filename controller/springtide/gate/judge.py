@@ -314,7 +314,10 @@ def _starts(bundle: Bundle) -> dict[str, tuple[int, object]]:
     if bundle.by == "routes" or isinstance(bundle, FirstBundle):
         return {one.prefix: (one.initcwnd, None) for one in bundle.routes}
     return {
-        one.prefix: (max(one.initcwnd or 0, one.trial.initcwnd or 0 if one.trial else 0), (one.start_rate, one.trial))
+        one.prefix: (
+            max(one.initcwnd or 0, one.trial.initcwnd or 0 if one.trial else 0),
+            (one.start_rate, one.connection_rate, one.trial),
+        )
         for one in bundle.entries
         if (one.initcwnd, one.start_rate, one.trial) != (None, None, None)
     }

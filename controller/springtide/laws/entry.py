@@ -50,6 +50,7 @@ class Trial(Shape):
     permille: int = Field(description="of a thousand connections")
     initcwnd: Annotated[int | None, ABSENT] = optional("in place of the entry's; without, the kernel's default")
     start_rate: Annotated[int | None, ABSENT] = optional("in place of the entry's; without, no cap")
+    connection_rate: Annotated[int | None, ABSENT] = optional("in place of the entry's; without, no bound")
 
 
 class Entry(Shape):
@@ -59,6 +60,9 @@ class Entry(Shape):
     initcwnd: Annotated[int | None, ABSENT] = optional("initial congestion window, segments")
     start_rate: Annotated[int | None, ABSENT] = optional(
         "this edge's part of the path's rate, bytes/s, which all that start at once share"
+    )
+    connection_rate: Annotated[int | None, ABSENT] = optional(
+        "the most of start_rate that one connection gets, bytes/s"
     )
     congestion: Annotated[StartCongestion | None, ABSENT] = optional("another congestion control than the default")
     receive_window: Annotated[int | None, ABSENT] = optional("receive window announced at first, segments")

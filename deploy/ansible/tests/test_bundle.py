@@ -288,10 +288,12 @@ ENTRY = {
     "prefix": "10.77.2.0/24",
     "initcwnd": 100,
     "start_rate": 6_250_000,
+    "connection_rate": 3_000_000,
     "congestion": {"algorithm": "bbr", "from_bytes": 100_000, "always": True},
     "receive_window": 200,
     "trial": {"permille": 100, "initcwnd": 10},
 }
+LONE = {key: value for key, value in ENTRY.items() if key != "start_rate"}
 ENFORCE: dict[str, Any] = {
     "by": "bpf",
     "otherwise": "routes",
@@ -335,6 +337,8 @@ def test_schema_2_is_read_whole(place: Path) -> None:
         ({"entries": [ENTRY | {"initcwnd": 0}]}, "entries[0].initcwnd", "in 1..1000"),
         ({"entries": [ENTRY | {"start_rate": 10.5}]}, "entries[0].start_rate", "is not a whole number"),
         ({"entries": [ENTRY | {"start_rate": 999}]}, "entries[0].start_rate", "in 1000..10000000000"),
+        ({"entries": [ENTRY | {"connection_rate": 999}]}, "entries[0].connection_rate", "in 1000..10000000000"),
+        ({"entries": [LONE]}, "entries[0].connection_rate", "is there without start_rate"),
         ({"entries": [ENTRY | {"surprise": 1}]}, "entries[0]", "'surprise', which is not one of"),
         ({"entries": [ENTRY | {"congestion": {"algorithm": "bbr"}}]}, "entries[0].congestion.from_bytes", "is missing"),
         ({"entries": [ENTRY | {"trial": {"initcwnd": 5}}]}, "entries[0].trial.permille", "is missing"),

@@ -86,6 +86,8 @@ def handed_over(draw: st.DrawFn) -> list[Entry]:
     for prefix in draw(st.sets(st.sampled_from(["10.77.2.0/24", "172.16.0.0/16", "fd77:2::/48"]))):
         values: dict[str, Any] = {"start_rate": draw(RATES)}
         if draw(st.booleans()):
+            values["connection_rate"] = draw(RATES)
+        if draw(st.booleans()):
             trial = {"permille": draw(st.integers(1, 1000)), "initcwnd": draw(WINDOWS)}
             values["trial"] = Trial(
                 **{name: trial[name] for name in draw(st.sampled_from([["permille"], list(trial)]))}

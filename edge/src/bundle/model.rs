@@ -113,6 +113,8 @@ pub struct Entry {
     pub initcwnd: Option<u32>,
     /// This edge's part of the path's rate, bytes/s: shared by all that are in their first flights.
     pub start_rate: Option<u64>,
+    /// The most of `start_rate` that one connection gets, bytes/s.
+    pub connection_rate: Option<u64>,
     /// Another congestion control than the host's.
     pub congestion: Option<Congestion>,
     /// Receive window that is announced at first, segments.
@@ -141,4 +143,6 @@ pub struct Trial {
     pub initcwnd: Option<u32>,
     /// In place of the entry's; None is no cap.
     pub start_rate: Option<u64>,
+    /// In place of the entry's; None is no bound.
+    pub connection_rate: Option<u64>,
 }

@@ -114,6 +114,7 @@ impl Reader<'_> {
             "prefix",
             "initcwnd",
             "start_rate",
+            "connection_rate",
             "congestion",
             "receive_window",
             "trial",
@@ -128,10 +129,12 @@ impl Reader<'_> {
         }
         let window =
             |name: &str| self.number(Field::In(&field, name), get(pairs, name), 1, MAX_INITCWND);
+        let (start_rate, connection_rate) = self.rates(field, pairs)?;
         Ok(Entry {
             prefix,
             initcwnd: window("initcwnd")?,
-            start_rate: self.rate(field, get(pairs, "start_rate"))?,
+            start_rate,
+            connection_rate,
             congestion: get(pairs, "congestion")
                 .map(|value| self.congestion(field, value))
                 .transpose()?,
@@ -142,12 +145,20 @@ impl Reader<'_> {
         })
     }
 
-    fn rate(&self, field: Field<'_>, value: Option<&Json<'_>>) -> Result<Option<u64>> {
-        let Some(value) = value else { return Ok(None) };
-        let field = Field::In(&field, "start_rate");
-        Ok(Some(
-            self.whole(field, value, 1000, MAX_RATE)?.unsigned_abs(),
-        ))
+    /// The rate that all share, and what one of them gets of it at most.
+    fn rates(&self, field: Field<'_>, pairs: &Object<'_>) -> Result<(Option<u64>, Option<u64>)> {
+        let rate = |name: &'static str| {
+            get(pairs, name)
+                .map(|value| self.whole(Field::In(&field, name), value, 1000, MAX_RATE))
+                .transpose()
+                .map(|rate| rate.map(i64::unsigned_abs))
+        };
+        let rates = (rate("start_rate")?, rate("connection_rate")?);
+        if let (None, Some(_)) = rates {
+            let problem = "is there without start_rate, of which it is a part";
+            return Err(self.bad(Field::In(&field, "connection_rate"), problem, RENDER));
+        }
+        Ok(rates)
     }
 
     fn congestion(&self, entry: Field<'_>, value: &Json<'_>) -> Result<Congestion> {
@@ -180,16 +191,22 @@ impl Reader<'_> {
 
     fn trial(&self, entry: Field<'_>, value: &Json<'_>) -> Result<Trial> {
         let field = Field::In(&entry, "trial");
-        let pairs = self.object(field, value, &["permille", "initcwnd", "start_rate"])?;
+        let pairs = self.object(
+            field,
+            value,
+            &["permille", "initcwnd", "start_rate", "connection_rate"],
+        )?;
         let number =
             |name: &str, most| self.number(Field::In(&field, name), get(pairs, name), 1, most);
         let Some(permille) = number("permille", 1000)? else {
             return Err(self.bad(Field::In(&field, "permille"), "is missing", RENDER));
         };
+        let (start_rate, connection_rate) = self.rates(field, pairs)?;
         Ok(Trial {
             permille,
             initcwnd: number("initcwnd", MAX_INITCWND)?,
-            start_rate: self.rate(field, get(pairs, "start_rate"))?,
+            start_rate,
+            connection_rate,
         })
     }
 }

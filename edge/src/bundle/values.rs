@@ -295,6 +295,7 @@ pub(super) fn nothing_for(prefix: IpNet) -> Entry {
         prefix,
         initcwnd: None,
         start_rate: None,
+        connection_rate: None,
         congestion: None,
         receive_window: None,
         trial: None,

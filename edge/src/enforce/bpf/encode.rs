@@ -199,8 +199,10 @@ fn values_of(entry: &Entry, prefix: &Prefix, algorithms: &BTreeMap<&str, u8>, sl
         from_bytes: congestion.map_or(0, |one| one.from_bytes),
         window: entry.initcwnd.unwrap_or(0),
         rate: rate_of(entry.start_rate),
+        connection_rate: rate_of(entry.connection_rate),
         trial_window: trial.and_then(|one| one.initcwnd).unwrap_or(0),
         trial_rate: rate_of(trial.and_then(|one| one.start_rate)),
+        trial_connection_rate: rate_of(trial.and_then(|one| one.connection_rate)),
         receive_window: entry.receive_window.unwrap_or(0),
         trial_permille: trial.map_or(0, |one| {
             u16::try_from(one.permille.min(1000)).unwrap_or(1000)
@@ -270,6 +272,7 @@ mod tests {
             prefix: prefix.parse().unwrap(),
             initcwnd: Some(50),
             start_rate: None,
+            connection_rate: None,
             congestion: None,
             receive_window: None,
             trial: None,
@@ -342,6 +345,7 @@ mod tests {
     fn values_are_what_the_bundle_says() {
         let one = Entry {
             start_rate: Some(1 << 40),
+            connection_rate: Some(9),
             congestion: Some(Congestion {
                 algorithm: "bbr".into(),
                 from_bytes: 100_000,
@@ -352,6 +356,7 @@ mod tests {
                 permille: 50,
                 initcwnd: None,
                 start_rate: Some(7),
+                connection_rate: Some(5),
             }),
             ..entry("192.0.2.0/24")
         };
@@ -371,6 +376,7 @@ mod tests {
             (value.trial_permille, value.trial_window, value.trial_rate),
             (50, 0, 7)
         );
+        assert_eq!((value.connection_rate, value.trial_connection_rate), (9, 5));
         assert_eq!(
             (value.algorithm, value.from_bytes, value.length, value.slot),
             (1, 100_000, 120, 2)
