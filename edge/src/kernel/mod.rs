@@ -119,8 +119,9 @@ impl<'a> Kernel<'a> {
         let mut routes = Vec::new();
         for _ in 0..DUMP_PASSES {
             routes.clear();
-            // A full table has a million routes, and a handful of ways.
+            // A full table has a million routes, and a handful of ways; neighbours mostly have the same.
             let mut ways: HashSet<Way> = HashSet::new();
+            let mut last: Option<Way> = None;
             let mut malformed = false;
             let whole = conversation.dump(RTM_GETROUTE, family, table, |body| {
                 // A kernel that does not know strict checking dumps every table.
@@ -130,7 +131,11 @@ impl<'a> Kernel<'a> {
                 match KernelRoute::parse(family, body) {
                     Ok(None) => {}
                     Ok(Some(mut route)) => {
-                        route.way = shared(&mut ways, route.way);
+                        route.way = match &last {
+                            Some(way) if *way == route.way => way.clone(),
+                            _ => shared(&mut ways, route.way),
+                        };
+                        last = Some(route.way.clone());
                         routes.push(route);
                     }
                     Err(_) => malformed = true,
@@ -162,9 +167,16 @@ impl<'a> Kernel<'a> {
             routes: Routes::new(),
             foreign: None,
         };
-        for route in Self::table(family, TABLE)? {
-            if route.is_ours() && !own.routes.contains_key(&route.prefix) {
-                own.routes.insert(route.prefix, route.way);
+        let mut routes = Self::table(family, TABLE)?;
+        // The kernel dumps in this order but for details; a sorted list becomes a map at once.
+        routes.sort_by_key(|route| (route.prefix, !route.is_ours()));
+        let mut ours: Vec<(IpNet, Way)> = Vec::with_capacity(routes.len());
+        for route in routes {
+            let again = ours
+                .last()
+                .is_some_and(|(prefix, _)| *prefix == route.prefix);
+            if route.is_ours() && !again {
+                ours.push((route.prefix, route.way));
             } else if own.foreign.is_none() {
                 own.foreign = Some(format!(
                     "{} {} proto {} metric {} {}",
@@ -176,6 +188,7 @@ impl<'a> Kernel<'a> {
                 ));
             }
         }
+        own.routes = ours.into_iter().collect();
         Ok(own)
     }
 

@@ -252,8 +252,12 @@ fn new_route(family: Family, prefix: &IpNet, way: &Way, flags: u16, sequence: u3
     message(RTM_NEWROUTE, flags, sequence, &body)
 }
 
+/// Of one hop and a window, IPv6; what is longer grows.
+const USUAL_BODY: usize = 96;
+
 fn rtmsg(family: Family, length: u8, scope: u8, kind: u8, flags: u8) -> Vec<u8> {
-    let mut body = vec![family.number(), length, 0, 0, TABLE, PROTO, scope, kind];
+    let mut body = Vec::with_capacity(USUAL_BODY);
+    body.extend_from_slice(&[family.number(), length, 0, 0, TABLE, PROTO, scope, kind]);
     body.extend_from_slice(&u32::from(flags).to_ne_bytes());
     body
 }

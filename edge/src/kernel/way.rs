@@ -170,7 +170,8 @@ fn unlock(metrics: &mut Vec<(u16, Vec<u8>)>, kind: u16) {
 
 fn encode(scope: u8, flags: u8, mut found: Vec<(u16, &[u8])>) -> Way {
     found.sort_by_key(|(kind, _)| number(*kind));
-    let mut bytes = vec![scope, flags, 0, 0];
+    let mut bytes = Vec::with_capacity(64);
+    bytes.extend_from_slice(&[scope, flags, 0, 0]);
     for (kind, value) in found {
         push_attribute(&mut bytes, kind, value);
     }
