@@ -203,6 +203,30 @@ def connections() -> Dashboard:
         )
         .with_panel(
             rows(
+                "First flights",
+                "Of the records that springtide-edge's program leaves as connections close, by what these started with: the "
+                "share that lost any of the first flights, of those that sent more than ten segments, and the time until so "
+                "many bytes were acknowledged.",
+                f"""
+                select any(dst_pop) as peer_pop, {PREFIX} as prefix, started_window,
+                    if(started_arm = 1, 'trial', 'entry') as arm,
+                    transform(started_step, [0, 1, 2], ['none', 'half', 'default'], 'unknown') as brake,
+                    count() as connections,
+                    countIf(data_segs_out > 10 and first_flight_retrans > 0) / countIf(data_segs_out > 10) as lost,
+                    quantile(0.5)(acked_50k_time) / 1000 as acked_50k_p50_ms,
+                    quantile(0.5)(acked_100k_time) / 1000 as acked_100k_p50_ms,
+                    quantile(0.9)(acked_100k_time) / 1000 as acked_100k_p90_ms
+                from tcp_samples final
+                where {SAMPLES} and kind = 'FIRST_FLIGHT'
+                group by prefix, started_window, arm, brake
+                order by connections desc, prefix, started_window, arm, brake
+                limit 200
+                """,
+                {"lost": "percentunit", "acked_50k_p50_ms": "ms", "acked_100k_p50_ms": "ms", "acked_100k_p90_ms": "ms"},
+            )
+        )
+        .with_panel(
+            rows(
                 "Newest samples",
                 "Single polls and closes, newest first.",
                 f"""

@@ -52,11 +52,44 @@ def fill(home: Home) -> None:
                 cookies[host] += 1
                 samples += _samples(life, cookies[host], moment, chance)
         lines += _requests(moment, chance)
-    write_spool(home.spool, "history", [record(samples)])
+    write_spool(home.spool, "history", [record(samples), record(_flights())])
     home.run("ingest", home.spool)
     log = home.path / "access.json"
     log.write_text("".join(lines))
     home.run("ingest-logs", log)
+
+
+def _flights() -> list[dict[str, Value]]:
+    """Records of first flights on one edge that paces: every tenth on trial, twice as fast, which loses more."""
+    found = []
+    for number in range(60):
+        trial = number % 10 == 0
+        socket = Socket("ams-1", 200_000 + number, "10.77.1.1", "10.77.2.9", "ams", state="TCP_STATE_UNSPECIFIED")
+        row = socket.at(ROUND - 200 + number, ROUND // INTERVAL % 1000 * 5 + 101, 120_001)
+        seen = {
+            "kind": "SAMPLE_KIND_FIRST_FLIGHT",
+            "total_retrans": 4 if trial and number % 20 == 0 else 0,
+            "data_segs_out": 83,
+            "started_round": ROUND - INTERVAL,
+            "started_window": 80 if trial else 40,
+            "started_rate": (5_000_000 if trial else 2_500_000) // (1 + number % 2),
+            "started_arm": int(trial),
+            "started_step": 0,
+            "started_at_once": 1 + number % 2,
+            "started_prefix_length": 24,
+            "first_flight_retrans": 4 if trial and number % 20 == 0 else 0,
+            "handshake_rtt": 20_100 + number,
+            "first_acked_time": 20_300,
+            "acked_10k_time": 20_400,
+            "acked_50k_time": 30_000 if trial else 40_000,
+            "acked_100k_time": 45_000 if trial else 60_000,
+            "cap_lifted_time": 35_000,
+            "lived_time": 90_000,
+        }
+        kept = ("time_unix_us", "host", "pop", "boot_id", "netns", "poll_sequence", "cookie", "state", "family")
+        ends = ("src_ip", "src_port", "dst_ip", "dst_port", "bytes_acked", "min_rtt")
+        found.append({name: row[name] for name in (*kept, *ends)} | seen)
+    return found
 
 
 def _lives(host: str, chance: random.Random, later: bool) -> list[Life]:

@@ -60,6 +60,7 @@ pub mod parts {
     pub use crate::config::render::packaged_file;
     pub use crate::config::source::{Following, Source};
     pub use crate::kernel::filter::Filter;
+    pub use crate::kernel::flights::Flight;
     pub use crate::kernel::inet_diag::SocketView;
     pub use crate::kernel::{dump, host, netlink};
     pub use crate::operate::metrics::sample_page;

@@ -103,6 +103,12 @@ counters! {
     start_values_unreadable,
     /// Polls without start values, though there may be some: they may not be read, or another map is pinned in their place.
     start_values_refused,
+    /// Samples made of records of first flights.
+    flight_rows,
+    /// Records of first flights that are not as this collector knows them.
+    flights_unreadable,
+    /// Records of first flights that the filter left out, or that are of another network namespace than the one that is read.
+    flights_filtered,
     /// Sockets whose tcp_info is longer than any that is known.
     tcp_info_longer,
     /// Messages (spool records, Kafka messages) made.

@@ -7,7 +7,37 @@
 
 #include "start.h"
 
+/* The kernel's own structs as far as they are read (CO-RE). */
+struct ns_common {
+	__u32 inum;
+} __attribute__((preserve_access_index));
+
+struct net {
+	struct ns_common ns;
+} __attribute__((preserve_access_index));
+
+typedef struct {
+	struct net *net;
+} __attribute__((preserve_access_index)) possible_net_t;
+
+struct sock_common {
+	possible_net_t skc_net;
+} __attribute__((preserve_access_index));
+
+struct sock {
+	struct sock_common __sk_common;
+} __attribute__((preserve_access_index));
+
+struct inet_sock {
+	struct sock sk;
+} __attribute__((preserve_access_index));
+
+struct inet_connection_sock {
+	struct inet_sock icsk_inet;
+} __attribute__((preserve_access_index));
+
 struct tcp_sock {
+	struct inet_connection_sock inet_conn;
 	__u32 write_seq;
 } __attribute__((preserve_access_index));
 

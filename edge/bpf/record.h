@@ -12,14 +12,19 @@ static __always_inline __u32 since(struct start *start, __u64 now)
 	return us == 0 ? 1 : us < ~0U ? us : ~0U;
 }
 
-static __always_inline void leave_record(struct bpf_sock_ops *ctx, struct start *start, __u64 now)
+static __always_inline void leave_record(struct bpf_sock_ops *ctx, struct bpf_sock *sk, struct start *start, __u64 now)
 {
-	struct record *record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+	struct record *record;
 
+	if (!tcp)
+		return;
+	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
 	if (!record) {
 		count(RECORDS_LOST);
 		return;
 	}
+	record->netns = tcp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net->ns.inum;
 	record->cookie = bpf_get_socket_cookie(ctx);
 	record->closed_ns = bpf_ktime_get_boot_ns();
 	record->generation = start->generation;

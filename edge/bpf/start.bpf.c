@@ -3,7 +3,7 @@
  * What new TCP connections start with: initial window, start rate, congestion control, per destination prefix.
  *
  * A sockops program of a cgroup. User space fills the maps and decides everything; the program looks up, sets, counts. It
- * reads the stable context of sockops and one field of struct tcp_sock (CO-RE). What fails is counted and leaves the
+ * reads the stable context of sockops and two fields of struct tcp_sock (CO-RE). What fails is counted and leaves the
  * connection as the kernel made it.
  */
 #include <linux/bpf.h>
@@ -452,7 +452,7 @@ static __always_inline void end(struct bpf_sock_ops *ctx)
 	}
 	leave_budget(start, state);
 	if (start->flags & RECORD)
-		leave_record(ctx, start, now);
+		leave_record(ctx, sk, start, now);
 	/* A reset that is still to be sent must not enter the budget again: nobody would leave it. */
 	start->flags &= ~(RECORD | CAPPED);
 }

@@ -186,6 +186,7 @@ struct record {
 	__u64 generation;
 	__s64 round;
 	__u64 acked_bytes;
+	__u64 netns;		/* inode of the network namespace */
 	__u32 local[4];		/* as in struct prefix */
 	__u32 remote[4];
 	__u32 local_port;

@@ -44,15 +44,29 @@ pub(crate) struct MapInfo {
     pub(crate) key_size: u32,
     /// Bytes of a value.
     pub(crate) value_size: u32,
+    /// Entries at most; of a ring buffer its bytes.
+    pub(crate) max_entries: u32,
 }
 
-/// Opens what is pinned at `path`, for reading: that needs the right to read the file.
-pub(crate) fn open_pinned(path: &Path) -> io::Result<OwnedFd> {
+/// What is done with a map: each needs the same right to the file that is its pin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// It is read.
+    Read,
+    /// It is read and written: a ring buffer's reader writes how far it has come.
+    Write,
+}
+
+/// Opens what is pinned at `path`.
+pub(crate) fn open_pinned(path: &Path, access: Access) -> io::Result<OwnedFd> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut get = Get {
         path: path.as_ptr() as u64,
         fd: 0,
-        flags: RDONLY,
+        flags: match access {
+            Access::Read => RDONLY,
+            Access::Write => 0,
+        },
     };
     // SAFETY: `get` has the command's layout and its own size is given; `path` ends with a NUL and lives until the call
     // returns.

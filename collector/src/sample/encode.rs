@@ -6,6 +6,7 @@ use super::fields::{
 };
 use super::proto::SampleKind;
 use super::wire::{RowWriter, SLOT};
+use crate::kernel::flights::Flight;
 use crate::kernel::inet_diag::{Attribute, SocketView, attribute};
 use crate::kernel::starts::{self, Found, Start};
 use crate::stats::Stats;
@@ -157,6 +158,38 @@ impl Encoder {
         row.len()
     }
 
+    /// Writes the row of a connection's first flights.
+    pub fn encode_flight(&self, flight: &Flight, slot: &mut [u8; SLOT]) -> usize {
+        let mut row = RowWriter::new(slot);
+        row.raw(&self.prefix);
+        let header = flight.without_state();
+        if let Some(view) = SocketView::parse(&header) {
+            message::encode(view.header(), &mut row);
+            row.address::<10>(&view.source());
+            row.address::<12>(&view.destination());
+        }
+        row.varint::<82>(flight.resent);
+        row.varint::<85>(flight.acked_bytes);
+        row.varint::<90>(flight.min_rtt_us);
+        row.varint::<92>(flight.segments);
+        row.varint::<160>(flight.round);
+        row.varint::<161>(flight.window);
+        row.varint::<162>(flight.rate);
+        row.varint::<163>(flight.arm);
+        row.varint::<164>(flight.step);
+        row.varint::<170>(flight.at_once);
+        row.varint::<171>(flight.prefix_length);
+        row.varint::<172>(flight.first_resent);
+        happened::<173>(flight.handshake_us, &mut row);
+        happened::<174>(flight.first_us, &mut row);
+        happened::<175>(flight.acked_10k_us, &mut row);
+        happened::<176>(flight.acked_50k_us, &mut row);
+        happened::<177>(flight.acked_100k_us, &mut row);
+        happened::<178>(flight.lifted_us, &mut row);
+        happened::<179>(flight.lived_us, &mut row);
+        row.len()
+    }
+
     #[inline(always)]
     fn write<'a>(
         &self,
@@ -252,6 +285,13 @@ fn started(
     }
 }
 
+/// A time, absent where it did not happen.
+fn happened<const NUMBER: u32>(us: u32, row: &mut RowWriter<'_>) {
+    if us > 0 {
+        row.varint::<NUMBER>(us);
+    }
+}
+
 /// A kernel name: text up to its NUL. Too long or not UTF-8 is counted and left out: a proto string must be text.
 #[inline(always)]
 fn text<const NUMBER: u32>(bytes: &[u8], row: &mut RowWriter<'_>, stats: &mut Stats) {
@@ -277,6 +317,6 @@ fn cut(text: &str, limit: usize) -> &str {
 const TIME_PLACEHOLDER: u64 = 1 << 55;
 
 const _: () = assert!(
-    fields::by_hand::FIELDS.len() == 13,
+    fields::by_hand::FIELDS.len() == 13 && fields::flight::FIELDS.len() == 10,
     "a field added by hand must be encoded by hand"
 );

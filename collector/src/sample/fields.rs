@@ -65,9 +65,9 @@ macro_rules! layout {
 }
 
 macro_rules! by_hand {
-    ($($name:ident: $number:literal, $type:literal, $limit:expr;)*) => {
-        /// What has no fixed place in a kernel structure; the encoder writes these itself.
-        pub(crate) mod by_hand {
+    ($(#[$doc:meta])* $part:ident { $($name:ident: $number:literal, $type:literal, $limit:expr;)* }) => {
+        $(#[$doc])*
+        pub(crate) mod $part {
             use super::*;
 
             /// The fields.
@@ -94,19 +94,38 @@ pub(crate) const BOOT_ID_LIMIT: usize = 36;
 pub(crate) const NAME_LIMIT: usize = 16;
 
 by_hand! {
-    time_unix_us: 1, "int64", 11;
-    host: 2, "string", 3 + HOST_LIMIT;
-    pop: 3, "string", 3 + POP_LIMIT;
-    boot_id: 4, "string", 3 + BOOT_ID_LIMIT;
-    netns: 5, "uint64", u64::LIMIT;
-    poll_sequence: 6, "uint64", u64::LIMIT;
-    kind: 8, "uint32", u32::LIMIT;
-    src_ip: 10, "bytes", 18;
-    dst_ip: 12, "bytes", 18;
-    sample_weight: 16, "uint32", u32::LIMIT;
-    congestion_algorithm: 26, "string", 3 + NAME_LIMIT;
-    ulp_name: 35, "string", 3 + NAME_LIMIT;
-    tcp_info_length: 50, "uint32", u32::LIMIT;
+    /// What has no fixed place in a kernel structure; the encoder writes these itself.
+    by_hand {
+        time_unix_us: 1, "int64", 11;
+        host: 2, "string", 3 + HOST_LIMIT;
+        pop: 3, "string", 3 + POP_LIMIT;
+        boot_id: 4, "string", 3 + BOOT_ID_LIMIT;
+        netns: 5, "uint64", u64::LIMIT;
+        poll_sequence: 6, "uint64", u64::LIMIT;
+        kind: 8, "uint32", u32::LIMIT;
+        src_ip: 10, "bytes", 18;
+        dst_ip: 12, "bytes", 18;
+        sample_weight: 16, "uint32", u32::LIMIT;
+        congestion_algorithm: 26, "string", 3 + NAME_LIMIT;
+        ulp_name: 35, "string", 3 + NAME_LIMIT;
+        tcp_info_length: 50, "uint32", u32::LIMIT;
+    }
+}
+
+by_hand! {
+    /// What only a record of first flights has, some of it only where it happened.
+    flight {
+        started_at_once: 170, "uint32", u32::LIMIT;
+        started_prefix_length: 171, "uint32", u32::LIMIT;
+        first_flight_retrans: 172, "uint32", u32::LIMIT;
+        handshake_rtt: 173, "uint32", u32::LIMIT;
+        first_acked_time: 174, "uint32", u32::LIMIT;
+        acked_10k_time: 175, "uint32", u32::LIMIT;
+        acked_50k_time: 176, "uint32", u32::LIMIT;
+        acked_100k_time: 177, "uint32", u32::LIMIT;
+        cap_lifted_time: 178, "uint32", u32::LIMIT;
+        lived_time: 179, "uint32", u32::LIMIT;
+    }
 }
 
 layout! {
@@ -341,6 +360,7 @@ pub(crate) const PARTS: &[&[Field]] = &[
     vegas::FIELDS,
     dctcp::FIELDS,
     start::FIELDS,
+    flight::FIELDS,
     tos::FIELDS,
     tclass::FIELDS,
     shutdown::FIELDS,
@@ -371,6 +391,7 @@ pub(crate) fn visit<'a>(sample: &'a TcpSample, each: &mut dyn FnMut(&'static str
     vegas::visit(sample, each);
     dctcp::visit(sample, each);
     start::visit(sample, each);
+    flight::visit(sample, each);
 }
 
 const LONGEST_ROW: usize = {

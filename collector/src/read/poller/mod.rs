@@ -1,6 +1,7 @@
 //! Reads sockets: a poll is one walk over those of every network namespace; between polls, and in the middle of long
 //! ones, closing sockets are read as they come. Rows go batch by batch to a sink.
 
+mod flights;
 mod idle;
 pub(crate) mod scan;
 pub(crate) mod settings;
@@ -9,14 +10,15 @@ mod watched;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
 use rustix::event::epoll;
 
 use crate::kernel::dump::{self, DumpError, Family, Method, Progress};
 use crate::kernel::host::now_unix_us;
-use crate::kernel::starts::Pin;
+use crate::kernel::pin::Pin;
+use crate::kernel::starts::Starts;
 use crate::kernel::{closes, namespaces};
 use crate::sample::algorithms::Algorithms;
 use crate::sample::batch::Batch;
@@ -24,6 +26,7 @@ use crate::sample::encode::{AccEcn, Encoder, Identity};
 use crate::sample::proto::SampleKind;
 use crate::sinks::{Sink, SinkError};
 use crate::stats::Stats;
+use flights::Flights;
 use settings::{Scope, Settings};
 use watched::{Out, Watched};
 
@@ -80,7 +83,8 @@ pub struct Poller {
     /// When to pass on what is in the batch between polls.
     flush: Option<Instant>,
     algorithms: Algorithms,
-    starts: Pin,
+    starts: Pin<Starts>,
+    flights: Flights,
     sequence: u64,
     notices: Notices,
 }
@@ -89,8 +93,8 @@ pub struct Poller {
 #[derive(Debug, Default)]
 struct Notices {
     known: Vec<&'static str>,
-    /// Why start values are not read.
-    starts: Option<String>,
+    /// What of springtide-edge's is not read, and why.
+    refused: BTreeMap<&'static str, String>,
     waiting: Vec<String>,
 }
 
@@ -103,16 +107,17 @@ impl Notices {
         }
     }
 
-    /// Queues why start values are not read, unless it is as before.
-    fn starts(&mut self, refusal: Option<String>) {
-        if let Some(why) = &refusal
-            && self.starts != refusal
-        {
-            self.waiting.push(format!(
-                "what connections started with is not read, everything else is: {why}"
-            ));
+    /// Queues why something of springtide-edge's is not read, unless it is as before.
+    fn refused(&mut self, what: &'static str, refusal: Option<String>) {
+        let Some(why) = refusal else {
+            self.refused.remove(what);
+            return;
+        };
+        if self.refused.get(what) != Some(&why) {
+            self.waiting
+                .push(format!("{what} is not read, everything else is: {why}"));
+            self.refused.insert(what, why);
         }
-        self.starts = refusal;
     }
 }
 
@@ -133,6 +138,7 @@ impl Poller {
             identity,
             accecn,
             starts: Pin::new(&settings.start_values),
+            flights: Flights::new(&settings.start_values),
             settings,
             method: Method::OneWalk,
             namespaces: BTreeMap::new(),
@@ -148,6 +154,7 @@ impl Poller {
             notices,
         };
         poller.open_own()?;
+        poller.look_for_flights()?;
         Ok(poller)
     }
 
@@ -190,6 +197,13 @@ impl Poller {
         self.open_own()?;
         self.scan_if_due(sink, stats)?;
         self.starts.look();
+        // What another ring buffer replaces may still hold records.
+        for _ in 0..wait::LAST_TURNS {
+            if self.drain_flights(sink, stats)? == 0 {
+                break;
+            }
+        }
+        self.look_for_flights()?;
         let mut result = Ok(());
         let inodes: Vec<u64> = self.namespaces.keys().copied().collect();
         for netns in inodes {
@@ -207,7 +221,8 @@ impl Poller {
         }
         let refusal = self.starts.refusal();
         stats.start_values_refused += u64::from(refusal.is_some());
-        self.notices.starts(refusal);
+        self.notices
+            .refused("what connections started with", refusal);
         result
     }
 
@@ -233,12 +248,12 @@ impl Poller {
             self.accecn,
             &self.settings,
         )
-        .with_starts(self.starts.id());
+        .with_starts(self.starts.get().map(Starts::id));
         let mut walks = self.method.walks().iter();
         while let Some(&family) = walks.next() {
             match self.walk(netns, family, &mut encoder, sink, stats) {
                 // Any refusal may be about the map, if there is one: without it the next error is about something else.
-                Err(DumpError::Refused { source, .. }) if self.starts.map().is_some() => {
+                Err(DumpError::Refused { source, .. }) if self.starts.get().is_some() => {
                     self.starts.refuse(&source);
                     walks = self.method.walks().iter();
                 }
@@ -268,7 +283,7 @@ impl Poller {
             let Some(watched) = self.namespaces.get_mut(&netns) else {
                 return Ok(());
             };
-            watched.request(family, &self.settings, self.starts.map())?;
+            watched.request(family, &self.settings, self.starts.get().map(AsFd::as_fd))?;
             stats.walks += 1;
             let mut datagrams = 0;
             let progress = loop {
@@ -299,9 +314,10 @@ impl Poller {
         Ok(())
     }
 
-    /// Reads the close events that wait, a turn in each namespace, and returns the number of datagrams.
+    /// Reads the close events that wait, a turn in each namespace, and the records of first flights; how many datagrams and
+    /// records they were.
     fn drain_closes(&mut self, sink: &mut dyn Sink, stats: &mut Stats) -> Result<u64, SinkError> {
-        let mut total = 0;
+        let mut total = self.drain_flights(sink, stats)?;
         for netns in self.ready() {
             total += self.drain(netns, sink, stats)?;
         }

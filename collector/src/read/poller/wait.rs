@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 
+use super::flights::RECORDS;
 use super::{PollError, Poller, system};
 use crate::sinks::Sink;
 use crate::sinks::pass_on;
@@ -91,9 +92,6 @@ impl Poller {
 
     /// The namespaces that have close events.
     pub(super) fn ready(&self) -> Vec<u64> {
-        if self.settings.close_buffer.is_none() {
-            return Vec::new();
-        }
         let mut events = Vec::with_capacity(READY);
         let now = Timespec::default();
         // Whatever fails here fails again in the wait, which reports it.
@@ -102,7 +100,10 @@ impl Poller {
             rustix::buffer::spare_capacity(&mut events),
             Some(&now),
         ) {
-            Ok(_) => events.iter().map(|event| event.data.u64()).collect(),
+            Ok(_) => {
+                let events = events.iter().map(|event| event.data.u64());
+                events.filter(|netns| *netns != RECORDS).collect()
+            }
             Err(_) => Vec::new(),
         }
     }

@@ -61,7 +61,7 @@ pub(super) struct Out<'a> {
 
 impl Out<'_> {
     /// Passes the batch on when it is full.
-    fn settle(&mut self, stats: &mut Stats) -> Result<(), SinkError> {
+    pub(super) fn settle(&mut self, stats: &mut Stats) -> Result<(), SinkError> {
         if self.batch.is_full() {
             crate::sinks::pass_on(self.batch, self.sink, stats)
         } else {

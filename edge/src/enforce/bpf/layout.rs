@@ -147,6 +147,7 @@ pub(super) struct RawRecord {
     pub(super) generation: u64,
     pub(super) round: i64,
     pub(super) acked_bytes: u64,
+    pub(super) netns: u64,
     pub(super) local: [u8; 16],
     pub(super) remote: [u8; 16],
     pub(super) local_port: u32,

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object};
@@ -24,6 +24,7 @@ pub struct Places {
 
 // A BPF file system refuses names with a dot.
 pub(super) const LINK: &str = "link";
+const RECORDS: &str = "records";
 const REPAIR: &str = "apply a bundle again, or withdraw";
 
 impl Places {
@@ -137,6 +138,11 @@ pub(super) fn make(places: &Places, object: &mut Object) -> Result<()> {
                     "is this a BPF file system?",
                 )
             })?;
+            if name == RECORDS {
+                // Its reader writes how far it has come; who gets here past the directory's mode is the collector.
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o666))
+                    .map_err(|error| failed("cannot share", &path, error, REPAIR))?;
+            }
         }
     }
     let program = program::program(object)?;

@@ -27,6 +27,8 @@ pub struct Record {
     pub generation: u64,
     /// The bundle's round.
     pub round: i64,
+    /// Inode of the network namespace.
+    pub netns: u64,
     /// This host's end.
     pub local: SocketAddr,
     /// The other end.
@@ -112,6 +114,7 @@ impl From<&RawRecord> for Record {
             lifted_us: happened(raw.lifted_us),
             lived_us: raw.lived_us,
             acked_bytes: raw.acked_bytes,
+            netns: raw.netns,
         }
     }
 }
