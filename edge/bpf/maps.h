@@ -124,3 +124,29 @@ static __always_inline void count(enum total which)
 	if (counter)
 		*counter += 1;
 }
+
+static __always_inline struct about *about_all(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&about, &zero);
+}
+
+static __always_inline int draining(void)
+{
+	struct about *one = about_all();
+
+	return one && one->draining;
+}
+
+/*
+ * Callbacks are not needed any more. Whose they are too cannot be seen: one that another program wanted before stays, and all
+ * stay where another program may have come since.
+ */
+static __always_inline void forgo(struct bpf_sock_ops *ctx, struct start *start, __u32 flags)
+{
+	struct about *one = about_all();
+
+	if (one && !one->others)
+		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags & ~(flags & ~start->others));
+}

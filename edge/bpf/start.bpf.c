@@ -11,17 +11,13 @@
 #include <bpf/bpf_endian.h>
 
 #include "address.h"
+#include "before.h"
 #include "brake.h"
 #include "budget.h"
 #include "maps.h"
 #include "record.h"
+#include "socket.h"
 #include "start.h"
-
-#define SOL_SOCKET 1
-#define SOL_TCP 6
-#define SO_MAX_PACING_RATE 47
-#define TCP_CONGESTION 13
-#define NO_CAP (~0U)
 
 /* Finalizer of MurmurHash3: each bit of the result depends on all of the seed's and the cookie's. */
 static __always_inline __u32 mixed(__u64 value)
@@ -36,20 +32,6 @@ static __always_inline __u32 mixed(__u64 value)
 static __always_inline int within(__u32 random, __u32 permille)
 {
 	return ((__u64)random * 1000) >> 32 < permille;
-}
-
-static __always_inline int set_rate(struct bpf_sock_ops *ctx, __u32 rate)
-{
-	return bpf_setsockopt(ctx, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate));
-}
-
-/* Whether the application has set another cap than the one that we know of. */
-static __always_inline int has_own(struct bpf_sock_ops *ctx, __u32 known_rate)
-{
-	__u32 rate = known_rate;
-
-	/* Where an older kernel does not let it be read, it is taken for ours: a cap that stays would be worse. */
-	return !bpf_getsockopt(ctx, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate)) && rate != known_rate;
 }
 
 static __always_inline void switch_algorithm(struct bpf_sock_ops *ctx, struct start *start, struct state *state)
@@ -84,13 +66,6 @@ static __always_inline __u32 share(struct bpf_sock_ops *ctx, struct start *start
 	if (part < least)
 		part = least;
 	return part < rate ? part : rate;
-}
-
-static __always_inline int set_window(struct bpf_sock_ops *ctx, __u32 window)
-{
-	int wanted = window;
-
-	return bpf_setsockopt(ctx, SOL_TCP, TCP_BPF_IW, &wanted, sizeof(wanted));
 }
 
 /* A share of the entry's rate; whether the kernel took it. */
@@ -193,6 +168,8 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 		count(EXPIRED);
 		return;
 	}
+	if (draining())
+		return;
 	if (entry->flags & LEAVE_ALONE) {
 		count(EXCLUDED);
 		return;
@@ -241,8 +218,10 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 	/* Last: a dump that comes meanwhile shows nothing instead of half. */
 	barrier();
 	*(volatile __u8 *)&start->layout = LAYOUT;
-	if (start->flags & CAPPED)
-		wanted |= BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG;
+	if (start->flags & CAPPED) {
+		wanted |= BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG | BPF_SOCK_OPS_RTO_CB_FLAG;
+		count(CAPS);
+	}
 	bpf_sock_ops_cb_flags_set(ctx, start->others | wanted);
 }
 
@@ -266,35 +245,8 @@ static __always_inline void lift(struct bpf_sock_ops *ctx, struct start *start, 
 	start->first_end = ctx->snd_nxt;
 	if (!has_own(ctx, start->now_rate))
 		set_rate(ctx, NO_CAP);
+	count(CAPS_ENDED);
 	leave_budget(start, state);
-}
-
-static __always_inline int draining(void)
-{
-	__u32 zero = 0;
-	struct about *one = bpf_map_lookup_elem(&about, &zero);
-
-	return one && one->draining;
-}
-
-/* Exposed as soon as more was sent than without us; lost as soon as a segment of the first flights was sent again. */
-static __always_inline void watch(struct bpf_sock_ops *ctx, struct start *start, struct state *state, __u64 now)
-{
-	__u32 sent = ctx->snd_nxt - start->sequence, resent = ctx->total_retrans - start->resent;
-	int exposed = 0, lost = 0;
-
-	if (start->flags & JUDGED || !(start->window || start->rate))
-		return;
-	if (!(start->flags & EXPOSED) && sent > KERNEL_WINDOW * ctx->mss_cache) {
-		start->flags |= EXPOSED;
-		exposed = 1;
-	}
-	if (start->flags & EXPOSED && !(start->flags & LOST) && resent) {
-		start->flags |= LOST;
-		lost = 1;
-	}
-	if (state && (exposed || lost))
-		judge(start, state, now, exposed, lost);
 }
 
 /*
@@ -333,16 +285,10 @@ static __always_inline int reached(struct start *start, __u64 acked, __u32 live)
 	       (start->lift_round_trips && start->round_trips >= (__u64)start->lift_round_trips * times);
 }
 
-/* A callback is not needed any more; one that another program wants stays. */
-static __always_inline void forgo(struct bpf_sock_ops *ctx, struct start *start, __u32 flag)
-{
-	bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags & ~(flag & ~start->others));
-}
-
 /*
- * A segment is about to be sent, with which a connection enters the budget. Others that have started since lower this connection's share at once: nothing else would
- * before its first acknowledgement, and those that start together would have all of the rate, a half, a third. A share
- * rises once a round trip only.
+ * A segment is about to be sent, with which a connection enters the budget. Others that have started since lower this
+ * connection's share at once: nothing else would before its first acknowledgement, and those that start together would
+ * have all of the rate, a half, a third. A share rises once a round trip only.
  */
 static __always_inline void sending(struct bpf_sock_ops *ctx)
 {
@@ -358,9 +304,11 @@ static __always_inline void sending(struct bpf_sock_ops *ctx)
 	if (!start)
 		return;
 	if (!(start->flags & CAPPED)) {
-		forgo(ctx, start, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG);
+		forgo(ctx, start, BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG | BPF_SOCK_OPS_RTO_CB_FLAG);
 		return;
 	}
+	if (start->flags & UNANSWERED)
+		return;
 	tcp = bpf_skc_to_tcp_sock(sk);
 	state = known(&start->entry);
 	/*
@@ -385,6 +333,24 @@ static __always_inline void sending(struct bpf_sock_ops *ctx)
 	}
 }
 
+/*
+ * What was sent is not acknowledged in time. Its place in the budget is the others' until it is: whoever asks and does not
+ * answer would hold it for as long as the periods count.
+ */
+static __always_inline void unanswered(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct start *start;
+
+	if (!sk)
+		return;
+	start = bpf_sk_storage_get(&starts, sk, 0, 0);
+	if (!start || !(start->flags & CAPPED))
+		return;
+	start->flags |= UNANSWERED;
+	leave_budget(start, known(&start->entry));
+}
+
 /* Once a round trip, as soon as data is acknowledged that was sent since the last time (tcp_rtt_estimator). */
 static __always_inline void acknowledged(struct bpf_sock_ops *ctx)
 {
@@ -404,6 +370,7 @@ static __always_inline void acknowledged(struct bpf_sock_ops *ctx)
 	acked = ctx->bytes_acked - start->acked;
 	state = known(&start->entry);
 	note_times(start, acked, us);
+	start->flags &= ~UNANSWERED;
 	if ((__s32)(ctx->snd_una - start->round_end) > 0) {
 		start->round_trips += 1;
 		start->round_end = ctx->snd_nxt;
@@ -451,52 +418,12 @@ static __always_inline void end(struct bpf_sock_ops *ctx)
 		start->first_resent = ctx->total_retrans - start->resent;
 	}
 	leave_budget(start, state);
+	if (start->flags & CAPPED)
+		count(CAPS_ENDED);
 	if (start->flags & RECORD)
 		leave_record(ctx, sk, start, now);
 	/* A reset that is still to be sent must not enter the budget again: nobody would leave it. */
 	start->flags &= ~(RECORD | CAPPED);
-}
-
-/* Whether the bundle of an entry has not expired. */
-static __always_inline int in_force(struct entry *entry)
-{
-	__u32 slot = entry->slot;
-	struct settings *common = bpf_map_lookup_elem(&settings, &slot);
-
-	return common && bpf_ktime_get_boot_ns() < common->deadline_ns;
-}
-
-/*
- * This host opens a connection. The kernel computes the pacing rate from the window when the SYN is acknowledged, before
- * the callback that sets ours (tcp_rcv_synsent_state_process), and not again before data is: it would be that of ten
- * segments. So the window stands there before; what the connection starts with is decided when it is established.
- */
-static __always_inline void prepare(struct bpf_sock_ops *ctx)
-{
-	struct prefix prefix;
-	struct entry *entry = find(ctx, &prefix);
-	__u32 window;
-
-	if (!entry || entry->flags || !in_force(entry))
-		return;
-	window = entry->window > entry->trial_window ? entry->window : entry->trial_window;
-	if (window && (entry->rate || entry->trial_rate))
-		set_window(ctx, window);
-}
-
-/* What this host announces as its receive window; also for a SYN that has no socket of its own yet. */
-static __always_inline void announce(struct bpf_sock_ops *ctx)
-{
-	__u32 zero = 0;
-	struct about *one = bpf_map_lookup_elem(&about, &zero);
-	struct prefix prefix;
-	struct entry *entry;
-
-	if (!one || !one->receive_windows)
-		return;
-	entry = find(ctx, &prefix);
-	if (entry && !entry->flags && entry->receive_window && in_force(entry))
-		ctx->reply = entry->receive_window;
 }
 
 SEC("sockops")
@@ -518,6 +445,9 @@ int springtide(struct bpf_sock_ops *ctx)
 		break;
 	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
 		sending(ctx);
+		break;
+	case BPF_SOCK_OPS_RTO_CB:
+		unanswered(ctx);
 		break;
 	case BPF_SOCK_OPS_STATE_CB:
 		if (ctx->args[1] == BPF_TCP_CLOSE)

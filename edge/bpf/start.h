@@ -22,6 +22,9 @@
 /* So many times longer a cap holds beside others. */
 #define CROWDED_LIFT 4
 
+/* Addresses of which the brake knows how much they lost, per arm. */
+#define SUSPECTS 4
+
 #define ALGORITHMS 16
 #define ALGORITHM_NAME 16
 #define ARMS 2
@@ -75,14 +78,17 @@ struct settings {
 	char algorithms[ALGORITHMS][ALGORITHM_NAME];
 };
 
-/* One for the whole program: what user space must find again after a restart, and two switches that the program reads. */
+/*
+ * One for the whole program: what user space must find again after a restart, and switches that the program reads. The first
+ * three words stay where they are in every LAYOUT: by them a set of another version is told to lift its caps.
+ */
 struct about {
 	__u32 layout;
 	__u32 receive_windows;	/* some entry has one */
-	__u32 draining;		/* caps are lifted at the next acknowledgement */
+	__u32 draining;		/* nothing starts with our values, and caps are lifted at the next acknowledgement */
 	__u32 slot;		/* of the settings in use */
 	__u32 pending;		/* being filled; the same as `slot` where nothing is unfinished */
-	__u32 padding;
+	__u32 others;		/* other sockops programs that see the same connections */
 	__u64 generation;
 	__s64 round;
 	__s64 applied_at;	/* seconds since the epoch */
@@ -101,13 +107,21 @@ struct flights {
 	__u32 most;	/* of all periods that count, the most at once */
 };
 
+/* What one address did to an arm of an entry, in 1/256. */
+struct suspect {
+	__u32 address;	/* hashed; an IPv6 address counts by its first 64 bits */
+	__u32 exposed;
+	__u32 lost;
+};
+
 /* How an arm of an entry does. Counts are in 1/256 and decay. */
 struct brake {
 	__u64 since_ns;
-	__u32 exposed;	/* sent more than the kernel's first window */
+	__u32 exposed;	/* sent more than the kernel's first window, and got an answer */
 	__u32 lost;	/* of them, segments in their first flights */
 	__u32 step;	/* 0 as the bundle says, 1 half of it, 2 the kernel's default */
-	__u32 padding;
+	__u32 turn;	/* of the suspect's place that is looked at first */
+	struct suspect suspects[SUSPECTS];
 };
 
 /* What the program knows of a prefix; made at its first connection, and kept from bundle to bundle. */
@@ -135,6 +149,7 @@ struct state {
 #define JUDGED 16	/* its first flights are acknowledged */
 #define SWITCHED 32	/* the algorithm was set, or refused */
 #define RECORD 64	/* leaves a record */
+#define UNANSWERED 128	/* nothing was acknowledged since the retransmission timer ran out */
 
 /* What a connection started with; a socket's own storage. The first 32 bytes are for readers of samples. */
 struct start {
@@ -231,5 +246,7 @@ enum total {
 	BRAKED,
 	RECORDS,
 	RECORDS_LOST,	/* the ring buffer was full */
+	CAPS,		/* set */
+	CAPS_ENDED,	/* lifted, or closed with */
 	TOTALS,
 };

@@ -6,6 +6,8 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub(super) const LAYOUT: u32 = 1;
 /// Places for the settings of a generation.
 pub(super) const SLOTS: u32 = 3;
+/// Addresses of which a brake knows how much they lost.
+pub(super) const SUSPECTS: usize = 4;
 /// Different congestion controls in one bundle.
 pub(super) const ALGORITHMS: usize = 16;
 /// Bytes of an algorithm's name with its end (TCP_CA_NAME_MAX).
@@ -15,7 +17,7 @@ pub(super) const PERIODS: u32 = 4;
 /// See [`PERIODS`].
 pub(super) const PERIOD_NS: u64 = 2_500_000_000;
 /// Sums of all CPUs, in the order of `enum total`.
-pub(super) const TOTALS: u32 = 17;
+pub(super) const TOTALS: u32 = 19;
 
 /// Entry.flags: an excluded destination.
 pub(super) const LEAVE_ALONE: u8 = 1;
@@ -85,7 +87,7 @@ pub(super) struct About {
     pub(super) draining: u32,
     pub(super) slot: u32,
     pub(super) pending: u32,
-    pub(super) padding: u32,
+    pub(super) others: u32,
     pub(super) generation: u64,
     pub(super) round: i64,
     pub(super) applied_at: i64,
@@ -106,6 +108,15 @@ pub(super) struct Flights {
     pub(super) most: u32,
 }
 
+/// What one address did to an arm of an entry; counts in 1/256.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct Suspect {
+    pub(super) address: u32,
+    pub(super) exposed: u32,
+    pub(super) lost: u32,
+}
+
 /// How an arm of an entry does; counts in 1/256.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -114,7 +125,8 @@ pub(super) struct BrakeState {
     pub(super) exposed: u32,
     pub(super) lost: u32,
     pub(super) step: u32,
-    pub(super) padding: u32,
+    pub(super) turn: u32,
+    pub(super) suspects: [Suspect; SUSPECTS],
 }
 
 /// What the program knows of a prefix.

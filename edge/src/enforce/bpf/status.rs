@@ -89,6 +89,10 @@ pub struct Totals {
     pub records: u64,
     /// First-flight records that found no room.
     pub records_lost: u64,
+    /// Rates that were set on connections as caps.
+    pub caps: u64,
+    /// Of them, those that were lifted, or whose connection closed.
+    pub caps_ended: u64,
 }
 
 impl Totals {
@@ -111,6 +115,8 @@ impl Totals {
             braked,
             records,
             records_lost,
+            caps,
+            caps_ended,
         ] = sums;
         Self {
             started,
@@ -130,6 +136,8 @@ impl Totals {
             braked,
             records,
             records_lost,
+            caps,
+            caps_ended,
         }
     }
 }

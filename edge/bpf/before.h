@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* What is said before a connection is established. */
+#pragma once
+
+#include "address.h"
+#include "maps.h"
+#include "socket.h"
+
+/* Whether the bundle of an entry has not expired. */
+static __always_inline int in_force(struct entry *entry)
+{
+	__u32 slot = entry->slot;
+	struct settings *common = bpf_map_lookup_elem(&settings, &slot);
+
+	return common && bpf_ktime_get_boot_ns() < common->deadline_ns;
+}
+
+/*
+ * This host opens a connection. The kernel computes the pacing rate from the window when the SYN is acknowledged, before
+ * the callback that sets ours (tcp_rcv_synsent_state_process), and not again before data is: it would be that of ten
+ * segments. So the window stands there before; what the connection starts with is decided when it is established.
+ */
+static __always_inline void prepare(struct bpf_sock_ops *ctx)
+{
+	struct prefix prefix;
+	struct entry *entry = find(ctx, &prefix);
+	__u32 window;
+
+	if (!entry || entry->flags || !in_force(entry))
+		return;
+	window = entry->window > entry->trial_window ? entry->window : entry->trial_window;
+	if (window && (entry->rate || entry->trial_rate))
+		set_window(ctx, window);
+}
+
+/* What this host announces as its receive window; also for a SYN that has no socket of its own yet. */
+static __always_inline void announce(struct bpf_sock_ops *ctx)
+{
+	__u32 zero = 0;
+	struct about *one = bpf_map_lookup_elem(&about, &zero);
+	struct prefix prefix;
+	struct entry *entry;
+
+	if (!one || !one->receive_windows)
+		return;
+	entry = find(ctx, &prefix);
+	if (entry && !entry->flags && entry->receive_window && in_force(entry))
+		ctx->reply = entry->receive_window;
+}
