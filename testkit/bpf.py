@@ -17,6 +17,43 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 BPF_FS = Path("/sys/fs/bpf")
 
+# In the cgroup: `pair` makes a connection and gives the opener's end, the accepted one's, and the listener.
+PRELUDE = """
+import json, socket, struct, sys, time
+TCP_CONGESTION, MAX_PACING = 13, 47
+def pair(host, listener_host=None):
+    family = socket.AF_INET6 if ":" in (listener_host or host) else socket.AF_INET
+    dual = listener_host == "::" and ":" not in host
+    listener = socket.create_server((listener_host or host, 0), family=family, dualstack_ipv6=dual)
+    opener = socket.create_connection((host, listener.getsockname()[1]))
+    accepted = listener.accept()[0]
+    listener.close()
+    return opener, accepted
+def window(one):
+    return struct.unpack_from("I", one.getsockopt(6, 11, 256), 80)[0]
+def rate(one):
+    return one.getsockopt(1, MAX_PACING) & 0xffffffff
+def capped(one):
+    return rate(one) != 0xffffffff
+def algorithm(one):
+    return one.getsockopt(6, TCP_CONGESTION, 16).rstrip(b"\\0").decode()
+def fill(sender):
+    # Nobody reads: data is left to be sent.
+    sender.setblocking(False)
+    try:
+        while True:
+            sender.send(bytes(65536))
+    except BlockingIOError:
+        sender.settimeout(20)
+def move(sender, receiver, size):
+    sender.settimeout(20); receiver.settimeout(20)
+    sent = got = 0
+    while got < size:
+        if sent < size:
+            sent += sender.send(bytes(min(65536, size - sent)))
+        got += len(receiver.recv(1 << 20))
+"""
+
 
 def binary() -> Path:
     """The example as cargo builds it; it is built anew where its sources are newer."""
@@ -82,6 +119,11 @@ class Program:
     def _python(self, code: str) -> list[str]:
         move = f"open('{self.cgroup}/cgroup.procs', 'w').write(str(__import__('os').getpid()))\n"
         return [sys.executable, "-c", move + code]
+
+
+def ask(program: Program, code: str) -> Any:
+    """What code in the cgroup prints as JSON, after PRELUDE."""
+    return json.loads(program.inside(PRELUDE + code).stdout)
 
 
 def fill(pin: Path) -> None:

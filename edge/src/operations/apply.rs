@@ -90,7 +90,8 @@ pub fn apply(source: &Source<'_>, places: &Places) -> Result<Applied> {
         .and_then(|()| survey(&run.kernel, &chosen.destinations));
     let (plan, before) = fit.map_err(|error| with_notes(error, &notes))?;
     let whole = (&bundle, &raw[..]);
-    let steps = commit(&run, whole, chosen.by, &plan, &before, state.as_ref())?;
+    let state = state.as_ref();
+    let steps = commit(&run, whole, chosen.by, &plan, &before, state, &mut notes)?;
     if source.allowed_signers.is_none() {
         notes.push(UNSIGNED_NOTE.to_owned());
     }
@@ -101,7 +102,22 @@ pub fn apply(source: &Source<'_>, places: &Places) -> Result<Applied> {
     ))
 }
 
-/// What enforces a bundle on this host.
+/// What enforces a bundle on this host, and why it is not what the bundle asks for first.
+pub(super) fn enforced_by(run: &Run<'_>, bundle: &Bundle) -> (EnforcedBy, Option<String>) {
+    if bundle.enforce.by == Way::Routes {
+        return (EnforcedBy::Routes, None);
+    }
+    let Some(problem) = run.program.problem() else {
+        return (EnforcedBy::Bpf, None);
+    };
+    let (by, instead) = match bundle.enforce.otherwise {
+        Otherwise::Routes => (EnforcedBy::Routes, "routes"),
+        Otherwise::Default => (EnforcedBy::Nothing, "the kernel's default"),
+    };
+    (by, Some(format!("not by bpf but {instead}: {problem}")))
+}
+
+/// What enforces a bundle on this host, and what that leaves.
 struct Chosen {
     by: EnforcedBy,
     destinations: Vec<Destination>,
@@ -112,24 +128,8 @@ struct Chosen {
 
 impl Chosen {
     fn of(run: &Run<'_>, bundle: &Bundle) -> Self {
-        let mut notes = Vec::new();
-        let problem = match bundle.enforce.by {
-            Way::Routes => None,
-            Way::Bpf => run.program.problem(),
-        };
-        let by = match (bundle.enforce.by, &problem, bundle.enforce.otherwise) {
-            (Way::Routes, ..) | (Way::Bpf, Some(_), Otherwise::Routes) => EnforcedBy::Routes,
-            (Way::Bpf, None, _) => EnforcedBy::Bpf,
-            (Way::Bpf, Some(_), Otherwise::Default) => EnforcedBy::Nothing,
-        };
-        if let Some(problem) = problem {
-            let instead = if by == EnforcedBy::Routes {
-                "routes"
-            } else {
-                "the kernel's default"
-            };
-            notes.push(format!("not by bpf but {instead}: {problem}"));
-        }
+        let (by, why) = enforced_by(run, bundle);
+        let mut notes = Vec::from_iter(why);
         if by == EnforcedBy::Bpf {
             let names = bundle
                 .entries

@@ -14,7 +14,7 @@ use crate::state::{Before, Claim, EnforcedBy, Intent, SCHEMA_VERSION, State, Sto
 use crate::text::{hex, reason};
 
 /// Makes the plan, or the program, stand in the kernel and the state say so. Returns the steps, or None when nothing
-/// changed.
+/// changed. `notes` gets what could not be done though it stands.
 pub(super) fn commit(
     run: &Run<'_>,
     (bundle, raw): (&Bundle, &[u8]),
@@ -22,6 +22,7 @@ pub(super) fn commit(
     plan: &Plan,
     before: &Snapshot,
     state: Option<&State>,
+    notes: &mut Vec<String>,
 ) -> Result<Option<Vec<Change>>> {
     let store = run.store;
     let wanted = Snapshot::with_rules(plan.routes.clone());
@@ -51,7 +52,7 @@ pub(super) fn commit(
     if let Err(error) = begin(store, raw, &intent, &new_state.claim) {
         return Err(not_begun(store, &error, bundle, state.filter(|_| stands)));
     }
-    match change(run, bundle, &new_state, before, &wanted) {
+    match change(run, bundle, &new_state, before, &wanted, notes) {
         Ok(steps) => {
             // Committed. What fails from here on is clearing up, which the next run does.
             let _ = store
@@ -86,13 +87,14 @@ fn change(
     new_state: &State,
     before: &Snapshot,
     wanted: &Snapshot,
+    notes: &mut Vec<String>,
 ) -> Result<Vec<Change>> {
     if new_state.enforced_by == EnforcedBy::Bpf {
-        run.program.apply(bundle)?;
+        notes.extend(run.program.apply(bundle)?);
     }
     let steps = run.kernel.change(before, wanted)?;
     if new_state.enforced_by != EnforcedBy::Bpf && run.program.stands() {
-        run.program.withdraw(bundle.enforce.live)?;
+        notes.extend(run.program.withdraw(bundle.enforce.live)?.1);
     }
     run.store.check()?;
     run.store

@@ -1,5 +1,6 @@
 //! The copies follow the host's own routing.
 
+use super::apply::enforced_by;
 use super::commit::commit;
 use super::repair::{load_state, repair};
 use super::report::{Counts, Followed, refused_list};
@@ -79,15 +80,19 @@ fn follow_with_lock(run: &Run<'_>, mut notes: Vec<String>) -> Result<Followed> {
             Vec::new()
         };
         let copied = last_good(run.store, &state.claim).and_then(|bundle| {
+            let by = judged_anew(run, &bundle.0, &state, &mut notes);
             // The routing may change again between reading it and copying it: a second look, then no third.
-            copy_again(run, &bundle, &state).or_else(|error| match error {
+            copy_again(run, &bundle, by, &state, &mut notes).or_else(|error| match error {
                 Error::Failed(_) | Error::Unrecorded(_) => {
                     notes.push(error.to_string());
-                    copy_again(run, &bundle, &state)
+                    copy_again(run, &bundle, by, &state, &mut notes)
                 }
                 other => Err(other),
             })
         });
+        if by_program {
+            run.program.note_others();
+        }
         match copied {
             Ok(done) => {
                 (steps, plan) = done;
@@ -110,11 +115,30 @@ fn follow_with_lock(run: &Run<'_>, mut notes: Vec<String>) -> Result<Followed> {
 
 type Copied = (Option<Vec<Change>>, Plan);
 
-/// As it was applied: what enforces it is chosen by an apply only.
-fn copy_again(run: &Run<'_>, (bundle, raw): &(Bundle, Vec<u8>), state: &State) -> Result<Copied> {
-    let by = state.enforced_by;
+/// What enforces it on the host of this moment: one that could not run the program when it was applied may be able to now,
+/// and the other way round.
+fn judged_anew(
+    run: &Run<'_>,
+    bundle: &Bundle,
+    state: &State,
+    notes: &mut Vec<String>,
+) -> EnforcedBy {
+    let (by, why) = enforced_by(run, bundle);
+    if by != state.enforced_by {
+        notes.push(why.unwrap_or_else(|| "by bpf, which this host can run now".to_owned()));
+    }
+    by
+}
+
+fn copy_again(
+    run: &Run<'_>,
+    (bundle, raw): &(Bundle, Vec<u8>),
+    by: EnforcedBy,
+    state: &State,
+    notes: &mut Vec<String>,
+) -> Result<Copied> {
     let (plan, before) = survey(&run.kernel, &by_routes(bundle, by).0)?;
-    let steps = commit(run, (bundle, raw), by, &plan, &before, Some(state))?;
+    let steps = commit(run, (bundle, raw), by, &plan, &before, Some(state), notes)?;
     Ok((steps, plan))
 }
 

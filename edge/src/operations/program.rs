@@ -64,6 +64,11 @@ impl Program {
             .is_ok_and(|found| found.drift.is_empty() && found.bundle == bpf::name_of(bundle))
     }
 
+    /// Tells it whether there are other programs beside it; where that fails, it takes it that there are.
+    pub(super) fn note_others(&self) {
+        let _ = bpf::note_others(&self.places);
+    }
+
     /// Puts a bundle in force; what could not be done though it is.
     pub(super) fn apply(&self, bundle: &Bundle) -> Result<Vec<String>> {
         Ok(bpf::apply(bundle, &self.places)?.warnings)

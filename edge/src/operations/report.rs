@@ -416,6 +416,7 @@ impl Report for Status {
             "NOT in sync"
         };
         lines.push(format!("routes: {} in the kernel, {sync}", self.routes));
+        lines.extend(self.program.iter().flat_map(program_lines));
         let shown = |text: &Option<String>| text.clone().unwrap_or_else(|| "nothing".to_owned());
         let drift = |one: &Drift| {
             format!(
@@ -455,6 +456,35 @@ impl Report for Verified {
             ),
         ]
     }
+}
+
+fn program_lines(program: &bpf::Status) -> Vec<String> {
+    let bpf::Status {
+        condition,
+        totals,
+        prefixes,
+        ..
+    } = program;
+    let mut lines = vec![format!(
+        "program: {} entries, {} connections started with our values",
+        condition.entries, totals.started
+    )];
+    if !condition.others.is_empty() {
+        let ids: Vec<String> = condition.others.iter().map(ToString::to_string).collect();
+        let ids = ids.join(", ");
+        lines.push(format!(
+            "program: other sockops programs see the same connections (ids {ids}; `bpftool prog show id ID` names them)"
+        ));
+    }
+    if totals.no_state > 0 {
+        lines.push(format!(
+            "program: {} connections were left alone, because {} prefixes are known of {} that can be",
+            totals.no_state,
+            prefixes.len(),
+            program.prefixes_limit
+        ));
+    }
+    lines
 }
 
 /// Destination -> way, as people read it.

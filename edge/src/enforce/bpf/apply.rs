@@ -15,9 +15,11 @@ use zerocopy::{FromBytes, IntoBytes};
 use super::encode::{Encoded, Moment, encode};
 use super::error::{Result, failed, plain};
 use super::layout::{About, Prefix, SLOTS};
+use super::others;
 use super::pins::{self, LINK, Places};
 use super::probe::preconditions;
 use super::program;
+use super::withdraw::settle_leftovers;
 use crate::bundle::Bundle;
 
 const REPAIR: &str = "the last bundle stays; apply it again, or withdraw";
@@ -73,6 +75,10 @@ pub fn apply(bundle: &Bundle, places: &Places) -> Result<Applied> {
     )?;
     let program = ensure_program(places)?;
     let before = pins::about(&set)?;
+    let before = About {
+        others: others::counted(places, &before),
+        ..before
+    };
     let moment = Moment {
         now,
         boot_ns: boot_ns(),
@@ -83,17 +89,15 @@ pub fn apply(bundle: &Bundle, places: &Places) -> Result<Applied> {
     };
     let encoded = encode(bundle, moment)?;
     swap(&set, &before, bundle, moment, &encoded)?;
-    let warnings = [prune(&set, &encoded).err(), remove_leftovers(places).err()];
+    let mut warnings = settle_leftovers(places);
+    let failed = [prune(&set, &encoded).err(), remove_leftovers(places).err()];
+    warnings.extend(failed.into_iter().flatten().map(|error| error.to_string()));
     Ok(Applied {
         program,
         generation: moment.generation,
         entries: encoded.entries,
         excluded: encoded.excluded,
-        warnings: warnings
-            .into_iter()
-            .flatten()
-            .map(|error| error.to_string())
-            .collect(),
+        warnings,
     })
 }
 

@@ -21,15 +21,18 @@ mod apply;
 mod encode;
 mod error;
 mod layout;
+mod others;
 mod pins;
 mod probe;
 mod program;
+mod put_back;
 mod records;
 mod status;
 mod withdraw;
 
 pub use apply::{Applied, Loaded, apply, name_of};
 pub use error::{Error, Result};
+pub use others::note_others;
 pub use pins::Places;
 pub use probe::probe;
 pub use records::{Reader, Record};

@@ -120,6 +120,36 @@ pub(super) fn set_about(set: &Path, about: &About) -> Result<()> {
         .map_err(|error| failed("cannot write", &set.join("about"), plain(&error), REPAIR))
 }
 
+/// Where `draining` stands in every LAYOUT's `about`, in bytes.
+const DRAINING: std::ops::Range<usize> = 8..12;
+
+/// Tells the program of a set, whatever version left it, to start nothing more and to lift its caps.
+pub(super) fn drain(set: &Path) -> Result<()> {
+    let path = set.join("about");
+    let wrong = |error: &libbpf_rs::Error| failed("cannot drain", &path, plain(error), REPAIR);
+    let about = map(set, "about")?;
+    let key = 0u32.to_ne_bytes();
+    let found = about.lookup(&key, MapFlags::ANY);
+    let mut bytes = found.map_err(|error| wrong(&error))?.unwrap_or_default();
+    if let Some(word) = bytes.get_mut(DRAINING) {
+        word.copy_from_slice(&1u32.to_ne_bytes());
+        about
+            .update(&key, &bytes, MapFlags::ANY)
+            .map_err(|error| wrong(&error))?;
+    }
+    // An older version's program goes on with what stands in the slot. An empty one is an error here and what is wanted.
+    if set.join("bundle").exists() {
+        let _ = map(set, "bundle")?.delete(&key);
+    }
+    Ok(())
+}
+
+/// Whether a set, or what a killed step left of one, is of this version.
+pub(super) fn is_of_this_layout(set: &Path) -> bool {
+    let name = set.file_name().unwrap_or_default().to_string_lossy();
+    name.split('-').next() == Some(&format!("v{LAYOUT}"))
+}
+
 /// Makes a set of pins around a program that was just loaded, attached and without a bundle, and puts it in force.
 pub(super) fn make(places: &Places, object: &mut Object) -> Result<()> {
     make_directory(&places.pins)?;

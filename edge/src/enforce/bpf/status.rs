@@ -12,6 +12,7 @@ use super::apply::{boot_ns, is_on, is_ours, now};
 use super::encode::net_of;
 use super::error::{Result, failed, plain};
 use super::layout::{PERIOD_NS, PERIODS, Prefix, Settings, State, TOTALS};
+use super::others::others;
 use super::pins::{self, Places};
 
 /// Something is not as it was left.
@@ -201,6 +202,8 @@ pub struct Condition {
     pub entries: u32,
     /// Excluded networks.
     pub excluded: u32,
+    /// Ids of other sockops programs that see the same connections, on its cgroup or above.
+    pub others: Vec<u32>,
     /// What is not as it was left; empty where all is as it was left.
     pub drift: Vec<Drift>,
 }
@@ -213,6 +216,8 @@ pub struct Status {
     pub condition: Condition,
     /// Counters of the whole program.
     pub totals: Totals,
+    /// Prefixes that it can know; further ones are left alone.
+    pub prefixes_limit: u32,
     /// Prefixes that have seen connections, sorted.
     pub prefixes: Vec<EntryStatus>,
 }
@@ -221,19 +226,21 @@ pub struct Status {
 pub fn status(places: &Places) -> Result<Status> {
     let set = places.set();
     let condition = condition(places)?;
-    let (mut totals_of_all, mut seen) = (Totals::default(), Vec::new());
+    let (mut totals_of_all, mut limit, mut seen) = (Totals::default(), 0, Vec::new());
     if condition.loaded {
         let missing = pins::missing(&set);
         if !missing.contains(&"totals") {
             totals_of_all = totals(&set)?;
         }
         if !missing.contains(&"states") {
+            limit = pins::map(&set, "states")?.max_entries();
             seen = prefixes(&set)?;
         }
     }
     Ok(Status {
         condition,
         totals: totals_of_all,
+        prefixes_limit: limit,
         prefixes: seen,
     })
 }
@@ -290,6 +297,7 @@ fn about(set: &Path, places: &Places, found: &mut Condition) -> Result<()> {
     found.expires_at = about.expires_at;
     found.entries = about.entries;
     found.excluded = about.excluded;
+    found.others = others(places, &about).unwrap_or_default();
     found.expired =
         about.generation > 0 && expired(set, about.slot).unwrap_or(now() >= about.expires_at);
     match pins::link(set)? {
@@ -317,7 +325,7 @@ fn expired(set: &Path, slot: u32) -> Option<bool> {
     Some(boot_ns() >= Settings::read_from_bytes(&bytes).ok()?.deadline_ns)
 }
 
-fn totals(set: &Path) -> Result<Totals> {
+pub(super) fn totals(set: &Path) -> Result<Totals> {
     let map = pins::map(set, "totals")?;
     let mut sums = [0; TOTALS as usize];
     for (key, sum) in (0u32..).zip(&mut sums) {
@@ -377,14 +385,6 @@ fn monotonic_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
         + u64::try_from(time.tv_nsec).unwrap_or(0)
-}
-
-/// Connections that hold a cap, of all prefixes.
-pub(super) fn in_first_flights(set: &Path) -> Result<u64> {
-    Ok(states(set)?
-        .iter()
-        .map(|(_, state)| u64::from(live(state)))
-        .sum())
 }
 
 fn arm(state: &State, arm: usize) -> ArmStatus {

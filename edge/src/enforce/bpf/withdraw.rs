@@ -1,23 +1,21 @@
 //! Everything is removed, and the host is as it was.
 
 use std::fs;
-use std::io::Read;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use libbpf_rs::{Iter, MapCore, MapFlags, Object};
 use serde::Serialize;
 
 use super::error::{Result, failed, is_missing, plain};
-use super::layout::{ALGORITHM_NAME, About};
-use super::pins::{self, Places};
-use super::program;
-use super::status::in_first_flights;
+use super::layout::ALGORITHM_NAME;
+use super::pins::{self, LINK, Places};
+use super::put_back::put_back;
+use super::status::totals;
 use crate::bundle::Live;
 
-/// Connections in their first flights have this long to have their cap lifted by the program itself: those of other
-/// network namespaces, which the iterator does not see.
+/// Connections in their first flights have this long to have their cap lifted by the program itself: those that the iterator
+/// does not reach.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// What a withdrawal did.
@@ -42,22 +40,20 @@ pub fn withdraw(places: &Places, live: Live) -> Result<Withdrawn> {
         return Ok(done);
     }
     done.changed = true;
-    let set = places.set();
-    if let Err(error) = settle(&set, live, &mut done) {
-        done.warnings.push(error.to_string());
-    }
-    if let Ok(Some(link)) = pins::link(&set) {
-        // Another handle may hold the link: it ends here all the same.
-        if let Err(error) = link.detach() {
-            done.warnings.push(format!(
-                "cannot detach the program: {}: its pin is removed all the same",
-                plain(&error)
-            ));
+    let mut sets = vec![places.set()];
+    sets.extend(pins::leftovers(places));
+    for set in &sets {
+        settle(set, &places.cgroup, live, &mut done);
+        if let Ok(Some(link)) = pins::link(set) {
+            // Another handle may hold the link: it ends here all the same.
+            if let Err(error) = link.detach() {
+                done.warnings.push(format!(
+                    "cannot detach the program: {}: its pin is removed all the same",
+                    plain(&error)
+                ));
+            }
         }
-    }
-    pins::remove(&set)?;
-    for path in pins::leftovers(places) {
-        pins::remove(&path)?;
+        pins::remove(set)?;
     }
     match fs::remove_dir(&places.pins) {
         Err(error) if !is_missing(&error) => Err(failed(
@@ -70,38 +66,93 @@ pub fn withdraw(places: &Places, live: Live) -> Result<Withdrawn> {
     }
 }
 
-/// No new connection is started with our values, and the open ones are put right.
-fn settle(set: &Path, live: Live, done: &mut Withdrawn) -> Result<()> {
-    if !pins::missing(set).is_empty() {
-        return Ok(());
+/// The caps of what other sets have started, before their pins are removed; what could not be done.
+pub(super) fn settle_leftovers(places: &Places) -> Vec<String> {
+    let mut done = Withdrawn::default();
+    for set in pins::leftovers(places) {
+        settle(&set, &places.cgroup, Live::Leave, &mut done);
     }
-    let about = pins::about(set)?;
-    pins::set_about(
-        set,
-        &About {
-            draining: 1,
-            ..about
-        },
-    )?;
-    // An empty slot is an error here and what is wanted.
-    let _ = pins::map(set, "bundle")?.delete(&0u32.to_ne_bytes());
+    done.warnings
+}
+
+/// Nothing more is started by a set's program, and open connections are put right. Of its pins it needs `about`, for the
+/// program to lift caps at acknowledgements, and `starts`, for the connections that get none; it makes do with one of them.
+fn settle(set: &Path, cgroup: &Path, live: Live, done: &mut Withdrawn) {
+    let has = |name: &str| set.join(name).exists();
+    if !has("about") && !has("starts") {
+        if has(LINK) {
+            let why = "its maps `about` and `starts` are gone: what it has started may keep a cap";
+            done.warnings.push(format!("{}: {why}", set.display()));
+        }
+        return;
+    }
+    let mut wrong = Vec::new();
+    if has("about") {
+        wrong.extend(pins::drain(set).err());
+    }
+    let (lifted_before, mut unreached) = (done.lifted, None);
+    // Another version's storage has its fields elsewhere.
+    if has("starts") && pins::is_of_this_layout(set) {
+        match algorithm(live).and_then(|name| put_back(set, cgroup, &name)) {
+            Ok(found) => {
+                done.lifted += found.lifted;
+                done.restored += found.restored;
+                unreached = Some(found.closed);
+            }
+            Err(error) => wrong.push(error),
+        }
+    }
+    // What the iterator has not reached, the program itself lifts at an acknowledgement: it stays so long in any case.
+    let lifted = done.lifted - lifted_before;
+    let left = || has("totals").then(|| left(set, lifted)).flatten();
+    let deadline = Instant::now() + PATIENCE;
+    while has(LINK) && Instant::now() < deadline && left() != Some(0) {
+        thread::sleep(Duration::from_millis(20));
+    }
+    done.warnings.extend(wrong.iter().map(ToString::to_string));
+    done.warnings.extend(kept(set, left(), unreached));
+}
+
+/// Caps that were set and neither lifted, by the program or by the iterator (`by_iterator`), nor closed with their
+/// connection; None where it cannot be known. Connections that closed while the program was not attached still count.
+fn left(set: &Path, by_iterator: u64) -> Option<u64> {
+    if !pins::is_of_this_layout(set) {
+        return None;
+    }
+    let found = totals(set).ok()?;
+    Some(found.caps.saturating_sub(found.caps_ended + by_iterator))
+}
+
+/// What is said of connections that keep a cap, or may. `unreached`: network namespaces that the iterator could not enter, or
+/// None where it did not run.
+fn kept(set: &Path, left: Option<u64>, unreached: Option<usize>) -> Option<String> {
+    if !set.join(LINK).exists() && unreached.is_none() {
+        return None;
+    }
+    let how_many = match left {
+        Some(0) => return None,
+        None if unreached == Some(0) => return None,
+        Some(left) => format!("at most {left}"),
+        None => "silent".to_owned(),
+    };
+    let why = match unreached {
+        None => "nobody has gone through the sockets".to_owned(),
+        Some(0) => "none of theirs was found".to_owned(),
+        Some(count) => format!("{count} network namespaces cannot be entered (CAP_SYS_ADMIN)"),
+    };
+    let set = set.display();
+    Some(format!("{set}: {how_many} connections keep a cap: {why}"))
+}
+
+/// What switched connections get; empty leaves them alone.
+fn algorithm(live: Live) -> Result<[u8; ALGORITHM_NAME]> {
     let mut name = [0; ALGORITHM_NAME];
     if live == Live::Restore {
         let default = host_algorithm()?;
         let length = default.len().min(ALGORITHM_NAME - 1);
         name[..length].copy_from_slice(&default.as_bytes()[..length]);
     }
-    let put_back = put_back(set, &name);
-    if let Ok((lifted, restored)) = put_back {
-        done.lifted = lifted;
-        done.restored = restored;
-    }
-    // What the iterator has not reached, the program itself lifts at an acknowledgement: it stays so long in any case.
-    let deadline = Instant::now() + PATIENCE;
-    while Instant::now() < deadline && in_first_flights(set)? > done.lifted {
-        thread::sleep(Duration::from_millis(20));
-    }
-    put_back.map(drop)
+    Ok(name)
 }
 
 fn host_algorithm() -> Result<String> {
@@ -109,51 +160,4 @@ fn host_algorithm() -> Result<String> {
     let text = fs::read_to_string(path)
         .map_err(|error| failed("cannot read", path, error, "is /proc mounted?"))?;
     Ok(text.trim().to_owned())
-}
-
-/// Runs the iterator over this network namespace's sockets; how many caps it lifted, how many algorithms it set.
-fn put_back(set: &Path, algorithm: &[u8]) -> Result<(u64, u64)> {
-    let starts = set.join("starts");
-    let object = program::load_restore(&starts, algorithm)?;
-    let wrong = |error: &libbpf_rs::Error| {
-        failed(
-            "cannot go through the sockets of",
-            &starts,
-            plain(error),
-            "none was changed",
-        )
-    };
-    let link = program::program(&object)?
-        .attach()
-        .map_err(|error| wrong(&error))?;
-    let mut sockets = Iter::new(&link).map_err(|error| wrong(&error))?;
-    sockets.read_to_end(&mut Vec::new()).map_err(|error| {
-        failed(
-            "cannot go through the sockets of",
-            &starts,
-            error,
-            "some were not changed",
-        )
-    })?;
-    Ok(counted(&object))
-}
-
-/// The iterator's two global variables.
-fn counted(object: &Object) -> (u64, u64) {
-    let bytes = object
-        .maps()
-        .find(|map| map.name().to_string_lossy().ends_with(".bss"))
-        .and_then(|map| {
-            map.lookup(&0u32.to_ne_bytes(), MapFlags::ANY)
-                .ok()
-                .flatten()
-        })
-        .unwrap_or_default();
-    let at = |from: usize| {
-        bytes
-            .get(from..from + 8)
-            .and_then(|one| one.try_into().ok())
-            .map_or(0, u64::from_ne_bytes)
-    };
-    (at(0), at(8))
 }

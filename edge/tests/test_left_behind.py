@@ -1,0 +1,130 @@
+"""What a withdrawal, or a newer program, leaves of start rates on connections that are open and silent: nobody else would
+lift those."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from lab.connections import own_network
+from testkit import bpf
+from testkit.bpf import PRELUDE, Program
+
+pytestmark = pytest.mark.root
+
+NO_CAP = 0xFFFFFFFF
+ENTRIES = [{"prefix": "127.0.0.0/8", "initcwnd": 20, "start_rate": 1_000_000}]
+# A connection that is silent until a line asks for both ends' rates, or for bytes first.
+HOLD = """
+kept = pair("127.0.0.1")
+print(json.dumps(list(map(rate, kept))), flush=True)
+for line in sys.stdin:
+    if line == "move\\n":
+        move(*kept, 100_000)
+    print(json.dumps(list(map(rate, kept))), flush=True)
+"""
+ELSEWHERE = """
+import os, subprocess
+os.unshare(os.CLONE_NEWNET) if hasattr(os, "unshare") else __import__("ctypes").CDLL(None).unshare(0x40000000)
+subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+"""
+
+
+@pytest.fixture
+def program() -> Iterator[Program]:
+    with own_network(), bpf.program(f"stl{os.getpid()}") as found:
+        found.apply({"entries": ENTRIES})
+        yield found
+
+
+class Held:
+    """A connection of the cgroup."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        assert self.answer() != [NO_CAP, NO_CAP]
+
+    def answer(self) -> list[int]:
+        assert self.process.stdout is not None
+        found: list[int] = json.loads(self.process.stdout.readline())
+        return found
+
+    def rates(self, first: str = "look") -> list[int]:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{first}\n".encode())
+        self.process.stdin.flush()
+        return self.answer()
+
+
+@contextmanager
+def held(program: Program, *, elsewhere: bool = False) -> Iterator[Held]:
+    code = (ELSEWHERE if elsewhere else "") + PRELUDE + HOLD
+    with program.popen(code, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            yield Held(process)
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("gone", ["totals", "bundle", "link", "about"])
+def test_a_pin_that_is_missing_keeps_no_cap_alive(program: Program, gone: str) -> None:
+    with held(program) as connection:
+        (program.pins / "v1" / gone).unlink()
+        done = program.withdraw()
+        assert connection.rates() == [NO_CAP, NO_CAP]
+        assert (done["lifted"], done["warnings"]) == (2, []), done["warnings"]
+
+
+def test_without_the_map_of_connections_it_is_said_how_many_may_keep_a_cap(program: Program) -> None:
+    with held(program) as silent, held(program) as busy:
+        (program.pins / "v1/starts").unlink()
+        busy.rates("move")
+        done = program.withdraw()
+        assert min(silent.rates()) < NO_CAP
+        # The busy one's sender got rid of its cap, what it received from has nothing to be acknowledged.
+        assert "at most 3 connections keep a cap" in done["warnings"][0]
+
+
+def test_connections_of_other_network_namespaces_are_found(program: Program) -> None:
+    with held(program, elsewhere=True) as connection, held(program) as near:
+        assert program.withdraw()["lifted"] == 4
+        assert connection.rates() == near.rates() == [NO_CAP, NO_CAP]
+
+
+def test_what_cannot_be_entered_is_said(program: Program) -> None:
+    with held(program, elsewhere=True) as connection:
+        kept = "-all,+bpf,+perfmon,+net_admin,+sys_ptrace"
+        where = ["--cgroup", str(program.cgroup), "--pins", str(program.pins)]
+        command = ["setpriv", f"--bounding-set={kept}", f"--inh-caps={kept}", str(program.binary), *where, "withdraw"]
+        done = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        assert "at most 2 connections keep a cap" in done["warnings"][0]
+        assert "cannot be entered" in done["warnings"][0]
+        assert min(connection.rates()) < NO_CAP
+
+
+def test_a_set_that_a_killed_step_left_is_settled_by_whoever_removes_it(program: Program) -> None:
+    for remove in (lambda: program.apply({"entries": ENTRIES})["warnings"], lambda: program.withdraw()["warnings"]):
+        with held(program) as connection:
+            (program.pins / "v1").rename(program.pins / "v1-old")
+            assert remove() == []
+            assert connection.rates() == [NO_CAP, NO_CAP]
+
+
+def test_another_versions_program_lifts_at_acknowledgements_and_silent_ones_are_said(program: Program) -> None:
+    program.apply({"entries": ENTRIES, "lift": {"bytes": 1 << 30}})
+    with held(program) as silent, held(program) as busy:
+        (program.pins / "v1").rename(program.pins / "v0")
+        where = ["--cgroup", str(program.cgroup), "--pins", str(program.pins)]
+        command = [str(program.binary), *where, "withdraw"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as withdrawing:
+            rates = [busy.rates("move")[0] for _ in range(20)]
+            assert withdrawing.stdout is not None
+            done = json.loads(withdrawing.stdout.read())
+        assert rates[-1] == NO_CAP
+        assert "silent connections keep a cap" in done["warnings"][0]
+        assert min(silent.rates()) < NO_CAP
