@@ -305,6 +305,31 @@ print(json.dumps([first, rate(opener), rate(accepted), algorithm(opener)]))
     assert made.withdraw()["changed"] is False
 
 
+@pytest.mark.parametrize("above", [True, False])
+def test_callbacks_that_another_program_wants_stay(made: Program, above: bool) -> None:
+    """One of two, on the same cgroup and above, waits for bytes when the other one has nothing left to do."""
+    inner = Program(made.binary, made.cgroup / "inner", made.pins.with_name(f"{made.pins.name}-inner"))
+    inner.cgroup.mkdir()
+    congestion = {"algorithm": "bbr", "from_bytes": 2_000_000}
+    try:
+        waits, is_done = (made, inner) if above else (inner, made)
+        waits.apply({"entries": [entry("127.0.0.0/8", congestion=congestion)]})
+        is_done.apply({"entries": [entry("127.0.0.0/8", initcwnd=20)]})
+        code = """
+opener, accepted = pair("127.0.0.1")
+opener.setsockopt(6, TCP_CONGESTION, b"cubic")
+move(opener, accepted, 20_000_000)
+print(json.dumps(algorithm(opener)))
+"""
+        assert ask(inner, code) == "bbr"
+        assert len(inner.status()["others"]) == 1, "from above"
+        assert made.status()["others"] == []
+    finally:
+        inner.withdraw()
+        made.withdraw()
+        inner.cgroup.rmdir()
+
+
 def test_what_others_did_is_drift_and_repaired(program: Program) -> None:
     bundle = {"entries": [entry("127.0.0.0/8", initcwnd=30)]}
     pins = program.pins / "v1"

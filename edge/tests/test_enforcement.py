@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 
 from testkit import steps
-from testkit.bpf import BPF_FS, ROOT, cgroup2
+from testkit.bpf import BPF_FS, ROOT, Program, binary, cgroup2
 from testkit.edge import PROGRAM, Edge, Outcome, bundle, sealed
 
 pytestmark = pytest.mark.root
@@ -277,21 +277,66 @@ def test_a_set_of_another_version_is_replaced_without_a_gap(host: Host) -> None:
     assert [set(counter) for counter in seen] == [{"60"}, {"40"}]
 
 
-def test_a_cgroup_that_was_removed_is_drift_and_cannot_be_followed(host: Host) -> None:
+def test_a_cgroup_that_was_removed_is_drift_and_the_program_comes_back_with_it(host: Host) -> None:
     assert host.run("apply", host.document()).code == 0
     host.cgroup.rmdir()
     assert "the cgroup was removed" in host.run("status").report["drift"][0]["found"]
-    assert f"{host.cgroup} is no directory of cgroup2" in host.run("follow").report["reason"]
+    notes = host.run("follow").report["notes"]
+    assert f"not by bpf but the kernel's default: {host.cgroup} is no directory of cgroup2" in notes[0]
     assert not host.pins.exists()
+    assert host.run("status").report["enforced_by"] == "nothing"
     host.cgroup.mkdir()
-    path = host.document()
-    assert host.run("apply", path).code == 0
+    back = host.run("follow").report
+    assert (back["changed"], back["notes"]) == (True, ["by bpf, which this host can run now"])
+    assert host.windows() == [60, 40]
     # Another cgroup of the same name is another one.
     host.cgroup.rmdir()
     host.cgroup.mkdir()
     assert host.run("status").code == 3
     assert host.run("follow").report["changed"] is True
     assert host.windows() == [60, 40]
+    assert host.run("follow").report["changed"] is False
+
+
+def test_routes_take_over_while_the_program_cannot_run(host: Host) -> None:
+    assert host.run("apply", host.document(otherwise="routes")).code == 0
+    cgroup, host.cgroup = host.cgroup, host.cgroup.with_name("none")
+    assert host.run("follow").report["added"] == 2
+    host.cgroup = cgroup
+    assert host.edge.windows() == {"10.77.2.0/24": 60, "fd77:2::/48": 40}
+    assert not host.pins.exists()
+    assert host.run("follow").report["removed"] == 2
+    status = host.run("status")
+    assert (status.code, status.report["enforced_by"]) == (0, "bpf")
+
+
+def test_what_could_not_be_done_is_reported(host: Host) -> None:
+    assert host.run("apply", host.document()).code == 0
+    (host.pins / "v1").rename(host.pins / "v0")
+    for name in ("about", "starts"):
+        (host.pins / "v0" / name).unlink()
+    assert "what it has started may keep a cap" in host.run("follow").report["notes"][0]
+    assert host.run("status").code == 0
+
+
+def test_other_programs_on_the_same_connections_are_named_and_noted(host: Host) -> None:
+    assert host.run("apply", host.document()).code == 0
+    noted = ["bpftool", "-j", "map", "lookup", "pinned", str(host.pins / "v1/about"), "key", "0", "0", "0", "0"]
+
+    def others() -> int:
+        value = json.loads(subprocess.run(noted, check=True, capture_output=True, text=True).stdout)["value"]
+        return int(value[20], 16)
+
+    other = Program(binary(), host.cgroup, host.pins.with_name(f"{host.pins.name}-other"))
+    try:
+        other.apply({"entries": [{"prefix": "203.0.113.0/24", "initcwnd": 20}]})
+        status = host.run("status")
+        assert (status.code, len(status.report["program"]["others"]), others()) == (0, 1, 0)
+        assert host.run("follow").report["changed"] is False
+        assert others() == 1
+    finally:
+        other.withdraw()
+    assert host.run("status").report["program"]["others"] == []
 
 
 def test_a_host_that_cannot_run_it_does_what_the_bundle_says_instead(host: Host) -> None:

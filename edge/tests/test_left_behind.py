@@ -1,5 +1,4 @@
-"""What a withdrawal, or a newer program, leaves of start rates on connections that are open and silent: nobody else would
-lift those."""
+"""What a withdrawal, or a newer program, leaves of start rates on open connections: nobody else would lift those."""
 
 from __future__ import annotations
 
