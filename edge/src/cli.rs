@@ -16,11 +16,14 @@ use crate::files::read_regular;
 use crate::notify::Notify;
 use crate::operations::{self, Followed, Places, Report, Source, WATCH_INTERVAL_S};
 use crate::text::{one_line, printable, reason};
+use crate::textfile::TextFile;
 
 const EDGE_FILE: &str = "/etc/springtide/edge";
 const MAX_EDGE_FILE_BYTES: usize = 4096;
 /// linux/capability.h
 const CAP_NET_ADMIN: u32 = 12;
+/// A disk that takes longer to write a small file hangs.
+const PATIENCE: Duration = Duration::from_secs(2);
 const PROGRAM: &str = "springtide-edge";
 
 const AFTER: &str = "\
@@ -98,6 +101,13 @@ struct Signed {
     unsigned: bool,
 }
 
+#[derive(Args)]
+struct Measured {
+    /// Write metrics for node_exporter's textfile collector (FILE.prom) after each pass; `watch --help` names them
+    #[arg(long, value_name = "FILE")]
+    metrics: Option<PathBuf>,
+}
+
 #[derive(Subcommand)]
 enum Command {
     /// A bundle's values into the kernel
@@ -148,19 +158,26 @@ enum Command {
     Follow {
         #[command(flatten)]
         common: Common,
+        #[command(flatten)]
+        measured: Measured,
     },
     /// Watch, and tell systemd of every pass: what a unit of Type=notify with WatchdogSec=90 runs
     Run {
         #[command(flatten)]
         common: Common,
+        #[command(flatten)]
+        measured: Measured,
         /// Seconds after which it looks also without a change; half of WatchdogSec, if that is less
         #[arg(long, value_name = "S", default_value_t = WATCH_INTERVAL_S, value_parser = clap::value_parser!(u64).range(1..=3600))]
         interval: u64,
     },
     /// Follow after each change of the host's routing
+    #[command(after_long_help = metrics_help())]
     Watch {
         #[command(flatten)]
         common: Common,
+        #[command(flatten)]
+        measured: Measured,
         /// Seconds after which it looks also without a change
         #[arg(long, value_name = "S", default_value_t = WATCH_INTERVAL_S, value_parser = clap::value_parser!(u64).range(1..=3600))]
         interval: u64,
@@ -188,7 +205,7 @@ impl Command {
             | Self::Status { common }
             | Self::Withdraw { common, .. }
             | Self::Expire { common }
-            | Self::Follow { common }
+            | Self::Follow { common, .. }
             | Self::Run { common, .. }
             | Self::Watch { common, .. } => common,
         }
@@ -282,9 +299,13 @@ fn run(command: Command) -> Result<Answer> {
             ..
         } => withdraw(json, *forget_round, reason, *dry_run, &places),
         Command::Expire { .. } => Ok(answer(&operations::expire(&places)?, json)),
-        Command::Follow { .. } => Ok(answer(&operations::follow(&places)?, json)),
-        Command::Run { interval, .. } => watch(json, *interval, &places, &notify()?),
-        Command::Watch { interval, .. } => watch(json, *interval, &places, &Notify::default()),
+        Command::Follow { measured, .. } => follow(json, measured, &places),
+        Command::Run {
+            interval, measured, ..
+        } => watch(json, *interval, measured, &places, &notify()?),
+        Command::Watch {
+            interval, measured, ..
+        } => watch(json, *interval, measured, &places, &Notify::default()),
     }
 }
 
@@ -321,16 +342,62 @@ fn notify() -> Result<Notify> {
     })
 }
 
-fn watch(json: bool, interval: u64, places: &Places, notify: &Notify) -> Result<Answer> {
+fn follow(json: bool, measured: &Measured, places: &Places) -> Result<Answer> {
+    let file = measured.file();
+    let done = operations::follow(places);
+    if let Some(file) = file {
+        measure(&file, places, done.is_ok());
+        file.finish(PATIENCE);
+    }
+    Ok(answer(&done?, json))
+}
+
+impl Measured {
+    fn file(&self) -> Option<TextFile> {
+        let grumble = |text: &str| complain(&format!("{PROGRAM}: {text}"));
+        let file = |path: &PathBuf| TextFile::new(path.clone(), grumble);
+        self.metrics.as_ref().map(file)
+    }
+}
+
+fn measure(file: &TextFile, places: &Places, succeeded: bool) {
+    match operations::measure(places, succeeded) {
+        Ok(found) => file.put(move |missed| found.text(missed)),
+        Err(error) => complain(&format!("{PROGRAM}: metrics: {error}")),
+    }
+}
+
+/// Every metric, a line each.
+fn metrics_help() -> String {
+    let line = |(name, kind, help): &(&str, &str, &str)| {
+        format!("  springtide_edge_{name} ({kind})\n          {help}")
+    };
+    let lines: Vec<String> = operations::METRICS.iter().map(line).collect();
+    format!("Metrics:\n{}", lines.join("\n"))
+}
+
+fn watch(
+    json: bool,
+    interval: u64,
+    measured: &Measured,
+    places: &Places,
+    notify: &Notify,
+) -> Result<Answer> {
+    let file = measured.file();
     let mut report = |found: &Followed| put(&answer(found, json).text);
     let mut grumble = |text: &str| complain(&format!("{PROGRAM}: {text}"));
-    let mut alive = |text: &str| notify.alive(text);
+    let mut passed = |text: &str, succeeded: bool| {
+        notify.alive(text);
+        if let Some(file) = &file {
+            measure(file, places, succeeded);
+        }
+    };
     let interval = Duration::from_secs(interval);
     let interval = notify
         .at_least_every
         .map_or(interval, |longest| longest.min(interval));
     let ended: Infallible =
-        operations::watch(places, interval, &mut report, &mut grumble, &mut alive)?;
+        operations::watch(places, interval, &mut report, &mut grumble, &mut passed)?;
     match ended {}
 }
 

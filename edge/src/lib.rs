@@ -20,5 +20,6 @@ pub mod plan;
 pub mod signature;
 pub mod state;
 pub mod text;
+mod textfile;
 
 pub use cli::main;

@@ -232,16 +232,26 @@ def prepare(farm: Farm) -> None:
     assert looked.code == 0, looked.output
     assert not any((node.directory / "etc").exists() for node in farm.edges.values())
     rmem = receive_buffer(farm)
-    prepared = farm.play("edges.yml", "-e", "edge_receive_buffer_bytes=400000")
+    drop_ins = farm.directory / "drop-ins"
+    measured = {"edge_metrics_file": "/srv/textfile/edge.prom", "edge_watch_drop_ins": str(drop_ins)}
+    prepared = farm.play("edges.yml", "-e", "edge_receive_buffer_bytes=400000", **measured)
     assert prepared.code == 0, prepared.output
     assert receive_buffer(farm)[1] == 400_000
     for name, node in farm.edges.items():
         assert (node.directory / "etc/edge").read_text() == f"{name}\n"
-    again = farm.play("edges.yml", edge_receive_buffer_bytes=400_000)
+    started = re.findall(r"^(ExecStart|ReadWritePaths)=(.*)$", (drop_ins / "metrics.conf").read_text(), re.M)
+    assert [key for key, _ in started] == ["ExecStart", "ExecStart", "ReadWritePaths"]
+    assert started[1][1].endswith("/springtide-edge watch --metrics /srv/textfile/edge.prom")
+    assert started[2][1] == "-/srv/textfile"
+    again = farm.play("edges.yml", edge_receive_buffer_bytes=400_000, **measured)
     assert changed(again.stats) == dict.fromkeys([*farm.edges, "localhost"], 0), again.output
-    back = farm.play("edges.yml")
+    bad = farm.play("edges.yml", **measured | {"edge_metrics_file": "edge.prom"})
+    assert bad.code == 2
+    assert "must be an absolute path" in bad.output
+    back = farm.play("edges.yml", edge_watch_drop_ins=str(drop_ins))
     assert back.code == 0, back.output
     assert receive_buffer(farm) == rmem
+    assert not list(drop_ins.iterdir())
     assert not (farm.edges["eu-0"].directory / "receivers.conf").exists()
     farm.edges["eu-0"].ip("rule", "add", "l3mdev", "pref", "1001")
     refused = farm.play("edges.yml")

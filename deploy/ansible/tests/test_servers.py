@@ -23,6 +23,7 @@ pytestmark = pytest.mark.root
 
 ROOT = Path(__file__).parents[3]
 PASSWORD = secrets.token_hex(12)
+START_VALUES = "start-values.conf"
 UNIT = "etc/systemd/system/kafka.service"
 CONTROL = "Package: {}\nVersion: {}\nArchitecture: all\nMaintainer: A Test <test@springtide.invalid>\nDescription: {}\n"
 
@@ -56,6 +57,7 @@ def collector_package(folder: Path) -> Path:
         "usr/bin/springtide-collector": (ROOT / "target/release/springtide-collector").read_bytes(),
         f"usr/lib/systemd/system/{unit}": (packaging / unit).read_bytes(),
         "etc/springtide/collector.toml": (packaging / "collector.toml").read_bytes(),
+        f"usr/share/doc/springtide-collector/{START_VALUES}": (packaging / START_VALUES).read_bytes(),
     }
     return package(folder, "springtide-collector", "1.0", files)
 
@@ -114,6 +116,7 @@ def settings(folder: Path, node: Node) -> dict[str, Any]:
         ],
         "collector_package": str(collector_package(folder)),
         "collector_manage_service": False,
+        "collector_start_values": True,
         "collector_kafka_brokers": f"{node.address}:9094",
         "collector_kafka_options": {"security.protocol": "sasl_ssl", "sasl.mechanism": "PLAIN"},
         "collector_kafka_secrets": {"sasl.username": "collector", "sasl.password": PASSWORD},
@@ -163,6 +166,11 @@ def test_a_site_is_installed_and_its_programs_take_what_is_written(tmp_path: Pat
         services = ("kafka.service", "springtide-collector.service")
         verified = inside(node, "systemd-analyze", "verify", "--man=no", *services)
         assert (verified.returncode, verified.stderr) == (0, "")
+        drop_in = node.root / "etc/systemd/system/springtide-collector.service.d" / START_VALUES
+        assert drop_in.read_bytes() == (ROOT / "collector/packaging" / START_VALUES).read_bytes()
+        without = farm.play("collectors.yml", **values | {"collector_start_values": False})
+        assert without.code == 0, without.output
+        assert not drop_in.exists()
         checked = inside(node, "springtide-collector", "run", "--check-config")
         assert checked.returncode == 0, checked.stderr
         assert '"springtide.tcp_samples"' in checked.stdout

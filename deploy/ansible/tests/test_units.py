@@ -38,3 +38,19 @@ def test_the_units_run_commands_that_there_are() -> None:
     for line in found:
         help_of = subprocess.run([str(PROGRAM), *line.split()[1:], "--help"], check=False, capture_output=True)
         assert help_of.returncode == 0
+
+
+def test_the_watch_may_be_told_to_write_metrics(tmp_path: Path) -> None:
+    unit = tmp_path / "springtide-edge-watch.service"
+    packaging = ROOT / "edge/packaging"
+    unit.write_text((packaging / unit.name).read_text().replace(INSTALLED, str(PROGRAM)))
+    drop_in = tmp_path / f"{unit.name}.d" / "metrics.conf"
+    drop_in.parent.mkdir()
+    text = (packaging / "metrics.conf").read_text()
+    drop_in.write_text(text.replace(INSTALLED, str(PROGRAM)))
+    environment = {**os.environ, "SYSTEMD_LOG_LEVEL": "warning"}
+    command = ["systemd-analyze", "verify", "--man=no", str(unit)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
+    assert (done.returncode, done.stderr) == (0, "")
+    [file] = re.findall(r"^ExecStart=/usr/bin/springtide-edge watch --metrics (\S+)$", text, re.M)
+    assert re.findall(r"^ReadWritePaths=(.*)$", text, re.M) == [f"-{Path(file).parent}"]

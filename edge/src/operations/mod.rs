@@ -13,6 +13,7 @@
 mod apply;
 mod commit;
 mod follow;
+mod metrics;
 mod program;
 mod repair;
 mod report;
@@ -28,6 +29,7 @@ use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 
 pub use apply::{apply, preview, verify};
 pub use follow::follow;
+pub use metrics::{METRICS, Metrics, measure};
 pub use report::{
     Applied, Drift, Followed, NotEnforced, Preview, RefusedDestination, Report, Status, TakenBack,
     Verified, WithdrawalPreview, lines, value,

@@ -26,7 +26,7 @@ const GROUPS: [u32; 8] = [1, 5, 9, 7, 11, 8, 19, 32];
 /// `interval`; never returns a value.
 ///
 /// A pass that fails goes to `complain`, and is tried again at the next event or after a second, then two, then four.
-/// `alive` gets one line after every pass.
+/// `passed` gets one line after every pass, and whether it succeeded.
 ///
 /// # Errors
 ///
@@ -36,7 +36,7 @@ pub fn watch(
     interval: Duration,
     report: &mut dyn FnMut(&Followed),
     complain: &mut dyn FnMut(&str),
-    alive: &mut dyn FnMut(&str),
+    passed: &mut dyn FnMut(&str, bool),
 ) -> Result<std::convert::Infallible> {
     // Without an address of its own a socket misses what the kernel itself says.
     let mut events = Socket::new(NETLINK_ROUTE)?;
@@ -46,7 +46,7 @@ pub fn watch(
     }
     let mut last = follow(places)?;
     report(&last);
-    alive(&lines(&last));
+    passed(&lines(&last), true);
     let mut pause: Option<Duration> = None;
     loop {
         let next = last.next_look_s().map_or(interval, |left| {
@@ -59,13 +59,13 @@ pub fn watch(
                 if found.changed() {
                     report(&found);
                 }
-                alive(&lines(&found));
+                passed(&lines(&found), true);
                 last = found;
             }
             Err(error) => {
                 let wrong = format!("watch: {}; trying again", one_line(&error.to_string()));
                 complain(&wrong);
-                alive(&wrong);
+                passed(&wrong, false);
                 let longest = interval.min(Duration::from_secs(WATCH_INTERVAL_S));
                 pause = Some(
                     pause

@@ -226,20 +226,25 @@ fn swap(
         expires_at: bundle.expires_at,
         entries: encoded.entries,
         excluded: encoded.excluded,
-        digest: digest(bundle),
+        digest: digest(&bundle.digest),
         ..between
     };
     pins::set_about(set, &after)
 }
 
-/// The bundle's digest in 32 bytes, whatever form it has.
-pub(super) fn digest(bundle: &Bundle) -> [u8; 32] {
-    Sha256::digest(bundle.digest.as_bytes()).into()
+/// A bundle's digest in 32 bytes, whatever form it has.
+fn digest(of_bundle: &str) -> [u8; 32] {
+    Sha256::digest(of_bundle.as_bytes()).into()
 }
 
-/// How [`super::Status::bundle`] names a bundle.
+/// How [`super::Condition::bundle`] names a bundle.
 pub fn name_of(bundle: &Bundle) -> String {
-    crate::text::hex(&digest(bundle))
+    name_of_digest(&bundle.digest)
+}
+
+/// The same, by the bundle's digest.
+pub fn name_of_digest(of_bundle: &str) -> String {
+    crate::text::hex(&digest(of_bundle))
 }
 
 /// Removes what the program knows of prefixes that the bundle no longer has.

@@ -30,7 +30,7 @@ mod records;
 mod status;
 mod withdraw;
 
-pub use apply::{Applied, Loaded, apply, name_of};
+pub use apply::{Applied, Loaded, apply, name_of, name_of_digest};
 pub use error::{Error, Result};
 pub use others::note_others;
 pub use pins::Places;

@@ -234,7 +234,7 @@ pub fn status(places: &Places) -> Result<Status> {
         }
         if !missing.contains(&"states") {
             limit = pins::map(&set, "states")?.max_entries();
-            seen = prefixes(&set)?;
+            seen = prefixes(&set, condition.round)?;
         }
     }
     Ok(Status {
@@ -387,24 +387,29 @@ fn monotonic_ns() -> u64 {
         + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-fn arm(state: &State, arm: usize) -> ArmStatus {
+/// `round`: of the bundle in force; another round's brake begins anew at the next connection.
+fn arm(state: &State, arm: usize, round: i64) -> ArmStatus {
     ArmStatus {
         started: state.started[arm],
         untreated: state.untreated[arm],
         exposed: state.exposed[arm],
         lost: state.lost[arm],
-        brake_step: state.brakes[arm].step,
+        brake_step: if state.round == round {
+            state.brakes[arm].step
+        } else {
+            0
+        },
     }
 }
 
-fn prefixes(set: &Path) -> Result<Vec<EntryStatus>> {
+fn prefixes(set: &Path, round: i64) -> Result<Vec<EntryStatus>> {
     let mut found: Vec<EntryStatus> = states(set)?
         .iter()
         .filter_map(|(prefix, state)| {
             Some(EntryStatus {
                 prefix: net_of(prefix)?,
-                entry: arm(state, 0),
-                trial: arm(state, 1),
+                entry: arm(state, 0, round),
+                trial: arm(state, 1, round),
                 in_first_flights: live(state),
                 switched: state.switched,
                 refused: state.refused,

@@ -1,0 +1,421 @@
+//! What there is, as numbers for Prometheus: for node_exporter's textfile collector.
+
+use super::program::Program;
+use super::{Places, read_clock};
+use crate::clock::Clock;
+use crate::enforce::bpf;
+use crate::error::Result;
+use crate::kernel::{Kernel, Snapshot};
+use crate::state::{EnforcedBy, State, Store, written};
+
+/// Name after `springtide_edge_`, type, and help text of every metric, in the order of the file.
+pub const METRICS: &[(&str, &str, &str)] = &[
+    (
+        "info",
+        "gauge",
+        "1, with the edge, its PoP and the policy's version of the newest bundle.",
+    ),
+    (
+        "pass_time_seconds",
+        "gauge",
+        "When the last pass ended, seconds since the epoch.",
+    ),
+    (
+        "pass_succeeded",
+        "gauge",
+        "1 where the last pass did what it should.",
+    ),
+    (
+        "files_missed_total",
+        "counter",
+        "Times that this file could not be written since the process began.",
+    ),
+    (
+        "applied",
+        "gauge",
+        "1 where a bundle is applied, 0 where it was withdrawn or there was none.",
+    ),
+    (
+        "round_time_seconds",
+        "gauge",
+        "The newest bundle's round, seconds since the epoch.",
+    ),
+    (
+        "created_time_seconds",
+        "gauge",
+        "When the newest bundle was made, seconds since the epoch.",
+    ),
+    (
+        "applied_time_seconds",
+        "gauge",
+        "When it was applied, seconds since the epoch.",
+    ),
+    (
+        "expires_time_seconds",
+        "gauge",
+        "When it stops to count, seconds since the epoch.",
+    ),
+    (
+        "in_sync",
+        "gauge",
+        "1 where the kernel has what the last pass wrote down, and that is not over.",
+    ),
+    (
+        "enforced",
+        "gauge",
+        "1 for what enforces the bundle: routes, bpf, or nothing.",
+    ),
+    (
+        "entries",
+        "gauge",
+        "Destinations that connections start with our values to.",
+    ),
+    (
+        "refused_destinations",
+        "gauge",
+        "Destinations of the bundle that are not served.",
+    ),
+    ("routes", "gauge", "Routes of ours in the kernel."),
+    (
+        "attached",
+        "gauge",
+        "1 where new connections meet the eBPF program.",
+    ),
+    (
+        "other_programs",
+        "gauge",
+        "Other sockops programs that see the same connections.",
+    ),
+    (
+        "prefixes",
+        "gauge",
+        "Prefixes that the program knows, because they have seen connections.",
+    ),
+    (
+        "prefixes_limit",
+        "gauge",
+        "Prefixes that it can know; connections to further ones are left alone.",
+    ),
+    (
+        "first_flights",
+        "gauge",
+        "Connections in their first flights.",
+    ),
+    (
+        "caps",
+        "gauge",
+        "Connections that hold a start rate; too many where the program was detached meanwhile.",
+    ),
+    (
+        "braked_entries",
+        "gauge",
+        "Entries that their brake has set to half of their values, or to the kernel's default.",
+    ),
+    (
+        "started_total",
+        "counter",
+        "Connections that started with our values.",
+    ),
+    (
+        "untreated_total",
+        "counter",
+        "Connections left at the kernel's default by a trial or a brake.",
+    ),
+    (
+        "excluded_total",
+        "counter",
+        "Connections to excluded destinations.",
+    ),
+    (
+        "expired_total",
+        "counter",
+        "Connections that met a bundle past its time.",
+    ),
+    (
+        "late_total",
+        "counter",
+        "Connections left alone because their SYN was sent again.",
+    ),
+    (
+        "own_rate_total",
+        "counter",
+        "Connections whose application had set a rate, which stays.",
+    ),
+    (
+        "refused_total",
+        "counter",
+        "Values that the kernel did not take: window, rate, algorithm; no room for a socket or a prefix.",
+    ),
+    (
+        "exposed_total",
+        "counter",
+        "Connections that sent more than the kernel's first window because of us.",
+    ),
+    (
+        "lost_total",
+        "counter",
+        "Of them, those that lost in their first flights.",
+    ),
+    (
+        "switched_total",
+        "counter",
+        "Connections that got another congestion control.",
+    ),
+    ("brake_steps_total", "counter", "Steps of brakes."),
+    ("records_total", "counter", "First-flight records written."),
+    (
+        "records_lost_total",
+        "counter",
+        "First-flight records that found no room.",
+    ),
+];
+
+/// Values by name and labels.
+#[derive(Debug, Default)]
+pub struct Metrics(Vec<(&'static str, String, i64)>);
+
+impl Metrics {
+    fn add(&mut self, name: &'static str, labels: &[(&str, &str)], value: i64) {
+        let pairs = labels.iter().map(|(key, text)| {
+            let text = text
+                .replace('\\', "\\\\")
+                .replace('"', "\\\"")
+                .replace('\n', "\\n");
+            format!("{key}=\"{text}\"")
+        });
+        self.0
+            .push((name, pairs.collect::<Vec<_>>().join(","), value));
+    }
+
+    fn one(&mut self, name: &'static str, value: impl TryInto<i64>) {
+        self.add(name, &[], value.try_into().unwrap_or(i64::MAX));
+    }
+
+    /// In Prometheus' text format, version 0.0.4. `missed`: files that could not be written.
+    pub fn text(&self, missed: u64) -> String {
+        let missed = (
+            "files_missed_total",
+            String::new(),
+            i64::try_from(missed).unwrap_or(i64::MAX),
+        );
+        let mut text = String::new();
+        for (name, kind, help) in METRICS {
+            let mut rows = self
+                .0
+                .iter()
+                .chain([&missed])
+                .filter(|row| row.0 == *name)
+                .peekable();
+            if rows.peek().is_some() {
+                text += &format!(
+                    "# HELP springtide_edge_{name} {help}\n# TYPE springtide_edge_{name} {kind}\n"
+                );
+            }
+            for (_, labels, value) in rows {
+                let labels = if labels.is_empty() {
+                    String::new()
+                } else {
+                    format!("{{{labels}}}")
+                };
+                text += &format!("springtide_edge_{name}{labels} {value}\n");
+            }
+        }
+        text
+    }
+}
+
+/// Looks at what there is after a pass, and changes nothing. It takes no lock: beside another run it may show its middle.
+///
+/// # Errors
+///
+/// When the kernel cannot be read.
+pub fn measure(places: &Places, succeeded: bool) -> Result<Metrics> {
+    let clock = read_clock()?;
+    let store = Store::new(&places.state, &places.run);
+    let check = || Ok(());
+    let actual = Kernel::new(&check).snapshot()?;
+    let program = Program::new(places.program.clone());
+    let program = program.stands().then(|| program.status()).transpose()?;
+    let state = store.state();
+    let known = state.is_ok();
+    let state = state.ok().flatten();
+    let mut found = Metrics::default();
+    found.one("pass_time_seconds", clock.now());
+    found.one("pass_succeeded", i64::from(succeeded));
+    found.one("routes", actual.routes.len());
+    let applied = state
+        .as_ref()
+        .filter(|state| state.claim.withdrawn.is_none());
+    found.one("applied", i64::from(applied.is_some()));
+    let whole = known && in_sync(applied, &actual, program.as_ref(), &clock);
+    found.one("in_sync", i64::from(succeeded && whole));
+    for (by, name) in [
+        (EnforcedBy::Routes, "routes"),
+        (EnforcedBy::Bpf, "bpf"),
+        (EnforcedBy::Nothing, "nothing"),
+    ] {
+        let is = applied.is_some_and(|state| state.enforced_by == by);
+        found.add("enforced", &[("by", name)], i64::from(is));
+    }
+    let entries = match (applied, &program) {
+        (
+            Some(State {
+                enforced_by: EnforcedBy::Bpf,
+                ..
+            }),
+            Some(program),
+        ) => program.condition.entries as usize,
+        (Some(state), _) => state.routes.len(),
+        (None, _) => 0,
+    };
+    found.one("entries", entries);
+    found.one(
+        "refused_destinations",
+        applied.map_or(0, |state| state.refused.len()),
+    );
+    if let Some(State { claim, .. }) = &state {
+        let labels = [
+            ("edge", &claim.edge),
+            ("pop", &claim.pop),
+            ("policy_version", &claim.policy_version),
+        ];
+        found.add("info", &labels.map(|(key, text)| (key, text.as_str())), 1);
+        found.one("round_time_seconds", claim.round);
+        found.one("created_time_seconds", claim.created_at);
+        found.one("applied_time_seconds", claim.applied_at);
+        found.one("expires_time_seconds", claim.expires_at);
+    }
+    if let Some(program) = &program {
+        of_program(&mut found, program);
+    }
+    Ok(found)
+}
+
+fn in_sync(
+    applied: Option<&State>,
+    actual: &Snapshot,
+    program: Option<&bpf::Status>,
+    clock: &Clock,
+) -> bool {
+    let Some(state) = applied else {
+        return actual.routes.is_empty() && actual.rules.is_empty() && program.is_none();
+    };
+    let by_program = match (state.enforced_by, program) {
+        (EnforcedBy::Bpf, Some(program)) => {
+            let bundle = bpf::name_of_digest(&state.claim.bundle_digest);
+            program.condition.drift.is_empty() && program.condition.bundle == bundle
+        }
+        (EnforcedBy::Bpf, None) => false,
+        (_, found) => found.is_none(),
+    };
+    by_program
+        && written(&actual.routes) == state.routes
+        && actual.rules == state.families()
+        && !state.claim.expired(clock)
+}
+
+fn of_program(found: &mut Metrics, program: &bpf::Status) {
+    let bpf::Status {
+        condition,
+        totals,
+        prefixes,
+        ..
+    } = program;
+    found.one("attached", i64::from(condition.attached));
+    found.one("other_programs", condition.others.len());
+    found.one("prefixes", prefixes.len());
+    found.one("prefixes_limit", program.prefixes_limit);
+    found.one(
+        "first_flights",
+        prefixes
+            .iter()
+            .map(|one| u64::from(one.in_first_flights))
+            .sum::<u64>(),
+    );
+    found.one("caps", totals.caps.saturating_sub(totals.caps_ended));
+    for (step, name) in [(1, "half"), (2, "default")] {
+        let braked = |arm: fn(&bpf::EntryStatus) -> &bpf::ArmStatus| {
+            let there = prefixes
+                .iter()
+                .filter(|one| arm(one).brake_step == step)
+                .count();
+            i64::try_from(there).unwrap_or(i64::MAX)
+        };
+        found.add(
+            "braked_entries",
+            &[("arm", "entry"), ("step", name)],
+            braked(|one| &one.entry),
+        );
+        found.add(
+            "braked_entries",
+            &[("arm", "trial"), ("step", name)],
+            braked(|one| &one.trial),
+        );
+    }
+    counters(found, totals);
+}
+
+fn counters(found: &mut Metrics, totals: &bpf::Totals) {
+    for (name, value) in [
+        ("started_total", totals.started),
+        ("untreated_total", totals.untreated),
+        ("excluded_total", totals.excluded),
+        ("expired_total", totals.expired),
+        ("late_total", totals.late),
+        ("own_rate_total", totals.own_rate),
+        ("exposed_total", totals.exposed),
+        ("lost_total", totals.lost),
+        ("switched_total", totals.switched),
+        ("brake_steps_total", totals.braked),
+        ("records_total", totals.records),
+        ("records_lost_total", totals.records_lost),
+    ] {
+        found.one(name, value);
+    }
+    for (what, value) in [
+        ("window", totals.refused_window),
+        ("rate", totals.refused_rate),
+        ("algorithm", totals.refused_algorithm),
+        ("socket", totals.no_memory),
+        ("prefix", totals.no_state),
+    ] {
+        found.add(
+            "refused_total",
+            &[("what", what)],
+            i64::try_from(value).unwrap_or(i64::MAX),
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_metric_has_its_help_and_labels_are_quoted() {
+        let mut metrics = Metrics::default();
+        metrics.one("routes", 3);
+        metrics.add("info", &[("edge", "a\"b\\c\nd")], 1);
+        let expected = "\
+# HELP springtide_edge_info 1, with the edge, its PoP and the policy's version of the newest bundle.
+# TYPE springtide_edge_info gauge
+springtide_edge_info{edge=\"a\\\"b\\\\c\\nd\"} 1
+# HELP springtide_edge_files_missed_total Times that this file could not be written since the process began.
+# TYPE springtide_edge_files_missed_total counter
+springtide_edge_files_missed_total 2
+# HELP springtide_edge_routes Routes of ours in the kernel.
+# TYPE springtide_edge_routes gauge
+springtide_edge_routes 3
+";
+        assert_eq!(metrics.text(2), expected);
+    }
+
+    #[test]
+    fn every_number_of_the_program_is_described() {
+        let mut metrics = Metrics::default();
+        of_program(&mut metrics, &bpf::Status::default());
+        for (name, ..) in &metrics.0 {
+            assert!(METRICS.iter().any(|(known, ..)| known == name), "{name}");
+        }
+    }
+}
