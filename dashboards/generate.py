@@ -10,6 +10,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 
 from dashboards.benefit import benefit
 from dashboards.connections import connections
+from dashboards.edges import edges
 from dashboards.fleet import fleet
 from dashboards.pairs import pairs
 from dashboards.pipeline import pipeline
@@ -17,7 +18,7 @@ from dashboards.prefixes import prefixes
 from dashboards.rollouts import rollouts
 
 FOLDER = Path(__file__).parent / "json"
-DASHBOARDS = (fleet, pairs, prefixes, benefit, rollouts, pipeline, connections)
+DASHBOARDS = (fleet, pairs, prefixes, benefit, rollouts, pipeline, edges, connections)
 
 
 def documents() -> dict[str, dict[str, Any]]:

@@ -139,9 +139,14 @@ def edge_page() -> str:
 
 
 def metrics_page() -> str:
-    """The controller's gauges."""
+    """The controller's gauges, and where the others' are."""
     lines = ["# Metrics", "", MADE, "", "## The collector's", ""]
-    lines += ["Over HTTP, on each edge: [in its own reference](collector.md#metrics).", "", "## The controller's", ""]
+    lines += ["Over HTTP, on each edge: [in its own reference](collector.md#metrics).", "", "## The edge's", ""]
+    lines += [
+        "By `springtide-edge watch --metrics FILE.prom` (`run`, `follow`), for node_exporter's textfile collector:",
+        "[in its reference](edge-command.md#springtide-edge-watch).",
+    ]
+    lines += ["", "## The controller's", ""]
     lines += [
         "Jobs end, so theirs are written to a file for node_exporter's textfile collector: `springtide decide initcwnd",
         "--metrics FILE.prom`, `springtide decide congestion --metrics FILE.prom` and `springtide status --metrics",

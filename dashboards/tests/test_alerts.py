@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[2]
 PROMETHEUS = ROOT / "dashboards/prometheus"
 RUNBOOKS = ROOT / "docs/runbooks"
 PROMTOOL = ROOT / "target/tools/promtool"
-COLLECTOR = ROOT / "target/release/springtide-collector"
+BINARIES = {name: ROOT / "target/release" / name for name in ("springtide-collector", "springtide-edge")}
 RULES: list[dict[str, Any]] = [
     rule
     for group in yaml.safe_load((PROMETHEUS / "springtide.rules.yml").read_text())["groups"]
@@ -59,12 +59,13 @@ def test_every_alert_has_a_summary() -> None:
 
 
 def test_every_metric_of_an_alert_or_a_dashboard_is_one_that_is_made() -> None:
-    """Of the collector by its reference, which is made from its code; of the controller by METRICS."""
+    """Of collector and edge by their references, which are made from their code; of the controller by METRICS."""
     made = set(re.findall(r"`(springtide_\w+|process_\w+)", (ROOT / "docs/reference/collector.md").read_text()))
     made |= set(METRICS)
+    made |= set(re.findall(r"^  (springtide_edge_\w+)", (ROOT / "docs/reference/edge-command.md").read_text(), re.M))
     used = set(re.findall(r"springtide_\w+", "\n".join(str(rule["expr"]) for rule in RULES)))
     for path in (ROOT / "dashboards/json").glob("*.json"):
-        used |= set(re.findall(r"springtide_collector_\w+", path.read_text()))
+        used |= set(re.findall(r"springtide_(?:collector|edge)_\w+", path.read_text()))
     used = {name.removesuffix("_bucket") for name in used}
     assert len(used) > 20
     assert used <= made, used - made
@@ -80,20 +81,20 @@ def test_every_alert_has_its_runbook_and_every_runbook_its_alert() -> None:
 
 
 def commands(text: str) -> list[list[str]]:
-    """`springtide ...` and `springtide-collector ...` in blocks and in backticks; without what they are piped into."""
+    """The commands of our programs, in blocks and in backticks; without what they are piped into."""
     blocks = re.findall(r"```sh\n(.*?)```", text, re.S)
     lines = [line for block in blocks for line in block.splitlines()] + re.findall(
         r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.S)
     )
-    words = [shlex.split(line.split("|")[0]) for line in lines if re.match(r"springtide(-collector)? ", line)]
+    words = [shlex.split(line.split("|")[0]) for line in lines if re.match(r"springtide(-collector|-edge)? ", line)]
     return [found for found in words if len(found) > 1]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_commands_of_a_runbook_exist(name: str) -> None:
     for program, *words in commands((RUNBOOKS / f"{name}.md").read_text()):
-        if program == "springtide-collector":
-            done = subprocess.run([COLLECTOR, words[0], "--help"], capture_output=True, text=True, check=False)
+        if program in BINARIES:
+            done = subprocess.run([BINARIES[program], words[0], "--help"], capture_output=True, text=True, check=False)
             assert done.returncode == 0, words
             assert all(word in done.stdout for word in words[1:] if word.startswith("--")), words
             continue
