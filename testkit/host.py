@@ -89,6 +89,11 @@ class Host:
         command = self.command(*arguments)
         at = command.index(str(PROGRAM))
         command[at:at] = ["unshare", "--time", f"--boottime={later}"] if later else []
+        return self.finished(command)
+
+    @staticmethod
+    def finished(command: list[str]) -> Outcome:
+        """Of a whole command line."""
         done = subprocess.run(command, check=False, capture_output=True, text=True)
         assert "panicked" not in done.stderr, done.stderr
         return Outcome(done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr)

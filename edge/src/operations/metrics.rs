@@ -323,7 +323,7 @@ fn of_program(found: &mut Metrics, program: &bpf::Status) {
     } = program;
     found.one("attached", i64::from(condition.attached));
     found.one("other_programs", condition.others.len());
-    found.one("prefixes", prefixes.len());
+    found.one("prefixes", program.prefixes_known);
     found.one("prefixes_limit", program.prefixes_limit);
     found.one(
         "first_flights",

@@ -462,7 +462,8 @@ fn program_lines(program: &bpf::Status) -> Vec<String> {
     let bpf::Status {
         condition,
         totals,
-        prefixes,
+        prefixes_known,
+        prefixes_limit,
         ..
     } = program;
     let mut lines = vec![format!(
@@ -478,10 +479,8 @@ fn program_lines(program: &bpf::Status) -> Vec<String> {
     }
     if totals.no_state > 0 {
         lines.push(format!(
-            "program: {} connections were left alone, because {} prefixes are known of {} that can be",
-            totals.no_state,
-            prefixes.len(),
-            program.prefixes_limit
+            "program: {} connections were left alone, because {prefixes_known} prefixes are known of {prefixes_limit} that can be",
+            totals.no_state
         ));
     }
     lines

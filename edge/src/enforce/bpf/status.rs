@@ -216,6 +216,8 @@ pub struct Status {
     pub condition: Condition,
     /// Counters of the whole program.
     pub totals: Totals,
+    /// Prefixes that it knows, because they have seen connections.
+    pub prefixes_known: usize,
     /// Prefixes that it can know; further ones are left alone.
     pub prefixes_limit: u32,
     /// Prefixes that have seen connections, sorted.
@@ -226,23 +228,20 @@ pub struct Status {
 pub fn status(places: &Places) -> Result<Status> {
     let set = places.set();
     let condition = condition(places)?;
-    let (mut totals_of_all, mut limit, mut seen) = (Totals::default(), 0, Vec::new());
+    let mut found = Status::default();
     if condition.loaded {
         let missing = pins::missing(&set);
         if !missing.contains(&"totals") {
-            totals_of_all = totals(&set)?;
+            found.totals = totals(&set)?;
         }
         if !missing.contains(&"states") {
-            limit = pins::map(&set, "states")?.max_entries();
-            seen = prefixes(&set, condition.round)?;
+            let states = states(&set)?;
+            found.prefixes_known = states.len();
+            found.prefixes_limit = pins::map(&set, "states")?.max_entries();
+            found.prefixes = prefixes(&states, condition.round);
         }
     }
-    Ok(Status {
-        condition,
-        totals: totals_of_all,
-        prefixes_limit: limit,
-        prefixes: seen,
-    })
+    Ok(Status { condition, ..found })
 }
 
 /// Whether somebody ended it as a withdrawal does, though perhaps not to the end: the pins are gone, or no new connection
@@ -402,8 +401,8 @@ fn arm(state: &State, arm: usize, round: i64) -> ArmStatus {
     }
 }
 
-fn prefixes(set: &Path, round: i64) -> Result<Vec<EntryStatus>> {
-    let mut found: Vec<EntryStatus> = states(set)?
+fn prefixes(states: &[(Prefix, State)], round: i64) -> Vec<EntryStatus> {
+    let mut found: Vec<EntryStatus> = states
         .iter()
         .filter_map(|(prefix, state)| {
             Some(EntryStatus {
@@ -419,5 +418,5 @@ fn prefixes(set: &Path, round: i64) -> Result<Vec<EntryStatus>> {
         })
         .collect();
     found.sort_by_key(|one| one.prefix);
-    Ok(found)
+    found
 }
