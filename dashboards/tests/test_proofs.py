@@ -25,6 +25,7 @@ def test_every_line_of_what_is_at_most_possible_has_its_test() -> None:
     assert re.findall(r"^### (.*)$", part, re.M) == [
         "A hostile edge",
         "A hostile network",
+        "A hostile client",
         "A lost publisher key",
         "A broken disk",
     ]
