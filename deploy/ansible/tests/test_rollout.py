@@ -233,7 +233,7 @@ def prepare(farm: Farm) -> None:
     assert not any((node.directory / "etc").exists() for node in farm.edges.values())
     rmem = receive_buffer(farm)
     drop_ins = farm.directory / "drop-ins"
-    measured = {"edge_metrics_file": "/srv/textfile/edge.prom", "edge_watch_drop_ins": str(drop_ins)}
+    measured: dict[str, Any] = {"edge_metrics_file": "/srv/textfile/edge.prom", "edge_watch_drop_ins": str(drop_ins)}
     prepared = farm.play("edges.yml", "-e", "edge_receive_buffer_bytes=400000", **measured)
     assert prepared.code == 0, prepared.output
     assert receive_buffer(farm)[1] == 400_000
