@@ -62,10 +62,11 @@ package: ## Debian packages of the collector and the edge program, into target/d
 	@tools/setup
 	@tools/package
 
-calm: ## simulated weeks of 34 PoPs and of 20,000 client prefixes under our laws and the naive ones; writes out/bench/calm*
+calm: ## simulated weeks of 34 PoPs, of 20,000 client prefixes and of starts under our laws and the naive ones; writes out/bench/calm*
 	@tools/setup
 	@$(BIN)/python -m bench calm
 	@$(BIN)/python -m bench calm-prefixes
+	@$(BIN)/python -m bench calm-start
 
 gate-budget: ## what a rollout of 3,000 edges spends of the gate's error budget, simulated; writes out/bench/gate.json
 	@tools/setup

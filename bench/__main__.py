@@ -11,11 +11,26 @@ from pathlib import Path
 from typing import Any
 
 from bench import collector, controller, edge, gate, push, push_fleet, rounds, sizes, start
-from bench.calm import guard, pairs, prefixes
+from bench.calm import guard, pairs, prefixes, start_weeks
 from bench.pipeline import ingest
 from bench.runner import ROOT, Bench, BenchError, Run, conditions, document, table
 
-MODULES = (collector, ingest, rounds, sizes, controller, push, push_fleet, gate, pairs, prefixes, guard, start, edge)
+MODULES = (
+    collector,
+    ingest,
+    rounds,
+    sizes,
+    controller,
+    push,
+    push_fleet,
+    gate,
+    pairs,
+    prefixes,
+    guard,
+    start_weeks,
+    start,
+    edge,
+)
 BENCHES: dict[str, Bench] = {module.BENCH.name: module.BENCH for module in MODULES}
 
 

@@ -58,6 +58,11 @@ FIGURES = {
         selected_median new_per_round_median changes_per_round_mean changes_per_ever_selected_and_day_p95
         prefixes_with_four_changes_or_more share_of_attainable_gain
     """,
+    "calm-start": """
+        model_median_error model_points time_saved_share share_of_attainable_gain share_of_gain_at_all
+        changes_per_pair_and_day_median changes_per_pair_and_day_p95 sent_again_share sent_again_share_default
+        harmful_rounds_share rounds_to_safety_median rounds_to_safety_p95 rounds_to_gain_median rounds_to_gain_p95
+    """,
     "start": """
         alone_p50_ms alone_p95_ms alone_resent_per_connection alone_p50_per_limit together_p50_ms together_p95_ms
         together_resent_per_connection together_p50_per_limit started worst_alone_p50_per_limit

@@ -2,5 +2,7 @@
 
 `paths` makes what a fleet's paths might do, `controllers` are the laws of initial windows, `simulate` plays them
 against each other and counts changes, harm and gain, `pairs` is the bench, `plot` draws it. `prefixes` is the same of
-the law of client prefixes, `guard` of the loss guard.
+the law of client prefixes, `guard` of the loss guard. `start_weeks` plays the law of starts (`start_controllers`) over
+`start_paths`; what connections meet there says `flights`, a model that `measured` holds against the lab, through
+`start_flights`.
 """

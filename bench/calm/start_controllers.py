@@ -1,0 +1,190 @@
+"""Who decides what connections start with: the law of starts, the initial-window law as a burst, and Riptide's plain
+mean, each from what the connections of its own choice showed."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from springtide.laws.columns import Table
+from springtide.laws.initcwnd.law import UNSEEN as UNSEEN_PAIR
+from springtide.laws.start.evidence import GROUPED
+from springtide.laws.start.law import DECIDED, PREVIOUS, UNSEEN, carry, decide
+from springtide.policy import Policy
+
+from bench.calm.controllers import PlainAverage, Springtide
+from bench.calm.flights import DEFAULT_WINDOW, SEGMENT, WIRE
+from bench.calm.start_flights import PARTS, SEGMENTS, Given, Met
+from bench.calm.start_paths import SINGLE_SIGMA, SUM_SIGMA, Floats, Ints, Moment, Paths
+
+# A collector's samples show at most so many connections of a path's round.
+MOST_SEEN = 50
+# Of those of more than ten segments.
+LONG = PARTS[1:] / PARTS[1:].sum()
+# Medians of times differ by this much over the root of flights (natural logarithm).
+TIME_SIGMA = 0.3
+
+
+class Controller(Protocol):
+    name: str
+    changes: Ints
+
+    @property
+    def permille(self) -> Ints:
+        """Of a thousand connections those on trial."""
+
+    @property
+    def trial(self) -> Given:
+        """What those are given."""
+
+    def given(self) -> Given:
+        """In use."""
+
+    def round(self, now: int, moment: Moment, met: tuple[Met, Met], default: Met) -> None:
+        """Decides anew; `met` is what those of its choice met, in use and on trial."""
+
+
+class Bursts:
+    """A law of windows, without rates."""
+
+    def __init__(self, law: Springtide | PlainAverage, name: str, paths: Paths) -> None:
+        self.name, self._law, self._paths = name, law, paths
+        self._draw = paths.another()
+        self._windows = np.zeros(paths.count, np.int64)
+        self._names = names(paths.count)
+        self.changes = np.zeros(paths.count, np.int64)
+
+    @property
+    def permille(self) -> Ints:
+        return np.zeros(self._paths.count, np.int64)
+
+    @property
+    def trial(self) -> Given:
+        return Given.default(self._paths.count)
+
+    def given(self) -> Given:
+        nothing = np.zeros(self._paths.count)
+        return Given(self._windows, nothing, nothing)
+
+    def round(self, now: int, moment: Moment, met: tuple[Met, Met], default: Met) -> None:
+        draw = self._draw
+        seen = np.full(self._paths.count, UNSEEN_PAIR)
+        seen["src_pop"], seen["dst_pop"], seen["ip_version"] = self._names, b"peer", 4
+        # CUBIC's window is between 0.7 and 1 of what the pipe and the queue hold.
+        held = (moment.share * WIRE / SEGMENT * moment.rtt_ms / 1000 / WIRE) + moment.queue / (
+            moment.together / moment.share
+        )
+        seen["connections_seen"] = seen["connections_earned"] = moment.met
+        mean = held * draw.uniform(0.8, 0.9, len(held))
+        seen["mean_cwnd"] = np.where(moment.met > 0, np.maximum(2.0, mean), np.nan)
+        long = draw.binomial(moment.young, PARTS[1:].sum())
+        seen["young_connections"] = long
+        seen["young_lossy_connections"] = draw.binomial(long, met[0].lossy_share())
+        windows = self._law.decide(now, seen)
+        self.changes += windows != self._windows
+        self._windows = windows
+
+
+class Start:
+    def __init__(self, policy: Policy, name: str, paths: Paths, grouped: bool = True) -> None:
+        self.name, self._policy, self._paths = name, policy, paths
+        self._draw = paths.another()
+        self._last: Table = np.zeros(0, PREVIOUS)
+        count = paths.count
+        self.decided: Table = np.zeros(count, DECIDED)
+        self._names = names(count)
+        self._groups = np.zeros(count if grouped else 0, GROUPED)
+        if grouped:
+            self._groups["src_pop"], self._groups["destination"], self._groups["ip_version"] = self._names, b"peer", 4
+            self._groups["group"] = [f"region{at}" for at in paths.region]
+        self.changes = np.zeros(count, np.int64)
+        self.reasons: dict[int, int] = {}
+
+    @property
+    def permille(self) -> Ints:
+        return self.decided["trial_permille"].astype(np.int64)
+
+    @property
+    def trial(self) -> Given:
+        return _given(self.decided, "trial_", self._policy.enforce.lift_bytes)
+
+    def given(self) -> Given:
+        return _given(self.decided, "", self._policy.enforce.lift_bytes)
+
+    def round(self, now: int, moment: Moment, met: tuple[Met, Met], default: Met) -> None:
+        seen = self._observe(moment, met, default)
+        decided = decide(now, self._policy, seen, self._last, self._groups)
+        fields = [f"{kind}{name}" for kind in ("", "trial_") for name in ("window", "connection_rate", "path_rate")]
+        self.changes += np.any([decided[name] != self.decided[name] for name in fields], axis=0)
+        for code, times in zip(*np.unique(decided["reason"], return_counts=True), strict=True):
+            self.reasons[int(code)] = self.reasons.get(int(code), 0) + int(times)
+        self.decided, self._last = decided, carry(decided, now)
+
+    def _observe(self, moment: Moment, met: tuple[Met, Met], default: Met) -> Table:
+        draw, count = self._draw, self._paths.count
+        seen = np.full(count, UNSEEN)
+        seen["src_pop"], seen["destination"], seen["ip_version"] = self._names, b"peer", 4
+        seen["connections"], seen["hosts"], seen["mss"] = moment.met + moment.young, 4, SEGMENT
+        seen["min_rtt_us"] = seen["rtt_p50_us"] = moment.rtt_ms * 1000
+        seen["share_rate"], seen["share_log2_var"] = singles(moment.share, moment.met, self._share_quantile, draw)
+        seen["share_connections"] = moment.met
+        in_use = self.given()
+        # Slow start shows what it reached: four default windows in a round trip, or what it was given.
+        trip_s = moment.rtt_ms / 1000
+        reached = np.maximum(4 * DEFAULT_WINDOW * SEGMENT / trip_s, in_use.rate)
+        long = draw.binomial(moment.young, PARTS[2:].sum())
+        seen["reached_connections"] = long
+        seen["reached_rate"] = np.where(long > 0, np.minimum(reached, moment.share), np.nan)
+        known = moment.met > 0
+        seen["path_buckets"] = np.where(known, 10, 0)
+        seen["path_rate"] = np.where(known, moment.together * np.exp(draw.normal(0, SUM_SIGMA, count)), np.nan)
+        seen["at_once"] = moment.at_once
+        seen["receiver_window"] = np.nan
+        on_trial = draw.binomial(moment.young, self.permille / 1000)
+        held_out = draw.binomial(moment.young - on_trial, 0.05)
+        arms = (moment.young - on_trial - held_out, on_trial)
+        for arm, (connections, found) in enumerate(zip(arms, met, strict=True)):
+            flights = draw.binomial(connections, PARTS[1:].sum())
+            seen[f"flights_{arm}"] = flights
+            seen[f"lossy_{arm}"] = draw.binomial(flights, np.clip(found.lossy_share(), 0, 1))
+            seen[f"segments_{arm}"] = flights * (SEGMENTS[1:] @ LONG)
+            seen[f"resent_{arm}"] = draw.poisson(flights * (found.first[:, 1:] @ LONG))
+            for size, name in ((2, "t100"), (1, "t50")):
+                noise = np.exp(draw.normal(0, TIME_SIGMA / np.sqrt(np.maximum(flights, 1)), count))
+                time = found.trips[:, size] * moment.rtt_ms * 1000 * noise
+                seen[f"{name}_{arm}_us"] = np.where(flights > 0, time, np.nan)
+        flights = draw.binomial(held_out, PARTS[1:].sum())
+        seen["default_flights"] = flights
+        seen["default_lossy"] = draw.binomial(flights, np.clip(default.lossy_share(), 0, 1))
+        return seen
+
+    @property
+    def _share_quantile(self) -> float:
+        return self._policy.start.share_quantile
+
+
+def singles(share: Floats, met: Ints, quantile: float, draw: np.random.Generator) -> tuple[Floats, Floats]:
+    """A quantile of so many single delivery rates, and the variance of their log2; NaN of none."""
+    most = min(MOST_SEEN, max(1, int(met.max())))
+    rates = np.sort(
+        np.where(np.arange(most) < met[:, None], draw.normal(0, SINGLE_SIGMA, (len(met), most)), np.inf), axis=1
+    )
+    count = np.minimum(met, most)
+    at = np.floor(quantile * np.maximum(count - 1, 0)).astype(int)
+    chosen = rates[np.arange(len(met)), at]
+    finite = np.where(np.isfinite(rates), rates, 0.0)
+    some = np.maximum(count, 1)
+    variance = (finite**2).sum(1) / some - (finite.sum(1) / some) ** 2
+    known = count > 0
+    with np.errstate(invalid="ignore", over="ignore"):
+        return np.where(known, share * np.exp2(np.where(known, chosen, 0.0)), np.nan), np.where(known, variance, np.nan)
+
+
+def names(count: int) -> NDArray[np.bytes_]:
+    return np.array([f"p{at:06}" for at in range(count)], "S64")
+
+
+def _given(decided: Table, kind: str, lift_bytes: int) -> Given:
+    window = decided[f"{kind}window"].astype(np.int64)
+    return Given(window, decided[f"{kind}connection_rate"].copy(), decided[f"{kind}path_rate"].copy(), lift_bytes)
