@@ -28,13 +28,14 @@ bytes_sent bytes_retrans bytes_received busy_time rwnd_limited sndbuf_limited ds
 netns poll_sequence
 """
 
-# Half of the sockets are idle; a fifth go to other PoPs, the rest to some 50,000 prefixes.
+# Half of the sockets are idle; a seventh begin in the last two polls; a fifth go to other PoPs, the rest to some 50,000
+# prefixes. Half of the busy ones have data in flight and a rate that the application did not limit.
 SAMPLES = """
 insert into tcp_samples (
     time_unix_us, host, pop, boot_id, netns, poll_sequence, cookie, kind, state, src_ip, src_port, dst_ip, dst_port,
     snd_cwnd, rtt, family, congestion_algorithm, snd_mss, snd_ssthresh, bytes_acked, bytes_sent, bytes_retrans,
     bytes_received, busy_time, rwnd_limited, sndbuf_limited, min_rtt, delivery_rate, delivery_rate_app_limited, snd_wnd,
-    tcp_info_length, src_pop, dst_pop
+    tcp_info_length, src_pop, dst_pop, unacked
 )
 with number as n, n % 40 as h, h % 8 as p, sipHash64(n) as r, r % 10 < 5 as busy, {poll:UInt32} as k,
     r % 100 < 20 as internal, (p + 1 + r % 7) % 8 as q
@@ -46,9 +47,10 @@ select
         toIPv6(IPv4NumToString(toUInt32(1000000000 + intHash32(n) % 50000 * 256 + r % 250)))),
     1024 + r % 60000, 10 + r % 90, 1000 + r % 200000, 2, ['bbr', 'cubic'][1 + r % 2], 1448, 2147483647,
     k * busy * (r % 300000) + r % 100000, k * busy * (r % 300000) + r % 100000, k * busy * (r % 100), 500 * k,
-    1000 * k * busy, 0, 0, 900 + r % 150000, r % 20000000, r % 2, 65535 * (1 + r % 30), 280,
-    concat('pop', toString(p)), if(internal, concat('pop', toString(q)), '')
+    1000 * k * busy, 0, 0, 900 + r % 150000, 1 + r % 20000000 + k * busy, r % 2, 65535 * (1 + r % 30), 280,
+    concat('pop', toString(p)), if(internal, concat('pop', toString(q)), ''), busy * (r % 40)
 from numbers({sockets:UInt64})
+where n % 7 > 0 or k > {fresh:UInt32}
 """
 
 # The newest round's rows again under another round, and as many times over as it takes.
@@ -87,7 +89,9 @@ def fill(store: Store, rows: int, polls: int) -> None:
     sockets = rows // (2 * polls)
     for poll in range(2 * polls):
         at = ROUND - 2 * INTERVAL + poll * INTERVAL // polls
-        store.execute(SAMPLES, {"poll": poll + 1, "time_us": at * 1_000_000, "sockets": sockets})
+        store.execute(
+            SAMPLES, {"poll": poll + 1, "time_us": at * 1_000_000, "sockets": sockets, "fresh": 2 * polls - 2}
+        )
     store.execute("optimize table tcp_samples")
 
 

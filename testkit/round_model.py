@@ -127,6 +127,7 @@ def _socket(records: list[Sample], within: list[Sample], first_poll: Sample | No
         "app_limited": bool(last["delivery_rate_app_limited"]),
         "snd_cwnd": cwnd,
         "snd_mss": mss,
+        "snd_ssthresh": last["snd_ssthresh"] or 0,
         "snd_wnd": last["snd_wnd"] or 0,
         "rtt_us": last["rtt"] or 0,
         "min_rtt_us": least_rtt,
@@ -137,6 +138,9 @@ def _socket(records: list[Sample], within: list[Sample], first_poll: Sample | No
         "start_cwnd": 10,
         "life_bytes_lost": max(0, life["bytes_retransmitted"] - twice * mss),
         "life_timeouts": timeouts,
+        "began": new,
+        "fresh_rate": fresh,
+        "recorded": any(r.get("started_round") is not None for r in within),
     }
 
 

@@ -120,6 +120,8 @@ main()
 
 
 def test_a_run_killed_between_any_two_steps_changes_nothing_that_readers_see(home: Home) -> None:
+    # Every step runs only where an edge paces.
+    home.policy.write_text("enforce: {by: bpf}\n")
     feed(home, "a", [ROUND - INTERVAL, ROUND], sockets=50)
     moment = instants.show(ROUND)
     home.run("rollup", "--round", moment)

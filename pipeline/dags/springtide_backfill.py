@@ -56,7 +56,8 @@ def springtide_backfill() -> None:
             # A span can take hours: other steps get the store in between.
             with site.open() as store:
                 prepare(store, site.fleet(), site.publish_dir, print)
-                rollup(store, moment, policy.round.interval_s, instants.now(), policy.congestion.min_object_bytes)
+                acting, paced = policy.congestion.min_object_bytes, policy.paces(moment)
+                rollup(store, moment, policy.round.interval_s, instants.now(), acting, paced=paced)
                 made = [(law, decide(law, store, policy, moment, instants.now())) for law in LAWS]
             counts = ", ".join(f"{len(outcome.decided)} {law.units}" for law, outcome in made)
             print(f"round {instants.show(moment)}: {counts}")

@@ -82,7 +82,8 @@ def springtide_round() -> None:
         with site.open() as store:
             for moment in due["to_roll_up"]:
                 acting = policy.congestion.min_object_bytes
-                line = run(store, moment, policy.round.interval_s, instants.now(), acting)
+                paced = policy.paces(moment)
+                line = run(store, moment, policy.round.interval_s, instants.now(), acting, paced=paced)
                 print(f"round {instants.show(moment)}: {line.samples} samples of {line.sockets} sockets")
             late = count_late(store, due["newest"], policy.round.interval_s, instants.now())
             print(f"{late} samples came too late for their rounds' tables")

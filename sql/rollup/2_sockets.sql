@@ -45,7 +45,11 @@ within as (
         maxIf(src_pop, time_unix_us >= {round_start_us:Int64}) as src_pop,
         maxIf(dst_pop, time_unix_us >= {round_start_us:Int64}) as dst_pop,
         max(dst_ip) as dst_ip,
-        maxIf(coalesce(sample_weight, 1), time_unix_us >= {round_start_us:Int64}) as sample_weight,
+        -- Packed, as below: whether the edge's program wrote down its start, and how many it stands for.
+        maxIf(
+            bitShiftLeft(toUInt64(started_round is not null), 32) + coalesce(sample_weight, 1),
+            time_unix_us >= {round_start_us:Int64}
+        ) as recorded_weight,
         -- Last values. Two of 32 bits are packed into one of 64: each separate aggregate costs a tenth more.
         argMax(
             bitShiftLeft(toUInt64(coalesce(snd_cwnd, 0)), 32) + coalesce(snd_ssthresh, 0),
@@ -201,7 +205,8 @@ changes as (
         if(within.src_pop = fleet_edges.pop, within.src_pop, '') as src_pop,
         within.dst_pop as dst_pop,
         within.dst_ip as dst_ip,
-        within.sample_weight as sample_weight,
+        bitAnd(within.recorded_weight, 4294967295) as sample_weight,
+        within.recorded_weight >= 4294967296 as recorded,
         bitAnd(within.rate_app_limited, 1) = 1 as app_limited,
         bitShiftRight(within.cwnd_ssthresh, 32) as snd_cwnd,
         bitShiftRight(within.mss_wnd, 32) as snd_mss,
@@ -415,7 +420,10 @@ select
     if(
         is_new and first_low between 1 and first_high and not startsWith(known_algorithm, 'bbr'), first_low, 0
     ) as first_cwnd_low,
-    if(first_cwnd_low > 0, first_high, 0) as first_cwnd_high
+    if(first_cwnd_low > 0, first_high, 0) as first_cwnd_high,
+    is_new as began,
+    is_fresh as fresh_rate,
+    recorded
 from begun
 -- In a round whose sockets do not fit into memory, groups are on disk. By default all rows are one block, and one
 -- thread writes it.

@@ -86,7 +86,7 @@ def rollup(
         console = Console(stderr=True)
         steps = track(rounds, "rollup", console=console, disable=not is_terminal())
         acting = policy.congestion.min_object_bytes
-        done = [run(opened, moment, interval_s, instants.now(), acting) for moment in steps]
+        done = [run(opened, moment, interval_s, instants.now(), acting, paced=policy.paces(moment)) for moment in steps]
         late = count_late(opened, last, interval_s, now)
     if as_json:
         print_json({"rounds": [as_dict(line) for line in done], "late_samples": late})

@@ -16,7 +16,8 @@ from springtide.store import Store
 def decide(law: Law, store: Store, policy: Policy, moment: int, now_unix_s: int, *, dry_run: bool = False) -> Outcome:
     """Decide and write a round, rolling it up first where that is missing. Raises StoreError."""
     interval_s = policy.round.interval_s
-    ensure(store, moment, interval_s, policy.round.lateness_s, now_unix_s, policy.congestion.min_object_bytes)
+    acting, paced = policy.congestion.min_object_bytes, policy.paces(moment)
+    ensure(store, moment, interval_s, policy.round.lateness_s, now_unix_s, acting, paced=paced)
     seen, before = law.observe(store, policy, moment)
     found, thin = frozen(store, policy, moment, law.pops(seen, before))
     decided = law.decide(moment, policy, seen, before, thin)

@@ -21,14 +21,25 @@ STEPS = (
     "1_records",
     "1_starts",
     "2_sockets",
+    "2_flights",
     "3_pairs",
+    "3_units",
     "4_prefixes",
     "4_prefix_rates",
+    "4_busy",
+    "4_path_sockets",
+    "4_path_flights",
     "5_outcomes",
+    "5_paths",
+    "5_path_starts",
     "6_hosts",
     "7_goodput",
     "8_rogues",
     "9_treatments",
+)
+# What only the law of starts reads: nothing where no edge paces.
+PACED = frozenset(
+    ("2_flights", "3_units", "4_busy", "4_path_sockets", "4_path_flights", "5_paths", "5_path_starts"),
 )
 TABLES = (
     "rollup_polls",
@@ -36,20 +47,27 @@ TABLES = (
     "rollup_pairs",
     "rollup_prefixes",
     "rollup_prefix_rates",
+    "rollup_paths",
+    "rollup_path_starts",
     "rollup_outcomes",
     "rollup_hosts",
     "rollup_goodput",
     "rollup_rogues",
     "rollup_treatments",
+    "rollup_flights",
 )
 # What only the steps read of each other. A run empties it; a killed one leaves its rows to the next.
-SCRATCH = ("rollup_records", "rollup_starts")
+SCRATCH = ("rollup_records", "rollup_starts", "rollup_busy", "rollup_units", "rollup_path_hosts")
 
 # How far back rounds without tables are looked for: older ones need an explicit backfill.
 PENDING_S = 86_400
 RETRIED_ROUNDS = 12
 # Rounds whose late samples are counted with each run: half an hour, as long as a host may be disconnected.
 LATE_ROUNDS = 6
+
+# Client prefixes of a PoP whose paths are rolled up: twice as many as are decided on by default (start.max_prefixes),
+# so that those in use are seen in rounds in which others have more to gain.
+START_PREFIXES = 10_000
 
 # From how many bytes on BBR acts, without a policy.
 ACTING_BYTES = CongestionPolicy().min_object_bytes
@@ -73,11 +91,18 @@ class Rollup:
 
 
 def rollup(
-    store: Store, round_unix_s: int, interval_s: int, now_unix_s: int, acting_bytes: int = ACTING_BYTES
+    store: Store,
+    round_unix_s: int,
+    interval_s: int,
+    now_unix_s: int,
+    acting_bytes: int = ACTING_BYTES,
+    *,
+    paced: bool = False,
 ) -> Rollup:
     """Compute the tables of [round - interval, round); the interval before it shows what changed within it.
 
     `acting_bytes`: congestion.min_object_bytes; rates of connections that delivered less do not show the effect of BBR.
+    `paced`: some edge enforces by bpf, so that what its paths show is wanted.
 
     Raises StoreError; the round's tables are then what they were.
     """
@@ -90,8 +115,12 @@ def rollup(
         "round_start_us": (round_unix_s - interval_s) * 1_000_000,
         "round_us": round_unix_s * 1_000_000,
         "acting_bytes": acting_bytes,
+        "start_prefixes": START_PREFIXES,
+        "half_prefixes": START_PREFIXES // 2,
     }
     for step in STEPS:
+        if step in PACED and not paced:
+            continue
         store.execute(sql(f"rollup/{step}"), parameters)
     for table in SCRATCH:
         store.execute(f"alter table {table} drop partition {generation}")
@@ -139,12 +168,14 @@ def ensure(
     lateness_s: int,
     now_unix_s: int,
     acting_bytes: int = ACTING_BYTES,
+    *,
+    paced: bool = False,
 ) -> Rollup:
     """The round's tables; computed now if they were not yet, or for another interval, or before the lateness bound."""
     present = rolled_up(store, round_unix_s, round_unix_s)
     if present and present[0].interval_s == interval_s and present[0].waited_s >= lateness_s:
         return present[0]
-    return rollup(store, round_unix_s, interval_s, now_unix_s, acting_bytes)
+    return rollup(store, round_unix_s, interval_s, now_unix_s, acting_bytes, paced=paced)
 
 
 def pending(store: Store, newest_unix_s: int, interval_s: int, lateness_s: int) -> list[int]:

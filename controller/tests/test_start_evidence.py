@@ -1,0 +1,131 @@
+"""Which units the law of starts decides on, whose estimates they borrow, and each edge's part."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from springtide.laws.start.evidence import GROUPED, bounded_parts, edge_parts, groups, observe
+from springtide.observe.asn import Origin, publish_origins
+from springtide.observe.rollup import rollup
+from springtide.policy import StartPolicy
+from springtide.store import Store
+
+from testkit.home import ROUND
+from testkit.path_model import Gave, Unit
+from testkit.path_traffic import INTERVAL, NONE, PEERS, SLOW, Traffic, load, rolled
+
+pytestmark = pytest.mark.usefixtures("path_fleet")
+
+
+def test_prefixes_with_most_to_gain_are_seen_and_those_in_use(store: Store) -> None:
+    traffic = Traffic()
+    traffic.hosts("fra-1", "fra-2")
+    peers = {number: f"::ffff:192.0.{number}.1" for number in range(1, 7)}
+    for number, peer in peers.items():
+        PEERS[peer] = ""
+        for host in ("fra-1", "fra-2"):
+            traffic.connection(host, peer, 10**6, sent=40_000 * number**2)
+    in_use = ("fra", "192.0.1.0/24", 4)
+    rolled(store, [traffic.rows], {ROUND - 300: {in_use: (SLOW, NONE)}})
+
+    def prefixes(most: int) -> set[str]:
+        return {row["destination"].decode() for row in observe(store, ROUND, StartPolicy(max_prefixes=most))}
+
+    assert prefixes(3) == {"192.0.1.0/24", "192.0.6.0/24", "192.0.5.0/24"}
+    assert len(prefixes(100)) == 6
+    assert prefixes(0) == set()
+
+
+def test_a_host_that_invents_prefixes_leaves_half_of_the_places(store: Store) -> None:
+    traffic = Traffic()
+    traffic.hosts("ams-1", "ams-2", "ams-3")
+    for number in range(1, 21):
+        peer = f"::ffff:192.0.{number}.1"
+        PEERS[peer] = ""
+        for host in ("ams-1", "ams-2") if number <= 10 else ("ams-3",):
+            traffic.connection(host, peer, 10**6, sent=100_000 if number <= 10 else 10**8)
+    rolled(store, [traffic.rows])
+    found = {row["destination"].decode() for row in observe(store, ROUND, StartPolicy(max_prefixes=10))}
+    assert len(found) == 10
+    assert sum(int(destination.split(".")[2]) <= 10 for destination in found) == 5
+
+
+def test_thin_units_are_grouped_by_region_covering_prefix_and_autonomous_system(store: Store) -> None:
+    traffic = Traffic()
+    traffic.hosts("ams-1", "fra-1")
+    publish_origins(store, [Origin("192.0.0.0/15", 64500, "one"), Origin("203.0.113.0/24", 64501, "two")])
+    clients = {"192.0.1.1": 3, "192.0.2.1": 3, "192.1.3.1": 3, "192.1.4.1": 0, "203.0.113.9": 0, "198.18.0.1": 0}
+    for client, count in clients.items():
+        PEERS[f"::ffff:{client}"] = ""
+        for host in ("ams-1", "fra-1") if client.startswith("192.0.") else ("ams-1",):
+            traffic.connection(host, f"::ffff:{client}", 10**6, sent=100_000)
+            for _ in range(count):
+                traffic.connection(host, f"::ffff:{client}", 10**6)
+    traffic.connection("ams-1", "::ffff:10.77.2.9", 10**6)
+    traffic.connection("fra-1", "::ffff:10.77.3.9", 10**6)
+    remembered: Gave = {("ams", "2001:db8::/56", 6): (SLOW, NONE)}
+    rolled(store, [traffic.rows], {ROUND - 300: remembered})
+
+    def named(units: int) -> dict[str, str]:
+        table = groups(store, ROUND, StartPolicy(group_units=units))
+        assert table.dtype == GROUPED
+        return {f"{src.decode()} {to.decode()}": name.decode() for src, to, _, name in table.tolist()}
+
+    found = named(2)
+    assert found["ams fra"] == "europe to europe, IPv4"
+    assert found["fra nyc"] == "europe to america, IPv4"
+    assert found["ams 192.0.1.0/24"] == found["ams 192.0.2.0/24"] == "ams to 192.0.0.0/16"
+    # One of its own there: the whole autonomous system's, from the region.
+    assert found["ams 192.1.4.0/24"] == found["ams 192.1.3.0/24"] == "region europe to AS64500, IPv4"
+    assert found["ams 203.0.113.0/24"] == "region europe to AS64501, IPv4"
+    assert found["ams 198.18.0.0/24"] == "region europe to 198.18.0.0/16"
+    assert found["ams 2001:db8::/56"] == "region europe to 2001:db8::/40"
+    # Two PoPs of the region know what one alone does not.
+    assert named(4)["ams 192.0.1.0/24"] == "region europe to 192.0.0.0/16"
+    assert named(3)["ams 192.1.3.0/24"] == "region europe to AS64500, IPv4"
+
+
+def parts(store: Store, unit: Unit) -> dict[str, float]:
+    units = np.array([unit], [("src_pop", "S64"), ("destination", "S64"), ("ip_version", "u1")])
+    table = edge_parts(store, ROUND, ROUND - 2 * INTERVAL, units)
+    return {row["edge"].decode(): row["part"].item() for row in table}
+
+
+def test_an_edge_has_its_part_of_the_starts(store: Store) -> None:
+    traffic = Traffic()
+    traffic.hosts("fra-1", "fra-2")
+    for host, count in (("fra-1", 6), ("fra-2", 2)):
+        for n in range(count):
+            traffic.connection(host, "::ffff:10.77.3.9", 10**6, born=1 + 10 * (n % 2), polls=3)
+    load(store, [traffic.rows])
+    for moment in (ROUND - INTERVAL, ROUND):
+        rollup(store, moment, INTERVAL, ROUND + 60, paced=True)
+    # None of the first round: its hosts' first poll is of it.
+    assert parts(store, ("fra", "nyc", 4)) == {"fra-1": 0.75, "fra-2": 0.25}
+    # Nothing began there.
+    assert parts(store, ("fra", "ams", 6)) == {"fra-1": 0.5, "fra-2": 0.5}
+    assert parts(store, ("nyc", "ams", 4)) == {"nyc-1": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("starts", "expected"),
+    [
+        ([5, 3], [5 / 8, 3 / 8]),
+        ([10, 0], [0.75, 0.25]),
+        ([10, 0, 0, 0], [0.5, 1 / 6, 1 / 6, 1 / 6]),
+        ([10, 10, 10, 0], [7 / 24, 7 / 24, 7 / 24, 1 / 8]),
+        ([1], [1.0]),
+        ([0, 0, 0], [1 / 3, 1 / 3, 1 / 3]),
+    ],
+)
+def test_parts_have_a_floor_and_no_edge_has_more_than_half(starts: list[float], expected: list[float]) -> None:
+    assert bounded_parts(np.array([starts], float))[0] == pytest.approx(expected)
+
+
+def test_parts_are_bounded_whatever_begins(store: Store) -> None:
+    source = np.random.default_rng(5)
+    for count in (2, 3, 4, 12):
+        found = bounded_parts(np.floor(source.pareto(0.3, (500, count))))
+        assert found.sum(axis=1) == pytest.approx(np.ones(500))
+        assert found.min() >= 1 / (2 * count) - 1e-9
+        assert found.max() <= (0.5 if count > 2 else 0.75) + 1e-9

@@ -1,0 +1,272 @@
+"""What a round shows of paths, from samples over the roll-up, beside plain loops."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from springtide.laws.start.evidence import groups, observe
+from springtide.observe.rollup import rollup
+from springtide.policy import StartPolicy
+from springtide.store import Row, Store
+
+from testkit import path_model
+from testkit.home import ROUND
+from testkit.path_model import Unit
+from testkit.path_traffic import CLIENTS, DECIDED, FRA, INTERVAL, MSS, Traffic, load, mixed, rolled, seen
+
+LAW = StartPolicy(share_quantile=0.25)
+
+pytestmark = pytest.mark.usefixtures("path_fleet")
+
+
+def unit_of(row: Row) -> Unit:
+    return row["src_pop"], row["destination"], row["ip_version"]
+
+
+def found_paths(store: Store) -> dict[Unit, Row]:
+    return {unit_of(row): row for row in store.query("select * from round_paths")}
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_paths_match_the_definition(store: Store, seed: int) -> None:
+    rows = mixed(seed)
+    rolled(store, [rows], DECIDED)
+    expected, found = path_model.paths(rows, ROUND, DECIDED), found_paths(store)
+    # Prefixes without anything to gain have no row.
+    assert {unit for unit in expected if "/" not in unit[1]} <= set(found) <= set(expected)
+    assert len(found) >= 10
+    assert any(expected[unit]["entry_flights"] + expected[unit]["trial_flights"] for unit in found)
+    for unit, row in found.items():
+        for name, value in expected[unit].items():
+            if name == "starts":
+                continue
+            if isinstance(value, str):
+                assert row[name] == value, unit
+                continue
+            # Sums of held rates are rounded host by host.
+            close = pytest.approx(value, rel=1e-4, abs=1 if name.startswith("path") else 1e-5)
+            assert row[name] == close, (unit, name)
+    parts = store.query("select * from round_path_starts")
+    assert {(*unit_of(row), row["host"]): row["starts"] for row in parts} == {
+        (*unit, host): count for unit in found for host, count in expected[unit]["starts"].items()
+    }
+
+
+def test_copies_order_and_splitting_change_no_byte(store: Store) -> None:
+    rows = mixed(1)
+
+    def contents() -> list[list[Row]]:
+        states = "hex(share_state) as share_state, hex(reached_state) as reached_state, hex(path_state) as path_state"
+        return [
+            store.query(f"select * replace ({states}) from round_paths order by src_pop, destination, ip_version"),
+            store.query("select * from round_path_starts order by src_pop, destination, ip_version, host"),
+            store.query("select * from round_flights order by host, cookie"),
+        ]
+
+    rolled(store, [rows], DECIDED)
+    clean = contents()
+    assert all(clean)
+    shuffled = rows * 2
+    random.Random(3).shuffle(shuffled)
+    rolled(store, [shuffled[:100], shuffled[100:], rows[:50]], DECIDED)
+    assert contents() == clean
+    rollup(store, ROUND, INTERVAL, ROUND + 600, paced=True)
+    assert contents() == clean
+
+
+def test_an_empty_round_shows_nothing(store: Store) -> None:
+    rolled(store, [])
+    assert len(observe(store, ROUND, LAW)) == len(groups(store, ROUND, LAW)) == 0
+    traffic = Traffic()
+    traffic.hosts("ams-1")
+    rolled(store, [traffic.rows])
+    assert len(observe(store, ROUND, LAW)) == 0
+
+
+@pytest.mark.parametrize("peer", ["::ffff:10.77.2.9", "fd77:2::9", "::ffff:203.0.113.7", "2001:db8:12:3456::1"])
+def test_single_rates_are_those_of_connections_that_met_the_path(store: Store, peer: str) -> None:
+    traffic = Traffic()
+    traffic.hosts("ams-1")
+    for rate in (1_000_000, 2_000_000, 3_000_000, 4_000_000, 5_000_000):
+        traffic.connection("ams-1", peer, rate)
+    # In slow start, and limited by their application.
+    for rate in (800_000, 900_000):
+        traffic.connection("ams-1", peer, rate, sent=100_000)
+    for _ in range(9):
+        traffic.connection("ams-1", peer, 10_000, delivery_rate_app_limited=True)
+    rolled(store, [traffic.rows])
+    destination = {"::ffff:203.0.113.7": "203.0.113.0/24", "2001:db8:12:3456::1": "2001:db8:12:3400::/56"}
+    unit = "ams", destination.get(peer, "fra"), 4 if "ffff" in peer else 6
+    found = seen(store, unit, StartPolicy(share_quantile=0.25))
+    assert (found["share_connections"], found["reached_connections"]) == (5, 2)
+    assert 1_000_000 <= found["share_rate"] <= 2_000_000
+    assert seen(store, unit, StartPolicy(share_quantile=0.5))["share_rate"] == pytest.approx(3_000_000, rel=1e-6)
+    assert found["reached_rate"] == 900_000
+    assert found["share_log2_var"] == pytest.approx(np.var(np.log2([1.0, 2.0, 3.0, 4.0, 5.0])), rel=1e-3)
+    assert (found["connections"], found["hosts"], found["mss"], found["min_rtt_us"]) == (16, 1, MSS, 40_000)
+
+
+def test_only_application_limited_connections_prove_no_rate(store: Store) -> None:
+    traffic = Traffic()
+    traffic.hosts("ams-1")
+    for _ in range(5):
+        traffic.connection("ams-1", "::ffff:10.77.2.9", 10**6, delivery_rate_app_limited=True)
+    rolled(store, [traffic.rows])
+    found = seen(store, FRA)
+    assert (found["share_connections"], found["reached_connections"], found["path_buckets"]) == (0, 0, 0)
+    assert all(
+        np.isnan(found[name]) for name in ("share_rate", "share_log2_var", "reached_rate", "path_rate", "at_once")
+    )
+    assert (found["connections"], found["rtt_p50_us"]) == (5, 50_000)
+
+
+def test_a_rate_of_an_earlier_round_is_no_evidence(store: Store) -> None:
+    traffic = Traffic()
+    traffic.hosts("ams-1")
+    for poll in range(20):
+        row = traffic.row("ams-1", 77, "::ffff:10.77.2.9", poll, bytes_acked=10**7 + poll, bytes_sent=10**7 + poll)
+        traffic.rows.append(row | {"delivery_rate": 5_000_000, "unacked": 0})
+    rolled(store, [traffic.rows])
+    assert seen(store, FRA)["share_connections"] == 0
+
+
+def test_rates_of_one_time_add_up_over_the_hosts(store: Store) -> None:
+    traffic = Traffic()
+    traffic.hosts("ams-1", "ams-2")
+    for host in ("ams-1", "ams-2"):
+        for _ in range(2):
+            traffic.connection(host, "::ffff:10.77.2.9", 1_000_000, born=10, polls=10)
+    # Before them, and alone: at another time.
+    traffic.connection("ams-1", "::ffff:10.77.2.9", 900_000, born=3, polls=5)
+    rolled(store, [traffic.rows])
+    found = seen(store, FRA)
+    assert (found["path_buckets"], found["at_once"], found["hosts"]) == (10, 4, 2)
+    assert found["path_rate"] == pytest.approx(4_000_000, rel=1e-4)
+
+
+def test_no_host_determines_what_a_path_carries(store: Store) -> None:
+    ordinary = Traffic()
+    ordinary.hosts("ams-1", "ams-2", "ams-3")
+    for host in ("ams-1", "ams-2"):
+        for n in range(8):
+            ordinary.connection(host, "::ffff:10.77.2.9", 1_000_000 + 10_000 * n, born=10, polls=10)
+            ordinary.flight(host, "::ffff:10.77.2.9", ROUND - 300, 40)
+    rolled(store, [ordinary.rows], DECIDED)
+    before = seen(store, FRA)
+    assert before["flights_0"] == 16
+    for n in range(300):
+        ordinary.connection("ams-3", "::ffff:10.77.2.9", 10**10 + n, born=10, polls=10, sample_weight=60_000)
+        ordinary.flight("ams-3", "::ffff:10.77.2.9", ROUND - 300, 40, first_flight_retrans=60)
+    rolled(store, [ordinary.rows], DECIDED)
+    after = seen(store, FRA)
+    for name, most in (("share_rate", 2.1), ("path_rate", 3.2), ("at_once", 2.1), ("flights_0", 2.1)):
+        assert before[name] <= after[name] <= most * before[name], name
+    assert 2 * after["lossy_0"] <= after["flights_0"]
+    assert after["share_connections"] <= 2 * before["share_connections"]
+
+
+def test_a_stranger_and_an_address_of_another_pop_count_for_nothing(store: Store) -> None:
+    traffic = Traffic()
+    traffic.hosts("ams-1", "ams-9")
+    traffic.connection("ams-9", "::ffff:10.77.2.9", 10**6)
+    traffic.flight("ams-9", "::ffff:10.77.2.9", ROUND - 300, 40)
+    traffic.connection("ams-1", "::ffff:10.77.2.9", 10**6, src_pop="nyc")
+    traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 40, src_pop="nyc")
+    rolled(store, [traffic.rows], DECIDED)
+    assert len(observe(store, ROUND, LAW)) == 0
+
+
+def test_first_flights_count_with_the_values_that_are_in_force(store: Store) -> None:
+    traffic = Traffic()
+    traffic.hosts("ams-1")
+    fra, client = "::ffff:10.77.2.9", "::ffff:203.0.113.7"
+    for n in range(4):
+        # The same values since two rounds ago; a bundle is of a time at or after its decisions.
+        traffic.flight("ams-1", fra, ROUND - 600 + n * 100, 40, first_flight_retrans=n, acked_100k_time=200_000 + n)
+    for _ in range(5):
+        traffic.flight("ams-1", fra, ROUND - 900, 20, first_flight_retrans=9)
+    for _ in range(2):
+        traffic.flight("ams-1", fra, ROUND - 300, 60, arm=1, acked_100k_time=150_000)
+    traffic.flight("ams-1", fra, ROUND - 900, 20, arm=1)
+    traffic.flight("ams-1", fra, ROUND - 300, 20, step=1)
+    traffic.flight("ams-1", fra, ROUND - 300, 40, data_segs_out=12, total_retrans=2)
+    # An entry with a trial only: the others start with the kernel's default.
+    for _ in range(3):
+        traffic.flight("ams-1", client, ROUND - 300, 0)
+    traffic.flight("ams-1", client, ROUND - 300, 20, arm=1)
+    traffic.flight("ams-1", client, ROUND - 300, 20)
+    rolled(store, [traffic.rows], DECIDED)
+    found = seen(store, FRA)
+    assert [found[f"{name}_0"] for name in ("flights", "lossy", "resent", "segments")] == [4, 3, 6, 280]
+    assert (found["window_0"], found["rate_0"], found["t50_0_us"], found["t100_0_us"]) == (
+        40,
+        800_000,
+        150_000,
+        200_001,
+    )
+    assert [found[f"{name}_1"] for name in ("flights", "lossy", "t100")[:2]] == [2, 0]
+    assert (found["window_1"], found["t100_1_us"]) == (60, 150_000)
+    assert found["braked"] == 1
+    client_found = seen(store, CLIENTS)
+    assert (client_found["flights_0"], client_found["flights_1"], client_found["window_1"]) == (3, 1, 20)
+    assert np.isnan(client_found["window_0"])
+    # What has a record is not a default start once more.
+    assert client_found["default_flights"] == 0
+
+
+def test_without_decisions_first_flights_are_of_nothing_in_force(store: Store) -> None:
+    traffic = Traffic()
+    traffic.hosts("ams-1")
+    traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 40)
+    traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 40, arm=1)
+    rolled(store, [traffic.rows])
+    found = seen(store, FRA)
+    assert (found["flights_0"], found["flights_1"], found["braked"]) == (0, 0, 0)
+
+
+def test_default_starts_are_young_connections_without_a_record(store: Store) -> None:
+    traffic = Traffic()
+    traffic.hosts("ams-1")
+    for lost in (0, 0, 3):
+        # 14 segments of data.
+        traffic.connection(
+            "ams-1", "::ffff:10.77.2.9", 10**6, sent=(14 + lost) * MSS, bytes_retrans=lost * MSS, polls=0
+        )
+    traffic.connection("ams-1", "::ffff:10.77.2.9", 10**6, sent=9 * MSS, polls=0)
+    rolled(store, [traffic.rows])
+    found = seen(store, FRA)
+    assert (found["default_flights"], found["default_lossy"]) == (3, 1)
+    assert found["receiver_window"] == 65_535
+
+
+def test_a_restarted_host_is_not_new_connections(store: Store) -> None:
+    traffic = Traffic()
+    traffic.hosts("ams-1")
+    traffic.connection("ams-1", "::ffff:10.77.2.9", 10**6)
+    # After a restart all that its first poll shows is as old as it may be.
+    for cookie in range(900, 940):
+        for poll in (15, 16):
+            row = traffic.row("ams-1", cookie, "::ffff:10.77.2.9", poll, bytes_acked=10**6, bytes_sent=10**6)
+            traffic.rows.append(row | {"boot_id": "after", "poll_sequence": poll - 14})
+    rolled(store, [traffic.rows])
+    assert seen(store, FRA)["connections"] == 1
+
+
+def test_sketches_of_rounds_merge(store: Store) -> None:
+    traffic = Traffic()
+    traffic.hosts("ams-1")
+    rates = [100_000 * n for n in range(10, 30)]
+    for rate in rates[:10]:
+        traffic.connection("ams-1", "::ffff:10.77.2.9", rate, born=2, polls=4)
+    for rate in rates[10:]:
+        traffic.connection("ams-1", "::ffff:10.77.2.9", rate, born=12, polls=4)
+    load(store, [traffic.rows])
+    for moment in (ROUND - INTERVAL, ROUND):
+        rollup(store, moment, INTERVAL, ROUND + 60, paced=True)
+    [merged] = store.query(
+        "select sum(share_connections) as n, quantileTDigestWeightedMerge(0.5)(share_state) as middle from round_paths"
+    )
+    assert merged["n"] == 20
+    assert merged["middle"] == pytest.approx(1_950_000, rel=0.04)

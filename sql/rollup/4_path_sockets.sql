@@ -1,0 +1,85 @@
+-- What each host's connections show of each path, from its PoP to another or to a client prefix. Parameters:
+-- generation, round_s. A value and its weight are one number, value * 65536 + weight, as in 3_pairs.sql; lists and
+-- counts by the numbers of 5_paths.sql.
+insert into rollup_path_hosts
+with chosen as (
+    select
+        pop,
+        client_prefix
+    from rollup_units
+    where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
+),
+
+sockets as (
+    select
+        pop as at_pop,
+        dst_pop,
+        ip_version,
+        if(dst_pop = '', client_prefix, toIPv6('::')) as network,
+        host,
+        sample_weight,
+        -- Left slow start, or was long in it: the path, and not the connection's age, limits its rate.
+        snd_ssthresh between 1 and 2147483646
+        or life_bytes_retransmitted > 0
+        or life_bytes_acked >= 1000000 as has_met,
+        fresh_rate and not app_limited and bytes_acked > 0 and delivery_rate_bytes_per_s > 0 as is_full,
+        bitShiftLeft(least(delivery_rate_bytes_per_s, 281474976710655), 16) + sample_weight as rate,
+        bitShiftLeft(toUInt64(min_rtt_us), 16) + sample_weight as low_rtt,
+        bitShiftLeft(toUInt64(rtt_us), 16) + sample_weight as rtt,
+        bitShiftLeft(toUInt64(snd_mss), 16) + sample_weight as mss,
+        bitShiftLeft(toUInt64(snd_wnd), 16) + sample_weight as receiver_window,
+        bytes_acked > 0 as is_active,
+        young,
+        began,
+        -- As in the first flights' records: a connection of ten segments or fewer shows nothing of larger windows.
+        young
+        and start_cwnd = 10
+        and not recorded
+        and life_bytes_sent - least(life_bytes_sent, life_bytes_retransmitted) > 10 * toUInt64(snd_mss) as is_default,
+        life_bytes_lost > 0 as is_lossy,
+        sample_weight * toUInt128(if(min_rtt_us > 0, min_rtt_us, rtt_us))
+        * if(
+            began and snd_mss > 0 and life_bytes_sent > 10 * toUInt64(snd_mss),
+            toUInt64(least(floor(log2(intDiv(life_bytes_sent, greatest(10 * toUInt64(snd_mss), 1)))) + 1, 7)),
+            0
+        ) as gain
+    from rollup_sockets
+    where
+        round = fromUnixTimestamp({round_s:UInt32})
+        and generation = {generation:UInt64}
+        and counted
+        and if(
+            dst_pop = '',
+            (pop, client_prefix) in (
+                select
+                    chosen.pop,
+                    chosen.client_prefix
+                from chosen
+            ),
+            src_pop != '' and src_pop != dst_pop
+        )
+)
+
+select
+    fromUnixTimestamp({round_s:UInt32}) as round,
+    {generation:UInt64} as generation,
+    at_pop as pop,
+    dst_pop,
+    ip_version,
+    network as client_prefix,
+    host,
+    countIf(began) as connections,
+    sumIf(toUInt64(sample_weight), began) as starts,
+    toUInt64(least(sum(gain), 9223372036854775807)) as gain_us,
+    [
+        (1, arraySort(groupArrayIf(rate, is_full and has_met))),
+        (2, arraySort(groupArrayIf(rate, is_full and not has_met))),
+        (3, arraySort(groupArrayIf(low_rtt, is_active and low_rtt >= 65536))),
+        (4, arraySort(groupArrayIf(rtt, is_active and rtt >= 65536))),
+        (5, arraySort(groupArrayIf(mss, is_active and mss >= 65536))),
+        (6, arraySort(groupArrayIf(receiver_window, young and receiver_window >= 65536)))
+    ] as lists,
+    [(30, [countIf(is_default), countIf(is_default and is_lossy)])] as counts
+from sockets
+group by at_pop, dst_pop, ip_version, network, host
+settings prefer_column_name_to_alias = 1

@@ -1,0 +1,415 @@
+-- One round's evidence of each path, from a PoP to another or to a client prefix. Parameters: generation, round_s.
+-- A value and its weight are one number, value * 65536 + weight, as in 3_pairs.sql: sorting these first makes
+-- everything independent of the order of what arrived. All of a path's values are in rows of one kind, (path, host,
+-- measure, list): the influence of one host is bounded in one place, as in 3_pairs.sql.
+--
+-- Lists: 1 delivery rates of connections that met the path, 2 of those that did not, 3 minimum round trips, 4 round
+-- trips, 5 segment sizes, 6 receivers' windows, 7 what all were delivered together, 8 how many those were; of first
+-- flights by arm: 10 and 11 windows, 12 and 13 rates, 14 and 15, 16 and 17, 18 and 19 the times of 10, 50 and 100 kB.
+-- Counts, the first of each that of which the others are a part: 30 default starts, lossy ones; 31 and 32 first flights
+-- by arm, lossy ones, segments sent again, segments; 33 those with brake steps or without, with them.
+insert into rollup_paths
+with hosts as (
+    select
+        pop as at_pop,
+        dst_pop,
+        ip_version,
+        client_prefix as network,
+        host,
+        connections,
+        gain_us,
+        lists,
+        counts
+    from rollup_path_hosts
+    where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
+),
+
+measured as (
+    select
+        at_pop,
+        dst_pop,
+        ip_version,
+        network,
+        measure,
+        groupArray(list) as lists,
+        arrayMap(one -> arraySum(x -> bitAnd(x, 65535), one), lists) as weights,
+        arrayMap(
+            (one, weight) -> toFloat64(arraySum(x -> toUInt128(bitShiftRight(x, 16)) * bitAnd(x, 65535), one)) / weight,
+            lists,
+            weights
+        ) as means,
+        arraySort(means)[intDiv(length(means) + 1, 2)] as middle,
+        arraySum(weights) as total
+    from (
+        select
+            at_pop,
+            dst_pop,
+            ip_version,
+            network,
+            tupleElement(measure_list, 1) as measure,
+            tupleElement(measure_list, 2) as list
+        from hosts
+        array join lists as measure_list
+        where notEmpty(tupleElement(measure_list, 2))
+    ) as listed
+    group by at_pop, dst_pop, ip_version, network, measure
+),
+
+held as (
+    select
+        at_pop,
+        dst_pop,
+        ip_version,
+        network,
+        measure,
+        if(
+            length(lists) = 1,
+            lists[1],
+            arraySort(
+                arrayFlatten(
+                    arrayMap(
+                        (one, weight, mean, held_mean, held_weight) -> if(
+                            held_mean = mean and held_weight = weight,
+                            one,
+                            arrayMap(
+                                i -> bitShiftLeft(
+                                    toUInt64(
+                                        round(
+                                            bitShiftRight(
+                                                one[
+                                                    1
+                                                    + intDiv(
+                                                        i * length(one),
+                                                        greatest(toUInt64(least(length(one), held_weight)), 1)
+                                                    )
+                                                ],
+                                                16
+                                            )
+                                            * held_mean / mean
+                                        )
+                                    ),
+                                    16
+                                )
+                                + least(
+                                    intDiv(held_weight, greatest(toUInt64(least(length(one), held_weight)), 1)), 65535
+                                ),
+                                range(toUInt64(least(length(one), held_weight)))
+                            )
+                        ),
+                        lists,
+                        weights,
+                        means,
+                        arrayMap(mean -> least(greatest(mean, middle / 2), middle * 2), means),
+                        arrayMap(
+                            weight -> if(length(weights) < 3, weight, toUInt64(least(weight, total - weight))), weights
+                        )
+                    )
+                )
+            )
+        ) as list
+    from measured
+),
+
+chosen as (
+    select
+        pop,
+        client_prefix
+    from rollup_units
+    where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
+),
+
+-- What was delivered together: each host's rate a connection bounded in the same way, and its most connections at once
+-- by the sum of the others'. In parts of 2^20, so that every sum is of integers.
+busy_hosts as (
+    select
+        pop,
+        dst_pop,
+        ip_version,
+        client_prefix,
+        host,
+        groupArray(tuple(bucket, rates, connections)) as moments,
+        toFloat64(sum(toUInt128(rates))) / toFloat64(sum(toUInt128(connections))) as mean,
+        max(connections) as peak
+    from rollup_busy
+    where
+        round = fromUnixTimestamp({round_s:UInt32})
+        and generation = {generation:UInt64}
+        and (
+            dst_pop != ''
+            or (pop, client_prefix) in (
+                select
+                    chosen.pop,
+                    chosen.client_prefix
+                from chosen
+            )
+        )
+    group by pop, dst_pop, ip_version, client_prefix, host
+),
+
+busy as (
+    select
+        pop as at_pop,
+        dst_pop,
+        ip_version,
+        client_prefix as network,
+        groupArray(tuple(moments, mean, peak)) as parts,
+        arraySort(arrayMap(one -> tupleElement(one, 2), parts))[intDiv(length(parts) + 1, 2)] as middle,
+        arraySum(one -> tupleElement(one, 3), parts) as total,
+        arrayJoin(
+            arrayMap(
+                one -> tuple(
+                    tupleElement(one, 1),
+                    toUInt64(
+                        round(
+                            1048576 * least(greatest(tupleElement(one, 2), middle / 2), middle * 2)
+                            / tupleElement(one, 2)
+                        )
+                    ),
+                    if(
+                        length(parts) < 3,
+                        1048576,
+                        toUInt64(
+                            floor(
+                                1048576 * least(tupleElement(one, 3), total - tupleElement(one, 3))
+                                / tupleElement(one, 3)
+                            )
+                        )
+                    )
+                ),
+                parts
+            )
+        ) as part
+    from busy_hosts
+    group by pop, dst_pop, ip_version, client_prefix
+),
+
+together as (
+    select
+        at_pop,
+        dst_pop,
+        ip_version,
+        network,
+        tupleElement(moment, 1) as bucket,
+        sum(
+            bitShiftRight(
+                bitShiftRight(toUInt128(tupleElement(moment, 2)) * tupleElement(part, 2), 20) * tupleElement(part, 3),
+                20
+            )
+        ) as rates,
+        sum(bitShiftRight(toUInt128(tupleElement(moment, 3)) * tupleElement(part, 3) + 1048575, 20)) as connections
+    from busy
+    array join tupleElement(part, 1) as moment
+    group by at_pop, dst_pop, ip_version, network, bucket
+),
+
+listed as (
+    select
+        at_pop,
+        dst_pop,
+        ip_version,
+        network,
+        measure,
+        list
+    from held
+    union all
+    select
+        at_pop,
+        dst_pop,
+        ip_version,
+        network,
+        tupleElement(measure_list, 1) as measure,
+        tupleElement(measure_list, 2) as list
+    from (
+        select
+            at_pop,
+            dst_pop,
+            ip_version,
+            network,
+            arraySort(groupArray(bitShiftLeft(toUInt64(least(rates, 281474976710655)), 16) + 1)) as sums,
+            arraySort(groupArray(bitShiftLeft(toUInt64(least(connections, 281474976710655)), 16) + 1)) as numbers
+        from together
+        group by at_pop, dst_pop, ip_version, network
+    ) as summed
+    array join [(7, sums), (8, numbers)] as measure_list
+),
+
+-- Logarithms of rates in parts of 2^20: integers, to a millionth.
+sized as (
+    select
+        at_pop,
+        dst_pop,
+        ip_version,
+        network,
+        measure,
+        arrayMap(x -> bitShiftRight(x, 16), list) as numbers,
+        arrayMap(x -> toUInt32(bitAnd(x, 65535)), list) as weights,
+        arrayReduce('quantilesExactWeighted(0.1, 0.25, 0.5, 0.75, 0.9)', numbers, weights) as quantiles,
+        length(list) as size,
+        arrayMap(x -> toInt128(round(log2(x) * 1048576)), if(measure = 1, numbers, [])) as logs,
+        arraySum(if(measure = 1, weights, [])) as weight,
+        toFloat64(
+            toInt128(weight) * arraySum((x, w) -> x * x * w, logs, if(measure = 1, weights, []))
+            - arraySum((x, w) -> x * w, logs, if(measure = 1, weights, []))
+            * arraySum((x, w) -> x * w, logs, if(measure = 1, weights, []))
+        ) as scatter,
+        scatter / weight / weight / 1099511627776 as log2_variance,
+        if(measure in (1, 2, 7), arrayMap(x -> toFloat32(x), numbers), []) as sketched,
+        arrayReduce(
+            'quantilesTDigestWeightedState(0.1, 0.25, 0.5, 0.75, 0.9)',
+            sketched,
+            if(measure in (1, 2, 7), weights, [])
+        ) as state
+    from listed
+),
+
+valued as (
+    select
+        at_pop,
+        dst_pop,
+        ip_version,
+        network,
+        arrayMap(n -> toUInt64(n), groupArray(measure)) as measures,
+        groupArray(quantiles) as each,
+        sumIf(size, measure = 1) as share_size,
+        sumIf(size, measure = 2) as reached_size,
+        sumIf(size, measure = 7) as path_size,
+        sumIf(log2_variance, measure = 1) as share_variance,
+        quantilesTDigestWeightedMergeStateIf(0.1, 0.25, 0.5, 0.75, 0.9)(state, measure = 1) as share, -- noqa: LT01
+        quantilesTDigestWeightedMergeStateIf(0.1, 0.25, 0.5, 0.75, 0.9)(state, measure = 2) as reached, -- noqa: LT01
+        quantilesTDigestWeightedMergeStateIf(0.1, 0.25, 0.5, 0.75, 0.9)(state, measure = 7) as combined -- noqa: LT01
+    from sized
+    group by at_pop, dst_pop, ip_version, network
+),
+
+-- In proportion to what of a host counts, rounded up: few losses do not become zero.
+counted as (
+    select
+        at_pop,
+        dst_pop,
+        ip_version,
+        network,
+        measure,
+        groupArray(numbers) as of_hosts,
+        arrayMap(one -> one[1], of_hosts) as all,
+        arraySum(all) as total,
+        arrayMap(n -> if(arrayCount(x -> x > 0, all) < 3, n, toUInt64(least(n, total - n))), all) as kept,
+        arrayMap(
+            at -> arraySum(
+                (one, n, k) -> toUInt64(intDiv(toUInt128(one[at]) * k + greatest(n, 1) - 1, greatest(n, 1))),
+                of_hosts, all, kept
+            ),
+            [1, 2, 3, 4]
+        ) as sums
+    from (
+        select
+            at_pop,
+            dst_pop,
+            ip_version,
+            network,
+            tupleElement(measure_numbers, 1) as measure,
+            tupleElement(measure_numbers, 2) as numbers
+        from hosts
+        array join counts as measure_numbers
+    ) as listed_counts
+    group by at_pop, dst_pop, ip_version, network, measure
+),
+
+summed as (
+    select
+        at_pop,
+        dst_pop,
+        ip_version,
+        network,
+        sumIf(sums[1], measure = 30) as default_flights,
+        sumIf(sums[2], measure = 30) as default_lossy,
+        sumForEachIf(sums, measure = 31) as entry,
+        sumForEachIf(sums, measure = 32) as trial,
+        sumIf(sums[2], measure = 33) as braked
+    from counted
+    group by at_pop, dst_pop, ip_version, network
+),
+
+seen as (
+    select
+        at_pop,
+        dst_pop,
+        ip_version,
+        network,
+        uniqExact(host) as host_count,
+        if(min(host) = max(host), min(host), '') as the_host,
+        sum(connections) as begun,
+        toUInt64(least(sum(toUInt128(gain_us)), 9223372036854775807)) as gain
+    from hosts
+    group by at_pop, dst_pop, ip_version, network
+),
+
+joined as (
+    select
+        seen.at_pop as src_pop,
+        if(seen.dst_pop = '', springtide_prefix_text(seen.ip_version, seen.network), seen.dst_pop) as destination,
+        seen.ip_version as ip_version,
+        seen.dst_pop as dst_pop,
+        seen.network as client_prefix,
+        seen.host_count as hosts,
+        seen.the_host as only_host,
+        seen.begun as connections,
+        seen.gain as gain_us,
+        valued.each[indexOf(valued.measures, 5)][3] as mss_p50,
+        valued.each[indexOf(valued.measures, 3)][1] as min_rtt_p10_us,
+        valued.each[indexOf(valued.measures, 4)][3] as rtt_p50_us,
+        valued.share_size as share_connections,
+        valued.each[indexOf(valued.measures, 1)][2] as share_p25_bytes_per_s,
+        valued.each[indexOf(valued.measures, 1)][3] as share_p50_bytes_per_s,
+        valued.share_variance as share_log2_variance,
+        valued.share as share_state,
+        valued.reached_size as reached_connections,
+        valued.each[indexOf(valued.measures, 2)][4] as reached_p75_bytes_per_s,
+        valued.reached as reached_state,
+        valued.path_size as path_buckets,
+        valued.each[indexOf(valued.measures, 7)][5] as path_p90_bytes_per_s,
+        valued.combined as path_state,
+        valued.each[indexOf(valued.measures, 8)][5] as at_once_p90,
+        valued.each[indexOf(valued.measures, 6)][3] as receiver_window_p50_bytes,
+        summed.entry[1] as entry_flights,
+        summed.entry[2] as entry_lossy,
+        summed.entry[3] as entry_resent,
+        summed.entry[4] as entry_segments,
+        valued.each[indexOf(valued.measures, 10)][3] as entry_window_p50,
+        valued.each[indexOf(valued.measures, 12)][3] as entry_rate_p50_bytes_per_s,
+        valued.each[indexOf(valued.measures, 14)][3] as entry_10k_p50_us,
+        valued.each[indexOf(valued.measures, 16)][3] as entry_50k_p50_us,
+        valued.each[indexOf(valued.measures, 18)][3] as entry_100k_p50_us,
+        summed.trial[1] as trial_flights,
+        summed.trial[2] as trial_lossy,
+        summed.trial[3] as trial_resent,
+        summed.trial[4] as trial_segments,
+        valued.each[indexOf(valued.measures, 11)][3] as trial_window_p50,
+        valued.each[indexOf(valued.measures, 13)][3] as trial_rate_p50_bytes_per_s,
+        valued.each[indexOf(valued.measures, 15)][3] as trial_10k_p50_us,
+        valued.each[indexOf(valued.measures, 17)][3] as trial_50k_p50_us,
+        valued.each[indexOf(valued.measures, 19)][3] as trial_100k_p50_us,
+        summed.braked as braked,
+        summed.default_flights as default_flights,
+        summed.default_lossy as default_lossy
+    from seen
+    left join valued
+        on
+            seen.at_pop = valued.at_pop
+            and seen.dst_pop = valued.dst_pop
+            and seen.ip_version = valued.ip_version
+            and seen.network = valued.network
+    left join summed
+        on
+            seen.at_pop = summed.at_pop
+            and seen.dst_pop = summed.dst_pop
+            and seen.ip_version = summed.ip_version
+            and seen.network = summed.network
+)
+
+select
+    fromUnixTimestamp({round_s:UInt32}) as round,
+    {generation:UInt64} as generation,
+    joined.*
+from joined
+settings prefer_column_name_to_alias = 1,
+min_insert_block_size_rows = 100000, min_insert_block_size_bytes = 0

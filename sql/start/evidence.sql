@@ -1,0 +1,139 @@
+-- What a round shows of each unit that is decided on: every pair of PoPs, and of each PoP at most `max_prefixes` client
+-- prefixes: those that the last decisions gave or tried something, then those with most to gain. Every column of fixed
+-- width. Nothing after the round is read. Parameters: round_s; share_quantile, path_quantile, max_prefixes as in the
+-- policy; half_prefixes: half of them.
+with last as (
+    select max(start_decisions.round) as decided
+    from start_decisions
+    where start_decisions.round < fromUnixTimestamp({round_s:UInt32})
+),
+
+in_use as (
+    select
+        decisions.src_pop as used_pop,
+        decisions.destination as used_destination,
+        decisions.ip_version as used_version
+    from start_decisions as decisions final
+    where
+        decisions.round = (select last.decided from last)
+        and decisions.round < fromUnixTimestamp({round_s:UInt32})
+        and (decisions.window > 0 or decisions.trial_permille > 0)
+),
+
+small_pops as (
+    select pop
+    from fleet_edges
+    group by pop
+    having count() < 3
+),
+
+paths as (
+    select
+        *,
+        (src_pop, destination, ip_version) in (
+            select
+                in_use.used_pop,
+                in_use.used_destination,
+                in_use.used_version
+            from in_use
+        ) as is_used
+    from round_paths
+    where round = fromUnixTimestamp({round_s:UInt32}) and length(src_pop) <= 63
+),
+
+-- Among three edges or more, at most half of the places for prefixes that only one of them shows: it may have invented
+-- them.
+clients as (
+    select
+        src_pop,
+        client_prefix,
+        is_used,
+        gain_us,
+        only_host,
+        if(
+            is_used or only_host = '' or src_pop in (select small_pops.pop from small_pops),
+            client_prefix,
+            toIPv6('::')
+        ) as place
+    from paths
+    where dst_pop = ''
+),
+
+bounded as (
+    select *
+    from clients
+    order by is_used desc, gain_us desc, client_prefix asc
+    limit {half_prefixes:UInt32} by src_pop, place, only_host
+),
+
+prefixes as (
+    select
+        src_pop,
+        client_prefix
+    from bounded
+    order by is_used desc, gain_us desc, client_prefix asc
+    limit {max_prefixes:UInt32} by src_pop
+)
+
+select
+    toFixedString(src_pop, 64) as src_pop,
+    toFixedString(destination, 64) as destination,
+    ip_version,
+    connections,
+    hosts,
+    if(mss_p50 > 0, toFloat64(mss_p50), nan) as mss,
+    if(min_rtt_p10_us > 0, toFloat64(min_rtt_p10_us), nan) as min_rtt_us,
+    if(rtt_p50_us > 0, toFloat64(rtt_p50_us), nan) as rtt_p50_us,
+    if(
+        share_connections > 0,
+        toFloat64(
+            arrayReduce(
+                concat('quantileTDigestWeightedMerge(', toString({share_quantile:Float64}), ')'), [share_state]
+            )
+        ),
+        nan
+    ) as share_rate,
+    if(share_connections > 0, toFloat64(share_log2_variance), nan) as share_log2_var,
+    share_connections,
+    if(reached_connections > 0, toFloat64(reached_p75_bytes_per_s), nan) as reached_rate,
+    reached_connections,
+    if(
+        path_buckets > 0,
+        toFloat64(
+            arrayReduce(concat('quantileTDigestWeightedMerge(', toString({path_quantile:Float64}), ')'), [path_state])
+        ),
+        nan
+    ) as path_rate,
+    path_buckets,
+    if(path_buckets > 0, toFloat64(at_once_p90), nan) as at_once,
+    if(receiver_window_p50_bytes > 0, toFloat64(receiver_window_p50_bytes), nan) as receiver_window,
+    entry_flights as flights_0,
+    entry_lossy as lossy_0,
+    entry_resent as resent_0,
+    entry_segments as segments_0,
+    if(entry_window_p50 > 0, toFloat64(entry_window_p50), nan) as window_0,
+    if(entry_rate_p50_bytes_per_s > 0, toFloat64(entry_rate_p50_bytes_per_s), nan) as rate_0,
+    if(entry_50k_p50_us > 0, toFloat64(entry_50k_p50_us), nan) as t50_0_us,
+    if(entry_100k_p50_us > 0, toFloat64(entry_100k_p50_us), nan) as t100_0_us,
+    trial_flights as flights_1,
+    trial_lossy as lossy_1,
+    trial_resent as resent_1,
+    trial_segments as segments_1,
+    if(trial_window_p50 > 0, toFloat64(trial_window_p50), nan) as window_1,
+    if(trial_rate_p50_bytes_per_s > 0, toFloat64(trial_rate_p50_bytes_per_s), nan) as rate_1,
+    if(trial_50k_p50_us > 0, toFloat64(trial_50k_p50_us), nan) as t50_1_us,
+    if(trial_100k_p50_us > 0, toFloat64(trial_100k_p50_us), nan) as t100_1_us,
+    braked,
+    default_flights,
+    default_lossy
+from paths
+where
+    dst_pop != ''
+    or (src_pop, client_prefix) in (
+        select
+            prefixes.src_pop,
+            prefixes.client_prefix
+        from prefixes
+    )
+order by src_pop, destination, ip_version
+settings prefer_column_name_to_alias = 1

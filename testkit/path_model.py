@@ -1,0 +1,256 @@
+"""What a round shows of each path, as loops over rows, apart from the SQL that computes it."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import IPv6Address, IPv6Network
+from statistics import median_low
+from typing import Any
+
+from testkit import round_model
+from testkit.round_model import IDENTITY, INTERVAL, Sample, quantile
+
+# PoP, destination, IP version.
+Unit = tuple[str, str, int]
+# A value and its weight.
+Weighed = tuple[int, int]
+Gave = Mapping[Unit, tuple[tuple[float, float, float], tuple[float, float, float]]]
+NOTHING = (0.0, 0.0, 0.0)
+
+
+@dataclass
+class Host:
+    """What one host shows of a unit: values by their names, and counts with their parts."""
+
+    values: dict[str, list[Weighed]] = field(default_factory=lambda: defaultdict(list))
+    counts: dict[str, list[int]] = field(default_factory=lambda: defaultdict(lambda: [0] * 4))
+    began: int = 0
+    starts: int = 0
+
+
+def paths(samples: Sequence[Sample], round_unix_s: int, decided: Mapping[int, Gave]) -> dict[Unit, dict[str, Any]]:
+    """Of each unit with a connection in the round, what round_paths holds but sketches. `decided`: what
+    each earlier round's decisions gave units, for all and on trial."""
+    hosts: dict[Unit, dict[str, Host]] = defaultdict(lambda: defaultdict(Host))
+    for row in round_model.sockets(samples, round_unix_s):
+        destination = row["dst_pop"] or _prefix(row["client_prefix"], row["ip_version"])
+        if row["dst_pop"] and (not row["src_pop"] or row["src_pop"] == row["dst_pop"]):
+            continue
+        _socket(hosts[row["pop"], destination, row["ip_version"]][row["host"]], row)
+    for unit, record in _flights(samples, round_unix_s):
+        _flight(hosts[unit][record["host"]], unit, record, decided)
+    together = _together(samples, round_unix_s)
+    return {unit: _combined(of, together.get(unit, [])) for unit, of in hosts.items()}
+
+
+def _prefix(address: str, version: int) -> str:
+    first = IPv6Address(address)
+    return f"{first.ipv4_mapped}/24" if version == 4 else f"{first}/56"
+
+
+def _socket(host: Host, row: Sample) -> None:
+    weight, again = row["sample_weight"], row["life_bytes_retransmitted"]
+    host.began += row["began"]
+    host.starts += weight * row["began"]
+    rate = row["delivery_rate_bytes_per_s"]
+    if row["fresh_rate"] and not row["app_limited"] and row["bytes_acked"] and rate:
+        left_slow_start = 0 < row["snd_ssthresh"] < 2**31 - 1
+        met = left_slow_start or again > 0 or row["life_bytes_acked"] >= 10**6
+        host.values["share" if met else "reached"].append((rate, weight))
+    for name in ("min_rtt_us", "rtt_us", "snd_mss"):
+        if row["bytes_acked"] and row[name]:
+            host.values[name].append((row[name], weight))
+    if row["young"] and row["snd_wnd"]:
+        host.values["snd_wnd"].append((row["snd_wnd"], weight))
+    unique = row["life_bytes_sent"] - again
+    if row["young"] and not row["recorded"] and unique > 10 * row["snd_mss"]:
+        host.counts["default"][0] += 1
+        host.counts["default"][1] += row["life_bytes_lost"] > 0
+
+
+def _unit(sample: Sample) -> Unit | None:
+    pop = round_model.EDGES[sample["host"]]
+    mapped = IPv6Address(sample["dst_ip"]).ipv4_mapped is not None
+    if sample["dst_pop"]:
+        known = sample["src_pop"] == pop and sample["dst_pop"] != pop
+        return (pop, sample["dst_pop"], 4 if mapped else 6) if known else None
+    network = IPv6Network((sample["dst_ip"], 120 if mapped else 56), strict=False)
+    return pop, _prefix(str(network.network_address), 4 if mapped else 6), 4 if mapped else 6
+
+
+def _within(samples: Sequence[Sample], round_unix_s: int, kind: str) -> list[Sample]:
+    """Of known hosts, each once."""
+    known = {
+        tuple(s[k] for k in IDENTITY): s
+        for s in samples
+        if s["kind"] == kind
+        and s["host"] in round_model.EDGES
+        and (round_unix_s - INTERVAL) * 10**6 <= s["time_unix_us"] < round_unix_s * 10**6
+    }
+    return list(known.values())
+
+
+def _flights(samples: Sequence[Sample], round_unix_s: int) -> Iterable[tuple[Unit, Sample]]:
+    for record in _within(samples, round_unix_s, "FIRST_FLIGHT"):
+        unit = _unit(record)
+        if unit is not None:
+            yield unit, record
+
+
+def _flight(host: Host, unit: Unit, record: Sample, decided: Mapping[int, Gave]) -> None:
+    arm = record["started_arm"]
+    before = [moment for moment in decided if moment <= record["started_round"]]
+    gave, gives = (
+        decided[max(moments)].get(unit, (NOTHING, NOTHING))[arm] if moments else NOTHING
+        for moments in (before, decided)
+    )
+    was_given = bool(record["started_window"] or record["started_rate"])
+    if gave != gives or was_given != (gives[0] > 0) or (arm == 1 and not gives[0]):
+        return
+    host.counts["judged"][0] += 1
+    host.counts["judged"][1] += record["started_step"] > 0
+    if record["started_step"] or record["data_segs_out"] - record["total_retrans"] <= 10:
+        return
+    counts = host.counts[f"arm {arm}"]
+    counts[0] += 1
+    counts[1] += record["first_flight_retrans"] > 0
+    counts[2] += record["first_flight_retrans"]
+    counts[3] += record["data_segs_out"]
+    for name, value in (
+        ("window", record["started_window"]),
+        ("rate", record["started_rate"] * max(1, record["started_at_once"])),
+        *((of, record[f"acked_{of}_time"] or 0) for of in ("10k", "50k", "100k")),
+    ):
+        if value:
+            host.values[f"{name} {arm}"].append((value, 1))
+
+
+def _together(samples: Sequence[Sample], round_unix_s: int) -> dict[Unit, list[tuple[int, int]]]:
+    """(Bytes per second, connections) of each short time."""
+    polls = _within(samples, round_unix_s, "POLL")
+    of_hosts: dict[str, set[tuple[str, int]]] = defaultdict(set)
+    for sample in polls:
+        of_hosts[sample["host"]].add((sample["boot_id"], sample["poll_sequence"]))
+    if not of_hosts:
+        return {}
+    length = INTERVAL * 10**6 // median_low(len(numbers) for numbers in of_hosts.values())
+    busy: dict[Any, list[Sample]] = defaultdict(list)
+    for sample in polls:
+        unit = _unit(sample)
+        in_flight = sample["unacked"] and sample["delivery_rate"] and not sample["delivery_rate_app_limited"]
+        if unit is not None and in_flight and sample["state"] in round_model.WITH_DATA:
+            busy[unit, sample["host"], sample["boot_id"], sample["poll_sequence"]].append(sample)
+    moments: dict[Unit, dict[str, dict[int, list[tuple[int, int]]]]] = defaultdict(
+        lambda: defaultdict(lambda: defaultdict(list))
+    )
+    for (unit, host, *_), members in busy.items():
+        weights = [max(1, s["sample_weight"] or 1) for s in members]
+        rates = sum(min(10**11, s["delivery_rate"] * weight) for s, weight in zip(members, weights, strict=True))
+        at = min(s["time_unix_us"] for s in members) // length
+        moments[unit][host][at].append((min(10**11, rates), sum(weights)))
+    return {unit: _summed(hosts) for unit, hosts in moments.items()}
+
+
+def _summed(hosts: Mapping[str, Mapping[int, list[tuple[int, int]]]]) -> list[tuple[int, int]]:
+    """A host that polled twice in a short time counts with its mean; each is held."""
+    means = {
+        host: {at: (sum(r for r, _ in m) // len(m), -(-sum(c for _, c in m) // len(m))) for at, m in of.items()}
+        for host, of in hosts.items()
+    }
+    each = {h: sum(r for r, _ in of.values()) / sum(c for _, c in of.values()) for h, of in means.items()}
+    peak = {h: max(c for _, c in of.values()) for h, of in means.items()}
+    middle = median_low(each.values())
+    total: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for host, of in means.items():
+        scale = min(max(each[host], middle / 2), middle * 2) / each[host]
+        others = sum(peak.values()) - peak[host]
+        part = 1.0 if len(means) < 3 else min(peak[host], others) / peak[host]
+        for at, (rates, connections) in of.items():
+            total[at][0] += rates * scale * part
+            total[at][1] += math.ceil(connections * part - 1e-5)
+    return [(int(rates), int(connections)) for rates, connections in total.values()]
+
+
+def _combined(hosts: Mapping[str, Host], together: list[tuple[int, int]]) -> dict[str, Any]:
+    names = {name for host in hosts.values() for name in host.values}
+    values = {name: _held([host.values[name] for host in hosts.values() if host.values[name]]) for name in names}
+
+    def at(name: str, level: str) -> int:
+        return quantile(values.get(name, []), level) or 0
+
+    default = _held_counts([host.counts["default"] for host in hosts.values()])
+    judged = _held_counts([host.counts["judged"] for host in hosts.values()])
+    found = {
+        "hosts": len(hosts),
+        "only_host": next(iter(hosts)) if len(hosts) == 1 else "",
+        "connections": sum(host.began for host in hosts.values()),
+        "starts": {name: host.starts for name, host in hosts.items() if host.starts},
+        "mss_p50": at("snd_mss", "0.5"),
+        "min_rtt_p10_us": at("min_rtt_us", "0.1"),
+        "rtt_p50_us": at("rtt_us", "0.5"),
+        "share_connections": len(values.get("share", [])),
+        "share_p25_bytes_per_s": at("share", "0.25"),
+        "share_p50_bytes_per_s": at("share", "0.5"),
+        "share_log2_variance": _log2_variance(values.get("share", [])),
+        "reached_connections": len(values.get("reached", [])),
+        "reached_p75_bytes_per_s": at("reached", "0.75"),
+        "path_buckets": len(together),
+        "path_p90_bytes_per_s": quantile([(rates, 1) for rates, _ in together], "0.9") or 0,
+        "at_once_p90": quantile([(connections, 1) for _, connections in together], "0.9") or 0,
+        "receiver_window_p50_bytes": at("snd_wnd", "0.5"),
+        "braked": judged[1],
+        "default_flights": default[0],
+        "default_lossy": default[1],
+    }
+    for arm, kind in ((0, "entry"), (1, "trial")):
+        counts = _held_counts([host.counts[f"arm {arm}"] for host in hosts.values()])
+        found |= {f"{kind}_{n}": c for n, c in zip(("flights", "lossy", "resent", "segments"), counts, strict=True)}
+        found[f"{kind}_window_p50"] = at(f"window {arm}", "0.5")
+        found[f"{kind}_rate_p50_bytes_per_s"] = at(f"rate {arm}", "0.5")
+        found |= {f"{kind}_{of}_p50_us": at(f"{of} {arm}", "0.5") for of in ("10k", "50k", "100k")}
+    return found
+
+
+def _log2_variance(values: list[Weighed]) -> float:
+    total = sum(weight for _, weight in values)
+    if not total:
+        return 0.0
+    mean = sum(math.log2(value) * weight for value, weight in values) / total
+    return sum((math.log2(value) - mean) ** 2 * weight for value, weight in values) / total
+
+
+def _most(weights: Sequence[int]) -> list[int]:
+    """Of three or more that have any, each at most as much as the others together."""
+    if sum(weight > 0 for weight in weights) < 3:
+        return list(weights)
+    return [min(weight, sum(weights) - weight) for weight in weights]
+
+
+def _held(hosts: Sequence[list[Weighed]]) -> list[Weighed]:
+    if not hosts:
+        return []
+    weights = [sum(weight for _, weight in host) for host in hosts]
+    means = [sum(v * w for v, w in host) / weight for host, weight in zip(hosts, weights, strict=True)]
+    middle = median_low(means)
+    found: list[Weighed] = []
+    for host, mean, weight, most in zip(hosts, means, weights, _most(weights), strict=True):
+        held = min(max(mean, middle / 2), middle * 2)
+        if (held, most) == (mean, weight):
+            found += host
+            continue
+        kept = min(len(host), most)
+        ordered = sorted(host)
+        chosen = [ordered[n * len(host) // kept][0] for n in range(kept)]
+        found += [(round(value * held / mean), min(65535, most // kept)) for value in chosen]
+    return found
+
+
+def _held_counts(hosts: Sequence[list[int]]) -> list[int]:
+    kept = _most([host[0] for host in hosts])
+    parts: Callable[[int], int] = lambda at: sum(  # noqa: E731
+        -(-host[at] * n // host[0]) for host, n in zip(hosts, kept, strict=True) if host[0]
+    )
+    return [parts(at) for at in range(4)]
