@@ -204,9 +204,9 @@ def connections() -> Dashboard:
         .with_panel(
             rows(
                 "First flights",
-                "Of the records that springtide-edge's program leaves as connections close, by what these started with: the "
-                "share that lost any of the first flights, of those that sent more than ten segments, and the time until so "
-                "many bytes were acknowledged.",
+                "Of the records that springtide-edge's program leaves as connections close, by what these started "
+                "with: the share that lost any of the first flights, of those that sent more than ten segments, and "
+                "the time until so many bytes were acknowledged.",
                 f"""
                 select any(dst_pop) as peer_pop, {PREFIX} as prefix, started_window,
                     if(started_arm = 1, 'trial', 'entry') as arm,

@@ -10,6 +10,7 @@ import pytest
 from springtide import instants
 from springtide.store import Store
 
+from testkit import path_traffic, round_model
 from testkit.home import FLEET, ROUND, Home
 
 
@@ -50,3 +51,9 @@ def store(home: Home) -> Iterator[Store]:
     opened = home.open()
     yield opened
     opened.close()
+
+
+@pytest.fixture
+def path_fleet(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The model's hosts are those of path_traffic.FLEET."""
+    monkeypatch.setattr(round_model, "EDGES", path_traffic.EDGES)

@@ -288,7 +288,7 @@ def test_jumping_poll_numbers_freeze_no_pop_and_are_reported(home: Home, numbers
     odd = [{**row, "poll_sequence": numbers[n]} for c in range(4) for n, row in enumerate(life("ams-3", c, 41))]
     # As many, as if it had been left out: an edge does not choose how much is expected of it.
     put(home, truthful(EDGES[:2]) + odd)
-    (missing, windows), _ = decided(home)
+    (missing, windows), *_ = decided(home)
     assert missing == {}
     assert windows[0]["reason"] == "learnt"
     assert [name for name, why in rogues(home) if why == "poll_numbers"] == ["ams-3"]

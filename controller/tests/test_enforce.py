@@ -39,9 +39,13 @@ BPF = {"enforce": {"by": "bpf"}}
 
 
 def rendered(policy: dict[str, Any], *more: Contribution, clients: Any = None) -> dict[str, Document]:
+    """Edges that pace start with the same windows as the others: only the way differs."""
     parsed = Policy.model_validate(policy)
+    windows = initcwnd.contribution(THE_FLEET, parsed, DECISIONS, NOW + 900)
+    starts = {edge: [Entry(**vars(one)) for one in routes] for edge, routes in windows.entries.items()}
     contributions = [
-        initcwnd.contribution(THE_FLEET, parsed, DECISIONS, NOW + 900),
+        windows,
+        Contribution("entries", starts),
         congestion.contribution(THE_FLEET, parsed, CLIENTS if clients is None else clients),
         *more,
     ]
@@ -97,12 +101,13 @@ def test_from_the_policy_to_bundles(home: Home) -> None:
     out = home.path / "out"
     answer = home.json("bundle", "--out", out)
     ways = [(one["edge"], one["schema_version"], one["enforced_by"], one["routes"]) for one in answer["bundles"]]
-    assert ways[:2] == [("ams-1", 2, "routes", 2), ("ams-2", 2, "bpf", 2)]
+    assert ways[:2] == [("ams-1", 2, "routes", 2), ("ams-2", 2, "bpf", 0)]
     assert "bpf" in home.run("bundle", "--out", out).stdout
     home.run("validate", *sorted(out.glob("*.json")))
     first, second = (json.loads((out / f"ams-{n}.json").read_bytes()) for n in (1, 2))
     assert first["entries"] == [{"prefix": "10.77.2.0/24", "initcwnd": 42}, {"prefix": "fd77:2::/48", "initcwnd": 77}]
-    assert second["entries"] == first["entries"]
+    # A window that nothing paces is for edges by routes.
+    assert second["entries"] == []
     excluded = ["10.9.0.0/16", "fd00:1::/32"]
     assert first["enforce"] == {"by": "routes", "otherwise": "default", "live": "leave", "excluded": excluded}
     assert second["enforce"] == {
@@ -228,14 +233,17 @@ BROKEN: dict[str, tuple[Change, str]] = {
         lambda d: d["enforce"].update(excluded=["::ffff:a00:0/104"]),
         "enforce.excluded[0]: '::ffff:a00:0/104' is not a prefix in its shortest form",
     ),
-    "above cmax": (lambda d: entry(d, initcwnd=101), "entries[0].initcwnd: 101 is outside initcwnd.cmin = 10"),
+    "above cmax": (
+        lambda d: entry(d, initcwnd=401),
+        "entries[0].initcwnd: 401 is outside the kernel's 10 to start.cmax",
+    ),
     "trial above cmax": (
-        lambda d: entry(d, trial={"permille": 1, "initcwnd": 101}),
-        "entries[0].trial.initcwnd: 101 is outside initcwnd.cmin",
+        lambda d: entry(d, trial={"permille": 1, "initcwnd": 401}),
+        "entries[0].trial.initcwnd: 401 is outside the kernel's 10 to start.cmax = 400",
     ),
     "trial of too many": (
-        lambda d: entry(d, trial={"permille": 101}),
-        "entries[0].trial.permille: 101 is over enforce.max_trial_permille = 100",
+        lambda d: entry(d, trial={"permille": 501}),
+        "entries[0].trial.permille: 501 is over enforce.max_trial_permille = 500",
     ),
     "rate": (lambda d: entry(d, start_rate=999), "entries[0].start_rate: 999 is outside 1000 to 10000000000"),
     "rate of one": (lambda d: entry(d, start_rate=1000, connection_rate=1), "entries[0].connection_rate: 1 is outside"),

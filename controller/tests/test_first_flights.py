@@ -52,8 +52,10 @@ def one(host, size):
     while (info := opener.getsockopt(6, 11, 256)) and struct.unpack_from("Q", info, 120)[0] <= size:
         pass
     said = {"src_port": opener.getsockname()[1], "dst_port": opener.getpeername()[1],
-            "bytes_acked": struct.unpack_from("Q", info, 120)[0] - 1, "total_retrans": struct.unpack_from("I", info, 100)[0],
-            "min_rtt": struct.unpack_from("I", info, 148)[0], "data_segs_out": struct.unpack_from("I", info, 156)[0]}
+            "bytes_acked": struct.unpack_from("Q", info, 120)[0] - 1,
+            "total_retrans": struct.unpack_from("I", info, 100)[0],
+            "min_rtt": struct.unpack_from("I", info, 148)[0],
+            "data_segs_out": struct.unpack_from("I", info, 156)[0]}
     opener.close()
     reader.join()
     listener.close()

@@ -241,8 +241,8 @@ def test_two_at_once_take_turns(host: Host) -> None:
     ("first", "then"), [("", "bpf"), ("bpf", "other"), ("bpf", "routes"), ("routes", "bpf"), ("bpf", "")]
 )
 def test_killed_before_any_step_the_next_run_makes_it_whole(host: Host, first: str, then: str) -> None:
-    """From each state to each other, with new connections all the while, of which none fails. Every fifth step from one
-    that is drawn: SEED does it again."""
+    """From each state to each other; with new connections all the while, of which none fails. Every fifth step, from
+    one that is drawn: SEED does it again."""
     windows = {"": [10, 10], "bpf": [60, 40], "other": [30, 10], "routes": [20, 20]}
 
     def command(name: str) -> list[str]:

@@ -46,7 +46,7 @@ def render(
     lets be enforced by routes as they are: there a field without a contribution is left out; routes are always there.
     """
     given = [one for one in contributions if one.bundle_field]
-    merged = _Merged(fleet, policy, given)
+    merged = _Merged(fleet, policy, round_unix_s, given)
     documents = {}
     for pop in fleet.pops:
         for edge in fleet.pops[pop].edges:
@@ -72,23 +72,37 @@ def render(
 class _Merged:
     """The entries of schema 2: what all laws give an edge, as one for each prefix."""
 
-    def __init__(self, fleet: Fleet, policy: Policy, given: Sequence[Contribution]) -> None:
+    def __init__(self, fleet: Fleet, policy: Policy, round_unix_s: int, given: Sequence[Contribution]) -> None:
         self.unusable: set[str] = set()
         self._given = given
         self._always = policy.enforce.congestion_always
-        windows = [one.entries for one in given if one.bundle_field == "routes"]
-        self._receive = _receive_windows(fleet, windows) if policy.enforce.receive_windows else {}
+        self._receive: Given = {}
+        if policy.enforce.receive_windows:
+            ways = ((name, edge) for name, pop in fleet.pops.items() for edge in pop.edges)
+            starts = (
+                (name, one)
+                for name, edge in ways
+                for part in self._parts(edge, policy.enforce_of(edge, name, round_unix_s).by)
+                for one in part
+            )
+            self._receive = _receive_windows(fleet, starts)
         self._held_out = held_out_edges(fleet, policy.holdout)
         # The edges of a PoP share most of what they are given.
         self._known: dict[tuple[object, ...], list[Entry]] = {}
 
     def of(self, edge: str, pop: str, enforce: Enforce) -> list[Entry]:
-        parts = [one.entries[edge] for one in self._given]
+        parts = self._parts(edge, enforce.by)
         receives = enforce.by == "bpf" and edge not in self._held_out
         key = (pop, receives, *map(id, parts))
         if key not in self._known:
             self._known[key] = self._merge(pop, parts, self._receive.get(pop, {}) if receives else {})
         return self._known[key]
+
+    def _parts(self, edge: str, by: str) -> list[Sequence[BaseModel]]:
+        """A window that nothing paces is a burst: edges that pace start only as the law of starts says, others without
+        it."""
+        others = "routes" if by == "bpf" else "entries"
+        return [one.entries[edge] for one in self._given if one.bundle_field != others]
 
     def _merge(self, pop: str, parts: Sequence[Sequence[BaseModel]], receive: Mapping[str, int]) -> list[Entry]:
         found: dict[str, dict[str, Any]] = {prefix: {"receive_window": window} for prefix, window in receive.items()}
@@ -118,20 +132,16 @@ class _Merged:
         raise TypeError(f"a law gave {type(one).__name__}, which no bundle carries")
 
 
-def _receive_windows(fleet: Fleet, windows: Iterable[Mapping[str, Sequence[BaseModel]]]) -> Given:
+def _receive_windows(fleet: Fleet, starts: Iterable[tuple[str, BaseModel]]) -> Given:
     """PoP -> prefix of another one -> the largest window with which that one's edges start towards it, where it is more
-    than is announced anyway."""
+    than is announced anyway. `starts`: of each sending PoP what its edges are given."""
     owners = {str(prefix): (pop, prefix.version) for prefix, pop in fleet.prefixes()}
     most: dict[tuple[str, str, int], int] = {}
-    for of_edges in windows:
-        for sender, pop in fleet.pops.items():
-            # The edges of a PoP share most of them.
-            for routes in {id(of_edges[edge]): of_edges[edge] for edge in pop.edges}.values():
-                for route in routes:
-                    if isinstance(route, Route) and route.prefix in owners:
-                        receiver, version = owners[route.prefix]
-                        pair: tuple[str, str, int] = (receiver, sender, version)
-                        most[pair] = max(most.get(pair, 0), route.initcwnd)
+    for sender, one in starts:
+        if isinstance(one, Route | Entry) and one.prefix in owners:
+            receiver, version = owners[one.prefix]
+            pair: tuple[str, str, int] = (receiver, sender, version)
+            most[pair] = max(most.get(pair, 0), _window(one))
     found: dict[str, dict[str, int]] = {}
     for (receiver, sender, ip_version), window in most.items():
         if window <= ANNOUNCED_ANYWAY:
@@ -139,3 +149,9 @@ def _receive_windows(fleet: Fleet, windows: Iterable[Mapping[str, Sequence[BaseM
         of_sender = (prefix for prefix in fleet.pops[sender].prefixes if prefix.version == ip_version)
         found.setdefault(receiver, {}).update({str(prefix): window for prefix in of_sender})
     return found
+
+
+def _window(one: Route | Entry) -> int:
+    """The largest with which connections may start."""
+    trial = one.trial.initcwnd if isinstance(one, Entry) and one.trial is not None else None
+    return max(one.initcwnd or 0, trial or 0)

@@ -13,8 +13,9 @@ from springtide.bundles.destination import destination_problem
 from springtide.bundles.model import Bundle, Document, FirstBundle, SecondBundle, digest, fields_of, parse
 from springtide.errors import InputError, Problem
 from springtide.fleet import MAPPED_IPV4, Fleet, parse_prefix, prefix_order
-from springtide.laws.entry import Entry, Trial
+from springtide.laws.entry import MAX_RATE, MIN_RATE, Entry, Trial
 from springtide.laws.initcwnd.bundle import Route
+from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
 from springtide.policy import CLIENT_PREFIX_LENGTH, MAX_OBJECT_BYTES, Policy
 
 # Synchronised clocks of controllers agree better than this.
@@ -22,7 +23,6 @@ CLOCK_TOLERANCE_S = 60
 # As edges bound them (edge/src/bundle/parse.rs).
 MAX_ENTRIES = 100_000
 MAX_WINDOW = 1000
-RATES = (1000, 10_000_000_000)
 
 # Field, what is wrong, and what to do.
 Finding = tuple[str, str, str]
@@ -156,7 +156,11 @@ def _order(name: str, prefixes: Iterable[str]) -> Iterator[Finding]:
 
 
 def _bounds(bundle: Bundle, context: Context) -> Iterator[Finding]:
-    low, high = context.policy.initcwnd.cmin, context.policy.initcwnd.cmax
+    paced = bundle.by == "bpf"
+    low = KERNEL_DEFAULT if paced else context.policy.initcwnd.cmin
+    high, named = context.policy.initcwnd.cmax, "initcwnd.cmin = {low} to initcwnd.cmax"
+    if paced:
+        high, named = context.policy.start.cmax, "the kernel's {low} to start.cmax"
     name, parts = _destinations(bundle)
     for index, part in enumerate(parts):
         windows = [("initcwnd", part.initcwnd)]
@@ -164,7 +168,7 @@ def _bounds(bundle: Bundle, context: Context) -> Iterator[Finding]:
             windows.append(("trial.initcwnd", part.trial.initcwnd))
         for field, window in windows:
             if window is not None and not low <= window <= high:
-                message = f"{window} is outside initcwnd.cmin = {low} to initcwnd.cmax = {high}"
+                message = f"{window} is outside {named.format(low=low)} = {high}"
                 yield f"{name}[{index}].{field}", message, "decide the round again under this policy"
 
 
@@ -197,8 +201,8 @@ def _entry_values(bundle: Bundle, context: Context) -> Iterator[Finding]:
 
 
 def _rates(field: str, values: Entry | Trial) -> Iterator[Finding]:
-    yield from _whole(f"{field}.start_rate", values.start_rate, *RATES)
-    yield from _whole(f"{field}.connection_rate", values.connection_rate, *RATES)
+    yield from _whole(f"{field}.start_rate", values.start_rate, MIN_RATE, MAX_RATE)
+    yield from _whole(f"{field}.connection_rate", values.connection_rate, MIN_RATE, MAX_RATE)
     if values.start_rate is None and values.connection_rate is not None:
         yield f"{field}.connection_rate", "is there without start_rate, of which it is a part", "leave it out"
 

@@ -54,15 +54,21 @@ def explain(
     """
     fleet, policy = read_fleet(fleet_path), read_policy(policy_path)
     # A destination that no law explains has been refused by one of them.
-    law = next(law for law in LAWS if law.explains(destination))
+    laws = [law for law in LAWS if law.explains(destination)]
     _require_pop(fleet, src_pop)
     requested = closed_round(round_text, policy)
     with store.open() as opened:
-        found = law.explain(opened, fleet, policy, src_pop, destination, requested)
+        every = ((law, law.explain(opened, fleet, policy, src_pop, destination, requested)) for law in laws)
+        found = {law.name: one for law, one in every if one is not None}
+    first, *others = found
     if as_json:
-        print_json(found.machine)
+        # The first law's words as they are, those of the others beside them.
+        print_json({**found[first].machine, **{name: found[name].machine for name in others}})
         return
-    _print(found)
+    for name, one in found.items():
+        if name != first:
+            click.echo("")
+        _print(one)
 
 
 def _print(found: Explained) -> None:

@@ -281,8 +281,8 @@ class Law(Protocol):
 
     def explain(
         self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, asked_unix_s: int | None
-    ) -> Explained:
-        """Of a destination that it explains. Raises InputError."""
+    ) -> Explained | None:
+        """Of a destination that it explains; None where the policy has nothing for it to decide. Raises InputError."""
         raise NotImplementedError(self.name)
 
     def newest(self, store: Store, policy: Policy) -> Newest | None:

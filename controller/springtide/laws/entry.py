@@ -8,6 +8,9 @@ from typing import Annotated, Any, get_args
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 
+# Bytes/s, as edges take them (edge/src/bundle/values.rs).
+MIN_RATE, MAX_RATE = 1000, 10_000_000_000
+
 
 class _Absent:
     """A value that is either there or not: null is no value, as edges have it."""

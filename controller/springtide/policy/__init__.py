@@ -4,6 +4,7 @@ from springtide.laws.congestion.policy import CongestionDampingPolicy, Congestio
 from springtide.laws.damping import DampingPolicy
 from springtide.laws.holdout import HoldoutPolicy
 from springtide.laws.initcwnd.policy import InitcwndPolicy, Override
+from springtide.laws.start.policy import StartOverride, StartPolicy
 from springtide.policy.defaults import default_yaml
 from springtide.policy.enforce import EnforceOverride, EnforcePolicy
 from springtide.policy.sections import BundlePolicy, CompletenessPolicy, GatePolicy, RetentionPolicy, RoundPolicy
@@ -30,6 +31,8 @@ __all__ = [
     "Policy",
     "RetentionPolicy",
     "RoundPolicy",
+    "StartOverride",
+    "StartPolicy",
     "default_yaml",
     "load_policy",
 ]

@@ -104,16 +104,16 @@ class EnforcePolicy(Section):
         le=86_400,
     )
     record_permille: int = tunable(
-        0,
+        1000,
         "With by: bpf, of a thousand connections those that leave a first-flight record.",
-        source="no law reads them yet, and each costs a row",
+        source="the law of starts judges by them and by nothing else; each costs a row, as a close record does",
         ge=0,
         le=1000,
     )
     max_trial_permille: int = tunable(
-        100,
+        500,
         "Most of a thousand connections of an entry that may be given other values on trial.",
-        source="a tenth pays for knowing; no law asks for trials yet",
+        source="of few connections two equal halves show most; of many the law asks for less (start.trial_permille)",
         ge=1,
         le=1000,
     )
@@ -152,6 +152,12 @@ def enforce_of(
     if found is None:
         return policy
     return policy.model_copy(update={"by": found.by, "otherwise": found.otherwise or policy.otherwise})
+
+
+def paces(policy: EnforcePolicy, overrides: Sequence[EnforceOverride], now_unix_s: int) -> bool:
+    """Whether any edge may enforce by bpf."""
+    alive = (one for one in overrides if one.until is None or now_unix_s < instants.parse(one.until))
+    return policy.by == "bpf" or any(one.by == "bpf" for one in alive)
 
 
 def contradictions(

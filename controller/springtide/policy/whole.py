@@ -15,6 +15,8 @@ from springtide.laws.damping import DampingPolicy
 from springtide.laws.holdout import HoldoutPolicy
 from springtide.laws.initcwnd import policy as of_initcwnd
 from springtide.laws.initcwnd.policy import InitcwndPolicy, Override
+from springtide.laws.start import policy as of_start
+from springtide.laws.start.policy import StartOverride, StartPolicy
 from springtide.policy import enforce as of_enforce
 from springtide.policy.enforce import EnforceOverride, EnforcePolicy
 from springtide.policy.sections import BundlePolicy, CompletenessPolicy, GatePolicy, RetentionPolicy, RoundPolicy
@@ -31,6 +33,8 @@ class Policy(Section):
     congestion: CongestionPolicy = CongestionPolicy()
     congestion_damping: CongestionDampingPolicy = CongestionDampingPolicy()
     congestion_overrides: list[CongestionOverride] = items(CongestionOverride.commented())
+    start: StartPolicy = StartPolicy()
+    start_overrides: list[StartOverride] = items(StartOverride.commented())
     bundle: BundlePolicy = BundlePolicy()
     enforce: EnforcePolicy = EnforcePolicy()
     enforce_overrides: list[EnforceOverride] = items(EnforceOverride.commented())
@@ -46,6 +50,10 @@ class Policy(Section):
     def enforce_of(self, edge: str, pop: str, now_unix_s: int) -> EnforcePolicy:
         """How one edge enforces a bundle of this round."""
         return of_enforce.enforce_of(self.enforce, self.enforce_overrides, edge, pop, now_unix_s)
+
+    def paces(self, now_unix_s: int) -> bool:
+        """Whether any edge may enforce a bundle of this round by bpf."""
+        return of_enforce.paces(self.enforce, self.enforce_overrides, now_unix_s)
 
 
 def load_policy(path: Path) -> Policy:
@@ -63,10 +71,14 @@ def contradictions(document: Document, policy: Policy) -> Iterator[Problem]:
     interval_s, keep = policy.round.interval_s, policy.retention
     yield from of_initcwnd.contradictions(document, policy.initcwnd, policy.damping, policy.overrides, interval_s)
     yield from of_congestion.contradictions(document, policy.congestion, policy.congestion_damping, interval_s)
+    yield from of_start.contradictions(
+        document, policy.start, policy.start_overrides, policy.enforce.max_trial_permille
+    )
     yield from of_enforce.contradictions(document, policy.enforce, policy.enforce_overrides)
     for low_keys, low, high_keys, high in (
         # An edge may use a value until its bundle expires: a fresh decision must outlive the bundle that carries it.
         (("bundle", "ttl_s"), policy.bundle.ttl_s, ("initcwnd", "ttl_s"), policy.initcwnd.ttl_s),
+        (("bundle", "ttl_s"), policy.bundle.ttl_s, ("start", "ttl_s"), policy.start.ttl_s),
         # Otherwise every route would vanish before the next round could renew it.
         (("round", "interval_s"), interval_s, ("bundle", "ttl_s"), policy.bundle.ttl_s),
         # Each tier is made of the one before it.

@@ -13,7 +13,7 @@ without loss was spurious, or the acknowledgements' loss.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ _BOUND_AT, _BOUND_FROM = 100, 20
 # One-sided 99.9 %: a pair is judged 288 times a day.
 _Z = 3.09
 # One or two lossy connections prove nothing, whatever the statistic gives for so few.
-_FEWEST_LOSSY = 3
+FEWEST_LOSSY = 3
 # Connections that suffice for no judgement are remembered up to this many times loss_min_connections: what comes later
 # must be able to change the share.
 _MOST_TRIALS = 10
@@ -53,6 +53,16 @@ GUARD = [
     ("trial_connections", "<u8"),
     ("trial_lossy", "<u8"),
 ]
+
+
+class LossBounds(Protocol):
+    """A policy that says which share of connections may lose anything, as `initcwnd` does."""
+
+    @property
+    def loss_bound(self) -> float: ...
+
+    @property
+    def loss_default_bound(self) -> float: ...
 
 
 @dataclass(frozen=True)
@@ -81,8 +91,8 @@ def judge(now: int, seen: Table, before: Table, is_frozen: Bits, law: InitcwndPo
 
     default, default_lossy = _ints(before["default_connections"]), _ints(before["default_lossy"])
     harm_bound = allowed_share(started, lower_bound(default_lossy, default), law)
-    harm = (lossy >= _FEWEST_LOSSY) & (lower_bound(lossy, young) > harm_bound)
-    harm |= (lossy > 0) & (trial_lossy >= _FEWEST_LOSSY) & (lower_bound(trial_lossy, trial) > harm_bound)
+    harm = (lossy >= FEWEST_LOSSY) & (lower_bound(lossy, young) > harm_bound)
+    harm |= (lossy > 0) & (trial_lossy >= FEWEST_LOSSY) & (lower_bound(trial_lossy, trial) > harm_bound)
     clean_bound = allowed_share(started, default_lossy / np.maximum(default, 1), law)
     clean = enough & ~harm & (trial_lossy <= clean_bound * trial) & (started >= law.cmin)
 
@@ -134,7 +144,7 @@ def step(clean: Ints, harmful: Ints, holds: Bits, law: InitcwndPolicy) -> Ints:
     return bounded
 
 
-def allowed_share(started: Ints, default_share: Floats, law: InitcwndPolicy) -> Floats:
+def allowed_share(started: Ints, default_share: Floats, law: LossBounds) -> Floats:
     """Share of connections that may lose something where they start with `started` segments: what random loss explains,
     the policy's or, where it is more, what the pair loses with the kernel's default."""
     by_default = 1.0 - (1.0 - law.loss_bound) ** (KERNEL_DEFAULT / _BOUND_AT)

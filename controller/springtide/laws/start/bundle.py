@@ -1,0 +1,95 @@
+"""What the law of starts puts into bundles: entries of the edges that pace, each with its part of the path's rate."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from springtide.fleet import Fleet
+from springtide.laws.columns import Table
+from springtide.laws.entry import MAX_RATE, MIN_RATE, Entry, Trial
+from springtide.laws.holdout import held_out_edges
+from springtide.policy import Policy
+from springtide.store import Row
+
+# A unit: source PoP, destination, IP version.
+Unit = tuple[str, str, int]
+# Of each unit the edges' parts of its starts, which add up to 1 or less.
+Parts = Mapping[Unit, Mapping[str, float]]
+_NOBODY: Mapping[str, float] = {}
+
+
+def parts(table: Table) -> Parts:
+    """PARTS rows (evidence.py) by unit and edge."""
+    found: dict[Unit, dict[str, float]] = {}
+    names = ("src_pop", "destination", "ip_version", "edge", "part")
+    for src, destination, version, edge, part in zip(*(table[name].tolist() for name in names), strict=True):
+        found.setdefault((src.decode(), destination.decode(), version), {})[edge.decode()] = part
+    return found
+
+
+def entries(
+    fleet: Fleet, policy: Policy, round_unix_s: int, rows: Iterable[Row], parts: Parts, expires_unix_s: int
+) -> tuple[dict[str, list[Entry]], list[str]]:
+    """Each edge's entries of a round's decisions (rows as rows.rows gives them), and the units whose evidence is too
+    old to be promised for a bundle's lifetime.
+
+    Only edges that enforce by bpf get any: a route would send the window as one burst. Those held out get none.
+    An edge's start rate is the path's rate times its part of the unit's starts.
+    """
+    acting: dict[str, list[Row]] = {}
+    left_out = []
+    for row in rows:
+        if not row["window"] and not row["trial_permille"]:
+            continue
+        if not row["overridden"] and (row["expires_at"] or 0) < expires_unix_s:
+            left_out.append(f"{row['src_pop']} to {row['destination']} (IPv{row['ip_version']})")
+        else:
+            acting.setdefault(row["src_pop"], []).append(row)
+    held_out = held_out_edges(fleet, policy.holdout)
+    found: dict[str, list[Entry]] = {}
+    for name, pop in fleet.pops.items():
+        for edge in pop.edges:
+            paces = policy.enforce_of(edge, name, round_unix_s).by == "bpf" and edge not in held_out
+            decided = acting.get(name, []) if paces else []
+            found[edge] = [
+                _entry(prefix, row, _part(parts, row, edge, len(pop.edges)))
+                for row in decided
+                for prefix in _prefixes(fleet, row)
+            ]
+    return found, left_out
+
+
+def _prefixes(fleet: Fleet, row: Row) -> list[str]:
+    if "/" in row["destination"]:
+        return [row["destination"]]
+    pop = fleet.pops.get(row["destination"])
+    return [] if pop is None else [str(one) for one in pop.prefixes if one.version == row["ip_version"]]
+
+
+def _part(parts: Parts, row: Row, edge: str, edges: int) -> float:
+    """An edge that the store's fleet has not yet begins with half of an equal part."""
+    unit = (row["src_pop"], row["destination"], row["ip_version"])
+    return parts.get(unit, _NOBODY).get(edge, 0.5 / edges)
+
+
+def _entry(prefix: str, row: Row, part: float) -> Entry:
+    values = _values(row, "", part)
+    if row["trial_permille"]:
+        values["trial"] = Trial(permille=row["trial_permille"], **_values(row, "trial_", part))
+    return Entry(prefix=prefix, **values)
+
+
+def _values(row: Row, kind: str, part: float) -> dict[str, Any]:
+    """Those that are set; a window without a rate is one that an operator gave before a round trip was known."""
+    if not row[f"{kind}window"]:
+        return {}
+    values: dict[str, Any] = {"initcwnd": row[f"{kind}window"]}
+    if row[f"{kind}connection_rate"]:
+        values["start_rate"] = _rate(row[f"{kind}path_rate"] * part)
+        values["connection_rate"] = _rate(row[f"{kind}connection_rate"])
+    return values
+
+
+def _rate(rate: float) -> int:
+    return int(min(max(rate, MIN_RATE), MAX_RATE))

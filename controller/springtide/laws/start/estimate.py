@@ -1,0 +1,117 @@
+"""What a unit's path has proved: a single connection's share, and the rate of all together; smoothed, and borrowed
+where its own evidence is thin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from springtide.laws.columns import Bits, Table
+from springtide.laws.start import shrink
+from springtide.laws.start.policy import StartPolicy
+from springtide.laws.start.shrink import Floats, Grouped
+
+# The variance of a normal sample's lower quartile, in the sample's variance over its size.
+_OF_QUARTILE = 1.86
+# Of log2 of single delivery rates, where it is unknown, and at least: rates differ by a quarter, as with CUBIC's
+# sawtooth.
+_USUAL_VARIANCE, _LEAST_VARIANCE = 0.25, 0.02
+# How a path's rate is followed, weights of what was known: what was delivered once was there, what was not may have
+# been lack of traffic. A collapsed share takes the path's rate with it.
+_PATH_RISE, _PATH_FALL = 0.5, 0.95
+
+# What is remembered: log2 of bytes/s, its variance, and connections, decayed.
+LEARNT = [("share_log2", "<f8"), ("share_var", "<f8"), ("share_weight", "<f8"), ("path_log2", "<f8")]
+
+
+@dataclass(frozen=True)
+class Proved:
+    """Of each unit, rates in bytes/s, NaN where there is none. `share`: what a single connection may be given, `known`
+    from what met the path (shrunken: `own_weight` is its own evidence's), `borrowed` from the group, else only a lower
+    bound. `measured`: the round has evidence. `fell`: it is far below what was known or is in use."""
+
+    share: Floats
+    path: Floats
+    known: Bits
+    borrowed: Bits
+    measured: Bits
+    fell: Bits
+    own_weight: Floats
+    group: Grouped
+    left: Table
+
+
+def prove(
+    seen: Table,
+    before: Table,
+    in_use: Floats,
+    alive: Bits,
+    is_frozen: Bits,
+    group: NDArray[np.bytes_],
+    law: StartPolicy,
+) -> Proved:
+    """`seen` are OBSERVED and `before` PREVIOUS rows of the same units; `in_use` the share that is in use, 0 is none;
+    `alive`: what was known has not expired."""
+    count = np.where(is_frozen, 0, np.minimum(seen["share_connections"], 2**40)).astype(np.float64)
+    newest = _log2(seen["share_rate"])
+    count[np.isnan(newest)] = 0.0
+    variance = np.where(seen["share_log2_var"] > 0, seen["share_log2_var"], _USUAL_VARIANCE)
+    variance = np.clip(np.where(np.isfinite(variance), variance, _USUAL_VARIANCE), _LEAST_VARIANCE, 16.0)
+
+    weight = np.where(alive & np.isfinite(before["share_log2"]), before["share_weight"], 0.0)
+    known_before = np.where(weight > 0, before["share_log2"], -np.inf)
+    highest = np.maximum(known_before, _log2(in_use, -np.inf))
+    fell = (count >= law.min_connections) & (newest <= highest + np.log2(law.collapse))
+    weight = np.where(fell, 0.0, np.where(count > 0, law.history_weight * weight, weight))
+    total = weight + count
+    old, new = np.where(weight > 0, before["share_log2"], 0.0), np.where(count > 0, newest, 0.0)
+    old_variance = np.where(weight > 0, before["share_var"], 0.0)
+    some = np.maximum(total, 1e-9)
+    own = np.where(total > 0, (weight * old + count * new) / some, np.nan)
+    # Within rounds and between them.
+    between = np.where((weight > 0) & (count > 0), weight * count / some**2 * (new - old) ** 2, 0.0)
+    own_variance = np.where(total > 0, (weight * old_variance + count * variance) / some + between, np.nan)
+
+    enough = total >= law.min_connections
+    of_mean = np.where(total > 0, _OF_QUARTILE * own_variance / some, np.nan)
+    of_group = shrink.grouped(group, own, of_mean, enough, law.group_quantile)
+    drawn, own_weight = shrink.shrunken(own, np.where(enough, of_mean, 1.0), of_group, law.group_units)
+
+    reached = np.where(is_frozen | (seen["reached_connections"] == 0), np.nan, _log2(seen["reached_rate"]))
+    lower = np.fmax(reached, _log2(in_use))
+    lends = ~enough & (of_group.units >= law.group_units)
+    borrowed = lends & ~(lower >= of_group.low)
+    share = np.where(enough, drawn, np.where(borrowed, of_group.low, lower))
+    path = _path(seen, before, own, alive, is_frozen, fell)
+    left = np.zeros(len(seen), LEARNT)
+    left["share_log2"], left["share_var"], left["share_weight"], left["path_log2"] = own, own_variance, total, path
+    return Proved(
+        share=np.exp2(share),
+        path=np.exp2(np.fmax(path, share)),
+        known=enough,
+        borrowed=borrowed,
+        measured=(count > 0) | np.isfinite(reached),
+        fell=fell,
+        own_weight=np.where(enough, own_weight, 0.0),
+        group=of_group,
+        left=left,
+    )
+
+
+def _path(seen: Table, before: Table, own: Floats, alive: Bits, is_frozen: Bits, fell: Bits) -> Floats:
+    newest = np.where(is_frozen | (seen["path_buckets"] == 0), np.nan, _log2(seen["path_rate"]))
+    known = np.where(alive, before["path_log2"], np.nan)
+    weight = np.where(newest > known, _PATH_RISE, _PATH_FALL)
+    mixed = np.where(np.isnan(known), newest, np.where(np.isnan(newest), known, weight * known + (1 - weight) * newest))
+    lowered = known - np.maximum(before["share_log2"] - own, 0.0)
+    fallen = fell & np.isfinite(lowered)
+    followed: Floats = np.where(fallen, np.where(np.isnan(newest), lowered, np.maximum(lowered, newest)), mixed)
+    return followed
+
+
+def _log2(rates: Floats, otherwise: float = np.nan) -> Floats:
+    """Of what is positive and finite."""
+    usable = np.isfinite(rates) & (rates > 0)
+    return np.where(usable, np.log2(np.where(usable, rates, 1.0)), otherwise)

@@ -1,0 +1,166 @@
+"""What a round shows of each unit, and which group it belongs to."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from springtide.laws.columns import Table, align
+from springtide.laws.start.policy import StartPolicy
+from springtide.laws.start.shrink import Floats
+from springtide.laws.start.units import UNIT_KEY, keys
+from springtide.store import Store
+from springtide.store.files import sql
+
+# One row a unit and round, smoothed by nothing; 0 or NaN where unknown. Rates in bytes/s, times in us. `connections`
+# began in the round. `share_*`: single delivery rates (a low quantile, and the variance of their log2) of connections
+# that the application did not limit and that met the path; `reached_*`: of the others, a high quantile, which is a
+# lower bound of what the path gives. `path_rate`: a high quantile over `path_buckets` short times of what all of a
+# unit's busy connections were delivered together, `at_once` of how many those were. `receiver_window`: bytes, the
+# median peer's. Of arm 0 (the entry) and 1 (the trial), first flights under the decision in force that sent more than
+# ten segments: how many, how many of them lost anything, segments sent and sent again, the medians of what was really
+# set and of the time until 50 and 100 kB were acknowledged. `braked`: connections that an edge's brake had cut.
+# `default_*`: the same of connections that started with the kernel's default in the round, on edges that are held out.
+OBSERVED = np.dtype(
+    [
+        *UNIT_KEY,
+        ("connections", "<u8"),
+        ("hosts", "<u4"),
+        ("mss", "<f8"),
+        ("min_rtt_us", "<f8"),
+        ("rtt_p50_us", "<f8"),
+        ("share_rate", "<f8"),
+        ("share_log2_var", "<f8"),
+        ("share_connections", "<u8"),
+        ("reached_rate", "<f8"),
+        ("reached_connections", "<u8"),
+        ("path_rate", "<f8"),
+        ("path_buckets", "<u8"),
+        ("at_once", "<f8"),
+        ("receiver_window", "<f8"),
+        *(
+            column
+            for arm in (0, 1)
+            for column in (
+                (f"flights_{arm}", "<u8"),
+                (f"lossy_{arm}", "<u8"),
+                (f"resent_{arm}", "<u8"),
+                (f"segments_{arm}", "<u8"),
+                (f"window_{arm}", "<f8"),
+                (f"rate_{arm}", "<f8"),
+                (f"t50_{arm}_us", "<f8"),
+                (f"t100_{arm}_us", "<f8"),
+            )
+        ),
+        ("braked", "<u8"),
+        ("default_flights", "<u8"),
+        ("default_lossy", "<u8"),
+    ]
+)
+# A unit's group, by whose name: a pair of regions, a covering prefix, an autonomous system. Units without a row have
+# none.
+GROUPED = np.dtype([*UNIT_KEY, ("group", "S64")])
+
+_CONNECTIONS = np.dtype([*UNIT_KEY, ("edge", "S64"), ("starts", "<f8")])
+# Each edge's part of a unit's path rate.
+PARTS = np.dtype([*UNIT_KEY, ("edge", "S64"), ("part", "<f8")])
+# Of three edges or more none has more: it may have invented what begins there.
+_MOST = 0.5
+
+
+def observe(store: Store, round_unix_s: int, law: StartPolicy) -> Table:
+    """The round's evidence as OBSERVED rows, sorted by unit: every pair of PoPs, and of each PoP at most
+    law.max_prefixes client prefixes, those in use or with most to gain. First flights are those that started with what
+    the last decisions before the round gave. Raises StoreError."""
+    return store.columns(
+        sql("start/evidence"),
+        OBSERVED,
+        {
+            "round_s": round_unix_s,
+            "share_quantile": law.share_quantile,
+            "path_quantile": law.path_quantile,
+            "max_prefixes": law.max_prefixes,
+            "half_prefixes": (law.max_prefixes + 1) // 2,
+        },
+    )
+
+
+def groups(store: Store, round_unix_s: int, law: StartPolicy) -> Table:
+    """Whose estimates thin units borrow, as GROUPED rows sorted by unit: of the units that the round shows or the last
+    decisions remember. Raises StoreError."""
+    return store.columns(sql("start/groups"), GROUPED, {"round_s": round_unix_s, "group_units": law.group_units})
+
+
+def edge_parts(store: Store, round_unix_s: int, since_unix_s: int, units: Table) -> Table:
+    """Each edge's part of the path's rate of these units, as PARTS rows: by the connections that began there in the
+    rounds since < round <= until. Every edge that the fleet has in the unit's PoP has one, and they add up to 1.
+    Raises StoreError."""
+    started = store.columns(
+        """
+        select
+            toFixedString(begun.src_pop, 64) as src_pop,
+            toFixedString(begun.destination, 64) as destination,
+            begun.ip_version as ip_version,
+            toFixedString(begun.host, 64) as edge,
+            -- As many as no edge has begun: their sums stay exact.
+            toFloat64(least(sum(toUInt128(begun.starts)), 1000000000000)) as starts
+        from round_path_starts as begun
+        inner join fleet_edges on begun.host = fleet_edges.edge and begun.src_pop = fleet_edges.pop
+        where
+            begun.round > fromUnixTimestamp({since_s:UInt32})
+            and begun.round <= fromUnixTimestamp({round_s:UInt32})
+            and length(begun.src_pop) <= 63
+            and length(begun.destination) <= 63
+        group by begun.src_pop, begun.destination, begun.ip_version, begun.host
+        """,
+        _CONNECTIONS,
+        {"round_s": round_unix_s, "since_s": since_unix_s},
+    )
+    edges: dict[bytes, list[bytes]] = {}
+    for row in store.query("select edge, pop from fleet_edges order by pop, edge"):
+        edges.setdefault(row["pop"].encode(), []).append(row["edge"].encode())
+    wanted = units[np.argsort(keys(units), kind="stable")]
+    found = [_parts(pop, names, started, wanted[wanted["src_pop"] == pop]) for pop, names in edges.items()]
+    every = np.concatenate([np.zeros(0, PARTS), *found])
+    return every[np.argsort(keys(every), kind="stable")]
+
+
+def _parts(pop: bytes, edges: list[bytes], started: Table, units: Table) -> Table:
+    own = started[started["src_pop"] == pop]
+    counts = np.zeros((len(units), len(edges)))
+    own_keys, unit_keys = keys(own), keys(units)
+    for at, edge in enumerate(edges):
+        of_edge = own["edge"] == edge
+        aligned, _ = align(own[of_edge], own_keys[of_edge], unit_keys)
+        counts[:, at] = aligned["starts"]
+    rows = np.zeros((len(units), len(edges)), PARTS)
+    for name in ("src_pop", "destination", "ip_version"):
+        rows[name] = units[name][:, None]
+    rows["edge"] = np.array(edges, "S64")[None, :]
+    rows["part"] = bounded_parts(counts)
+    return rows.reshape(-1)
+
+
+def bounded_parts(starts: Floats) -> Floats:
+    """Parts by (unit, edge) in proportion to what began there. Pure.
+
+    None is below half of an equal part: what begins there next must not wait. Of three or more none is above a half.
+    Where nothing began all are equal.
+    """
+    count = starts.shape[1]
+    total = starts.sum(axis=1, keepdims=True)
+    part = np.where(total > 0, starts / np.where(total > 0, total, 1.0), 1.0 / count)
+    least = 1.0 / (2 * count)
+    low = np.zeros(part.shape, bool)
+    # What is raised is taken from the others in proportion, which may bring one of them below it.
+    for _ in range(count):
+        low |= part < least
+        free = np.where(low, 0.0, part)
+        left = 1.0 - least * low.sum(axis=1, keepdims=True)
+        part = np.where(low, least, free * left / np.maximum(free.sum(axis=1, keepdims=True), 1e-12))
+    if count >= 3:
+        high = part > _MOST
+        others = np.where(high, 0.0, part)
+        scale = (1.0 - _MOST) / np.maximum(others.sum(axis=1, keepdims=True), 1e-12)
+        part = np.where(high.any(axis=1, keepdims=True), np.where(high, _MOST, others * scale), part)
+    bounded: Floats = part
+    return bounded

@@ -1,0 +1,137 @@
+"""Why connections of a unit start as they do, and what would change it: sentences made from rows."""
+
+from __future__ import annotations
+
+from springtide import instants
+from springtide.laws.start.decision import Reason
+from springtide.policy import Policy
+from springtide.store import Row
+
+RULES = {
+    Reason.NO_EVIDENCE: "only what was seen is learnt from",
+    Reason.THIN_EVIDENCE: "start.min_connections, start.group_units",
+    Reason.BELOW_DUTY_CYCLE: "start.duty_rounds",
+    Reason.PROVED: "what the path has proved, start.hysteresis",
+    Reason.HELD_THIN_EVIDENCE: "start.ttl_s",
+    Reason.HELD_INCOMPLETE_INPUT: "completeness: too little of the round arrived, the last decisions stay in force",
+    Reason.HELD_CEILING: "a ceiling since harm or a trial in vain: start.hold_s",
+    Reason.HELD_DAMPING: "damping.suppress_above, until damping.reuse_below",
+    Reason.LOWERED: "what the path proves now, start.hysteresis",
+    Reason.COLLAPSED: "start.collapse",
+    Reason.LOSS: "start.loss_bound: more first flights lost something than random loss explains",
+    Reason.BRAKED: "an edge's brake: enforce.brake_lost_permille, enforce.brake_connections",
+    Reason.ROUND_TRIP_CHANGED: "start.careful (RFC 9959)",
+    Reason.EXPIRED: "start.ttl_s",
+    Reason.TRIAL_PROVED: "start.trial_permille: nothing rises before it was judged on a share of the connections",
+    Reason.TRIAL_STEP: "start.step, on trial",
+    Reason.TRIAL_BORROWED: "start.group_quantile of its group, on trial",
+    Reason.ON_TRIAL: "start.trial_flights, start.trial_rounds",
+    Reason.PROMOTED: "a trial that was judged good",
+    Reason.PROMOTED_BORROWED: "a trial of the group that was judged good",
+    Reason.TRIAL_LOSS: "start.loss_bound on trial, then start.hold_s",
+    Reason.TRIAL_SLOWER: "start.slower on trial, then start.hold_s",
+    Reason.TRIAL_NO_GAIN: "start.step_gain on trial, then start.hold_s",
+    Reason.TRIAL_OVERTAKEN: "start.collapse: the evidence fell below what was on trial",
+    Reason.OVERRIDE: "an operator's override in the policy",
+}
+
+
+def labelled(row: Row, policy: Policy) -> list[tuple[str, str]]:
+    """A unit's lines, each with its label; `row` as rows.rows gives it."""
+    return [
+        ("value", _verdict(row, policy)),
+        ("on trial", _trial(row)),
+        ("because", _because(row)),
+        ("first flights", _flights(row)),
+        ("rule", RULES[Reason(row["reason"])]),
+        ("would change", _change(row, policy)),
+    ]
+
+
+def without_decision(round_text: str, was_decided: bool) -> list[tuple[str, str]]:
+    """When the unit has no row in the round."""
+    if not was_decided:
+        because, change = f"round {round_text} has not been decided", f"`springtide decide start --round {round_text}`"
+    else:
+        because = "no connection between the two was seen, and nothing is remembered"
+        change = "connections between the two, polled by a collector and ingested"
+    return [("value", "no decision: the kernel's default"), ("because", because), ("would change", change)]
+
+
+def is_left_out(row: Row, expires_unix_s: int) -> bool:
+    """Whether its evidence is too old to be promised until then."""
+    return not row["overridden"] and (row["expires_at"] or 0) < expires_unix_s
+
+
+def mbit(rate: float | None) -> str:
+    """Bytes/s as people read them."""
+    return "unknown" if rate is None else f"{rate * 8e-6:.3g} Mbit/s"
+
+
+def _verdict(row: Row, policy: Policy) -> str:
+    if not row["window"]:
+        return "new connections start with the kernel's default" + (
+            ", but for those on trial" if row["trial_permille"] else ""
+        )
+    text = f"decided: {row['window']} segments"
+    if row["connection_rate"]:
+        text += f" at {mbit(row['connection_rate'])}, all that start at once at {mbit(row['path_rate'])}"
+    ends = row["round"] + policy.bundle.ttl_s
+    if is_left_out(row, ends):
+        text += f"; left out of bundles: its evidence expires at {_show(row['expires_at'])}, they at {_show(ends)}"
+    return f"{text}; only on edges that enforce by bpf"
+
+
+def _trial(row: Row) -> str:
+    if not row["trial_permille"]:
+        return "nothing"
+    source = " (a step beyond what was reached)" if row["trial_step"] else ""
+    source = " (its group's low quantile)" if row["trial_borrowed"] else source
+    rate = f"{row['trial_window']} segments at {mbit(row['trial_connection_rate'])}"
+    return f"{rate} for {row['trial_permille'] / 10:g} % of the connections{source}"
+
+
+def _because(row: Row) -> str:
+    share, reached = row["share_connections"], row["reached_connections"]
+    text = f"{share} connections met the path"
+    text += f", a quarter of them at most at {mbit(row['share_rate'])}" if share else ""
+    if reached:
+        text += f"; {reached} others reached {mbit(row['reached_rate'])}"
+    if row["proved_share"] is not None:
+        text += f"; that proves {mbit(row['proved_share'])} for one and {mbit(row['proved_path'])} for all together"
+    if row["group_units"] and row["own_weight"] is not None and row["own_weight"] < 1:
+        text += f", {1 - row['own_weight']:.0%} of it by its group {row['group']} ({row['group_units']} units)"
+    if row["min_rtt_us"]:
+        text += f"; a round trip takes {row['min_rtt_us'] / 1000:.3g} ms"
+    return text
+
+
+def _flights(row: Row) -> str:
+    parts = []
+    for arm, name in ((0, "as decided"), (1, "on trial")):
+        if row[f"flights_{arm}"]:
+            took = row[f"t100_{arm}_us"] or row[f"t50_{arm}_us"]
+            size = "100 kB" if row[f"t100_{arm}_us"] else "50 kB"
+            text = f"{name}, {row[f'lossy_{arm}']} of {row[f'flights_{arm}']} lost something"
+            parts.append(text + (f" and {size} took {took / 1000:.3g} ms" if took else ""))
+    if row["braked"]:
+        parts.append(f"{row['braked']} were cut by an edge's brake")
+    return "; ".join(parts) or "no record of this round's values"
+
+
+def _change(row: Row, policy: Policy) -> str:
+    law = policy.start
+    if row["overridden"]:
+        return "the override's end, or another policy"
+    if row["trial_permille"]:
+        missing = max(0, law.trial_flights - row["trial_flights"])
+        return f"{missing} more first flights on trial, if they lose no more and take no longer: then it is for all"
+    if (row["hold_until"] or 0) > row["round"]:
+        return f"a fall at once; near {mbit(row['harmful_rate'])} nothing is tried before {_show(row['hold_until'])}"
+    if not row["window"]:
+        return f"{law.min_connections} connections that meet the path, or a group of {law.group_units} units that do"
+    return "a path that proves more, on trial first; less, or losses in first flights, at once"
+
+
+def _show(unix_s: int | None) -> str:
+    return "never" if unix_s is None else instants.show(unix_s)

@@ -1,0 +1,231 @@
+"""The law of starts as the rest of Springtide meets it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+
+from springtide import instants
+from springtide.fleet import Fleet
+from springtide.laws.base import (
+    HISTORY_ROUNDS,
+    Clock,
+    Contribution,
+    Explained,
+    Law,
+    Newest,
+    Outcome,
+    Replayed,
+    State,
+    Step,
+    Treated,
+    Values,
+    View,
+    frozen,
+    newest_of,
+    once_a_round,
+    pops_of,
+    replayed,
+)
+from springtide.laws.columns import Table, align, union
+from springtide.laws.congestion.explain import client_prefix
+from springtide.laws.start import bundle, rows
+from springtide.laws.start.evidence import OBSERVED, edge_parts, groups, observe
+from springtide.laws.start.explain import labelled, without_decision
+from springtide.laws.start.law import UNSEEN, carry, decide
+from springtide.laws.start.units import keys, named
+from springtide.metrics import Metric
+from springtide.policy import Policy
+from springtide.store import Store
+
+# What `observe` gives: a round's evidence, and the unit's group.
+SEEN = np.dtype([*OBSERVED.descr, ("group", "S64")])
+
+
+# An edge's part of a unit's starts is that of the last hour.
+_PARTS_ROUNDS = 12
+
+
+class Start(Law):
+    name = "start"
+    title = "How fast and how wide connections start"
+    help = """Decide how fast and how wide connections start, for one round: the rate that a path has proved, for one
+    connection and for all together, and the window that it carries in a round trip.
+
+    For edges that enforce by bpf; without any the policy has nothing to decide. Whatever rises is given to a share of
+    the connections first. Nothing from the round's instant on is read, and again gives the same rows. Decide rounds in
+    their order: each remembers the one before.
+    """
+    units = "pairs and prefixes"
+    acts = "window > 0 or trial_permille > 0"
+    changes = "window != previous_window or coalesce(connection_rate, 0) != coalesce(previous_connection_rate, 0)"
+    damped = True
+    metrics: Mapping[str, Metric] = MappingProxyType(
+        {"springtide_start_units": Metric("Pairs and client prefixes with a start of their own.", ("state",))}
+    )
+    seen_name = "seen starts"
+    # Where no edge paces there is nothing to decide.
+    every_round = False
+
+    def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Table, Table]:
+        if not policy.paces(round_unix_s):
+            return np.zeros(0, SEEN), rows.previous(store, 0)
+        before = rows.previous(store, round_unix_s)
+        return _seen(store, policy, round_unix_s, before), before
+
+    def pops(self, seen: Table, before: Table) -> set[str]:
+        return pops_of(seen["src_pop"].tolist(), before["src_pop"].tolist())
+
+    def decide(self, now: int, policy: Policy, seen: Table, before: Table, frozen: Collection[str]) -> Table:
+        if not policy.paces(now):
+            return decide(now, policy, seen[:0], before[:0], seen[:0], frozen)[:0]
+        return decide(now, policy, seen, before, seen, frozen)
+
+    def read(self, store: Store, round_unix_s: int) -> Table:
+        return rows.read_round(store, round_unix_s)
+
+    def write(self, store: Store, policy: Policy, round_unix_s: int, decided: Table) -> bool:
+        return rows.write_round(store, round_unix_s, decided, policy.version)
+
+    def acting(self, decided: Table) -> Values:
+        chosen = decided[decided["window"] > 0]
+        return dict(zip(keys(chosen).tolist(), chosen["connection_rate"].astype(np.int64).tolist(), strict=True))
+
+    def latest(self, store: Store, until_unix_s: int) -> int | None:
+        return rows.last_round(store, until_unix_s + 1) or None
+
+    def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View:
+        listed = list(rows.rows(outcome.decided))
+        counts = Counter((row["src_pop"], row["action"], row["reason"]) for row in listed)
+        states = {
+            "set": sum(row["window"] > 0 for row in listed),
+            "trial": sum(bool(row["trial_permille"]) for row in listed),
+        }
+        return View(
+            decisions=[rows.as_dict({"round": outcome.round, **row}) for row in listed],
+            columns=["from", "action", "reason", "pairs and prefixes"],
+            rows=[(*key, count) for key, count in sorted(counts.items())],
+            summary=f"{states['set']} start at a rate of their own, {states['trial']} have values on trial",
+            gauges={"springtide_start_units": {(("state", name),): count for name, count in states.items()}},
+        )
+
+    def replay(self, store: Store, policy: Policy, moments: Sequence[int]) -> Iterator[Replayed]:
+        last = rows.previous(store, moments[0])
+        for moment in moments:
+            seen = _seen(store, policy, moment, last) if policy.paces(moment) else np.zeros(0, SEEN)
+            decided = self.decide(moment, policy, seen, last, frozen(store, policy, moment, self.pops(seen, last))[1])
+            last = carry(decided, moment)
+            recorded = self.read(store, moment)
+            theirs = self.acting(recorded) if len(recorded) else None
+            changed, recorded_changed = _changed(decided), _changed(recorded) if len(recorded) else None
+            yield replayed(self.name, moment, self.acting(decided), changed, theirs, recorded_changed)
+
+    def explains(self, destination: str) -> bool:
+        return not any(character in destination for character in "./:") or client_prefix(destination) is not None
+
+    def explain(
+        self, store: Store, fleet: Fleet, policy: Policy, src_pop: str, destination: str, asked_unix_s: int | None
+    ) -> Explained | None:
+        plain = not any(character in destination for character in "./:")
+        unit = destination if plain else client_prefix(destination) or destination
+        interval_s = policy.round.interval_s
+        newest = instants.latest_round(instants.now(), interval_s)
+        moment = asked_unix_s or self.latest(store, newest) or newest
+        if not policy.paces(moment):
+            return None
+        decided = rows.of_unit(rows.read_round(store, moment), src_pop, [unit])
+        found = [{"round": moment, **row} for row in rows.rows(decided)]
+        was_decided = self.latest(store, moment) == moment
+        nothing = without_decision(instants.show(moment), was_decided)
+        history = rows.history(store, src_pop, unit, moment - HISTORY_ROUNDS * interval_s, moment)
+        return Explained(
+            title=f"starts from {src_pop} to {unit}, round {instants.show(moment)}",
+            sections=[(f"IPv{row['ip_version']}", labelled(row, policy)) for row in found] or [("", nothing)],
+            history=([name.replace("_", " ") for name in history[0]], [tuple(row.values()) for row in history])
+            if history
+            else ((), ()),
+            machine={
+                "round": instants.show(moment),
+                "src_pop": src_pop,
+                "destination": unit,
+                "explanations": [dict(labelled(row, policy)) for row in found] or [dict(nothing)],
+                "decisions": [rows.as_dict(row) | {"round": instants.show(moment)} for row in found],
+                "history": history,
+            },
+        )
+
+    def newest(self, store: Store, policy: Policy) -> Newest | None:
+        late = "not overridden and coalesce(expires_at < round + {ttl_s:UInt32}, true)"
+        return newest_of(store, self.name, self.acts, f"({self.acts}) and {late}", policy.bundle.ttl_s)
+
+    def decided_step(self, newest: Newest | None, clock: Clock) -> Step:
+        fix = f"run `springtide decide {self.name}` each round"
+        if newest is None:
+            return Step(self.name, State.NOTE, "no edge enforces by bpf, or nothing was decided yet")
+        text = f"decided {clock.ago(newest.round)}: {newest.acting:,} of {newest.rows:,} {self.units} start at a rate"
+        text += f"; {newest.left_out:,} left out of bundles: their evidence is too old" if newest.left_out else ""
+        text += f"; {newest.held_incomplete:,} stand, input incomplete" if newest.held_incomplete else ""
+        return once_a_round(clock, self.name, newest.round, text, fix)
+
+    def contribute(
+        self, store: Store, fleet: Fleet, policy: Policy, round_unix_s: int, expires_unix_s: int
+    ) -> Contribution:
+        if not policy.paces(round_unix_s):
+            return Contribution()
+        # A round without this law keeps what the last one decided, for as long as a bundle may live.
+        newest = rows.last_round(store, round_unix_s + 1)
+        old = newest <= round_unix_s - policy.bundle.ttl_s
+        decided = rows.read_round(store, 0 if old else newest)
+        since = round_unix_s - _PARTS_ROUNDS * policy.round.interval_s
+        parts = bundle.parts(edge_parts(store, round_unix_s, since, decided))
+        entries, left_out = bundle.entries(fleet, policy, round_unix_s, rows.rows(decided), parts, expires_unix_s)
+        return Contribution("entries", entries, left_out)
+
+    def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> Treated:
+        """By the records of first flights, which name the round that they started by: what should have started with
+        values of its own in the newest round, and has records of it."""
+        [counts] = store.query(
+            """
+            select
+                countIf(flights_0 > 0) as same,
+                countIf(flights_0 = 0) as unknown
+            from start_decisions final
+            where round = (select max(round) from start_decisions) and previous_window > 0
+            """
+        )
+        return Treated(**counts)
+
+    def treated_step(self, found: Treated) -> Step:
+        what = self.seen_name
+        if not found.decided:
+            return Step(what, State.NOTE, "nothing should start at a rate of its own")
+        text = f"{found.same:,} of {found.decided:,} {self.units} have first flights that started as decided"
+        return Step(what, State.OK if found.same else State.NOTE, text + f"; {found.unknown:,} show nothing")
+
+
+START = Start()
+
+
+def _seen(store: Store, policy: Policy, round_unix_s: int, before: Table) -> Table:
+    """SEEN rows of all units that were seen, have history, or could borrow from their group."""
+    seen, member = observe(store, round_unix_s, policy.start), groups(store, round_unix_s, policy.start)
+    wanted = union(keys(seen), keys(before), keys(member))
+    found, has = align(seen, keys(seen), wanted)
+    found[~has] = UNSEEN
+    joined = np.zeros(len(wanted), SEEN)
+    for name in OBSERVED.names or ():
+        joined[name] = found[name]
+    for name in ("src_pop", "destination", "ip_version"):
+        joined[name] = named(wanted)[name]
+    joined["group"] = align(member, keys(member), wanted)[0]["group"]
+    return joined
+
+
+def _changed(decided: Table) -> int:
+    other = (decided["window"] != decided["previous_window"]) | (
+        np.nan_to_num(decided["connection_rate"]) != np.nan_to_num(decided["previous_connection_rate"])
+    )
+    return int(other.sum())

@@ -1,0 +1,196 @@
+"""How values move: down at once, up by what was judged on trial, and what is tried next."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from springtide.laws.columns import Bits, Table
+from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
+from springtide.laws.start.decision import Reason
+from springtide.laws.start.estimate import Proved
+from springtide.laws.start.policy import StartPolicy
+from springtide.laws.start.shrink import Floats
+from springtide.laws.start.trial import Judged
+from springtide.laws.start.values import Values, segment
+from springtide.laws.vocabulary import codes
+from springtide.section import MAX_TTL_S
+
+Ints = NDArray[np.int64]
+Codes = NDArray[np.uint8]
+
+_CODE = codes(Reason)
+# RFC 9959: what was learnt holds while the round trip is above this part of the one then, and at most so many times it.
+_RTT_RANGE = 0.5, 10.0
+
+
+@dataclass(frozen=True)
+class Moves:
+    """Of each unit: the values from now on; whether a trial was promoted, failed (or what is in use did), or goes on.
+    `harmful_rate`: what did harm now, 0 is nothing. `changed`: what is in use is another than before."""
+
+    value: Values
+    reason: Codes
+    promoted: Bits
+    failed: Bits
+    harmful_rate: Floats
+    goes_on: Bits
+    changed: Bits
+
+
+def falls(
+    seen: Table,
+    before: Table,
+    in_use: Values,
+    target: Values,
+    rtt_us: Floats,
+    proved: Proved,
+    judged: Judged,
+    is_frozen: Bits,
+    law: StartPolicy,
+) -> Moves:
+    """What trials and evidence make of the values in use; `target` is what the evidence asks for, 0 is nothing."""
+    used, runs = in_use.window > 0, before["trial_permille"] > 0
+    on_trial = Values.of(before, "trial_").scaled(1.0, law.cmax)
+    # While something is on trial, and what is in use loses nothing, it was the trial that the brake stopped.
+    harm = used & (judged.harm | (judged.braked & ~runs))
+    trial_harm = runs & (judged.trial_harm | (judged.braked & ~harm))
+    slower, in_vain = judged.trial_slower & ~trial_harm, judged.trial_in_vain & ~trial_harm
+    overtaken = runs & ~is_frozen & proved.known & (target.window > 0) & (target.rate <= law.collapse * on_trial.rate)
+    promoted = judged.trial_good & ~harm & ~trial_harm & ~overtaken
+
+    value = on_trial.where(promoted, in_use)
+    reason = np.where(used, _CODE[Reason.PROVED], _CODE[Reason.NO_EVIDENCE]).astype(np.uint8)
+    reason[used & ~proved.known & ~proved.borrowed & ~proved.measured] = _CODE[Reason.HELD_THIN_EVIDENCE]
+    for which, why in (
+        (promoted, Reason.PROMOTED),
+        (promoted & (before["trial_borrowed"] > 0), Reason.PROMOTED_BORROWED),
+        (overtaken, Reason.TRIAL_OVERTAKEN),
+        (in_vain, Reason.TRIAL_NO_GAIN),
+        (slower, Reason.TRIAL_SLOWER),
+        (trial_harm, Reason.TRIAL_LOSS),
+    ):
+        reason[which] = _CODE[why]
+
+    # A lower bound asks for nothing less.
+    asked = proved.known & (target.window > 0) & (value.window > 0) & ~is_frozen
+    less = value.least(target)
+    lower = asked & less.below(value, law.hysteresis)
+    value = less.where(lower, value)
+    reason[lower] = _CODE[Reason.LOWERED]
+    reason[lower & proved.fell] = _CODE[Reason.COLLAPSED]
+    cut = in_use.scaled(law.cut, law.cmax)
+    cut = cut.least(target).where(target.window > 0, cut)
+    value = cut.where(harm, value)
+    reason[harm] = np.where(judged.harm, _CODE[Reason.LOSS], _CODE[Reason.BRAKED])[harm]
+    # What carries less than the kernel's default would only slow connections down.
+    value = Values.none(len(lower)).where((lower | harm) & idle(value.rate, rtt_us, seen), value)
+    if law.careful:
+        ratio = rtt_us / np.where(before["learnt_rtt_us"] > 0, before["learnt_rtt_us"], np.nan)
+        outside = used & ~is_frozen & ((ratio <= _RTT_RANGE[0]) | (ratio > _RTT_RANGE[1]))
+        value = Values.none(len(outside)).where(outside, value)
+        reason[outside] = _CODE[Reason.ROUND_TRIP_CHANGED]
+
+    changed = value.differs(in_use)
+    failed = harm | trial_harm | slower | in_vain
+    # What was only slower, or not faster, is no danger: it waits, and leaves no ceiling.
+    harmful = np.where(harm, in_use.rate, np.where(trial_harm, on_trial.rate, 0.0))
+    goes_on = runs & ~failed & ~overtaken & ~changed & ~promoted
+    return Moves(value, reason, promoted, failed, harmful, goes_on, changed)
+
+
+def ceiling(
+    now: int, before: Table, target: Values, proved: Proved, moves: Moves, law: StartPolicy
+) -> tuple[Floats, Ints, Ints]:
+    """The rate that did harm (0 is none); until when nothing but less than its cut is tried, and how long that is.
+    Where connections that met the path were given far more than that rate, the path has become another."""
+    harmful = before["harmful_rate"].astype(np.float64)
+    until, held_s = before["hold_until"].astype(np.int64), before["hold_s"].astype(np.int64)
+    again = (held_s > 0) & (until <= now) & (now < until + MAX_TTL_S)
+    same = (held_s > 0) & (until > now)
+    longer = np.where(again, np.minimum(2 * held_s, MAX_TTL_S), np.where(same, held_s, 0))
+    hold_s = np.where(moves.failed, np.maximum(longer, law.hold_s), held_s)
+    until = np.where(moves.failed, now + hold_s, until)
+    harmful = np.where(moves.harmful_rate > 0, moves.harmful_rate, harmful)
+    # What is in use has passed it.
+    passed = moves.promoted & (moves.value.rate >= harmful) & ~moves.failed
+    passed |= proved.known & (harmful > 0) & (law.collapse * target.rate > harmful) & ~moves.failed
+    return np.where(passed, 0.0, harmful), np.where(passed, 0, until), np.where(passed, 0, hold_s)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """What is on trial from now on, 0 is nothing, and whether it comes from the group, is a step beyond what was
+    reached, and begins now."""
+
+    values: Values
+    borrowed: Bits
+    step: Bits
+    begins: Bits
+
+
+def _most(
+    now: int, bound: tuple[Floats, Ints, Ints], value: Values, rtt_us: Floats, seen: Table, law: StartPolicy
+) -> Floats:
+    """The highest rate that may be tried: in the hold what is left by a cut; after it the middle between what is in use
+    and the ceiling, or anything where that middle is below what the kernel's default carries."""
+    harmful, until, _ = bound
+    middle = np.maximum(np.sqrt(value.rate * harmful), law.cut * harmful)
+    # Near it the middle would be too small a step to be tried.
+    near = value.rate * (1 + law.hysteresis) ** 2 >= harmful
+    free = (harmful == 0) | near | idle(middle, rtt_us, seen)
+    return np.where(until > now, law.cut * harmful, np.where(free, np.inf, middle))
+
+
+def idle(rate: Floats, rtt_us: Floats, seen: Table) -> Bits:
+    """Whether the kernel's default carries as much in a round trip by itself."""
+    little: Bits = rate * rtt_us / 1e6 < KERNEL_DEFAULT * segment(seen)
+    return little
+
+
+def trials(
+    now: int,
+    seen: Table,
+    rtt_us: Floats,
+    before: Table,
+    target: Values,
+    proved: Proved,
+    moves: Moves,
+    bound: tuple[Floats, Ints, Ints],
+    may_begin: Bits,
+    suppressed: Bits,
+    law: StartPolicy,
+) -> Tried:
+    """What goes on, and what begins; sets the reason of what is held back. `may_begin`: enough is known, of input that
+    is complete."""
+    used = moves.value.window > 0
+    steps = used & ~proved.known & ~proved.borrowed & ~target.above(moves.value, law.hysteresis)
+    wanted = moves.value.scaled(law.step, law.cmax).where(steps, target).most(moves.value)
+    wanted = wanted.where(target.window > 0, Values.none(len(used)))
+    most = _most(now, bound, moves.value, rtt_us, seen, law)
+    over = wanted.rate > most
+    factor = np.where(over, most / np.maximum(wanted.rate, 1.0), 1.0)
+    wanted = wanted.scaled(factor, law.cmax).where(over, wanted).most(moves.value)
+
+    worth = may_begin & ~moves.goes_on & (wanted.window > 0) & wanted.above(moves.value, law.hysteresis)
+    # Of ten segments there is nothing to gain.
+    worth &= ~moves.failed & (used | (wanted.window > KERNEL_DEFAULT))
+    held = used & over & may_begin & ~worth & ~moves.goes_on & ~moves.changed & ~moves.failed
+    moves.reason[held] = _CODE[Reason.HELD_CEILING]
+    damped = worth & suppressed & used
+    moves.reason[damped & ~moves.changed] = _CODE[Reason.HELD_DAMPING]
+    begins = worth & ~damped
+    quiet = begins & ~moves.changed
+    moves.reason[quiet] = np.select(
+        [steps, proved.borrowed], [_CODE[Reason.TRIAL_STEP], _CODE[Reason.TRIAL_BORROWED]], _CODE[Reason.TRIAL_PROVED]
+    )[quiet]
+    values = wanted.where(begins, Values.of(before, "trial_")).where(begins | moves.goes_on, Values.none(len(used)))
+    old_borrowed, old_step = before["trial_borrowed"] > 0, before["trial_step"] > 0
+    return Tried(
+        values,
+        np.where(begins, proved.borrowed, moves.goes_on & old_borrowed),
+        np.where(begins, steps, moves.goes_on & old_step),
+        begins,
+    )

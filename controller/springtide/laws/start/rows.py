@@ -1,0 +1,147 @@
+"""Decisions on starts as rows: reading what was decided, and writing a round so that twice changes nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from springtide import instants
+from springtide.laws import round_rows
+from springtide.laws.columns import Table
+from springtide.laws.start.decision import ACTIONS, REASONS
+from springtide.laws.start.law import DECIDED, PREVIOUS, carry
+from springtide.laws.start.units import keys
+from springtide.policy import MAX_HISTORY_S
+from springtide.store import Row, Store
+from springtide.store.binary import Columns
+
+TABLE = "start_decisions"
+_INSTANTS = ("hold_until", "last_evidence", "expires_at")
+_FLAGS = ("borrowed", "trial_borrowed", "trial_step", "suppressed", "overridden")
+_NAMES = DECIDED.names or ()
+# An alias may have the name of the column that it is made of.
+_BY_COLUMN = "settings prefer_column_name_to_alias = 1"
+
+
+def _fixed(name: str) -> str:
+    """A column of the table as DECIDED has it."""
+    kind = DECIDED[name].kind
+    if kind == "S":
+        return f"toFixedString({name}, {DECIDED[name].itemsize}) as {name}"
+    if name in _INSTANTS:
+        return f"toUInt32(coalesce({name}, toDateTime(0, 'UTC'))) as {name}"
+    if name == "reason":
+        listed = ", ".join(f"'{reason}'" for reason in REASONS)
+        return f"toUInt8(indexOf([{listed}], toString(reason)) - 1) as reason"
+    if name == "action" or name in _FLAGS:
+        return f"toUInt8({name}) as {name}"
+    return f"coalesce({name}, nan) as {name}" if kind == "f" else name
+
+
+_SELECT = ", ".join(map(_fixed, _NAMES))
+
+
+def last_round(store: Store, before_unix_s: int) -> int:
+    """The newest round before `before` that left decisions within the time that they are remembered for; 0 is none."""
+    [row] = store.query(
+        f"select toUnixTimestamp(max(round)) as newest from {TABLE} "
+        "where round < fromUnixTimestamp({before:UInt32}) and round >= fromUnixTimestamp({oldest:UInt32})",
+        {"before": before_unix_s, "oldest": max(0, before_unix_s - MAX_HISTORY_S)},
+    )
+    return int(row["newest"] or 0)
+
+
+def previous(store: Store, round_unix_s: int) -> Table:
+    """What earlier decisions left, as PREVIOUS rows; no later round is read. Whatever lasts is in the last round's
+    rows: each decides anew on all that the one before it left."""
+    newest = last_round(store, round_unix_s)
+    return carry(read_round(store, newest), newest) if newest else np.zeros(0, PREVIOUS)
+
+
+def read_round(store: Store, round_unix_s: int) -> Table:
+    """All decisions of a round as DECIDED rows, sorted by unit."""
+    return _read(store, "round = fromUnixTimestamp({round:UInt32})", {"round": round_unix_s})
+
+
+def _read(store: Store, where: str, parameters: dict[str, int]) -> Table:
+    return store.columns(
+        f"select {_SELECT} from {TABLE} final where {where} order by src_pop, destination, ip_version {_BY_COLUMN}",
+        DECIDED,
+        dict(parameters),
+    )
+
+
+def write_round(store: Store, round_unix_s: int, decided: Table, policy_version: str) -> bool:
+    """Make the round's rows these. Gives back whether anything had to be written."""
+    return round_rows.write(
+        store,
+        TABLE,
+        round_unix_s,
+        policy_version,
+        decided,
+        read=lambda: read_round(store, round_unix_s),
+        keys=keys,
+        columns=_columns,
+        name=("concat(src_pop, ' ', destination, ' ', toString(ip_version))", _texts),
+    )
+
+
+def _texts(decided: Table) -> list[str]:
+    units = zip(*(decided[name].tolist() for name in ("src_pop", "destination", "ip_version")), strict=True)
+    return [f"{src.decode()} {destination.decode()} {version}" for src, destination, version in units]
+
+
+def _columns(decided: Table) -> Columns:
+    """As the table has them: null where nothing is known."""
+    columns = {name: decided[name] for name in _NAMES}
+    columns["reason"] = np.array([reason.encode() for reason in REASONS])[columns["reason"]]
+    for name in _INSTANTS:
+        columns[name] = np.ma.masked_equal(columns[name], 0)
+    for name in _NAMES:
+        if DECIDED[name].kind == "f":
+            columns[name] = np.ma.masked_where(np.isnan(columns[name]), columns[name])
+    return columns
+
+
+def rows(decided: Table) -> Iterator[Row]:
+    """DECIDED rows one by one, with words for numbers; instants in seconds since the epoch, None is unknown."""
+    for values in decided.tolist():
+        row: Row = {
+            name: None if isinstance(value, float) and math.isnan(value) else value
+            for name, value in zip(_NAMES, values, strict=True)
+        }
+        row |= {name: row[name].decode() for name in ("src_pop", "destination", "group")}
+        row |= {name: bool(row[name]) for name in _FLAGS} | {name: row[name] or None for name in _INSTANTS}
+        yield row | {"action": ACTIONS[row["action"]].value, "reason": REASONS[row["reason"]].value}
+
+
+def as_dict(row: Row) -> dict[str, object]:
+    """For JSON: instants as text."""
+    return {**row, **{name: row[name] and instants.show(row[name]) for name in _INSTANTS}}
+
+
+def of_unit(decided: Table, src_pop: str, destinations: Iterable[str]) -> Table:
+    """The rows from a PoP to these destinations."""
+    named = np.array([one.encode() for one in destinations], "S64")
+    found: Table = decided[(decided["src_pop"] == src_pop.encode()) & np.isin(decided["destination"], named)]
+    return found
+
+
+def history(store: Store, src_pop: str, destination: str, since_unix_s: int, until_unix_s: int) -> list[Row]:
+    """A unit's decisions with since < round <= until, newest first, as people read them."""
+    return store.query(
+        f"""
+        select
+            formatDateTime(round, '%Y-%m-%dT%H:%i:%SZ', 'UTC') as round, ip_version, action, reason, window,
+            round(connection_rate) as connection_rate, round(path_rate) as path_rate, trial_window,
+            round(trial_connection_rate) as trial_rate, flights_0, lossy_0, flights_1, lossy_1, policy_version
+        from {TABLE} final
+        where {TABLE}.round > fromUnixTimestamp({{since:UInt32}})
+            and {TABLE}.round <= fromUnixTimestamp({{until:UInt32}})
+            and src_pop = {{src_pop:String}} and destination = {{destination:String}}
+        order by {TABLE}.round desc, ip_version
+        """,
+        {"since": max(0, since_unix_s), "until": until_unix_s, "src_pop": src_pop, "destination": destination},
+    )

@@ -1,0 +1,183 @@
+"""What first flights say of the values that they started with: of those in use, and of those on trial.
+
+**Harm**: clearly more of the flights lost anything than random loss explains (initcwnd/loss_guard.py: Wilson's interval
+against the policy's bound or what the kernel's default loses). **Good**: enough flights of the trial over enough
+rounds, no more of them lost than may, and their 50 or 100 kB are not slower than the others'; of a step beyond what was
+reached, they must be faster. Units that borrow from their group are judged by all of the group's borrowers together,
+and by their own losses: alone, they would wait for days."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from springtide.laws.columns import Bits, Table
+from springtide.laws.initcwnd.loss_guard import FEWEST_LOSSY, KERNEL_DEFAULT, allowed_share, lower_bound
+from springtide.laws.start.policy import StartPolicy
+from springtide.laws.start.shrink import Floats
+
+Ints = NDArray[np.int64]
+
+# What of default starts is remembered from round to round.
+_DEFAULT_KEPT = 0.9
+# Flights of values in use that are remembered, in multiples of trial_flights: what comes later must be able to count.
+_MOST_USED = 10
+# What is counted from round to round: flights of the default (decayed), of the values in use since they are, and of the
+# trial; `trial_log2_time` sums the trial's time over the others' (log2), each round's weighed by the fewer flights of
+# both, which `trial_times` sums.
+COUNTED = [
+    ("default_flights", "<f8"),
+    ("default_lossy", "<f8"),
+    ("used_flights", "<u8"),
+    ("used_lossy", "<u8"),
+    ("used_segments", "<u8"),
+    ("used_resent", "<u8"),
+    ("trial_rounds", "<u4"),
+    ("trial_flights", "<u8"),
+    ("trial_lossy", "<u8"),
+    ("trial_segments", "<u8"),
+    ("trial_resent", "<u8"),
+    ("trial_log2_time", "<f8"),
+    ("trial_times", "<f8"),
+]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Of each unit; what is none of these is not known yet. `left`: COUNTED for the next round, as if all stayed."""
+
+    harm: Bits
+    braked: Bits
+    trial_harm: Bits
+    trial_slower: Bits
+    trial_in_vain: Bits
+    trial_good: Bits
+    left: Table
+
+
+def judge(seen: Table, before: Table, is_frozen: Bits, group: NDArray[np.bytes_], law: StartPolicy) -> Judged:
+    """`seen` are OBSERVED and `before` PREVIOUS rows of the same units; `group` the names of their groups.
+
+    Long: one count after the other, each over all units at once.
+    """
+    used, tried = before["window"] > 0, before["trial_permille"] > 0
+    live = ~is_frozen
+    flights = [_counts(seen[f"flights_{arm}"], live) for arm in (0, 1)]
+    lossy = [np.minimum(_counts(seen[f"lossy_{arm}"], live), flights[arm]) for arm in (0, 1)]
+    segments = [_counts(seen[f"segments_{arm}"], live) for arm in (0, 1)]
+    resent = [_counts(seen[f"resent_{arm}"], live) for arm in (0, 1)]
+    left = np.zeros(len(seen), COUNTED)
+
+    # Where nothing is in use, the trial's others start with the kernel's default.
+    default = _counts(seen["default_flights"], live) + np.where(used, 0, flights[0])
+    default_lossy = _counts(seen["default_lossy"], live) + np.where(used, 0, lossy[0])
+    kept = np.where(default > 0, _DEFAULT_KEPT, 1.0)
+    left["default_flights"] = kept * before["default_flights"] + default
+    left["default_lossy"] = np.minimum(kept * before["default_lossy"] + default_lossy, left["default_flights"])
+    share = left["default_lossy"] / np.maximum(left["default_flights"], 1.0)
+
+    worn = np.where(before["used_flights"] > _MOST_USED * law.trial_flights, 2, 1)
+    used_flights = np.where(used, _ints(before["used_flights"]) // worn + flights[0], 0)
+    used_lossy = np.where(used, np.minimum(_ints(before["used_lossy"]) // worn + lossy[0], used_flights), 0)
+    left["used_flights"], left["used_lossy"] = used_flights, used_lossy
+    left["used_segments"] = np.where(used, _ints(before["used_segments"]) // worn + segments[0], 0)
+    left["used_resent"] = np.where(used, _ints(before["used_resent"]) // worn + resent[0], 0)
+    bound = _allowed(before["window"], share, share, law)
+    now_harm = _clearly(lossy[0], flights[0], bound) & _much(resent[0], segments[0], law)
+    in_all = (lossy[0] > 0) & _clearly(used_lossy, used_flights, bound)
+    harm = used & (now_harm | (in_all & _much(left["used_resent"], left["used_segments"], law)))
+
+    rounds = np.where(tried, _ints(before["trial_rounds"]) + live, 0)
+    on_trial = np.where(tried, _ints(before["trial_flights"]) + flights[1], 0)
+    trial_lossy = np.where(tried, np.minimum(_ints(before["trial_lossy"]) + lossy[1], on_trial), 0)
+    left["trial_rounds"], left["trial_flights"], left["trial_lossy"] = rounds, on_trial, trial_lossy
+    left["trial_segments"] = np.where(tried, _ints(before["trial_segments"]) + segments[1], 0)
+    left["trial_resent"] = np.where(tried, _ints(before["trial_resent"]) + resent[1], 0)
+    much = _much(left["trial_resent"], left["trial_segments"], law)
+    others = np.where(used & ~harm, used_lossy / np.maximum(used_flights, 1), share)
+    bound = _allowed(before["trial_window"], share, np.maximum(share, others), law)
+    trial_harm = tried & (lossy[1] > 0) & _clearly(trial_lossy, on_trial, bound) & much
+    log2_time, times = _times(seen, flights)
+    left["trial_log2_time"] = np.where(tried & live, before["trial_log2_time"] + log2_time, before["trial_log2_time"])
+    left["trial_times"] = np.where(tried & live, before["trial_times"] + times, before["trial_times"])
+    ratio = left["trial_log2_time"] / np.maximum(left["trial_times"], 1.0)
+    timed = left["trial_times"] > 0
+
+    borrowed = tried & (before["trial_borrowed"] > 0)
+    # Of a group's borrowers those count that are on trial, and those that already use what they borrowed.
+    lends = (group != b"") & (borrowed | (used & (before["borrowed"] > 0)))
+    pooled = _together(group, np.where(borrowed, on_trial, used_flights), lends)
+    pooled_lossy = _together(group, np.where(borrowed, trial_lossy, used_lossy), lends)
+    # Half as many of which none lost anything show as much: of ten, a quarter that lose would show in 19 of 20 trials.
+    needed = np.where(
+        np.where(borrowed, pooled_lossy, trial_lossy) == 0, (law.trial_flights + 1) // 2, law.trial_flights
+    )
+    enough = np.where(borrowed, pooled, on_trial) >= needed
+    clean = trial_lossy <= bound * np.maximum(on_trial, FEWEST_LOSSY)
+    clean |= ~much
+    clean &= np.where(borrowed, pooled_lossy <= bound * pooled, (trial_lossy <= bound * on_trial) | ~much)
+    judged = tried & live & enough & (rounds >= law.trial_rounds)
+    trial_harm |= judged & ~clean
+    judged &= ~trial_harm
+    slower = judged & timed & (ratio > np.log2(1.0 + law.slower))
+    steps = before["trial_step"] > 0
+    in_vain = judged & ~slower & steps & timed & (ratio > np.log2(1.0 - law.step_gain))
+    good = judged & ~slower & ~in_vain & (timed | ~steps)
+    braked = live & (_counts(seen["braked"], live) > 0) & (used | tried)
+    return Judged(harm, braked, trial_harm, slower, in_vain, good, left)
+
+
+def _allowed(window: NDArray[Any], default: Floats, others: Floats, law: StartPolicy) -> Floats:
+    """Share of flights that may lose anything: what random loss explains, or what others lose who start with less and
+    the policy's bound on top."""
+    started = np.maximum(_ints(window), KERNEL_DEFAULT)
+    no_loss = np.zeros(len(started))
+    more = np.minimum(others + allowed_share(started, no_loss, law), 1.0)
+    allowed: Floats = np.maximum(allowed_share(started, default, law), more)
+    return allowed
+
+
+def _times(seen: Table, flights: list[Ints]) -> tuple[Floats, Floats]:
+    """The log2 of the trial's time over the others', of 100 kB, else of 50, times its weight; and the weight."""
+    total = np.zeros(len(seen))
+    weight = np.zeros(len(seen))
+    fewer = np.minimum(flights[0], flights[1]).astype(np.float64)
+    for name in ("t100", "t50"):
+        ours, theirs = seen[f"{name}_1_us"], seen[f"{name}_0_us"]
+        with np.errstate(invalid="ignore"):
+            known = (ours > 0) & (theirs > 0) & np.isfinite(ours) & np.isfinite(theirs) & (weight == 0)
+        total[known] = fewer[known] * np.log2(ours[known] / theirs[known])
+        weight[known] = fewer[known]
+    return total, weight
+
+
+def _clearly(lossy: Ints, flights: Ints, bound: Floats) -> Bits:
+    clearly: Bits = (lossy >= FEWEST_LOSSY) & (lower_bound(lossy, flights) > bound)
+    return clearly
+
+
+def _much(resent: NDArray[Any], segments: NDArray[Any], law: StartPolicy) -> Bits:
+    """Whether of the flights' segments more were sent again than does no harm; unknown is much."""
+    much: Bits = (_ints(segments) == 0) | (_ints(resent) > law.loss_segments * _ints(segments))
+    return much
+
+
+def _together(group: NDArray[np.bytes_], values: Ints, which: Bits) -> Ints:
+    """Of each row the sum over its group's rows that count."""
+    names, place = np.unique(group, return_inverse=True)
+    sums = np.zeros(len(names), np.int64)
+    np.add.at(sums, place[which], values[which])
+    together: Ints = sums[place]
+    return together
+
+
+def _counts(column: NDArray[Any], live: Bits) -> Ints:
+    return np.where(live, _ints(column), 0)
+
+
+def _ints(column: NDArray[Any]) -> Ints:
+    # What a broken row claims beyond this is as much as this: sums stay numbers.
+    return np.minimum(column.astype(np.uint64), np.uint64(2**40)).astype(np.int64)

@@ -1,0 +1,24 @@
+"""What the law decides on: an ordered pair of PoPs, or a PoP and a client prefix, one IP version."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from springtide.laws.columns import Keys, Table
+
+# `destination` is the other PoP's name, or a client prefix as text, like 203.0.113.0/24.
+UNIT_KEY = [("src_pop", "S64"), ("destination", "S64"), ("ip_version", "u1")]
+_KEY = np.dtype(UNIT_KEY)
+
+
+def keys(table: Table) -> Keys:
+    """One sortable key a row: by source, destination, IP version."""
+    packed = np.zeros(len(table), _KEY)
+    for name in _KEY.names or ():
+        packed[name] = table[name]
+    return packed.view(f"S{_KEY.itemsize}").reshape(len(table))
+
+
+def named(wanted: Keys) -> Table:
+    """The columns of such keys."""
+    return wanted.astype(f"S{_KEY.itemsize}").view(_KEY).reshape(len(wanted))

@@ -1,0 +1,181 @@
+"""The law of starts through the command line: from samples and records to bundles, round by round."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from springtide import instants
+
+from testkit.home import ROUND, Home
+from testkit.proto import Value
+from testkit.spool import record, write_spool
+from testkit.traffic import Socket
+
+INTERVAL, MSS, RTT_US = 300, 1448, 50_000
+RATE = 2_500_000
+NOW = [ROUND]
+POLICY = """\
+enforce: {by: bpf, record_permille: 1000}
+enforce_overrides: [{pop: fra, by: routes, reason: it cannot pace}]
+start: {duty_rounds: 2}
+"""
+
+
+@pytest.fixture
+def fleet(home: Home) -> Home:
+    home.policy.write_text(POLICY)
+    return home
+
+
+def bulk(moment: int, rate: int = RATE) -> list[dict[str, Value]]:
+    """Long flows of both edges of ams to fra that the path limits, each at this rate."""
+    found = []
+    first = moment // INTERVAL % 1000 * 5 + 100
+    for number in range(6):
+        host = f"ams-{1 + number % 2}"
+        socket = Socket(host, 1000 + number, f"10.77.1.{1 + number % 2}", "10.77.2.9", "ams", snd_cwnd=90)
+        for poll in range(5):
+            at = moment - INTERVAL + 20 + 60 * poll
+            more: dict[str, Any] = {
+                # Measured anew in each round: a rate that stays is an old one.
+                "delivery_rate": rate + 1000 * number + poll + moment // INTERVAL % 100 * 10,
+                "min_rtt": RTT_US,
+                "rtt": RTT_US + 2000,
+                "snd_ssthresh": 70,
+                "unacked": 80,
+                "data_segs_out": 100_000 + poll,
+                "snd_wnd": 4_000_000,
+                "total_retrans": 3,
+            }
+            acked = (moment - ROUND + 86_400) * rate // 100 + poll * 60 * rate // 100
+            found.append(socket.at(at, first + poll, acked, **more))
+    return found
+
+
+def flights(
+    moment: int, decided: int, arm: int, count: int, lossy: int, took_us: int, window: int
+) -> list[dict[str, Value]]:
+    """Records of connections that closed in the round and had started by these decisions with such a window."""
+    found = []
+    for number in range(count):
+        cookie = 50_000 + (moment // INTERVAL % 1000) * 2000 + arm * 1000 + number
+        host = f"ams-{1 + number % 2}"
+        socket = Socket(host, cookie, f"10.77.1.{1 + number % 2}", "10.77.2.9", "ams", state="TCP_STATE_UNSPECIFIED")
+        lost = 12 if number < lossy else 0
+        row = socket.at(moment - 100, moment // INTERVAL % 1000 * 5 + 102, 100_001)
+        kept = ("time_unix_us", "host", "pop", "boot_id", "netns", "poll_sequence", "cookie", "state", "family")
+        ends = ("src_ip", "src_port", "dst_ip", "dst_port", "bytes_acked")
+        found.append(
+            {name: row[name] for name in (*kept, *ends)}
+            | {
+                "kind": "SAMPLE_KIND_FIRST_FLIGHT",
+                "min_rtt": RTT_US,
+                "total_retrans": lost,
+                "data_segs_out": 70 + lost,
+                "started_round": decided,
+                "started_window": window,
+                "started_rate": int(0.95 * RATE) if window else 0,
+                "started_arm": arm,
+                "started_step": 0,
+                "started_at_once": int(window > 0),
+                "started_prefix_length": 24,
+                "first_flight_retrans": lost,
+                "acked_50k_time": took_us // 2,
+                "acked_100k_time": took_us,
+                "lived_time": took_us + RTT_US,
+            }
+        )
+    return found
+
+
+def decide(home: Home, moment: int, *samples: list[dict[str, Value]]) -> dict[str, Any]:
+    """Ingests the round's samples and decides it a minute after it; the unit's decision."""
+    NOW[0] = moment + 60
+    write_spool(home.spool, f"s{moment}", [record([one for part in samples for one in part])])
+    home.run("ingest", home.spool)
+    home.run("decide", "initcwnd", "--round", instants.show(moment))
+    found = home.json("decide", "start", "--round", instants.show(moment))
+    [unit] = [one for one in found["decisions"] if (one["src_pop"], one["destination"]) == ("ams", "fra")]
+    unit_: dict[str, Any] = unit
+    return unit_
+
+
+def entries(home: Home, moment: int, edge: str) -> list[dict[str, Any]]:
+    out = home.path / f"out{moment}"
+    home.run("bundle", "--round", instants.show(moment), "--out", out)
+    return [*home_json(out / f"{edge}.json").get("entries", [])]
+
+
+def home_json(path: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def test_a_rate_is_tried_on_a_share_then_given_to_all_and_taken_back_where_it_harms(
+    fleet: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = [ROUND + INTERVAL * number for number in range(5)]
+    monkeypatch.setattr(instants, "now", lambda: NOW[0])
+    fleet.run("migrate")
+    first = decide(fleet, moments[0], bulk(moments[0]))
+    assert (first["action"], first["reason"], first["window"]) == ("none", "below_duty_cycle", 0)
+    assert entries(fleet, moments[0], "ams-1") == []
+
+    tried = decide(fleet, moments[1], bulk(moments[1]))
+    assert (tried["action"], tried["reason"], tried["window"]) == ("try", "trial_proved", 0)
+    # A single connection's share for a round trip.
+    assert tried["trial_window"] == pytest.approx(RATE * RTT_US / 1e6 / MSS, abs=2)
+    assert 0.9 * RATE <= tried["trial_connection_rate"] <= RATE
+    [entry] = entries(fleet, moments[1], "ams-1")
+    assert entry.keys() == {"prefix", "trial"}
+    assert (entry["prefix"], entry["trial"]["permille"]) == ("10.77.2.0/24", tried["trial_permille"])
+    assert 100 <= tried["trial_permille"] <= 500
+    assert entry["trial"]["initcwnd"] == tried["trial_window"]
+    # Another PoP's edges go by routes, and carry no rate.
+    assert home_json(fleet.path / f"out{moments[1]}" / "fra-1.json")["schema_version"] == 1
+
+    good = flights(moments[2], moments[1], 1, 40, 0, 90_000, tried["trial_window"])
+    default = flights(moments[2], moments[1], 0, 300, 0, 260_000, 0)
+    given = decide(fleet, moments[2], bulk(moments[2]), good, default)
+    assert (given["action"], given["reason"]) == ("set", "promoted")
+    assert (given["window"], given["connection_rate"]) == (tried["trial_window"], tried["trial_connection_rate"])
+    # All six together were delivered six times as much; each edge has its half of it.
+    parts = {edge: entries(fleet, moments[2], edge)[0] for edge in ("ams-1", "ams-2")}
+    assert sum(one["start_rate"] for one in parts.values()) == pytest.approx(given["path_rate"], rel=1e-3)
+    assert given["path_rate"] > 4 * given["connection_rate"]
+    assert {one["connection_rate"] for one in parts.values()} == {int(given["connection_rate"])}
+    assert all(one["initcwnd"] == given["window"] for one in parts.values())
+    # Again, and nothing changes.
+    again = fleet.json("decide", "start", "--round", instants.show(moments[2]))
+    assert not again["written"]
+    shown = fleet.run("explain", "ams", "fra", "--round", instants.show(moments[2])).stdout
+    assert "starts from ams to fra" in shown
+    assert f"decided: {given['window']} segments at" in shown
+    assert "0 of 40 lost something" in shown
+
+    harm = flights(moments[3], moments[2], 0, 200, 150, 900_000, given["window"])
+    cut = decide(fleet, moments[3], bulk(moments[3]), harm)
+    assert (cut["reason"], cut["trial_permille"]) == ("loss", 0)
+    assert cut["connection_rate"] < 0.8 * given["connection_rate"]
+    held = decide(fleet, moments[4], bulk(moments[4]))
+    assert held["connection_rate"] <= cut["connection_rate"] + 1
+    assert held["trial_connection_rate"] < given["connection_rate"]
+    replayed = fleet.json("replay", "--from", instants.show(moments[0]), "--law", "start")
+    assert [one["different"] for one in replayed["rounds"]] == [0] * len(replayed["rounds"])
+    assert len(replayed["rounds"]) >= 4
+    status = fleet.run("status", code=None).stdout
+    assert "seen starts" in status
+
+
+def test_without_an_edge_that_paces_nothing_is_decided(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.policy.write_text("{}\n")
+    monkeypatch.setattr(instants, "now", lambda: ROUND + 60)
+    home.run("migrate")
+    write_spool(home.spool, "s", [record(bulk(ROUND))])
+    home.run("ingest", home.spool)
+    home.run("decide", "initcwnd", "--round", instants.show(ROUND))
+    found = home.json("decide", "start", "--round", instants.show(ROUND))
+    assert found["decisions"] == []
+    assert "starts from" not in home.run("explain", "ams", "fra", "--round", instants.show(ROUND)).stdout

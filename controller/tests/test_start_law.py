@@ -1,0 +1,432 @@
+"""The law of starts: what it gives, how it falls and rises, what always holds.
+
+Long: one law, and the rounds that lead up to each case are shared.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from springtide.laws.columns import same
+from springtide.laws.start import shrink
+from springtide.laws.start.decision import ACTIONS, REASONS, Action, Reason
+from springtide.laws.start.evidence import GROUPED, OBSERVED
+from springtide.laws.start.law import PREVIOUS, UNSEEN, carry, decide
+from springtide.policy import Policy
+
+ROUND, STEP = 1_767_312_000, 300
+MSS = 1448
+Rows = NDArray[np.void]
+NONE = np.zeros(0, GROUPED)
+
+
+def policy(**start: Any) -> Policy:
+    return Policy.model_validate({"start": start})
+
+
+def row(name: str = "p", **values: Any) -> Rows:
+    """An OBSERVED row of a unit that nothing is known of but these."""
+    seen = np.full(1, UNSEEN)
+    seen["src_pop"], seen["destination"], seen["ip_version"] = b"ams", name.encode(), 4
+    seen["mss"], seen["min_rtt_us"] = MSS, 100_000
+    for key, value in values.items():
+        seen[key] = value
+    return seen
+
+
+def proved(rate: float, name: str = "p", connections: int = 20, **values: Any) -> Rows:
+    return row(
+        name,
+        connections=100,
+        share_rate=rate,
+        share_log2_var=0.1,
+        share_connections=connections,
+        path_rate=2 * rate,
+        path_buckets=10,
+        **values,
+    )
+
+
+def well(**values: Any) -> dict[str, Any]:
+    """A trial's first flights without loss."""
+    return {"flights_0": 200, "flights_1": 30, "t100_0_us": 300_000, "t100_1_us": 200_000} | values
+
+
+@dataclass
+class Loop:
+    """Rounds one after the other."""
+
+    policy: Policy
+    groups: Rows = field(default_factory=lambda: NONE)
+    now: int = ROUND
+    last: Rows = field(default_factory=lambda: np.zeros(0, PREVIOUS))
+
+    def round(self, *rows: Rows, frozen: tuple[str, ...] = ()) -> Rows:
+        seen = np.concatenate(rows) if rows else np.zeros(0, OBSERVED)
+        decided = decide(self.now, self.policy, seen, self.last, self.groups, frozen)
+        self.last, self.now = carry(decided, self.now), self.now + STEP
+        return decided
+
+    def in_use(self, rate: float, name: str = "p") -> Rows:
+        """Rounds until a proved rate is in use."""
+        for _ in range(6):
+            found = self.round(proved(rate, name, **well()))
+        assert found["window"][0] > 0
+        return found
+
+
+def reason(decided: Rows, at: int = 0) -> Reason:
+    return REASONS[int(decided["reason"][at])]
+
+
+def test_the_first_value_is_given_on_trial_and_then_to_all() -> None:
+    loop = Loop(policy())
+    first = loop.round(proved(5e6))
+    assert (reason(first), ACTIONS[first["action"][0]]) == (Reason.BELOW_DUTY_CYCLE, Action.NONE)
+    tried = loop.round(proved(5e6))
+    assert (reason(tried), ACTIONS[tried["action"][0]]) == (Reason.TRIAL_PROVED, Action.TRY)
+    # 5 MB/s for 100 ms are 346 segments; the rate leaves some room; of a hundred connections twenty are on trial.
+    assert (tried["window"][0], tried["trial_window"][0], tried["trial_permille"][0]) == (0, 346, 200)
+    assert tried["trial_connection_rate"][0] == pytest.approx(4.75e6, rel=1e-6)
+    assert tried["trial_path_rate"][0] == pytest.approx(9.5e6, rel=1e-6)
+    few = loop.round(proved(5e6, **well(flights_1=9)))
+    assert (reason(few), few["window"][0]) == (Reason.ON_TRIAL, 0)
+    # One that lost: it takes all of the twenty.
+    still = loop.round(proved(5e6, **well(flights_1=10, lossy_1=1)))
+    assert (reason(still), still["window"][0]) == (Reason.ON_TRIAL, 0)
+    done = loop.round(proved(5e6, **well(flights_1=1)))
+    assert (reason(done), ACTIONS[done["action"][0]]) == (Reason.PROMOTED, Action.SET)
+    assert (done["window"][0], done["trial_permille"][0]) == (346, 0)
+    assert done["connection_rate"][0] == tried["trial_connection_rate"][0]
+
+
+def test_a_trial_that_loses_leaves_a_ceiling_and_a_hold_that_doubles() -> None:
+    loop = Loop(policy(hold_s=2 * STEP))
+    loop.round(proved(5e6))
+    loop.round(proved(5e6))
+    lost = loop.round(proved(5e6, **well(lossy_1=25)))
+    assert (reason(lost), lost["window"][0], lost["trial_window"][0]) == (Reason.TRIAL_LOSS, 0, 0)
+    assert (lost["hold_s"][0], lost["harmful_rate"][0]) == (2 * STEP, pytest.approx(4.75e6))
+    # Within the hold no more than the cut is tried.
+    held = loop.round(proved(5e6))
+    most = policy().start.cut * lost["harmful_rate"][0]
+    assert 0 < held["trial_connection_rate"][0] <= most
+    again = loop.round(proved(5e6, **well(lossy_1=25)))
+    later = loop.round(proved(5e6))
+    assert again["harmful_rate"][0] <= most
+    for _ in range(4):
+        later = loop.round(proved(5e6))
+    assert later["trial_connection_rate"][0] > 0
+    worse = loop.round(proved(5e6, **well(lossy_1=25)))
+    assert worse["hold_s"][0] >= 2 * lost["hold_s"][0]
+
+
+def test_a_trial_that_is_slower_is_not_given_to_all() -> None:
+    loop = Loop(policy())
+    loop.round(proved(5e6))
+    loop.round(proved(5e6))
+    slower = loop.round(proved(5e6, **well(t100_1_us=400_000)))
+    assert (reason(slower), slower["window"][0]) == (Reason.TRIAL_SLOWER, 0)
+    assert slower["harmful_rate"][0] == 0
+    assert loop.round(proved(5e6))["trial_window"][0] == 0
+
+
+def test_a_collapsed_share_is_followed_in_the_same_round() -> None:
+    loop = Loop(policy())
+    loop.in_use(5e6)
+    fallen = loop.round(proved(1.2e6))
+    assert reason(fallen) is Reason.COLLAPSED
+    assert fallen["connection_rate"][0] == pytest.approx(0.95 * 1.2e6, rel=1e-6)
+    assert fallen["path_rate"][0] <= 0.95 * 2 * 5e6 * 0.25
+
+
+def test_loss_cuts_what_is_in_use_at_once_and_random_loss_does_not() -> None:
+    loop = Loop(policy())
+    before = loop.in_use(5e6)
+    # 0.06 % of segments: of 346 one in five flights loses something.
+    fine = loop.round(proved(5e6, flights_0=400, lossy_0=75))
+    assert fine["window"][0] == before["window"][0]
+    cut = loop.round(proved(5e6, flights_0=400, lossy_0=300))
+    assert reason(cut) is Reason.LOSS
+    assert cut["connection_rate"][0] <= policy().start.cut * before["connection_rate"][0]
+    assert cut["window"][0] < before["window"][0]
+
+
+def test_a_lossy_path_is_judged_beside_the_default() -> None:
+    """Four of five default starts lose something: that a trial's do is no harm of its own."""
+    loop = Loop(policy())
+    loop.round(proved(5e6))
+    for _ in range(3):
+        found = loop.round(proved(5e6, **well(lossy_0=160, lossy_1=24)))
+    assert found["window"][0] > 0
+
+
+def test_a_brake_cuts_what_is_in_use_or_ends_the_trial() -> None:
+    loop = Loop(policy())
+    loop.round(proved(5e6))
+    loop.round(proved(5e6))
+    ended = loop.round(proved(5e6, braked=5))
+    assert (reason(ended), ended["trial_window"][0]) == (Reason.TRIAL_LOSS, 0)
+    loop = Loop(policy())
+    before = loop.in_use(5e6)
+    braked = loop.round(proved(5e6, braked=1))
+    assert reason(braked) is Reason.BRAKED
+    assert braked["connection_rate"][0] < before["connection_rate"][0]
+
+
+def test_small_changes_are_not_published() -> None:
+    loop = Loop(policy())
+    before = loop.in_use(5e6)
+    for rate in (5.4e6, 4.7e6, 5.2e6):
+        found = loop.round(proved(rate, **well()))
+        assert (found["connection_rate"][0], found["trial_window"][0]) == (before["connection_rate"][0], 0)
+
+
+def test_without_evidence_the_default_returns_after_its_time() -> None:
+    loop = Loop(policy(ttl_s=4 * STEP))
+    loop.in_use(5e6)
+    held = [loop.round(row()) for _ in range(3)]
+    assert all(one["window"][0] == 346 for one in held)
+    gone = loop.round(row())
+    assert (reason(gone), gone["window"][0], ACTIONS[gone["action"][0]]) == (Reason.EXPIRED, 0, Action.WITHDRAW)
+
+
+def test_steps_go_on_as_long_as_they_show_a_gain() -> None:
+    """Nothing meets the path; connections are as fast as what they are given."""
+    loop = Loop(policy())
+    rates = []
+    for _ in range(20):
+        rate = loop.last["connection_rate"][0] if len(loop.last) else 0.0
+        tried = loop.last["trial_connection_rate"][0] if len(loop.last) else 0.0
+        # 100 kB at a rate, at most 2 MB/s: what the path gives.
+        times = {
+            f"t100_{arm}_us": 1e5 + 1e11 / min(max(one, 4e5), 2e6)
+            for arm, one in enumerate((rate, tried))
+            if arm or one
+        }
+        values: dict[str, Any] = {"flights_0": 200, "flights_1": 30 if tried else 0, "t100_0_us": 4e5} | times
+        found = loop.round(row(connections=50, reached_rate=max(rate, 6e5), reached_connections=30, **values))
+        rates.append(found["connection_rate"][0])
+    assert rates == sorted(rates)
+    assert 1.3e6 < rates[-1] < 3.1e6
+    # The step that gained nothing made it wait.
+    assert found["hold_s"][0] >= policy().start.hold_s
+
+
+def test_small_objects_and_bulk_alone_change_nothing() -> None:
+    """Nothing shows more than ten segments in a round trip; or nothing new starts that could judge a trial."""
+    loop = Loop(policy())
+    for _ in range(6):
+        found = loop.round(row(connections=500, reached_rate=10 * MSS * 10, reached_connections=500, default_flights=0))
+        assert (found["window"][0], found["trial_window"][0]) == (0, 0)
+    loop = Loop(policy())
+    for _ in range(20):
+        found = loop.round(proved(5e6))
+        assert found["window"][0] == 0
+    assert reason(found) is Reason.ON_TRIAL
+
+
+def test_few_connections_have_a_larger_share_on_trial() -> None:
+    for connections, permille in ((4, 500), (100, 200), (10_000, 100)):
+        loop = Loop(policy())
+        loop.round(proved(5e6))
+        seen = proved(5e6)
+        seen["connections"] = connections
+        assert loop.round(seen)["trial_permille"][0] == permille
+        seen["connections"] = 50
+        assert loop.round(seen)["trial_permille"][0] == permille
+
+
+def test_a_few_segments_of_many_flights_are_no_harm() -> None:
+    """Ten segments of each are never paced: where several start together, one of them may lose one or two."""
+    loop = Loop(policy())
+    loop.round(proved(5e6))
+    loop.round(proved(5e6))
+    flights = well(flights_1=40, lossy_1=30, segments_1=2800)
+    assert loop.round(proved(5e6, **flights, resent_1=30))["window"][0] > 0
+    loop = Loop(policy())
+    loop.round(proved(5e6))
+    loop.round(proved(5e6))
+    assert reason(loop.round(proved(5e6, **flights, resent_1=300))) is Reason.TRIAL_LOSS
+
+
+def group(*names: str, of: str = "eu>us") -> Rows:
+    found = np.zeros(len(names), GROUPED)
+    found["src_pop"], found["ip_version"], found["group"] = b"ams", 4, of.encode()
+    found["destination"] = [name.encode() for name in names]
+    return found
+
+
+def test_a_thin_unit_borrows_a_low_quantile_of_its_group_and_says_so() -> None:
+    loop = Loop(policy(), group("a", "b", "c", "d", "thin"))
+    rates = {"a": 2e6, "b": 4e6, "c": 6e6, "d": 8e6}
+    for _ in range(2):
+        found = loop.round(*(proved(rate, name) for name, rate in rates.items()), row("thin", connections=1))
+    thin = found[found["destination"] == b"thin"]
+    assert reason(thin) is Reason.TRIAL_BORROWED
+    assert thin["trial_connection_rate"][0] <= 0.95 * 2e6 * 1.01
+    assert (thin["group"][0], thin["group_units"][0]) == (b"eu>us", 4)
+    # Two that know something are not enough to lend.
+    loop = Loop(policy(), group("a", "b", "thin"))
+    for _ in range(3):
+        found = loop.round(proved(2e6, "a"), proved(4e6, "b"), row("thin", connections=1))
+    assert found[found["destination"] == b"thin"]["trial_window"][0] == 0
+
+
+def test_borrowers_are_judged_together_and_each_by_its_own_losses() -> None:
+    thin = [f"t{at}" for at in range(10)]
+    loop = Loop(policy(), group("a", "b", "c", *thin))
+    full = [proved(4e6, name) for name in "abc"]
+    for _ in range(2):
+        loop.round(*full, *(row(name, connections=3) for name in thin))
+    rows = [row(name, connections=3, flights_1=3) for name in thin[1:]]
+    lost = row("t0", connections=3, flights_1=4, lossy_1=4)
+    found = loop.round(*full, lost, *rows)
+    by_name = {bytes(one["destination"]).decode(): one for one in found}
+    assert by_name["t0"]["window"] == 0
+    assert all(by_name[name]["window"] > 0 for name in thin[1:])
+    assert REASONS[by_name["t1"]["reason"]] is Reason.PROMOTED_BORROWED
+
+
+def test_little_evidence_is_drawn_to_the_group_but_never_raised() -> None:
+    names = np.array([b"g"] * 4)
+    own, variance = np.array([20.0, 20.2, 19.8, 23.0]), np.array([0.01, 0.01, 0.01, 1.0])
+    of = shrink.grouped(names, own, variance, np.ones(4, bool), 0.25)
+    drawn, weight = shrink.shrunken(own, variance, of, 3)
+    assert weight[3] < weight[0]
+    assert 20.0 < drawn[3] < 22.0
+    low = np.array([20.0, 20.2, 19.8, 18.0])
+    drawn, _ = shrink.shrunken(low, variance, shrink.grouped(names, low, variance, np.ones(4, bool), 0.25), 3)
+    assert (drawn <= low).all()
+
+
+def test_an_override_precedes_all_and_leaves_nothing_unjudged_behind() -> None:
+    word = {"src": "ams", "until": "2026-01-02T00:20:00Z", "reason": "planned"}
+    law = Policy.model_validate({"start_overrides": [{"to": "p", "initcwnd": 50, "connection_rate": 1000000, **word}]})
+    loop = Loop(law)
+    found = [loop.round(proved(5e6)) for _ in range(3)]
+    assert all(
+        (reason(one), one["window"][0], one["connection_rate"][0]) == (Reason.OVERRIDE, 50, 1e6) for one in found
+    )
+    assert all(one["trial_window"][0] == 0 for one in found)
+    # A window without a rate is paced as well; the initial window's overrides count for pairs.
+    loop.policy = Policy.model_validate({"overrides": [{"dst": "p", "initcwnd": 69, **word}]})
+    found = [loop.round(proved(5e6))]
+    assert (found[0]["window"][0], found[0]["connection_rate"][0]) == (69, pytest.approx(0.95 * 69 * MSS * 10, abs=1))
+    loop.policy = Policy()
+    after = loop.round(proved(5e6))
+    assert (after["window"][0], after["trial_window"][0]) == (0, 346)
+
+
+def test_careful_takes_half_and_only_near_the_round_trip_of_then() -> None:
+    plain, careful = Loop(policy()).in_use(5e6), Loop(policy(careful=True))
+    half = careful.in_use(5e6)
+    assert half["connection_rate"][0] == pytest.approx(plain["connection_rate"][0] / 2, rel=1e-6)
+    assert half["window"][0] == plain["window"][0] // 2
+    for rtt_us, stays in ((60_000, True), (900_000, True), (50_000, False)):
+        loop = Loop(policy(careful=True))
+        loop.in_use(5e6)
+        found = loop.round(row(min_rtt_us=rtt_us))
+        assert (found["window"][0] > 0) == stays, rtt_us
+        assert stays or reason(found) is Reason.ROUND_TRIP_CHANGED
+
+
+def test_what_is_frozen_stays_until_it_expires() -> None:
+    loop = Loop(policy(ttl_s=3 * STEP))
+    before = loop.in_use(5e6)
+    for _ in range(2):
+        found = loop.round(proved(1e5, flights_0=400, lossy_0=400, braked=9), frozen=("ams",))
+        assert (found["window"][0], found["connection_rate"][0]) == (before["window"][0], before["connection_rate"][0])
+        assert reason(found) is Reason.HELD_INCOMPLETE_INPUT
+    assert loop.round(proved(5e6), frozen=("ams",))["window"][0] == 0
+
+
+# What always holds
+
+
+RATES = st.floats(1e3, 1e9) | st.sampled_from([0.0, float("nan"), float("inf")])
+COUNTS = st.integers(0, 400)
+
+
+@st.composite
+def observed(draw: st.DrawFn) -> Rows:
+    rows = []
+    for name in draw(st.sets(st.sampled_from("abcd"), min_size=1)):
+        one = row(name)
+        for column in OBSERVED.names or ():
+            kind = OBSERVED[column].kind
+            if kind == "f":
+                one[column] = draw(RATES)
+            elif kind == "u" and column != "ip_version":
+                one[column] = draw(COUNTS)
+        one["mss"] = draw(st.sampled_from([1448.0, 1208.0, float("nan")]))
+        one["min_rtt_us"] = draw(st.sampled_from([1e4, 1e5, 3e5, float("nan")]))
+        rows.append(one)
+    return np.concatenate(rows)
+
+
+HISTORIES = st.lists(observed(), min_size=1, max_size=12)
+GROUPS = group("a", "b", "c", "d")
+
+
+@given(HISTORIES, st.booleans(), st.integers(10, 400))
+@settings(max_examples=150, deadline=None)
+def test_nothing_is_above_its_bounds_and_nothing_rises_unjudged(history: list[Rows], careful: bool, cmax: int) -> None:
+    law = policy(careful=careful, cmax=cmax, min_connections=1, trial_flights=5)
+    loop = Loop(law, GROUPS)
+    before: dict[bytes, Any] = {}
+    for seen in history:
+        decided = loop.round(seen)
+        for one in decided:
+            last = before.get(bytes(one["destination"]))
+            for kind in ("", "trial_"):
+                assert one[f"{kind}window"] == 0 or 10 <= one[f"{kind}window"] <= cmax
+                assert (one[f"{kind}window"] > 0) == (one[f"{kind}connection_rate"] > 0)
+                assert one[f"{kind}path_rate"] >= one[f"{kind}connection_rate"] or one[f"{kind}path_rate"] > 0
+                assert np.isfinite(one[f"{kind}connection_rate"])
+                assert np.isfinite(one[f"{kind}path_rate"])
+            for name in ("window", "connection_rate", "path_rate"):
+                old = 0 if last is None else last[name]
+                if one[name] > old:
+                    assert last is not None
+                    assert last["trial_permille"] > 0
+                    assert one[name] <= last[f"trial_{name}"]
+                    # It was judged: by its own flights, or the group's.
+                    assert last["trial_borrowed"] or one["flights_1"] + last["trial_flights"] >= 3
+        before = {bytes(one["destination"]): one.copy() for one in decided}
+
+
+@given(HISTORIES, st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_the_same_rows_whatever_their_order(history: list[Rows], random: Any) -> None:
+    loop = Loop(policy(min_connections=1, trial_flights=5), GROUPS)
+    for seen in history:
+        last, now = loop.last.copy(), loop.now
+        decided = loop.round(seen)
+        mixed = [random.sample(range(len(rows)), len(rows)) for rows in (seen, last, GROUPS)]
+        again = decide(now, loop.policy, seen[mixed[0]], last[mixed[1]], GROUPS[mixed[2]])
+        assert same(decided, again)
+
+
+@given(HISTORIES)
+@settings(max_examples=60, deadline=None)
+def test_frozen_keeps_what_is_given(history: list[Rows]) -> None:
+    loop = Loop(policy(min_connections=1, trial_flights=5), GROUPS)
+    for seen in history:
+        loop.round(seen)
+        last, now = loop.last.copy(), loop.now
+        found = decide(now, loop.policy, seen, last, GROUPS, ("ams",))
+        by_name = {bytes(one["destination"]): one for one in last}
+        for one in found:
+            old = by_name.get(bytes(one["destination"]))
+            if old is None or now >= int(old["last_evidence"]) + loop.policy.start.ttl_s:
+                assert one["window"] == 0
+                continue
+            for name in ("window", "connection_rate", "path_rate", "trial_window", "trial_permille", "share_log2"):
+                assert one[name] == old[name] or (np.isnan(one[name]) and np.isnan(old[name]))
