@@ -66,7 +66,7 @@ def _flights() -> list[dict[str, Value]]:
         trial = number % 10 == 0
         socket = Socket("ams-1", 200_000 + number, "10.77.1.1", "10.77.2.9", "ams", state="TCP_STATE_UNSPECIFIED")
         row = socket.at(ROUND - 200 + number, ROUND // INTERVAL % 1000 * 5 + 101, 120_001)
-        seen = {
+        seen: dict[str, Value] = {
             "kind": "SAMPLE_KIND_FIRST_FLIGHT",
             "total_retrans": 4 if trial and number % 20 == 0 else 0,
             "data_segs_out": 83,

@@ -23,7 +23,7 @@ pub(crate) struct TextFile {
 }
 
 impl TextFile {
-    /// `complain` is told why the file cannot be written, once until it can be again.
+    /// `complain` gets why the file cannot be written, once until it can be again.
     pub(crate) fn new(path: PathBuf, complain: impl Fn(&str) + Send + 'static) -> Self {
         let (contents, waiting) = mpsc::sync_channel::<Content>(1);
         let (tell, done) = mpsc::sync_channel(1);
@@ -67,7 +67,7 @@ impl TextFile {
         }
     }
 
-    /// Waits until the last one is written, but not for ever.
+    /// Waits until the last one is written, but not forever.
     pub(crate) fn finish(self, patience: Duration) {
         drop(self.contents);
         let _ = self.done.recv_timeout(patience);

@@ -27,7 +27,7 @@ EVERYBODY = "10.73.0.0/16"
 SIZE = 120_000
 BRAKE = {"lost_permille": 400, "connections": 20, "half_life_s": 600}
 
-# Answers each connection at once, or all that it has when it is told; then says how often each has sent segments again.
+# Answers each connection at once, or all that it has on demand; then says how often each has sent segments again.
 SERVE = """
 import socket, struct, sys, threading
 open(sys.argv[3] + "/cgroup.procs", "w").write("0")
