@@ -115,10 +115,13 @@ class Start(Law):
     def replay(self, store: Store, policy: Policy, moments: Sequence[int]) -> Iterator[Replayed]:
         last = rows.previous(store, moments[0])
         for moment in moments:
+            recorded = self.read(store, moment)
+            if not policy.paces(moment) and not len(recorded):
+                # Neither then nor now is there anything to decide.
+                continue
             seen = _seen(store, policy, moment, last) if policy.paces(moment) else np.zeros(0, SEEN)
             decided = self.decide(moment, policy, seen, last, frozen(store, policy, moment, self.pops(seen, last))[1])
             last = carry(decided, moment)
-            recorded = self.read(store, moment)
             theirs = self.acting(recorded) if len(recorded) else None
             changed, recorded_changed = _changed(decided), _changed(recorded) if len(recorded) else None
             yield replayed(self.name, moment, self.acting(decided), changed, theirs, recorded_changed)
