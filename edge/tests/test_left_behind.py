@@ -7,6 +7,7 @@ import os
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -113,6 +114,28 @@ def test_a_set_that_a_killed_step_left_is_settled_by_whoever_removes_it(program:
             done = program.apply({"entries": ENTRIES}) if again else program.withdraw()
             assert done["warnings"] == []
             assert connection.rates() == [NO_CAP, NO_CAP]
+
+
+def test_what_is_not_ours_in_the_place_of_the_pins_or_among_them_is_not_removed(program: Program, tmp_path: Path) -> None:
+    """Where a BPF file system is writable by all, anybody may put a link there."""
+    (program.pins / "theirs").mkdir()
+    done = program.run("withdraw", check=False)
+    assert done.returncode != 0
+    assert "cannot remove" in done.stderr
+    assert [path.name for path in program.pins.iterdir()] == ["theirs"]
+    (program.pins / "theirs").rmdir()
+    program.pins.rmdir()
+    kept = tmp_path / "v1" / "kept"
+    kept.parent.mkdir()
+    kept.touch()
+    program.pins.symlink_to(tmp_path)
+    try:
+        done = program.run("withdraw", check=False)
+        assert done.returncode != 0
+        assert "cannot use" in done.stderr
+        assert kept.exists()
+    finally:
+        program.pins.unlink()
 
 
 def test_another_versions_program_lifts_at_acknowledgements_and_silent_ones_are_said(program: Program) -> None:

@@ -63,9 +63,18 @@ pub(super) fn leftovers(places: &Places) -> Vec<PathBuf> {
         return Vec::new();
     };
     let mut paths: Vec<PathBuf> = found.flatten().map(|entry| entry.path()).collect();
-    paths.retain(|path| *path != places.set());
+    paths.retain(|path| *path != places.set() && is_set(path));
     paths.sort();
     paths
+}
+
+/// Whether this is the name of a set of any version, or of what a killed step left of one: all else is somebody else's.
+fn is_set(path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let version = name
+        .strip_prefix('v')
+        .and_then(|rest| rest.split('-').next());
+    version.is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
 /// Whether another version of this command left its set, which acts until an application replaces it.
@@ -236,7 +245,7 @@ fn make_directory(path: &Path) -> Result<()> {
 }
 
 /// A BPF file system may be writable by all (`mount -t bpf` makes it so): who owns the directory could take the pins away.
-fn check_owner(path: &Path) -> Result<()> {
+pub(super) fn check_owner(path: &Path) -> Result<()> {
     let wrong = |error| failed("cannot look at", path, error, REPAIR);
     let found = fs::symlink_metadata(path).map_err(wrong)?;
     let own = rustix::process::geteuid().as_raw();

@@ -39,6 +39,8 @@ pub fn withdraw(places: &Places, live: Live) -> Result<Withdrawn> {
     if !places.pins.exists() {
         return Ok(done);
     }
+    // A link in its place would have what it leads to removed.
+    pins::check_owner(&places.pins)?;
     done.changed = true;
     let mut sets = vec![places.set()];
     sets.extend(pins::leftovers(places));
