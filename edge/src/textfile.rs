@@ -1,7 +1,7 @@
 //! A file that is replaced as a whole, by a thread of its own: a disk that hangs holds nothing up.
 
-use std::fs::{self, Permissions};
-use std::io;
+use std::fs::{self, OpenOptions, Permissions};
+use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -78,8 +78,17 @@ impl TextFile {
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let new = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    let done = fs::write(&new, text)
-        .and_then(|()| fs::set_permissions(&new, Permissions::from_mode(0o644)))
+    // Whoever may write to the directory may have put a link or a pipe there: nothing but a new file is opened.
+    let _ = fs::remove_file(&new);
+    let mut options = OpenOptions::new();
+    let done = options
+        .write(true)
+        .create_new(true)
+        .open(&new)
+        .and_then(|mut file| {
+            file.write_all(text.as_bytes())?;
+            file.set_permissions(Permissions::from_mode(0o644))
+        })
         .and_then(|()| fs::rename(&new, path));
     done.inspect_err(|_| {
         let _ = fs::remove_file(&new);
@@ -117,6 +126,24 @@ mod tests {
         while done.recv().is_ok() {}
         assert_eq!(fs::read_to_string(&path).unwrap(), "2 missed");
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn what_stands_in_the_place_of_the_new_file_is_neither_written_to_nor_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, others) = (folder.path().join("edge.prom"), folder.path().join("key"));
+        let new = folder
+            .path()
+            .join(format!(".edge.prom.{}", std::process::id()));
+        fs::write(&others, "secret").unwrap();
+        std::os::unix::fs::symlink(&others, &new).unwrap();
+        replace(&path, "first").unwrap();
+        assert_eq!(fs::read_to_string(&others).unwrap(), "secret");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "first");
+        let mode = rustix::fs::Mode::from_raw_mode(0o600);
+        rustix::fs::mknodat(rustix::fs::CWD, &new, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        replace(&path, "second").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "second");
     }
 
     #[test]
