@@ -107,6 +107,11 @@ def test_an_ipv6_prefix_over_the_mapped_addresses_takes_no_ipv4(program: Program
     assert ask(program, "print([window(pair('127.0.0.1')[0]), window(pair('::1')[0])])") == [10, 77]
 
 
+def test_excluding_all_of_ipv6_excludes_no_ipv4(program: Program) -> None:
+    program.apply({"excluded": ["::/0"], "entries": [entry("127.0.0.0/8", initcwnd=30), entry("::1/128", initcwnd=60)]})
+    assert ask(program, "print([window(pair('127.0.0.1')[0]), window(pair('::1')[0])])") == [30, 10]
+
+
 def test_the_cap_is_lifted_once_the_bytes_are_acknowledged_and_the_algorithm_follows(program: Program) -> None:
     congestion = {"algorithm": "bbr", "from_bytes": 100_000}
     program.apply({"entries": [entry("127.0.0.0/8", initcwnd=20, start_rate=20_000_000, congestion=congestion)]})

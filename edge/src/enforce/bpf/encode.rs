@@ -151,10 +151,16 @@ impl Cover {
     }
 
     fn covers(&self, prefix: &Prefix) -> bool {
+        // An IPv6 network that has the mapped addresses inside means no IPv4.
+        let shortest = if cut(prefix, MAPPED.length) == MAPPED {
+            MAPPED.length
+        } else {
+            0
+        };
         let wider = self
             .lengths
             .iter()
-            .take_while(|length| **length <= prefix.length);
+            .filter(|length| (shortest..=prefix.length).contains(*length));
         wider
             .map(|length| cut(prefix, *length))
             .any(|network| self.networks.contains(&network))
@@ -338,6 +344,21 @@ mod tests {
         assert_eq!(
             found(&own),
             [("::/0".to_owned(), 0), ("0.0.0.0/0".to_owned(), 0)]
+        );
+    }
+
+    #[test]
+    fn excluding_all_of_ipv6_excludes_no_ipv4() {
+        let entries = ["10.0.0.0/8", "2001:db8::/32"].map(entry).to_vec();
+        let encoded = encode(&bundle(entries, &["::/0"]), MOMENT).unwrap();
+        let wanted = [
+            ("10.0.0.0/8", 0),
+            ("::/0", LEAVE_ALONE),
+            ("0.0.0.0/0", NOTHING),
+        ];
+        assert_eq!(
+            found(&encoded),
+            wanted.map(|(net, flags)| (net.to_owned(), flags))
         );
     }
 
