@@ -15,6 +15,19 @@ static __always_inline int in_force(struct entry *entry)
 	return common && bpf_ktime_get_boot_ns() < common->deadline_ns;
 }
 
+/* A socket may be used again, for another destination: nothing of its last connection acts on the next. */
+static __always_inline void forget(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct start *start = sk ? bpf_sk_storage_get(&starts, sk, 0, 0) : 0;
+
+	if (!start)
+		return;
+	forgo(ctx, start, BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG |
+				  BPF_SOCK_OPS_RTO_CB_FLAG);
+	bpf_sk_storage_delete(&starts, sk);
+}
+
 /*
  * This host opens a connection. The kernel computes the pacing rate from the window when the SYN is acknowledged, before
  * the callback that sets ours (tcp_rcv_synsent_state_process), and not again before data is: it would be that of ten

@@ -418,8 +418,12 @@ static __always_inline void end(struct bpf_sock_ops *ctx)
 		start->first_resent = ctx->total_retrans - start->resent;
 	}
 	leave_budget(start, state);
-	if (start->flags & CAPPED)
+	if (start->flags & CAPPED) {
+		/* The socket may be connected again. */
+		if (!has_own(ctx, start->now_rate))
+			set_rate(ctx, NO_CAP);
 		count(CAPS_ENDED);
+	}
 	if (start->flags & RECORD)
 		leave_record(ctx, sk, start, now);
 	/* A reset that is still to be sent must not enter the budget again: nobody would leave it. */
@@ -434,6 +438,7 @@ int springtide(struct bpf_sock_ops *ctx)
 		announce(ctx);
 		break;
 	case BPF_SOCK_OPS_TCP_CONNECT_CB:
+		forget(ctx);
 		prepare(ctx);
 		break;
 	case BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB:

@@ -112,6 +112,31 @@ def test_excluding_all_of_ipv6_excludes_no_ipv4(program: Program) -> None:
     assert ask(program, "print([window(pair('127.0.0.1')[0]), window(pair('::1')[0])])") == [30, 10]
 
 
+def test_a_socket_that_is_connected_again_keeps_nothing_of_its_last_connection(program: Program) -> None:
+    congestion = {"algorithm": "reno", "from_bytes": 1000}
+    values = entry("127.0.2.0/24", initcwnd=40, start_rate=5_000_000, congestion=congestion)
+    program.apply({"excluded": ["127.0.9.0/24"], "entries": [values]})
+    code = """
+import ctypes
+found, used = [], socket.socket()
+used.setsockopt(6, TCP_CONGESTION, b"cubic")
+for host in ("127.0.2.1", "127.0.9.9", "127.0.2.1"):
+    listener = socket.create_server((host, 0))
+    used.connect(listener.getsockname())
+    accepted = listener.accept()[0]
+    found.append([window(used), capped(used)])
+    if host == "127.0.9.9":
+        move(used, accepted, 500_000)
+        found[-1].append(algorithm(used))
+    # AF_UNSPEC ends the connection and keeps the socket.
+    assert ctypes.CDLL(None).connect(used.fileno(), bytes(16), 16) == 0
+    found[-1].append(capped(used))
+print(json.dumps(found))
+"""
+    assert ask(program, code) == [[40, True, False], [10, False, "cubic", False], [40, True, False]]
+    assert program.status()["totals"]["own_rate"] == 0
+
+
 def test_the_cap_is_lifted_once_the_bytes_are_acknowledged_and_the_algorithm_follows(program: Program) -> None:
     congestion = {"algorithm": "bbr", "from_bytes": 100_000}
     program.apply({"entries": [entry("127.0.0.0/8", initcwnd=20, start_rate=20_000_000, congestion=congestion)]})
