@@ -116,7 +116,9 @@ def test_a_set_that_a_killed_step_left_is_settled_by_whoever_removes_it(program:
             assert connection.rates() == [NO_CAP, NO_CAP]
 
 
-def test_what_is_not_ours_in_the_place_of_the_pins_or_among_them_is_not_removed(program: Program, tmp_path: Path) -> None:
+def test_what_is_not_ours_in_the_place_of_the_pins_or_among_them_is_not_removed(
+    program: Program, tmp_path: Path
+) -> None:
     """Where a BPF file system is writable by all, anybody may put a link there."""
     (program.pins / "theirs").mkdir()
     done = program.run("withdraw", check=False)
