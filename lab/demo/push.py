@@ -99,5 +99,8 @@ class Push:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
         (self.out / f"{name}.log").write_text(done.stdout + done.stderr)
         if done.returncode != 0:
-            raise CommandError(["ansible-playbook", name], done.returncode, done.stderr or done.stdout)
+            # Ansible prints what failed among its output, and ends with a recap of every edge.
+            failures = [line for line in done.stdout.splitlines() if line.startswith("[ERROR]: ")]
+            reason = failures[0] if failures else done.stderr or done.stdout
+            raise CommandError(["ansible-playbook", name], done.returncode, reason)
         return done.stdout
