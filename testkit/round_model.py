@@ -103,8 +103,8 @@ def _socket(records: list[Sample], within: list[Sample], first_poll: Sample | No
     mapped = IPv6Address(peer).ipv4_mapped is not None
     rates = {r["delivery_rate"] or 0 for r in known}
     fresh = (last["delivery_rate"] or 0) > 0 and (new or len(rates) > 1)
-    proved = _proved(last, gained, least_rtt, fresh=fresh) if live else 0
-    at_the_limit = fresh and not last["delivery_rate_app_limited"]
+    at_the_limit = fresh and not last["delivery_rate_app_limited"] and _in_flight(last)
+    proved = _proved(last, gained, least_rtt, fresh=fresh, at_the_limit=at_the_limit) if live else 0
     twice, timeouts, again = max(
         (r["dsack_dups"] or 0, r["total_rto"] or 0, (r["total_retrans"] or 0) > 0) for r in known
     )
@@ -144,14 +144,20 @@ def _socket(records: list[Sample], within: list[Sample], first_poll: Sample | No
     }
 
 
-def _proved(last: Sample, gained: Sample, least_rtt: int, *, fresh: bool) -> int:
+def _in_flight(last: Sample) -> bool:
+    """Whether the rate fills at least half of the window in a smoothed round trip: less is the end of an answer."""
+    window = (last["snd_cwnd"] or 0) * (last["snd_mss"] or 0)
+    return Fraction((last["delivery_rate"] or 0) * (last["rtt"] or 0), 1_000_000) >= Fraction(window, 2)
+
+
+def _proved(last: Sample, gained: Sample, least_rtt: int, *, fresh: bool, at_the_limit: bool) -> int:
     """Segments that a round trip carried, at most what losses left of the window; 0 where it is unknown."""
     rate, rtt, mss = last["delivery_rate"] or 0, last["rtt"] or 0, last["snd_mss"] or 0
     if not mss:
         return 0
     in_a_burst = min(max(rtt, least_rtt), 2 * least_rtt)
     if fresh:
-        carried = Fraction(rate * (in_a_burst if last["delivery_rate_app_limited"] else least_rtt), 1_000_000)
+        carried = Fraction(rate * (least_rtt if at_the_limit else in_a_burst), 1_000_000)
     elif gained["busy_us"] and (
         rtt > 2 * least_rtt or Fraction(gained["bytes_acked"] * 10**6, gained["busy_us"]) >= Fraction(rate, 2)
     ):
