@@ -241,9 +241,9 @@ def _progress(what: str, unit: str = "") -> Progress:
 
 def _show_status(lab: Lab) -> None:
     found = lab.status()
-    table = Table("edge", "PoP", "namespace", "addresses", "nginx", title=f"lab {lab.name}")
+    table = Table("edge", "PoP", "namespace", "addresses", "enforces by", "nginx", title=f"lab {lab.name}")
     for edge, about in found["edges"].items():
         runs = "runs" if about["nginx"] else "has ended"
-        table.add_row(edge, about["pop"], about["namespace"], " ".join(about["addresses"]), runs)
+        table.add_row(edge, about["pop"], about["namespace"], " ".join(about["addresses"]), about["enforce"], runs)
     Console().print(table)
     click.echo(f"emulator {'runs' if found['wan'] else 'has ended'}; logs in {found['directory']}")

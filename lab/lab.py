@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from lab import counters, flows, host, network, nginx, processes, sizes, state, teardown, traffic, windows
+from lab import cgroups, counters, flows, host, network, nginx, processes, sizes, state, teardown, traffic, windows
 from lab.clients import Load, run_probes
 from lab.counters import TcpCounters
 from lab.errors import InputError, LabError
@@ -63,6 +63,7 @@ class Lab:
                 known = lab._claim()
                 claimed = True
                 network.make_namespaces(known)
+                cgroups.make(known)
                 network.set_sysctls(known, topology)
             lab._start(*programs)
         except BaseException:
@@ -117,9 +118,21 @@ class Lab:
         return self._spawn(f"{edge}: {command[0]}", self.command(edge, command), **options)
 
     def command(self, edge: str, command: Sequence[str]) -> list[str]:
-        """The command line that runs a command on an edge. Raises InputError for an unknown edge."""
+        """The command line that runs a command on an edge: in its namespace, and in its cgroup where it enforces by
+        eBPF. Raises InputError for an unknown edge."""
         self.topology.edge(edge)
+        if self.topology.enforced_by(edge) == "bpf":
+            command = cgroups.entering(cgroups.of(self.name, edge), command)
         return host.inside(namespace(self.name, edge), command)
+
+    def pins(self, edge: str) -> Path | None:
+        """Where an edge's eBPF program is pinned; None where the edge enforces by routes."""
+        return cgroups.pins(self.name, edge) if self.topology.enforced_by(edge) == "bpf" else None
+
+    def enforcing(self, edge: str) -> list[str]:
+        """The options with which `springtide-edge` acts on this edge's connections only; none by routes."""
+        place = self.pins(edge)
+        return [] if place is None else ["--cgroup", str(cgroups.of(self.name, edge)), "--pins", str(place)]
 
     def start_load(self, seconds: float = 60.0, kind: Kind | None = None) -> Load:
         """Starts the topology's traffic, of another `kind` than the file's if one is named.
@@ -221,6 +234,8 @@ class Lab:
                     "pop": pop,
                     "namespace": namespace(self.name, edge),
                     "addresses": [str(address) for address in self.topology.edge(edge).addresses],
+                    "enforce": self.topology.enforced_by(edge),
+                    "enforcing": self.enforcing(edge),
                     "nginx": running.get(f"nginx of {edge}", False),
                 }
                 for edge, pop in self.topology.edges().items()
@@ -236,7 +251,10 @@ class Lab:
         taken = host.namespaces().intersection(wanted)
         if taken:
             raise InputError(f"namespace {min(taken)} exists already; delete it, or give the lab another name")
-        known = state.State(lab=self.name, namespaces=wanted, topology=self.topology.model_dump(mode="json"))
+        groups = cgroups.named(self.name, self.topology)
+        known = state.State(
+            lab=self.name, namespaces=wanted, cgroups=groups, topology=self.topology.model_dump(mode="json")
+        )
         state.save(known)
         return known
 

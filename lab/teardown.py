@@ -6,7 +6,7 @@ import contextlib
 import shutil
 from dataclasses import dataclass
 
-from lab import host, processes, state
+from lab import cgroups, host, processes, state
 
 # Collectors write out their buffers on SIGTERM.
 _GRACE_S = 5.0
@@ -22,7 +22,8 @@ class Removed:
 
 
 def take_down(lab: str) -> Removed:
-    """Ends every process of the lab, deletes its namespaces (their devices go with them), its files and its state.
+    """Ends every process of the lab, deletes its namespaces (their devices go with them), the cgroups and eBPF programs
+    of its edges, its files and its state.
 
     Raises InputError when there is no such lab, LabError when something cannot be removed; the state file then stays.
     """
@@ -32,9 +33,10 @@ def take_down(lab: str) -> Removed:
         recorded = [entry.process() for entry in known.processes]
         # Of a start that was killed: started, not yet recorded, and not yet inside.
         entering = processes.naming(host.inside(namespace, [])[1] for namespace in left)
-        ended = processes.end({*recorded, *entering, *processes.inside(left)}, _GRACE_S)
+        ended = processes.end({*recorded, *entering, *_inside(known, left)}, _GRACE_S)
         # What a process started while it was being ended.
-        ended += processes.end(processes.inside(left), 0)
+        ended += processes.end(_inside(known, left), 0)
+        cgroups.remove(known)
         for namespace in sorted(left):
             host.run(["ip", "netns", "delete", namespace])
         if known.allowed_congestion_control is not None:
@@ -43,3 +45,7 @@ def take_down(lab: str) -> Removed:
             shutil.rmtree(state.directory(lab))
         state.path_of(lab).unlink()
     return Removed(lab, len(left), ended)
+
+
+def _inside(known: state.State, namespaces: set[str]) -> set[processes.Process]:
+    return {*processes.inside(namespaces), *cgroups.inside(known.cgroups)}

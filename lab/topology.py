@@ -19,6 +19,7 @@ from lab.errors import InputError
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
 Kind = Literal["mixed", "bulk", "chunks", "small"]
+By = Literal["routes", "bpf"]
 Pair = tuple[str, str]
 
 # Names become parts of namespace names, file names and fleet.yaml.
@@ -85,10 +86,16 @@ class _Frozen(BaseModel):
 
 
 class Edge(_Frozen):
+    """`enforce` None: as its PoP."""
+
+    enforce: By | None = None
     addresses: Annotated[list[Annotated[Address, BeforeValidator(_address)]], Field(min_length=1)]
 
 
 class Pop(_Frozen):
+    """`enforce` None: as the lab."""
+
+    enforce: By | None = None
     region: str = "default"
     prefixes: Annotated[list[Prefix], Field(min_length=1)]
     edges: Annotated[dict[Name, Edge], Field(min_length=1)]
@@ -169,6 +176,8 @@ class Topology(_Frozen):
 
     name: Annotated[str, BeforeValidator(_name), Field(max_length=31)]
     seed: Annotated[int, Field(ge=0, lt=1 << 63)] = 1
+    # How edges enforce bundles: by routes, or by an eBPF program on the edge's own cgroup.
+    enforce: By = "routes"
     pops: Annotated[dict[Name, Pop], Field(min_length=1)]
     rtt_ms: dict[Name, dict[Name, Annotated[float, Field(ge=0, le=60_000)]]] = {}
     # Of the pairs that rtt_ms does not name; without it, it has to name all.
@@ -189,6 +198,11 @@ class Topology(_Frozen):
             if name in pop.edges:
                 return pop.edges[name]
         raise InputError(f"{name}: no edge of lab {self.name} has this name; it has {', '.join(self.edges())}")
+
+    def enforced_by(self, edge: str) -> By:
+        """How an edge enforces its bundles: as it says itself, or its PoP, or the lab."""
+        pop = self.pops[self.edges()[edge]]
+        return pop.edges[edge].enforce or pop.enforce or self.enforce
 
     def address(self, edge: str) -> Address:
         """The edge's first address: where its nginx is asked."""

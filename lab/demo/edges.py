@@ -21,6 +21,10 @@ class Host(Protocol):
 
     def exec(self, edge: str, command: list[str], **options: Any) -> subprocess.CompletedProcess[str]: ...
 
+    def pins(self, edge: str) -> Path | None: ...
+
+    def enforcing(self, edge: str) -> list[str]: ...
+
 
 def routing(host: Host, edge: str) -> str:
     """Every rule and route of the edge, both families, as text that must be the same again after the expiry."""
@@ -34,7 +38,7 @@ def routing(host: Host, edge: str) -> str:
 
 def edge_command(host: Host, edge: str, state: Path, *arguments: str) -> dict[str, Any]:
     """`springtide-edge` on the edge; its `--json` answer. Raises CommandError when it fails."""
-    command = [str(EDGE), *arguments, "--edge", edge, "--state-dir", str(state), "--json"]
+    command = [str(EDGE), *arguments, "--edge", edge, "--state-dir", str(state), "--json", *host.enforcing(edge)]
     done = host.exec(edge, command, check=False)
     if done.returncode != 0:
         raise CommandError(command, done.returncode, done.stderr or done.stdout)
@@ -47,6 +51,8 @@ def start_collector(host: Host, edge: str, pop: str, spool: Path, interval: str)
     spool.mkdir(parents=True, exist_ok=True)
     command = [str(COLLECTOR), "run", "--spool-dir", str(spool), "--interval", interval, "--rotate-interval", "2s"]
     command += ["--netns", "own"]
+    if pins := host.pins(edge):
+        command += ["--start-values", str(pins)]
     return host.popen(edge, [*command, "--host", edge, "--pop", pop])
 
 

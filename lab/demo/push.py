@@ -40,12 +40,14 @@ Subsystem sftp internal-sftp
 
 @dataclass(frozen=True)
 class Push:
-    """A publisher with its own keys below `out`. `inside` makes the command line that runs a command on an edge."""
+    """A publisher with its own keys below `out`. `inside` makes the command line that runs a command on an edge,
+    `enforcing` gives the options that springtide-edge needs there."""
 
     out: Path
     product: Springtide
     edges: Sequence[str]
     inside: Callable[[str, Sequence[str]], list[str]]
+    enforcing: Callable[[str], Sequence[str]] = lambda edge: ()
 
     def prepare(self) -> None:
         """Keys, sshd's configuration, and what Ansible must know of each edge. Raises InputError, CommandError."""
@@ -53,8 +55,8 @@ class Push:
             raise InputError(f"{SSHD}: no such program: apt-get install openssh-server")
         # sshd insists on it, and nothing else makes it where no sshd of the machine's own runs.
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
-        ssh, variables = self.out / "ssh", self.out / "host_vars"
-        for folder in (ssh, variables):
+        ssh, variables, programs = self.out / "ssh", self.out / "host_vars", self.out / "programs"
+        for folder in (ssh, variables, programs):
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True)
         ssh.chmod(0o700)
@@ -70,9 +72,17 @@ class Push:
                 "ansible_ssh_private_key_file": str(ssh / "login"),
                 "ansible_ssh_common_args": f"-o ProxyCommand={shlex.quote(proxy)}",
                 "springtide_state_dir": str(self.out / "edges" / edge),
-                "springtide_edge_program": str(EDGE),
+                "springtide_edge_program": str(self._program(programs / edge, self.enforcing(edge))),
             }
             (variables / f"{edge}.yml").write_text(yaml.safe_dump(about))
+
+    def _program(self, script: Path, options: Sequence[str]) -> Path:
+        """springtide-edge with options that a host of its own does not need: edges of a lab share one file system."""
+        if not options:
+            return EDGE
+        script.write_text(f'#!/bin/sh\nexec {EDGE} "$@" {shlex.join(options)}\n')
+        script.chmod(0o755)
+        return script
 
     def play(self, name: str, options: Iterable[str] = (), **variables: Any) -> str:
         """`ansible-playbook playbooks/NAME`; what it printed. Raises CommandError."""

@@ -35,6 +35,13 @@ def kilobytes(size_bytes: int) -> str:
     return f"{size_bytes / 1000:g} KB"
 
 
+def start_text(row: Mapping[str, Any]) -> str:
+    """What connections of a pair were given, of `pairs` of summary.json: `88`, or paced `88 at 45M`."""
+    rate = row["connection_rate"] or row["start_rate"]
+    window = "default" if row["initcwnd"] is None else str(row["initcwnd"])
+    return window if rate is None else f"{window} at {rate / 125_000:.3g}M"
+
+
 def figure(before: Phase, after: Phase) -> str:
     """CDFs of transfer time as inline SVG: a row an RTT, a column a size (the paper's Figures 12 to 14)."""
     # Imported here: it takes seconds, and `--help` should not.
@@ -108,6 +115,29 @@ def page(
         ],
         frozenset({0, 1, 4}),
     )
+    paths = _table(
+        [
+            "from",
+            "to",
+            "object",
+            "start",
+            "by",
+            "limit ms",
+            "p50 before",
+            "p50 after",
+            "ratio to limit",
+            "sent again",
+            "",
+        ],
+        [
+            [row["src"], row["dst"], kilobytes(row["size_bytes"]), start_text(row), row["enforced_by"]]
+            + [f"{time_ms:.0f}" for time_ms in (row["limit_ms"], row["before_ms"]["p50"], row["after_ms"]["p50"])]
+            + ["" if row["ratio_limit"] is None else f"{row['ratio_limit']:.2f}"]
+            + [f"{share:.2%}" for share in (row["retransmit_before"], row["retransmit_after"])]
+            for row in summary["pairs"]
+        ],
+        frozenset({0, 1, 4}),
+    )
     end = "every edge is as it was before" if summary["restored"] else "an edge was NOT restored"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -118,6 +148,7 @@ def page(
         f"probes: {retransmit['before']:.2%} before, {retransmit['after']:.2%} after. At the end: {end}.</p>"
         f"<h2>Transfer time of fresh connections</h2><figure>{figure(before, after)}</figure>"
         f"<h2>By RTT and object size (times in ms)</h2>{results}"
+        f"<h2>By path, beside the limit: a round trip, and the object at the path's rate</h2>{paths}"
         f"<h2>What was decided, and why</h2>{windows}"
         "</body></html>\n"
     )

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
 from lab import nginx, sizes
+from lab.demo import starts
 from lab.demo.edges import CloseWatch, edge_command, routing, start_collector
 from lab.demo.product import COLLECTOR, ROOT, CommandError, Springtide, make_publisher
 from lab.demo.push import Push
@@ -69,8 +70,10 @@ class Demo:
         self.ip_version = self.topology.address(next(iter(self.pop_of_edge))).version
         self.product = Springtide(out / "store", out / "fleet.yaml", out / "policy.yaml", out / "publish")
         self.publisher, self.allowed_signers = out / "publisher", out / "allowed_signers"
-        self.push = Push(out, self.product, sorted(self.pop_of_edge), lab.command)
-        self.policy: dict[str, dict[str, Any]] = yaml.safe_load(POLICY.read_text())
+        self.push = Push(out, self.product, sorted(self.pop_of_edge), lab.command, lab.enforcing)
+        self.policy: dict[str, Any] = yaml.safe_load(POLICY.read_text())
+        self.laws = starts.laws(self.topology, self.product)
+        self.entries: Mapping[str, list[Mapping[str, Any]]] = {}  # of the newest bundles, by edge
         self.interval_s = int(self.policy["round"]["interval_s"])
         self.longest_s = int(self.policy["bundle"]["ttl_s"])
         self.decided_s = 0  # the last decided round
@@ -89,6 +92,9 @@ class Demo:
         """fleet.yaml and policy.yaml, checked; an empty store."""
         self.product.fleet.write_text(yaml.safe_dump(fleet(self.topology), sort_keys=False))
         shutil.copy(POLICY, self.product.policy)
+        if more := starts.policy(self.topology, self.laws):
+            self.policy.update(more)
+            self.product.policy.write_text(yaml.safe_dump(self.policy, sort_keys=False))
         self.product.text("check")
         self.product.text("migrate")
         make_publisher(self.publisher, self.allowed_signers)
@@ -176,11 +182,18 @@ class Demo:
         return Phase(transfers, watch.closed(sizes.PROBES, nginx.PORT))
 
     def decide(self, round_s: int) -> list[dict[str, Any]]:
-        """The round's decisions; where too little of it arrived, the last ones stay in force (exit code 3)."""
-        found = self.product.json("decide", "initcwnd", "--round", instant(round_s), accept=(0, 3))
-        decisions: list[dict[str, Any]] = found["decisions"]
-        known = sum(1 for decision in decisions if decision["initcwnd"] is not None)
-        self.print_step(f"round {found['round']}: {known} windows known")
+        """The round's decisions by pair; where too little of it arrived, the last ones stay in force (exit code 3).
+
+        Of an edge that enforces by eBPF they are those of the law of starts, where there is one.
+        """
+        found = {law: self.product.json("decide", law, "--round", instant(round_s), accept=(0, 3)) for law in self.laws}
+        decisions: list[dict[str, Any]] = found["initcwnd"]["decisions"]
+        known = f"{sum(1 for decision in decisions if decision['initcwnd'] is not None)} windows known"
+        if starts.LAW in found:
+            listed = [starts.decision(one) for one in found[starts.LAW]["decisions"]]
+            known += f", {sum(1 for one in listed if one['initcwnd'] is not None)} starts"
+            decisions = starts.merged(self.topology, decisions, listed)
+        self.print_step(f"round {found['initcwnd']['round']}: {known}")
         return decisions
 
     def learn(self, seconds: float) -> list[dict[str, Any]]:
@@ -205,6 +218,7 @@ class Demo:
         published = Path(self.product.json("publish", "--sign-key", str(self.publisher))["folder"])
         files = sorted(str(path) for path in (published / "edges").glob("*.json"))
         self.product.text("validate", *files, "--allowed-signers", str(self.allowed_signers))
+        self.entries = starts.published(map(Path, files))
         return min(datetime.fromisoformat(json.loads(Path(file).read_text())["expires_at"]) for file in files)
 
     def roll_out(self, last: bool) -> datetime:
@@ -241,8 +255,10 @@ class Demo:
         }
 
     def restored(self, before: Mapping[str, str]) -> bool:
-        """Whether every edge's rules and routes are what they were, and new connections start small again."""
+        """Whether every edge's rules and routes are what they were, no program is pinned, and new connections start
+        small again."""
         same = all(routing(self.lab, edge) == before[edge] for edge in self.pop_of_edge)
+        same &= not any(pins.exists() for edge in self.pop_of_edge if (pins := self.lab.pins(edge)))
         far = max(self.pairs, key=lambda pair: self.topology.rtt(*pair))
         again = self.lab.probe(3, [max(sizes.PROBES)], [far])
         times = [probe.transfer_ms for probe in again if probe.transfer_ms is not None]
@@ -266,9 +282,10 @@ class Demo:
                     self.look_closer()
                     closing = self.status()
                 applied = self.on_every_edge("status")
-                self.print_step(
-                    f"{sum(int(answer['routes']) for answer in applied.values())} routes in table 201; probing again"
-                )
+                routes = sum(int(answer["routes"]) for answer in applied.values())
+                programs = sum(answer["enforced_by"] == "bpf" for answer in applied.values())
+                by_program = f", {programs} edges with the program" if programs else ""
+                self.print_step(f"{routes} routes in table 201{by_program}; probing again")
                 after.append((self.probe("after" if self.rounds == 1 else f"after-{number}"), self.routes(decisions)))
                 self.took_s = time.time() - self.decided_s
             self.look_closer()
@@ -284,10 +301,12 @@ class Demo:
         self.ingest()
         last = int(time.time() - SEALED_S) // self.interval_s * self.interval_s
         # A round that lacks samples is decided with exit code 3.
-        self.product.text("decide", "initcwnd", "--round", instant(last), accept=(0, 3))
+        for law in self.laws:
+            self.product.text("decide", law, "--round", instant(last), accept=(0, 3))
 
     def routes(self, decisions: list[dict[str, Any]]) -> dict[Pair, Route]:
-        """The probed paths, and the windows that were decided for them in the IP version that is probed."""
+        """The probed paths, and what was decided for them in the IP version that is probed: windows, and for an edge
+        that enforces by eBPF what its bundle starts connections with."""
         windows = {
             (decision["src_pop"], decision["dst_pop"]): decision["initcwnd"]
             for decision in decisions
@@ -298,9 +317,18 @@ class Demo:
                 self.topology.rtt(src, dst),
                 self.topology.shape(src, dst).least_rate_mbit(),
                 windows.get((src, dst)),
+                self._start(src, dst),
             )
             for src, dst in self.pairs
         }
+
+    def _start(self, src: str, dst: str) -> starts.Start | None:
+        """By the bundle of the first edge of `src`; None where that enforces by routes."""
+        edge = next(iter(self.topology.pops[src].edges))
+        if self.topology.enforced_by(edge) != "bpf":
+            return None
+        to = self.topology.address(next(iter(self.topology.pops[dst].edges)))
+        return starts.start_of(self.entries.get(edge, ()), str(to))
 
     def status(self) -> str:
         """The output of `springtide status`, kept in status.txt."""

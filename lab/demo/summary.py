@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import quantiles
 from typing import Any, TypeVar
+
+from lab.demo.starts import Start
 
 K = TypeVar("K")
 
@@ -49,11 +51,18 @@ class Phase:
 @dataclass(frozen=True)
 class Route:
     """A directed path as the demo shows it: `initcwnd` None where the kernel's default stands, `rate_mbit` None where
-    the path has no rate."""
+    the path has no rate, `start` None where the serving edge enforces by routes."""
 
     rtt_ms: float
     rate_mbit: float | None
     initcwnd: int | None
+    start: Start | None = None
+
+    def in_force(self) -> dict[str, Any]:
+        """What connections were given, as summary.json has it."""
+        if self.start is None:
+            return {"enforced_by": "routes", "initcwnd": self.initcwnd, "start_rate": None, "connection_rate": None}
+        return {"enforced_by": "bpf", **asdict(self.start)}
 
     def limit_ms(self, size_bytes: int) -> float:
         """What no start can be faster than: the round trip, and the object at the path's rate."""
@@ -140,8 +149,8 @@ def by_pair(before: Phase, after: Phase) -> list[dict[str, Any]]:
 def pairs(before: Phase, after: Phase, routes: Mapping[tuple[str, str], Route]) -> list[dict[str, Any]]:
     """The `pairs` of summary.json: one entry for each ordered pair of `routes` and object size, in that order.
 
-    Times run from the request to the last byte; retransmissions are shares of the segments that the probes' senders
-    sent.
+    `ratio_limit` is the median of `after` over the limit, a round trip and the object at the path's rate. Times run
+    from the request to the last byte; retransmissions are shares of the segments that the probes' senders sent.
     Raises ValueError where no probe of a pair and size came back.
     """
 
@@ -160,12 +169,13 @@ def pairs(before: Phase, after: Phase, routes: Mapping[tuple[str, str], Route]) 
             "size_bytes": size,
             "rtt_ms": route.rtt_ms,
             "rate_mbit": route.rate_mbit,
-            "initcwnd": route.initcwnd,
+            **route.in_force(),
             "before_ms": times(before, src, dst, size),
-            "after_ms": times(after, src, dst, size),
+            "after_ms": (found := times(after, src, dst, size)),
             "retransmit_before": share(before, src, dst, size),
             "retransmit_after": share(after, src, dst, size),
             "limit_ms": round(route.limit_ms(size), 2),
+            "ratio_limit": round(found["p50"] / route.limit_ms(size), 3) if route.limit_ms(size) else None,
         }
         for (src, dst), route in routes.items()
         for size in sorted({one.size_bytes for one in before.transfers})
@@ -212,7 +222,7 @@ def summary(
     `rounds` are the probes after each push, with what was in force then; the last is what `after` means elsewhere.
     """
     after, routes = rounds[-1]
-    kept = ("src", "dst", "size_bytes", "initcwnd", "after_ms", "retransmit_after")
+    kept = ("src", "dst", "size_bytes", "initcwnd", "start_rate", "after_ms", "retransmit_after", "ratio_limit")
     return {
         "conditions": dict(conditions),
         "probes": by_pair(before, after),

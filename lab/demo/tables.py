@@ -8,7 +8,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from lab.demo.report import kilobytes
+from lab.demo.report import kilobytes, start_text
 from lab.demo.summary import Group
 from lab.topology import Topology
 
@@ -43,18 +43,20 @@ def paths_table(
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left")
     for name in ("from", "to", "path"):
         table.add_column(name)
-    for name in ("initcwnd", "conns", "p50", "→", "limit", "again", "→"):
+    for name in ("start", "conns", "p50", "→", "limit", "ratio", "again", "→"):
         table.add_column(name, justify="right")
     table.add_column("reason")
     for decision in decisions:
         pair = decision["src_pop"], decision["dst_pop"]
         value = "default" if decision["value"] is None else str(decision["value"])
         row = measured.get(pair)
-        times: tuple[str, ...] = ("",) * 5
+        times: tuple[str, ...] = ("",) * 6
         if row is not None:
             shares = f"{row['retransmit_before']:.1%}", f"{row['retransmit_after']:.1%}"
             milliseconds = row["before_ms"]["p50"], row["after_ms"]["p50"], row["limit_ms"]
-            times = (*(f"{time_ms:.0f}" for time_ms in milliseconds), *shares)
+            ratio = "" if row["ratio_limit"] is None else f"{row['ratio_limit']:.2f}"
+            times = (*(f"{time_ms:.0f}" for time_ms in milliseconds), ratio, *shares)
+            value = start_text(row)
         path = path_text(topology, *pair)
         table.add_row(*pair, path, value, str(decision["evidence"]), *times, decision["reason"])
     return table

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.demo import closes, report, summary, tables
+from lab.demo import closes, report, starts, summary, tables
 from lab.demo.summary import Closed, Phase, Route, Transfer
 from lab.topology import Topology
 
@@ -58,7 +58,53 @@ def test_each_pair_has_its_limit_and_its_shares_of_segments() -> None:
     assert (row["initcwnd"], row["rate_mbit"], row["retransmit_before"], row["retransmit_after"]) == (88, 50, 0, 0.1)
     assert row["before_ms"] == {"p50": 330, "p90": 338, "p95": 339, "n": 3}
     assert row["limit_ms"] == 96  # 80 ms, and 800,000 bits at 50,000 a millisecond
+    assert (row["ratio_limit"], row["enforced_by"], row["start_rate"]) == (1.771, "routes", None)  # 170 of 96
     assert Route(80.0, None, None).limit_ms(100_000) == 80
+
+
+def test_a_pair_that_paces_shows_what_its_bundle_starts_with() -> None:
+    entries = [
+        {"prefix": "10.77.0.0/16", "initcwnd": 20},
+        {"prefix": "10.77.2.0/24", "initcwnd": 60, "start_rate": 5_000_000},
+        {"prefix": "fd77:2::/48", "initcwnd": 30},
+    ]
+    route = Route(80.0, 50.0, 88, starts.start_of(entries, "10.77.2.1"))
+    (row,) = summary.pairs(phase([320]), phase([96]), {("ams", "nyc"): route})
+    assert (row["enforced_by"], row["initcwnd"], row["start_rate"], row["connection_rate"]) == (
+        "bpf",
+        60,
+        5_000_000,
+        None,
+    )
+    assert row["ratio_limit"] == 1.0
+    assert report.start_text(row) == "60 at 40M"
+    assert starts.start_of(entries, "10.78.2.1") == starts.Start()
+
+
+def test_the_policy_has_those_edges_pace_that_the_topology_names(topology: Topology) -> None:
+    assert starts.policy(topology, ["initcwnd"]) == {}
+    whole = topology.model_copy(update={"enforce": "bpf"})
+    assert starts.policy(whole, ["initcwnd"]) == {"enforce": {"by": "bpf", "record_permille": 1000}}
+    ams = topology.pops["ams"].model_copy(update={"enforce": "bpf"})
+    some = topology.model_copy(update={"pops": {**topology.pops, "ams": ams}})
+    found = starts.policy(some, ["initcwnd", "start"])
+    assert [one["edges"] for one in found["enforce_overrides"]] == [["ams-1", "ams-2"]]
+    assert found["start"]["trial_permille"] <= found["enforce"]["max_trial_permille"]
+
+
+def test_of_a_pair_the_decision_counts_that_its_edge_enforces(topology: Topology) -> None:
+    windows = [
+        {"src_pop": src, "dst_pop": dst, "ip_version": 4, "initcwnd": 80, "connections_earned": 3, "reason": "learnt"}
+        for src, dst in (("ams", "nyc"), ("nyc", "ams"))
+    ]
+    listed = [
+        {"src_pop": src, "destination": dst, "ip_version": 4, "window": 0, "reason": "thin evidence"}
+        for src, dst in (("ams", "nyc"), ("nyc", "ams"), ("ams", "192.0.2.0/24"))
+    ]
+    ams = topology.pops["ams"].model_copy(update={"enforce": "bpf"})
+    some = topology.model_copy(update={"pops": {**topology.pops, "ams": ams}})
+    found = starts.merged(some, windows, [starts.decision(one) for one in listed])
+    assert [(one["src_pop"], one["initcwnd"]) for one in found] == [("ams", None), ("nyc", 80)]
 
 
 def test_a_pair_without_any_probe_result_is_an_error() -> None:

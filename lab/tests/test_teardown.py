@@ -15,10 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from lab import host, processes, state, teardown
+from lab import cgroups, host, processes, state, teardown
+from lab.demo.edges import edge_command
 from lab.errors import InputError, LabError
 from lab.lab import Lab
 from lab.topology import load_topology
+from testkit.edge import instant, sealed
 
 pytestmark = pytest.mark.root
 
@@ -37,6 +39,14 @@ with Lab.up(Path(sys.argv[1]), sys.argv[2]) as lab:
 
 
 @pytest.fixture
+def by_bpf(tmp_path: Path) -> Path:
+    """The same pair, with eBPF programs on cgroups instead of routes."""
+    path = tmp_path / "pair.yaml"
+    path.write_text(f"{PAIR.read_text()}\nenforce: bpf\n")
+    return path
+
+
+@pytest.fixture
 def name() -> Iterator[str]:
     name = f"d{os.getpid()}-{time.monotonic_ns() % 1_000_000}"
     yield name
@@ -50,9 +60,9 @@ def _hearing(command: list[str]) -> list[str]:
 
 
 @contextlib.contextmanager
-def owner(name: str, *command: str, code: str = OWNER) -> Iterator[subprocess.Popen[str]]:
+def owner(name: str, *command: str, code: str = OWNER, topology: Path = PAIR) -> Iterator[subprocess.Popen[str]]:
     """A process that has a lab up, and this command running on an edge of it."""
-    line = [sys.executable, "-c", code, str(PAIR), name, *command]
+    line = [sys.executable, "-c", code, str(topology), name, *command]
     with subprocess.Popen(_hearing(line), stdout=subprocess.PIPE, text=True, cwd=host.REPOSITORY) as child:
         try:
             assert child.stdout is not None
@@ -69,7 +79,7 @@ def lab(*arguments: str, before: str = "") -> subprocess.CompletedProcess[str]:
 
 
 def left(name: str) -> dict[str, object]:
-    """What is left of the lab: namespaces, live processes that name it, devices, files, the state."""
+    """What is left of the lab: namespaces, cgroups, live processes that name it, devices, mounts, files, the state."""
     marks = (f"st-{name}-".encode(), f"springtide-lab/{name}/".encode())
     alive = []
     for entry in Path("/proc").iterdir():
@@ -79,6 +89,8 @@ def left(name: str) -> dict[str, object]:
             alive.append((entry.name, line))
     return {
         "namespaces": {one for one in host.namespaces() if one.startswith(f"st-{name}-")},
+        "cgroups": [path.name for path in cgroups.root().glob(f"st-{name}-*")],
+        "mounts": [line for line in Path("/proc/self/mounts").read_text().splitlines() if f"/{name}/" in line],
         "processes": alive,
         "devices": [line for line in host.run(["ip", "-o", "link"]).splitlines() if "wan0" in line],
         "files": state.directory(name).exists(),
@@ -90,6 +102,8 @@ def left(name: str) -> dict[str, object]:
 def nothing() -> dict[str, object]:
     return {
         "namespaces": set(),
+        "cgroups": [],
+        "mounts": [],
         "processes": [],
         "devices": [],
         "files": False,
@@ -159,10 +173,52 @@ def test_a_killed_lab_is_cleaned_up_by_the_next_command(name: str) -> None:
     assert "no such lab is up" in again.stderr
 
 
+def programs() -> set[int]:
+    """The ids of all eBPF links of this machine that hold a program on a cgroup."""
+    found = json.loads(host.run(["bpftool", "-j", "link", "show"]) or "[]")
+    return {link["id"] for link in found if link["type"] == "cgroup"}
+
+
+def test_a_killed_lab_leaves_neither_programs_nor_cgroups(name: str, tmp_path: Path, by_bpf: Path) -> None:
+    before = programs()
+    with owner(name, topology=by_bpf) as child:
+        found = Lab.attach(name)
+        bundle(tmp_path / "bundle.json")
+        apply = ["apply", str(tmp_path / "bundle.json"), "--unsigned"]
+        assert edge_command(found, "ams-1", tmp_path / "state", *apply)["enforced_by"] == "bpf"
+        assert len(programs() - before) == 1
+        # One that left the namespace, but not the cgroup.
+        outside = cgroups.entering(cgroups.of(name, "sin-1"), ["sh", "-c", "echo; exec sleep 600"])
+        with subprocess.Popen(outside, stdout=subprocess.PIPE, text=True) as stray:
+            assert stray.stdout is not None
+            stray.stdout.readline()
+            child.kill()
+            child.wait()
+            teardown.take_down(name)
+            assert stray.wait(10) == -signal.SIGTERM
+    assert left(name) == nothing()
+    assert not programs() - before
+
+
+def bundle(path: Path) -> None:
+    """Of an edge that enforces by eBPF."""
+    now = int(time.time())
+    first = {"schema_version": 2, "edge": "ams-1", "pop": "ams", "round": instant(now), "policy_version": "0" * 12}
+    rest = {
+        "created_at": instant(now),
+        "expires_at": instant(now + 600),
+        "enforce": {"by": "bpf"},
+        "entries": [{"prefix": "10.78.2.0/24", "initcwnd": 30}],
+    }
+    path.write_text(json.dumps(sealed(first | rest)))
+
+
 @pytest.mark.parametrize("delay_s", [0.2, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
-def test_a_start_can_be_interrupted_at_any_moment(name: str, delay_s: float, number: signal.Signals) -> None:
-    command = [sys.executable, "-m", "lab", "up", str(PAIR), "--name", name]
+def test_a_start_can_be_interrupted_at_any_moment(
+    name: str, by_bpf: Path, delay_s: float, number: signal.Signals
+) -> None:
+    command = [sys.executable, "-m", "lab", "up", str(by_bpf), "--name", name]
     with subprocess.Popen(
         _hearing(command), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=host.REPOSITORY
     ) as child:

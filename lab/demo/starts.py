@@ -1,0 +1,93 @@
+"""Edges of a lab that enforce by eBPF: what the policy says of them, which laws decide for them, and what their bundles
+then start connections with."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+from pathlib import Path
+from typing import Any
+
+from lab.demo.product import Springtide
+from lab.topology import Topology
+
+LAW = "start"
+# Twenty seconds hold less evidence than five minutes, and a demo has few rounds.
+START_POLICY = {"duty_rounds": 1, "min_connections": 2, "trial_flights": 10, "trial_permille": 500}
+
+
+@dataclass(frozen=True)
+class Start:
+    """What an edge's bundle gives connections to a prefix; None where the kernel's default stands. Rates in bytes/s."""
+
+    initcwnd: int | None = None
+    start_rate: int | None = None
+    connection_rate: int | None = None
+
+
+def edges(topology: Topology) -> list[str]:
+    """Those that enforce by eBPF."""
+    return [edge for edge in topology.edges() if topology.enforced_by(edge) == "bpf"]
+
+
+def laws(topology: Topology, product: Springtide) -> list[str]:
+    """The laws that decide on windows and rates, in their order."""
+    known = LAW in product.text("decide", "--help").split() if edges(topology) else False
+    return ["initcwnd", *([LAW] if known else [])]
+
+
+def decision(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A decision of the law of starts with the names that one of initial windows has."""
+    return {
+        "src_pop": row["src_pop"],
+        "dst_pop": row["destination"],
+        "ip_version": row["ip_version"],
+        "initcwnd": row["window"] or None,
+        "connections_earned": row.get("connections", 0),
+        "reason": row["reason"],
+    }
+
+
+def merged(
+    topology: Topology, windows: Iterable[dict[str, Any]], starting: Iterable[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Of each pair the decision that its source's first edge enforces."""
+    paced = {name for name, pop in topology.pops.items() if topology.enforced_by(next(iter(pop.edges))) == "bpf"}
+    mine = [one for one in starting if one["src_pop"] in paced and one["dst_pop"] in topology.pops]
+    found = {(one["src_pop"], one["dst_pop"], one["ip_version"]) for one in mine}
+    rest = [one for one in windows if (one["src_pop"], one["dst_pop"], one["ip_version"]) not in found]
+    return [*mine, *rest]
+
+
+def policy(topology: Topology, decided_by: Iterable[str]) -> dict[str, Any]:
+    """The sections of policy.yaml for edges that enforce by eBPF: how, and for a law of starts its pace."""
+    chosen = edges(topology)
+    if not chosen:
+        return {}
+    # Of every connection a record: a lab has few.
+    enforce: dict[str, Any] = {"record_permille": 1000}
+    more: dict[str, Any] = {}
+    if len(chosen) == len(topology.edges()):
+        enforce["by"] = "bpf"
+    else:
+        more["enforce_overrides"] = [{"edges": chosen, "by": "bpf", "reason": "the topology's enforce"}]
+    if LAW in decided_by:
+        enforce["max_trial_permille"] = START_POLICY["trial_permille"]
+        more[LAW] = START_POLICY
+    return {"enforce": enforce, **more}
+
+
+def published(files: Iterable[Path]) -> dict[str, list[Mapping[str, Any]]]:
+    """The entries of each edge's bundle of schema 2; edges by routes are left out."""
+    bundles = [json.loads(file.read_text()) for file in files]
+    return {one["edge"]: one["entries"] for one in bundles if one["schema_version"] == 2}
+
+
+def start_of(entries: Iterable[Mapping[str, Any]], address: str) -> Start:
+    """What connections to an address start with: the longest match counts, and inherits nothing."""
+    wanted = ip_address(address)
+    matching = [one for one in entries if wanted in ip_network(one["prefix"])]
+    found = max(matching, key=lambda one: ip_network(one["prefix"]).prefixlen, default={})
+    return Start(found.get("initcwnd"), found.get("start_rate"), found.get("connection_rate"))
