@@ -126,6 +126,8 @@ class Shape(_Frozen):
     jitter_ms: Annotated[float, Field(ge=0, le=60_000)] = 0.0
     loss: Share | GilbertElliott = 0.0
     rate_mbit: Rate | None = None
+    # Packets leave at random, at the rate in the mean: a cellular link.
+    poisson: bool = False
     policer: Policer | None = None
     queue_bytes: QueueBytes = 1_000_000
     queue_packets: QueuePackets | None = None
@@ -146,6 +148,7 @@ class Override(_Frozen):
     jitter_ms: Annotated[float, Field(ge=0, le=60_000)] | None = None
     loss: Share | GilbertElliott | None = None
     rate_mbit: Rate | None = None
+    poisson: bool | None = None
     policer: Policer | None = None
     queue_bytes: QueueBytes | None = None
     queue_packets: QueuePackets | None = None
@@ -312,6 +315,8 @@ def _cross_check(topology: Topology) -> Iterator[tuple[Keys, str]]:
     shapes: dict[Keys, Shape | Override] = {("defaults",): topology.defaults}
     shapes |= {("paths", index): path for index, path in enumerate(topology.paths)}
     for place, shape in shapes.items():
+        if shape.poisson and shape.rate_mbit is None and topology.defaults.rate_mbit is None:
+            yield (*place, "poisson"), "needs a rate_mbit; add it"
         if {"queue_bytes", "queue_packets"} <= shape.model_fields_set:
             yield (*place, "queue_packets"), "is given beside queue_bytes; keep one"
 

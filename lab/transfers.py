@@ -22,30 +22,33 @@ from typing import Any
 
 # struct tcp_info, linux/tcp.h: 8 bytes, then 32-bit numbers, of which tcpi_total_retrans is the 24th.
 _TOTAL_RETRANS = 8 + 4 * 23
+# After these come four of 64 bits and five of 32: tcpi_data_segs_out.
+_DATA_SEGS_OUT = 8 + 4 * 24 + 8 * 4 + 4 * 5
 _SIZE = struct.Struct(">Q")
 
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
-def resent(connection: Any) -> int:
-    """Segments that a socket has sent again."""
+def counted(connection: Any) -> dict[str, int]:
+    """Segments with data that a socket has sent, and of all those that it has sent again."""
     information = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 256)
-    found: int = struct.unpack_from("I", information, _TOTAL_RETRANS)[0]
-    return found
+    places = {"segments": _DATA_SEGS_OUT, "resent": _TOTAL_RETRANS}
+    return {name: struct.unpack_from("I", information, place)[0] for name, place in places.items()}
 
 
 async def send(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answers requests until the other end closes."""
     connection = writer.get_extra_info("socket")
+    peer = list(writer.get_extra_info("peername")[:2])
     sent = 0
     try:
         while request := await reader.read(_SIZE.size):
             size = _SIZE.unpack(request)[0]
             writer.write(bytes(size))
             sent += size
-        print(json.dumps({"sent": sent, "resent": resent(connection)}), flush=True)
+        print(json.dumps({"sent": sent, "peer": peer, **counted(connection)}), flush=True)
     except (OSError, struct.error) as error:
-        print(json.dumps({"sent": sent, "error": str(error)}), flush=True)
+        print(json.dumps({"sent": sent, "peer": peer, "error": str(error)}), flush=True)
     finally:
         writer.close()
 

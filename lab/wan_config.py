@@ -46,6 +46,8 @@ def _shape(delay_ms: float, shape: Shape) -> dict[str, Any]:
     }
     if shape.rate_mbit is not None:
         rendered["rate_mbit"] = shape.rate_mbit
+    if shape.poisson:
+        rendered["poisson"] = True
     if shape.queue_packets is not None:
         rendered["queue_packets"] = shape.queue_packets
     if shape.policer is not None:

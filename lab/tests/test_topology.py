@@ -67,6 +67,7 @@ def faults(text: str, directory: Path) -> list[str]:
         ("loss: 0.02", "queue_bytes: 4000, queue_packets: 9", "paths[0].queue_packets", "beside queue_bytes"),
         ("loss: 0.02", "policer: {rate_mbit: 5}", "paths[0].policer.burst_bytes", "is missing"),
         ("connections: 4", "servers: [ams, lon]", "traffic.servers[1]", "no PoP 'lon'"),
+        ("rate_mbit: 200", "poisson: true", "defaults.poisson", "needs a rate_mbit"),
         ("seed: 20", "enforce: nft", "enforce", "'routes' or 'bpf'"),
         ("    region: europe", "    enforce: BPF", "pops.ams.enforce", "'routes' or 'bpf'"),
         ('"fd77:4::1"]', '"fd77:4::1"], enforce: yes', "pops.sin.edges.sin-1.enforce", "'routes' or 'bpf'"),

@@ -70,6 +70,9 @@ pub struct Shape {
     /// Without a rate nothing queues.
     #[serde(rename = "rate_mbit", default)]
     pub rate: Option<Megabits>,
+    /// Packets leave the link at random: the times that they take are exponential, with the rate as their mean.
+    #[serde(default)]
+    pub poisson: bool,
     /// What exceeds it is dropped before it comes to the queue.
     #[serde(default)]
     pub policer: Option<Policer>,

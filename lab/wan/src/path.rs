@@ -135,8 +135,15 @@ impl Path {
         {
             return None;
         }
-        let takes = (u128::from(bytes) * 8 * NS_PER_S).div_ceil(u128::from(rate.bits_per_s()));
-        self.free_at = begin + takes as u64;
+        let mean =
+            (u128::from(bytes) * 8 * NS_PER_S).div_ceil(u128::from(rate.bits_per_s())) as u64;
+        let takes = if self.shape.poisson {
+            // 1 less a draw from 0 to below 1: never the logarithm of 0.
+            (mean as f64 * -(1.0 - self.rng.random::<f64>()).ln()) as u64
+        } else {
+            mean
+        };
+        self.free_at = begin + takes;
         if self.shape.queue_packets.is_some() {
             self.waiting.push_back(self.free_at);
         }
@@ -189,6 +196,7 @@ mod tests {
             jitter: Milliseconds::new(jitter_ms).unwrap(),
             loss: None,
             rate: rate_mbit.map(|rate| Megabits::new(rate).unwrap()),
+            poisson: false,
             policer: None,
             queue_bytes: QueueBytes::new(queue_bytes as f64).unwrap(),
             queue_packets: None,
@@ -328,6 +336,28 @@ mod tests {
             panic!("dropped")
         };
         assert_eq!((first, second), (1_000_000, 11_000_000));
+    }
+
+    #[test]
+    fn a_poisson_link_carries_its_rate_in_uneven_steps() {
+        let mut random = shape(0.0, 0.0, Some(8.0), 1 << 30);
+        random.poisson = true;
+        let mut path = Path::new(random, 7, 1);
+        let mut steps = Vec::new();
+        let mut last = 0;
+        for _ in 0..20_000 {
+            let Fate::Arrives { left, .. } = path.offer(0, 1000) else {
+                panic!("dropped")
+            };
+            steps.push((left - last) as f64 / 1e6);
+            last = left;
+        }
+        // A packet takes a millisecond in the mean; the standard deviation of an exponential time is its mean.
+        let count = steps.len() as f64;
+        let mean = steps.iter().sum::<f64>() / count;
+        let variance = steps.iter().map(|step| (step - mean).powi(2)).sum::<f64>() / count;
+        assert!((mean - 1.0).abs() < 0.03, "{mean}");
+        assert!((variance - 1.0).abs() < 0.1, "{variance}");
     }
 
     #[test]
