@@ -4,7 +4,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
 
-.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-edge bench-pipeline package fuzz calm chaos kafka airflow lab-clean clean docs docs-reference
+.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-edge bench-start bench-pipeline package fuzz calm chaos kafka airflow lab-clean clean docs docs-reference
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,11 +82,16 @@ bench-push: ## 30 edges through Ansible, and one beside a bare ip -batch; needs 
 	@$(BIN)/python -m bench push
 	@$(BIN)/python -m bench push-fleet
 
-bench-edge: ## the edge's eBPF program: fresh connections over emulated paths, and what it costs; needs root; writes out/bench/start.json and edge.json
+bench-edge: ## the edge's eBPF program: fresh connections over emulated paths, and what it costs; needs root; writes out/bench/start-program.json and edge.json
 	@tools/need-root "make bench-edge" "it makes network namespaces and loads a program into the kernel"
 	@tools/setup
-	@$(BIN)/python -m bench start
+	@$(BIN)/python -m bench start-program
 	@$(BIN)/python -m bench edge
+
+bench-start: ## fresh connections at the default, by Riptide and by Springtide beside the limit, over twelve paths; needs root; writes out/bench/start.json
+	@tools/need-root "make bench-start" "it makes network namespaces and loads a program into the kernel"
+	@tools/setup
+	@$(BIN)/python -m bench start
 
 bench-pipeline: ## Kafka into the store beside files, bytes on disk, roll-up; writes out/bench/pipeline.json and rounds.json
 	@tools/setup

@@ -55,6 +55,8 @@ class Run:
     out: Path
     figures: list[dict[str, Any]] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
+    # What a bench's result has besides its figures, by key.
+    more: dict[str, Any] = field(default_factory=dict)
 
     def figure(self, name: str, values: float | Iterable[float], **labels: str | int) -> None:
         """One value a turn. The unit is in the name; `labels` distinguish several of one name."""
@@ -118,6 +120,7 @@ def document(bench: Bench, run: Run, small: bool, conditions: Mapping[str, Any])
         "sizes": {name: list(value) if isinstance(value, tuple) else value for name, value in run.sizes.items()},
         "conditions": dict(conditions),
         "figures": run.figures,
+        **run.more,
     }
 
 

@@ -95,7 +95,7 @@ def noted(title: str, second: str, rows: Sequence[str]) -> str:
 
 
 def measure(run: Run) -> None:
-    with bpf.program("springtide-bench") as program, Lab.up(topology(), "bench-start") as lab:
+    with bpf.program("springtide-bench") as program, Lab.up(topology(), "bench-program") as lab:
         program.apply({"entries": [entry for path in PATHS for entry in path.entries()]})
         alone = rows_after_another(run, lab, program)
         program.apply({"entries": [entry for path in PATHS for entry in path.entries(initcwnd=200)]})
@@ -113,7 +113,7 @@ def worst(run: Run, name: str) -> list[float]:
 
 
 BENCH = Bench(
-    name="start",
+    name="start-program",
     summary="fresh connections with the edge's program beside the kernel's default, over five emulated paths",
     measure=measure,
     sizes={"connections": (12, 2), "families": ((4, 6), (4,)), "together": ((1, 4, 10, 30), (4,)), "groups": (4, 1)},

@@ -93,7 +93,7 @@ def run_probes(
         clients.append(client)
         if interrupted.is_set():
             client.kill()
-        out, err = _pipe(client.stdout), _pipe(client.stderr)
+        out, err = pipe(client.stdout), pipe(client.stderr)
         with out, err:
             for line in out:
                 result = json.loads(line)
@@ -139,12 +139,13 @@ def run_probes(
 def _start(popen: Popen, edge: str, task: Mapping[str, Any], **options: Any) -> subprocess.Popen[bytes]:
     environment = os.environ | {"PYTHONPATH": str(host.REPOSITORY)}
     client = popen(edge, _COMMAND, stdin=subprocess.PIPE, env=environment, **options)
-    with _pipe(client.stdin) as stdin:
+    with pipe(client.stdin) as stdin:
         stdin.write(json.dumps(task).encode())
     return client
 
 
-def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
+def pipe(stream: IO[bytes] | None) -> IO[bytes]:
+    """Raises LabError where a process was started without this stream."""
     if stream is None:
         raise LabError("a client was started without its pipes")
     return stream

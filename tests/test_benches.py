@@ -64,6 +64,10 @@ FIGURES = {
         harmful_rounds_share rounds_to_safety_median rounds_to_safety_p95 rounds_to_gain_median rounds_to_gain_p95
     """,
     "start": """
+        cells failed_transfers ratio_limit_100k worst_ratio_limit_100k median_ratio_limit_100k worst_retransmit_rise
+        worst_p95_per_default
+    """,
+    "start-program": """
         alone_p50_ms alone_p95_ms alone_resent_per_connection alone_p50_per_limit together_p50_ms together_p95_ms
         together_resent_per_connection together_p50_per_limit started worst_alone_p50_per_limit
         worst_together_p50_per_limit

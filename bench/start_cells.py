@@ -1,0 +1,124 @@
+"""What the bench of starts measures on a path: cells, the order of their groups, and what comes of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from statistics import median, quantiles
+from typing import Any
+
+from bench.start_paths import WAYS, Path
+
+# Of one connection alone, so many a pass: a pass of several at once has as many by itself.
+ALONE = 4
+# A cell that no sender could do in this time is left out: megabytes over a cellular link.
+LONGEST_MS = 4000
+# Beside a bulk flow, these only: a pass would take twice as long.
+BESIDE_BULK = (1, 10)
+ASKED_SIZE = 100_000
+
+
+@dataclass(frozen=True)
+class Cell:
+    """`at_once` connections in all, from so many edges."""
+
+    size: int
+    at_once: int
+    edges: int = 1
+    bulk: bool = False
+
+
+@dataclass(frozen=True)
+class Group:
+    """Connections that open together."""
+
+    cell: Cell
+    way: str
+    family: int
+
+
+@dataclass
+class Result:
+    """Of one path, cell and way: times in ms, and segments of all connections together."""
+
+    ms: list[float] = field(default_factory=list)
+    segments: int = 0
+    resent: int = 0
+    errors: list[str] = field(default_factory=list)
+
+    def p50(self) -> float:
+        return median(self.ms)
+
+    def p95(self) -> float:
+        return quantiles(self.ms, n=20, method="inclusive")[18] if len(self.ms) > 1 else self.ms[0]
+
+    def resent_share(self) -> float:
+        return self.resent / max(1, self.segments)
+
+
+Results = defaultdict[tuple[str, Cell, str], Result]
+
+
+def cells(path: Path, sizes: Sequence[int], at_once: Sequence[int], edges: int, bulk: bool) -> list[Cell]:
+    """Few at once first: the program remembers the most at once for ten seconds, and divides the rate by it."""
+    counts = [count for count in at_once if count >= edges and (not bulk or count in BESIDE_BULK)]
+    if edges > 1:
+        counts = [count for count in counts if count > 1]
+    found = [Cell(size, count, edges, bulk) for count, size in product(counts, sizes)]
+    return [cell for cell in found if path.limit_ms(cell.size, cell.at_once) <= LONGEST_MS]
+
+
+def groups(chosen: Sequence[Cell], number: int) -> Iterator[Group]:
+    """A pass over cells. Ways take turns, and begin by turns; families change with each turn."""
+    for place, cell in enumerate(chosen):
+        for repeat in range(ALONE if cell.at_once == 1 else 1):
+            turn = number + place + repeat
+            for at in range(len(WAYS)):
+                yield Group(cell, WAYS[(turn + at) % len(WAYS)], 6 if (number + repeat) % 2 else 4)
+
+
+def row(path: Path, cell: Cell, ways: dict[str, Result]) -> dict[str, Any]:
+    """One of `paths` of the result."""
+    limit_ms = path.limit_ms(cell.size, cell.at_once)
+    times = {f"{way}_ms": round(found.p50(), 1) for way, found in ways.items()}
+    late = {f"{way}_p95_ms": round(found.p95(), 1) for way, found in ways.items()}
+    again = {f"retransmit_{way}": round(found.resent_share(), 5) for way, found in ways.items()}
+    return {
+        "name": path.name,
+        "rtt_ms": path.rtt_ms,
+        "rate_mbit": path.rate_mbit,
+        "queue_packets": path.queue,
+        "size_bytes": cell.size,
+        "at_once": cell.at_once,
+        "edges": cell.edges,
+        "bulk": cell.bulk,
+        **times,
+        "limit_ms": round(limit_ms, 1),
+        "ratio_limit": round(ways["springtide"].p50() / limit_ms, 4),
+        **late,
+        **again,
+        "connections": min(len(found.ms) for found in ways.values()),
+    }
+
+
+def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Over all rows: the three that are asked for, and p95. A path's limit is without what else is on it."""
+    asked = [one for one in rows if one["size_bytes"] == ASKED_SIZE and not one["bulk"]] or list(rows)
+    ratios = [one["ratio_limit"] for one in asked]
+    worst = max(asked, key=lambda one: one["ratio_limit"])
+    rises = [one["retransmit_springtide"] - one["retransmit_default"] for one in rows]
+    return {
+        "worst_ratio_limit_100k": max(ratios),
+        "worst_ratio_limit_100k_at": _named(worst),
+        "worst_retransmit_rise": round(max(rises), 5),
+        "worst_retransmit_rise_at": _named(rows[rises.index(max(rises))]),
+        "median_ratio_limit_100k": round(median(ratios), 4),
+        "worst_p95_per_default": round(max(one["springtide_p95_ms"] / one["default_p95_ms"] for one in rows), 4),
+    }
+
+
+def _named(one: dict[str, Any]) -> str:
+    bulk = ", bulk" if one["bulk"] else ""
+    return f"{one['name']}, {one['size_bytes']} B, {one['at_once']} from {one['edges']}{bulk}"

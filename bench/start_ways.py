@@ -1,0 +1,125 @@
+"""How the edges of each way start connections: Riptide's routes, given values by the edge's program."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address, ip_network
+from pathlib import Path as File
+from statistics import mean
+from typing import Any, Protocol
+
+from bench.start_paths import EDGES, SERVER, Path, edge_of
+from lab.demo.edges import edge_command
+from lab.lab import Lab
+from lab.topology import gateway
+from lab.wan_config import TUN
+from testkit.edge import instant, sealed
+
+# Of the path's rate: acknowledgements, headers and what else is on it.
+SHARE = 0.95
+ROUND_S = 10.0
+# The paper's bounds (Riptide, Table I).
+LEAST, MOST = 10, 100
+# Longer than any run.
+LIVES_S = 7200
+_WINDOW = re.compile(r"\bcwnd:(\d+)")
+
+# Edge -> the entries of its bundle.
+Entries = Mapping[str, Sequence[Mapping[str, Any]]]
+
+
+class Springtide(Protocol):
+    """Makes the edges of `springtide` start connections over these paths; called before the cells of each number of
+    edges, with all that was seen until then."""
+
+    def __call__(self, lab: Lab, paths: Sequence[Path], edges: int) -> None: ...
+
+
+class Given:
+    """What the law would have to find out: the path's rate x 0.95, divided among the edges that start, and the window
+    that it fills in a round trip."""
+
+    def __init__(self, directory: File) -> None:
+        self._directory = directory
+        self._round = int(time.time()) // 300 * 300
+
+    def __call__(self, lab: Lab, paths: Sequence[Path], edges: int) -> None:
+        self._round += 1
+        for edge, entries in given(paths, edges).items():
+            apply(lab, edge, entries, self._directory, self._round)
+
+
+def given(paths: Sequence[Path], edges: int) -> Entries:
+    """An entry each for IPv4 and IPv6 of a path, in a bundle's order."""
+    found: list[dict[str, Any]] = [
+        {"prefix": prefix, "initcwnd": path.window(), "start_rate": int(path.rate_mbit * SHARE * 125_000 / edges)}
+        for path in paths
+        for prefix in path.prefixes()
+    ]
+    found.sort(key=lambda one: (ip_network(one["prefix"]).version, int(ip_network(one["prefix"])[0])))
+    return {edge_of("springtide", number): found for number in range(edges)}
+
+
+def apply(lab: Lab, edge: str, entries: Sequence[Mapping[str, Any]], directory: File, round_s: int) -> None:
+    """By `springtide-edge` on the edge. Raises CommandError."""
+    now = int(time.time())
+    first = {"schema_version": 2, "edge": edge, "pop": SERVER, "round": instant(round_s), "policy_version": "0" * 12}
+    times = {"created_at": instant(now), "expires_at": instant(now + LIVES_S)}
+    bundle = sealed({**first, **times, "enforce": {"by": "bpf", "record_permille": 0}, "entries": list(entries)})
+    file = directory / f"{edge}.json"
+    file.write_text(json.dumps(bundle))
+    edge_command(lab, edge, directory / edge, "apply", str(file), "--unsigned")
+
+
+class Riptide:
+    """As published: each round every host averages the windows of all its connections to a destination, and that is the
+    route's initial window. No history, no guard. A context manager: rounds go on in a thread until its end."""
+
+    def __init__(self, lab: Lab, paths: Sequence[Path], port: int) -> None:
+        self._lab, self._paths, self._port = lab, paths, port
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._rounds, daemon=True)
+        self.windows: dict[tuple[str, str], int] = {}
+
+    def __enter__(self) -> Riptide:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._over.set()
+        self._thread.join(30)
+
+    def _rounds(self) -> None:
+        while not self._over.wait(ROUND_S):
+            for number in range(EDGES):
+                self._round(edge_of("riptide", number))
+
+    def _round(self, edge: str) -> None:
+        shown = self._lab.exec(edge, ["ss", "-tinHO", "state", "established"], check=False).stdout
+        lines = []
+        for prefix, window in means(shown, [prefix for path in self._paths for prefix in path.prefixes()]).items():
+            version = ip_network(prefix).version
+            home = next(one for one in self._lab.topology.pops[SERVER].prefixes if one.version == version)
+            lines.append(f"route replace {prefix} via {gateway(home)} dev {TUN} initcwnd {window}\n")
+            self.windows[edge, prefix] = window
+        self._lab.exec(edge, ["ip", "-batch", "-"], input="".join(lines), check=False)
+
+
+def means(shown: str, prefixes: Sequence[str]) -> dict[str, int]:
+    """Prefix -> the mean of its connections' windows in the output of `ss -tinHO`, within the paper's bounds."""
+    networks = [ip_network(prefix) for prefix in prefixes]
+    windows: defaultdict[str, list[int]] = defaultdict(list)
+    for line in shown.splitlines():
+        found = _WINDOW.search(line)
+        if found is None:
+            continue
+        peer = ip_address(line.split()[3].rpartition(":")[0].strip("[]").removeprefix("::ffff:"))
+        for network in networks:
+            if peer in network:
+                windows[str(network)].append(int(found[1]))
+    return {prefix: min(MOST, max(LEAST, round(mean(found)))) for prefix, found in windows.items()}
