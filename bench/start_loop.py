@@ -2,116 +2,44 @@
 
 Twelve emulated paths, both families; objects of 10 kB to 1 MB; alone, and several at once from one edge and from two
 edges of the PoP, without and with a bulk flow (CUBIC) on the path. The ways take turns on each path and share nothing
-but it: each has two edges to itself. Springtide's have given values: the path's rate x 0.95 divided among the edges,
-and the window that it fills in a round trip. The limit is a round trip, and the time that the link takes for all.
+but it: each has two edges to itself. Springtide's decide by what they have seen, in rounds of the product's command
+lines; with --given, they have the path's rate x 0.95 divided among the edges, and the window that it fills in a round
+trip. The limit is a round trip, and the time that the link takes for all.
 Retransmissions are shares of the segments that were sent.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
-import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from itertools import cycle
 from pathlib import Path as File
 from typing import Any
 
 from bench.runner import Bench, BenchError, Run, progress
-from bench.start_cells import Cell, Group, Result, Results, cells, groups, row, summary
+from bench.start_cells import LONGEST_MS, Cell, Group, Result, Results, cells, groups, row, summary
+from bench.start_clients import Client, Senders
+from bench.start_closed import Closed
 from bench.start_paths import BULK, EDGES, PATHS, WAYS, Path, edge_of, topology
 from bench.start_ways import Given, Riptide, Springtide
-from lab import host, nginx, sizes
-from lab.clients import Load, pipe
+from lab import nginx, sizes
+from lab.clients import Load
 from lab.lab import Lab
-from testkit.starts import TRANSFERS
 
-PORT = 5000
-TIMEOUT_S = 30.0
 # The program's memory of the most at once; a pass begins anew with one.
 QUIET_S = 11.0
-LEAST_GAP_S = 0.1
 # Of a path, what Riptide's connections take while it learns: they meet the path now and then.
 LOAD_SHARE = 0.2
 CONNECTIONS = 4
-
-
-class Senders:
-    """A sender on each server edge, and what it says of each connection, in the order of their ends."""
-
-    def __init__(self, lab: Lab) -> None:
-        self._said: defaultdict[tuple[str, str, int], list[dict[str, Any]]] = defaultdict(list)
-        self._lock = threading.Lock()
-        for way in WAYS:
-            for edge in (edge_of(way, number) for number in range(EDGES)):
-                addresses = [str(address) for address in lab.topology.edge(edge).addresses]
-                task = json.dumps({"listen": addresses, "port": PORT})
-                process = lab.popen(edge, [sys.executable, str(TRANSFERS), "send", task], stdout=subprocess.PIPE)
-                lines = pipe(process.stdout)
-                if lines.readline() != b"ready\n":
-                    raise BenchError(f"{edge}: the sender did not start")
-                threading.Thread(target=self._listen, args=(edge, lines), daemon=True).start()
-
-    def _listen(self, edge: str, lines: Any) -> None:
-        for line in lines:
-            said = json.loads(line)
-            with self._lock:
-                self._said[edge, said["peer"][0], said["peer"][1]].append(said)
-
-    def take(self, edge: str, address: str, port: int) -> dict[str, Any]:
-        """What is said of the next connection of this edge to this peer; nothing, where that is not known in time."""
-        deadline = time.monotonic() + 2
-        while time.monotonic() < deadline:
-            with self._lock:
-                if said := self._said[edge, address, port]:
-                    return said.pop(0)
-            time.sleep(0.005)
-        return {}
-
-
-class Client:
-    """What fetches behind a path, one group after another."""
-
-    def __init__(self, lab: Lab, path: Path, senders: Senders) -> None:
-        self._lab, self.path, self._senders = lab, path, senders
-        environment = os.environ | {"PYTHONPATH": str(host.REPOSITORY)}
-        command = [sys.executable, "-S", "-m", "lab.fetches"]
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        self._process = lab.popen(path.edge(), command, env=environment, **pipes)
-        self._number = 0
-
-    def run(self, group: Group, results: Results) -> None:
-        """A group to its end. Raises BenchError when the client has ended."""
-        index = group.family == 6
-        edges = [edge_of(group.way, at % group.cell.edges) for at in range(group.cell.at_once)]
-        to = [[str(self._lab.topology.edge(edge).addresses[index]), PORT] for edge in edges]
-        self._number += 1
-        task = {"id": self._number, "size": group.cell.size, "to": to, "timeout_s": TIMEOUT_S}
-        asks = pipe(self._process.stdin)
-        asks.write(json.dumps(task).encode() + b"\n")
-        asks.flush()
-        line = pipe(self._process.stdout).readline()
-        if not line:
-            raise BenchError(f"{self.path.name}: the client has ended; see its namespace's log")
-        mine = str(self._lab.topology.edge(self.path.edge()).addresses[index])
-        found = results[self.path.name, group.cell, group.way]
-        for edge, transfer in zip(edges, json.loads(line)["transfers"], strict=True):
-            said = self._senders.take(edge, mine, transfer["port"]) if transfer["port"] else {}
-            found.segments += said.get("segments", 0)
-            found.resent += said.get("resent", 0)
-            if "ms" in transfer:
-                found.ms.append(transfer["ms"])
-            else:
-                found.errors.append(transfer["error"])
-        time.sleep(max(LEAST_GAP_S, self.path.rtt_ms / 1000))
 
 
 def load_task(lab: Lab, path: Path, servers: Sequence[str], kind: str, seconds: float) -> dict[str, Any]:
@@ -184,19 +112,42 @@ def passes(client: Client, chosen: Sequence[Cell], count: int, until: float, res
     return count
 
 
+def learn(clients: Sequence[Client], edges: int, seconds: float) -> None:
+    """Traffic of Springtide's edges over all paths for so long: fresh connections of every size, now and then several
+    at once. The first flights of large objects meet the path."""
+    until = time.monotonic() + seconds
+    nowhere: Results = defaultdict(Result)
+
+    def fetch(client: Client) -> None:
+        shapes = cycle((size, count) for count in (1, 1, 1, 4) for size in (100_000, 10_000, 1_000_000, 50_000))
+        for number, (size, count) in enumerate(shapes):
+            if time.monotonic() > until:
+                return
+            if client.path.limit_ms(size, count) <= LONGEST_MS / 2:
+                # Alone from one edge, then from the other.
+                shift = number // 4 % edges
+                client.run(Group(Cell(size, count, edges), "springtide", 6 if number % 2 else 4), nowhere, shift)
+
+    with ThreadPoolExecutor(len(clients)) as pool:
+        for one in [pool.submit(fetch, client) for client in clients]:
+            one.result()
+
+
 def measure_paths(run: Run, lab: Lab, paths: Sequence[Path], springtide: Springtide, results: Results) -> None:
     """Every cell of paths that are measured side by side."""
     sizes_, at_once = run.sizes["object_bytes"], run.sizes["at_once"]
     senders = Senders(lab)
     clients = [Client(lab, path, senders) for path in paths]
-    with Riptide(lab, paths, PORT), standing(lab, paths, run.sizes["learn_seconds"]):
+    with springtide.running(lab), Riptide(lab, paths), standing(lab, paths, run.sizes["learn_seconds"]):
         for edges, bulk in ((1, False), (1, True), (2, False)):
             progress(f"{', '.join(path.name for path in paths)}: {edges} edges{', bulk' if bulk else ''}")
-            springtide(lab, paths, edges)
-            until = time.monotonic() + run.sizes["phase_seconds"]
             with ExitStack() as stack, ThreadPoolExecutor(len(paths)) as pool:
                 if bulk:
                     stack.enter_context(bulk_flows(lab, paths))
+                springtide(lab, paths, edges, partial(learn, clients, edges))
+                # What the program remembers of before is not of these cells.
+                time.sleep(QUIET_S)
+                until = time.monotonic() + run.sizes["phase_seconds"]
                 running = [
                     pool.submit(
                         passes,
@@ -246,7 +197,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def measure(run: Run, springtide: Callable[[File], Springtide] = Given) -> None:
+def measure(run: Run) -> None:
     paths = PATHS[: run.sizes["paths"]]
     results: Results = defaultdict(Result)
     directory = File(tempfile.mkdtemp(prefix="springtide-bench-"))
@@ -254,7 +205,8 @@ def measure(run: Run, springtide: Callable[[File], Springtide] = Given) -> None:
         for at in range(0, len(paths), run.sizes["side_by_side"]):
             some = paths[at : at + run.sizes["side_by_side"]]
             with Lab.up(topology(some), f"bench-start-{os.getpid()}"[:31]) as lab:
-                measure_paths(run, lab, some, springtide(directory), results)
+                way = Given(directory) if run.sizes["given"] else Closed(directory, run.sizes["rounds"])
+                measure_paths(run, lab, some, way, results)
             shutil.rmtree(directory)
             directory.mkdir()
     finally:
@@ -283,6 +235,8 @@ BENCH = Bench(
         "passes": (5, 1),
         "phase_seconds": (240, 20),
         "learn_seconds": (25.0, 12.0),
+        "given": (False, True),
+        "rounds": (6, 1),
     },
     seconds=1700,
     turns=None,

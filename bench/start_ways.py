@@ -7,7 +7,8 @@ import re
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from ipaddress import ip_address, ip_network
 from pathlib import Path as File
 from statistics import mean
@@ -35,9 +36,11 @@ Entries = Mapping[str, Sequence[Mapping[str, Any]]]
 
 class Springtide(Protocol):
     """Makes the edges of `springtide` start connections over these paths; called before the cells of each number of
-    edges, with all that was seen until then."""
+    edges, while what runs beside them is running. `learn` is traffic of so many seconds that can be learnt from."""
 
-    def __call__(self, lab: Lab, paths: Sequence[Path], edges: int) -> None: ...
+    def running(self, lab: Lab) -> AbstractContextManager[None]: ...
+
+    def __call__(self, lab: Lab, paths: Sequence[Path], edges: int, learn: Callable[[float], None]) -> None: ...
 
 
 class Given:
@@ -48,7 +51,11 @@ class Given:
         self._directory = directory
         self._round = int(time.time()) // 300 * 300
 
-    def __call__(self, lab: Lab, paths: Sequence[Path], edges: int) -> None:
+    def running(self, lab: Lab) -> AbstractContextManager[None]:
+        """Nothing needs to."""
+        return nullcontext()
+
+    def __call__(self, lab: Lab, paths: Sequence[Path], edges: int, learn: Callable[[float], None]) -> None:
         self._round += 1
         for edge, entries in given(paths, edges).items():
             apply(lab, edge, entries, self._directory, self._round)
@@ -80,8 +87,8 @@ class Riptide:
     """As published: each round every host averages the windows of all its connections to a destination, and that is the
     route's initial window. No history, no guard. A context manager: rounds go on in a thread until its end."""
 
-    def __init__(self, lab: Lab, paths: Sequence[Path], port: int) -> None:
-        self._lab, self._paths, self._port = lab, paths, port
+    def __init__(self, lab: Lab, paths: Sequence[Path]) -> None:
+        self._lab, self._paths = lab, paths
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._rounds, daemon=True)
         self.windows: dict[tuple[str, str], int] = {}

@@ -1,0 +1,98 @@
+"""The bench of starts: what it measures in which order, and its numbers, by hand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path as File
+
+import jsonschema
+import pytest
+
+from bench.start_cells import Cell, Result, cells, groups, row, summary
+from bench.start_paths import PATHS, Path, topology
+from bench.start_ways import given, means
+from lab.topology import load_topology
+
+FIFTY = Path("fifty", 50, 102, 41, 1)
+SCHEMA = json.loads((File(__file__).parents[1] / "docs/reference/benches.schema.json").read_text())
+
+
+def test_the_limit_is_a_round_trip_and_all_objects_at_the_rate() -> None:
+    assert FIFTY.limit_ms(100_000) == pytest.approx(102 + 16)
+    assert FIFTY.limit_ms(100_000, 10) == pytest.approx(102 + 160)
+    assert FIFTY.window() == 400  # 637,500 bytes are 441 segments, and 400 is the most
+    assert Path("slow", 1, 20, 5, 2).window() == 10
+
+
+def test_ways_take_turns_on_every_cell_and_families_change() -> None:
+    chosen = cells(FIFTY, (10_000, 100_000), (1, 4), edges=1, bulk=False)
+    found = [one for number in range(2) for one in groups(chosen, number)]
+    for cell in chosen:
+        mine = [one for one in found if one.cell == cell]
+        assert len({sum(one.way == way for one in mine) for way in ("default", "riptide", "springtide")}) == 1
+        assert {one.family for one in mine} == {4, 6}
+        # Each way is first as often as another, to within one.
+        firsts = [one.way for one in mine[::3]]
+        counts = [firsts.count(way) for way in ("default", "riptide", "springtide")]
+        assert max(counts) - min(counts) <= 1
+    together = [one.cell.at_once for one in groups(chosen, 0)]
+    assert together == sorted(together), "what the program remembers of many would slow down one"
+
+
+def test_a_cell_that_nothing_could_do_in_seconds_is_left_out() -> None:
+    mexico = next(path for path in PATHS if path.poisson)
+    found = cells(mexico, (100_000, 1_000_000), (1, 10, 20), edges=1, bulk=False)
+    assert Cell(1_000_000, 1) in found
+    assert Cell(1_000_000, 10) not in found
+    assert Cell(100_000, 20) not in found
+    assert all(one.at_once > 1 for one in cells(FIFTY, (100_000,), (1, 4), edges=2, bulk=False))
+
+
+def result(ms: list[float], resent: int) -> Result:
+    return Result(ms, 100 * len(ms), resent)
+
+
+def test_a_row_and_the_summary_are_of_what_was_measured() -> None:
+    ways = {
+        "default": result([300, 320, 340], 3),
+        "riptide": result([660], 20),
+        "springtide": result([118, 130, 118], 9),
+    }
+    alone = row(FIFTY, Cell(100_000, 1), ways)
+    assert (alone["default_ms"], alone["springtide_ms"], alone["limit_ms"], alone["ratio_limit"]) == (
+        320,
+        118,
+        118,
+        1.0,
+    )
+    assert (alone["retransmit_default"], alone["retransmit_springtide"], alone["connections"]) == (0.01, 0.03, 1)
+    beside = row(FIFTY, Cell(100_000, 1, bulk=True), ways | {"springtide": result([236], 0)})
+    found = summary([alone, beside])
+    assert (found["worst_ratio_limit_100k"], found["median_ratio_limit_100k"]) == (1.0, 1.0), "none beside a bulk flow"
+    assert found["worst_retransmit_rise"] == pytest.approx(0.02)
+    assert found["worst_retransmit_rise_at"] == "fifty, 100000 B, 1 from 1"
+    jsonschema.validate([alone, beside], SCHEMA["properties"]["paths"])
+
+
+def test_riptide_averages_all_windows_of_a_destination() -> None:
+    shown = [
+        f"0 0 10.72.0.3:80 10.72.1.1:5000 cubic wscale:10,10 rto:304 cwnd:{window} bytes_acked:1" for window in (20, 40)
+    ]
+    shown += ["0 0 [fd72::3]:80 [fd72:1::1]:5001 cubic cwnd:900", "0 0 10.72.0.3:80 10.99.1.1:5000 cubic cwnd:7"]
+    assert means("\n".join(shown), FIFTY.prefixes()) == {"10.72.1.0/24": 30, "fd72:1::/48": 100}
+
+
+def test_given_values_of_two_edges_are_the_path_together() -> None:
+    one, two = given([FIFTY], 1), given([FIFTY], 2)
+    assert [len(one), len(two)] == [1, 2]
+    assert sum(entries[0]["start_rate"] for entries in two.values()) == one["springtide-1"][0]["start_rate"]
+
+
+def test_the_lab_has_every_path_as_named(tmp_path: File) -> None:
+    made = topology(PATHS)
+    file = tmp_path / "starts.yaml"
+    file.write_text(json.dumps(made.model_dump(mode="json", exclude_none=True)))
+    read = load_topology(file)
+    assert {path.name: read.rtt("srv", path.name) for path in PATHS} == {path.name: path.rtt_ms for path in PATHS}
+    assert {edge for edge in read.edges() if read.enforced_by(edge) == "bpf"} == {"springtide-1", "springtide-2"}
+    assert len(PATHS) >= 8
