@@ -15,6 +15,8 @@ from bench.start_paths import WAYS, Path
 ALONE = 4
 # A cell that no sender could do in this time is left out: megabytes over a cellular link.
 LONGEST_MS = 4000
+# And one whose slowest way would take longer than this, by what smaller objects took: a policer without a queue.
+LONGEST_GROUP_S = 10.0
 # Beside a bulk flow, these only: a pass would take twice as long.
 BESIDE_BULK = (1, 10)
 ASKED_SIZE = 100_000
@@ -70,13 +72,26 @@ def cells(path: Path, sizes: Sequence[int], at_once: Sequence[int], edges: int, 
     return [cell for cell in found if path.limit_ms(cell.size, cell.at_once) <= LONGEST_MS]
 
 
-def groups(chosen: Sequence[Cell], number: int) -> Iterator[Group]:
-    """A pass over cells. Ways take turns, and begin by turns; families change with each turn."""
-    for place, cell in enumerate(chosen):
-        for repeat in range(ALONE if cell.at_once == 1 else 1):
-            turn = number + place + repeat
-            for at in range(len(WAYS)):
-                yield Group(cell, WAYS[(turn + at) % len(WAYS)], 6 if (number + repeat) % 2 else 4)
+def groups(cell: Cell, number: int) -> Iterator[Group]:
+    """A cell in a pass. Ways take turns, and begin by turns; families change with each turn."""
+    for repeat in range(ALONE if cell.at_once == 1 else 1):
+        for at in range(len(WAYS)):
+            yield Group(cell, WAYS[(number + repeat + at) % len(WAYS)], 6 if (number + repeat) % 2 else 4)
+
+
+@dataclass
+class Slowest:
+    """What groups of a path took at most, by the number at once: of which size, and seconds."""
+
+    took: dict[int, tuple[int, float]] = field(default_factory=dict)
+
+    def note(self, cell: Cell, seconds: float) -> None:
+        self.took[cell.at_once] = max(self.took.get(cell.at_once, (0, 0.0)), (cell.size, seconds))
+
+    def allows(self, cell: Cell) -> bool:
+        """Whether a cell ends in time, if a group takes as long for each byte as a smaller one did."""
+        size, seconds = self.took.get(cell.at_once, (cell.size, 0.0))
+        return seconds * max(1.0, cell.size / size) <= LONGEST_GROUP_S
 
 
 def row(path: Path, cell: Cell, ways: dict[str, Result]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pathlib import Path as File
 import jsonschema
 import pytest
 
-from bench.start_cells import Cell, Result, cells, groups, row, summary
+from bench.start_cells import Cell, Result, Slowest, cells, groups, row, summary
 from bench.start_paths import PATHS, Path, topology
 from bench.start_ways import given, means
 from lab.topology import load_topology
@@ -26,7 +26,7 @@ def test_the_limit_is_a_round_trip_and_all_objects_at_the_rate() -> None:
 
 def test_ways_take_turns_on_every_cell_and_families_change() -> None:
     chosen = cells(FIFTY, (10_000, 100_000), (1, 4), edges=1, bulk=False)
-    found = [one for number in range(2) for one in groups(chosen, number)]
+    found = [one for number in range(2) for cell in chosen for one in groups(cell, number)]
     for cell in chosen:
         mine = [one for one in found if one.cell == cell]
         assert len({sum(one.way == way for one in mine) for way in ("default", "riptide", "springtide")}) == 1
@@ -35,7 +35,7 @@ def test_ways_take_turns_on_every_cell_and_families_change() -> None:
         firsts = [one.way for one in mine[::3]]
         counts = [firsts.count(way) for way in ("default", "riptide", "springtide")]
         assert max(counts) - min(counts) <= 1
-    together = [one.cell.at_once for one in groups(chosen, 0)]
+    together = [cell.at_once for cell in chosen]
     assert together == sorted(together), "what the program remembers of many would slow down one"
 
 
@@ -46,6 +46,17 @@ def test_a_cell_that_nothing_could_do_in_seconds_is_left_out() -> None:
     assert Cell(1_000_000, 10) not in found
     assert Cell(100_000, 20) not in found
     assert all(one.at_once > 1 for one in cells(FIFTY, (100_000,), (1, 4), edges=2, bulk=False))
+
+
+def test_an_object_ten_times_as_large_is_left_out_where_it_would_take_too_long() -> None:
+    slowest = Slowest()
+    assert slowest.allows(Cell(1_000_000, 1))
+    slowest.note(Cell(50_000, 1), 0.4)
+    slowest.note(Cell(100_000, 1), 2.2)
+    slowest.note(Cell(100_000, 1), 0.3)
+    assert not slowest.allows(Cell(1_000_000, 1))
+    assert slowest.allows(Cell(100_000, 1))
+    assert slowest.allows(Cell(1_000_000, 4))
 
 
 def result(ms: list[float], resent: int) -> Result:

@@ -22,6 +22,7 @@ shapes = st.fixed_dictionaries(
         "jitter_ms": st.floats(0, 60_000),
         "loss": share | bursts,
         "rate_mbit": st.floats(0.001, 100_000),
+        "poisson": st.booleans(),
         "queue_bytes": st.integers(1500, 1 << 30),
         "queue_packets": st.integers(1, 1_000_000),
         "policer": st.fixed_dictionaries(
