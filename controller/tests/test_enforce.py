@@ -23,6 +23,7 @@ from springtide.laws.entry import Entry, Trial
 from springtide.laws.initcwnd import interface as initcwnd
 from springtide.laws.initcwnd.rows import write_round
 from springtide.policy import Policy
+from springtide.publication import journal
 from springtide.publication.waves import read_publication
 from springtide.publication.ways import given
 
@@ -122,6 +123,7 @@ def test_from_the_policy_to_bundles(home: Home) -> None:
     }
     # What is current is compared with what it becomes, the way included.
     home.run("publish")
+    assert journal.read(home.publish_dir)[0][-1].details["windows"]["held_out"] == ["ams-2"]
     assert {"edge": "ams-2", "before": "routes", "after": "bpf"} in home.json("diff")["enforced_by"]
     assert "Enforced in another way: 1 edges" in home.run("diff").stdout
     # A newer policy refuses an older bundle's program.

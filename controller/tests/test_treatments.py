@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -43,12 +43,14 @@ class Traffic:
             poll = moment // 60 + n
             self.samples.append(socket.at(moment - INTERVAL + 60 * n + 10, poll, 10**6 + n, **info))
 
-    def closed(self, host: str, moment: int, senders: Iterable[Sender], peer: str = "10.77.2.9") -> None:
+    def closed(
+        self, host: str, moment: int, senders: Iterable[Sender], peer: str = "10.77.2.9", **more: Value
+    ) -> None:
         """Connections that lived between two polls: only their close is known."""
         for sender in senders:
             self.cookies += 1
             socket = Socket(host, self.cookies, HOSTS[host], peer, host[:3])
-            info = {**sender.info(None), "kind": "SAMPLE_KIND_CLOSE", "state": "TCP_STATE_CLOSE"}
+            info = {**sender.info(None), "kind": "SAMPLE_KIND_CLOSE", "state": "TCP_STATE_CLOSE", **more}
             at = moment - INTERVAL + 30 + self.cookies % 200
             self.samples.append(socket.at(at, moment // 60, sender.sent * 1448, **info))
 
@@ -60,7 +62,16 @@ class Traffic:
             at = moment - INTERVAL + 60 * 2 + 11
             self.samples.append(socket.at(at, moment // 60 + 2, sender.sent * 1448, **sender.info(algorithm)))
 
-    def hold(self, home: Home, at: int, edges: list[str], window: int, *, expires: int = ROUND + 9000) -> None:
+    def hold(
+        self,
+        home: Home,
+        at: int,
+        edges: list[str],
+        window: int,
+        *,
+        expires: int = ROUND + 9000,
+        held_out: Sequence[str] = (),
+    ) -> None:
         """From then on these edges hold a publication that gives their connections to fra this window: the plays have
         noted it, and nothing has brought that into the store."""
         store = home.open()
@@ -81,7 +92,8 @@ class Traffic:
                 for pop in ("ams", "nyc")
             ],
         )
-        name, windows = f"p-{at}", {"round": instants.show(decided), "expires_at": instants.show(expires)}
+        name, times = f"p-{at}", {"round": instants.show(decided), "expires_at": instants.show(expires)}
+        windows: dict[str, Any] = {**times, "held_out": list(held_out)}
         more: dict[str, Any] = {"edges": edges, "publication": name}
         events = [
             Event("publish", verdict="published", details={"windows": windows}, at_unix_s=at - 1, **more),
@@ -225,6 +237,18 @@ def test_who_applied_who_did_not_who_did_late_and_who_lies(home: Home) -> None:
     )
     first = home.json("sql", "decided-and-seen")[0]
     assert (first["host"], first["shown"], first["exact_connections"]) == ("nyc-1", "differs", 300)
+
+
+def test_connections_that_an_edges_program_started_are_not_held_against_routes_windows(home: Home) -> None:
+    traffic = Traffic()
+    traffic.hold(home, ROUND - 2 * INTERVAL, ["ams-1"], 40, held_out=["ams-1"])
+    traffic.polls("ams-1", ROUND)
+    of_program: dict[str, Value] = {"started_round": ROUND - INTERVAL, "started_window": 60, "started_step": 0}
+    traffic.closed("ams-1", ROUND, [mixed(60, [8], at_once=True) for _ in range(9)], **of_program)
+    # To where the program has no entry.
+    traffic.closed("ams-1", ROUND, [mixed(10, [n % 3], at_once=True) for n in range(20)])
+    row = only(traffic.roll_up(home, ROUND), "ams-1")
+    assert (row["decided_cwnd"], row["exact_connections"], row["seen"]) == (10, 20, "same")
 
 
 def test_what_large_connections_cannot_have_begun_with_differs(home: Home) -> None:

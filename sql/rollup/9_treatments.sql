@@ -23,6 +23,8 @@ with windows as (
         round = fromUnixTimestamp({round_s:UInt32})
         and generation = {generation:UInt64}
         and counted
+        -- The edge's program gave them theirs, as the law of starts decides.
+        and not recorded
         and src_pop != ''
         and dst_pop != ''
         and src_pop != dst_pop

@@ -86,7 +86,8 @@ def publish(
     windows = {
         "round": moment,
         "expires_at": max(document.bundle.expires_at for document in documents.values()),
-        "held_out": _held_out(fleet, policy),
+        # An edge that paces starts connections by the law of starts, and has none of these windows either.
+        "held_out": sorted({*_held_out(fleet, policy), *_pacing(documents)}),
     }
     events = [journal.Event("publish", reason=reason, verdict="published", details={"windows": windows})]
     held = published.current()
@@ -112,13 +113,17 @@ def publish(
 
 def windows_of(folder: PublishFolder, publication: str) -> dict[str, Any]:
     """Which initial windows a publication has, as its event in the journal has it, for an event of the same values:
-    the round whose decisions they are, when its bundles expire, and the edges that were held out of them."""
+    the round whose decisions they are, when its bundles expire, and the edges that have none of them."""
     found = (event.details for event in journal.read(folder.path)[0] if event.publication == publication)
     return next(({"windows": details["windows"]} for details in found if "windows" in details), {})
 
 
-def _held_out(fleet: bytes, policy: Policy) -> list[str]:
-    return sorted(held_out_edges(Fleet.model_validate(yaml.safe_load(fleet)), policy.holdout)) if fleet else []
+def _held_out(fleet: bytes, policy: Policy) -> set[str]:
+    return set(held_out_edges(Fleet.model_validate(yaml.safe_load(fleet)), policy.holdout)) if fleet else set()
+
+
+def _pacing(documents: Documents) -> set[str]:
+    return {edge for edge, document in documents.items() if document.bundle.by == "bpf"}
 
 
 def forced(over: Iterable[Problem], reason: str) -> journal.Event:
