@@ -68,7 +68,7 @@ class Closed:
         server = found["pops"][SERVER]
         server["edges"] = {edge: server["edges"][edge] for edge in self._edges}
         self._product.fleet.write_text(yaml.safe_dump(found, sort_keys=False))
-        policy = yaml.safe_load(POLICY.read_text()) | starts.policy(lab.topology, [starts.LAW])
+        policy = yaml.safe_load(POLICY.read_text()) | starts.policy(lab.topology)
         self._interval_s = int(policy["round"]["interval_s"])
         self._product.policy.write_text(yaml.safe_dump(policy, sort_keys=False))
         self._product.text("check")
@@ -78,8 +78,9 @@ class Closed:
     def _round(self, lab: Lab, round_s: int) -> None:
         for edge in self._edges:
             self._product.json("ingest", str(self._out / "spool" / edge))
-        # Exit code 3: the round lacks samples, and the last decisions stay.
-        self._product.text("decide", starts.LAW, "--round", instant(round_s), accept=(0, 3))
+        for law in starts.laws(lab.topology):
+            # Exit code 3: the round lacks samples, and the last decisions stay.
+            self._product.text("decide", law, "--round", instant(round_s), accept=(0, 3))
         folder = File(self._product.json("publish", "--sign-key", str(self._out / "publisher"))["folder"])
         files = {edge: folder / "edges" / f"{edge}.json" for edge in self._edges}
         for edge, file in files.items():

@@ -64,8 +64,6 @@ class Springtide:
             "validate": ("--fleet", "--policy"),
             "check": ("--fleet", "--policy"),
         }[arguments[0]]
-        if "--help" in arguments:
-            takes = ()
         named = [word for option in takes for word in (option, options[option])]
         return [str(Path(sys.executable).with_name("springtide")), *arguments, *named]
 

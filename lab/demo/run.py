@@ -72,7 +72,7 @@ class Demo:
         self.publisher, self.allowed_signers = out / "publisher", out / "allowed_signers"
         self.push = Push(out, self.product, sorted(self.pop_of_edge), lab.command, lab.enforcing)
         self.policy: dict[str, Any] = yaml.safe_load(POLICY.read_text())
-        self.laws = starts.laws(self.topology, self.product)
+        self.laws = starts.laws(self.topology)
         self.entries: Mapping[str, list[Mapping[str, Any]]] = {}  # of the newest bundles, by edge
         self.interval_s = int(self.policy["round"]["interval_s"])
         self.longest_s = int(self.policy["bundle"]["ttl_s"])
@@ -92,7 +92,7 @@ class Demo:
         """fleet.yaml and policy.yaml, checked; an empty store."""
         self.product.fleet.write_text(yaml.safe_dump(fleet(self.topology), sort_keys=False))
         shutil.copy(POLICY, self.product.policy)
-        if more := starts.policy(self.topology, self.laws):
+        if more := starts.policy(self.topology):
             self.policy.update(more)
             self.product.policy.write_text(yaml.safe_dump(self.policy, sort_keys=False))
         self.product.text("check")

@@ -10,7 +10,6 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
-from lab.demo.product import Springtide
 from lab.topology import Topology
 
 LAW = "start"
@@ -32,10 +31,9 @@ def edges(topology: Topology) -> list[str]:
     return [edge for edge in topology.edges() if topology.enforced_by(edge) == "bpf"]
 
 
-def laws(topology: Topology, product: Springtide) -> list[str]:
+def laws(topology: Topology) -> list[str]:
     """The laws that decide on windows and rates, in their order."""
-    known = LAW in product.text("decide", "--help").split() if edges(topology) else False
-    return ["initcwnd", *([LAW] if known else [])]
+    return ["initcwnd", *([LAW] if edges(topology) else [])]
 
 
 def decision(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -61,21 +59,18 @@ def merged(
     return [*mine, *rest]
 
 
-def policy(topology: Topology, decided_by: Iterable[str]) -> dict[str, Any]:
-    """The sections of policy.yaml for edges that enforce by eBPF: how, and for a law of starts its pace."""
+def policy(topology: Topology) -> dict[str, Any]:
+    """The sections of policy.yaml for edges that enforce by eBPF: how, and the law's pace."""
     chosen = edges(topology)
     if not chosen:
         return {}
     # Of every connection a record: a lab has few.
-    enforce: dict[str, Any] = {"record_permille": 1000}
-    more: dict[str, Any] = {}
+    enforce: dict[str, Any] = {"record_permille": 1000, "max_trial_permille": START_POLICY["trial_permille"]}
+    more: dict[str, Any] = {LAW: START_POLICY}
     if len(chosen) == len(topology.edges()):
         enforce["by"] = "bpf"
     else:
         more["enforce_overrides"] = [{"edges": chosen, "by": "bpf", "reason": "the topology's enforce"}]
-    if LAW in decided_by:
-        enforce["max_trial_permille"] = START_POLICY["trial_permille"]
-        more[LAW] = START_POLICY
     return {"enforce": enforce, **more}
 
 
