@@ -131,7 +131,9 @@ def learn(clients: Sequence[Client], edges: int, seconds: float) -> None:
             if client.path.limit_ms(size, count) <= LONGEST_MS / 2:
                 # Alone from one edge, then from the other.
                 shift = number // 4 % edges
-                client.run(Group(Cell(size, count, edges), "springtide", 6 if number % 2 else 4), nowhere, shift)
+                # Both families fetch every size.
+                family = 6 if (number + number // 4) % 2 else 4
+                client.run(Group(Cell(size, count, edges), "springtide", family), nowhere, shift)
 
     with ThreadPoolExecutor(len(clients)) as pool:
         for one in [pool.submit(fetch, client) for client in clients]:

@@ -95,7 +95,10 @@ def page(
     decisions: Sequence[Mapping[str, Any]],
     summary: Mapping[str, Any],
 ) -> str:
-    """The whole page as text."""
+    """The whole page as text.
+
+    Long: its tables, column by column.
+    """
     retransmit = summary["retransmit_ratio"]
     results = _table(
         _HEAD,

@@ -14,7 +14,7 @@ from lab.topology import Topology
 
 LAW = "start"
 # Twenty seconds hold less evidence than five minutes, and a demo has few rounds.
-START_POLICY = {"duty_rounds": 1, "min_connections": 2, "trial_flights": 10, "trial_permille": 500}
+START_POLICY = {"duty_rounds": 1, "min_connections": 2, "trial_flights": 10, "trial_permille": 500, "hold_s": 60}
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,12 @@ sockets as (
         snd_ssthresh between 1 and 2147483646
         or life_bytes_retransmitted > 0
         or life_bytes_acked >= 1000000 as has_met,
-        fresh_rate and not app_limited and bytes_acked > 0 and delivery_rate_bytes_per_s > 0 as is_full,
+        -- As in 2_sockets.sql: less than half of the window in a round trip is the end of an answer.
+        fresh_rate
+        and not app_limited
+        and bytes_acked > 0
+        and delivery_rate_bytes_per_s > 0
+        and toUInt128(delivery_rate_bytes_per_s) * rtt_us * 2 >= toUInt128(snd_cwnd) * snd_mss * 1000000 as is_full,
         bitShiftLeft(least(delivery_rate_bytes_per_s, 281474976710655), 16) + sample_weight as rate,
         bitShiftLeft(toUInt64(min_rtt_us), 16) + sample_weight as low_rtt,
         bitShiftLeft(toUInt64(rtt_us), 16) + sample_weight as rtt,
