@@ -56,10 +56,17 @@ def _socket(host: Host, row: Sample) -> None:
     host.began += row["began"]
     host.starts += weight * row["began"]
     rate = row["delivery_rate_bytes_per_s"]
-    if row["fresh_rate"] and not row["app_limited"] and row["bytes_acked"] and rate:
-        left_slow_start = 0 < row["snd_ssthresh"] < 2**31 - 1
-        met = left_slow_start or again > 0 or row["life_bytes_acked"] >= 10**6
-        host.values["share" if met else "reached"].append((rate, weight))
+    window = row["snd_cwnd"] * row["snd_mss"]
+    in_flight = 2 * rate * row["rtt_us"] >= window * 10**6
+    full = row["fresh_rate"] and not row["app_limited"] and row["bytes_acked"] and rate and in_flight
+    left_slow_start = 0 < row["snd_ssthresh"] < 2**31 - 1
+    if full and (left_slow_start or again > 0 or row["life_bytes_acked"] >= 10**6):
+        host.values["share"].append((rate, weight))
+    reached = rate if full else 0
+    if row["bytes_acked"] >= 100_000 and row["busy_us"]:
+        reached = max(reached, row["bytes_acked"] * 10**6 // row["busy_us"])
+    if reached:
+        host.values["reached"].append((reached, weight))
     for name in ("min_rtt_us", "rtt_us", "snd_mss"):
         if row["bytes_acked"] and row[name]:
             host.values[name].append((row[name], weight))
@@ -196,7 +203,7 @@ def _combined(hosts: Mapping[str, Host], together: list[tuple[int, int]]) -> dic
         "share_p50_bytes_per_s": at("share", "0.5"),
         "share_log2_variance": _log2_variance(values.get("share", [])),
         "reached_connections": len(values.get("reached", [])),
-        "reached_p75_bytes_per_s": at("reached", "0.75"),
+        "reached_p90_bytes_per_s": at("reached", "0.9"),
         "path_buckets": len(together),
         "path_p90_bytes_per_s": quantile([(rates, 1) for rates, _ in together], "0.9") or 0,
         "at_once_p90": quantile([(connections, 1) for _, connections in together], "0.9") or 0,

@@ -219,6 +219,40 @@ def test_steps_go_on_as_long_as_they_show_a_gain() -> None:
     assert found["hold_s"][0] >= policy().start.hold_s
 
 
+def test_windows_that_collapsed_do_not_hide_what_starts_carry() -> None:
+    """Connections that overshot a short queue go on at a tenth of the path; first flights show that it carries more."""
+    loop = Loop(policy())
+    before = loop.in_use(5e6)
+    path = {"rtt_p50_us": 110_000, "flights_0": 200, "segments_0": 60_000, "t100_0_us": 300_000}
+    sound = loop.round(proved(5e5, resent_0=300, lossy_0=10, **path))
+    assert sound["connection_rate"][0] == before["connection_rate"][0]
+    # And the next step is tried, as nothing has shown the limit.
+    assert (reason(sound), sound["trial_step"][0]) == (Reason.TRIAL_STEP, 1)
+    assert sound["trial_connection_rate"][0] == pytest.approx(1.5 * before["connection_rate"][0], rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        # They lose; the queue is full; too few of them.
+        {"rtt_p50_us": 110_000, "flights_0": 200, "segments_0": 60_000, "resent_0": 6000},
+        {"rtt_p50_us": 250_000, "flights_0": 200, "segments_0": 60_000},
+        {"rtt_p50_us": 110_000, "flights_0": 2, "segments_0": 600},
+    ],
+)
+def test_first_flights_that_show_no_room_do_not_hold_a_collapsed_share(path: dict[str, Any]) -> None:
+    loop = Loop(policy())
+    loop.in_use(5e6)
+    assert reason(loop.round(proved(5e5, **path))) is Reason.COLLAPSED
+
+
+def test_where_single_rates_are_the_limit_nothing_beyond_is_tried() -> None:
+    loop = Loop(policy())
+    loop.in_use(5e6)
+    path = {"rtt_p50_us": 110_000, "flights_0": 200, "segments_0": 60_000, "t100_0_us": 300_000}
+    assert loop.round(proved(5e6, **path))["trial_window"][0] == 0
+
+
 def test_small_objects_and_bulk_alone_change_nothing() -> None:
     """Nothing shows more than ten segments in a round trip; or nothing new starts that could judge a trial."""
     loop = Loop(policy())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -44,7 +45,12 @@ class Traffic:
             self.samples.append(socket.at(moment - INTERVAL + 60 * n + 10, poll, 10**6 + n, **info))
 
     def closed(
-        self, host: str, moment: int, senders: Iterable[Sender], peer: str = "10.77.2.9", **more: Value
+        self,
+        host: str,
+        moment: int,
+        senders: Iterable[Sender],
+        peer: str = "10.77.2.9",
+        more: Mapping[str, Value] = MappingProxyType({}),
     ) -> None:
         """Connections that lived between two polls: only their close is known."""
         for sender in senders:
@@ -244,7 +250,7 @@ def test_connections_that_an_edges_program_started_are_not_held_against_routes_w
     traffic.hold(home, ROUND - 2 * INTERVAL, ["ams-1"], 40, held_out=["ams-1"])
     traffic.polls("ams-1", ROUND)
     of_program: dict[str, Value] = {"started_round": ROUND - INTERVAL, "started_window": 60, "started_step": 0}
-    traffic.closed("ams-1", ROUND, [mixed(60, [8], at_once=True) for _ in range(9)], **of_program)
+    traffic.closed("ams-1", ROUND, [mixed(60, [8], at_once=True) for _ in range(9)], more=of_program)
     # To where the program has no entry.
     traffic.closed("ams-1", ROUND, [mixed(10, [n % 3], at_once=True) for n in range(20)])
     row = only(traffic.roll_up(home, ROUND), "ams-1")

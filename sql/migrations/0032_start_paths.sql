@@ -284,7 +284,7 @@ create table if not exists rollup_paths$on_cluster ( -- noqa: PRS
     share_state AggregateFunction(quantilesTDigestWeighted(0.1, 0.25, 0.5, 0.75, 0.9), Float32, UInt32) codec (ZSTD(1)),
     -- of the others, which the path gives at least that.
     reached_connections UInt64 codec (ZSTD(1)),
-    reached_p75_bytes_per_s UInt64 codec (ZSTD(1)),
+    reached_p90_bytes_per_s UInt64 codec (ZSTD(1)),
     reached_state AggregateFunction(
         quantilesTDigestWeighted(0.1, 0.25, 0.5, 0.75, 0.9), Float32, UInt32
     ) codec (ZSTD(1)),

@@ -28,7 +28,12 @@ sockets as (
         and bytes_acked > 0
         and delivery_rate_bytes_per_s > 0
         and toUInt128(delivery_rate_bytes_per_s) * rtt_us * 2 >= toUInt128(snd_cwnd) * snd_mss * 1000000 as is_full,
+        -- What it was delivered over the time in which it had data in flight; less says nothing of the path.
+        if(bytes_acked >= 100000 and busy_us > 0, intDiv(toUInt128(bytes_acked) * 1000000, busy_us), 0) as mean_rate,
+        greatest(mean_rate, if(is_full, delivery_rate_bytes_per_s, 0)) as fastest,
+        toUInt64(least(fastest, 281474976710655)) as reached_rate,
         bitShiftLeft(least(delivery_rate_bytes_per_s, 281474976710655), 16) + sample_weight as rate,
+        bitShiftLeft(reached_rate, 16) + sample_weight as reached,
         bitShiftLeft(toUInt64(min_rtt_us), 16) + sample_weight as low_rtt,
         bitShiftLeft(toUInt64(rtt_us), 16) + sample_weight as rtt,
         bitShiftLeft(toUInt64(snd_mss), 16) + sample_weight as mss,
@@ -78,7 +83,7 @@ select
     toUInt64(least(sum(gain), 9223372036854775807)) as gain_us,
     [
         (1, arraySort(groupArrayIf(rate, is_full and has_met))),
-        (2, arraySort(groupArrayIf(rate, is_full and not has_met))),
+        (2, arraySort(groupArrayIf(reached, reached_rate > 0))),
         (3, arraySort(groupArrayIf(low_rtt, is_active and low_rtt >= 65536))),
         (4, arraySort(groupArrayIf(rtt, is_active and rtt >= 65536))),
         (5, arraySort(groupArrayIf(mss, is_active and mss >= 65536))),

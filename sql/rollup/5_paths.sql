@@ -3,7 +3,7 @@
 -- everything independent of the order of what arrived. All of a path's values are in rows of one kind, (path, host,
 -- measure, list): the influence of one host is bounded in one place, as in 3_pairs.sql.
 --
--- Lists: 1 delivery rates of connections that met the path, 2 of those that did not, 3 minimum round trips, 4 round
+-- Lists: 1 delivery rates of connections that met the path, 2 what any of them reached, 3 minimum round trips, 4 round
 -- trips, 5 segment sizes, 6 receivers' windows, 7 what all were delivered together, 8 how many those were; of first
 -- flights by arm: 10 and 11 windows, 12 and 13 rates, 14 and 15, 16 and 17, 18 and 19 the times of 10, 50 and 100 kB.
 -- Counts, the first of each that of which the others are a part: 30 default starts, lossy ones; 31 and 32 first flights
@@ -363,7 +363,7 @@ joined as (
         valued.share_variance as share_log2_variance,
         valued.share as share_state,
         valued.reached_size as reached_connections,
-        valued.each[indexOf(valued.measures, 2)][4] as reached_p75_bytes_per_s,
+        valued.each[indexOf(valued.measures, 2)][5] as reached_p90_bytes_per_s,
         valued.reached as reached_state,
         valued.path_size as path_buckets,
         valued.each[indexOf(valued.measures, 7)][5] as path_p90_bytes_per_s,

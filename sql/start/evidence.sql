@@ -95,7 +95,7 @@ select
     ) as share_rate,
     if(share_connections > 0, toFloat64(share_log2_variance), nan) as share_log2_var,
     share_connections,
-    if(reached_connections > 0, toFloat64(reached_p75_bytes_per_s), nan) as reached_rate,
+    if(reached_connections > 0, toFloat64(reached_p90_bytes_per_s), nan) as reached_rate,
     reached_connections,
     if(
         path_buckets > 0,

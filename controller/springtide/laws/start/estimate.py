@@ -30,13 +30,15 @@ LEARNT = [("share_log2", "<f8"), ("share_var", "<f8"), ("share_weight", "<f8"), 
 class Proved:
     """Of each unit, rates in bytes/s, NaN where there is none. `share`: what a single connection may be given, `known`
     from what met the path (shrunken: `own_weight` is its own evidence's), `borrowed` from the group, else only a lower
-    bound. `measured`: the round has evidence. `fell`: it is far below what was known or is in use."""
+    bound; never below what was reached in the round. `measured`: the round has evidence, `met` some of what met the
+    path. `fell`: it is far below what was known or is in use."""
 
     share: Floats
     path: Floats
     known: Bits
     borrowed: Bits
     measured: Bits
+    met: Bits
     fell: Bits
     own_weight: Floats
     group: Grouped
@@ -47,16 +49,26 @@ def prove(
     seen: Table,
     before: Table,
     in_use: Floats,
+    is_sound: Bits,
     alive: Bits,
     is_frozen: Bits,
     group: NDArray[np.bytes_],
     law: StartPolicy,
 ) -> Proved:
     """`seen` are OBSERVED and `before` PREVIOUS rows of the same units; `in_use` the share that is in use, 0 is none;
-    `alive`: what was known has not expired."""
+    `is_sound`: the round's first flights went well with it; `alive`: what was known has not expired.
+
+    What a connection was delivered after its window collapsed is less than the path gives: nothing is below what
+    others of the round reached, or started with and lost nothing.
+
+    Long: one estimate after the other, each of the one before.
+    """
     count = np.where(is_frozen, 0, np.minimum(seen["share_connections"], 2**40)).astype(np.float64)
-    newest = _log2(seen["share_rate"])
-    count[np.isnan(newest)] = 0.0
+    reached = np.where(is_frozen | (seen["reached_connections"] == 0), np.nan, _log2(seen["reached_rate"]))
+    floor = np.fmax(reached, np.where(is_sound, _log2(in_use), np.nan))
+    met = _log2(seen["share_rate"])
+    count[np.isnan(met)] = 0.0
+    newest = np.where(np.isnan(met), np.nan, np.fmax(met, floor))
     variance = np.where(seen["share_log2_var"] > 0, seen["share_log2_var"], _USUAL_VARIANCE)
     variance = np.clip(np.where(np.isfinite(variance), variance, _USUAL_VARIANCE), _LEAST_VARIANCE, 16.0)
 
@@ -79,11 +91,10 @@ def prove(
     of_group = shrink.grouped(group, own, of_mean, enough, law.group_quantile)
     drawn, own_weight = shrink.shrunken(own, np.where(enough, of_mean, 1.0), of_group, law.group_units)
 
-    reached = np.where(is_frozen | (seen["reached_connections"] == 0), np.nan, _log2(seen["reached_rate"]))
     lower = np.fmax(reached, _log2(in_use))
     lends = ~enough & (of_group.units >= law.group_units)
     borrowed = lends & ~(lower >= of_group.low)
-    share = np.where(enough, drawn, np.where(borrowed, of_group.low, lower))
+    share = np.where(enough, np.fmax(drawn, floor), np.where(borrowed, of_group.low, lower))
     path = _path(seen, before, own, alive, is_frozen, fell)
     left = np.zeros(len(seen), LEARNT)
     left["share_log2"], left["share_var"], left["share_weight"], left["path_log2"] = own, own_variance, total, path
@@ -93,6 +104,7 @@ def prove(
         known=enough,
         borrowed=borrowed,
         measured=(count > 0) | np.isfinite(reached),
+        met=count > 0,
         fell=fell,
         own_weight=np.where(enough, own_weight, 0.0),
         group=of_group,

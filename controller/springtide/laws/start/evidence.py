@@ -13,13 +13,14 @@ from springtide.store.files import sql
 
 # One row a unit and round, smoothed by nothing; 0 or NaN where unknown. Rates in bytes/s, times in us. `connections`
 # began in the round. `share_*`: single delivery rates (a low quantile, and the variance of their log2) of connections
-# that the application did not limit and that met the path; `reached_*`: of the others, a high quantile, which is a
-# lower bound of what the path gives. `path_rate`: a high quantile over `path_buckets` short times of what all of a
-# unit's busy connections were delivered together, `at_once` of how many those were. `receiver_window`: bytes, the
-# median peer's. Of arm 0 (the entry) and 1 (the trial), first flights under the decision in force that sent more than
-# ten segments: how many, how many of them lost anything, segments sent and sent again, the medians of what was really
-# set and of the time until 50 and 100 kB were acknowledged. `braked`: connections that an edge's brake had cut.
-# `default_*`: the same of connections that started with the kernel's default in the round, on edges that are held out.
+# that the application did not limit and that met the path; `reached_*`: what any of them were delivered, also over
+# their lives, a high quantile: a lower bound of what the path gives, since most are limited by their windows.
+# `path_rate`: a high quantile over `path_buckets` short times of what all of a unit's busy connections were delivered
+# together, `at_once` of how many those were. `receiver_window`: bytes, the median peer's. Of arm 0 (the entry) and 1
+# (the trial), first flights under the decision in force that sent more than ten segments: how many, how many of them
+# lost anything, segments sent and sent again, the medians of what was really set and of the time until 50 and 100 kB
+# were acknowledged. `braked`: connections that an edge's brake had cut. `default_*`: the same of connections that
+# started with the kernel's default in the round, on edges that are held out.
 OBSERVED = np.dtype(
     [
         *UNIT_KEY,

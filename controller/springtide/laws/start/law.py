@@ -134,8 +134,9 @@ def decide(
     in_use = _in_use(before, is_overridden, law)
     kept = CAREFUL if law.careful else 1.0
     group = member["group"]
-    proved = prove(seen, before, in_use.rate / (law.pace_gain * kept), alive, is_frozen, group, law)
     judged = judge(seen, before, is_frozen, group, law)
+    share = in_use.rate / (law.pace_gain * kept)
+    proved = prove(seen, before, share, judged.sound, alive, is_frozen, group, law)
     target = size(proved.share, proved.path, rtt_us, seen, law)
 
     evident = (proved.measured | proved.borrowed) & ~is_frozen
@@ -148,7 +149,7 @@ def decide(
 
     moves = falls(seen, before, in_use, target, rtt_us, proved, judged, is_frozen, law)
     bound = ceiling(now, before, target, proved, moves, law)
-    tried = trials(now, seen, rtt_us, before, target, proved, moves, bound, may_begin, suppressed, law)
+    tried = trials(now, seen, rtt_us, before, target, proved, judged.sound, moves, bound, may_begin, suppressed, law)
     nothing = Values.none(len(out))
     value = _word(word, rtt_us, seen, law).where(is_overridden, moves.value.where(living, nothing))
     on_trial = tried.values.where(living & ~is_overridden, nothing)

@@ -75,7 +75,7 @@ def falls(
         reason[which] = _CODE[why]
 
     # A lower bound asks for nothing less.
-    asked = proved.known & (target.window > 0) & (value.window > 0) & ~is_frozen
+    asked = proved.known & proved.met & (target.window > 0) & (value.window > 0) & ~is_frozen
     less = value.least(target)
     lower = asked & less.below(value, law.hysteresis)
     value = less.where(lower, value)
@@ -157,6 +157,7 @@ def trials(
     before: Table,
     target: Values,
     proved: Proved,
+    is_sound: Bits,
     moves: Moves,
     bound: tuple[Floats, Ints, Ints],
     may_begin: Bits,
@@ -166,7 +167,12 @@ def trials(
     """What goes on, and what begins; sets the reason of what is held back. `may_begin`: enough is known, of input that
     is complete."""
     used = moves.value.window > 0
-    steps = used & ~proved.known & ~proved.borrowed & ~target.above(moves.value, law.hysteresis)
+    # Single rates below what starts carry without loss are not the path's: alone, few connections meet it within their
+    # lives, and a window that collapsed says little.
+    with np.errstate(invalid="ignore"):
+        is_limit = seen["share_rate"] >= (1 - law.hysteresis) * moves.value.rate
+    unmet = ~proved.known | (is_sound & ~is_limit)
+    steps = used & unmet & ~proved.borrowed & ~target.above(moves.value, law.hysteresis)
     wanted = moves.value.scaled(law.step, law.cmax).where(steps, target).most(moves.value)
     wanted = wanted.where(target.window > 0, Values.none(len(used)))
     most = _most(now, bound, moves.value, rtt_us, seen, law)

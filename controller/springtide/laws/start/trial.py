@@ -23,6 +23,8 @@ Ints = NDArray[np.int64]
 
 # What of default starts is remembered from round to round.
 _DEFAULT_KEPT = 0.9
+# A round trip of twice the lowest: what starts meets a queue, which hides that the path carries less.
+_FILLED = 2.0
 # Flights of values in use that are remembered, in multiples of trial_flights: what comes later must be able to count.
 _MOST_USED = 10
 # What is counted from round to round: flights of the default (decayed), of the values in use since they are, and of the
@@ -47,8 +49,10 @@ COUNTED = [
 
 @dataclass(frozen=True)
 class Judged:
-    """Of each unit; what is none of these is not known yet. `left`: COUNTED for the next round, as if all stayed."""
+    """Of each unit; what is none of these is not known yet. `sound`: enough of the round's first flights went well with
+    the values in use, on a path that nothing filled. `left`: COUNTED for the next round, as if all stayed."""
 
+    sound: Bits
     harm: Bits
     braked: Bits
     trial_harm: Bits
@@ -88,6 +92,9 @@ def judge(seen: Table, before: Table, is_frozen: Bits, group: NDArray[np.bytes_]
     bound = _allowed(before["window"], share, share, law)
     now_harm = _clearly(lossy[0], flights[0], bound) & _much(resent[0], segments[0], law)
     in_all = (lossy[0] > 0) & _clearly(used_lossy, used_flights, bound)
+    with np.errstate(invalid="ignore"):
+        is_filled = ~(seen["rtt_p50_us"] <= _FILLED * seen["min_rtt_us"])
+    sound = used & (flights[0] >= law.min_connections) & ~_much(resent[0], segments[0], law) & ~is_filled
     harm = used & (now_harm | (in_all & _much(left["used_resent"], left["used_segments"], law)))
 
     rounds = np.where(tried, _ints(before["trial_rounds"]) + live, 0)
@@ -127,7 +134,7 @@ def judge(seen: Table, before: Table, is_frozen: Bits, group: NDArray[np.bytes_]
     in_vain = judged & ~slower & steps & timed & (ratio > np.log2(1.0 - law.step_gain))
     good = judged & ~slower & ~in_vain & (timed | ~steps)
     braked = live & (_counts(seen["braked"], live) > 0) & (used | tried)
-    return Judged(harm, braked, trial_harm, slower, in_vain, good, left)
+    return Judged(sound & ~harm, harm, braked, trial_harm, slower, in_vain, good, left)
 
 
 def _allowed(window: NDArray[Any], default: Floats, others: Floats, law: StartPolicy) -> Floats:
