@@ -234,33 +234,21 @@ def path_of(rows: Table, law: StartPolicy) -> Path:
     drawn = quantiles([(rows["rate"], quantile), (rows["rtt_us"], 0.5)], rows["weight"], slots)
     rate, rtt_us = drawn[:, 0], drawn[:, 1]
     window = start_window(rate, rtt_us, unit, law)
-    mss = unit["mss"]
-    saved_us = gain_us(np.array(SIZES)[:, None], rtt_us, rate, window, mss)
-    round_trips = saved_us / rtt_us
-    endless = start_window(np.array([_ENDLESS_RATE]), rtt_us[:1], unit, law)
-    most = gain_us(np.array(SIZES)[:, None], rtt_us[:1], _ENDLESS_RATE, endless, mss)
-    if len(rows) < LEAST_CLUSTERS:
-        # In place of resamples, which would show the same few.
-        between = np.array([1.0] + [0.0, 1.0] * (DRAWS // 2))
-        saved_us = np.where(np.arange(1 + DRAWS) == 0, saved_us[:, :1], between * np.maximum(most, saved_us[:, :1]))
-        rtt_us = rtt_us[:1]
-    round_trips = saved_us / rtt_us
+    rtt_us, saved_us, most_us = _saved_us(len(rows), rate, rtt_us, window, unit, law)
     fresh_from = [int(unit[name]) for name in _FRESH]
     # Those of one size and not of the next.
     of_size = np.array(fresh_from) - np.array([*fresh_from[1:], 0])
-    defaults = transfer_us(np.array(SIZES), rtt_us[0], rate[0], KERNEL_DEFAULT, mss)
+    defaults = transfer_us(np.array(SIZES), rtt_us[0], rate[0], KERNEL_DEFAULT, unit["mss"])
     savings = tuple(
         Saving(
             size_bytes,
             default / 1000,
             (default - saved[0]) / 1000,
             _interval(saved / 1000),
-            _interval(trips),
-            bool(not is_met and more > saved[0]),
+            _interval(saved / rtt_us),
+            bool(not is_met and most > saved[0]),
         )
-        for size_bytes, default, saved, trips, more in zip(
-            SIZES, defaults.tolist(), saved_us, round_trips, most[:, 0], strict=True
-        )
+        for size_bytes, default, saved, most in zip(SIZES, defaults.tolist(), saved_us, most_us, strict=True)
     )
     return Path(
         src_pop=unit["src_pop"].decode(errors="replace"),
@@ -271,7 +259,7 @@ def path_of(rows: Table, law: StartPolicy) -> Path:
         basis=Basis.MET if is_met else Basis.AT_LEAST,
         connections=int(unit["met"] if is_met else unit["reached"]),
         rounds=len(np.unique(slots)),
-        rtt_ms=_interval(rtt_us / 1000),
+        rtt_ms=_interval(drawn[:, 1] / 1000),
         rate_bytes_per_s=_interval(rate),
         window=int(window[0]),
         savings=savings,
@@ -281,6 +269,21 @@ def path_of(rows: Table, law: StartPolicy) -> Path:
         lost_share=float(unit["lost_bytes"] / unit["sent_bytes"]) if unit["sent_bytes"] > 0 else 0.0,
         risks=tuple(_risks(unit, len(rows), len(np.unique(slots)), rate[0] * rtt_us[0] / 1e6, law)),
     )
+
+
+def _saved_us(
+    picked: int, rate: Floats, rtt_us: Floats, window: Floats, unit: np.void, law: StartPolicy
+) -> tuple[Floats, Floats, Floats]:
+    """Round trips to divide by; by (size, resample) what a start saves; by size what an endless rate would save."""
+    sizes = np.array(SIZES)[:, None]
+    saved = gain_us(sizes, rtt_us, rate, window, unit["mss"])
+    endless = start_window(np.array([_ENDLESS_RATE]), rtt_us[:1], unit, law)
+    most = np.maximum(gain_us(sizes, rtt_us[:1], _ENDLESS_RATE, endless, unit["mss"]), saved[:, :1])
+    if picked >= LEAST_CLUSTERS:
+        return rtt_us, saved, most[:, 0]
+    # In place of resamples, which would show the same few: as often nothing as the most.
+    between = most * (np.arange(1, DRAWS + 1) % 2)
+    return rtt_us[:1], np.concatenate([saved[:, :1], between], axis=1), most[:, 0]
 
 
 def start_window(rate: Floats, rtt_us: Floats, unit: np.void, law: StartPolicy) -> Floats:

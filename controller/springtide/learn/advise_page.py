@@ -14,7 +14,8 @@ from springtide.learn.advise import RISKS, SIZES, Advice, Path
 from springtide.learn.advise_words import (
     CAVEATS,
     COLUMNS,
-    TOLD_SIZE,
+    KEY,
+    MAIN_SIZE,
     WORDS,
     cells,
     headline,
@@ -32,16 +33,20 @@ DRAWN, NAME = 12, 48
 ROW = 40
 _OWN_STYLE = """
 .lead { font-size: 1.25em; font-weight: 600 } svg { display: block; max-width: 560px; margin: 1em 0 }
-svg text { fill: #222 } svg .axis { fill: #555 } td, th, li { overflow-wrap: anywhere }
+svg text { fill: #222 } svg .axis { fill: #555 } body { max-width: 86em } p, h1, h2, ul, caption { max-width: 56em }
+td, th { padding-right: .7em; white-space: nowrap } td.name { white-space: normal; overflow-wrap: anywhere; min-width: 4em }
+td[data-label=to], td[data-label=risk] { min-width: 9em }
+li { overflow-wrap: anywhere } main { min-width: 0 }
 caption { text-align: left; font-weight: 600 } .muted { color: #595959 }
-@media (max-width: 900px) {
-  table, tbody, tr, td, caption { display: block } thead { display: none }
-  tr { border-top: 1px solid #999; padding: .5em 0 } tr + tr td { border: 0 }
-  td, td.number { display: flex; justify-content: space-between; gap: 1em; padding: 0; text-align: right }
-  td::before { content: attr(data-label); color: #595959; text-align: left }
+@media (max-width: 1200px) {
+  table, tbody, caption { display: block } thead { display: none }
+  tr { display: flex; flex-wrap: wrap; gap: 0 1.2em; border-top: 1px solid #999; padding: .5em 0 }
+  tr + tr td { border: 0 } td, td.number { padding: 0; text-align: left }
+  td::before { content: attr(data-label) " "; color: #595959; font-weight: 400 }
+  td[data-label=from], td[data-label=to] { font-weight: 600 } td.name, td[data-label] { min-width: 0 }
 }
 """
-_NUMBERS = frozenset(COLUMNS) - {"from", "to", "IP", "risk"}
+_NAMES = frozenset(("from", "to", "risk"))
 
 
 def page(advice: Advice, top: int) -> str:
@@ -51,12 +56,13 @@ def page(advice: Advice, top: int) -> str:
     parts = [
         "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
-        f"<title>Springtide: what faster starts would gain</title><style>{STYLE}{_OWN_STYLE}</style></head><body><main>",
+        "<title>Springtide: what faster starts would gain</title>",
+        f"<style>{STYLE}{_OWN_STYLE}</style></head><body><main>",
         f"<p class='lead'>{escape(headline(advice))}</p>",
         "<h1>What starts at the proved rate would gain</h1>",
-        f"<p>From samples after {since} up to {until}: {len(advice.paths)} paths with a rate, {advice.unknown} without. "
-        "Nothing was decided or pushed.</p>",
-        f"<h2>{size_name(TOLD_SIZE)} on the paths that save most</h2>",
+        f"<p>From samples after {since} up to {until}: {len(advice.paths)} paths with a rate, {advice.unknown} "
+        "without. Nothing was decided or pushed.</p>",
+        f"<h2>{size_name(MAIN_SIZE)} on the paths that save most</h2>",
         _paths(best[:DRAWN]),
         "<h2>By size of the answer</h2>",
         _sizes(advice),
@@ -73,35 +79,35 @@ def page(advice: Advice, top: int) -> str:
 
 def _paths(paths: Sequence[Path]) -> str:
     """Of each path a line from what its 100 kB take to what they would take."""
-    most = max(path.saving(TOLD_SIZE).default_ms for path in paths)
+    most = max(path.saving(MAIN_SIZE).default_ms for path in paths)
     height = ROW * len(paths) + 78
     parts = [
         *_opening(
             "paths",
             height,
-            f"Time of {size_name(TOLD_SIZE)}, by default and started at the proved rate",
-            "; ".join(_spoken(path) for path in paths),
+            f"Time of {size_name(MAIN_SIZE)}, by default and started at the proved rate",
+            "; ".join(_described(path) for path in paths),
         ),
         f"<circle cx='{LEFT}' cy='14' r='5' fill='#fff' stroke='#222' stroke-width='2'/>",
         f"<text x='{LEFT + 12}' y='18'>kernel's default, at best</text>",
-        f"<circle cx='{LEFT + 160}' cy='14' r='5' fill='#0b5f80'/>",
-        f"<text x='{LEFT + 172}' y='18'>at the proved rate</text>",
+        f"<circle cx='{LEFT + 190}' cy='14' r='5' fill='#0b5f80'/>",
+        f"<text x='{LEFT + 202}' y='18'>at the proved rate</text>",
     ]
     for at, path in enumerate(paths):
-        told, y = path.saving(TOLD_SIZE), 60 + ROW * at
-        default, start = _place(told.default_ms, most), _place(told.start_ms, most)
-        low, high = (_place(told.default_ms - bound, most) for bound in (told.saved_ms.high, told.saved_ms.low))
+        main, y = path.saving(MAIN_SIZE), 60 + ROW * at
+        default, start = _place(main.default_ms, most), _place(main.start_ms, most)
+        low, high = (_place(main.default_ms - bound, most) for bound in (main.saved_ms.high, main.saved_ms.low))
         name = f"{path.src_pop} to {path.destination}"
         short = name if len(name) <= NAME else f"{name[: NAME - 1]}\N{HORIZONTAL ELLIPSIS}"
-        at_most = "\N{LESS-THAN OR EQUAL TO}" if told.may_be_more else ""
+        at_most = "\N{LESS-THAN OR EQUAL TO}" if main.may_be_more else ""
         parts += [
             f"<text x='4' y='{y - 14}'>{escape(short)}</text>",
             f"<line x1='{start:.1f}' x2='{default:.1f}' y1='{y}' y2='{y}' stroke='#222' stroke-dasharray='2 3'/>",
             f"<line x1='{low:.1f}' x2='{high:.1f}' y1='{y}' y2='{y}' stroke='#0b5f80' stroke-width='3'/>",
             f"<circle cx='{default:.1f}' cy='{y}' r='5' fill='#fff' stroke='#222' stroke-width='2'/>",
             f"<circle cx='{start:.1f}' cy='{y}' r='5' fill='#0b5f80'/>",
-            f"<text x='{min(start, low) - 9:.1f}' y='{y + 4}' text-anchor='end'>{at_most}{told.start_ms:.0f}</text>",
-            f"<text x='{max(default, high) + 9:.1f}' y='{y + 4}'>{told.default_ms:.0f} ms</text>",
+            f"<text x='{min(start, low) - 9:.1f}' y='{y + 4}' text-anchor='end'>{at_most}{main.start_ms:.0f}</text>",
+            f"<text x='{max(default, high) + 9:.1f}' y='{y + 4}'>{main.default_ms:.0f} ms</text>",
         ]
     return "".join([*parts, *_axis(height, most, "ms from request to last byte; thick: interval of 95 %"), "</svg>"])
 
@@ -111,11 +117,11 @@ def _sizes(advice: Advice) -> str:
     means = [(size_bytes, *advice.mean_ms(size_bytes)) for size_bytes in SIZES]
     most = max(default for _, default, _ in means)
     height = ROW * len(means) + 40
-    spoken = "; ".join(
+    described = "; ".join(
         f"{size_name(size_bytes)}: {default:.0f} ms by default, {saved:.0f} ms saved"
         for size_bytes, default, saved in means
     )
-    parts = [*_opening("sizes", height, "Mean time by size, and what is saved of it", spoken)]
+    parts = [*_opening("sizes", height, "Mean time by size, and what is saved of it", described)]
     for at, (size_bytes, default, saved) in enumerate(means):
         y = 18 + ROW * at
         text = f"{size_name(size_bytes)}: {default - saved:.0f} instead of {default:.0f} ms"
@@ -149,26 +155,25 @@ def _place(ms: float, most: float) -> float:
     return LEFT + ms / most * (RIGHT - LEFT)
 
 
-def _spoken(path: Path) -> str:
-    told = path.saving(TOLD_SIZE)
+def _described(path: Path) -> str:
+    main = path.saving(MAIN_SIZE)
     return (
-        f"{path.src_pop} to {path.destination}: {told.default_ms:.0f} ms by default, "
-        f"{least(told.may_be_more)}{told.saved_ms.estimate:.0f} ms saved"
+        f"{path.src_pop} to {path.destination}: {main.default_ms:.0f} ms by default, "
+        f"{least(main.may_be_more)}{main.saved_ms.estimate:.0f} ms saved"
     )
 
 
 def _table(paths: Sequence[Path]) -> str:
     def kind(name: str) -> str:
-        return " class='number'" if name in _NUMBERS else ""
+        return " class='name'" if name in _NAMES else " class='number'"
 
     head = "".join(f"<th scope='col'{kind(name)}>{escape(name)}</th>" for name in COLUMNS)
     rows = [
         "".join(f"<td{kind(name)} data-label='{escape(name)}'>{escape(text)}</td>" for name, text in row.items())
         for row in map(cells, paths)
     ]
-    caption = "Saved ms by size of the answer, those first that would save most of the connections that began"
     body = "".join(f"<tr>{row}</tr>" for row in rows)
-    return f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    return f"<table><caption>{escape(KEY)}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _risks(advice: Advice) -> Iterator[str]:

@@ -6,15 +6,19 @@ from collections.abc import Iterator, Sequence
 
 from springtide.learn.advise import MAX_UNITS, RISKS, Advice, Basis, Interval, Path, Risk
 
-# Of a picture or a narrow terminal: the size that one path is told by.
-TOLD_SIZE = 100_000
+# What stands for a path where there is room for one size.
+MAIN_SIZE = 100_000
 COLUMNS = (
     *("from", "to", "IP", "RTT ms", "Mbit/s", "window"),
-    *("10 kB", "50 kB", "100 kB", "1 MB", "of 100 kB", "interval", "round trips"),
+    *("10 kB", "50 kB", "100 kB", "1 MB", "interval", "default"),
     *("began", "in all", "interval of all", "risk"),
 )
 NARROW = ("from", "to", "Mbit/s", "100 kB", "in all", "risk")
 _NAMES = {10_000: "10 kB", 50_000: "50 kB", 100_000: "100 kB", 1_000_000: "1 MB"}
+KEY = (
+    "By size of the answer: ms saved (and round trips); interval: of the ms saved of 100 kB, 95 %; default: its ms "
+    "today; in all: of the connections that began; \N{GREATER-THAN OR EQUAL TO}: a lower bound."
+)
 # A short queue is a suspicion.
 WORDS = {Risk.LOSES: "loses", Risk.SHORT_QUEUE: "short queue?", Risk.THIN: "thin", Risk.RECEIVER: "receiver"}
 
@@ -49,7 +53,7 @@ def least(is_bound: bool) -> str:
 
 def headline(advice: Advice) -> str:
     """One sentence with the number."""
-    default, saved = advice.mean_ms(TOLD_SIZE)
+    default, saved = advice.mean_ms(MAIN_SIZE)
     bound = "at least " if any(path.basis is Basis.AT_LEAST for path in advice.paths) else ""
     total = advice.total_ms
     return (
@@ -61,8 +65,8 @@ def headline(advice: Advice) -> str:
 
 
 def cells(path: Path) -> dict[str, str]:
-    """A path's cells by COLUMNS; savings in ms."""
-    told = path.saving(TOLD_SIZE)
+    """A path's cells by COLUMNS."""
+    main = path.saving(MAIN_SIZE)
     is_bound = any(one.may_be_more for one in path.savings)
     return {
         "from": path.src_pop,
@@ -71,10 +75,14 @@ def cells(path: Path) -> dict[str, str]:
         "RTT ms": f"{path.rtt_ms.estimate:.1f}",
         "Mbit/s": f"{least(path.basis is Basis.AT_LEAST)}{path.rate_bytes_per_s.estimate / 125_000:.1f}",
         "window": str(path.window),
-        **{size_name(one.size_bytes): f"{least(one.may_be_more)}{one.saved_ms.estimate:.0f}" for one in path.savings},
-        "of 100 kB": f"{told.default_ms:.0f}",
-        "interval": between(told.saved_ms),
-        "round trips": f"{least(told.may_be_more)}{told.saved_round_trips.estimate:.1f}",
+        **{
+            size_name(
+                one.size_bytes
+            ): f"{least(one.may_be_more)}{one.saved_ms.estimate:.0f} ({one.saved_round_trips.estimate:.1f})"
+            for one in path.savings
+        },
+        "interval": between(main.saved_ms),
+        "default": f"{main.default_ms:.0f}",
         "began": f"{path.fresh:,}",
         "in all": f"{least(is_bound)}{duration(path.total_ms.estimate)}",
         "interval of all": f"{duration(path.total_ms.low)} to {duration(path.total_ms.high)}",
@@ -101,7 +109,7 @@ def notes(advice: Advice, top: int) -> Iterator[str]:
     for risk, paths in advice.at_risk().items():
         if paths:
             yield f"{WORDS[risk]} ({RISKS[risk]}): {len(paths)} paths: {named(paths)}"
-    yield "saved are ms of an answer of that size; >= is a lower bound; intervals are of 95 %"
+    yield KEY
 
 
 def named(paths: Sequence[Path], most: int = 5) -> str:
