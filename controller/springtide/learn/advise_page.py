@@ -34,12 +34,12 @@ ROW = 40
 _OWN_STYLE = """
 .lead { font-size: 1.25em; font-weight: 600 } svg { display: block; max-width: 560px; margin: 1em 0 }
 svg text { fill: #222 } svg .axis { fill: #555 } body { max-width: 86em } p, h1, h2, ul, caption { max-width: 56em }
-td, th { padding-right: .7em; white-space: nowrap } td.name { white-space: normal; overflow-wrap: anywhere; min-width: 4em }
-td[data-label=to], td[data-label=risk] { min-width: 9em }
+table { font-size: .9em } td, th { padding-right: .6em; white-space: nowrap }
+td.name { white-space: normal; overflow-wrap: anywhere; min-width: 4em } td[data-label=to] { min-width: 9em }
 li { overflow-wrap: anywhere } main { min-width: 0 }
 caption { text-align: left; font-weight: 600 } .muted { color: #595959 }
-@media (max-width: 1200px) {
-  table, tbody, caption { display: block } thead { display: none }
+@media (max-width: 1300px) {
+  table, tbody, caption { display: block; font-size: 1em } thead { display: none }
   tr { display: flex; flex-wrap: wrap; gap: 0 1.2em; border-top: 1px solid #999; padding: .5em 0 }
   tr + tr td { border: 0 } td, td.number { padding: 0; text-align: left }
   td::before { content: attr(data-label) " "; color: #595959; font-weight: 400 }
