@@ -8,9 +8,7 @@
 -- the smallest hashes are picked.
 with namespaces as (
     select
-        host as space_host,
-        boot_id as space_boot,
-        netns as space_netns,
+        cityHash64(host, boot_id, netns) as space,
         argMin(poll_sequence, time_unix_us) as first_poll
     from tcp_samples
     where
@@ -18,7 +16,7 @@ with namespaces as (
         and time_unix_us <= {until_us:Int64}
         and kind = 'POLL'
         and host global in (select fleet_edges.edge from fleet_edges)
-    group by host, boot_id, netns
+    group by space
 ),
 
 records as (
@@ -54,11 +52,11 @@ records as (
 sockets as (
     select
         socket,
-        any(host) as at_host,
-        any(boot_id) as at_boot,
-        any(netns) as at_netns,
+        -- Numbers in place of names: what is kept of each connection is what takes memory.
+        any(cityHash64(host)) as at_host,
+        any(cityHash64(host, boot_id, netns)) as at_space,
         argMin(poll_sequence, moment) as known_poll,
-        max(src_pop) as from_pop,
+        max(if(src_pop = '', 0, cityHash64(src_pop))) as from_pop,
         max(dst_pop) as to_pop,
         max(dst_ip) as peer,
         least(greatest(max(coalesce(sample_weight, 1)), 1), 65535) as weight,
@@ -100,7 +98,7 @@ connections as (
         sockets.sent as sent,
         sockets.retransmitted - least(sockets.retransmitted, sockets.twice * toUInt64(sockets.mss)) as lost,
         -- Not in the first poll of its namespace, which shows connections of any age.
-        namespaces.space_host != '' and sockets.known_poll != namespaces.first_poll as is_fresh,
+        namespaces.space != 0 and sockets.known_poll != namespaces.first_poll as is_fresh,
         -- It shows what the kernel's default start meets, and nothing of what comes after.
         is_fresh and sockets.closed and size > 10 * toUInt64(mss) and size <= 20 * toUInt64(mss) as is_young,
         is_fresh and sockets.closed and sockets.receiver_window > 0 as has_receiver,
@@ -111,13 +109,9 @@ connections as (
         sockets.seen_us as seen_us,
         cityHash64(sockets.socket) as place
     from sockets
-    inner join fleet_edges on sockets.at_host = fleet_edges.edge
-    left join namespaces
-        on
-            sockets.at_host = namespaces.space_host
-            and sockets.at_boot = namespaces.space_boot
-            and sockets.at_netns = namespaces.space_netns
-    where sockets.to_pop = '' or (sockets.from_pop = fleet_edges.pop and sockets.to_pop != fleet_edges.pop)
+    inner join fleet_edges on sockets.at_host = cityHash64(fleet_edges.edge)
+    left join namespaces on sockets.at_space = namespaces.space
+    where sockets.to_pop = '' or (sockets.from_pop = cityHash64(fleet_edges.pop) and sockets.to_pop != fleet_edges.pop)
 ),
 
 units as (

@@ -101,20 +101,20 @@ def _why_not(store: Store, made: Advice) -> str:
     span = f"after {instants.show(made.since)} up to {instants.show(made.until)}"
     if made.unknown:
         return f"{span}: no connection shows a rate on any of {made.unknown} paths; let collectors run for longer"
-    [row] = store.query(
+    [within] = store.query(
         """
-        select
-            countIf(time_unix_us > {since_us:Int64} and time_unix_us <= {until_us:Int64}) as samples,
-            intDiv(max(time_unix_us), 1000000) as newest_s
-        from tcp_samples
+        select max(time_unix_us) from tcp_samples
+        where time_unix_us > {since_us:Int64} and time_unix_us <= {until_us:Int64}
         """,
         {"since_us": made.since * 1_000_000, "until_us": made.until * 1_000_000},
     )
-    if row["samples"]:
+    if max(within.values()):
         return (
-            f"{span}: {row['samples']} samples, none of a host that is an edge in fleet.yaml with a connection to "
-            "another PoP or a client; correct its edges' names, then `springtide ingest` again"
+            f"{span}: no sample is of a host that is an edge in fleet.yaml, with a connection to another PoP or a "
+            "client; correct its edges' names and addresses, then `springtide ingest` again"
         )
-    if row["newest_s"]:
-        return f"{span}: no samples; the newest is of {instants.show(row['newest_s'])}: give --from and --to"
+    [ever] = store.query("select max(time_unix_us) from tcp_samples")
+    newest = max(ever.values())
+    if newest:
+        return f"{span}: no samples; the newest is of {instants.show(newest // 1_000_000)}: give --from and --to"
     return "the store has no samples; load some first: `springtide ingest SPOOL_DIR`"

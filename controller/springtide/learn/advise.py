@@ -234,22 +234,21 @@ def path_of(rows: Table, law: StartPolicy) -> Path:
     drawn = quantiles([(rows["rate"], quantile), (rows["rtt_us"], 0.5)], rows["weight"], slots)
     rate, rtt_us = drawn[:, 0], drawn[:, 1]
     window = start_window(rate, rtt_us, unit, law)
-    rtt_us, saved_us, most_us = _saved_us(len(rows), rate, rtt_us, window, unit, law)
+    divided_us, saved_us, most_us = _saved_us(len(rows), rate, rtt_us, window, unit, law)
     fresh_from = [int(unit[name]) for name in _FRESH]
     # Those of one size and not of the next.
     of_size = np.array(fresh_from) - np.array([*fresh_from[1:], 0])
-    defaults = transfer_us(np.array(SIZES), rtt_us[0], rate[0], KERNEL_DEFAULT, unit["mss"])
+    total_ms = of_size @ saved_us / 1000
+    drawn_rows = np.vstack([rtt_us / 1000, rate, total_ms, saved_us / 1000, saved_us / divided_us])
+    rtt, rates, total, *saved = (Interval(*row) for row in bounds(drawn_rows).tolist())
+    defaults = transfer_us(np.array(SIZES), rtt_us[0], rate[0], KERNEL_DEFAULT, unit["mss"]) / 1000
     savings = tuple(
-        Saving(
-            size_bytes,
-            default / 1000,
-            (default - saved[0]) / 1000,
-            _interval(saved / 1000),
-            _interval(saved / rtt_us),
-            bool(not is_met and most > saved[0]),
+        Saving(size_bytes, default, default - ms.estimate, ms, trips, bool(not is_met) and most > ms.estimate * 1000)
+        for size_bytes, default, ms, trips, most in zip(
+            SIZES, defaults.tolist(), saved[: len(SIZES)], saved[len(SIZES) :], most_us.tolist(), strict=True
         )
-        for size_bytes, default, saved, most in zip(SIZES, defaults.tolist(), saved_us, most_us, strict=True)
     )
+    picked_rounds = len(np.unique(slots))
     return Path(
         src_pop=unit["src_pop"].decode(errors="replace"),
         destination=unit["destination"].decode(errors="replace"),
@@ -258,16 +257,16 @@ def path_of(rows: Table, law: StartPolicy) -> Path:
         hosts=int(unit["hosts"]),
         basis=Basis.MET if is_met else Basis.AT_LEAST,
         connections=int(unit["met"] if is_met else unit["reached"]),
-        rounds=len(np.unique(slots)),
-        rtt_ms=_interval(drawn[:, 1] / 1000),
-        rate_bytes_per_s=_interval(rate),
+        rounds=picked_rounds,
+        rtt_ms=rtt,
+        rate_bytes_per_s=rates,
         window=int(window[0]),
         savings=savings,
         fresh=int(unit["fresh"]),
         fresh_from=dict(zip(SIZES, fresh_from, strict=True)),
-        total_ms=_interval((of_size[:, None] * saved_us).sum(axis=0) / 1000),
+        total_ms=total,
         lost_share=float(unit["lost_bytes"] / unit["sent_bytes"]) if unit["sent_bytes"] > 0 else 0.0,
-        risks=tuple(_risks(unit, len(rows), len(np.unique(slots)), rate[0] * rtt_us[0] / 1e6, law)),
+        risks=tuple(_risks(unit, len(rows), picked_rounds, rate[0] * rtt_us[0] / 1e6, law)),
     )
 
 
@@ -305,11 +304,6 @@ def _risks(unit: np.void, picked: int, rounds: int, pipe_bytes: float, law: Star
         yield Risk.THIN
     if unit["receiver_window"] < min(pipe_bytes, law.cmax * unit["mss"]):
         yield Risk.RECEIVER
-
-
-def _interval(values: Floats) -> Interval:
-    """The first is the estimate, the others what it was in resamples."""
-    return Interval(*bounds(values))
 
 
 def _units(table: Table) -> Iterator[Table]:

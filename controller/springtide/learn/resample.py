@@ -45,7 +45,9 @@ def quantiles(
     return found
 
 
-def bounds(values: Floats) -> tuple[float, float, float]:
-    """Of an estimate and what it was in resamples: the estimate, and an interval of LEVEL that holds it."""
-    low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(values[0]), float(min(low, values[0])), float(max(high, values[0]))
+def bounds(values: Floats) -> Floats:
+    """Of estimates and what each was in resamples, one a row: estimate, low, high, of an interval of LEVEL that holds
+    the estimate."""
+    low, high = np.quantile(values, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)
+    estimate = values[:, 0]
+    return np.stack([estimate, np.minimum(low, estimate), np.maximum(high, estimate)], axis=1)
