@@ -204,7 +204,9 @@ def test_the_best_come_first_and_only_what_began_counts(home: Home) -> None:
     assert best["total_saved_ms"]["estimate"] == pytest.approx(
         900 * of_size(best, 50_000)["saved_ms"]["estimate"], rel=1e-5
     )
-    assert answer["paths_known"] > 1
+    every = {(one["src_pop"], one["destination"]) for one in home.json("advise")["paths"]}
+    assert every == {("ams", "fra"), ("fra", "ams"), ("ams", "nyc"), ("fra", "nyc")}
+    assert answer["paths_known"] == len(every)
     assert f"the best 1 of {answer['paths_known']} paths" in home.run("advise", "--top", 1).stdout
 
 
