@@ -40,14 +40,25 @@ BOXES = """
 })
 """
 
+BEYOND = """
+Math.max(0, document.documentElement.scrollWidth - document.documentElement.clientWidth,
+    ...[...document.querySelectorAll('svg text')].map(one => {
+        const text = one.getBoundingClientRect(), plot = one.closest('svg').getBoundingClientRect();
+        return Math.max(text.right - plot.right, plot.left - text.left,
+                        text.bottom - plot.bottom, plot.top - text.top);
+    }))
+"""
+
 
 @dataclass
 class Seen:
-    """What the browser requested, its errors, the size of plots and tables, and the picture."""
+    """What the browser requested, its errors, the size of plots and tables, by how many pixels the page is wider than
+    its window or a plot's text leaves the plot, and the picture."""
 
     requests: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     boxes: list[dict[str, Any]] = field(default_factory=list)
+    beyond: float = 0
     picture: bytes = b""
 
     @property
@@ -114,8 +125,10 @@ def _browser(profile: Path) -> Iterator[_Pipe]:
         process.wait(60)
 
 
-def look(page: Path, profile: Path) -> Seen:
-    """Load a file and wait until it is loaded. Raises AssertionError where there is no browser or it fails."""
+def look(page: Path, profile: Path, width: int = 0) -> Seen:
+    """Load a file, in a window of so many pixels where it is given, and wait until it is loaded.
+
+    Raises AssertionError where there is no browser or it fails."""
     if not CHROMIUM.exists():
         raise AssertionError("there is no Chromium: run `tools/setup --dev`")
     with _browser(profile) as pipe:
@@ -123,11 +136,15 @@ def look(page: Path, profile: Path) -> Seen:
         session = pipe.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Network", "Log", "Runtime"):
             pipe.call(f"{domain}.enable", session)
+        if width:
+            metrics = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+            pipe.call("Emulation.setDeviceMetricsOverride", session, **metrics)
         pipe.call("Page.navigate", session, url=page.as_uri())
         pipe.until("Page.loadEventFired")
         boxes = pipe.call("Runtime.evaluate", session, expression=BOXES, returnByValue=True)["result"]["value"]
+        beyond = pipe.call("Runtime.evaluate", session, expression=BEYOND, returnByValue=True)["result"]["value"]
         picture = pipe.call("Page.captureScreenshot", session, format="png", captureBeyondViewport=True)["data"]
-        found = Seen(boxes=boxes, picture=base64.b64decode(picture))
+        found = Seen(boxes=boxes, beyond=beyond, picture=base64.b64decode(picture))
         for event in pipe.events:
             params = event.get("params", {})
             if event.get("method") == "Network.requestWillBeSent":

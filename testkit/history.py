@@ -41,6 +41,15 @@ class Life:
 
 def fill(home: Home) -> None:
     """Samples, decisions and requests of every round of ROUNDS, by the commands that users run."""
+    lines = spool(home)
+    home.run("ingest", home.spool)
+    log = home.path / "access.json"
+    log.write_text("".join(lines))
+    home.run("ingest-logs", log)
+
+
+def spool(home: Home) -> list[str]:
+    """The samples as a spool file; the lines of the access log."""
     chance = random.Random(11)
     samples: list[dict[str, Value]] = []
     lines: list[str] = []
@@ -53,10 +62,7 @@ def fill(home: Home) -> None:
                 samples += _samples(life, cookies[host], moment, chance)
         lines += _requests(moment, chance)
     write_spool(home.spool, "history", [record(samples), record(_flights())])
-    home.run("ingest", home.spool)
-    log = home.path / "access.json"
-    log.write_text("".join(lines))
-    home.run("ingest-logs", log)
+    return lines
 
 
 def _flights() -> list[dict[str, Value]]:

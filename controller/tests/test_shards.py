@@ -117,6 +117,12 @@ def test_every_question_has_the_same_answer(single: Home, shards: Home) -> None:
         assert [measured for _, measured in two] == [pytest.approx(measured, abs=0.11) for _, measured in one]
 
 
+def test_advice_is_the_same(single: Home, shards: Home) -> None:
+    one, two = (home.json("advise") for home in (single, shards))
+    assert one["paths_known"] == 12
+    assert one == two
+
+
 def answer(home: Home, question: str) -> list[tuple[str, list[float]]]:
     """Each row's texts, counts and nulls; and its doubles."""
     rows = [

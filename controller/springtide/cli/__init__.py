@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from springtide import __version__
+from springtide.cli.advise import advise
 from springtide.cli.asn import asn
 from springtide.cli.bundle import bundle
 from springtide.cli.check import check
@@ -55,6 +56,7 @@ COMMANDS = (
     pause,
     resume,
     history,
+    advise,
     explain,
     report,
     replay,

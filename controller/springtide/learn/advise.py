@@ -1,0 +1,346 @@
+"""What paths would gain if connections started at the proved rate, from samples alone. Nothing is decided."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+
+from springtide import instants
+from springtide.laws.columns import Table
+from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
+from springtide.laws.start.gain import gain_us, transfer_us
+from springtide.laws.start.policy import StartPolicy
+from springtide.laws.start.shrink import Floats
+from springtide.laws.start.units import UNIT_KEY, keys
+from springtide.laws.start.values import size
+from springtide.learn.resample import DRAWS, LEAST_CLUSTERS, bounds, quantiles
+from springtide.store import Store
+from springtide.store.files import sql
+
+SIZES = (10_000, 50_000, 100_000, 1_000_000)
+# The paths on which connections that began had most round trips to save. Their rows, at most 128 connections each, take
+# about 150 MB.
+MAX_UNITS = 5000
+# The engine's: larger than any path's, so that only round trips are left.
+_ENDLESS_RATE = 1e11
+# Of the others' delivery rates, which are lower bounds, as sql/rollup/5_paths.sql.
+_REACHED_QUANTILE = 0.75
+# A queue that overflows is full. Where connections that lost something saw less delay than this, it is short: the
+# short queues of the lab add at most a fifth to the round trip.
+_SHORT_STRETCH = 1.25
+# What a slot is that counts as one: connections of the same minutes meet the same path.
+SLOT_S = 300
+
+_FRESH = ("fresh_10k", "fresh_50k", "fresh_100k", "fresh_1m")
+# One row a picked connection, with its unit's columns; a unit without any has one with rate 0.
+EVIDENCE = np.dtype(
+    [
+        *UNIT_KEY,
+        ("is_pair", "u1"),
+        ("hosts", "<u4"),
+        ("fresh", "<u8"),
+        *((name, "<u8") for name in _FRESH),
+        ("sent_bytes", "<f8"),
+        ("lost_bytes", "<f8"),
+        ("young", "<u8"),
+        ("young_lossy", "<u8"),
+        ("lossy", "<u8"),
+        ("lossy_stretch", "<f8"),
+        ("receiver_window", "<f8"),
+        ("mss", "<f8"),
+        ("met", "<u8"),
+        ("reached", "<u8"),
+        ("seen_s", "<u4"),
+        ("rate", "<f8"),
+        ("rtt_us", "<f8"),
+        ("weight", "<u4"),
+    ]
+)
+
+
+class Basis(StrEnum):
+    """What a rate is worth."""
+
+    # Connections that met the path: out of slow start, limited by nobody else.
+    MET = "met"
+    # None or too few did: what others were delivered, so that the path gives at least that.
+    AT_LEAST = "at_least"
+
+
+class Risk(StrEnum):
+    LOSES = "loses"
+    SHORT_QUEUE = "short_queue"
+    THIN = "thin"
+    RECEIVER = "receiver"
+
+
+RISKS = {
+    Risk.LOSES: "the kernel's default start already loses packets here: a faster one may lose more",
+    Risk.SHORT_QUEUE: "loses without delay: a short queue, a policer or a noisy link; only paced starts are safe",
+    Risk.THIN: "thin evidence: few connections or few minutes; the interval says how little is known",
+    Risk.RECEIVER: "receivers announce less than the path carries in a round trip: they are the limit",
+}
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An estimate between the bounds of its interval of 95 %."""
+
+    estimate: float
+    low: float
+    high: float
+
+    def as_dict(self, digits: int = 3) -> dict[str, float]:
+        return {
+            "estimate": round(self.estimate, digits),
+            "low": round(self.low, digits),
+            "high": round(self.high, digits),
+        }
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Of one transfer of so many bytes, request to last byte; ms, and round trips of the path. `may_be_more`: the rate
+    is a lower bound, and a higher one would save more."""
+
+    size_bytes: int
+    default_ms: float
+    start_ms: float
+    saved_ms: Interval
+    saved_round_trips: Interval
+    may_be_more: bool
+
+
+@dataclass(frozen=True)
+class Path:
+    """An ordered pair of PoPs, or a PoP and a client prefix, one IP version.
+
+    `connections` that the rate comes from, seen in so many `rounds` of five minutes. `fresh` connections began in the
+    time, `fresh_from` of them sent at least so many bytes. `total_ms` is what these would have saved together, each as
+    if what it sent were one answer of the largest of SIZES that it sent in full.
+    """
+
+    src_pop: str
+    destination: str
+    ip_version: int
+    is_pair: bool
+    hosts: int
+    basis: Basis
+    connections: int
+    rounds: int
+    rtt_ms: Interval
+    rate_bytes_per_s: Interval
+    window: int
+    savings: tuple[Saving, ...]
+    fresh: int
+    fresh_from: dict[int, int]
+    total_ms: Interval
+    lost_share: float
+    risks: tuple[Risk, ...]
+
+    def saving(self, size_bytes: int) -> Saving:
+        return self.savings[SIZES.index(size_bytes)]
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Paths with a rate, those first that save most; `unknown` have none. Instants in seconds since the epoch."""
+
+    since: int
+    until: int
+    paths: list[Path]
+    unknown: int
+    is_cut: bool
+
+    @property
+    def fresh(self) -> int:
+        return sum(path.fresh for path in self.paths)
+
+    @property
+    def total_ms(self) -> Interval:
+        """The bounds are the sums of the bounds: as if all paths erred together."""
+        return Interval(
+            sum(path.total_ms.estimate for path in self.paths),
+            sum(path.total_ms.low for path in self.paths),
+            sum(path.total_ms.high for path in self.paths),
+        )
+
+    def mean_ms(self, size_bytes: int) -> tuple[float, float]:
+        """What a transfer takes by default, and what of it is saved; means over connections that began."""
+        weights = [path.fresh for path in self.paths] if self.fresh else [1] * len(self.paths)
+        count = max(sum(weights), 1)
+        found = [path.saving(size_bytes) for path in self.paths]
+        default = sum(weight * one.default_ms for weight, one in zip(weights, found, strict=True))
+        saved = sum(weight * one.saved_ms.estimate for weight, one in zip(weights, found, strict=True))
+        return default / count, saved / count
+
+    def at_risk(self) -> dict[Risk, list[Path]]:
+        return {risk: [path for path in self.paths if risk in path.risks] for risk in Risk}
+
+    def as_dict(self, most: int) -> dict[str, Any]:
+        """For JSON: the best `most` paths."""
+        means = {size_bytes: self.mean_ms(size_bytes) for size_bytes in SIZES} if self.paths else {}
+        return {
+            "since": instants.show(self.since),
+            "until": instants.show(self.until),
+            "fresh_connections": self.fresh,
+            "total_saved_ms": self.total_ms.as_dict(),
+            "mean": [
+                {"size_bytes": size_bytes, "default_ms": round(default, 3), "saved_ms": round(saved, 3)}
+                for size_bytes, (default, saved) in means.items()
+            ],
+            "paths_known": len(self.paths),
+            "paths_unknown": self.unknown,
+            "is_cut": self.is_cut,
+            "risks": {risk.value: len(paths) for risk, paths in self.at_risk().items()},
+            "paths": [_for_machines(path) for path in self.paths[:most]],
+        }
+
+
+def advise(store: Store, law: StartPolicy, since_unix_s: int, until_unix_s: int) -> Advice:
+    """From samples with since < time <= until, of the fleet's edges. Raises StoreError."""
+    table = store.columns(
+        sql("advise/evidence"),
+        EVIDENCE,
+        {
+            "since_us": since_unix_s * 1_000_000,
+            "until_us": until_unix_s * 1_000_000,
+            "min_met": law.min_connections,
+            "max_units": MAX_UNITS,
+        },
+    )
+    units = list(_units(table))
+    paths = [path_of(unit, law) for unit in units if unit["rate"][0] > 0]
+    paths.sort(key=lambda path: (-path.total_ms.estimate, -path.saving(SIZES[-1]).saved_ms.estimate, path.src_pop))
+    return Advice(since_unix_s, until_unix_s, paths, len(units) - len(paths), len(units) == MAX_UNITS)
+
+
+def path_of(rows: Table, law: StartPolicy) -> Path:
+    """Of EVIDENCE rows of one unit, with rates. Pure.
+
+    The rate is the policy's quantile of what connections that met the path were delivered; with too few of these, a
+    high quantile of what the others were, which is a lower bound. The round trip is the median of connections'
+    shortest. Each interval is by bootstrap over rounds, or over connections where there are few rounds; of fewer than
+    five connections, from nothing to what an endless rate would save.
+    """
+    unit = rows[0]
+    is_met = unit["met"] >= law.min_connections
+    slots = rows["seen_s"] // SLOT_S
+    quantile = law.share_quantile if is_met else _REACHED_QUANTILE
+    drawn = quantiles([(rows["rate"], quantile), (rows["rtt_us"], 0.5)], rows["weight"], slots)
+    rate, rtt_us = drawn[:, 0], drawn[:, 1]
+    window = start_window(rate, rtt_us, unit, law)
+    divided_us, saved_us, most_us = _saved_us(len(rows), rate, rtt_us, window, unit, law)
+    fresh_from = [int(unit[name]) for name in _FRESH]
+    # Those of one size and not of the next.
+    of_size = np.array(fresh_from) - np.array([*fresh_from[1:], 0])
+    total_ms = of_size @ saved_us / 1000
+    drawn_rows = np.vstack([rtt_us / 1000, rate, total_ms, saved_us / 1000, saved_us / divided_us])
+    rtt, rates, total, *saved = (Interval(*row) for row in bounds(drawn_rows).tolist())
+    defaults = transfer_us(np.array(SIZES), rtt_us[0], rate[0], KERNEL_DEFAULT, unit["mss"]) / 1000
+    savings = tuple(
+        Saving(size_bytes, default, default - ms.estimate, ms, trips, bool(not is_met) and most > ms.estimate * 1000)
+        for size_bytes, default, ms, trips, most in zip(
+            SIZES, defaults.tolist(), saved[: len(SIZES)], saved[len(SIZES) :], most_us.tolist(), strict=True
+        )
+    )
+    picked_rounds = len(np.unique(slots))
+    return Path(
+        src_pop=unit["src_pop"].decode(errors="replace"),
+        destination=unit["destination"].decode(errors="replace"),
+        ip_version=int(unit["ip_version"]),
+        is_pair=bool(unit["is_pair"]),
+        hosts=int(unit["hosts"]),
+        basis=Basis.MET if is_met else Basis.AT_LEAST,
+        connections=int(unit["met"] if is_met else unit["reached"]),
+        rounds=picked_rounds,
+        rtt_ms=rtt,
+        rate_bytes_per_s=rates,
+        window=int(window[0]),
+        savings=savings,
+        fresh=int(unit["fresh"]),
+        fresh_from=dict(zip(SIZES, fresh_from, strict=True)),
+        total_ms=total,
+        lost_share=float(unit["lost_bytes"] / unit["sent_bytes"]) if unit["sent_bytes"] > 0 else 0.0,
+        risks=tuple(_risks(unit, len(rows), picked_rounds, rate[0] * rtt_us[0] / 1e6, law)),
+    )
+
+
+def _saved_us(
+    picked: int, rate: Floats, rtt_us: Floats, window: Floats, unit: np.void, law: StartPolicy
+) -> tuple[Floats, Floats, Floats]:
+    """Round trips to divide by; by (size, resample) what a start saves; by size what an endless rate would save."""
+    sizes = np.array(SIZES)[:, None]
+    saved = gain_us(sizes, rtt_us, rate, window, unit["mss"])
+    endless = start_window(np.array([_ENDLESS_RATE]), rtt_us[:1], unit, law)
+    most = np.maximum(gain_us(sizes, rtt_us[:1], _ENDLESS_RATE, endless, unit["mss"]), saved[:, :1])
+    if picked >= LEAST_CLUSTERS:
+        return rtt_us, saved, most[:, 0]
+    # In place of resamples, which would show the same few: as often nothing as the most.
+    between = most * (np.arange(1, DRAWS + 1) % 2)
+    return rtt_us[:1], np.concatenate([saved[:, :1], between], axis=1), most[:, 0]
+
+
+def start_window(rate: Floats, rtt_us: Floats, unit: np.void, law: StartPolicy) -> Floats:
+    """Segments, as the law would size them: what the rate carries in a round trip, within the policy's and the
+    receivers' bounds."""
+    seen = np.zeros(len(rate), [("mss", "<f8"), ("receiver_window", "<f8")])
+    seen["mss"], seen["receiver_window"] = unit["mss"], unit["receiver_window"]
+    return size(rate, rate, rtt_us, seen, law).window.astype(np.float64)
+
+
+def _risks(unit: np.void, picked: int, rounds: int, pipe_bytes: float, law: StartPolicy) -> Iterator[Risk]:
+    lossy_starts = unit["young"] >= law.min_connections and unit["young_lossy"] > law.loss_default_bound * unit["young"]
+    loses = lossy_starts or unit["lost_bytes"] > law.loss_segments * unit["sent_bytes"]
+    if loses:
+        yield Risk.LOSES
+    if loses and unit["lossy"] >= law.min_connections and unit["lossy_stretch"] <= _SHORT_STRETCH:
+        yield Risk.SHORT_QUEUE
+    if picked < law.trial_flights or rounds < LEAST_CLUSTERS:
+        yield Risk.THIN
+    if unit["receiver_window"] < min(pipe_bytes, law.cmax * unit["mss"]):
+        yield Risk.RECEIVER
+
+
+def _units(table: Table) -> Iterator[Table]:
+    """Each unit's rows."""
+    if not len(table):
+        return
+    own = keys(table)
+    begins = np.flatnonzero(np.concatenate([[True], own[1:] != own[:-1]]))
+    yield from np.split(table, begins[1:])
+
+
+def _for_machines(path: Path) -> dict[str, Any]:
+    return {
+        "src_pop": path.src_pop,
+        "destination": path.destination,
+        "ip_version": path.ip_version,
+        "kind": "pair" if path.is_pair else "prefix",
+        "hosts": path.hosts,
+        "basis": path.basis.value,
+        "connections": path.connections,
+        "rounds": path.rounds,
+        "rtt_ms": path.rtt_ms.as_dict(),
+        "rate_bytes_per_s": path.rate_bytes_per_s.as_dict(0),
+        "window": path.window,
+        "sizes": [
+            {
+                "size_bytes": one.size_bytes,
+                "default_ms": round(one.default_ms, 3),
+                "start_ms": round(one.start_ms, 3),
+                "saved_ms": one.saved_ms.as_dict(),
+                "saved_round_trips": one.saved_round_trips.as_dict(),
+            }
+            for one in path.savings
+        ],
+        "fresh_connections": path.fresh,
+        "fresh_connections_from": {str(size_bytes): count for size_bytes, count in path.fresh_from.items()},
+        "total_saved_ms": path.total_ms.as_dict(),
+        "lost_share": round(path.lost_share, 6),
+        "risks": [risk.value for risk in path.risks],
+    }

@@ -1,0 +1,188 @@
+-- What samples alone show of each path, from a PoP to another or to a client prefix: of the `max_units` on which
+-- connections that began had most round trips to save, one row for each of at most 128 connections. Reads
+-- tcp_samples only, of hosts that are edges in fleet.yaml, each in fleet.yaml's PoP. Parameters: since_us, until_us
+-- (microseconds since the epoch, the first is not included); min_met: from how many connections that met the path on
+-- only those are picked; max_units.
+--
+-- Copies of a record change nothing, nor does the order of records: counters only grow, and of connections those with
+-- the smallest hashes are picked.
+with namespaces as (
+    select
+        cityHash64(host, boot_id, netns) as space,
+        argMin(poll_sequence, time_unix_us) as first_poll
+    from tcp_samples
+    where
+        time_unix_us > {since_us:Int64}
+        and time_unix_us <= {until_us:Int64}
+        and kind = 'POLL'
+        and host global in (select fleet_edges.edge from fleet_edges)
+    group by space
+),
+
+records as (
+    select
+        *,
+        socket,
+        time_unix_us * 2 + (kind = 'CLOSE') as moment,
+        -- The kernel keeps a rate until the next valid one: this one was measured within the time that is looked at.
+        time_unix_us - 1000 * toInt64(coalesce(last_data_sent, 0)) > {since_us:Int64} as is_recent,
+        coalesce(delivery_rate, 0) as rate,
+        -- The path, and nobody else, limits it: it has left slow start (its window is above ssthresh; a remembered
+        -- ssthresh that it has not reached yet shows nothing), the application gave enough, the window was in flight
+        -- (Little's law; else it is the last small record of an answer), and neither the receiver's window nor the send
+        -- buffer held it back, now or for most of its time.
+        is_recent
+        and rate > 0
+        and not coalesce(delivery_rate_app_limited, false)
+        and snd_cwnd > 0
+        and snd_ssthresh between 1 and 2147483646
+        and snd_cwnd >= snd_ssthresh
+        and toUInt128(rate) * coalesce(rtt, 0) * 2 >= toUInt128(snd_cwnd) * snd_mss * 1000000
+        and (snd_wnd is null or snd_wnd > toUInt64(snd_cwnd) * snd_mss)
+        and 2 * (coalesce(rwnd_limited, 0) + coalesce(sndbuf_limited, 0)) <= coalesce(busy_time, 0) as is_met
+    from tcp_samples
+    where
+        time_unix_us > {since_us:Int64}
+        and time_unix_us <= {until_us:Int64}
+        and kind in ('POLL', 'CLOSE')
+        and host global in (select fleet_edges.edge from fleet_edges)
+        and springtide_has_tcp_info(state)
+),
+
+sockets as (
+    select
+        socket,
+        -- Numbers in place of names: what is kept of each connection is what takes memory.
+        any(cityHash64(host)) as at_host,
+        any(cityHash64(host, boot_id, netns)) as at_space,
+        argMin(poll_sequence, moment) as known_poll,
+        max(if(src_pop = '', 0, cityHash64(src_pop))) as from_pop,
+        max(dst_pop) as to_pop,
+        max(dst_ip) as peer,
+        least(greatest(max(coalesce(sample_weight, 1)), 1), 65535) as weight,
+        max(kind = 'CLOSE') as closed,
+        max(coalesce(bytes_sent, 0)) as sent,
+        max(coalesce(bytes_retrans, 0)) as retransmitted,
+        max(coalesce(dsack_dups, 0)) as twice,
+        argMax(coalesce(snd_mss, 0), moment) as mss,
+        argMax(coalesce(snd_wnd, 0), moment) as receiver_window,
+        argMax(coalesce(rtt, 0), moment) as last_rtt,
+        -- The kernel's value for "not measured" is the greatest number.
+        minIf(coalesce(min_rtt, 0), min_rtt between 1 and 600000000) as low_rtt,
+        argMaxIf(rate, moment, coalesce(is_met, false)) as met_rate,
+        maxIf(rate, is_recent) as reached_rate,
+        max(time_unix_us) as seen_us
+    from records
+    group by socket
+    -- Limits as in sql/rollup/2_sockets.sql.
+    having mss between 1 and 65535 and sent <= 9007199254740992 and reached_rate <= 100000000000
+),
+
+connections as (
+    select
+        fleet_edges.pop as src_pop,
+        sockets.to_pop as dst_pop,
+        if(sockets.peer between toIPv6('::ffff:0.0.0.0') and toIPv6('::ffff:255.255.255.255'), 4, 6) as ip_version,
+        if(
+            dst_pop = '',
+            springtide_prefix_text(
+                ip_version, tupleElement(IPv6CIDRToRange(sockets.peer, if(ip_version = 4, 120, 56)), 1)
+            ),
+            dst_pop
+        ) as destination,
+        sockets.at_host as host,
+        sockets.weight as weight,
+        sockets.mss as mss,
+        sockets.low_rtt as low_rtt,
+        sockets.sent - least(sockets.sent, sockets.retransmitted) as size,
+        sockets.sent as sent,
+        sockets.retransmitted - least(sockets.retransmitted, sockets.twice * toUInt64(sockets.mss)) as lost,
+        -- Not in the first poll of its namespace, which shows connections of any age.
+        namespaces.space != 0 and sockets.known_poll != namespaces.first_poll as is_fresh,
+        -- It shows what the kernel's default start meets, and nothing of what comes after.
+        is_fresh and sockets.closed and size > 10 * toUInt64(mss) and size <= 20 * toUInt64(mss) as is_young,
+        is_fresh and sockets.closed and sockets.receiver_window > 0 as has_receiver,
+        sockets.receiver_window as receiver_window,
+        if(low_rtt > 0, sockets.last_rtt / low_rtt, 0) as stretch,
+        sockets.met_rate as met_rate,
+        sockets.reached_rate as reached_rate,
+        sockets.seen_us as seen_us,
+        cityHash64(sockets.socket) as place
+    from sockets
+    inner join fleet_edges on sockets.at_host = cityHash64(fleet_edges.edge)
+    left join namespaces on sockets.at_space = namespaces.space
+    where sockets.to_pop = '' or (sockets.from_pop = cityHash64(fleet_edges.pop) and sockets.to_pop != fleet_edges.pop)
+),
+
+units as (
+    select
+        src_pop,
+        destination,
+        ip_version,
+        dst_pop != '' as is_pair,
+        uniqExact(host) as hosts,
+        sumIf(toUInt64(weight), is_fresh) as fresh,
+        sumIf(toUInt64(weight), is_fresh and size >= 10000) as fresh_10k,
+        sumIf(toUInt64(weight), is_fresh and size >= 50000) as fresh_50k,
+        sumIf(toUInt64(weight), is_fresh and size >= 100000) as fresh_100k,
+        sumIf(toUInt64(weight), is_fresh and size >= 1000000) as fresh_1m,
+        toFloat64(sumIf(sent, is_fresh)) as sent_bytes,
+        toFloat64(sumIf(lost, is_fresh)) as lost_bytes,
+        countIf(is_young) as young,
+        countIf(is_young and lost > 0) as young_lossy,
+        countIf(is_fresh and lost > 0 and stretch > 0) as lossy,
+        medianTDigestIf(stretch, is_fresh and lost > 0 and stretch > 0) as lossy_stretch,
+        medianTDigestIf(receiver_window, has_receiver) as window_bytes,
+        countIf(has_receiver) as receivers,
+        medianTDigest(mss) as segment,
+        countIf(met_rate > 0 and low_rtt > 0) as met,
+        countIf(reached_rate > 0 and low_rtt > 0) as reached,
+        groupArraySortedIf(128)( -- noqa: LT01
+            (place, seen_us, met_rate, low_rtt, weight), met_rate > 0 and low_rtt > 0
+        ) as met_picks,
+        groupArraySortedIf(128)( -- noqa: LT01
+            (place, seen_us, reached_rate, low_rtt, weight),
+            reached_rate > 0 and low_rtt > 0
+        ) as reached_picks,
+        -- Round trips in which a window was doubled, at most seven, as in sql/rollup/3_units.sql: only for the choice.
+        sumIf(
+            toFloat64(weight) * low_rtt * least(floor(log2(size / (10 * mss))) + 1, 7), is_fresh and size > 10 * mss
+        ) as to_save
+    from connections
+    where length(src_pop) <= 63 and length(destination) <= 63
+    group by src_pop, destination, ip_version, is_pair
+    order by to_save desc, fresh desc, src_pop asc, destination asc, ip_version asc
+    limit {max_units:UInt32}
+)
+
+select
+    toFixedString(src_pop, 64) as src_pop,
+    toFixedString(destination, 64) as destination,
+    ip_version,
+    toUInt8(is_pair) as is_pair,
+    toUInt32(hosts) as hosts,
+    fresh,
+    fresh_10k,
+    fresh_50k,
+    fresh_100k,
+    fresh_1m,
+    sent_bytes,
+    lost_bytes,
+    young,
+    young_lossy,
+    lossy,
+    if(lossy > 0, toFloat64(lossy_stretch), nan) as lossy_stretch,
+    if(receivers > 0, toFloat64(window_bytes), nan) as receiver_window,
+    toFloat64(segment) as mss,
+    met,
+    reached,
+    toUInt32(intDiv(tupleElement(pick, 2), 1000000)) as seen_s,
+    toFloat64(tupleElement(pick, 3)) as rate,
+    toFloat64(tupleElement(pick, 4)) as rtt_us,
+    toUInt32(tupleElement(pick, 5)) as weight
+from units
+left array join if(met >= {min_met:UInt32}, met_picks, reached_picks) as pick
+order by src_pop, destination, ip_version, seen_s, rate, rtt_us, weight
+-- Where connections or paths do not fit into memory, groups are on disk.
+settings prefer_column_name_to_alias = 1, max_bytes_before_external_group_by = 2000000000,
+max_bytes_before_external_sort = 2000000000
