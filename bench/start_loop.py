@@ -243,9 +243,9 @@ BENCH = Bench(
         "phase_seconds": (120, 20),
         "learn_seconds": (25.0, 12.0),
         "given": (False, True),
-        "rounds": (4, 1),
+        "rounds": (9, 1),
     },
-    seconds=1700,
+    seconds=2000,
     turns=None,
     root=True,
 )

@@ -152,9 +152,9 @@ def table(rows: dict[tuple[str, str], dict[str, float]]) -> str:
     return "\n".join(lines)
 
 
-def kept(policy: Policy) -> Policy:
-    """With rates that stay until 1 MB is acknowledged."""
-    return policy.model_copy(update={"enforce": policy.enforce.model_copy(update={"lift_bytes": LIFTS[-1]})})
+def lifted(policy: Policy) -> Policy:
+    """With rates that stay until 60 kB are acknowledged."""
+    return policy.model_copy(update={"enforce": policy.enforce.model_copy(update={"lift_bytes": LIFTS[0]})})
 
 
 def weeks(pairs: int, days: float, seed: int, policy: Policy) -> dict[tuple[str, str], dict[str, float]]:
@@ -163,7 +163,7 @@ def weeks(pairs: int, days: float, seed: int, policy: Policy) -> dict[tuple[str,
     paths = Paths(pairs, seed)
     controllers: list[Controller] = [
         Start(policy, "start", paths),
-        Start(kept(policy), "start, rates kept for 1 MB", paths),
+        Start(lifted(policy), "start, rates lifted at 60 kB", paths),
         Bursts(Springtide(policy), "initcwnd as a burst", paths),
         Bursts(PlainAverage(pairs), "plain mean as a burst", paths),
     ]
@@ -172,8 +172,8 @@ def weeks(pairs: int, days: float, seed: int, policy: Policy) -> dict[tuple[str,
         found[one.name, "all"] = tally.summary(one.changes, days, slice(None))
     paths = Paths(pairs, seed, thin=pairs // 2)
     controllers = [
-        Start(kept(policy), "start, rates kept for 1 MB", paths),
-        Start(kept(policy), "the same without groups", paths, grouped=False),
+        Start(policy, "start", paths),
+        Start(policy, "the same without groups", paths, grouped=False),
         Bursts(Springtide(policy), "initcwnd as a burst", paths),
     ]
     for one, tally in zip(controllers, play(controllers, paths, rounds), strict=True):
@@ -194,7 +194,7 @@ def measure(run: Run) -> None:
         for key, value in one.items():
             run.figure(key, value, controller=name, pairs=which)
     for change in CHANGES:
-        unsafe, lacking = after_change(change, run.sizes["changed"], run.sizes["seed"], kept(policy))
+        unsafe, lacking = after_change(change, run.sizes["changed"], run.sizes["seed"], policy)
         for key, rounds in (("rounds_to_safety", unsafe), ("rounds_to_gain", lacking)):
             run.figure(f"{key}_median", float(np.median(rounds)), change=change.name)
             run.figure(f"{key}_p95", float(np.quantile(rounds, 0.95)), change=change.name)

@@ -116,7 +116,7 @@ def test_from_the_policy_to_bundles(home: Home) -> None:
         "otherwise": "routes",
         "live": "leave",
         "excluded": excluded,
-        "lift_bytes": 60_000,
+        "lift_bytes": 1_000_000,
         "lift_round_trips": 4,
         "brake": {"lost_permille": 400, "connections": 20, "half_life_s": 60},
         "record_permille": 7,

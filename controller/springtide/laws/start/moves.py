@@ -167,10 +167,10 @@ def trials(
     """What goes on, and what begins; sets the reason of what is held back. `may_begin`: enough is known, of input that
     is complete."""
     used = moves.value.window > 0
-    # Single rates below what starts carry without loss are not the path's: alone, few connections meet it within their
-    # lives, and a window that collapsed says little.
+    # Single rates far below what starts carry without loss are not the path's: alone, few connections meet it within
+    # their lives, and a window that collapsed says little.
     with np.errstate(invalid="ignore"):
-        is_limit = seen["share_rate"] >= (1 - law.hysteresis) * moves.value.rate
+        is_limit = seen["share_rate"] > law.collapse * moves.value.rate
     unmet = ~proved.known | (is_sound & ~is_limit)
     steps = used & unmet & ~proved.borrowed & ~target.above(moves.value, law.hysteresis)
     wanted = moves.value.scaled(law.step, law.cmax).where(steps, target).most(moves.value)

@@ -136,7 +136,7 @@ class StartPolicy(Section):
         le=4.0,
     )
     step_gain: float = tunable(
-        0.04,
+        0.02,
         "What a step must save of the time of 100 kB (or 50) to be promoted.",
         source="below it, a step buys risk with milliseconds",
         ge=0.0,
