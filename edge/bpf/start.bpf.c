@@ -225,16 +225,29 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 	bpf_sock_ops_cb_flags_set(ctx, start->others | wanted);
 }
 
+/* When so many bytes were acknowledged, of which the last look saw fewer. */
+static __always_inline __u32 moment(struct start *start, __u64 acked, __u32 us, __u32 bytes)
+{
+	/* Before the first acknowledgement was a round trip without any. */
+	if (!start->seen_us)
+		return us;
+	return start->seen_us + (__u64)(us - start->seen_us) * (bytes - start->seen_bytes) / (acked - start->seen_bytes);
+}
+
 static __always_inline void note_times(struct start *start, __u64 acked, __u32 us)
 {
-	if (!start->first_us && acked)
+	if (start->acked_100k_us || acked <= start->seen_bytes)
+		return;
+	if (!start->first_us)
 		start->first_us = us;
 	if (!start->acked_10k_us && acked >= 10000)
-		start->acked_10k_us = us;
+		start->acked_10k_us = moment(start, acked, us, 10000);
 	if (!start->acked_50k_us && acked >= 50000)
-		start->acked_50k_us = us;
-	if (!start->acked_100k_us && acked >= 100000)
-		start->acked_100k_us = us;
+		start->acked_50k_us = moment(start, acked, us, 50000);
+	if (acked >= 100000)
+		start->acked_100k_us = moment(start, acked, us, 100000);
+	start->seen_us = us;
+	start->seen_bytes = acked;
 }
 
 /* The end of the first flights as the budget and the brake see them. */
@@ -396,6 +409,16 @@ static __always_inline void acknowledged(struct bpf_sock_ops *ctx)
 		forgo(ctx, start, BPF_SOCK_OPS_RTT_CB_FLAG);
 }
 
+/* One side has said its last: without a look here the last acknowledgement would be seen a round trip later. */
+static __always_inline void change(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct start *start = sk ? bpf_sk_storage_get(&starts, sk, 0, 0) : 0;
+
+	if (start)
+		note_times(start, ctx->bytes_acked - start->acked, since(start, bpf_ktime_get_ns()));
+}
+
 /* The connection is closed, in whatever way. */
 static __always_inline void end(struct bpf_sock_ops *ctx)
 {
@@ -457,6 +480,8 @@ int springtide(struct bpf_sock_ops *ctx)
 	case BPF_SOCK_OPS_STATE_CB:
 		if (ctx->args[1] == BPF_TCP_CLOSE)
 			end(ctx);
+		else
+			change(ctx);
 		break;
 	}
 	return 1;

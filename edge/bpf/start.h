@@ -189,11 +189,14 @@ struct start {
 	__u32 others;		/* callbacks that other programs want */
 	__u32 most_rate;	/* its cap never exceeds it; 0 no bound */
 	char algorithm[ALGORITHM_NAME]; /* to be set; empty for none */
+	__u32 seen_us;		/* when it was last looked at, and the bytes acknowledged by then */
+	__u32 seen_bytes;
 };
 
 /*
- * A connection's first flights, written as it closes. Times in microseconds since it was established, 0 never; the program
- * looks once a round trip, so they are late by up to one.
+ * A connection's first flights, written as it closes. Times in microseconds since it was established, 0 never. The program
+ * looks once a round trip and as the connection's state changes; between two looks acknowledgements are taken for even, as
+ * those of what is paced are: the times of bursts are late by up to a round trip.
  */
 struct record {
 	__u64 cookie;
