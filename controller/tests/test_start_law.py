@@ -223,7 +223,7 @@ def test_windows_that_collapsed_do_not_hide_what_starts_carry() -> None:
     """Connections that overshot a short queue go on at a tenth of the path; first flights show that it carries more."""
     loop = Loop(policy())
     before = loop.in_use(5e6)
-    path = {"rtt_p50_us": 110_000, "flights_0": 200, "segments_0": 60_000, "t100_0_us": 300_000}
+    path: dict[str, Any] = {"rtt_p50_us": 110_000, "flights_0": 200, "segments_0": 60_000, "t100_0_us": 300_000}
     sound = loop.round(proved(5e5, resent_0=300, lossy_0=10, **path))
     assert sound["connection_rate"][0] == before["connection_rate"][0]
     # And the next step is tried, as nothing has shown the limit.
@@ -249,8 +249,20 @@ def test_first_flights_that_show_no_room_do_not_hold_a_collapsed_share(path: dic
 def test_where_single_rates_are_the_limit_nothing_beyond_is_tried() -> None:
     loop = Loop(policy())
     loop.in_use(5e6)
-    path = {"rtt_p50_us": 110_000, "flights_0": 200, "segments_0": 60_000, "t100_0_us": 300_000}
+    path: dict[str, Any] = {"rtt_p50_us": 110_000, "flights_0": 200, "segments_0": 60_000, "t100_0_us": 300_000}
     assert loop.round(proved(5e6, **path))["trial_window"][0] == 0
+
+
+def test_the_first_trial_is_a_step_beyond_what_the_default_reached() -> None:
+    loop = Loop(policy())
+    for _ in range(2):
+        found = loop.round(row(connections=50, reached_rate=1e6, reached_connections=30))
+    assert found["trial_connection_rate"][0] == pytest.approx(1.5 * 0.95 * 1e6, rel=1e-5)
+    # What met the path is no lower bound.
+    loop = Loop(policy())
+    for _ in range(2):
+        found = loop.round(proved(1e6))
+    assert found["trial_connection_rate"][0] == pytest.approx(0.95 * 1e6, rel=1e-6)
 
 
 def test_small_objects_and_bulk_alone_change_nothing() -> None:

@@ -173,7 +173,10 @@ def trials(
         is_limit = seen["share_rate"] > law.collapse * moves.value.rate
     unmet = ~proved.known | (is_sound & ~is_limit)
     steps = used & unmet & ~proved.borrowed & ~target.above(moves.value, law.hysteresis)
-    wanted = moves.value.scaled(law.step, law.cmax).where(steps, target).most(moves.value)
+    # The kernel's default reached a lower bound, on its way up: what is no faster is slower.
+    first = ~used & ~proved.known & ~proved.borrowed & (target.window > KERNEL_DEFAULT)
+    wanted = target.scaled(law.step, law.cmax).where(first, target)
+    wanted = moves.value.scaled(law.step, law.cmax).where(steps, wanted).most(moves.value)
     wanted = wanted.where(target.window > 0, Values.none(len(used)))
     most = _most(now, bound, moves.value, rtt_us, seen, law)
     over = wanted.rate > most
