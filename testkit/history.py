@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,19 +51,25 @@ def fill(home: Home) -> None:
 
 def spool(home: Home) -> list[str]:
     """The samples as a spool file; the lines of the access log."""
+    samples, lines = made(ROUNDS)
+    write_spool(home.spool, "history", [record(samples), record(_flights())])
+    return lines
+
+
+def made(rounds: Iterable[int]) -> tuple[list[dict[str, Value]], list[str]]:
+    """Samples and lines of access logs of these rounds, the same each time."""
     chance = random.Random(11)
     samples: list[dict[str, Value]] = []
     lines: list[str] = []
     cookies: dict[str, int] = dict.fromkeys(HOSTS, 0)
-    for moment in ROUNDS:
+    for moment in rounds:
         later = moment > ROUND - 900
         for host in HOSTS:
             for life in _lives(host, chance, later):
                 cookies[host] += 1
                 samples += _samples(life, cookies[host], moment, chance)
         lines += _requests(moment, chance)
-    write_spool(home.spool, "history", [record(samples), record(_flights())])
-    return lines
+    return samples, lines
 
 
 def _flights() -> list[dict[str, Value]]:

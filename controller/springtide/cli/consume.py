@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -12,7 +13,7 @@ from springtide.cli.options import StoreOptions, fleet_option, is_terminal, json
 from springtide.cli.output import print_json
 from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet
-from springtide.observe.consume import LEAST_MEMORY_MB, MB, STALL_S, Consumer, memory_mb
+from springtide.observe.consume import LEAST_MEMORY_MB, MB, STALL_S, Consumer, Progress, memory_mb, take
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.kafka_tables import (
     GROUP,
@@ -24,6 +25,7 @@ from springtide.observe.kafka_tables import (
     removal,
     server_statements,
 )
+from springtide.observe.lag import Ends
 from springtide.store import Store
 from springtide.store.cluster import check_name
 from springtide.store.embedded import EmbeddedStore
@@ -36,6 +38,7 @@ from springtide.store.embedded import EmbeddedStore
 @click.option("--group", default=GROUP, show_default=True, help="The consumer group.")
 @click.option("--consumers", type=click.IntRange(1, 64), default=1, show_default=True, help="At most one a partition.")
 @click.option("--seconds", type=click.FloatRange(0.1), help="End after so long; by default on SIGINT or SIGTERM.")
+@click.option("--until-caught-up", is_flag=True, help="End once all that the topics hold now is stored.")
 @click.option(
     "--stall",
     "stall_s",
@@ -64,6 +67,7 @@ def consume(
     group: str,
     consumers: int,
     seconds: float | None,
+    until_caught_up: bool,
     stall_s: float,
     max_memory_mb: int | None,
     cluster: str | None,
@@ -77,7 +81,8 @@ def consume(
     block nothing; nor does a message that takes more than --max-memory-mb to read. What is delivered twice counts
     once. When nothing can be stored (a full disk) it ends with exit code 1.
 
-    The embedded store is locked until this command ends: other commands wait, or limit it by --seconds. On a server
+    The embedded store is locked until this command ends: other commands wait, or limit it by --seconds or
+    --until-caught-up; with both it ends at whichever is first, and says how many messages are left. On a server
     (clickhouse://) it creates Kafka tables and views, once, and the server consumes by itself from then on. Running it
     again changes nothing; different tables are refused until --remove has removed these.
 
@@ -85,6 +90,7 @@ def consume(
     Examples:
       springtide consume --kafka localhost:9092
       springtide consume --kafka localhost:9092 --seconds 30 --json
+      springtide consume --kafka localhost:9092 --until-caught-up --seconds 120
       springtide consume --kafka kafka-1:9092 --requests springtide.http_requests
       springtide consume --kafka kafka-1:9092 --store clickhouse://ch-1 --cluster main --dry-run
     """
@@ -117,31 +123,33 @@ def consume(
         if not isinstance(opened, EmbeddedStore):
             _set_up_server(opened, fleet, source, None)
             return
-        printed: set[str] = set()
-        with Consumer(opened, fleet, source, memory_bytes, print_complaint) as consumer:
-            while not ended.wait(0.5 if seconds is None else min(0.5, seconds)):
-                for complaint in set(consumer.complaints()) - printed:
-                    printed.add(complaint)
-                    print_complaint(complaint)
-                progress = consumer.progress(stall_s)
-                if is_terminal():
-                    click.echo(f"\r{progress.messages} messages, {progress.rejected} rejected", err=True, nl=False)
-                if seconds is not None and progress.seconds >= seconds:
-                    break
-            # On a signal it stops at once: what is not committed is read again by the next run.
-            progress = consumer.progress(stall_s) if ended.is_set() else consumer.finish(stall_s)
+        with ExitStack() as stack:
+            ends = stack.enter_context(Ends(source)) if until_caught_up else None
+            consumer = stack.enter_context(Consumer(opened, fleet, source, memory_bytes, print_complaint))
+            taken = take(
+                consumer,
+                ended,
+                stall_s=stall_s,
+                seconds=seconds,
+                ends=ends,
+                report=print_complaint,
+                show=_show if is_terminal() else lambda _: None,
+            )
     if is_terminal():
         click.echo(err=True)
+    found = taken.progress
     if as_json:
-        counts = {
-            "messages": progress.messages,
-            "rejected": progress.rejected,
-            "rejected_rows": progress.rejected_rows,
-        }
-        print_json({**counts, "complaints": sorted(printed)})
-    else:
-        rows = f", {progress.rejected_rows} samples of others" if progress.rejected_rows else ""
-        click.echo(f"{topic}: {progress.messages} messages taken, {progress.rejected} of them rejected{rows}")
+        counts = {"messages": found.messages, "rejected": found.rejected, "rejected_rows": found.rejected_rows}
+        left = {"left": taken.left} if until_caught_up else {}
+        print_json({**counts, **left, "complaints": taken.complaints})
+        return
+    rows = f", {found.rejected_rows} samples of others" if found.rejected_rows else ""
+    left_text = f"; {taken.left} are left" if taken.left else ""
+    click.echo(f"{topic}: {found.messages} messages taken, {found.rejected} of them rejected{rows}{left_text}")
+
+
+def _show(progress: Progress) -> None:
+    click.echo(f"\r{progress.messages} messages, {progress.rejected} rejected", err=True, nl=False)
 
 
 def _set_up_server(store: Store, fleet: Fleet, source: Source, cluster: str | None) -> None:

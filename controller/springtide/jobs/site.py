@@ -77,9 +77,9 @@ class Site:
         return read_policy(self.policy_path)
 
     @contextmanager
-    def open(self, *, check: bool = True) -> Iterator[Store]:
+    def open(self, *, check: bool = True, memory_bytes: int = 0) -> Iterator[Store]:
         def print_waiting(holder: str) -> None:
             print(f"waiting up to {self.store_wait_s:g} s for {self.store_url}, held by {holder}")
 
-        with opened(self.store_url, self.store_wait_s, print_waiting, check=check) as store:
+        with opened(self.store_url, self.store_wait_s, print_waiting, check=check, memory_bytes=memory_bytes) as store:
             yield store

@@ -11,6 +11,7 @@ memory, and exist only as long as this process: the broker remembers how far the
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from springtide.fleet import Fleet
 from springtide.observe.aside import put_aside
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.kafka_tables import SAMPLE_BLOCK, Source, embedded_statements
+from springtide.observe.lag import Ends
 from springtide.observe.stall import Watch, one_line, readers
 from springtide.store.embedded import EmbeddedStore
 
@@ -33,6 +35,8 @@ CHDB_SHUTDOWN_CODE = 49
 # Long compared with a slow disk or a broker's restart; short compared with a day without samples.
 STALL_S = 60.0
 POLL_S = 0.2
+# Between two looks at the counters.
+LOOK_S = 0.5
 
 MB = 1_000_000
 LEAST_MEMORY_MB = 512
@@ -62,6 +66,16 @@ class Progress:
     messages: int
     rejected: int
     rejected_rows: int
+
+
+@dataclass(frozen=True)
+class Taken:
+    """A run at its end; `left` is how many messages it leaves of those that it was to take, None where the brokers did
+    not say, or nobody asked. `complaints` are the consumers' own."""
+
+    progress: Progress
+    left: int | None
+    complaints: list[str]
 
 
 class Consumer:
@@ -195,6 +209,36 @@ class Consumer:
             {"topic": self._source.topic, "requests": self._source.requests},
         )
         return int(row["messages"]), int(row["samples"])
+
+
+def take(
+    consumer: Consumer,
+    ended: threading.Event,
+    *,
+    stall_s: float = STALL_S,
+    seconds: float | None = None,
+    ends: Ends | None = None,
+    report: Callable[[str], None] = lambda _: None,
+    show: Callable[[Progress], None] = lambda _: None,
+) -> Taken:
+    """Consume until `ended` is set, `seconds` are over, or the group has come to `ends`, whichever is first.
+
+    `report` gets each complaint once, `show` the counts. Raises StoreError, SpringtideError.
+    """
+    seen: set[str] = set()
+    left = None
+    while not ended.wait(LOOK_S if seconds is None else min(LOOK_S, seconds)):
+        for complaint in set(consumer.complaints()) - seen:
+            seen.add(complaint)
+            report(complaint)
+        progress = consumer.progress(stall_s)
+        show(progress)
+        left = None if ends is None else ends.left()
+        if left == 0 or (seconds is not None and progress.seconds >= seconds):
+            break
+    # Told to end, it stops at once: what is not committed is read again by the next run.
+    progress = consumer.progress(stall_s) if ended.is_set() else consumer.finish(stall_s)
+    return Taken(progress, left, sorted(seen))
 
 
 def _retried(query: Callable[[], T]) -> T:

@@ -1,0 +1,48 @@
+"""The intake of an embedded store: what Kafka holds, taken before a round is decided on it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping
+
+from springtide.jobs.site import Site
+from springtide.observe.consume import MB, Consumer, memory_mb, take
+from springtide.observe.kafka_tables import TOPIC, Source
+from springtide.observe.lag import Ends
+from springtide.store.embedded import EmbeddedStore
+
+# Of a round of five minutes enough is left to decide it; the next run takes what is over.
+LIMIT_S = 120.0
+
+
+def source(environment: Mapping[str, str] = os.environ) -> Source | None:
+    """By SPRINGTIDE_KAFKA (brokers), _KAFKA_TOPIC and _KAFKA_REQUESTS; None where no brokers are named."""
+    brokers = environment.get("SPRINGTIDE_KAFKA")
+    if not brokers:
+        return None
+    topic = environment.get("SPRINGTIDE_KAFKA_TOPIC") or TOPIC
+    return Source(brokers, topic, requests=environment.get("SPRINGTIDE_KAFKA_REQUESTS", ""))
+
+
+def consume(site: Site, environment: Mapping[str, str] = os.environ, print_line: Callable[[str], None] = print) -> int:
+    """As `springtide consume --until-caught-up`, for SPRINGTIDE_KAFKA_SECONDS at most; the messages that it took.
+
+    Nothing without Kafka, and nothing on a server, which consumes by itself. Raises SpringtideError.
+    """
+    wanted = source(environment)
+    if wanted is None:
+        print_line("SPRINGTIDE_KAFKA is not set: samples come by `springtide ingest`")
+        return 0
+    limit_s = float(environment.get("SPRINGTIDE_KAFKA_SECONDS", LIMIT_S))
+    memory_bytes = memory_mb() * MB
+    with site.open(memory_bytes=memory_bytes) as store:
+        if not isinstance(store, EmbeddedStore):
+            print_line(f"{store.url} consumes by itself, once `springtide consume` has set it up")
+            return 0
+        with Ends(wanted) as ends, Consumer(store, site.fleet(), wanted, memory_bytes, print_line) as consumer:
+            taken = take(consumer, threading.Event(), seconds=limit_s, ends=ends, report=print_line)
+    found = taken.progress
+    left = "an unknown number" if taken.left is None else taken.left
+    print_line(f"{wanted.topic}: {found.messages} messages taken, {found.rejected} of them rejected, {left} left")
+    return found.messages
