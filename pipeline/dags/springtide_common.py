@@ -29,6 +29,7 @@ ON_THE_FLEET = Asset(name="springtide_on_the_fleet", uri="springtide://publisher
 PAGE = "docs/how-to/run-in-airflow.md"
 # What to do when the step has failed for good; PAGE has more about each.
 FIXES = {
+    "consume": "see whether the broker answers; offsets stay where they were, and the next run goes on there",
     "completeness": "see `springtide doctor`; the next run catches up",
     "rollup": "see `springtide doctor`; the next run catches up",
     "initcwnd": "see `springtide doctor`; the next run catches up",

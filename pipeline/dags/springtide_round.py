@@ -1,15 +1,16 @@
 """
 ### A round, from samples to a publication
 
-Every round (five minutes), a minute after its end: are the samples there, round tables, decisions by every law,
-bundles, validation, publication. What was missed is rolled up and decided in its order; **only the newest
-round is published**.
+Every round (five minutes), a minute after its end: what Kafka holds goes into an embedded store, are the samples there,
+round tables, decisions by every law, bundles, validation, publication. What was missed is rolled up and decided in its
+order; **only the newest round is published**.
 
 * Again, after a kill, or cleared: the same rows, no second publication.
 * `springtide pause --reason TEXT` skips `publish`; `springtide resume` ends that.
 * A new publication starts `springtide_rollout`.
 
-Each step is what a command does: `springtide rollup`, `decide initcwnd`, `decide congestion`, `bundle`, `validate`,
+Each step is what a command does: `springtide consume --until-caught-up` (with `SPRINGTIDE_KAFKA`), `rollup`,
+`decide initcwnd`, `decide congestion`, `bundle`, `validate`,
 `publish --once`. Steps that open the store share the pool `springtide_store`.
 """
 
@@ -45,6 +46,14 @@ from springtide_common import DECISIONS, PUBLICATION, ROUND_TABLES, START, STORE
 )
 def springtide_round() -> None:
     """Long: tasks are defined where they are wired."""
+
+    @task(pool=STORE)
+    @guarded
+    def consume() -> int:
+        """What Kafka holds into the embedded store; nothing without Kafka, and on a server, which does it by itself."""
+        from springtide.jobs.consume import consume as run
+
+        return run(Site.of())
 
     @task(pool=STORE)
     @guarded
@@ -148,7 +157,9 @@ def springtide_round() -> None:
         print(f"published {path.name}, round {moment}")
         return path.name
 
+    taken: Any = consume()
     due: Any = completeness()
+    taken >> due
     rounds: Any = rollup(due)
     bundles: Any = bundle(due)
     # The laws wait for each other anyway where the store takes one at a time.
