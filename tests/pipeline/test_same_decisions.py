@@ -165,7 +165,7 @@ def test_it_ends_by_itself_with_all_that_was_there_when_it_began(broker: Broker,
     assert run(home, broker, "--topic", "empty", "--group", "others", "--until-caught-up")["left"] == 0
 
 
-def test_what_its_time_does_not_suffice_for_is_left_and_told(broker: Broker, home: Home) -> None:
+def test_what_its_time_does_not_suffice_for_is_left_and_reported(broker: Broker, home: Home) -> None:
     samples = made(ROUNDS[:1])[0]
     produce(broker, TOPIC, payloads(samples))
     source = Source(broker.bootstrap)

@@ -236,7 +236,7 @@ def take(
         left = None if ends is None else ends.left()
         if left == 0 or (seconds is not None and progress.seconds >= seconds):
             break
-    # Told to end, it stops at once: what is not committed is read again by the next run.
+    # On a signal it stops at once: what is not committed is read again by the next run.
     progress = consumer.progress(stall_s) if ended.is_set() else consumer.finish(stall_s)
     return Taken(progress, left, sorted(seen))
 
