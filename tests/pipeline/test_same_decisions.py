@@ -29,7 +29,7 @@ from testkit.kafka import Broker
 from testkit.proto import Value, message, row
 from testkit.spool import record, write_spool
 
-SPRINGTIDE = Path(sys.executable).with_name("springtide")
+SPRINGTIDE = str(Path(sys.executable).with_name("springtide"))
 REQUESTS = "springtide.http_requests"
 BATCH = 40
 # A topic's samples must not be far from now; these rounds are closed.

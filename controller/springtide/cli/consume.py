@@ -137,15 +137,15 @@ def consume(
             )
     if is_terminal():
         click.echo(err=True)
-    found = taken.progress
+    progress = taken.progress
     if as_json:
-        counts = {"messages": found.messages, "rejected": found.rejected, "rejected_rows": found.rejected_rows}
+        counts = {"messages": progress.messages, "rejected": progress.rejected, "rejected_rows": progress.rejected_rows}
         left = {"left": taken.left} if until_caught_up else {}
         print_json({**counts, **left, "complaints": taken.complaints})
         return
-    rows = f", {found.rejected_rows} samples of others" if found.rejected_rows else ""
+    rows = f", {progress.rejected_rows} samples of others" if progress.rejected_rows else ""
     left_text = f"; {taken.left} are left" if taken.left else ""
-    click.echo(f"{topic}: {found.messages} messages taken, {found.rejected} of them rejected{rows}{left_text}")
+    click.echo(f"{topic}: {progress.messages} messages taken, {progress.rejected} of them rejected{rows}{left_text}")
 
 
 def _show(progress: Progress) -> None:
