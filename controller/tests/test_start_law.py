@@ -253,6 +253,19 @@ def test_where_single_rates_are_the_limit_nothing_beyond_is_tried() -> None:
     assert loop.round(proved(5e6, **path))["trial_window"][0] == 0
 
 
+def test_steps_end_where_all_together_are_delivered_no_more() -> None:
+    """A trial that takes from the others is faster than they are, at any rate."""
+    loop = Loop(policy())
+    rates = []
+    for _ in range(20):
+        rate = loop.last["connection_rate"][0] if len(loop.last) else 0.0
+        seen: dict[str, Any] = {"reached_rate": min(max(rate, 6e5), 2e6), "reached_connections": 30}
+        path: dict[str, Any] = {"path_rate": min(max(2 * rate, 1e6), 2e6), "path_buckets": 10}
+        rates.append(loop.round(row(connections=50, **seen, **path, **well()))["connection_rate"][0])
+    assert rates == sorted(rates)
+    assert 1.9e6 < rates[-1] < 1.25 * 2e6
+
+
 def test_the_first_trial_is_a_step_beyond_what_the_default_reached() -> None:
     loop = Loop(policy())
     for _ in range(2):
