@@ -179,9 +179,9 @@ def trials(
     wanted = moves.value.scaled(law.step, law.cmax).where(steps, wanted).most(moves.value)
     wanted = wanted.where(target.window > 0, Values.none(len(used)))
     most = _most(now, bound, moves.value, rtt_us, seen, law)
-    # Beside others whoever is faster than the path takes from them, and seems to gain: a step is at most so far beyond
-    # what all together were delivered.
-    carried = np.exp2(proved.left["path_log2"]) * law.pace_gain * law.headroom
+    # Beside others whoever is faster than the path takes from them, and seems to gain: a step is at most a step beyond
+    # what all together were delivered, with the room that polls of few connections need.
+    carried = np.exp2(proved.left["path_log2"]) * law.pace_gain * law.headroom * law.step
     most = np.where(steps & np.isfinite(carried), np.minimum(most, np.maximum(carried, moves.value.rate)), most)
     over = wanted.rate > most
     factor = np.where(over, most / np.maximum(wanted.rate, 1.0), 1.0)
