@@ -298,6 +298,14 @@ static __always_inline int reached(struct start *start, __u64 acked, __u32 live)
 	       (start->lift_round_trips && start->round_trips >= (__u64)start->lift_round_trips * times);
 }
 
+/* The first flights are acknowledged. Where nothing was given they last as long as a cap: so they can be compared. */
+static __always_inline int first_over(struct bpf_sock_ops *ctx, struct start *start, __u64 acked)
+{
+	if (!start->window && !start->rate)
+		return reached(start, acked, 1);
+	return (__s32)(ctx->snd_una - start->first_end) >= 0;
+}
+
 /*
  * A segment is about to be sent, with which a connection enters the budget. Others that have started since lower this
  * connection's share at once: nothing else would before its first acknowledgement, and those that start together would
@@ -395,8 +403,7 @@ static __always_inline void acknowledged(struct bpf_sock_ops *ctx)
 		live = keep_budget(ctx, sk, start, state, now);
 		if (reached(start, acked, live) || draining())
 			lift(ctx, start, state, us);
-	} else if (!(start->flags & JUDGED) && start->round_trips &&
-		   (__s32)(ctx->snd_una - start->first_end) >= 0) {
+	} else if (!(start->flags & JUDGED) && start->round_trips && first_over(ctx, start, acked)) {
 		start->flags |= JUDGED;
 		start->first_resent = ctx->total_retrans - start->resent;
 	}
