@@ -137,6 +137,17 @@ def test_a_trial_that_is_slower_is_not_given_to_all() -> None:
     assert loop.round(proved(5e6))["trial_window"][0] == 0
 
 
+def test_a_trial_that_seems_slower_by_chance_goes_on_until_it_is_known() -> None:
+    """Slower by 15 %, of ten flights: medians of so few differ by as much."""
+    loop = Loop(policy())
+    loop.round(proved(5e6))
+    loop.round(proved(5e6))
+    few = well(flights_1=10, t100_1_us=345_000)
+    for _ in range(7):
+        assert reason(loop.round(proved(5e6, **few))) is Reason.ON_TRIAL
+    assert reason(loop.round(proved(5e6, **few))) is Reason.TRIAL_SLOWER
+
+
 def test_a_collapsed_share_is_followed_in_the_same_round() -> None:
     loop = Loop(policy())
     loop.in_use(5e6)
@@ -313,6 +324,68 @@ def test_a_few_segments_of_many_flights_are_no_harm() -> None:
     loop.round(proved(5e6))
     loop.round(proved(5e6))
     assert reason(loop.round(proved(5e6, **flights, resent_1=300))) is Reason.TRIAL_LOSS
+
+
+@pytest.mark.parametrize(("resent", "expected"), [(700, Reason.PROMOTED), (1100, Reason.TRIAL_LOSS)])
+def test_a_trial_may_lose_as_much_as_the_default_and_no_more(resent: int, expected: Reason) -> None:
+    """Every flight with the default overshoots a short queue: a quarter of its segments are sent again."""
+    loop = Loop(policy())
+    default: dict[str, Any] = {"flights_0": 40, "lossy_0": 40, "segments_0": 4000, "resent_0": 1000}
+    loop.round(proved(5e6, **default))
+    loop.round(proved(5e6, **default))
+    trial: dict[str, Any] = {"flights_1": 40, "lossy_1": 40, "segments_1": 4000, "resent_1": resent}
+    assert reason(loop.round(proved(5e6, **default | trial))) is expected
+
+
+def test_a_quiet_time_as_long_as_the_hold_forgets_it() -> None:
+    loop = Loop(policy(hold_s=2 * STEP))
+    loop.round(proved(5e6))
+    loop.round(proved(5e6))
+    first = loop.round(proved(5e6, **well(lossy_1=25)))
+    # What is tried in the hold and after it goes well.
+    for _ in range(8):
+        loop.round(proved(5e6, **well()))
+    loop.round(proved(9e6, connections=100))
+    loop.round(proved(9e6, connections=100))
+    lost = loop.round(proved(9e6, connections=100, **well(lossy_1=25)))
+    assert (reason(lost), lost["hold_s"][0]) == (Reason.TRIAL_LOSS, first["hold_s"][0])
+
+
+def test_what_was_harm_on_a_worse_path_holds_nothing_on_a_better_one() -> None:
+    """An episode takes two thirds of the path, and what is in use does harm; it ends before the hold does."""
+    loop = Loop(policy(hold_s=50 * STEP))
+    loop.in_use(5e6)
+    harm = loop.round(proved(5e6 / 3, flights_0=200, lossy_0=150, segments_0=20_000, resent_0=6000))
+    assert reason(harm) is Reason.LOSS
+    assert harm["connection_rate"][0] <= 5e6 / 3
+    tried = [loop.round(proved(5e6, flights_0=200)) for _ in range(3)][-1]
+    assert tried["trial_connection_rate"][0] == pytest.approx(0.95 * 5e6, rel=0.1)
+    # Where the path has stayed as it was, the hold does.
+    loop = Loop(policy(hold_s=50 * STEP))
+    loop.in_use(5e6)
+    loop.round(proved(5e6, flights_0=200, lossy_0=150, segments_0=20_000, resent_0=6000))
+    for _ in range(3):
+        found = loop.round(proved(5e6, flights_0=200))
+        assert max(found["trial_connection_rate"][0], found["connection_rate"][0]) <= 0.81 * 0.95 * 5e6
+
+
+def test_a_share_that_doubled_is_tried_at_once() -> None:
+    loop = Loop(policy())
+    loop.in_use(2e6)
+    found = loop.round(proved(8e6, flights_0=200))
+    assert found["trial_connection_rate"][0] == pytest.approx(0.95 * 8e6, rel=1e-6)
+
+
+def test_a_step_of_one_gives_all_together_no_more_than_they_were_delivered() -> None:
+    loop = Loop(policy())
+    for _ in range(12):
+        rate = loop.last["connection_rate"][0] if len(loop.last) else 0.0
+        seen: dict[str, Any] = {"reached_rate": max(rate, 6e5), "reached_connections": 30}
+        found = loop.round(row(connections=50, **seen, path_rate=3e6, path_buckets=10, **well()))
+        for kind in ("", "trial_"):
+            most = 1.25 * max(0.95 * 3e6, found[f"{kind}connection_rate"][0])
+            assert found[f"{kind}path_rate"][0] <= most + 1
+    assert found["connection_rate"][0] > 3e6
 
 
 def group(*names: str, of: str = "eu>us") -> Rows:

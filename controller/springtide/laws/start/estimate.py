@@ -76,7 +76,9 @@ def prove(
     known_before = np.where(weight > 0, before["share_log2"], -np.inf)
     highest = np.maximum(known_before, _log2(in_use, -np.inf))
     fell = (count >= law.min_connections) & (newest <= highest + np.log2(law.collapse))
-    weight = np.where(fell, 0.0, np.where(count > 0, law.history_weight * weight, weight))
+    # Up it leads to a trial only: what is far above what was known is followed as well.
+    rose = (count >= law.min_connections) & (weight > 0) & (newest >= known_before - np.log2(law.collapse))
+    weight = np.where(fell | rose, 0.0, np.where(count > 0, law.history_weight * weight, weight))
     total = weight + count
     old, new = np.where(weight > 0, before["share_log2"], 0.0), np.where(count > 0, newest, 0.0)
     old_variance = np.where(weight > 0, before["share_var"], 0.0)

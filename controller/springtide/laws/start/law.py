@@ -58,6 +58,7 @@ STATE = [
     ("harmful_rate", "<f8"),
     ("hold_until", "<u4"),
     ("hold_s", "<u4"),
+    ("harmful_share", "<f8"),
     ("learnt_rtt_us", "<f8"),
     ("measured_rounds", "u1"),
     ("penalty", "<f8"),
@@ -173,7 +174,7 @@ def decide(
         out[name] = np.where(stale.get(name.partition("_")[0], False), 0, judged.left[name])
     for name in proved.left.dtype.names or ():
         out[name] = proved.left[name]
-    out["harmful_rate"], out["hold_until"], out["hold_s"] = bound
+    out["harmful_rate"], out["hold_until"], out["hold_s"], out["harmful_share"] = bound
     renewed = (moves.changed & (value.window > 0)) | ~(before["learnt_rtt_us"] > 0)
     out["learnt_rtt_us"] = np.where(renewed, rtt_us, before["learnt_rtt_us"])
     out["measured_rounds"] = np.where(living, rounds, 0)

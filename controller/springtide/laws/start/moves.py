@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -103,21 +103,25 @@ def falls(
 
 def ceiling(
     now: int, before: Table, target: Values, proved: Proved, moves: Moves, law: StartPolicy
-) -> tuple[Floats, Ints, Ints]:
-    """The rate that did harm (0 is none); until when nothing but less than its cut is tried, and how long that is.
-    Where connections that met the path were given far more than that rate, the path has become another."""
+) -> tuple[Floats, Ints, Ints, Floats]:
+    """The rate that did harm (0 is none); until when nothing but less than its cut is tried, how long that is, and what
+    the evidence asked for when it did. Where connections that met the path are given far more than either, the path has
+    become another."""
     harmful = before["harmful_rate"].astype(np.float64)
     until, held_s = before["hold_until"].astype(np.int64), before["hold_s"].astype(np.int64)
-    again = (held_s > 0) & (until <= now) & (now < until + MAX_TTL_S)
+    again = (held_s > 0) & (until <= now) & (now < until + held_s)
     same = (held_s > 0) & (until > now)
     longer = np.where(again, np.minimum(2 * held_s, MAX_TTL_S), np.where(same, held_s, 0))
     hold_s = np.where(moves.failed, np.maximum(longer, law.hold_s), held_s)
     until = np.where(moves.failed, now + hold_s, until)
     harmful = np.where(moves.harmful_rate > 0, moves.harmful_rate, harmful)
+    asked = np.where(moves.harmful_rate > 0, target.rate, before["harmful_share"])
     # What is in use has passed it.
     passed = moves.promoted & (moves.value.rate >= harmful) & ~moves.failed
     passed |= proved.known & (harmful > 0) & (law.collapse * target.rate > harmful) & ~moves.failed
-    return np.where(passed, 0.0, harmful), np.where(passed, 0, until), np.where(passed, 0, hold_s)
+    passed |= proved.known & proved.met & (asked > 0) & (law.collapse * target.rate > asked) & ~moves.failed
+    none = np.where(passed, 0, 1)
+    return harmful * none, until * none, hold_s * none, asked * none
 
 
 @dataclass(frozen=True)
@@ -132,11 +136,11 @@ class Tried:
 
 
 def _most(
-    now: int, bound: tuple[Floats, Ints, Ints], value: Values, rtt_us: Floats, seen: Table, law: StartPolicy
+    now: int, bound: tuple[Floats, Ints, Ints, Floats], value: Values, rtt_us: Floats, seen: Table, law: StartPolicy
 ) -> Floats:
     """The highest rate that may be tried: in the hold what is left by a cut; after it the middle between what is in use
     and the ceiling, or anything where that middle is below what the kernel's default carries."""
-    harmful, until, _ = bound
+    harmful, until, *_ = bound
     middle = np.maximum(np.sqrt(value.rate * harmful), law.cut * harmful)
     # Near it the middle would be too small a step to be tried.
     near = value.rate * (1 + law.hysteresis) ** 2 >= harmful
@@ -159,7 +163,7 @@ def trials(
     proved: Proved,
     is_sound: Bits,
     moves: Moves,
-    bound: tuple[Floats, Ints, Ints],
+    bound: tuple[Floats, Ints, Ints, Floats],
     may_begin: Bits,
     suppressed: Bits,
     law: StartPolicy,
@@ -181,11 +185,16 @@ def trials(
     most = _most(now, bound, moves.value, rtt_us, seen, law)
     # Beside others whoever is faster than the path takes from them, and seems to gain: a step is at most a step beyond
     # what all together were delivered, with the room that polls of few connections need.
-    carried = np.exp2(proved.left["path_log2"]) * law.pace_gain * law.headroom * law.step
+    together = np.exp2(proved.left["path_log2"]) * law.pace_gain * law.headroom
+    carried = law.step * together
     most = np.where(steps & np.isfinite(carried), np.minimum(most, np.maximum(carried, moves.value.rate)), most)
     over = wanted.rate > most
     factor = np.where(over, most / np.maximum(wanted.rate, 1.0), 1.0)
-    wanted = wanted.scaled(factor, law.cmax).where(over, wanted).most(moves.value)
+    wanted = wanted.scaled(factor, law.cmax).where(over, wanted)
+    # All that start at once are given what one is, or all were delivered, with some room; a step of one says nothing of
+    # all.
+    most_path = np.fmax(together, law.headroom * wanted.rate)
+    wanted = replace(wanted, path=np.minimum(wanted.path, most_path)).most(moves.value)
 
     worth = may_begin & ~moves.goes_on & (wanted.window > 0) & wanted.above(moves.value, law.hysteresis)
     # Of ten segments there is nothing to gain.

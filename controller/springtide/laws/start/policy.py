@@ -173,9 +173,10 @@ class StartPolicy(Section):
         le=1.0,
     )
     cut: float = tunable(
-        0.7,
+        0.8,
         "What is left of the rate and window in use after harm.",
-        source="CUBIC's (RFC 9438): what is paced exceeds the path by little when it first does harm",
+        source="what is paced exceeds the path by little when it first does harm; CUBIC's 0.7 (RFC 9438) gives away a "
+        "point of the attainable gain (`make calm`)",
         ge=0.1,
         le=0.9,
     )

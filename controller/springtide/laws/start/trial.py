@@ -23,16 +23,22 @@ Ints = NDArray[np.int64]
 
 # What of default starts is remembered from round to round.
 _DEFAULT_KEPT = 0.9
+# Where the default loses something in nearly all of its flights, their share says nothing: only segments are compared.
+_BLIND = 0.9
 # A round trip of twice the lowest: what starts meets a queue, which hides that the path carries less.
 _FILLED = 2.0
 # Flights of values in use that are remembered, in multiples of trial_flights: what comes later must be able to count.
 _MOST_USED = 10
+# The standard error of the log2 of two medians' ratio, times the root of the flights in each: single times differ by a
+# third. And what of a trial's flights is waited for at most, in multiples of trial_flights.
+_OF_MEDIANS, _MOST_TRIAL = 0.76, 4
 # What is counted from round to round: flights of the default (decayed), of the values in use since they are, and of the
 # trial; `trial_log2_time` sums the trial's time over the others' (log2), each round's weighed by the fewer flights of
 # both, which `trial_times` sums.
 COUNTED = [
     ("default_flights", "<f8"),
     ("default_lossy", "<f8"),
+    ("default_resent", "<f8"),
     ("used_flights", "<u8"),
     ("used_lossy", "<u8"),
     ("used_segments", "<u8"),
@@ -82,6 +88,12 @@ def judge(seen: Table, before: Table, is_frozen: Bits, group: NDArray[np.bytes_]
     left["default_flights"] = kept * before["default_flights"] + default
     left["default_lossy"] = np.minimum(kept * before["default_lossy"] + default_lossy, left["default_flights"])
     share = left["default_lossy"] / np.maximum(left["default_flights"], 1.0)
+    # Held-out edges say how many lose, not how much.
+    own_lossy, own_resent = np.where(used, 0, lossy[0]), np.where(used, 0, resent[0])
+    newest = own_resent / np.maximum(own_lossy, 1)
+    weight = np.where(own_lossy > 0, own_lossy / np.maximum(left["default_lossy"], 1.0), 0.0)
+    left["default_resent"] = before["default_resent"] + np.minimum(weight, 1.0) * (newest - before["default_resent"])
+    each = left["default_resent"] * share
 
     worn = np.where(before["used_flights"] > _MOST_USED * law.trial_flights, 2, 1)
     used_flights = np.where(used, _ints(before["used_flights"]) // worn + flights[0], 0)
@@ -90,12 +102,14 @@ def judge(seen: Table, before: Table, is_frozen: Bits, group: NDArray[np.bytes_]
     left["used_segments"] = np.where(used, _ints(before["used_segments"]) // worn + segments[0], 0)
     left["used_resent"] = np.where(used, _ints(before["used_resent"]) // worn + resent[0], 0)
     bound = _allowed(before["window"], share, share, law)
-    now_harm = _clearly(lossy[0], flights[0], bound) & _much(resent[0], segments[0], law)
-    in_all = (lossy[0] > 0) & _clearly(used_lossy, used_flights, bound)
+    now_much = _much(resent[0], segments[0], each * flights[0], law)
+    now_harm = now_much & _too_many(lossy[0], flights[0], bound, segments[0])
+    all_much = _much(left["used_resent"], left["used_segments"], each * used_flights, law)
+    in_all = all_much & (lossy[0] > 0) & _too_many(used_lossy, used_flights, bound, left["used_segments"])
     with np.errstate(invalid="ignore"):
         is_filled = ~(seen["rtt_p50_us"] <= _FILLED * seen["min_rtt_us"])
-    sound = used & (flights[0] >= law.min_connections) & ~_much(resent[0], segments[0], law) & ~is_filled
-    harm = used & (now_harm | (in_all & _much(left["used_resent"], left["used_segments"], law)))
+    sound = used & (flights[0] >= law.min_connections) & ~now_much & ~is_filled
+    harm = used & (now_harm | in_all)
 
     rounds = np.where(tried, _ints(before["trial_rounds"]) + live, 0)
     on_trial = np.where(tried, _ints(before["trial_flights"]) + flights[1], 0)
@@ -103,10 +117,10 @@ def judge(seen: Table, before: Table, is_frozen: Bits, group: NDArray[np.bytes_]
     left["trial_rounds"], left["trial_flights"], left["trial_lossy"] = rounds, on_trial, trial_lossy
     left["trial_segments"] = np.where(tried, _ints(before["trial_segments"]) + segments[1], 0)
     left["trial_resent"] = np.where(tried, _ints(before["trial_resent"]) + resent[1], 0)
-    much = _much(left["trial_resent"], left["trial_segments"], law)
+    much = _much(left["trial_resent"], left["trial_segments"], each * on_trial, law)
     others = np.where(used & ~harm, used_lossy / np.maximum(used_flights, 1), share)
     bound = _allowed(before["trial_window"], share, np.maximum(share, others), law)
-    trial_harm = tried & (lossy[1] > 0) & _clearly(trial_lossy, on_trial, bound) & much
+    trial_harm = tried & (lossy[1] > 0) & much & _too_many(trial_lossy, on_trial, bound, left["trial_segments"])
     log2_time, times = _times(seen, flights)
     left["trial_log2_time"] = np.where(tried & live, before["trial_log2_time"] + log2_time, before["trial_log2_time"])
     left["trial_times"] = np.where(tried & live, before["trial_times"] + times, before["trial_times"])
@@ -126,13 +140,18 @@ def judge(seen: Table, before: Table, is_frozen: Bits, group: NDArray[np.bytes_]
     clean = trial_lossy <= bound * np.maximum(on_trial, FEWEST_LOSSY)
     clean |= ~much
     clean &= np.where(borrowed, pooled_lossy <= bound * pooled, (trial_lossy <= bound * on_trial) | ~much)
+    clean &= (bound < _BLIND) | ~much | (left["trial_segments"] == 0)
     judged = tried & live & enough & (rounds >= law.trial_rounds)
     trial_harm |= judged & ~clean
     judged &= ~trial_harm
-    slower = judged & timed & (ratio > np.log2(1.0 + law.slower))
+    # What seems slower, or no faster, by less than chance explains goes on, up to so many flights.
+    sure = ratio - _OF_MEDIANS / np.sqrt(np.maximum(left["trial_times"], 1.0))
+    sure = np.where(left["trial_times"] < _MOST_TRIAL * law.trial_flights, sure, ratio)
     steps = before["trial_step"] > 0
-    in_vain = judged & ~slower & steps & timed & (ratio > np.log2(1.0 - law.step_gain))
-    good = judged & ~slower & ~in_vain & (timed | ~steps)
+    too_slow, no_gain = np.log2(1.0 + law.slower), np.log2(1.0 - law.step_gain)
+    slower = judged & timed & (sure > too_slow)
+    in_vain = judged & ~slower & steps & timed & (sure > no_gain)
+    good = judged & (~timed | (ratio <= np.where(steps, no_gain, too_slow))) & (timed | ~steps)
     braked = live & (_counts(seen["braked"], live) > 0) & (used | tried)
     return Judged(sound & ~harm, harm, braked, trial_harm, slower, in_vain, good, left)
 
@@ -166,9 +185,17 @@ def _clearly(lossy: Ints, flights: Ints, bound: Floats) -> Bits:
     return clearly
 
 
-def _much(resent: NDArray[Any], segments: NDArray[Any], law: StartPolicy) -> Bits:
-    """Whether of the flights' segments more were sent again than does no harm; unknown is much."""
-    much: Bits = (_ints(segments) == 0) | (_ints(resent) > law.loss_segments * _ints(segments))
+def _too_many(lossy: Ints, flights: Ints, bound: Floats, segments: NDArray[Any]) -> Bits:
+    """Whether clearly more flights lose anything than may; where the bound says nothing, their segments do."""
+    blind: Bits = (bound >= _BLIND) & (segments > 0) & (lossy >= FEWEST_LOSSY)
+    return _clearly(lossy, flights, bound) | blind
+
+
+def _much(resent: NDArray[Any], segments: NDArray[Any], of_default: Floats, law: StartPolicy) -> Bits:
+    """Whether of the flights' segments more were sent again than does no harm, and more than as many flights with the
+    kernel's default send again; unknown is much."""
+    harmless = np.maximum(law.loss_segments * _ints(segments), of_default)
+    much: Bits = (_ints(segments) == 0) | (_ints(resent) > harmless)
     return much
 
 
