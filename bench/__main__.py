@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import collector, controller, edge, gate, push, push_fleet, rounds, sizes, start, start_loop
+from bench import collector, controller, edge, gate, push, push_fleet, rounds, sizes, start, start_changes, start_loop
 from bench.calm import guard, pairs, prefixes, start_weeks
 from bench.pipeline import ingest
 from bench.runner import ROOT, Bench, BenchError, Run, conditions, document, table
@@ -29,6 +29,7 @@ MODULES = (
     guard,
     start_weeks,
     start_loop,
+    start_changes,
     start,
     edge,
 )

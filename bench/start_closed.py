@@ -56,15 +56,19 @@ class Closed:
         rounds = max(2, self._rounds // 4) if self._begun else self._rounds
         self._begun = True
         for number in range(rounds):
-            end = (int(time.time()) // self._interval_s + 1) * self._interval_s
-            # A round that has hardly begun is waited for whole, one that is nearly over left out.
-            if end - time.time() < self._interval_s / 2:
-                end += self._interval_s
-            learn(end + SEALED_S - time.time())
-            self._round(lab, end)
+            self.one_round(lab, learn)
             known = sum("start_rate" in one for found in self.entries.values() for one in found)
             trials = sum("trial" in one for found in self.entries.values() for one in found)
             progress(f"round {number + 1} of {rounds}, {edges} edges: {known} entries, {trials} on trial")
+
+    def one_round(self, lab: Lab, learn: Callable[[float], None]) -> None:
+        """The next round with this traffic, to what it decides on the edges."""
+        end = (int(time.time()) // self._interval_s + 1) * self._interval_s
+        # A round that has hardly begun is waited for whole, one that is nearly over left out.
+        if end - time.time() < self._interval_s / 2:
+            end += self._interval_s
+        learn(end + SEALED_S - time.time())
+        self._round(lab, end)
 
     def _configure(self, lab: Lab) -> None:
         found = fleet(lab.topology)

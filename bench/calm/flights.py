@@ -62,6 +62,7 @@ class _Sender:
     def __init__(self, at: float, size: int, window: int, cap: float, paced: bool, lift: int) -> None:
         self.at, self.size, self.cwnd = at, size, float(window)
         self.cap, self.paced, self.lift = cap, paced, lift
+        self.first = 0 if window > DEFAULT_WINDOW else lift
         self.ssthresh = math.inf
         self.next, self.una, self.pipe = 0, 0, 0
         # Of each segment the number of its last sending; -1 was delivered; and when that was.
@@ -79,7 +80,8 @@ class _Sender:
         self.round_end, self.round_start, self.last_ack, self.samples, self.low = 0, at, at, 0, math.inf
         self.w_max, self.epoch = 0.0, -1.0
         self.done_at = math.inf
-        # The first flights end with what was sent when the first round trip, or the cap, was over.
+        # The first flights end with what was sent when the cap was over, or would have been; of a burst of more than
+        # the default when the first round trip was.
         self.first_end, self.first_resent = -1, 0
 
     def pacing(self) -> float:
@@ -214,7 +216,7 @@ class _Link:
         if one.paced and one.cap < NO_RATE and one.delivered * SEGMENT >= one.lift:
             one.cap = NO_RATE
             one.first_end = -1
-        if one.first_end < 0 and one.cap == NO_RATE:
+        if one.first_end < 0 and one.cap == NO_RATE and one.delivered * SEGMENT >= one.first:
             one.first_end = one.next
         if one.recovery >= 0 and one.una >= one.recovery:
             one.recovery = -1
@@ -300,13 +302,19 @@ _WAKE, _ACK, _TIMER = 0, 1, 2
 
 @lru_cache(maxsize=200_000)
 def completions(
-    path: Path, size: int, window: int, rate: float | None, at_once: int = 1, lift_bytes: int = 60_000
+    path: Path,
+    size: int,
+    window: int,
+    rate: float | None,
+    at_once: int = 1,
+    lift_bytes: int = 60_000,
+    is_young: bool = False,
 ) -> tuple[tuple[float, int, int], ...]:
     """Of each of `at_once` fresh connections (ms from its request to its last byte, segments sent again, of them those
     of its first flights).
 
     `size` in bytes, `window` in segments; `rate` in bytes/s is what they share equally, None is a burst, `NO_RATE` is
-    paced without a cap."""
+    paced without a cap. `is_young`: first flights are those of the first round trip, whatever was given."""
     left = path.left(at_once)
     segments = max(1, math.ceil(size / SEGMENT))
     cap = NO_RATE if rate is None or rate == NO_RATE else rate / at_once / SEGMENT
@@ -315,6 +323,8 @@ def completions(
         _Sender(number * APART_S, segments, window, cap, paced, lift_bytes * (4 if at_once > 1 else 1))
         for number in range(at_once)
     ]
+    for one in senders:
+        one.first = 0 if is_young else one.first
     if paced:
         # The handshake has measured a round trip.
         for one in senders:

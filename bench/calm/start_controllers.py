@@ -65,7 +65,7 @@ class Bursts:
 
     def given(self) -> Given:
         nothing = np.zeros(self._paths.count)
-        return Given(self._windows, nothing, nothing)
+        return Given(self._windows, nothing, nothing, is_young=True)
 
     def round(self, now: int, moment: Moment, met: tuple[Met, Met], default: Met) -> None:
         draw = self._draw

@@ -38,7 +38,9 @@ class Given:
     window: Ints
     rate: Floats
     path: Floats
-    lift_bytes: int = 60_000
+    lift_bytes: int = LIFTS[1]
+    # First flights are those of the first round trip, as a law of windows sees them.
+    is_young: bool = False
 
     @classmethod
     def default(cls, count: int) -> Given:
@@ -80,7 +82,7 @@ def meet(moment: Moment, given: Given) -> Met:
     pace = np.where(each > 0, np.clip(ratio, -40, 16), _BURST)
     keys = np.stack([cell, queue, width, pace, moment.at_once], axis=1).astype(np.int64)
     unique, which = np.unique(keys, axis=0, return_inverse=True)
-    found = np.array([_played(*key, given.lift_bytes) for key in unique.tolist()])[which.reshape(-1)]
+    found = np.array([_played(*key, given.lift_bytes, given.is_young) for key in unique.tolist()])[which.reshape(-1)]
     by_chance = 1 - (1 - LOSS_FLOOR) ** np.minimum(SEGMENTS, 2 * window[:, None])
     lossy = found[:, 2] + (1 - found[:, 2]) * by_chance
     return Met(found[:, 0], found[:, 1] + LOSS_FLOOR * SEGMENTS, lossy, found[:, 3] + LOSS_FLOOR * SEGMENTS)
@@ -93,7 +95,9 @@ def _cells(moment: Moment) -> tuple[Floats, Floats, Floats]:
 
 
 @cache
-def _played(cell: int, queue: int, width: int, pace: int, at_once: int, lift_bytes: int) -> NDArray[np.float64]:
+def _played(
+    cell: int, queue: int, width: int, pace: int, at_once: int, lift_bytes: int, is_young: bool = False
+) -> NDArray[np.float64]:
     pipe = 2.0 ** (cell / 2)
     rate = pipe * WIRE / (_RTT_MS / 1000)
     path = Path(rate * 8 / 1e6, _RTT_MS, int(2**queue))
@@ -101,7 +105,7 @@ def _played(cell: int, queue: int, width: int, pace: int, at_once: int, lift_byt
     paced = None if pace == _BURST else rate * SEGMENT / WIRE * 2 ** (pace / 8)
     rows = []
     for size in SIZES:
-        found = completions.__wrapped__(path, size, window, paced, at_once, lift_bytes)
+        found = completions.__wrapped__(path, size, window, paced, at_once, lift_bytes, is_young)
         times = sorted(ms for ms, *_ in found)
         middle = times[len(times) // 2]
         lossy = sum(first > 0 for *_, first in found) / len(found)
