@@ -148,7 +148,7 @@ def decide(
     suppressed = (before["suppressed"] > 0) & (penalty >= policy.damping.reuse_below)
     may_begin = living & ~is_frozen & ~is_overridden & ((rounds >= law.duty_rounds) | (in_use.window > 0))
 
-    moves = falls(seen, before, in_use, target, rtt_us, proved, judged, is_frozen, law)
+    moves = falls(now, seen, before, in_use, target, rtt_us, proved, judged, is_frozen, law)
     bound = ceiling(now, before, target, proved, moves, law)
     tried = trials(now, seen, rtt_us, before, target, proved, judged.sound, moves, bound, may_begin, suppressed, law)
     nothing = Values.none(len(out))

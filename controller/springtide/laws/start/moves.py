@@ -24,6 +24,8 @@ Codes = NDArray[np.uint8]
 _CODE = codes(Reason)
 # RFC 9959: what was learnt holds while the round trip is above this part of the one then, and at most so many times it.
 _RTT_RANGE = 0.5, 10.0
+# Harm within the hold cuts as much as so many cuts.
+_CUT_AGAIN = 3
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Moves:
 
 
 def falls(
+    now: int,
     seen: Table,
     before: Table,
     in_use: Values,
@@ -81,7 +84,9 @@ def falls(
     value = less.where(lower, value)
     reason[lower] = _CODE[Reason.LOWERED]
     reason[lower & proved.fell] = _CODE[Reason.COLLAPSED]
-    cut = in_use.scaled(law.cut, law.cmax)
+    # Harm in spite of a cut: the path has become far less, and each round of it costs.
+    again = before["hold_until"].astype(np.int64) > now
+    cut = in_use.scaled(np.where(again, law.cut**_CUT_AGAIN, law.cut), law.cmax)
     cut = cut.least(target).where(target.window > 0, cut)
     value = cut.where(harm, value)
     reason[harm] = np.where(judged.harm, _CODE[Reason.LOSS], _CODE[Reason.BRAKED])[harm]
