@@ -8,6 +8,7 @@ from pathlib import Path as File
 import jsonschema
 import pytest
 
+from bench import start_changes
 from bench.start_cells import Cell, Result, Slowest, cells, groups, row, summary
 from bench.start_paths import PATHS, Path, topology
 from bench.start_ways import given, means
@@ -107,3 +108,26 @@ def test_the_lab_has_every_path_as_named(tmp_path: File) -> None:
     assert {path.name: read.rtt("srv", path.name) for path in PATHS} == {path.name: path.rtt_ms for path in PATHS}
     assert {edge for edge in read.edges() if read.enforced_by(edge) == "bpf"} == {"springtide-1", "springtide-2"}
     assert len(PATHS) >= 8
+
+
+def seen(number: int, way: str, ms: float, resent: int, count: int = 5) -> start_changes.Seen:
+    result = Result(ms=[ms] * count, segments=70 * count, resent=resent)
+    return start_changes.Seen(number, way, start_changes.ALONE, result)
+
+
+def test_a_changed_path_is_safe_once_ten_connections_send_again_no_more_than_the_default() -> None:
+    default = [seen(number, "default", 400, 7) for number in (0, 1, 2, 3)]
+    ours = [seen(0, "springtide", 150, 0), seen(1, "springtide", 500, 100), seen(1, "springtide", 300, 60)]
+    later = [seen(2, "springtide", 200, 2), seen(2, "springtide", 200, 3), seen(3, "springtide", 160, 0)]
+    assert start_changes.connections_until_safe([*default, *ours, *later]) == 10
+    assert start_changes.rounds_until([*default, *ours, *later], 140, gain=False) == 1
+    # Nine tenths of 260 ms are saved in the third round.
+    assert start_changes.rounds_until([*default, *ours, *later], 140, gain=True) == 2
+    assert start_changes.rounds_until([*default, *ours], 140, gain=False) == 3
+
+
+def test_paths_change_as_the_bench_says() -> None:
+    worse = start_changes.changed(start_changes.WORSE[0])
+    assert (worse.rate_mbit, worse.queue) == (77 / 4, 9)
+    better = start_changes.changed(start_changes.BETTER[0])
+    assert (better.rate_mbit, better.queue) == (80, start_changes.BETTER[0].queue)

@@ -67,6 +67,7 @@ FIGURES = {
         cells failed_transfers ratio_limit_100k worst_ratio_limit_100k median_ratio_limit_100k worst_retransmit_rise
         worst_p95_per_default
     """,
+    "start-changes": "connections_until_safe rounds_until_safe rounds_until_gain",
     "start-program": """
         alone_p50_ms alone_p95_ms alone_resent_per_connection alone_p50_per_limit together_p50_ms together_p95_ms
         together_resent_per_connection together_p50_per_limit started worst_alone_p50_per_limit
