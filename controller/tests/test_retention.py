@@ -93,6 +93,13 @@ def add_rounds(store: Store, first: int, count: int, seed: int) -> list[tuple[in
             f"toIPv6('192.0.2.0'), 'bbr', 1, {size}, {state}"
         )
         store.execute(
+            "insert into rollup_paths (round, generation, src_pop, destination, ip_version, dst_pop, hosts, "
+            "connections, min_rtt_p10_us, share_connections, share_state, entry_flights, entry_lossy, "
+            "entry_100k_p50_us) select "
+            f"toDateTime({moment}, 'UTC'), {generation}, 'ams', 'fra', 4, 'fra', {i % 3}, 1, {i % 4 * 1000}, 1, {state}, "
+            f"{window}, 2, {1000 * window}"
+        )
+        store.execute(
             "insert into rollups (round, generation, interval_s, computed_at) select "
             f"toDateTime({moment}, 'UTC'), {generation}, 300, toDateTime({moment + 50 + seed}, 'UTC')"
         )
@@ -134,6 +141,21 @@ def test_an_hour_is_its_rounds_together(hours: tuple[Store, list[tuple[int, int]
         assert row["bytes_acked"] == sum(size for _, size in part)
     [prefixes] = store.query("select sum(bytes_acked) as b, count() as n from prefix_hours final")
     assert prefixes == {"b": sum(size for _, size in values), "n": 2}
+    paths = store.query(
+        "select rounds, hosts, connections, min_rtt_us, share_connections, entry_flights, entry_lossy, entry_100k_us, "
+        "finalizeAggregation(share_state)[3] as median from path_hours final order by since"
+    )
+    for row, part in zip(paths, (values[:12], values[12:]), strict=True):
+        windows = sorted(window for window, _ in part)
+        assert windows[5] <= row.pop("median") <= windows[6]
+        # By flights, of which each round has as many as its window: half of them lie on either side.
+        middle = row.pop("entry_100k_us") / 1000
+        assert sum(one for one in windows if one < middle) <= sum(windows) / 2
+        assert sum(one for one in windows if one > middle) <= sum(windows) / 2
+        assert row == {
+            **{"rounds": 12, "hosts": 2, "connections": 12, "min_rtt_us": 1000, "share_connections": 12},
+            **{"entry_flights": sum(windows), "entry_lossy": 24},
+        }
     assert pending(store, now, 60) == []
 
 

@@ -9,8 +9,12 @@ from springtide.store.files import sql
 
 # Length in seconds, and the tables with what fills them.
 PERIODS = {
-    3600: {"pair_hours": "downsample/pairs", "prefix_hours": "downsample/prefixes"},
-    86400: {"pair_days": "downsample/pairs", "prefix_days": "downsample/prefixes"},
+    3600: {
+        "pair_hours": "downsample/pairs",
+        "prefix_hours": "downsample/prefixes",
+        "path_hours": "downsample/paths",
+    },
+    86400: {"pair_days": "downsample/pairs", "prefix_days": "downsample/prefixes", "path_days": "downsample/paths"},
 }
 
 

@@ -40,8 +40,10 @@ TABLES = (
     ("rollups", "round", "rounds_days"),
     ("pair_hours", "since", "hours_days"),
     ("prefix_hours", "since", "hours_days"),
+    ("path_hours", "since", "hours_days"),
     ("pair_days", "since", "days_days"),
     ("prefix_days", "since", "days_days"),
+    ("path_days", "since", "days_days"),
     ("audit", "at", "decisions_days"),
     # By when it was stored: a message's own time is chosen by its sender.
     ("rejected_messages", "kept_at", "rejected_days"),
