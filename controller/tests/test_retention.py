@@ -96,8 +96,8 @@ def add_rounds(store: Store, first: int, count: int, seed: int) -> list[tuple[in
             "insert into rollup_paths (round, generation, src_pop, destination, ip_version, dst_pop, hosts, "
             "connections, min_rtt_p10_us, share_connections, share_state, entry_flights, entry_lossy, "
             "entry_100k_p50_us) select "
-            f"toDateTime({moment}, 'UTC'), {generation}, 'ams', 'fra', 4, 'fra', {i % 3}, 1, {i % 4 * 1000}, 1, {state}, "
-            f"{window}, 2, {1000 * window}"
+            f"toDateTime({moment}, 'UTC'), {generation}, 'ams', 'fra', 4, 'fra', {i % 3}, 1, {i % 4 * 1000}, 1, "
+            f"{state}, {window}, 2, {1000 * window}"
         )
         store.execute(
             "insert into rollups (round, generation, interval_s, computed_at) select "

@@ -172,7 +172,7 @@ def test_loss_cuts_what_is_in_use_at_once_and_random_loss_does_not() -> None:
 def test_harm_in_spite_of_a_cut_cuts_deeper() -> None:
     loop = Loop(policy())
     before = loop.in_use(5e6)["connection_rate"][0]
-    harm = {"flights_0": 200, "lossy_0": 150, "segments_0": 20_000, "resent_0": 6000}
+    harm: dict[str, Any] = {"flights_0": 200, "lossy_0": 150, "segments_0": 20_000, "resent_0": 6000}
     rates = [loop.round(row(connections=100, **harm))["connection_rate"][0] for _ in range(2)]
     cut = policy().start.cut
     assert rates[0] == pytest.approx(cut * before, rel=1e-5)
