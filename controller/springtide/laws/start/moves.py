@@ -84,10 +84,7 @@ def falls(
     value = less.where(lower, value)
     reason[lower] = _CODE[Reason.LOWERED]
     reason[lower & proved.fell] = _CODE[Reason.COLLAPSED]
-    # Harm in spite of a cut: the path has become far less, and each round of it costs.
-    again = before["hold_until"].astype(np.int64) > now
-    cut = in_use.scaled(np.where(again, law.cut**_CUT_AGAIN, law.cut), law.cmax)
-    cut = cut.least(target).where(target.window > 0, cut)
+    cut = _cut(now, before, in_use, target, law)
     value = cut.where(harm, value)
     reason[harm] = np.where(judged.harm, _CODE[Reason.LOSS], _CODE[Reason.BRAKED])[harm]
     # What carries less than the kernel's default would only slow connections down.
@@ -104,6 +101,13 @@ def falls(
     harmful = np.where(harm, in_use.rate, np.where(trial_harm, on_trial.rate, 0.0))
     goes_on = runs & ~failed & ~overtaken & ~changed & ~promoted
     return Moves(value, reason, promoted, failed, harmful, goes_on, changed)
+
+
+def _cut(now: int, before: Table, in_use: Values, target: Values, law: StartPolicy) -> Values:
+    """What is left after harm. Harm in spite of a cut: the path has become far less, and each round of it costs."""
+    again = before["hold_until"].astype(np.int64) > now
+    cut = in_use.scaled(np.where(again, law.cut**_CUT_AGAIN, law.cut), law.cmax)
+    return cut.least(target).where(target.window > 0, cut)
 
 
 def ceiling(
@@ -153,6 +157,34 @@ def _most(
     return np.where(until > now, law.cut * harmful, np.where(free, np.inf, middle))
 
 
+def _bounded(
+    now: int,
+    wanted: Values,
+    steps: Bits,
+    bound: tuple[Floats, Ints, Ints, Floats],
+    value: Values,
+    rtt_us: Floats,
+    seen: Table,
+    proved: Proved,
+    law: StartPolicy,
+) -> tuple[Values, Bits]:
+    """What may be tried of what is wanted, and where its rate is held back; never below what is in use."""
+    most = _most(now, bound, value, rtt_us, seen, law)
+    # Beside others whoever is faster than the path takes from them, and seems to gain: a step is at most a step beyond
+    # what all together were delivered, with the room that polls of few connections need.
+    together = np.exp2(proved.left["path_log2"]) * law.pace_gain * law.step
+    carried = law.headroom * together
+    most = np.where(steps & np.isfinite(carried), np.minimum(most, np.maximum(carried, value.rate)), most)
+    over = wanted.rate > most
+    factor = np.where(over, most / np.maximum(wanted.rate, 1.0), 1.0)
+    wanted = wanted.scaled(factor, law.cmax).where(over, wanted)
+    # All that start at once are given little more than one is, or a step beyond what all were delivered: that what one
+    # was given went well says nothing of all.
+    most_path = np.fmax(together, law.headroom * wanted.rate)
+    wanted = replace(wanted, path=np.minimum(wanted.path, most_path)).most(value)
+    return wanted, over
+
+
 def idle(rate: Floats, rtt_us: Floats, seen: Table) -> Bits:
     """Whether the kernel's default carries as much in a round trip by itself."""
     little: Bits = rate * rtt_us / 1e6 < KERNEL_DEFAULT * segment(seen)
@@ -187,19 +219,7 @@ def trials(
     wanted = target.scaled(law.step, law.cmax).where(first, target)
     wanted = moves.value.scaled(law.step, law.cmax).where(steps, wanted).most(moves.value)
     wanted = wanted.where(target.window > 0, Values.none(len(used)))
-    most = _most(now, bound, moves.value, rtt_us, seen, law)
-    # Beside others whoever is faster than the path takes from them, and seems to gain: a step is at most a step beyond
-    # what all together were delivered, with the room that polls of few connections need.
-    together = np.exp2(proved.left["path_log2"]) * law.pace_gain * law.headroom
-    carried = law.step * together
-    most = np.where(steps & np.isfinite(carried), np.minimum(most, np.maximum(carried, moves.value.rate)), most)
-    over = wanted.rate > most
-    factor = np.where(over, most / np.maximum(wanted.rate, 1.0), 1.0)
-    wanted = wanted.scaled(factor, law.cmax).where(over, wanted)
-    # All that start at once are given what one is, or all were delivered, with some room; a step of one says nothing of
-    # all.
-    most_path = np.fmax(together, law.headroom * wanted.rate)
-    wanted = replace(wanted, path=np.minimum(wanted.path, most_path)).most(moves.value)
+    wanted, over = _bounded(now, wanted, steps, bound, moves.value, rtt_us, seen, proved, law)
 
     worth = may_begin & ~moves.goes_on & (wanted.window > 0) & wanted.above(moves.value, law.hysteresis)
     # Of ten segments there is nothing to gain.
