@@ -4,6 +4,11 @@
 decided, decide, write the rows) / the time of one query that reads the same columns of the same rows and adds them up.
 `congestion_per_scan_ratio` is the same for client prefixes over the window of their duty cycle; with `cpu_` both are of
 processor seconds. Both sides run in one process, in turns.
+
+`start_` is the same for the law of starts: every ordered pair of PoPs and every client prefix is a unit that is decided
+in each round. `start_read_rows` are the rows of any table that the engine read for one decision, with `start_rounds`
+rounds and their decisions in the store; `start_round_rows` are those of the round, `start_kept_rows` those of the
+decisions before it, which are all that the law keeps; `start_observe_s`, `start_law_s`, `start_write_s` its parts.
 """
 
 from __future__ import annotations
@@ -13,15 +18,19 @@ import tempfile
 import time
 from collections.abc import Callable
 
+from springtide.laws.base import frozen
 from springtide.laws.congestion import rows as congestion_rows
 from springtide.laws.congestion.law import decide as decide_congestion
 from springtide.laws.initcwnd import rows as decisions
 from springtide.laws.initcwnd.law import decide as decide_initcwnd
+from springtide.laws.start import rows as start_rows
+from springtide.laws.start.interface import START
 from springtide.observe.pairs import pair_observations
-from springtide.policy import Policy
+from springtide.policy import EnforcePolicy, Policy
 from springtide.store import Store, open_store
 from springtide.store.migrations import migrate, read_migrations
 
+from bench.controller_paths import PATH_SCANS, add_fleet, add_round
 from bench.runner import Bench, Run, in_turns, progress
 
 # 2026-01-02T03:00:00Z
@@ -102,6 +111,14 @@ def measure(run: Run) -> None:
             _measure(run, store)
         finally:
             store.close()
+        # A store of its own: its fleet has edges.
+        store = open_store(f"chdb://{folder}/starts", create=True, wait_s=1, on_wait=print)
+        try:
+            migrate(store, read_migrations())
+            _measure_starts(run, store)
+        finally:
+            store.close()
+    run.figure("peak_memory_gb", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
 
 
 def fill(store: Store, pops: int, prefixes: int, rounds: int) -> None:
@@ -152,7 +169,48 @@ def _measure(run: Run, store: Store) -> None:
     )
     for name, count in counted.items():
         run.figure(name, int(count))
-    run.figure("peak_memory_gb", resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6)
+
+
+def _measure_starts(run: Run, store: Store) -> None:
+    pops, prefixes, rounds = (run.sizes[name] for name in ("pops", "prefixes", "start_rounds"))
+    add_fleet(store, pops, prefixes)
+    for number in range(rounds - 1, -1, -1):
+        progress(f"making and deciding starts, {number} rounds before the newest")
+        moment = ROUND - number * INTERVAL
+        add_round(store, moment, number, pops, prefixes)
+        if number:
+            _decide_starts(store, moment)
+    parts: list[tuple[float, float, float]] = []
+    read: list[int] = []
+
+    def decide() -> None:
+        before = _selected_rows(store)
+        parts.append(_decide_starts(store, ROUND))
+        read.append(_selected_rows(store) - before)
+
+    def scan() -> None:
+        for query in PATH_SCANS:
+            store.execute(query, {"round_s": ROUND, "last_s": ROUND - INTERVAL})
+
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    _beside_scan(run, "start", decide, scan, lambda: _forget(store, "start_decisions"))
+    run.figure("peak_memory_before_start_gb", memory / 1e6)
+    for name, spent in zip(("observe", "law", "write"), zip(*parts, strict=True), strict=True):
+        run.figure(f"start_{name}_s", spent)
+    run.figure("start_read_rows", read)
+    [counted] = store.query(
+        "select (select count() from round_paths where round = fromUnixTimestamp({round_s:UInt32})) as round_rows, "
+        "(select count() from start_decisions where round = fromUnixTimestamp({last_s:UInt32})) as kept_rows",
+        {"round_s": ROUND, "last_s": ROUND - INTERVAL},
+    )
+    for name, count in counted.items():
+        run.figure(f"start_{name}", int(count))
+
+
+def _selected_rows(store: Store) -> int:
+    """How many rows of tables this engine has read since it began."""
+    [row] = store.query("select sum(value) as n from system.events where event = 'SelectedRows'")
+    return int(row["n"])
 
 
 def _decide_prefixes(store: Store, moment: int, policy: Policy) -> None:
@@ -167,6 +225,18 @@ def _decide_pairs(store: Store, moment: int, policy: Policy) -> None:
         moment, policy, pair_observations(store, moment), decisions.previous(store, moment, policy)
     )
     decisions.write_round(store, moment, decided, policy.version)
+
+
+def _decide_starts(store: Store, moment: int) -> tuple[float, float, float]:
+    """As the command does: what the round shows, what of it arrived, the law, its rows. Seconds of each."""
+    policy, begun = Policy(enforce=EnforcePolicy(by="bpf")), time.perf_counter()
+    seen, before = START.observe(store, policy, moment)
+    _, thin = frozen(store, policy, moment, START.pops(seen, before))
+    observed = time.perf_counter()
+    decided = START.decide(moment, policy, seen, before, thin)
+    judged = time.perf_counter()
+    start_rows.write_round(store, moment, decided, policy.version)
+    return observed - begun, judged - observed, time.perf_counter() - judged
 
 
 def _widen_decisions(store: Store, rounds: int) -> None:
@@ -208,8 +278,8 @@ def _beside_scan(
 
 BENCH = Bench(
     name="controller",
-    summary="both laws at 62,250 pairs and a million prefixes beside a bare scan",
+    summary="the laws at 62,250 pairs and a million prefixes beside a bare scan",
     measure=measure,
-    sizes={"pops": (250, 6), "prefixes": (1_000_000, 500), "rounds": (72, 3)},
-    seconds=1200,
+    sizes={"pops": (250, 6), "prefixes": (1_000_000, 500), "rounds": (72, 3), "start_rounds": (4, 3)},
+    seconds=1800,
 )
