@@ -3,9 +3,12 @@
 -- PoP's region, those of one autonomous system from the region: the first in which at least `group_units` units have
 -- evidence of their own; else the widest. Parameters: round_s, group_units as in the policy.
 with last as (
-    select max(start_decisions.round) as decided
+    select start_decisions.round as decided
     from start_decisions
     where start_decisions.round < fromUnixTimestamp({round_s:UInt32})
+    -- Reads one place of the table, where a maximum reads all of its history.
+    order by start_decisions.round desc
+    limit 1
 ),
 
 known as (
@@ -35,41 +38,48 @@ units as (
         ip_version,
         max(has_own) as has_own,
         position(destination, '/') > 0 as is_prefix,
-        toIPv6OrDefault(splitByChar('/', destination)[1]) as network
+        toIPv6OrDefault(substring(destination, 1, position(destination, '/') - is_prefix)) as network
     from known
     where length(src_pop) <= 63 and length(destination) <= 63
     group by src_pop, destination, ip_version
 ),
 
+-- Those whose groups are the same: names are made once for all of them.
+places as (
+    select
+        src_pop,
+        ip_version,
+        is_prefix,
+        if(is_prefix, '', destination) as dst_pop,
+        tupleElement(IPv6CIDRToRange(network, if(ip_version = 4, 112, 40)), 1) as covering_network,
+        if(is_prefix, dictGetOrDefault('asns', 'asn', network, 0), 0) as asn,
+        sum(has_own) as with_own,
+        groupArray(destination) as destinations
+    from units
+    group by src_pop, ip_version, is_prefix, dst_pop, covering_network, asn
+),
+
 placed as (
     select
-        units.src_pop as src_pop,
-        units.destination as destination,
-        units.ip_version as ip_version,
-        units.has_own as has_own,
-        units.is_prefix as is_prefix,
-        units.network as network,
+        places.*,
         if(sources.region = '', 'default', sources.region) as src_region,
         if(peers.region = '', 'default', peers.region) as dst_region,
         if(
-            units.ip_version = 4,
-            concat(
-                replaceOne(toString(tupleElement(IPv6CIDRToRange(units.network, 112), 1)), '::ffff:', ''), '/16'
-            ),
-            concat(toString(tupleElement(IPv6CIDRToRange(units.network, 40), 1)), '/40')
-        ) as covering,
-        dictGetOrDefault('asns', 'asn', units.network, 0) as asn
-    from units
-    left join fleet_regions as sources on units.src_pop = sources.pop
-    left join fleet_regions as peers on units.destination = peers.pop
+            places.ip_version = 4,
+            concat(replaceOne(toString(places.covering_network), '::ffff:', ''), '/16'),
+            concat(toString(places.covering_network), '/40')
+        ) as covering
+    from places
+    left join fleet_regions as sources on places.src_pop = sources.pop
+    left join fleet_regions as peers on places.dst_pop = peers.pop
 ),
 
 named as (
     select
         src_pop,
-        destination,
         ip_version,
-        has_own,
+        destinations,
+        with_own,
         -- The narrowest first.
         arrayMap(
             name -> if(length(name) <= 63, name, concat(substring(name, 1, 46), ' ', hex(cityHash64(name)))),
@@ -84,55 +94,33 @@ named as (
                     concat('region ', src_region, ' to AS', toString(asn), ', IPv', toString(ip_version))
                 ]
             )
-        ) as names
+        ) as names,
+        -- The empty name is no group.
+        names[1] as first_name,
+        names[2] as second_name
     from placed
 ),
 
-sizes as (
+sized as (
     select
-        name,
-        countIf(has_own) as with_own
+        *,
+        sum(with_own) over (partition by first_name) as first_own,
+        sum(with_own) over (partition by second_name) as second_own
     from named
-    array join names as name
-    group by name
-),
-
-members as (
-    select
-        named.src_pop as src_pop,
-        named.destination as destination,
-        named.ip_version as ip_version,
-        named.names as names,
-        sizes.name as name,
-        sizes.with_own as with_own
-    from (
-        select
-            src_pop,
-            destination,
-            ip_version,
-            names,
-            arrayJoin(names) as name
-        from named
-    ) as named
-    inner join sizes on named.name = sizes.name
-),
-
-leveled as (
-    select
-        src_pop,
-        destination,
-        ip_version,
-        names,
-        min(if(with_own >= {group_units:UInt32}, indexOf(names, name), length(names))) as level
-    from members
-    group by src_pop, destination, ip_version, names
 )
 
 select
     toFixedString(src_pop, 64) as src_pop,
-    toFixedString(destination, 64) as destination,
+    toFixedString(arrayJoin(destinations), 64) as destination,
     ip_version,
-    toFixedString(names[level], 64) as group
-from leveled
+    toFixedString(
+        multiIf(
+            first_own >= {group_units:UInt32}, first_name,
+            second_own >= {group_units:UInt32} and second_name != '', second_name,
+            names[-1]
+        ),
+        64
+    ) as group
+from sized
 order by src_pop, destination, ip_version
 settings prefer_column_name_to_alias = 1

@@ -45,12 +45,14 @@ _SELECT = ", ".join(map(_fixed, _NAMES))
 
 def last_round(store: Store, before_unix_s: int) -> int:
     """The newest round before `before` that left decisions within the time that they are remembered for; 0 is none."""
-    [row] = store.query(
-        f"select toUnixTimestamp(max(round)) as newest from {TABLE} "
-        "where round < fromUnixTimestamp({before:UInt32}) and round >= fromUnixTimestamp({oldest:UInt32})",
+    found = store.query(
+        f"select toUnixTimestamp(round) as newest from {TABLE} "
+        "where round < fromUnixTimestamp({before:UInt32}) and round >= fromUnixTimestamp({oldest:UInt32}) "
+        # A maximum would read all of the history.
+        "order by round desc limit 1",
         {"before": before_unix_s, "oldest": max(0, before_unix_s - MAX_HISTORY_S)},
     )
-    return int(row["newest"] or 0)
+    return int(found[0]["newest"]) if found else 0
 
 
 def previous(store: Store, round_unix_s: int) -> Table:
