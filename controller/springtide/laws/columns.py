@@ -11,28 +11,39 @@ Keys = NDArray[np.bytes_]
 Table = NDArray[np.void]
 
 
-def align(table: Table, own: Keys, wanted: Keys) -> tuple[Table, Bits]:
-    """The table's row for each of the sorted keys `wanted` (zeros where it has none), and which it has.
+def align(table: Table, own: Keys, wanted: Keys, missing: Table | None = None) -> tuple[Table, Bits]:
+    """The table's row for each of the sorted keys `wanted` (`missing` where it has none, or zeros), and which it has.
 
-    `own` are the keys of the table's rows; of rows with one key the first counts.
+    `own` are the keys of the table's rows; of rows with one key the first counts. Not to be written into: where the
+    keys are the same it is the table itself.
     """
     if np.array_equal(own, wanted):
-        return table.copy(), np.ones(len(wanted), bool)
-    unique, first = np.unique(own, return_index=True)
+        return table, np.ones(len(wanted), bool)
     aligned = np.zeros(len(wanted), table.dtype)
+    if _ascend(own):
+        unique, rows = own, table
+    else:
+        unique, first = np.unique(own, return_index=True)
+        rows = table[first]
     at = np.searchsorted(unique, wanted)
     found = at < len(unique)
     found[found] = unique[at[found]] == wanted[found]
-    aligned[found] = table[first[at[found]]]
+    aligned[found] = rows[at[found]]
+    if missing is not None:
+        aligned[~found] = missing
     return aligned, found
 
 
 def union(*keys: Keys) -> Keys:
     """All of them, sorted and unique."""
     first, *others = [one for one in keys if len(one)] or keys
-    if all(np.array_equal(first, one) for one in others) and bool((first[1:] > first[:-1]).all()):
+    if all(np.array_equal(first, one) for one in others) and _ascend(first):
         return first
     return np.unique(np.concatenate([first, *others]))
+
+
+def _ascend(keys: Keys) -> bool:
+    return bool((keys[1:] > keys[:-1]).all())
 
 
 def same(one: Table, other: Table) -> bool:

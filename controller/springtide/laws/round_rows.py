@@ -48,7 +48,7 @@ def write(
     }
     if count:
         store.insert_columns(table, {**head, **columns(decided)})
-    stale = present[~np.isin(keys(present), keys(decided))]
+    stale = present[~np.isin(keys(present), keys(decided))] if len(present) else present
     if len(stale):
         expression, names = name
         store.execute(

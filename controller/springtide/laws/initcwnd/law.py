@@ -103,10 +103,9 @@ def decide(now: int, policy: Policy, observations: Table, last: Table, frozen: C
     of_edges = np.array(sorted({one.pair for one in edge_decisions(policy, now)}), PAIR_KEY)
     seen_keys, last_keys, override_keys = keys(observations), keys(last), keys(overrides)
     wanted = union(seen_keys, last_keys, override_keys, keys(of_edges))
-    seen, has = align(observations, seen_keys, wanted)
+    seen, _ = align(observations, seen_keys, wanted, UNSEEN)
     before, _ = align(last, last_keys, wanted)
     own_value, overridden = align(overrides, override_keys, wanted)
-    seen[~has] = UNSEEN
 
     out = np.zeros(len(wanted), DECIDED)
     for name in ("src_pop", "dst_pop", "ip_version"):

@@ -215,15 +215,16 @@ START = Start()
 def _seen(store: Store, policy: Policy, round_unix_s: int, before: Table) -> Table:
     """SEEN rows of all units that were seen, have history, or could borrow from their group."""
     seen, member = observe(store, round_unix_s, policy.start), groups(store, round_unix_s, policy.start)
-    wanted = union(keys(seen), keys(before), keys(member))
-    found, has = align(seen, keys(seen), wanted)
-    found[~has] = UNSEEN
+    seen_keys, member_keys = keys(seen), keys(member)
+    wanted = union(seen_keys, keys(before), member_keys)
+    found, _ = align(seen, seen_keys, wanted, UNSEEN)
     joined = np.zeros(len(wanted), SEEN)
     for name in OBSERVED.names or ():
         joined[name] = found[name]
+    units = named(wanted)
     for name in ("src_pop", "destination", "ip_version"):
-        joined[name] = named(wanted)[name]
-    joined["group"] = align(member, keys(member), wanted)[0]["group"]
+        joined[name] = units[name]
+    joined["group"] = align(member["group"], member_keys, wanted)[0]
     return joined
 
 

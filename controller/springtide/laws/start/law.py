@@ -120,13 +120,18 @@ def decide(
     """
     law = policy.start
     overrides = _overrides(policy, now)
-    every = [(table, keys(table)) for table in (observed, previous, groups, overrides)]
-    wanted = union(*(own for _, own in every))
-    (seen, has), (before, _), (member, _), (word, is_overridden) = (align(table, own, wanted) for table, own in every)
-    seen[~has] = UNSEEN
+    seen_keys, previous_keys, override_keys = keys(observed), keys(previous), keys(overrides)
+    # One table may be both.
+    group_keys = seen_keys if groups is observed else keys(groups)
+    wanted = union(seen_keys, previous_keys, group_keys, override_keys)
+    seen, _ = align(observed, seen_keys, wanted, UNSEEN)
+    before, _ = align(previous, previous_keys, wanted)
+    group, _ = align(groups["group"], group_keys, wanted)
+    word, is_overridden = align(overrides, override_keys, wanted)
     out = np.zeros(len(wanted), DECIDED)
+    units = named(wanted)
     for name in ("src_pop", "destination", "ip_version"):
-        out[name] = named(wanted)[name]
+        out[name] = units[name]
     is_frozen = np.isin(out["src_pop"], np.array(sorted(frozen), "S64"))
     last_evidence = before["last_evidence"].astype(np.int64)
     alive = (last_evidence > 0) & (now < last_evidence + law.ttl_s)
@@ -134,7 +139,6 @@ def decide(
 
     in_use = _in_use(before, is_overridden, law)
     kept = CAREFUL if law.careful else 1.0
-    group = member["group"]
     judged = judge(seen, before, is_frozen, group, law)
     share = in_use.rate / (law.pace_gain * kept)
     proved = prove(seen, before, share, judged.sound, alive, is_frozen, group, law)

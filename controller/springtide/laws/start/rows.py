@@ -11,7 +11,7 @@ from springtide import instants
 from springtide.laws import round_rows
 from springtide.laws.columns import Table
 from springtide.laws.start.decision import ACTIONS, REASONS
-from springtide.laws.start.law import DECIDED, PREVIOUS, carry
+from springtide.laws.start.law import DECIDED, PREVIOUS
 from springtide.laws.start.units import keys
 from springtide.policy import MAX_HISTORY_S
 from springtide.store import Row, Store
@@ -21,6 +21,8 @@ TABLE = "start_decisions"
 _INSTANTS = ("hold_until", "last_evidence", "expires_at")
 _FLAGS = ("borrowed", "trial_borrowed", "trial_step", "suppressed", "overridden")
 _NAMES = DECIDED.names or ()
+# As `carry` in law.py: rows that leave something for the next round.
+LASTS = "window > 0 or trial_permille > 0 or share_weight > 0 or measured_rounds > 0 or harmful_rate > 0"
 # An alias may have the name of the column that it is made of.
 _BY_COLUMN = "settings prefer_column_name_to_alias = 1"
 
@@ -41,6 +43,7 @@ def _fixed(name: str) -> str:
 
 
 _SELECT = ", ".join(map(_fixed, _NAMES))
+_LASTING = ", ".join(_fixed(name) for name in PREVIOUS.names or () if name != "round")
 
 
 def last_round(store: Store, before_unix_s: int) -> int:
@@ -59,7 +62,15 @@ def previous(store: Store, round_unix_s: int) -> Table:
     """What earlier decisions left, as PREVIOUS rows; no later round is read. Whatever lasts is in the last round's
     rows: each decides anew on all that the one before it left."""
     newest = last_round(store, round_unix_s)
-    return carry(read_round(store, newest), newest) if newest else np.zeros(0, PREVIOUS)
+    if not newest:
+        return np.zeros(0, PREVIOUS)
+    return store.columns(
+        f"select {_LASTING}, toUInt32(toUnixTimestamp(round)) as round from {TABLE} final "
+        f"where round = fromUnixTimestamp({{round:UInt32}}) and ({LASTS}) "
+        f"order by src_pop, destination, ip_version {_BY_COLUMN}",
+        PREVIOUS,
+        {"round": newest},
+    )
 
 
 def read_round(store: Store, round_unix_s: int) -> Table:
