@@ -44,6 +44,22 @@ paths as (
     where round = fromUnixTimestamp({round_s:UInt32}) and length(src_pop) <= 63
 ),
 
+-- The PoPs with more prefixes than places. Elsewhere every prefix has one, and nothing is to be sorted.
+crowded_pops as (
+    select src_pop
+    from (
+        select
+            src_pop,
+            only_host,
+            count() as shown
+        from round_paths
+        where round = fromUnixTimestamp({round_s:UInt32}) and length(src_pop) <= 63 and dst_pop = ''
+        group by src_pop, only_host
+    ) as hosts
+    group by src_pop
+    having sum(shown) > {max_prefixes:UInt32} or maxIf(shown, only_host != '') > {half_prefixes:UInt32}
+),
+
 -- Among three edges or more, at most half of the places for prefixes that only one of them shows: it may have invented
 -- them.
 clients as (
@@ -59,7 +75,7 @@ clients as (
             toIPv6('::')
         ) as place
     from paths
-    where dst_pop = ''
+    where dst_pop = '' and src_pop in (select crowded_pops.src_pop from crowded_pops)
 ),
 
 bounded as (
@@ -132,6 +148,7 @@ select
 from paths
 where
     dst_pop != ''
+    or src_pop not in (select crowded_pops.src_pop from crowded_pops)
     or (src_pop, client_prefix) in (
         select
             prefixes.src_pop,

@@ -52,7 +52,7 @@ def prove(
     is_sound: Bits,
     alive: Bits,
     is_frozen: Bits,
-    group: NDArray[np.bytes_],
+    group: NDArray[np.int64],
     law: StartPolicy,
 ) -> Proved:
     """`seen` are OBSERVED and `before` PREVIOUS rows of the same units; `in_use` the share that is in use, 0 is none;

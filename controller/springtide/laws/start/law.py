@@ -127,6 +127,8 @@ def decide(
     seen, _ = align(observed, seen_keys, wanted, UNSEEN)
     before, _ = align(previous, previous_keys, wanted)
     group, _ = align(groups["group"], group_keys, wanted)
+    # Numbers are told apart faster than names; 0 is no group.
+    member = np.where(group != b"", np.unique(group, return_inverse=True)[1] + 1, 0)
     word, is_overridden = align(overrides, override_keys, wanted)
     out = np.zeros(len(wanted), DECIDED)
     units = named(wanted)
@@ -139,9 +141,9 @@ def decide(
 
     in_use = _in_use(before, is_overridden, law)
     kept = CAREFUL if law.careful else 1.0
-    judged = judge(seen, before, is_frozen, group, law)
+    judged = judge(seen, before, is_frozen, member, law)
     share = in_use.rate / (law.pace_gain * kept)
-    proved = prove(seen, before, share, judged.sound, alive, is_frozen, group, law)
+    proved = prove(seen, before, share, judged.sound, alive, is_frozen, member, law)
     target = size(proved.share, proved.path, rtt_us, seen, law)
 
     evident = (proved.measured | proved.borrowed) & ~is_frozen

@@ -8,6 +8,7 @@ group."""
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,12 +29,12 @@ class Grouped:
     low: Floats
 
 
-def grouped(group: NDArray[np.bytes_], own: Floats, variance: Floats, known: Bits, quantile: float) -> Grouped:
-    """Rows of one group's name belong together; the empty name is no group. Only `known` rows count, all are
-    answered."""
+def grouped(group: NDArray[Any], own: Floats, variance: Floats, known: Bits, quantile: float) -> Grouped:
+    """Rows of one group's number or name belong together; 0 or the empty name is no group. Only `known` rows count, all
+    are answered."""
     names, place = np.unique(group, return_inverse=True)
     count = len(names)
-    counted = known & (group != b"")
+    counted = known & (group != np.zeros((), group.dtype))
     at, x, v = place[counted], own[counted], np.maximum(variance[counted], 1e-6)
     weight = 1.0 / v
     units = np.bincount(at, minlength=count)

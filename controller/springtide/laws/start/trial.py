@@ -68,8 +68,8 @@ class Judged:
     left: Table
 
 
-def judge(seen: Table, before: Table, is_frozen: Bits, group: NDArray[np.bytes_], law: StartPolicy) -> Judged:
-    """`seen` are OBSERVED and `before` PREVIOUS rows of the same units; `group` the names of their groups.
+def judge(seen: Table, before: Table, is_frozen: Bits, group: Ints, law: StartPolicy) -> Judged:
+    """`seen` are OBSERVED and `before` PREVIOUS rows of the same units; `group` the numbers of their groups, 0 is none.
 
     Long: one count after the other, each over all units at once.
     """
@@ -129,7 +129,7 @@ def judge(seen: Table, before: Table, is_frozen: Bits, group: NDArray[np.bytes_]
 
     borrowed = tried & (before["trial_borrowed"] > 0)
     # Of a group's borrowers those count that are on trial, and those that already use what they borrowed.
-    lends = (group != b"") & (borrowed | (used & (before["borrowed"] > 0)))
+    lends = (group != 0) & (borrowed | (used & (before["borrowed"] > 0)))
     pooled = _together(group, np.where(borrowed, on_trial, used_flights), lends)
     pooled_lossy = _together(group, np.where(borrowed, trial_lossy, used_lossy), lends)
     # Half as many of which none lost anything show as much: of ten, a quarter that lose would show in 19 of 20 trials.
@@ -199,7 +199,7 @@ def _much(resent: NDArray[Any], segments: NDArray[Any], of_default: Floats, law:
     return much
 
 
-def _together(group: NDArray[np.bytes_], values: Ints, which: Bits) -> Ints:
+def _together(group: Ints, values: Ints, which: Bits) -> Ints:
     """Of each row the sum over its group's rows that count."""
     names, place = np.unique(group, return_inverse=True)
     sums = np.zeros(len(names), np.int64)
