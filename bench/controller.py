@@ -5,8 +5,8 @@ decided, decide, write the rows) / the time of one query that reads the same col
 `congestion_per_scan_ratio` is the same for client prefixes over the window of their duty cycle; with `cpu_` both are of
 processor seconds. Both sides run in one process, in turns.
 
-`start_` is the same for the law of starts: every ordered pair of PoPs and every client prefix is a unit that is decided
-in each round. `start_read_rows` are the rows of all tables that the engine read for one decision; `start_round_rows` are
+`start_` is the same for the law of starts: each ordered pair of PoPs and each client prefix is a unit that is decided
+in each round. `start_read_rows` are the rows of all tables that the engine read for a decision; `start_round_rows` are
 those of the round, `start_kept_rows` those of the decisions before it, which are all that the law keeps, and
 `start_history_rows` those of all decisions in the store; `start_observe_s`, `start_law_s`, `start_write_s` its parts.
 """
