@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 import numpy as np
+from numpy.typing import NDArray
 
 from springtide import instants
 from springtide.fleet import Fleet
@@ -77,7 +78,7 @@ class Start(Law):
         return _seen(store, policy, round_unix_s, before), before
 
     def pops(self, seen: Table, before: Table) -> set[str]:
-        return pops_of(seen["src_pop"].tolist(), before["src_pop"].tolist())
+        return pops_of(*(_runs(table["src_pop"]).tolist() for table in (seen, before)))
 
     def decide(self, now: int, policy: Policy, seen: Table, before: Table, frozen: Collection[str]) -> Table:
         if not policy.paces(now):
@@ -226,6 +227,14 @@ def _seen(store: Store, policy: Policy, round_unix_s: int, before: Table) -> Tab
         joined[name] = units[name]
     joined["group"] = align(member["group"], member_keys, wanted)[0]
     return joined
+
+
+def _runs(names: NDArray[np.bytes_]) -> NDArray[np.bytes_]:
+    """The first of each run of equal names: tables are sorted by them."""
+    begins = np.ones(len(names), bool)
+    begins[1:] = names[1:] != names[:-1]
+    first: NDArray[np.bytes_] = names[begins]
+    return first
 
 
 def _changed(decided: Table) -> int:
