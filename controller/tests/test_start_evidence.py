@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from springtide.laws.start import rows
 from springtide.laws.start.evidence import GROUPED, bounded_parts, edge_parts, groups, observe
+from springtide.laws.start.law import DECIDED, PREVIOUS
 from springtide.observe.asn import Origin, publish_origins
 from springtide.observe.rollup import rollup
-from springtide.policy import StartPolicy
+from springtide.policy import MAX_HISTORY_S, StartPolicy
 from springtide.store import Store
 
 from testkit.home import ROUND
@@ -129,3 +131,30 @@ def test_parts_are_bounded_whatever_begins(store: Store) -> None:
         assert found.sum(axis=1) == pytest.approx(np.ones(500))
         assert found.min() >= 1 / (2 * count) - 1e-9
         assert found.max() <= (0.5 if count > 2 else 0.75) + 1e-9
+
+
+def test_a_round_is_given_what_lasts_of_the_last_one_and_nothing_else(store: Store) -> None:
+    lasting = ("window", "trial_permille", "share_weight", "measured_rounds", "harmful_rate")
+    decided = np.zeros(2 ** len(lasting), DECIDED)
+    decided["src_pop"], decided["ip_version"] = b"ams", 4
+    for number, row in enumerate(decided):
+        row["destination"] = f"pop{number:02}".encode()
+        row["share_log2"], row["last_evidence"], row["learnt_rtt_us"] = 20.5 + number, ROUND - number, 1000 * number
+        for bit, name in enumerate(lasting):
+            row[name] = 2 + number if number >> bit & 1 else 0
+        # Unknown is none, too.
+        row["share_weight"] = row["share_weight"] or [0.0, np.nan][number % 2]
+    older = decided.copy()
+    older["src_pop"], older["window"] = b"fra", 99
+    for moment, table in ((ROUND - 600, older), (ROUND - 300, decided), (ROUND, older)):
+        assert rows.write_round(store, moment, table, "0123456789ab")
+
+    found = rows.previous(store, ROUND)
+    assert rows.last_round(store, ROUND) == ROUND - 300
+    assert found["destination"].tolist() == [f"pop{number:02}".encode() for number in range(1, len(decided))]
+    assert set(found["src_pop"].tolist()) == {b"ams"}
+    assert set(found["round"].tolist()) == {ROUND - 300}
+    for name in set(PREVIOUS.names or ()) - {"round"}:
+        np.testing.assert_array_equal(found[name], decided[name][1:], err_msg=name)
+    assert len(rows.previous(store, ROUND - 600)) == 0
+    assert len(rows.previous(store, ROUND + MAX_HISTORY_S + 1)) == 0
