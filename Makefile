@@ -72,7 +72,7 @@ gate-budget: ## what a rollout of 3,000 edges spends of the gate's error budget,
 	@tools/setup
 	@$(BIN)/python -m bench gate
 
-bench-controller: ## both laws at 62,250 pairs and a million prefixes beside a bare scan; writes out/bench/controller.json
+bench-controller: ## the laws at 62,250 pairs and a million prefixes beside a bare scan; writes out/bench/controller.json
 	@tools/setup
 	@$(BIN)/python -m bench controller
 

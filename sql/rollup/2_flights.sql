@@ -81,6 +81,17 @@ rounds as (
     group by start_decisions.round
 ),
 
+-- The newest of them, which is one place of the table.
+last as (
+    select start_decisions.round as newest
+    from start_decisions
+    where
+        start_decisions.round < fromUnixTimestamp({round_s:UInt32})
+        and start_decisions.round >= fromUnixTimestamp({round_s:UInt32}) - interval 2 day
+    order by start_decisions.round desc
+    limit 1
+),
+
 dated as (
     select
         placed.* except (every),
@@ -103,14 +114,14 @@ decisions as (
         said.round in (
             select fromUnixTimestamp(dated.decided_s) from dated
             union distinct
-            select fromUnixTimestamp(max(rounds.decided_s)) from rounds
+            select last.newest from last
         )
 ),
 
 current_decisions as (
     select *
     from decisions
-    where said_s = (select max(rounds.decided_s) from rounds)
+    where said_s = (select toUnixTimestamp(last.newest) from last)
 ),
 
 given as (
