@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -32,10 +32,14 @@ def binary() -> Path:
 
 
 class Collector:
-    """`springtide-collector run` with `arguments`, in the network namespace of the calling thread."""
+    """`springtide-collector run` with `arguments`, in the network namespace of the calling thread, or where `inside`,
+    the words that begin a command line there (`Lab.command`), puts it."""
 
-    def __init__(self, log: Path, *arguments: object, environment: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, log: Path, *arguments: object, environment: dict[str, str] | None = None, inside: Sequence[str] = ()
+    ) -> None:
         self.log = log
+        self.inside = inside
         self.arguments = [str(argument) for argument in arguments]
         self.environment = environment or {}
         self._process: subprocess.Popen[bytes] | None = None
@@ -49,7 +53,7 @@ class Collector:
 
     def start(self) -> Self:
         """Start it; it appends to the same log."""
-        command = [str(binary()), "run", "--netns", "own", "--stats", *self.arguments]
+        command = [*self.inside, str(binary()), "run", "--netns", "own", "--stats", *self.arguments]
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 command, stdout=subprocess.DEVNULL, stderr=log, env={**os.environ, **self.environment}

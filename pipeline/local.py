@@ -13,6 +13,7 @@ import json
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -28,6 +29,12 @@ PROCESSES = ("api-server", "scheduler", "dag-processor", "triggerer")
 START_S = 180
 STOP_S = 30
 USER = "springtide"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 @dataclass

@@ -22,19 +22,23 @@ class Identity(NamedTuple):
     kind: str
 
 
-def in_spool(files: Iterable[Path]) -> set[Identity]:
-    """Of all records of spool files, as the collector reads them back."""
+def records(files: Iterable[Path]) -> list[tuple[str, Identity]]:
+    """Of each record of spool files its host and identity, as the collector reads them back."""
     paths = [str(path) for path in files]
     if not paths:
-        return set()
+        return []
     done = subprocess.run([str(binary()), "cat", *paths], capture_output=True, text=True, check=True)
-    rows = [json.loads(line) for line in done.stdout.splitlines()]
-    return {
-        Identity(
-            int(row["poll_sequence"]), int(row["netns"]), int(row["cookie"]), row["kind"].removeprefix("SAMPLE_KIND_")
-        )
-        for row in rows
-    }
+    return [_named(json.loads(line)) for line in done.stdout.splitlines()]
+
+
+def _named(row: dict[str, Any]) -> tuple[str, Identity]:
+    kind = row["kind"].removeprefix("SAMPLE_KIND_")
+    return row["host"], Identity(int(row["poll_sequence"]), int(row["netns"]), int(row["cookie"]), kind)
+
+
+def in_spool(files: Iterable[Path]) -> set[Identity]:
+    """Of all records of one host's spool files."""
+    return {identity for _, identity in records(files)}
 
 
 def in_store(store: Store) -> set[Identity]:

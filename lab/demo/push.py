@@ -84,28 +84,35 @@ class Push:
         script.chmod(0o755)
         return script
 
-    def play(self, name: str, options: Iterable[str] = (), **variables: Any) -> str:
-        """`ansible-playbook playbooks/NAME`; what it printed. Raises CommandError."""
-        ssh, signers = self.out / "ssh", str(self.out / "allowed_signers")
-        known: dict[str, Any] = {
+    def variables(self) -> dict[str, Any]:
+        """What every play on these edges needs."""
+        signers = str(self.out / "allowed_signers")
+        return {
             "springtide_publish_dir": str(self.product.publish_dir),
             "springtide_allowed_signers": signers,
             "springtide_edge_allowed_signers": signers,
             "springtide_command": str(Path(sys.executable).with_name("springtide")),
-            **variables,
         }
-        command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(self.product.fleet)]
-        command += ["-e", json.dumps(known), *options, str(ANSIBLE / "playbooks" / name)]
-        environment = {
-            **os.environ,
+
+    def environment(self) -> dict[str, str]:
+        """Of every play: it reaches the edges only, and keeps all below `out`."""
+        return {
             "ANSIBLE_CONFIG": str(ANSIBLE / "ansible.cfg"),
             "ANSIBLE_HOME": str(self.out / "ansible"),
             # No connection outlives the play: its other end would hold the edge's namespace.
-            "ANSIBLE_SSH_ARGS": f"-o ControlMaster=no -o UserKnownHostsFile={ssh}/known_hosts -o LogLevel=ERROR",
+            "ANSIBLE_SSH_ARGS": f"-o ControlMaster=no -o UserKnownHostsFile={self.out}/ssh/known_hosts"
+            " -o LogLevel=ERROR",
             "SPRINGTIDE_STORE": f"chdb://{self.product.store}",
             "SPRINGTIDE_FLEET": str(self.product.fleet),
             "SPRINGTIDE_POLICY": str(self.product.policy),
         }
+
+    def play(self, name: str, options: Iterable[str] = (), **variables: Any) -> str:
+        """`ansible-playbook playbooks/NAME`; what it printed. Raises CommandError."""
+        known = {**self.variables(), **variables}
+        command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(self.product.fleet)]
+        command += ["-e", json.dumps(known), *options, str(ANSIBLE / "playbooks" / name)]
+        environment = {**os.environ, **self.environment()}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=300)
         (self.out / f"{name}.log").write_text(done.stdout + done.stderr)
         if done.returncode != 0:

@@ -12,9 +12,7 @@ import os
 import re
 import shlex
 import signal
-import socket
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -26,7 +24,8 @@ from springtide import instants
 from springtide.publication import journal
 from springtide_common import FIXES
 
-from pipeline.local import USER, LocalAirflow
+from pipeline.api import Api
+from pipeline.local import USER, LocalAirflow, free_port
 from testkit.farm import Farm
 from testkit.home import Home
 from testkit.proto import Value
@@ -54,11 +53,11 @@ def until(what: str, query: Callable[[], T | None]) -> T:
 
 @dataclass
 class AirflowSite(Home):
-    """An installation that Airflow runs: the farm's files, its store, and the API that a person's browser uses."""
+    """An installation that Airflow runs: the farm's files, its store, and Airflow's API."""
 
     farm: Farm
     airflow: LocalAirflow
-    token: str = ""
+    api: Api
 
     def environment_of(self) -> dict[str, str]:
         return {
@@ -67,48 +66,23 @@ class AirflowSite(Home):
             "SPRINGTIDE_STORE_WAIT": "200",
         }
 
-    def call(self, method: str, path: str, body: object = None) -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"}
-        request = urllib.request.Request(f"{self.airflow.url}{path}", data, headers, method=method)  # noqa: S310 (ours)
-        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
-            return json.loads(answer.read() or "null")
-
-    def get(self, path: str) -> Any:
-        return self.call("GET", f"/api/v2/{path}")
-
-    def unpause(self, *dags: str) -> None:
-        for dag in dags:
-            self.call("PATCH", f"/api/v2/dags/{dag}", {"is_paused": False})
-
-    def runs(self, dag: str) -> list[dict[str, Any]]:
-        """Oldest first."""
-        return list(self.get(f"dags/{dag}/dagRuns?order_by=run_after&limit=100")["dag_runs"])
-
-    def tasks(self, run: dict[str, Any]) -> dict[str, dict[str, Any]]:
-        path = f"dags/{run['dag_id']}/dagRuns/{run['dag_run_id']}/taskInstances"
-        return {one["task_id"]: one for one in self.get(path)["task_instances"]}
-
     def ended(self, dag: str, besides: set[str], accept: str = "publish") -> dict[str, Any] | None:
         """The first run, not one of `besides`, that has ended and whose `accept` step came to something."""
         self.airflow.check()
-        for run in self.runs(dag):
+        for run in self.api.runs(dag):
             if run["dag_run_id"] not in besides and run["state"] in ("success", "failed"):
-                tasks = self.tasks(run)
+                tasks = self.api.tasks(run)
                 assert run["state"] == "success", {name: task["state"] for name, task in tasks.items()}
                 if tasks["completeness" if accept == "publish" else accept]["state"] == "success":
                     return run
         return None
-
-    def log(self, run: dict[str, Any], task: str) -> str:
-        return json.dumps(self.get(f"dags/{run['dag_id']}/dagRuns/{run['dag_run_id']}/taskInstances/{task}/logs/1"))
 
     def decided(self) -> list[int]:
         rows = self.query("select distinct toUnixTimestamp(round) as r from initcwnd_decisions order by r")
         return [int(row["r"]) for row in rows]
 
     def names(self) -> set[str]:
-        return {run["dag_run_id"] for run in self.runs("springtide_round")}
+        return {run["dag_run_id"] for run in self.api.runs("springtide_round")}
 
 
 def samples(first: int, rounds: int) -> list[dict[str, Value]]:
@@ -125,12 +99,6 @@ def samples(first: int, rounds: int) -> list[dict[str, Value]]:
     return rows
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowSite]:
     assert os.geteuid() == 0, "this test makes network namespaces: run it as root"
@@ -145,7 +113,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowSite]:
         (folder / "settings.json").write_text(json.dumps(settings))
         ansible = [*words[: words.index("-i")], "-e", f"@{folder}/settings.json"]
         airflow = LocalAirflow(folder / "airflow", free_port())
-        made = AirflowSite(folder, farm, airflow)
+        made = AirflowSite(folder, farm, airflow, Api(airflow.url))
         airflow.more = {
             **{
                 name: value
@@ -166,9 +134,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowSite]:
         airflow.prepare()
         try:
             airflow.start(("api-server", "scheduler", "dag-processor"))
-            answer = made.call("POST", "/auth/token", {"username": USER, "password": airflow.password})
-            made.token = answer["access_token"]
-            until("the DAGs are read", lambda: made.get("dags")["total_entries"] == 6)
+            made.api.log_in(USER, airflow.password)
+            until("the DAGs are read", lambda: made.api.get("dags")["total_entries"] == 6)
             yield made
         finally:
             airflow.stop()
@@ -176,15 +143,15 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowSite]:
 
 @pytest.mark.root
 def test_dag_files_document_themselves(site: AirflowSite) -> None:
-    assert site.get("importErrors")["import_errors"] == []
-    dags = {dag["dag_id"]: site.get(f"dags/{dag['dag_id']}/details") for dag in site.get("dags")["dags"]}
+    assert site.api.get("importErrors")["import_errors"] == []
+    dags = {dag["dag_id"]: site.api.get(f"dags/{dag['dag_id']}/details") for dag in site.api.get("dags")["dags"]}
     names = ("round", "rollout", "drift", "report", "maintenance", "backfill")
     assert set(dags) == {f"springtide_{name}" for name in names}
     for name, dag in dags.items():
         assert dag["doc_md"], name
         assert dag["max_active_runs"] == 1, name
         assert not dag["catchup"], name
-        for task in site.get(f"dags/{name}/tasks")["tasks"]:
+        for task in site.api.get(f"dags/{name}/tasks")["tasks"]:
             where = f"{name}.{task['task_id']}"
             assert task["owner"] == "springtide", where
             assert task["execution_timeout"], where
@@ -197,7 +164,7 @@ def test_dag_files_document_themselves(site: AirflowSite) -> None:
 def test_the_loop_runs_by_itself(site: AirflowSite) -> None:
     """Missed rounds, a rollout, a step that is killed after its effect, a pause: one after the other, as in life."""
     folder = site.farm.folder
-    site.unpause("springtide_round", "springtide_rollout")
+    site.api.unpause("springtide_round", "springtide_rollout")
 
     # Missed rounds: all are decided in order, only the newest is published, and it reaches the edges.
     first = until("a first round", lambda: site.ended("springtide_round", set()))
@@ -208,7 +175,7 @@ def test_the_loop_runs_by_itself(site: AirflowSite) -> None:
     windows = site.farm.windows()
     assert set(windows["eu-0"]) == {"10.101.0.0/16"}
     assert set(windows["am-1"]) == {"10.100.0.0/16"}
-    assert "rollout.yml" in site.log(rollout, "roll_out") or "Roll out" in site.log(rollout, "roll_out")
+    assert "rollout.yml" in site.api.log(rollout, "roll_out") or "Roll out" in site.api.log(rollout, "roll_out")
     held = folder.resolved("current")
     assert held is not None
     assert held.parent.name in folder.rounds()
@@ -224,13 +191,13 @@ def test_the_loop_runs_by_itself(site: AirflowSite) -> None:
     assert not [event for event in events if event.publication == new], "it was killed too late to show anything"
 
     def retried() -> dict[str, Any] | None:
-        for run in site.runs("springtide_round"):
-            if site.tasks(run).get("publish", {}).get("try_number", 0) > 1 and run["state"] == "success":
+        for run in site.api.runs("springtide_round"):
+            if site.api.tasks(run).get("publish", {}).get("try_number", 0) > 1 and run["state"] == "success":
                 return run
         return None
 
     again = until("the killed step's retry", retried)
-    assert site.tasks(again)["publish"]["state"] == "success"
+    assert site.api.tasks(again)["publish"]["state"] == "success"
     events = [event for event in journal.read(site.farm.publish_dir)[0] if event.publication == new]
     assert [event.event for event in events if event.event == "publish"] == ["publish"]
     of_the_round = [name for name in folder.rounds() if name.startswith(new.rpartition("-")[0])]
@@ -242,9 +209,9 @@ def test_the_loop_runs_by_itself(site: AirflowSite) -> None:
     until("no publishing step is under way", lambda: not publishing(site))
     known, before = site.names(), set(folder.rounds())
     paused = until("a round while paused", lambda: site.ended("springtide_round", known))
-    tasks = site.tasks(paused)
+    tasks = site.api.tasks(paused)
     assert (tasks["initcwnd"]["state"], tasks["publish"]["state"]) == ("success", "skipped")
-    assert "the test requires it" in site.log(paused, "publish")
+    assert "the test requires it" in site.api.log(paused, "publish")
     assert set(folder.rounds()) == before
     site.run("resume", *where)
 
@@ -259,27 +226,27 @@ def test_the_loop_runs_by_itself(site: AirflowSite) -> None:
 @pytest.mark.root
 def test_the_other_jobs_run_and_a_failed_one_reports_what_to_do(site: AirflowSite) -> None:
     """By hand, at once, as from the browser; they wait for each other at the store's pool."""
-    until("a pause between two rounds", lambda: paused_between_runs(site, "springtide_round"))
+    until("a pause between two rounds", lambda: site.api.paused_between_runs("springtide_round"))
     rounds = site.decided()
     span = {"from": instants.show(rounds[1]), "to": instants.show(rounds[2])}
     query = f"select * from initcwnd_decisions where toUnixTimestamp(round) <= {rounds[-1]} order by all"
     before, publications = site.query(query), site.farm.folder.rounds()
     names = ("drift", "report", "maintenance")
-    site.unpause(*(f"springtide_{name}" for name in (*names, "backfill")))
+    site.api.unpause(*(f"springtide_{name}" for name in (*names, "backfill")))
     started = {f"springtide_{name}": trigger(site, f"springtide_{name}") for name in names}
     good, bad = (
         trigger(site, "springtide_backfill", conf) for conf in (span, {"from": span["to"], "to": span["from"]})
     )
     for dag, run in started.items():
         ended = until(dag, partial(finished, site, dag, run))
-        assert ended["state"] == "success", {name: task["state"] for name, task in site.tasks(ended).items()}
+        assert ended["state"] == "success", {name: task["state"] for name, task in site.api.tasks(ended).items()}
     assert until("backfill", lambda: finished(site, "springtide_backfill", good))["state"] == "success"
     assert site.query(query) == before
     assert site.farm.folder.rounds() == publications
 
     failed = until("the backfill that makes no sense", lambda: finished(site, "springtide_backfill", bad))
     assert failed["state"] == "failed"
-    assert site.tasks(failed)["backfill_rounds"]["try_number"] == 1, "bad input was tried again"
+    assert site.api.tasks(failed)["backfill_rounds"]["try_number"] == 1, "bad input was tried again"
     [failure] = [event for event in journal.read(site.farm.publish_dir)[0] if event.event == "job"]
     assert "is not a span of closed rounds" in failure.reason
     assert FIXES["backfill_rounds"] in failure.reason
@@ -294,32 +261,21 @@ def test_the_other_jobs_run_and_a_failed_one_reports_what_to_do(site: AirflowSit
 
 def trigger(site: AirflowSite, dag: str, conf: object = None) -> str:
     body = {"logical_date": None, "conf": conf or {}}
-    return str(site.call("POST", f"/api/v2/dags/{dag}/dagRuns", body)["dag_run_id"])
+    return str(site.api.call("POST", f"/api/v2/dags/{dag}/dagRuns", body)["dag_run_id"])
 
 
 def finished(site: AirflowSite, dag: str, name: str) -> dict[str, Any] | None:
     site.airflow.check()
-    return next((r for r in site.runs(dag) if r["dag_run_id"] == name and r["state"] in ("success", "failed")), None)
-
-
-def unfinished(site: AirflowSite, dag: str) -> bool:
-    return any(run["state"] in ("running", "queued") for run in site.runs(dag))
-
-
-def paused_between_runs(site: AirflowSite, dag: str) -> bool:
-    """Paused, with no run under way. Airflow starts no task of a paused DAG: a run under way never ends."""
-    if unfinished(site, dag):
-        return False
-    site.call("PATCH", f"/api/v2/dags/{dag}", {"is_paused": True})
-    if not unfinished(site, dag):
-        return True
-    site.call("PATCH", f"/api/v2/dags/{dag}", {"is_paused": False})
-    return False
+    return next(
+        (r for r in site.api.runs(dag) if r["dag_run_id"] == name and r["state"] in ("success", "failed")), None
+    )
 
 
 def publishing(site: AirflowSite) -> bool:
-    runs = [run for run in site.runs("springtide_round") if run["state"] in ("running", "queued")]
-    return any(site.tasks(run).get("publish", {}).get("state") in ("running", "queued", "scheduled") for run in runs)
+    runs = [run for run in site.api.runs("springtide_round") if run["state"] in ("running", "queued")]
+    return any(
+        site.api.tasks(run).get("publish", {}).get("state") in ("running", "queued", "scheduled") for run in runs
+    )
 
 
 def waiting_for(descriptor: int) -> int | None:

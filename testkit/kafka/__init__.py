@@ -1,6 +1,6 @@
 """A real Apache Kafka broker (KRaft, one node, loopback only) for tests, benchmarks and `make kafka`."""
 
 from testkit.kafka.broker import Broker, BrokerError, jars
-from testkit.kafka.topic import Message, read_topic
+from testkit.kafka.topic import Message, read_topic, rows_in
 
-__all__ = ["Broker", "BrokerError", "Message", "jars", "read_topic"]
+__all__ = ["Broker", "BrokerError", "Message", "jars", "read_topic", "rows_in"]

@@ -20,6 +20,26 @@ class Message:
     payload: bytes
 
 
+def rows_in(payload: bytes) -> int:
+    """Rows of a message as collectors make it: its length, then each row behind a tag and a length."""
+    _, position = _varint_at(payload, 0)
+    rows = 0
+    while position < len(payload):
+        length, start = _varint_at(payload, position + 1)
+        position = start + length
+        rows += 1
+    return rows
+
+
+def _varint_at(data: bytes, position: int) -> tuple[int, int]:
+    """A base-128 varint, and where it ends."""
+    value = shift = 0
+    while data[position] >= 0x80:
+        value |= (data[position] & 0x7F) << shift
+        position, shift = position + 1, shift + 7
+    return value | data[position] << shift, position + 1
+
+
 def read_topic(bootstrap: str, topic: str) -> list[Message]:
     """Every message up to the end as it is now, by partition and offset.
 

@@ -15,7 +15,7 @@ import pytest
 from lab.collector import Collector, wait_until
 from testkit.certificate import make_certificate
 from testkit.home import Home
-from testkit.kafka import Broker, Message, read_topic
+from testkit.kafka import Broker, Message, read_topic, rows_in
 from testkit.spool import frame, write_spool
 from testkit.witness import Identity, balanced, in_spool, in_store
 
@@ -39,26 +39,6 @@ def collector(
     sinks = ("--kafka", bootstrap, "--kafka-topic", TOPIC, "--queue-dir", queue or directory / "queue")
     fast = ("--interval", interval, "--no-closes", "--host", "ams-1", "--pop", "ams")
     return Collector(directory / "collector.log", *sinks, *fast, *arguments)
-
-
-def rows_in(payload: bytes) -> int:
-    """Rows of a message as collectors make it: its length, then each row behind a tag and a length."""
-    _, position = varint_at(payload, 0)
-    rows = 0
-    while position < len(payload):
-        length, start = varint_at(payload, position + 1)
-        position = start + length
-        rows += 1
-    return rows
-
-
-def varint_at(data: bytes, position: int) -> tuple[int, int]:
-    """A base-128 varint, and where it ends."""
-    value = shift = 0
-    while data[position] >= 0x80:
-        value |= (data[position] & 0x7F) << shift
-        position, shift = position + 1, shift + 7
-    return value | data[position] << shift, position + 1
 
 
 def arrived(home: Home, messages: list[Message]) -> set[Identity]:

@@ -1,0 +1,62 @@
+"""Airflow's own API, as a person's browser uses it."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from dataclasses import dataclass
+from typing import Any
+
+UNDER_WAY = ("running", "queued")
+
+
+@dataclass
+class Api:
+    """Of the Airflow at `url`, after `log_in`. Raises OSError when it does not answer or refuses."""
+
+    url: str
+    token: str = ""
+
+    def log_in(self, user: str, password: str) -> None:
+        self.token = self.call("POST", "/auth/token", {"username": user, "password": password})["access_token"]
+
+    def call(self, method: str, path: str, body: object = None) -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"}
+        request = urllib.request.Request(f"{self.url}{path}", data, headers, method=method)  # noqa: S310 (ours)
+        with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+            return json.loads(answer.read() or "null")
+
+    def get(self, path: str) -> Any:
+        return self.call("GET", f"/api/v2/{path}")
+
+    def pause(self, dag: str, *, paused: bool) -> None:
+        self.call("PATCH", f"/api/v2/dags/{dag}", {"is_paused": paused})
+
+    def unpause(self, *dags: str) -> None:
+        for dag in dags:
+            self.pause(dag, paused=False)
+
+    def runs(self, dag: str) -> list[dict[str, Any]]:
+        """Oldest first."""
+        return list(self.get(f"dags/{dag}/dagRuns?order_by=run_after&limit=100")["dag_runs"])
+
+    def tasks(self, run: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        path = f"dags/{run['dag_id']}/dagRuns/{run['dag_run_id']}/taskInstances"
+        return {one["task_id"]: one for one in self.get(path)["task_instances"]}
+
+    def log(self, run: dict[str, Any], task: str) -> str:
+        return json.dumps(self.get(f"dags/{run['dag_id']}/dagRuns/{run['dag_run_id']}/taskInstances/{task}/logs/1"))
+
+    def unfinished(self, dag: str) -> bool:
+        return any(run["state"] in UNDER_WAY for run in self.runs(dag))
+
+    def paused_between_runs(self, dag: str) -> bool:
+        """Paused, with no run under way. Airflow starts no task of a paused DAG: a run under way never ends."""
+        if self.unfinished(dag):
+            return False
+        self.pause(dag, paused=True)
+        if not self.unfinished(dag):
+            return True
+        self.pause(dag, paused=False)
+        return False
