@@ -56,6 +56,7 @@ class Springtide:
             "sql": ("--store",),
             "rollup": ("--store", "--fleet", "--policy", "--publish-dir"),
             "ingest": ("--store", "--fleet"),
+            "consume": ("--store", "--fleet"),
             "status": ("--store", "--fleet", "--policy", "--publish-dir"),
             "decide": ("--store", "--fleet", "--policy", "--publish-dir"),
             "explain": ("--store", "--fleet", "--policy"),

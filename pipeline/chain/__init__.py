@@ -1,0 +1,1 @@
+"""The whole chain on one machine, each hop killed once, and the books of what went through it."""

@@ -1,0 +1,181 @@
+"""The steps of the chain, in their order: traffic, kills, and what must have come of it at the end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from lab import processes
+from lab.collector import CollectorError, wait_until
+from lab.errors import LabError
+from lab.lab import Lab
+from pipeline.api import Api
+from pipeline.chain.senders import AWAY_S, DOWN_S, Senders
+from pipeline.chain.site import Site
+from pipeline.local import USER, LocalAirflow
+
+HOPS = ("collector", "broker", "scheduler", "playbook")
+ROUND, ROLLOUT = "springtide_round", "springtide_rollout"
+LOAD_S = 3600.0  # at most: the load stops with the lab
+# Airflow starts a process for each step: seconds on an idle machine, minutes on a busy one.
+PATIENCE_S = 420.0
+
+
+class ChainError(LabError):
+    """Something did not come to pass; the message has what, and where the logs are."""
+
+
+class Chain:
+    """One run that kills each of `hops` once. Progress goes to `screen`, files to `out`."""
+
+    def __init__(self, out: Path, lab: Lab, hops: Collection[str], screen: Console) -> None:
+        self.out, self.lab, self.hops, self.screen = out, lab, hops, screen
+        self.site = Site(out, lab)
+        self.senders = Senders(out, lab)
+        self.airflow: LocalAirflow = self.site.airflow(self.senders.broker.bootstrap)
+        self.api = Api(self.airflow.url)
+        self.kills: dict[str, int] = {}
+        self.begin = time.monotonic()
+
+    def run(self) -> dict[str, Any]:
+        """From nothing to what chain.json says; `wrong` has in words what does not hold. Raises LabError."""
+        self.site.prepare()
+        with ExitStack() as stack:
+            stack.enter_context(self.senders.running())
+            stack.callback(self.end_plays)
+            stack.callback(self.airflow.stop)
+            load = self.lab.start_load(LOAD_S)
+            self.print_step(f"lab {self.lab.name}: traffic, collectors, broker; Airflow starts")
+            self.start_airflow()
+            self.kill_senders()
+            self.api.unpause(ROUND)
+            self.kill_scheduler()
+            self.api.unpause(ROLLOUT)
+            self.roll_out()
+            load.stop()
+            counters = self.senders.stop()
+            self.drain()
+            self.airflow.stop()
+            in_force, published = self.site.in_force(), self.site.published()
+            books, claims = self.senders.settle(counters, f"chdb://{self.site.product.store}")
+        claims |= {
+            f"kernels have {in_force}, and {published} is published": in_force == published,
+            f"an edge has no window: {in_force}": all(in_force.values()),
+            f"not every hop was killed once: {self.kills}": self.kills == dict.fromkeys(self.hops, 1),
+        }
+        return {
+            **asdict(books),
+            "kills": self.kills,
+            "in_force": in_force,
+            "publications": len({each.publication for each in self.site.events() if each.event == "publish"}),
+            "seconds": round(time.monotonic() - self.begin),
+            "wrong": [what for what, holds in claims.items() if not holds],
+        }
+
+    def print_step(self, text: str) -> None:
+        """With the seconds since the start."""
+        seconds = time.monotonic() - self.begin
+        self.screen.print(f"[bold cyan]{seconds:5.0f} s[/]  {text}", highlight=False, soft_wrap=True)
+
+    def killed(self, hop: str, what: str) -> None:
+        self.kills[hop] = self.kills.get(hop, 0) + 1
+        self.print_step(f"killed: {what}")
+
+    def until(self, what: str, condition: Callable[[], bool], every_s: float = 0.3) -> None:
+        """Raises ChainError with what did not come, or with what ended a process of Airflow."""
+
+        def look() -> bool:
+            self.airflow.check()
+            time.sleep(every_s)
+            return condition()
+
+        try:
+            wait_until(what, look, PATIENCE_S)
+        except (CollectorError, RuntimeError) as error:
+            raise ChainError(f"{error}; logs are below {self.out}") from error
+
+    def start_airflow(self) -> None:
+        self.airflow.prepare()
+        self.airflow.start(("api-server", "scheduler", "dag-processor"))
+        self.api.log_in(USER, self.airflow.password)
+        wanted = {ROUND, ROLLOUT}
+        self.until("list of Airflow's DAGs", lambda: wanted <= {dag["dag_id"] for dag in self.api.get("dags")["dags"]})
+
+    def kill_senders(self) -> None:
+        """A collector and the broker, while fresh connections open and close."""
+        with self.senders.probing():
+            if "collector" in self.hops:
+                edge = self.site.edges[0]
+                self.senders.kill_collector(edge)
+                self.killed("collector", f"the collector of {edge}, away for {AWAY_S:g} s")
+            if "broker" in self.hops:
+                self.senders.kill_broker()
+                self.killed("broker", f"the broker, down for {DOWN_S:g} s")
+
+    def kill_scheduler(self) -> None:
+        """With the step that takes from Kafka, as it does: what it has not committed is taken again."""
+        if "scheduler" not in self.hops:
+            return
+        steps: list[dict[str, Any]] = []
+
+        def consuming() -> bool:
+            for run in self.api.runs(ROUND):
+                step = self.api.tasks(run).get("consume")
+                if step and step["state"] == "running" and self.site.store_is_held():
+                    steps.append(run)
+                    return True
+            return False
+
+        self.until("step that takes from Kafka", consuming, 0.1)
+        scheduler = self.airflow.processes["scheduler"]
+        # Its steps are in its group, as they would be in its unit's cgroup.
+        os.killpg(scheduler.pid, signal.SIGKILL)
+        scheduler.wait()
+        self.airflow.start(("scheduler",))
+        self.killed("scheduler", "the scheduler with its step consume")
+
+        def again() -> bool:
+            step = self.api.tasks(steps[-1])["consume"]
+            return bool(step["state"] == "success" and step["try_number"] > 1)
+
+        self.until("second try of the killed step", again)
+        self.print_step("the killed step was tried again and has ended well")
+
+    def roll_out(self) -> None:
+        """Until a rollout is done. The first one is killed halfway and taken back; the next publication is whole."""
+        if "playbook" in self.hops:
+            before = self.site.bundles()
+            self.until("rollout that has begun", lambda: bool(self.site.rollouts("begun")), 0.05)
+            victim = self.site.rollouts("begun")[-1]
+            self.until("edge that has taken it", lambda: bool(self.site.bundles() - before), 0.02)
+            plays = self.site.plays()
+            if self.site.rollouts("done") or not plays or not processes.send_signal(plays[0], signal.SIGKILL):
+                raise ChainError(f"the rollout of {victim} had ended before it could be killed: run it again")
+            self.killed("playbook", f"ansible-playbook during the rollout of {victim}")
+            self.until("way back of the killed rollout", lambda: victim in self.site.taken_back())
+            self.print_step("what it had changed was taken back")
+        self.until("rollout that is done", lambda: bool(self.site.rollouts("done")))
+        self.print_step(f"rolled out: {self.site.rollouts('done')[-1]}")
+
+    def drain(self) -> None:
+        """A round that began after the last sample was sent; then no round or rollout is under way."""
+        known = {run["dag_run_id"] for run in self.api.runs(ROUND)}
+
+        def drained() -> bool:
+            return any(run["dag_run_id"] not in known and run["state"] == "success" for run in self.api.runs(ROUND))
+
+        self.until("round after the last sample", drained)
+        self.until("pause between rounds", lambda: self.api.paused_between_runs(ROUND))
+        self.until("end of the last rollout", lambda: not self.api.unfinished(ROLLOUT))
+
+    def end_plays(self) -> None:
+        """Plays are sessions of their own: one that runs as the chain ends early is not Airflow's to end."""
+        processes.end(self.site.plays(), 5)
