@@ -4,7 +4,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
 
-.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-edge bench-start bench-pipeline package fuzz calm chaos kafka airflow lab-clean clean docs docs-reference
+.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-edge bench-start bench-pipeline package fuzz calm chaos chain kafka airflow lab-clean clean docs docs-reference
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -102,6 +102,11 @@ chaos: ## 20 rollouts, rollbacks and withdrawals on 20 edges under faults; needs
 	@tools/need-root "make chaos" "it makes network namespaces"
 	@tools/setup
 	@PYTHONPATH=.:controller $(BIN)/python -m deploy.ansible.tests.chaos $(if $(SEED),--seed $(SEED))
+
+chain: ## collectors, Kafka, store, Airflow, Ansible and edges, each killed once, and the books; needs root; writes out/chain.json
+	@tools/need-root "make chain" "it makes network namespaces and TUN devices"
+	@tools/setup
+	@PYTHONPATH=.:controller $(BIN)/python -m pipeline.chain
 
 docs: ## the documentation as a site, links checked, into out/site
 	@tools/setup

@@ -8,7 +8,7 @@ from typing import Any
 
 from testkit.witness import Identity
 
-# A sample's name for ever: its host, and its identity there.
+# What names a sample: its host, and its identity there.
 Name = tuple[str, Identity]
 # The socket of a host: its host and cookie.
 Socket = tuple[str, int]

@@ -1,4 +1,4 @@
-"""Which sockets the kernel says are closing, told to `ss` and not to a collector."""
+"""Which sockets the kernel announces as closing: to `ss`, beside the collector."""
 
 from __future__ import annotations
 

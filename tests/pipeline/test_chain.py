@@ -30,7 +30,7 @@ def test_the_books_balance_over_a_killed_collector_and_miss_what_is_taken_away(t
             with senders.probing():
                 senders.kill_collector("ams-1")
             counters = senders.stop()
-            # Some messages come once more, as from a collector that was not told of their arrival.
+            # Some messages come once more, as from a collector that got no answer.
             messages = read_topic(senders.broker.bootstrap, TOPIC)
             again = messages[:3]
             producer = Producer({"bootstrap.servers": senders.broker.bootstrap})
