@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any
 
+from pipeline.chain.witness import Given
 from testkit.witness import Identity
 
-# What names a sample: its host, and its identity there.
+# What names a sample in Kafka and in the store: its host, and its identity there.
 Name = tuple[str, Identity]
-# The socket of a host: its host and cookie.
-Socket = tuple[str, int]
+# What the kernel knows of a sample: host, cookie, kind. One socket has one for each poll, and one close.
+Told = tuple[str, int, str]
 
-# Closes that the kernel announced while the killed collector had them only in memory, or was away.
+# What a collector that was killed had in memory: rows wait there for a second at most (LONGEST_IN_BATCH of
+# collector/src/read/poller/wait.rs), and another second is for a busy machine.
 KILLED = "collector_killed"
+IN_MEMORY_S = 2.0
 
 
 @dataclass(frozen=True)
 class Books:
-    """In samples. `polled` is what the kernel gave: recorded by a collector, or announced to the witness while the
-    collector was dead; `delivered` what the store has, each once; `duplicates_counted` further copies of the same
-    sample in Kafka; `lost` what is missing without a cause."""
+    """In samples. `polled` is what the kernel gave collectors; `delivered` what the store has of it, each once;
+    `duplicates_counted` further copies of the same sample in Kafka; `lost` what is missing without a cause."""
 
     polled: int
     delivered: int
@@ -31,37 +34,55 @@ class Books:
 
     def balanced(self) -> bool:
         """Nothing is missing, and nothing was dropped twice (`lost` below 0)."""
-        return self.lost == 0
+        return self.lost == 0 and self.polled == self.delivered + sum(self.dropped.values())
+
+
+def told(host: str, given: Iterable[Given]) -> tuple[Counter[Told], Counter[Told]]:
+    """What a host's kernel gave, and which of it a killed collector may have had in memory only.
+
+    What a walk gives twice is one sample.
+    """
+    messages = list(given)
+    closes = [each for each in messages if not each.walk]
+    polls = {(each.thread, each.walk, each.cookie): each for each in messages if each.walk}
+    once = [*closes, *polls.values()]
+    young = [each for each in once if each.age_s is not None and each.age_s <= IN_MEMORY_S]
+    every, in_memory = (Counter((host, each.cookie, each.kind) for each in some) for some in (once, young))
+    return every, in_memory
 
 
 def balance(
-    recorded: Set[Name], sent: Iterable[Name], stored: Set[Name], dropped: Mapping[str, int], unrecorded: int
+    polled: Counter[Told],
+    in_memory: Counter[Told],
+    sent: Iterable[Name],
+    stored: Set[Name],
+    dropped: Mapping[str, int],
 ) -> Books:
-    """The books of samples that collectors `recorded` beside the chain, that were `sent` through Kafka (each copy) and
-    that are `stored`. `dropped` is what the collectors' own books say by cause, `unrecorded` the closes of `KILLED`."""
+    """The books of samples that were `polled`, `sent` through Kafka (each copy) and `stored`.
+
+    `in_memory` is the part of `polled` that a kill may have taken; `dropped` is what the collectors' own books say.
+    """
     copies = list(sent)
-    distinct = set(copies)
-    causes = {cause: rows for cause, rows in dropped.items() if rows}
-    missing = (recorded | distinct) - stored
-    if unrecorded:
-        causes[KILLED] = causes.get(KILLED, 0) + unrecorded
+    missing = polled - counted(stored)
+    taken = (missing & in_memory).total()
+    causes = {cause: rows for cause, rows in dropped.items() if rows} | ({KILLED: taken} if taken else {})
     return Books(
-        polled=len(recorded | distinct | stored) + unrecorded,
-        delivered=len(stored),
-        duplicates_counted=len(copies) - len(distinct),
+        polled=polled.total(),
+        delivered=(polled & counted(stored)).total(),
+        duplicates_counted=len(copies) - len(set(copies)),
         dropped=causes,
-        lost=len(missing) - sum(dropped.values()),
+        lost=missing.total() - sum(causes.values()),
     )
 
 
-def invented(recorded: Set[Name], sent: Iterable[Name], stored: Set[Name]) -> Set[Name]:
-    """What the store has although no collector recorded or sent it."""
-    return stored - recorded - set(sent)
+def counted(names: Set[Name]) -> Counter[Told]:
+    """As the kernel would have given them."""
+    return Counter((host, identity.cookie, identity.kind) for host, identity in names)
 
 
-def unrecorded(announced: Set[Socket], names: Set[Name]) -> Set[Socket]:
-    """The announced closes of which no sample is."""
-    return announced - {(host, identity.cookie) for host, identity in names if identity.kind == "CLOSE"}
+def invented(polled: Counter[Told], stored: Set[Name]) -> int:
+    """Samples in the store that no kernel gave."""
+    return (counted(stored) - polled).total()
 
 
 def dropped(counters: Iterable[Mapping[str, Any]], sink: str) -> dict[str, int]:

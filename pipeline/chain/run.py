@@ -7,7 +7,7 @@ import signal
 import time
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,8 @@ from lab.collector import CollectorError, wait_until
 from lab.errors import LabError
 from lab.lab import Lab
 from pipeline.api import Api
-from pipeline.chain.senders import AWAY_S, DOWN_S, Senders
+from pipeline.chain.books import Books
+from pipeline.chain.senders import AWAY_S, DOWN_S, Claims, Senders
 from pipeline.chain.site import Site
 from pipeline.local import USER, LocalAirflow
 
@@ -33,25 +34,48 @@ class ChainError(LabError):
     """Something did not come to pass; the message has what, and where the logs are."""
 
 
-class Chain:
-    """One run that kills each of `hops` once. Progress goes to `screen`, files to `out`."""
+@dataclass(frozen=True)
+class Outcome:
+    """`kills` by hop; `in_force` by edge and destination the windows that kernels have at the end; `publications` how
+    many there were; `wrong` has in words what does not hold."""
 
-    def __init__(self, out: Path, lab: Lab, hops: Collection[str], screen: Console) -> None:
-        self.out, self.lab, self.hops, self.screen = out, lab, hops, screen
+    books: Books
+    kills: dict[str, int]
+    in_force: dict[str, dict[str, int]]
+    publications: int
+    seconds: int
+    wrong: list[str]
+
+
+class Chain:
+    """One run that kills each of `hops` once. Progress goes to `screen`, files to `out`. `ending` is called before
+    what was started is ended."""
+
+    def __init__(
+        self,
+        out: Path,
+        lab: Lab,
+        hops: Collection[str],
+        screen: Console,
+        ending: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.out, self.lab, self.hops, self.screen, self.ending = out, lab, hops, screen, ending
         self.site = Site(out, lab)
         self.senders = Senders(out, lab)
         self.airflow: LocalAirflow = self.site.airflow(self.senders.broker.bootstrap)
         self.api = Api(self.airflow.url)
         self.kills: dict[str, int] = {}
+        self.claims: Claims = {}
         self.begin = time.monotonic()
 
-    def run(self) -> dict[str, Any]:
-        """From nothing to what chain.json says; `wrong` has in words what does not hold. Raises LabError."""
+    def run(self) -> Outcome:
+        """From nothing to the books. Raises LabError, and what its parts raise."""
         self.site.prepare()
         with ExitStack() as stack:
             stack.enter_context(self.senders.running())
             stack.callback(self.end_plays)
             stack.callback(self.airflow.stop)
+            stack.callback(self.ending)
             load = self.lab.start_load(LOAD_S)
             self.print_step(f"lab {self.lab.name}: traffic, collectors, broker; Airflow starts")
             self.start_airflow()
@@ -59,26 +83,27 @@ class Chain:
             self.api.unpause(ROUND)
             self.kill_scheduler()
             self.api.unpause(ROLLOUT)
-            self.roll_out()
+            self.kill_playbook()
             load.stop()
-            counters = self.senders.stop()
+            self.senders.stop()
+            self.print_step("the collectors have ended, and nothing waits in their queues")
             self.drain()
             self.airflow.stop()
             in_force, published = self.site.in_force(), self.site.published()
-            books, claims = self.senders.settle(counters, f"chdb://{self.site.product.store}")
-        claims |= {
+            books, claims = self.senders.settle(f"chdb://{self.site.product.store}")
+        claims |= self.claims | {
             f"kernels have {in_force}, and {published} is published": in_force == published,
             f"an edge has no window: {in_force}": all(in_force.values()),
             f"not every hop was killed once: {self.kills}": self.kills == dict.fromkeys(self.hops, 1),
         }
-        return {
-            **asdict(books),
-            "kills": self.kills,
-            "in_force": in_force,
-            "publications": len({each.publication for each in self.site.events() if each.event == "publish"}),
-            "seconds": round(time.monotonic() - self.begin),
-            "wrong": [what for what, holds in claims.items() if not holds],
-        }
+        return Outcome(
+            books,
+            self.kills,
+            in_force,
+            len({each.publication for each in self.site.events() if each.event == "publish"}),
+            round(time.monotonic() - self.begin),
+            [what for what, holds in claims.items() if not holds],
+        )
 
     def print_step(self, text: str) -> None:
         """With the seconds since the start."""
@@ -95,7 +120,10 @@ class Chain:
         def look() -> bool:
             self.airflow.check()
             time.sleep(every_s)
-            return condition()
+            try:
+                return condition()
+            except OSError:  # Airflow's API, busy with others
+                return False
 
         try:
             wait_until(what, look, PATIENCE_S)
@@ -139,6 +167,7 @@ class Chain:
         # Its steps are in its group, as they would be in its unit's cgroup.
         os.killpg(scheduler.pid, signal.SIGKILL)
         scheduler.wait()
+        self.claims["the killed step had taken all that Kafka held"] = self.senders.untaken() > 0
         self.airflow.start(("scheduler",))
         self.killed("scheduler", "the scheduler with its step consume")
 
@@ -149,30 +178,38 @@ class Chain:
         self.until("second try of the killed step", again)
         self.print_step("the killed step was tried again and has ended well")
 
-    def roll_out(self) -> None:
-        """Until a rollout is done. The first one is killed halfway and taken back; the next publication is whole."""
-        if "playbook" in self.hops:
-            before = self.site.bundles()
-            self.until("rollout that has begun", lambda: bool(self.site.rollouts("begun")), 0.05)
-            victim = self.site.rollouts("begun")[-1]
-            self.until("edge that has taken it", lambda: bool(self.site.bundles() - before), 0.02)
-            plays = self.site.plays()
-            if self.site.rollouts("done") or not plays or not processes.send_signal(plays[0], signal.SIGKILL):
-                raise ChainError(f"the rollout of {victim} had ended before it could be killed: run it again")
-            self.killed("playbook", f"ansible-playbook during the rollout of {victim}")
-            self.until("way back of the killed rollout", lambda: victim in self.site.taken_back())
-            self.print_step("what it had changed was taken back")
-        self.until("rollout that is done", lambda: bool(self.site.rollouts("done")))
-        self.print_step(f"rolled out: {self.site.rollouts('done')[-1]}")
+    def kill_playbook(self) -> None:
+        """As some edges have taken the round, and others have not: it is taken back."""
+        if "playbook" not in self.hops:
+            return
+        windows, bundles = self.site.in_force(), self.site.bundles()
+        self.until("rollout that has begun", lambda: bool(self.site.rollouts("begun")), 0.05)
+        victim = self.site.rollouts("begun")[-1]
+        self.until("edge that has taken it", lambda: bool(self.site.bundles() - bundles), 0.02)
+        plays = self.site.plays()
+        killed = bool(plays) and processes.send_signal(plays[0], signal.SIGKILL)
+        taken = len(self.site.bundles() - bundles)
+        if not killed or taken == len(self.site.edges) or self.site.rollouts("done"):
+            raise ChainError(f"the rollout of {victim} had ended before it could be killed: run it again")
+        self.killed("playbook", f"ansible-playbook, as {taken} of {len(self.site.edges)} edges had taken {victim}")
+        self.until("way back of the killed rollout", lambda: victim in self.site.taken_back())
+        back = self.site.in_force()
+        # Another rollout may have begun meanwhile; then what kernels have says nothing of the way back.
+        if self.site.rollouts("begun")[-1] == victim:
+            self.claims[f"kernels have {back} after the way back, and had {windows}"] = back == windows
+        self.print_step("what it had changed was taken back")
 
     def drain(self) -> None:
-        """A round that began after the last sample was sent; then no round or rollout is under way."""
+        """A round that began after the last sample was sent, and a rollout; then no more of them is under way."""
         known = {run["dag_run_id"] for run in self.api.runs(ROUND)}
 
         def drained() -> bool:
             return any(run["dag_run_id"] not in known and run["state"] == "success" for run in self.api.runs(ROUND))
 
         self.until("round after the last sample", drained)
+        self.print_step("a round has taken what was left")
+        self.until("rollout that is done", lambda: bool(self.site.rollouts("done")))
+        self.print_step(f"rolled out: {self.site.rollouts('done')[-1]}")
         self.until("pause between rounds", lambda: self.api.paused_between_runs(ROUND))
         self.until("end of the last rollout", lambda: not self.api.unfinished(ROLLOUT))
 

@@ -2,32 +2,36 @@
 
 from __future__ import annotations
 
-import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from springtide.observe.kafka_tables import TOPIC
+from springtide.observe.kafka_tables import GROUP, TOPIC
 from springtide.store import open_store
 
 from lab.collector import Collector, wait_until
 from lab.lab import Lab
 from lab.processes import NETNS_DIRECTORY
 from lab.wan_config import namespace
-from pipeline.chain.books import Books, Name, Socket, balance, dropped, invented, unrecorded
+from pipeline.chain.books import Books, Name, Told, balance, dropped, invented, told
 from pipeline.chain.relay import Relay
-from pipeline.chain.witness import Closes
-from testkit.kafka import Broker, read_topic, rows_in
+from pipeline.chain.witness import Trace
+from testkit.kafka import Broker, behind, read_topic, rows_in
 from testkit.spool import frame, write_spool
 from testkit.witness import Identity, balanced, records
 
 AWAY_S = 2.0  # a collector that was killed: as long as systemd waits
+HELD_S = 4.0  # before that the broker does not answer: longer than rows wait in memory
 DOWN_S = 5.0  # a broker: collectors queue meanwhile
 # Fresh connections of each size on each pair, so that some close at any moment.
 PROBES, SPACING_S = 12, 0.5
 EMPTIES_S = 3.0
+# A collector gives its sinks 4 s at its end; the rest is for a busy machine.
+ENDS_S = 60.0
 Claims = dict[str, bool]
 
 
@@ -39,7 +43,10 @@ class Senders:
         self.edges = lab.topology.edges()
         self.broker = Broker(out / "kafka")
         self.collectors: dict[str, Collector] = {}
-        self.announced: set[Socket] = set()
+        self.traces = {edge: Trace(out / f"logs/given-{edge}.strace") for edge in self.edges}
+        # Of every life that ended by itself, in their order.
+        self.counters: dict[str, list[dict[str, Any]]] = {edge: [] for edge in self.edges}
+        self.victims: list[str] = []
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -55,38 +62,31 @@ class Senders:
             yield
 
     def _collector(self, edge: str, pop: str) -> Collector:
-        """To Kafka; and into a spool of its own, which nothing reads but the books."""
         sinks = ("--kafka", self.broker.bootstrap, "--queue-dir", self.out / "queue" / edge)
-        witness = ("--spool-dir", self._spool(edge), "--rotate-interval", "3s")
         about = ("--interval", "1s", "--host", edge, "--pop", pop)
         log = self.out / f"logs/collector-{edge}.log"
-        return Collector(log, *sinks, *witness, *about, inside=self.lab.command(edge, []))
-
-    def _spool(self, edge: str) -> Path:
-        return self.out / "witness" / edge
+        return Collector(log, *sinks, *about, inside=self.lab.command(edge, self.traces[edge].command()))
 
     @contextmanager
     def probing(self) -> Iterator[None]:
         """Fresh connections open and close, for some ten seconds at least."""
-        thread = threading.Thread(target=lambda: self.lab.probe(PROBES, spacing_s=SPACING_S))
-        thread.start()
-        try:
+        with ThreadPoolExecutor(1) as pool:
+            probes = pool.submit(self.lab.probe, PROBES, spacing_s=SPACING_S)
             yield
-        finally:
-            thread.join()
+            probes.result()
 
     def kill_collector(self, edge: str) -> None:
-        """SIGKILL, and a new one after AWAY_S; what the kernel announces meanwhile is noted."""
+        """SIGKILL while rows wait in its queue for a broker that does not answer; a new one after AWAY_S."""
         collector = self.collectors[edge]
         lives = collector.text().count("polling as")
-        with Closes(self.lab, edge) as closes:
-            time.sleep(1)
-            collector.kill()
-            time.sleep(AWAY_S)
-            collector.start()
-            wait_until("next life of the collector", lambda: collector.text().count("polling as") > lives)
-            time.sleep(AWAY_S)
-        self.announced |= closes.sockets()
+        self.broker.pause()
+        time.sleep(HELD_S)
+        collector.kill()
+        self.victims.append(edge)
+        self.broker.resume()
+        time.sleep(AWAY_S)
+        collector.start()
+        wait_until("next life of the collector", lambda: collector.text().count("polling as") > lives)
 
     def kill_broker(self) -> None:
         """SIGKILL, and a start after DOWN_S."""
@@ -94,34 +94,46 @@ class Senders:
         time.sleep(DOWN_S)
         self.broker.start()
 
-    def stop(self) -> list[dict[str, Any]]:
-        """The collectors' counters, once nothing waits in their queues, or after a few tries."""
-        return [self._stopped(collector) for collector in self.collectors.values()]
+    def untaken(self) -> int:
+        """Messages in the topic that the store has not taken for good."""
+        return behind(self.broker.bootstrap, TOPIC, GROUP)
 
-    def _stopped(self, collector: Collector) -> dict[str, Any]:
-        counters = collector.stop()
-        for _ in range(5):
-            if not counters["sinks"]["kafka"]["rows_spooled"]:
-                break
-            collector.start()
-            time.sleep(EMPTIES_S)
-            counters = collector.stop()
-        return counters
+    def stop(self) -> None:
+        """Once nothing waits in the collectors' queues, or after a few tries."""
+        for edge, collector in self.collectors.items():
+            self.counters[edge].append(collector.stop(ENDS_S))
+            for _ in range(5):
+                if not _kafka(self.counters[edge][-1])["rows_spooled"]:
+                    break
+                collector.start()
+                time.sleep(EMPTIES_S)
+                self.counters[edge].append(collector.stop(ENDS_S))
 
-    def settle(self, counters: list[dict[str, Any]], store_url: str) -> tuple[Books, Claims]:
+    def settle(self, store_url: str) -> tuple[Books, Claims]:
         """The books after `stop`, and what else must hold. The broker still runs, and nobody has the store open."""
-        recorded = set(records(path for edge in self.edges for path in sorted(self._spool(edge).glob("*.spool"))))
-        sent = self._sent()
+        polled, in_memory = self._told()
         stored, counted = _stored(store_url)
-        silent = unrecorded(self.announced, recorded | set(sent) | stored)
-        books = balance(recorded, sent, stored, dropped(counters, "kafka"), len(silent))
+        last = [lives[-1] for lives in self.counters.values()]
+        every = [life for lives in self.counters.values() for life in lives]
+        recovered = [_kafka(self.counters[edge][0])["rows_recovered"] for edge in self.victims]
+        books = balance(polled, in_memory, self._sent(), stored, dropped(every, "kafka"))
         return books, {
             f"the books do not balance: {books}": books.balanced(),
-            "the store has samples that no collector read": not invented(recorded, sent, stored),
+            "the store has samples that no kernel gave": not invented(polled, stored),
             f"the store counts {counted} rows for {len(stored)} samples": counted == len(stored),
-            "a collector's own books do not balance": all(balanced(each, "kafka") for each in counters),
-            "samples are left in a collector's queue": not any(_kafka(each)["rows_spooled"] for each in counters),
+            "a collector's own books do not balance": all(balanced(each, "kafka") for each in every),
+            "samples are left in a collector's queue": not any(_kafka(each)["rows_spooled"] for each in last),
+            "the collector had nothing in its queue as it was killed": all(recovered),
         }
+
+    def _told(self) -> tuple[Counter[Told], Counter[Told]]:
+        polled: Counter[Told] = Counter()
+        in_memory: Counter[Told] = Counter()
+        for edge, trace in self.traces.items():
+            wait_until(f"end of the trace of {edge}", trace.whole)
+            every, young = told(edge, trace.given())
+            polled, in_memory = polled + every, in_memory + young
+        return polled, in_memory
 
     def _sent(self) -> list[Name]:
         """Every copy in the topic."""

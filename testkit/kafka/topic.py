@@ -75,3 +75,21 @@ def _range(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
+
+
+def behind(bootstrap: str, topic: str, group: str) -> int:
+    """Messages that the group has not committed yet.
+
+    Raises KafkaException when the broker does not say.
+    """
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group, "enable.auto.commit": False})
+    try:
+        numbers = consumer.list_topics(topic, timeout=_WAIT_S).topics[topic].partitions
+        left = 0
+        for place in consumer.committed([TopicPartition(topic, number) for number in numbers], timeout=_WAIT_S):
+            low, high = _range(consumer, TopicPartition(topic, place.partition))
+            # A group that has committed nothing begins with the first message (a negative offset).
+            left += high - max(low, place.offset)
+        return left
+    finally:
+        consumer.close()
