@@ -13,7 +13,7 @@ from testkit.witness import Identity
 # What names a sample in Kafka and in the store: its host, and its identity there.
 Name = tuple[str, Identity]
 # What the kernel knows of a sample: host, cookie, kind. One socket has one for each poll, and one close.
-Told = tuple[str, int, str]
+Polled = tuple[str, int, str]
 
 # What a collector that was killed had in memory: rows wait there for a second at most (LONGEST_IN_BATCH of
 # collector/src/read/poller/wait.rs), and another second is for a busy machine.
@@ -37,7 +37,7 @@ class Books:
         return self.lost == 0 and self.polled == self.delivered + sum(self.dropped.values())
 
 
-def told(host: str, given: Iterable[Given]) -> tuple[Counter[Told], Counter[Told]]:
+def polled_of(host: str, given: Iterable[Given]) -> tuple[Counter[Polled], Counter[Polled]]:
     """What a host's kernel gave, and which of it a killed collector may have had in memory only.
 
     What a walk gives twice is one sample.
@@ -52,8 +52,8 @@ def told(host: str, given: Iterable[Given]) -> tuple[Counter[Told], Counter[Told
 
 
 def balance(
-    polled: Counter[Told],
-    in_memory: Counter[Told],
+    polled: Counter[Polled],
+    in_memory: Counter[Polled],
     sent: Iterable[Name],
     stored: Set[Name],
     dropped: Mapping[str, int],
@@ -75,12 +75,12 @@ def balance(
     )
 
 
-def counted(names: Set[Name]) -> Counter[Told]:
+def counted(names: Set[Name]) -> Counter[Polled]:
     """As the kernel would have given them."""
     return Counter((host, identity.cookie, identity.kind) for host, identity in names)
 
 
-def invented(polled: Counter[Told], stored: Set[Name]) -> int:
+def invented(polled: Counter[Polled], stored: Set[Name]) -> int:
     """Samples in the store that no kernel gave."""
     return (counted(stored) - polled).total()
 

@@ -17,7 +17,7 @@ from lab.collector import Collector, wait_until
 from lab.lab import Lab
 from lab.processes import NETNS_DIRECTORY
 from lab.wan_config import namespace
-from pipeline.chain.books import Books, Name, Told, balance, dropped, invented, told
+from pipeline.chain.books import Books, Name, Polled, balance, dropped, invented, polled_of
 from pipeline.chain.relay import Relay
 from pipeline.chain.witness import Trace
 from testkit.kafka import Broker, behind, read_topic, rows_in
@@ -111,7 +111,7 @@ class Senders:
 
     def settle(self, store_url: str) -> tuple[Books, Claims]:
         """The books after `stop`, and what else must hold. The broker still runs, and nobody has the store open."""
-        polled, in_memory = self._told()
+        polled, in_memory = self._polled()
         stored, counted = _stored(store_url)
         last = [lives[-1] for lives in self.counters.values()]
         every = [life for lives in self.counters.values() for life in lives]
@@ -126,12 +126,12 @@ class Senders:
             "the collector had nothing in its queue as it was killed": all(recovered),
         }
 
-    def _told(self) -> tuple[Counter[Told], Counter[Told]]:
-        polled: Counter[Told] = Counter()
-        in_memory: Counter[Told] = Counter()
+    def _polled(self) -> tuple[Counter[Polled], Counter[Polled]]:
+        polled: Counter[Polled] = Counter()
+        in_memory: Counter[Polled] = Counter()
         for edge, trace in self.traces.items():
             wait_until(f"end of the trace of {edge}", trace.whole)
-            every, young = told(edge, trace.given())
+            every, young = polled_of(edge, trace.given())
             polled, in_memory = polled + every, in_memory + young
         return polled, in_memory
 

@@ -10,11 +10,22 @@ from pathlib import Path
 import pytest
 
 from lab.errors import LabError
-from pipeline.chain.books import IN_MEMORY_S, KILLED, Books, Name, Told, balance, counted, dropped, invented, told
+from pipeline.chain.books import (
+    IN_MEMORY_S,
+    KILLED,
+    Books,
+    Name,
+    Polled,
+    balance,
+    counted,
+    dropped,
+    invented,
+    polled_of,
+)
 from pipeline.chain.witness import Given, Trace, sockets
 from testkit.witness import Identity
 
-NOTHING: Counter[Told] = Counter()
+NOTHING: Counter[Polled] = Counter()
 
 
 def polls(host: str, count: int, first: int = 1) -> set[Name]:
@@ -63,13 +74,13 @@ def test_a_kill_accounts_for_what_is_missing_of_the_last_moments_and_for_nothing
 
 def test_a_socket_that_a_walk_gives_twice_is_one_sample_and_each_close_is_one() -> None:
     given = [Given(1, 3, 50, None), Given(1, 3, 50, None), Given(1, 4, 50, None), Given(2, 3, 50, None)]
-    every, _ = told("ams-1", [*given, Given(1, 0, 50, None), Given(1, 0, 51, None)])
+    every, _ = polled_of("ams-1", [*given, Given(1, 0, 50, None), Given(1, 0, 51, None)])
     assert every == {("ams-1", 50, "POLL"): 3, ("ams-1", 50, "CLOSE"): 1, ("ams-1", 51, "CLOSE"): 1}
 
 
 def test_only_what_a_killed_collector_was_given_last_may_have_been_in_memory() -> None:
     given = [Given(1, 3, 50, None), Given(1, 4, 51, IN_MEMORY_S + 0.1), Given(1, 5, 52, IN_MEMORY_S - 0.1)]
-    _, in_memory = told("ams-1", given)
+    _, in_memory = polled_of("ams-1", given)
     assert in_memory == {("ams-1", 52, "POLL"): 1}
 
 
@@ -98,7 +109,7 @@ def test_messages_are_read_as_the_kernel_writes_them() -> None:
     walk = message(18, 9, 2**63 + 5, extra=b"odd") + message(20, 9, 6, peer=0) + done
     assert list(sockets(walk)) == [(9, 2**63 + 5), (9, 6)]
     assert list(sockets(message(20, 0, 7))) == [(0, 7)]
-    # The close of a listener is no sample.
+    # The close of a listener is not a sample.
     assert list(sockets(message(20, 0, 8, peer=0))) == []
 
 

@@ -127,7 +127,7 @@ def decide(
     seen, _ = align(observed, seen_keys, wanted, UNSEEN)
     before, _ = align(previous, previous_keys, wanted)
     group: NDArray[np.bytes_] = np.asarray(align(groups["group"], group_keys, wanted)[0], "S64")
-    # Numbers are told apart faster than names; 0 is no group.
+    # Numbers are compared faster than names; 0 is no group.
     member = np.where(group != b"", np.unique(group, return_inverse=True)[1] + 1, 0)
     word, is_overridden = align(overrides, override_keys, wanted)
     out = np.zeros(len(wanted), DECIDED)
