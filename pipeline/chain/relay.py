@@ -84,8 +84,8 @@ class Relay:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
             for way in ways:
                 way.cancel()
-        except OSError:
-            pass  # nobody listens: the edge sees its connection end
+        except (OSError, asyncio.CancelledError):
+            pass  # nobody listens, or the relay ends: the edge sees its connection end
         finally:
             for writer in writers:
                 writer.close()

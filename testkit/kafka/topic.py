@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 _WAIT_S = 30.0
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -66,11 +69,16 @@ def read_topic(bootstrap: str, topic: str) -> list[Message]:
 
 
 def _range(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
-    """The offsets that a partition has; a broker that has just come back needs a moment until it leads it."""
+    """The offsets that a partition has."""
+    return _patiently(lambda: consumer.get_watermark_offsets(partition, timeout=_WAIT_S))
+
+
+def _patiently(query: Callable[[], T]) -> T:
+    """A broker that has just come back needs a moment until it leads its partitions and groups."""
     deadline = time.monotonic() + _WAIT_S
     while True:
         try:
-            return consumer.get_watermark_offsets(partition, timeout=_WAIT_S)
+            return query()
         except KafkaException:
             if time.monotonic() > deadline:
                 raise
@@ -86,7 +94,8 @@ def behind(bootstrap: str, topic: str, group: str) -> int:
     try:
         numbers = consumer.list_topics(topic, timeout=_WAIT_S).topics[topic].partitions
         left = 0
-        for place in consumer.committed([TopicPartition(topic, number) for number in numbers], timeout=_WAIT_S):
+        places = [TopicPartition(topic, number) for number in numbers]
+        for place in _patiently(lambda: consumer.committed(places, timeout=_WAIT_S)):
             low, high = _range(consumer, TopicPartition(topic, place.partition))
             # A group that has committed nothing begins with the first message (a negative offset).
             left += high - max(low, place.offset)
