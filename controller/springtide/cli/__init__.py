@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from springtide import __version__
 from springtide.cli.advise import advise
 from springtide.cli.asn import asn
 from springtide.cli.bundle import bundle
@@ -14,6 +13,7 @@ from springtide.cli.decide import decide
 from springtide.cli.diff import diff
 from springtide.cli.doctor import doctor
 from springtide.cli.explain import explain
+from springtide.cli.files import files
 from springtide.cli.gate import gate
 from springtide.cli.history import history
 from springtide.cli.ingest import ingest
@@ -64,6 +64,7 @@ COMMANDS = (
     downsample,
     retention,
     size,
+    files,
 )
 
 
@@ -83,7 +84,7 @@ class _Group(click.Group):
 
 
 @click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
-@click.version_option(__version__, prog_name="springtide")
+@click.version_option(package_name="springtide", prog_name="springtide")
 def cli() -> None:
     """Let new connections start at the speed that the path has already proved.
 

@@ -13,13 +13,14 @@ from pathlib import Path
 
 from springtide.errors import SpringtideError
 from springtide.jobs.site import Site
+from springtide.shipped import named
 
 # How long a play may take after SIGTERM to end its children and release the lock.
 STOP_S = 30
 
 
 def command(site: Site, play: str, extra: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> list[str]:
-    """By SPRINGTIDE_ANSIBLE (a command, `ansible-playbook`) and SPRINGTIDE_ANSIBLE_DIR (deploy/ansible)."""
+    """By SPRINGTIDE_ANSIBLE (a command, `ansible-playbook`) and SPRINGTIDE_ANSIBLE_DIR (this installation's plays)."""
     words = shlex.split(environment.get("SPRINGTIDE_ANSIBLE", "ansible-playbook"))
     given = {"springtide_publish_dir": str(site.publish_dir), **extra}
     words += ["-i", str(site.fleet_path), "-e", variables(given)]
@@ -37,7 +38,8 @@ def variables(given: Mapping[str, str]) -> str:
 
 
 def directory(environment: Mapping[str, str] = os.environ) -> Path:
-    return Path(environment.get("SPRINGTIDE_ANSIBLE_DIR", "/opt/springtide/deploy/ansible"))
+    given = environment.get("SPRINGTIDE_ANSIBLE_DIR")
+    return Path(given) if given else named("ansible")
 
 
 def play(site: Site, name: str, extra: Mapping[str, str], print_line: Callable[[str], None] = print) -> None:

@@ -1,0 +1,53 @@
+"""What the wheel brings beside Python code: hatch calls this as it builds one.
+
+An editable installation gets none of it: it finds the files in the checkout, and copies would grow old beside them.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+# springtide/shipped.py finds these, under the paths that they have here.
+FILES = (
+    "sql",
+    "proto",
+    "pipeline/dags",
+    "pipeline/pools.json",
+    "dashboards/json",
+    "dashboards/prometheus",
+    "deploy/systemd",
+    "deploy/ansible/ansible.cfg",
+    "deploy/ansible/playbooks",
+)
+# Ansible finds collections that Python packages bring. The plays stand there too, as a link here: wheels have none.
+COLLECTION = "ansible_collections/springtide/fleet"
+IN_COLLECTION = ("galaxy.yml", "README.md", "CHANGELOG.md", "meta", "playbooks", "plugins", "roles")
+
+
+class Hook(BuildHookInterface):  # type: ignore[misc]
+    """Adds the files to a wheel that is not editable."""
+
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version == "standard":
+            build_data["force_include"] |= wanted(Path(self.root))
+
+
+def wanted(root: Path) -> dict[str, str]:
+    """Each file's path below `root`, as it is, and in the wheel."""
+    pairs = {path: f"springtide/_files/{path}" for path in FILES}
+    pairs |= {f"deploy/{COLLECTION}/{name}": f"{COLLECTION}/{name}" for name in IN_COLLECTION}
+    return {
+        str(file): os.path.normpath(f"{inside}/{file.relative_to(root / path)}")
+        for path, inside in pairs.items()
+        for file in files(root / path)
+    }
+
+
+def files(path: Path) -> list[Path]:
+    """All files below a folder, or the file itself, through links; in one order, whatever the disk's."""
+    found = [Path(folder, name) for folder, _, names in os.walk(path, followlinks=True) for name in names]
+    return sorted(each for each in found or [path] if each.suffix != ".pyc")
