@@ -4,7 +4,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
 
-.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-edge bench-start bench-pipeline package fuzz calm chaos chain kafka airflow lab-clean clean docs docs-reference
+.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-edge bench-start bench-pipeline package release fuzz calm chaos chain kafka airflow lab-clean clean docs docs-reference
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,10 @@ fuzz: ## half a minute for each parser of what an edge reads before it trusts it
 package: ## Debian packages of the collector and the edge program, into target/debian
 	@tools/setup
 	@tools/package
+
+release: ## all that one installs from, with checksums and lists of what is in it, into dist
+	@tools/setup
+	@tools/release
 
 calm: ## simulated weeks of 34 PoPs, of 20,000 client prefixes and of starts under our laws and the naive ones; writes out/bench/calm*
 	@tools/setup
@@ -129,4 +133,4 @@ lab-clean: ## remove every namespace and process that a lab left behind
 	@$(BIN)/python -m lab clean
 
 clean: lab-clean ## lab-clean, and everything that was built
-	rm -rf target out .venv node_modules
+	rm -rf target out dist .venv node_modules
