@@ -25,6 +25,7 @@ BESIDE = (
     "tests/test_gate_budget.py",
     "tests/test_package.py",
     "tests/test_reference.py",
+    "tests/test_release.py",
 )
 
 

@@ -18,6 +18,7 @@ FILES = {
     "usr/share/doc/springtide-edge/copyright": "-rw-r--r--",
     "usr/share/doc/springtide-edge/edge-command.md": "-rw-r--r--",
     "usr/share/doc/springtide-edge/metrics.conf": "-rw-r--r--",
+    "usr/share/doc/springtide-edge/notices.txt.gz": "-rw-r--r--",
 }
 # libelf1 has another name where time_t became 64 bits wide.
 LIBRARIES = {"libc6", "libgcc-s1", "libelf1", "libelf1t64", "zlib1g"}

@@ -25,6 +25,7 @@ FILES = {
     f"{DOC}/all-namespaces.conf": "-rw-r--r--",
     f"{DOC}/start-values.conf": "-rw-r--r--",
     f"{DOC}/copyright": "-rw-r--r--",
+    f"{DOC}/notices.txt.gz": "-rw-r--r--",
     "usr/share/man/man1/springtide-collector.1.gz": "-rw-r--r--",
     **{f"usr/share/man/man1/springtide-collector-{name}.1.gz": "-rw-r--r--" for name in COMMANDS},
 }

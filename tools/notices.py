@@ -42,13 +42,25 @@ def linked(package: str, host: str) -> list[dict[str, Any]]:
     """Cargo's records of the crates linked into `package` on `host` (a target triple), without the workspace's."""
     common = ("--locked", "--format-version=1", f"--filter-platform={host}")
     known = json.loads(_run("cargo", "metadata", *common))["packages"]
+    # Of the whole workspace: it is built at once, and features that one program wants come into the others.
     tree = _run(
-        *("cargo", "tree", "--locked", f"--package={package}", f"--target={host}", "--edges=normal,no-proc-macro"),
-        *("--prefix=none", "--no-dedupe", "--format={p}"),
+        *("cargo", "tree", "--locked", "--workspace", f"--target={host}", "--edges=normal,no-proc-macro"),
+        *("--prefix=depth", "--no-dedupe", "--format={p}"),
     )
-    names = {tuple(line.split()[:2]) for line in tree.splitlines() if line}
-    found = [each for each in known if (each["name"], f"v{each['version']}") in names and each["source"]]
+    names = below(tree, package)
+    found = [each for each in known if (each["name"], each["version"]) in names and each["source"]]
     return sorted(found, key=lambda each: (each["name"], each["version"]))
+
+
+def below(tree: str, package: str) -> set[tuple[str, str]]:
+    """Names and versions of what stands below `package` in cargo's tree, of lines `DEPTHname vVERSION ...`."""
+    found, inside = set(), False
+    for depth, name, version in re.findall(r"^(\d+)(\S+) v(\S+)", tree, re.MULTILINE):
+        if depth == "0":
+            inside = name == package
+        elif inside:
+            found.add((name, version))
+    return found
 
 
 def texts(crate: Mapping[str, Any]) -> list[str]:
