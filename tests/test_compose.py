@@ -1,4 +1,7 @@
-"""docker-compose.yml without Docker: its form, what it mounts, publishes and requires, and its files where they run."""
+"""docker-compose.yml without Docker: its form, what it mounts, publishes and requires, and its files where they run.
+
+Long: one file is looked at, from all sides.
+"""
 
 from __future__ import annotations
 

@@ -18,7 +18,9 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
     copies = []
     for unit in UNITS:
         copies.append(tmp_path / unit.name)
-        text = unit.read_text().replace(INSTALLED, str(PROGRAM)).replace("/usr/local/bin/ansible-playbook", str(PROGRAM))
+        text = (
+            unit.read_text().replace(INSTALLED, str(PROGRAM)).replace("/usr/local/bin/ansible-playbook", str(PROGRAM))
+        )
         copies[-1].write_text(text)
     assert len(copies) == 5
     command = ["systemd-analyze", "verify", "--man=no", *map(str, copies)]
