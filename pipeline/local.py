@@ -39,10 +39,14 @@ def free_port() -> int:
 
 @dataclass
 class LocalAirflow:
-    """One Airflow in `home`: `prepare`, `start`, `stop`. `more` is environment for it and its tasks."""
+    """One Airflow in `home`: `prepare`, `start`, `stop`. `more` is environment for it and its tasks.
+
+    `database` is SQLAlchemy's URL of what it keeps its runs in; where it is empty, a SQLite file in `home`.
+    """
 
     home: Path
     port: int = 8080
+    database: str = ""
     more: Mapping[str, str] = field(default_factory=dict)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -66,8 +70,8 @@ class LocalAirflow:
             "CORE__EXECUTION_API_SERVER_URL": f"{self.url}/execution/",
             "CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
             "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": self.home / "passwords.json",
-            # One writer at a time: the others wait so many seconds (5 by default) before their request fails.
-            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home}/airflow.db?timeout=60",
+            # SQLite has one writer at a time: the others wait so many seconds (5 by default) before theirs fails.
+            "DATABASE__SQL_ALCHEMY_CONN": self.database or f"sqlite:///{self.home}/airflow.db?timeout=60",
             "API__HOST": "127.0.0.1",
             "API__PORT": self.port,
             "API__WORKERS": 1,

@@ -25,7 +25,7 @@ from compose_spec import PyCompose
 from springtide.cli import cli
 
 from pipeline.local import LocalAirflow
-from testkit import rights
+from testkit import postgres, rights
 from testkit.kafka.broker import Broker
 
 ROOT = Path(__file__).parents[1]
@@ -387,6 +387,33 @@ def test_airflow_has_the_settings_that_the_pipelines_tests_run_with(tmp_path: Pa
         "SPRINGTIDE_TOPICS",
     ):
         assert any(given[name].startswith(target) for target in targets), name
+
+
+def test_airflow_reaches_its_database() -> None:
+    """The URL is that of the pipeline's tests, but for its place; the password goes where libpq and asyncpg look."""
+    place = SERVICES["postgres"]["environment"]
+    tested = postgres.Server(5432, place["POSTGRES_USER"], "secret", Path()).url(place["POSTGRES_DB"])
+    url = airflow_environment()["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
+    assert url.replace("@postgres/", "@127.0.0.1:5432/") == tested
+    run_it = {name: service for name, service in SERVICES.items() if "env_file" in service}
+    assert len(run_it) == 5
+    for name, service in run_it.items():
+        assert service["environment"]["PGPASSWORD"] == place["POSTGRES_PASSWORD"], name
+    assert SERVICES["airflow-init"]["depends_on"]["postgres"] == {"condition": "service_healthy"}
+
+
+@pytest.mark.root
+def test_the_databases_health_check_sees_a_server_and_none() -> None:
+    check, *options = SERVICES["postgres"]["healthcheck"]["test"][1:]
+    environment = SERVICES["postgres"]["environment"]
+
+    def code(server: postgres.Server) -> int:
+        command = [server.programs / check, *options]
+        return subprocess.run(command, env={"PGPORT": str(server.port)}, check=False).returncode
+
+    with postgres.server(environment["POSTGRES_USER"], "secret") as server:
+        assert code(server) == 0
+    assert code(server) != 0
 
 
 READ_AIRFLOW = """

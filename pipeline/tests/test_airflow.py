@@ -1,4 +1,4 @@
-"""The real scheduler, executor and assets, on an embedded store and a farm of edges behind sshd.
+"""The real scheduler, executor and assets, on PostgreSQL, an embedded store and a farm of edges behind sshd.
 
 Rounds of a quarter of a minute replace those of five: the schedule follows the policy. Samples are there from some
 minutes ago until well after the test: each round has its own as it closes, and the first run finds many missed.
@@ -10,6 +10,7 @@ import fcntl
 import json
 import os
 import re
+import secrets
 import shlex
 import signal
 import time
@@ -25,9 +26,11 @@ from springtide.publication import journal
 from springtide_common import FIXES
 
 from pipeline.api import Api
-from pipeline.local import USER, LocalAirflow, free_port
+from pipeline.local import USER, LocalAirflow
+from testkit import postgres
 from testkit.farm import Farm
 from testkit.home import Home
+from testkit.oldserver import free_port
 from testkit.proto import Value
 from testkit.spool import record, write_spool
 from testkit.traffic import MSS, Socket
@@ -103,7 +106,8 @@ def samples(first: int, rounds: int) -> list[dict[str, Value]]:
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowSite]:
     assert os.geteuid() == 0, "this test makes network namespaces: run it as root"
     folder = tmp_path_factory.mktemp("site")
-    with Farm.made(folder, count=2) as farm:
+    with Farm.made(folder, count=2) as farm, postgres.server("airflow", secrets.token_urlsafe(18)) as database:
+        database.make("airflow")
         policy = f"round: {{interval_s: {INTERVAL}, lateness_s: 0}}\ninitcwnd: {{duty_rounds: 1}}\n"
         (folder / "policy.yaml").write_text(policy)
         # What rollout.yml needs of the farm, and where it runs.
@@ -112,9 +116,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowSite]:
         del settings["springtide_publish_dir"]
         (folder / "settings.json").write_text(json.dumps(settings))
         ansible = [*words[: words.index("-i")], "-e", f"@{folder}/settings.json"]
-        airflow = LocalAirflow(folder / "airflow", free_port())
+        airflow = LocalAirflow(folder / "airflow", free_port(), database=database.url("airflow"))
         made = AirflowSite(folder, farm, airflow, Api(airflow.url))
         airflow.more = {
+            "PGPASSWORD": database.password,
             **{
                 name: value
                 for name, value in farm.environment().items()
