@@ -62,9 +62,9 @@ package: ## Debian packages of the collector and the edge program, into target/d
 	@tools/setup
 	@tools/package
 
-release: ## all that one installs from, with checksums and lists of what is in it, into dist
+release: ## all that one installs from, with checksums and lists of what is in it, into dist; SIGN_KEY=FILE signs it
 	@tools/setup
-	@tools/release
+	@tools/release $(if $(SIGN_KEY),--sign-key $(SIGN_KEY))
 
 calm: ## simulated weeks of 34 PoPs, of 20,000 client prefixes and of starts under our laws and the naive ones; writes out/bench/calm*
 	@tools/setup

@@ -1,44 +1,55 @@
 """What `make release` leaves, for one who has nothing else: checksums, lists of contents, notices, installation.
 
-The installation follows docs/how-to/install.md line by line, with folders of its own in the places of the machine's (a
-mount namespace) and the checkout hidden. Only `pip` is another: uv, which has the same wheels in its cache.
+The installation follows docs/how-to/install.md and run-in-airflow.md line by line, on this machine under a layer of its
+own and with the checkout hidden. Only `pip` is another: uv, which has the same wheels in its cache.
+
+Long: a release is made once, and all that is done with it stands here.
 """
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import os
 import re
+import secrets
 import shutil
 import subprocess
-import sys
+import time
 import tomllib
 import zipfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from testkit import postgres
 from testkit.debian import PACKAGES, run
+from testkit.machine import Machine, machine
+from testkit.oldserver import free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs/how-to/install.md").read_text()
 UV = ROOT / ".venv/bin/uv"
 # A panic's place in a crate's source, as the compiler leaves it in a program.
 CRATE = re.compile(rb"/registry/src/[^/]+/([a-z0-9_-]+?)-(\d+\.\d+\.\d+[^/]*)/")
+# Airflow starts a process for each step: seconds on an idle machine, minutes on a busy one.
+PATIENCE_S = 600
 PIN = re.compile(r"^([a-z0-9][\w.-]*)==([\w.+!-]+)", re.M)
 
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All of it, made once; from what uv has in its cache, else from the network."""
+    """All of it, made once and signed; from what uv has in its cache, else from the network."""
     folder = tmp_path_factory.mktemp("release") / "dist"
+    key = folder.with_name("releaser")
+    run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)
     for more in ({"UV_OFFLINE": "1"}, {}):
-        done = subprocess.run(
-            [ROOT / "tools/release", folder], env={**os.environ, **more}, capture_output=True, text=True, check=False
-        )
+        command = [str(ROOT / "tools/release"), "--sign-key", str(key), str(folder)]
+        done = subprocess.run(command, env={**os.environ, **more}, capture_output=True, text=True, check=False)
         if done.returncode == 0:
             return folder
     raise AssertionError(done.stderr)
@@ -52,7 +63,7 @@ def checked(folder: Path) -> subprocess.CompletedProcess[str]:
 def test_checksums_are_of_every_file_and_a_changed_byte_is_seen(release: Path, tmp_path: Path) -> None:
     assert checked(release).returncode == 0
     named = {line.split()[1] for line in (release / "SHA256SUMS").read_text().splitlines()}
-    assert named == {path.name for path in release.iterdir()} - {"SHA256SUMS"}
+    assert named == {path.name for path in release.iterdir()} - {"SHA256SUMS", "SHA256SUMS.sig"}
     for suffix, count in ((".whl", 1), (".deb", 2), (".lock", 2), (".cdx.json", 3)):
         assert sum(name.endswith(suffix) for name in named) == count, suffix
     copy = shutil.copytree(release, tmp_path / "copy")
@@ -61,11 +72,38 @@ def test_checksums_are_of_every_file_and_a_changed_byte_is_seen(release: Path, t
     assert wheel.name in checked(copy).stdout
 
 
-def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_left_alone(release: Path, tmp_path: Path) -> None:
+    """Also one that has checksums of its own, and a release with a file of somebody's."""
     (tmp_path / "mine").write_text("mine")
-    done = subprocess.run([ROOT / "tools/release", tmp_path], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+    (tmp_path / "SHA256SUMS").write_text(f"{'0' * 64}  theirs\n")
+    (copy := shutil.copytree(release, tmp_path.with_name("copy"))).joinpath("mine").write_text("mine")
+    for folder in (tmp_path, copy):
+        before = sorted(path.name for path in folder.iterdir())
+        done = subprocess.run([ROOT / "tools/release", folder], capture_output=True, text=True, check=False)
+        assert done.returncode == 2
+        assert f"{folder} has a file of something else in it (mine)" in done.stderr
+        assert sorted(path.name for path in folder.iterdir()) == before
+
+
+def test_the_signature_is_of_these_checksums_by_that_key_and_for_releases(release: Path, tmp_path: Path) -> None:
+    """As the page verifies it; another key, another purpose and another text are seen."""
+    [line] = [line for line in lines("What is installed") if line.startswith("ssh-keygen -Y verify")]
+    public = release.with_name("releaser.pub").read_text()
+    run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "another")
+    copy = shutil.copytree(release, tmp_path / "copy")
+
+    def verified(key: str, purpose: str = "springtide-release") -> bool:
+        signers = tmp_path / "signers"
+        signers.write_text(f'springtide namespaces="{purpose}" {key}')
+        script = line.replace("/etc/springtide/release_signers", str(signers))
+        return subprocess.run(["bash", "-c", script], cwd=copy, capture_output=True, check=False).returncode == 0
+
+    assert verified(public)
+    assert not verified((tmp_path / "another.pub").read_text())
+    assert not verified(public, "springtide-bundle")
+    with (copy / "SHA256SUMS").open("a") as sums:
+        sums.write("\n")
+    assert not verified(public)
 
 
 def contents(release: Path, name: str) -> dict[tuple[str, str], dict[str, Any]]:
@@ -160,98 +198,187 @@ def test_the_captures_come_with_their_authors_words() -> None:
     assert "randomizedcoder/xtcp2" in (folder / "README.md").read_text()
 
 
-def section(title: str) -> str:
-    return PAGE.split(f"\n## {title}\n")[1].split("\n## ")[0]
+def section(title: str, page: str = PAGE) -> str:
+    return page.split(f"\n## {title}\n")[1].split("\n## ")[0]
 
 
-def lines(title: str) -> list[str]:
-    return [line for block in re.findall(r"```sh\n(.*?)```", section(title), re.S) for line in block.splitlines()]
+def lines(title: str, page: str = PAGE) -> list[str]:
+    return [line for block in re.findall(r"```sh\n(.*?)```", section(title, page), re.S) for line in block.splitlines()]
+
+
+class Publisher(Machine):
+    """A machine with a release in /srv/release, and uv in place of the new environment's pip."""
+
+    def steps(self, steps: list[str], given: str = "", **more: str) -> str:
+        """What the page's lines print, in the release's folder."""
+        made = [index for index, line in enumerate(steps) if line.startswith("python3 -m venv")]
+        for index in made:
+            steps = [*steps[: index + 1], "ln -sf /srv/pip /opt/springtide/bin/pip", *steps[index + 1 :]]
+        return self.run("\n".join(steps), "/srv/release", given, more)
 
 
 @pytest.fixture(scope="module")
-def machine(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Folders for /opt, /etc, /var/lib and /usr/local/bin, the release beside them, and uv in place of pip."""
-    folder = tmp_path_factory.mktemp("machine")
-    for name in ("opt", "lib"):
-        (folder / name).mkdir()
-    shutil.copytree("/usr/local/bin", folder / "bin", symlinks=True)
-    shutil.copytree("/etc", folder / "etc", symlinks=True)
-    (folder / "etc/springtide").mkdir(exist_ok=True)
-    [fleet] = re.findall(r"```yaml\n(.*?)```", section("The controller"), re.S)
-    (folder / "etc/springtide/fleet.yaml").write_text(fleet)
-    shutil.copy(UV, folder / "uv")
-    pip = folder / "pip"
-    # What is pinned as links to the cache: hundreds of megabytes are not copied. The wheel is.
-    pip.write_text(
-        f"""#!/bin/sh
+def publisher(release: Path) -> Iterator[Publisher]:
+    with machine() as made:
+        publisher = Publisher(made.process, made.own)
+        programs = "/usr/local/bin/{springtide,ansible-playbook,airflow}"
+        publisher.run(
+            f"rm -rf /opt/springtide /etc/springtide /var/lib/springtide {programs}; mkdir -p /etc/springtide"
+        )
+        shutil.copytree(release, publisher.root / "srv/release")
+        shutil.copy(UV, publisher.root / "srv/uv")
+        pip = publisher.root / "srv/pip"
+        # What is pinned as links to the cache: hundreds of megabytes are not copied. The wheel is.
+        pip.write_text(
+            """#!/bin/sh
 case "$*" in *.lock) UV_LINK_MODE=symlink ;; *) UV_LINK_MODE=copy ;; esac
 export UV_LINK_MODE
-set -- {folder}/uv pip "$@" --python /opt/springtide/bin/python
+set -- /srv/uv pip "$@" --python /opt/springtide/bin/python
 "$@" --offline 2>/dev/null || exec "$@"
 """
-    )
-    pip.chmod(0o755)
-    shutil.copytree(release, folder / "release")
-    yield folder
-    shutil.rmtree(folder)
-
-
-def there(machine: Path, script: str) -> str:
-    """What bash prints for a script on that machine, in the release's folder; fails where a command does."""
-    mounts = "".join(
-        f"mount --bind {machine}/{name} {place}\n"
-        for name, place in (("opt", "/opt"), ("lib", "/var/lib"), ("bin", "/usr/local/bin"), ("etc", "/etc"))
-    )
-    hidden = f"mount -t tmpfs none {ROOT}\n"
-    python = Path(getattr(sys, "_base_executable", sys.executable)).resolve().parent
-    done = subprocess.run(
-        ["unshare", "--mount", "bash", "-c", f"set -euo pipefail\n{mounts}{hidden}{script}"],
-        cwd=machine / "release",
-        env={"PATH": f"{python}:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "HOME": str(Path.home())},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
-    return done.stdout
+        )
+        pip.chmod(0o755)
+        yield publisher
 
 
 @pytest.mark.root
-def test_the_pages_steps_install_a_controller_that_works_without_a_checkout(machine: Path) -> None:
+def test_apt_installs_the_packages_and_takes_them_away(publisher: Publisher) -> None:
+    """The pages' command, with apt and dpkg and the packages' own scripts; the programs start, and nothing is left."""
+    collector = "apt-get install ./springtide-collector_*.deb"
+    assert collector in (ROOT / "docs/how-to/run-the-collector.md").read_text()
+    assert f"`{collector}`" in PAGE
+    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+    for line in (collector, "apt-get install ./springtide-edge_*.deb"):
+        publisher.run(
+            line.replace("install", "install --quiet --yes --no-install-recommends"), "/srv/release", "", quiet
+        )
+    version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
+    for name in PACKAGES:
+        assert publisher.run(f"{name} --version").split() == [name, version]
+        assert publisher.run(f"dpkg-query --show --showformat='${{db:Status-Abbrev}}' {name}").strip() == "ii"
+    assert "host =" in publisher.run("springtide-collector run --check-config --config /etc/springtide/collector.toml")
+    assert publisher.run("springtide-collector once").startswith("STATE ")
+    removed = publisher.run(f"apt-get purge --quiet --yes {' '.join(PACKAGES)}", more=quiet)
+    assert "withdraw: 0 routes removed" in removed
+    publisher.run(f"test ! -e /etc/springtide/collector.toml; ! command -v {PACKAGES[0]}; ! command -v {PACKAGES[1]}")
+
+
+@pytest.fixture(scope="module")
+def controller(publisher: Publisher) -> tuple[Publisher, str]:
+    """The same machine after the steps of "The controller", and what they printed."""
+    [fleet] = re.findall(r"```yaml\n(.*?)```", section("The controller"), re.S)
+    (publisher.root / "etc/springtide").mkdir(exist_ok=True)
+    (publisher.root / "etc/springtide/fleet.yaml").write_text(fleet)
     steps = lines("The controller")
-    assert {line.split()[0].rpartition("/")[2] for line in steps} == {
-        "sha256sum",
-        "python3",
-        "pip",
-        "ln",
-        "springtide",
-    }
-    made = next(index for index, line in enumerate(steps) if line.startswith("python3 -m venv"))
-    steps.insert(made + 1, f"ln -sf {machine}/pip /opt/springtide/bin/pip")
-    printed = there(machine, "\n".join(steps))
+    assert {line.split()[0].rpartition("/")[2] for line in steps} == {"sha256sum", "python3", "pip", "ln", "springtide"}
+    return publisher, publisher.steps(steps)
+
+
+@pytest.mark.root
+def test_the_pages_steps_install_a_controller_that_works_without_a_checkout(controller: tuple[Publisher, str]) -> None:
+    there, printed = controller
     for migration in tracked("sql/migrations/*.sql"):
         assert Path(migration).stem in printed, migration
 
-    paths = there(
-        machine, "/opt/springtide/bin/python -c 'import sys, springtide; print(springtide.__file__, *sys.path)'"
-    )
+    paths = there.run("/opt/springtide/bin/python -c 'import sys, springtide; print(springtide.__file__, *sys.path)'")
     assert str(ROOT) not in paths
     assert paths.startswith("/opt/springtide/lib/")
     version = tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["package"]["version"]
-    assert version in there(machine, "springtide --version")
+    assert version in there.run("springtide --version")
 
-    files = json.loads(there(machine, "springtide files --json"))
+    files = json.loads(there.run("springtide files --json"))
     assert all(path.startswith("/opt/springtide/") for path in files.values())
-    there(machine, "\n".join(f"test -e {path}" for path in files.values()))
+    there.run("\n".join(f"test -e {path}" for path in files.values()))
     plays = sorted(Path(each).name for each in tracked("deploy/ansible/playbooks/*.yml") if each.count("/") == 3)
     assert len(plays) >= 6
     # With the inventory, whose plugin stands in the collection: the canaries' names come from fleet.yaml.
     checking = f"ansible-playbook --syntax-check {' '.join(f'playbooks/{play}' for play in plays)}"
-    shown = there(
-        machine, f'cd "$(springtide files ansible)"\n{checking}\nansible-playbook --list-hosts playbooks/edges.yml'
-    )
+    listing = "ansible-playbook --list-hosts playbooks/edges.yml"
+    shown = there.run(f'cd "$(springtide files ansible)"\n{checking}\n{listing}')
     for word in (*plays, "ams-1", "sin-1"):
         assert word in shown, word
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A publisher after the steps of run-in-airflow.md, with the database in which Airflow keeps its runs."""
+
+    publisher: Publisher
+    database: postgres.Server
+
+    def ask(self, query: str) -> list[str]:
+        """Lines of an SQL query's answer."""
+        environment = {**os.environ, **self.database.environment}
+        command = [str(self.database.programs / "psql"), "--no-psqlrc", "--tuples-only", "--no-align", "-c", query]
+        done = subprocess.run([*command, "airflow"], env=environment, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+
+# Set before each line that needs them, as a person's shell keeps them.
+SOURCED = "set -a; . /etc/springtide/airflow.env; set +a"
+
+
+@pytest.fixture(scope="module")
+def scheduled(controller: tuple[Publisher, str]) -> Iterator[Scheduled]:
+    """All lines of the page's installation, but apt's, which this machine has behind it, and systemd's."""
+    there, _ = controller
+    page = (ROOT / "docs/how-to/run-in-airflow.md").read_text()
+    steps = lines("Install", page)
+    assert SOURCED in steps
+    before, after = (steps[: steps.index(SOURCED)], steps[steps.index(SOURCED) :])
+    left_out = {"apt-get", "systemctl"}
+    assert {line.split()[0] for line in steps if line.split()[0] in left_out} == left_out
+    port, secret = free_port(), secrets.token_hex(18)
+    with postgres.server("postgres", secrets.token_hex(18)) as database:
+        # createuser asks for the password, twice; the administrator's comes from the environment.
+        there.steps(
+            [line for line in before if line.split()[0] not in left_out],
+            f"{secret}\n{secret}\n",
+            **database.environment,
+        )
+        [given] = re.findall(r"```ini\n(.*?)```", section("Install", page), re.S)
+        assert "PGPASSWORD=...\n" in given
+        given = given.replace("127.0.0.1:5432", f"127.0.0.1:{database.port}").replace(
+            "PGPASSWORD=...", f"PGPASSWORD={secret}"
+        )
+        # Several machines share these addresses here.
+        given += f"AIRFLOW__API__PORT={port}\nAIRFLOW__API__BASE_URL=http://127.0.0.1:{port}\n"
+        given += f"AIRFLOW__CORE__EXECUTION_API_SERVER_URL=http://127.0.0.1:{port}/execution/\n"
+        (there.root / "etc/springtide/airflow.env").write_text(given)
+        there.steps([line for line in after if line.split()[0] not in left_out])
+        yield Scheduled(there, database)
+
+
+@pytest.mark.root
+def test_the_wheels_dags_run_in_an_installed_airflow_on_postgresql(scheduled: Scheduled, tmp_path: Path) -> None:
+    """By the unit's command lines: scheduler, executor, DAG processor and API server, of the release alone."""
+    there = scheduled.publisher
+    assert scheduled.ask("select * from import_error") == []
+    names = {f"springtide_{name}" for name in ("round", "rollout", "drift", "report", "maintenance", "backfill")}
+    assert set(scheduled.ask("select dag_id from serialized_dag")) == names
+    assert set(scheduled.ask("select dag_id from dag where not is_paused")) == {
+        "springtide_round",
+        "springtide_rollout",
+    }
+    assert there.run("stat --format=%a /etc/springtide/airflow.env").strip() == "600"
+
+    unit = (there.root / "etc/systemd/system/springtide-airflow@.service").read_text()
+    [start] = re.findall(r"^ExecStart=(.*)$", unit, re.M)
+    with contextlib.ExitStack() as ended:
+        for name in ("api-server", "scheduler", "dag-processor"):
+            script = f"{SOURCED}; exec {start.replace('%i', name)}"
+            ended.enter_context(there.running(script, tmp_path / name))
+        there.run(
+            f"{SOURCED}\nairflow dags unpause springtide_maintenance\nairflow dags trigger springtide_maintenance"
+        )
+        query = "select state from dag_run where dag_id = 'springtide_maintenance'"
+        give_up = time.monotonic() + PATIENCE_S
+        while (states := set(scheduled.ask(query))) - {"success", "failed"}:
+            assert time.monotonic() < give_up, states
+            time.sleep(0.5)
+    tasks = scheduled.ask("select task_id, state from task_instance where dag_id = 'springtide_maintenance'")
+    assert states == {"success"}, tasks
+    assert {"migrations|success", "retention|success"} <= set(tasks)
 
 
 def test_the_page_names_what_is_not_executed() -> None:

@@ -12,17 +12,15 @@ from testkit.edge import PROGRAM
 ROOT = Path(__file__).parents[3]
 UNITS = [*sorted((ROOT / "deploy/systemd").iterdir()), *sorted((ROOT / "edge/packaging").glob("*.[st]*[er]"))]
 INSTALLED = "/usr/bin/springtide-edge"
+PROGRAMS = (INSTALLED, "/usr/local/bin/ansible-playbook", "/usr/local/bin/airflow")
 
 
 def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
     copies = []
     for unit in UNITS:
         copies.append(tmp_path / unit.name)
-        text = (
-            unit.read_text().replace(INSTALLED, str(PROGRAM)).replace("/usr/local/bin/ansible-playbook", str(PROGRAM))
-        )
-        copies[-1].write_text(text)
-    assert len(copies) == 5
+        copies[-1].write_text(re.sub("|".join(PROGRAMS), str(PROGRAM), unit.read_text()))
+    assert len(copies) == 6
     command = ["systemd-analyze", "verify", "--man=no", *map(str, copies)]
     environment = {**os.environ, "SYSTEMD_LOG_LEVEL": "warning"}
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
