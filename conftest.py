@@ -23,6 +23,7 @@ BESIDE = (
     "tests/test_calm.py",
     "tests/test_docs_commands.py",
     "tests/test_gate_budget.py",
+    "tests/test_install_steps.py",
     "tests/test_package.py",
     "tests/test_reference.py",
     "tests/test_release.py",

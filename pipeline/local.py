@@ -46,9 +46,9 @@ class LocalAirflow:
 
     home: Path
     port: int = 8080
-    database: str = ""
     more: Mapping[str, str] = field(default_factory=dict)
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    database: str = ""
 
     @property
     def url(self) -> str:

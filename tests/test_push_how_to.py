@@ -22,7 +22,7 @@ LINES = [line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.S) for line i
 
 
 def test_all_commands_are_of_a_known_kind() -> None:
-    assert {line.split()[0] for line in LINES} == {"ssh-keygen", "echo", "ansible-playbook", "springtide"}
+    assert {line.split()[0] for line in LINES} == {"ssh-keygen", "echo", "cd", "ansible-playbook", "springtide"}
 
 
 @pytest.mark.parametrize("line", [line for line in LINES if line.startswith("springtide ")])
