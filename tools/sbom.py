@@ -15,7 +15,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from tools.notices import ROOT, host, linked
 # A name and its version in what `uv pip compile` writes; the same name may come twice, for different platforms.
 PINNED = re.compile(r"^([a-z0-9][a-z0-9._-]*)==([^\s;]+)", re.MULTILINE)
 Pins = set[tuple[str, str]]
+# What such a crate calls its library; those without one, ring for instance, are their own.
+LIBRARIES = {"libbpf-sys": "libbpf", "rdkafka-sys": "librdkafka", "zstd-sys": "zstd"}
 
 
 def crates(lock: Mapping[str, Any], into: Mapping[tuple[str, str], str]) -> list[dict[str, Any]]:
@@ -39,6 +41,16 @@ def crates(lock: Mapping[str, Any], into: Mapping[tuple[str, str], str]) -> list
         if key in into:
             component["licenses"] = [{"expression": into[key]}]
         found.append(component)
+    return found
+
+
+def brought(into: Iterable[tuple[str, str]]) -> list[dict[str, Any]]:
+    """A component for each C library that a crate in `into` builds in: `libx-sys 1.2.3+v4.5.6` brings libx 4.5.6."""
+    found = []
+    for name, version in into:
+        built_in = re.search(r"\+[a-z.]*(\d.*)$", version)
+        if name in LIBRARIES and built_in:
+            found.append(_component("generic", LIBRARIES[name], built_in[1], "required"))
     return found
 
 
@@ -81,7 +93,7 @@ def _program(name: str) -> list[dict[str, Any]]:
     toolchain = subprocess.run(["rustc", "--version"], check=True, capture_output=True, text=True).stdout.split()[1]
     library = _component("generic", "rust-std", toolchain, "required")
     library["licenses"] = [{"expression": "MIT OR Apache-2.0"}]
-    return [*crates(lock, into), library]
+    return [*crates(lock, into), *brought(into), library]
 
 
 def main() -> None:
