@@ -26,11 +26,10 @@ from springtide.publication import journal
 from springtide_common import FIXES
 
 from pipeline.api import Api
-from pipeline.local import USER, LocalAirflow
+from pipeline.local import USER, LocalAirflow, free_port
 from testkit import postgres
 from testkit.farm import Farm
 from testkit.home import Home
-from testkit.oldserver import free_port
 from testkit.proto import Value
 from testkit.spool import record, write_spool
 from testkit.traffic import MSS, Socket
