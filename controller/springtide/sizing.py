@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -91,23 +92,27 @@ class Size:
     nodes: int
 
 
-def read_measured(path: Path) -> Measured:
-    """Figures in place of ours, by name: medians of a bench's JSON, or a mapping; others are left alone.
+def read_measured(paths: Sequence[Path]) -> dict[str, float]:
+    """Figures in place of ours, by name: medians of benches' JSON, or mappings; of two the last counts. Every file must
+    have one.
 
     Raises InputError."""
-    try:
-        content = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise InputError([Problem(str(path), "file", f"cannot be read: {error}", "name a bench's JSON")]) from error
-    names = {field.name for field in fields(Measured)}
-    found = {key: value for key, value in _by_name(content).items() if key in names}
-    if not found:
-        known = ", ".join(sorted(names))
-        raise InputError([Problem(str(path), "file", "has none of the figures", f"known are {known}")])
-    for key, value in found.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-            raise InputError([Problem(str(path), key, f"{value!r} is not a positive number", "measure it again")])
-    return replace(Measured(), **found)
+    names = [field.name for field in fields(Measured)]
+    own: dict[str, float] = {}
+    for path in paths:
+        try:
+            content = json.loads(path.read_text())
+        except (OSError, ValueError) as error:
+            raise InputError([Problem(str(path), "file", f"cannot be read: {error}", "name a bench's JSON")]) from error
+        found = {key: value for key, value in _by_name(content).items() if key in names}
+        if not found:
+            known = ", ".join(sorted(names))
+            raise InputError([Problem(str(path), "file", "has none of the figures", f"known are {known}")])
+        for key, value in found.items():
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+                raise InputError([Problem(str(path), key, f"{value!r} is not a positive number", "measure it again")])
+        own |= found
+    return {name: own[name] for name in names if name in own}
 
 
 def _by_name(content: Any) -> dict[str, Any]:

@@ -71,7 +71,24 @@ def test_the_command_and_figures_of_ones_own(home: Home, tmp_path: Path) -> None
     bench.write_text(json.dumps({"form": 1, "figures": [figure, labelled]}))
     own = home.json("size", "--pops", 34, "--edges", 1000, "--measured", bench)
     assert own["samples_tb"] == pytest.approx(3 * plain["samples_tb"], abs=0.03)
-    assert "shards" in home.run("size", "--pops", 34, "--edges", 1000).stdout
+    assert own["measured"] == {"bytes_per_row": 3 * Measured().bytes_per_row}
+    assert sorted([*own["measured"], *own["built_in"]]) == sorted(SOURCES)
+    # What another bench measured is used beside it.
+    sizes = tmp_path / "sizes.json"
+    sizes.write_text(json.dumps({name: 7.5 for name in SOURCES if name != "bytes_per_row"}))
+    both = home.run("size", "--pops", 34, "--edges", 1000, "--measured", bench, "--measured", sizes).stdout
+    assert "bytes_per_pair 7.5" in both
+    assert "not measured here, as in docs/explanation/sizing.md: none" in both
+    plain_text = home.run("size", "--pops", 34, "--edges", 1000).stdout
+    assert "shards" in plain_text
+    assert all(name in plain_text.splitlines()[-1] for name in SOURCES)
+
+
+def test_the_benches_measure_what_the_command_takes() -> None:
+    """Under the names that it knows: else a bench's figure would be left out without a word."""
+    source = "".join(file.read_text() for file in (PAGE.parents[2] / "bench").rglob("*.py"))
+    for name, where in SOURCES.items():
+        assert f'"{name}"' in source, f"{where} has no figure {name}"
 
 
 @pytest.mark.parametrize(

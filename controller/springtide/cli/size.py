@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, replace
 from pathlib import Path
 
 import click
@@ -25,7 +26,9 @@ from springtide.sizing import size as compute
 @click.option(
     "--measured",
     type=click.Path(path_type=Path),
-    help="A bench's JSON, for instance out/bench/pipeline.json: its figures in place of the built-in ones.",
+    multiple=True,
+    help="A bench's JSON, for instance out/bench/pipeline.json: its figures in place of the built-in ones. May be "
+    "repeated; of two that have a figure the last counts.",
 )
 @policy_option
 @json_option
@@ -37,7 +40,7 @@ def size(
     poll_s: float,
     prefixes: int,
     max_shards: int,
-    measured: Path | None,
+    measured: tuple[Path, ...],
     policy_path: Path,
     as_json: bool,
 ) -> None:
@@ -47,11 +50,17 @@ def size(
     Examples:
       springtide size --pops 34 --edges 1000
       springtide size --pops 250 --edges 100000 --max-shards 32 --json
+      springtide size --pops 34 --edges 1000 --measured out/bench/pipeline.json --measured out/bench/sizes.json
     """
     policy = read_policy(policy_path)
     traffic = Traffic(pops, edges, connections, closes_per_s, poll_s, prefixes, policy.round.interval_s)
-    found = compute(traffic, read_measured(measured) if measured else Measured(), policy.retention, max_shards)
+    own = read_measured(measured)
+    found = compute(traffic, replace(Measured(), **own), policy.retention, max_shards)
+    built_in = [field.name for field in fields(Measured) if field.name not in own]
     if as_json:
-        print_json(vars(found))
-    else:
-        print_table(list(HEADERS.values()), [[getattr(found, name) for name in HEADERS]])
+        print_json({**vars(found), "measured": own, "built_in": built_in})
+        return
+    print_table(list(HEADERS.values()), [[getattr(found, name) for name in HEADERS]])
+    if own:
+        click.echo(f"measured here: {', '.join(f'{name} {value:g}' for name, value in own.items())}")
+    click.echo(f"not measured here, as in docs/explanation/sizing.md: {', '.join(built_in) or 'none'}")
