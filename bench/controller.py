@@ -16,7 +16,7 @@ from __future__ import annotations
 import resource
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from springtide.laws.base import frozen
 from springtide.laws.congestion import rows as congestion_rows
@@ -147,6 +147,8 @@ def _measure(run: Run, store: Store) -> None:
     )
     for number in range(min(rounds, 3), 0, -1):
         _decide_pairs(store, ROUND - number * INTERVAL, policy)
+    # Of rounds that are copies of one another more is saved than of real ones.
+    _row_bytes(run, store, {"initcwnd_decisions": "bytes_per_pair_decision"})
     _widen_decisions(store, rounds)
 
     def scan() -> None:
@@ -169,6 +171,7 @@ def _measure(run: Run, store: Store) -> None:
     )
     for name, count in counted.items():
         run.figure(name, int(count))
+    _row_bytes(run, store, {"congestion_decisions": "bytes_per_prefix_decision"})
 
 
 def _measure_starts(run: Run, store: Store) -> None:
@@ -212,6 +215,21 @@ def _measure_starts(run: Run, store: Store) -> None:
     )
     for name, count in counted.items():
         run.figure(f"start_{name}", int(count))
+    _row_bytes(run, store, {"rollup_paths": "bytes_per_path", "start_decisions": "bytes_per_start_decision"})
+
+
+def _row_bytes(run: Run, store: Store, figures: Mapping[str, str]) -> None:
+    """Bytes on disk of a table's row after merges, under the name that `springtide size` knows."""
+    for table, figure in figures.items():
+        store.execute(f"optimize table {table} final")
+        [size] = store.query(
+            "select sum(rows) as n, sum(data_compressed_bytes) as b from system.parts "
+            "where active and database = currentDatabase() and table = {t:String}",
+            {"t": table},
+        )
+        # Of a few rounds no prefix is low for long.
+        if size["n"]:
+            run.figure(figure, size["b"] / size["n"])
 
 
 def _selected_rows(store: Store) -> int:

@@ -14,6 +14,7 @@ from springtide.policy import RetentionPolicy
 
 PIPELINE = "`make bench-pipeline`"
 SIZES = "`python -m bench sizes`"
+CONTROLLER = "`python -m bench controller --pops 34 --prefixes 170000 --rounds 24`"
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,10 @@ class Measured:
     bytes_per_prefix: float = 80.0
     bytes_per_pair_period: float = 2896.0
     bytes_per_prefix_period: float = 322.9
+    bytes_per_pair_decision: float = 13.5
+    bytes_per_prefix_decision: float = 33.4
+    bytes_per_path: float = 279.4
+    bytes_per_start_decision: float = 97.6
 
 
 SOURCES = {
@@ -43,6 +48,10 @@ SOURCES = {
     "bytes_per_prefix": SIZES,
     "bytes_per_pair_period": f"{SIZES}: merged sketches",
     "bytes_per_prefix_period": f"{SIZES}: merged sketches",
+    "bytes_per_pair_decision": CONTROLLER,
+    "bytes_per_prefix_decision": CONTROLLER,
+    "bytes_per_path": f"{CONTROLLER}: sketches of forty connections",
+    "bytes_per_start_decision": CONTROLLER,
 }
 
 # Two thirds idle: a day's peak is about twice its mean, and a node that was down must catch up.
@@ -56,11 +65,15 @@ KAFKA_HOURS = 72
 # A round must be computed long before the next one closes.
 ROLLUP_SHARE = 0.2
 REPLICAS = 2
+# congestion.low_share: the share of prefixes that are slow in a round.
+LOW_SHARE = 0.2
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """`connections` open on an edge at a time; `closes_per_s` on an edge; `prefixes` active at a PoP in a round."""
+    """`connections` open on an edge at a time; `closes_per_s` on an edge; `prefixes` active at a PoP in a round.
+    `start_prefixes`: of those, at a PoP, how many the law of starts decides on at most; None where no edge paces.
+    """
 
     pops: int
     edges: int
@@ -69,6 +82,7 @@ class Traffic:
     poll_s: float = 30.0
     prefixes: int = 5_000
     interval_s: int = 300
+    start_prefixes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -85,6 +99,7 @@ class Size:
     samples_tb: float
     rounds_tb: float
     periods_tb: float
+    decisions_tb: float
     ingest_cores: float
     rollup_cores: float
     shards: int
@@ -151,13 +166,21 @@ def _size(traffic: Traffic, measured: Measured, keep: RetentionPolicy, sampling:
     a_period = pairs * measured.bytes_per_pair_period + prefixes * measured.bytes_per_prefix_period
     periods = a_period * (24 * keep.hours_days + keep.days_days)
 
+    # Prefixes that are low now, or were, are decided on: by its definition as many as are low in a round.
+    decisions = rounds_a_day * keep.decisions_days * pairs * measured.bytes_per_pair_decision
+    decisions += rounds_a_day * keep.decisions_days * LOW_SHARE * prefixes * measured.bytes_per_prefix_decision
+    if traffic.start_prefixes is not None:
+        units = pairs + min(prefixes, traffic.pops * traffic.start_prefixes)
+        rounds += rounds_a_day * keep.rounds_days * (pairs + prefixes) * measured.bytes_per_path
+        decisions += rounds_a_day * keep.decisions_days * units * measured.bytes_per_start_decision
+
     ingest_cores = rows_per_s / 1e6 * measured.ingest_cpu_s_per_million_rows
     # Seconds of two cores for each million of a round's rows, spread over the share of an interval that it may take.
     rollup_cores = 2 * rows_per_s / 1e6 * measured.rollup_s_per_million_rows / ROLLUP_SHARE
     # Samples are divided among shards; what is made of them is whole on every node.
     cores = ingest_cores / BUSY_SHARE + rollup_cores
     shards = max(1, math.ceil(cores / NODE_CORES), math.ceil(samples / 1e12 / SHARD_TB))
-    node_tb = (samples / shards + rounds + periods) / 1e12 / FULL
+    node_tb = (samples / shards + rounds + periods + decisions) / 1e12 / FULL
     wire = rows_per_s * measured.wire_bytes_per_row
     return Size(
         pops=traffic.pops,
@@ -171,6 +194,7 @@ def _size(traffic: Traffic, measured: Measured, keep: RetentionPolicy, sampling:
         samples_tb=round(samples / 1e12, 2),
         rounds_tb=round(rounds / 1e12, 2),
         periods_tb=round(periods / 1e12, 2),
+        decisions_tb=round(decisions / 1e12, 2),
         ingest_cores=round(ingest_cores, 1),
         rollup_cores=round(rollup_cores, 1),
         shards=shards,
@@ -190,6 +214,7 @@ HEADERS = {
     "samples_tb": "samples TB",
     "rounds_tb": "rounds TB",
     "periods_tb": "hours, days TB",
+    "decisions_tb": "decisions TB",
     "ingest_cores": "ingest cores",
     "rollup_cores": "roll-up cores",
     "shards": "shards",

@@ -36,6 +36,21 @@ def test_rows_and_bytes_by_hand() -> None:
     assert (found.shards, found.nodes, found.sampling) == (1, 1, 1)
 
 
+def test_edges_that_pace_add_paths_and_starts_by_hand() -> None:
+    plain = Traffic(pops=2, edges=10, connections=3_000, closes_per_s=20, poll_s=30, prefixes=500)
+    found = size(
+        replace(plain, start_prefixes=400), Measured(bytes_per_path=1000, bytes_per_start_decision=100), KEEP, UNBOUNDED
+    )
+    before = size(plain, Measured(), KEEP, UNBOUNDED)
+    # 288 rounds a day: 4 pairs and 1,000 prefixes for 90 days; 4 pairs and 800 prefixes for 400 days.
+    assert found.rounds_tb == pytest.approx(before.rounds_tb + 288 * 90 * 1004 * 1000 / 1e12, abs=0.011)
+    assert found.decisions_tb == pytest.approx(before.decisions_tb + 288 * 400 * 804 * 100 / 1e12, abs=0.011)
+    assert (
+        f"then take {size(Traffic(34, 1_000, start_prefixes=5_000), Measured(), KEEP, 16).node_tb} TB a node"
+        in PAGE.read_text()
+    )
+
+
 def test_more_of_anything_never_needs_less() -> None:
     base = Traffic(34, 10_000)
     before = size(base, Measured(), KEEP, UNBOUNDED)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from springtide import instants
 from springtide.cli.options import json_option, policy_option, read_policy
 from springtide.cli.output import print_json, print_table
 from springtide.sizing import HEADERS, Measured, Traffic, read_measured
@@ -53,7 +54,8 @@ def size(
       springtide size --pops 34 --edges 1000 --measured out/bench/pipeline.json --measured out/bench/sizes.json
     """
     policy = read_policy(policy_path)
-    traffic = Traffic(pops, edges, connections, closes_per_s, poll_s, prefixes, policy.round.interval_s)
+    paced = policy.start.max_prefixes if policy.paces(instants.now()) else None
+    traffic = Traffic(pops, edges, connections, closes_per_s, poll_s, prefixes, policy.round.interval_s, paced)
     own = read_measured(measured)
     found = compute(traffic, replace(Measured(), **own), policy.retention, max_shards)
     built_in = [field.name for field in fields(Measured) if field.name not in own]
