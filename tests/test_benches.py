@@ -63,7 +63,8 @@ FIGURES = {
     """,
     "calm-start": """
         model_median_error model_points time_saved_share share_of_attainable_gain share_of_gain_at_all
-        changes_per_pair_and_day_median changes_per_pair_and_day_p95 sent_again_share sent_again_share_default
+        changes_per_pair_and_day_median changes_per_pair_and_day_p95 trial_changes_per_pair_and_day_median
+        sent_again_share sent_again_share_default
         harmful_rounds_share rounds_to_safety_median rounds_to_safety_p95 rounds_to_gain_median rounds_to_gain_p95
     """,
     "start": """

@@ -24,11 +24,15 @@ MOST_SEEN = 50
 LONG = PARTS[1:] / PARTS[1:].sum()
 # Medians of times differ by this much over the root of flights (natural logarithm).
 TIME_SIGMA = 0.3
+# And of what the path carried of a rate.
+CARRIED_SIGMA = 0.1
 
 
 class Controller(Protocol):
     name: str
+    # Of what is in use, and of what is on trial.
     changes: Ints
+    trials: Ints
 
     @property
     def permille(self) -> Ints:
@@ -53,7 +57,7 @@ class Bursts:
         self._draw = paths.another()
         self._windows = np.zeros(paths.count, np.int64)
         self._names = names(paths.count)
-        self.changes = np.zeros(paths.count, np.int64)
+        self.changes, self.trials = np.zeros((2, paths.count), np.int64)
 
     @property
     def permille(self) -> Ints:
@@ -98,7 +102,7 @@ class Start:
         if grouped:
             self._groups["src_pop"], self._groups["destination"], self._groups["ip_version"] = self._names, b"peer", 4
             self._groups["group"] = [f"region{at}" for at in paths.region]
-        self.changes = np.zeros(count, np.int64)
+        self.changes, self.trials = np.zeros((2, count), np.int64)
         self.reasons: dict[int, int] = {}
 
     @property
@@ -115,8 +119,9 @@ class Start:
     def round(self, now: int, moment: Moment, met: tuple[Met, Met], default: Met) -> None:
         seen = self._observe(moment, met, default)
         decided = decide(now, self._policy, seen, self._last, self._groups)
-        fields = [f"{kind}{name}" for kind in ("", "trial_") for name in ("window", "connection_rate", "path_rate")]
-        self.changes += np.any([decided[name] != self.decided[name] for name in fields], axis=0)
+        for kind, count in (("", self.changes), ("trial_", self.trials)):
+            fields = [f"{kind}{name}" for name in ("window", "connection_rate", "path_rate")]
+            count += np.any([decided[name] != self.decided[name] for name in fields], axis=0)
         for code, times in zip(*np.unique(decided["reason"], return_counts=True), strict=True):
             self.reasons[int(code)] = self.reasons.get(int(code), 0) + int(times)
         self.decided, self._last = decided, carry(decided, now)
@@ -144,7 +149,7 @@ class Start:
         on_trial = draw.binomial(moment.young, self.permille / 1000)
         held_out = draw.binomial(moment.young - on_trial, 0.05)
         arms = (moment.young - on_trial - held_out, on_trial)
-        for arm, (connections, found) in enumerate(zip(arms, met, strict=True)):
+        for arm, (connections, found, given) in enumerate(zip(arms, met, (in_use, self.trial), strict=True)):
             flights = draw.binomial(connections, PARTS[1:].sum())
             seen[f"flights_{arm}"] = flights
             seen[f"lossy_{arm}"] = draw.binomial(flights, np.clip(found.lossy_share(), 0, 1))
@@ -154,10 +159,21 @@ class Start:
                 noise = np.exp(draw.normal(0, TIME_SIGMA / np.sqrt(np.maximum(flights, 1)), count))
                 time = found.trips[:, size] * moment.rtt_ms * 1000 * noise
                 seen[f"{name}_{arm}_us"] = np.where(flights > 0, time, np.nan)
+            seen[f"carried_{arm}"] = np.where(flights > 0, self._carried(given, moment, found), np.nan)
         flights = draw.binomial(held_out, PARTS[1:].sum())
         seen["default_flights"] = flights
         seen["default_lossy"] = draw.binomial(flights, np.clip(default.lossy_share(), 0, 1))
         return seen
+
+    def _carried(self, given: Given, moment: Moment, found: Met) -> Floats:
+        """Of the rates that connections start with, what the path carries."""
+        each = np.minimum(given.rate, given.path / moment.at_once)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            carried = np.minimum(moment.together / (each * moment.at_once), 1.0)
+        noise = np.exp(self._draw.normal(0, CARRIED_SIGMA, len(each)))
+        # Flights that lost anything do not count.
+        shown = (given.window >= 36) & (each > 0) & (found.lossy[:, 2] < 0.8)
+        return np.where(shown, carried * noise, np.nan)
 
     @property
     def _share_quantile(self) -> float:

@@ -18,7 +18,7 @@ from bench.calm import measured
 from bench.calm.controllers import INTERVAL_S, PlainAverage, Springtide
 from bench.calm.start_controllers import Bursts, Controller, Start
 from bench.calm.start_flights import LIFTS, Given, Met, best, gained, meet
-from bench.calm.start_paths import ROUNDS_PER_DAY, Floats, Ints, Paths
+from bench.calm.start_paths import ROUNDS_PER_DAY, Floats, Paths
 from bench.runner import Bench, Run, progress
 
 START = 1_767_312_000
@@ -53,13 +53,14 @@ class Tally:
         self.harmful += met.resent_share() > default.resent_share() + HARM
         self.rounds += 1
 
-    def summary(self, changes: Ints, days: float, which: Sequence[bool] | slice) -> dict[str, float]:
+    def summary(self, one: Controller, days: float, which: Sequence[bool] | slice) -> dict[str, float]:
         return {
             "time_saved_share": float(self.gain[which].mean() / self.rounds),
             "share_of_attainable_gain": float(self.gain[which].sum() / self.attainable[which].sum()),
             "share_of_gain_at_all": float(self.gain[which].sum() / self.at_all[which].sum()),
-            "changes_per_pair_and_day_median": float(np.median(changes[which] / days)),
-            "changes_per_pair_and_day_p95": float(np.quantile(changes[which] / days, 0.95)),
+            "changes_per_pair_and_day_median": float(np.median(one.changes[which] / days)),
+            "changes_per_pair_and_day_p95": float(np.quantile(one.changes[which] / days, 0.95)),
+            "trial_changes_per_pair_and_day_median": float(np.median(one.trials[which] / days)),
             "sent_again_share": float(self.again[which].mean() / self.rounds),
             "sent_again_share_default": float(self.default_again[which].mean() / self.rounds),
             "harmful_rounds_share": float(self.harmful[which].mean() / self.rounds),
@@ -136,6 +137,7 @@ LABELS = {
     "share_of_gain_at_all": ("with any cap", True),
     "changes_per_pair_and_day_median": ("changes per pair and day, median", False),
     "changes_per_pair_and_day_p95": ("p95", False),
+    "trial_changes_per_pair_and_day_median": ("of trials, median", False),
     "sent_again_share": ("segments sent again", True),
     "sent_again_share_default": ("by the default", True),
     "harmful_rounds_share": ("rounds of harm", True),
@@ -169,7 +171,7 @@ def weeks(pairs: int, days: float, seed: int, policy: Policy) -> dict[tuple[str,
     ]
     found: dict[tuple[str, str], dict[str, float]] = {}
     for one, tally in zip(controllers, play(controllers, paths, rounds), strict=True):
-        found[one.name, "all"] = tally.summary(one.changes, days, slice(None))
+        found[one.name, "all"] = tally.summary(one, days, slice(None))
     paths = Paths(pairs, seed, thin=pairs // 2)
     controllers = [
         Start(policy, "start", paths),
@@ -177,8 +179,8 @@ def weeks(pairs: int, days: float, seed: int, policy: Policy) -> dict[tuple[str,
         Bursts(Springtide(policy), "initcwnd as a burst", paths),
     ]
     for one, tally in zip(controllers, play(controllers, paths, rounds), strict=True):
-        found[one.name, "half thin: all"] = tally.summary(one.changes, days, slice(None))
-        found[one.name, "half thin: the thin"] = tally.summary(one.changes, days, slice(pairs // 2))
+        found[one.name, "half thin: all"] = tally.summary(one, days, slice(None))
+        found[one.name, "half thin: the thin"] = tally.summary(one, days, slice(pairs // 2))
     return found
 
 
