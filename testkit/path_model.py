@@ -130,9 +130,21 @@ def _flight(host: Host, unit: Unit, record: Sample, decided: Mapping[int, Gave])
         ("window", record["started_window"]),
         ("rate", record["started_rate"] * max(1, record["started_at_once"])),
         *((of, record[f"acked_{of}_time"] or 0) for of in ("10k", "50k", "100k")),
+        ("carried", min(4000, math.floor(1000 * _delivered(record) / max(record["started_rate"], 1) + 0.5))),
     ):
         if value:
             host.values[f"{name} {arm}"].append((value, 1))
+
+
+def _delivered(record: Sample) -> float:
+    """Bytes/s, of a flight without loss: 50 or 100 kB that its window covers, in the time since the first was
+    acknowledged. 0 is unknown."""
+    window, shortest = record["started_window"], record["min_rtt"] or 0
+    size = 100 if window >= 72 else 50
+    took: int = (record[f"acked_{size}k_time"] or 0) - max(shortest, record["first_acked_time"] or 0)
+    if window < 36 or not record["started_rate"] or record["first_flight_retrans"] or not shortest or took <= 0:
+        return 0.0
+    return size * 1000 / (took / 1e6)
 
 
 def _together(samples: Sequence[Sample], round_unix_s: int) -> dict[Unit, list[tuple[int, int]]]:
@@ -218,6 +230,7 @@ def _combined(hosts: Mapping[str, Host], together: list[tuple[int, int]]) -> dic
         found[f"{kind}_window_p50"] = at(f"window {arm}", "0.5")
         found[f"{kind}_rate_p50_bytes_per_s"] = at(f"rate {arm}", "0.5")
         found |= {f"{kind}_{of}_p50_us": at(f"{of} {arm}", "0.5") for of in ("10k", "50k", "100k")}
+        found[f"{kind}_carried_permille"] = at(f"carried {arm}", "0.5")
     return found
 
 

@@ -179,6 +179,63 @@ def test_harm_in_spite_of_a_cut_cuts_deeper() -> None:
     assert rates[1] <= 0.6 * rates[0]
 
 
+def test_harm_by_what_is_in_use_after_a_trial_failed_cuts_once() -> None:
+    loop = Loop(policy())
+    before = loop.in_use(5e6)["connection_rate"][0]
+    assert loop.round(proved(8e6))["trial_window"][0] > 0
+    assert reason(loop.round(proved(8e6, **well(lossy_1=25)))) is Reason.TRIAL_LOSS
+    braked = loop.round(proved(8e6, braked=1))
+    assert reason(braked) is Reason.BRAKED
+    assert braked["connection_rate"][0] == pytest.approx(policy().start.cut * before, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("carried", "after"),
+    # All of it, and nearly; a part that is worth it; what others were given already.
+    [(1.05, 1.5), (0.86, 1.5), (0.8, 1.2), (0.7, 1.0), (0.2, 1.0)],
+)
+def test_of_a_step_what_the_path_carried_is_given_to_all(carried: float, after: float) -> None:
+    """Whatever the times of flights that start with others now and then say."""
+    loop = Loop(policy())
+    before = loop.in_use(5e6)["connection_rate"][0]
+    path: dict[str, Any] = {"rtt_p50_us": 110_000, "flights_0": 200, "segments_0": 60_000, "carried_0": 1.0}
+    assert reason(loop.round(proved(5e5, **path))) is Reason.TRIAL_STEP
+    same_times = path | {"flights_1": 30, "t100_0_us": 300_000, "t100_1_us": 300_000}
+    found = loop.round(proved(5e5, **same_times, carried_1=carried))
+    assert found["connection_rate"][0] == pytest.approx(after * before, rel=1e-5)
+    assert reason(found) is (Reason.PROMOTED if after > 1 else Reason.TRIAL_NO_GAIN)
+
+
+@pytest.mark.parametrize(("carried", "after"), [(1.0, 1.0), (0.8, 1.0), (0.7, 0.8), (0.3, 0.8)])
+def test_what_the_path_does_not_carry_is_lowered_by_steps(carried: float, after: float) -> None:
+    loop = Loop(policy())
+    before = loop.in_use(5e6)["connection_rate"][0]
+    found = loop.round(proved(5e6, flights_0=200, segments_0=60_000, carried_0=carried))
+    assert found["connection_rate"][0] == pytest.approx(after * before, rel=1e-5)
+    assert (reason(found) is Reason.LOWERED) == (after < 1)
+    # Of a few flights it says nothing.
+    loop = Loop(policy())
+    loop.in_use(5e6)
+    assert loop.round(proved(5e6, flights_0=4, segments_0=1200, carried_0=carried))["connection_rate"][0] == before
+
+
+def test_beyond_what_is_not_carried_nothing_is_tried() -> None:
+    loop = Loop(policy())
+    loop.in_use(5e6)
+    path: dict[str, Any] = {"rtt_p50_us": 110_000, "flights_0": 200, "segments_0": 60_000}
+    assert loop.round(row(connections=100, carried_0=0.8, **path))["trial_window"][0] == 0
+    assert loop.round(row(connections=100, carried_0=1.0, **path))["trial_window"][0] > 0
+
+
+def test_where_several_start_at_once_and_are_carried_the_paths_rate_is_stepped() -> None:
+    loop = Loop(policy())
+    before = loop.in_use(5e6)
+    path: dict[str, Any] = {"rtt_p50_us": 110_000, "flights_0": 200, "segments_0": 60_000, "carried_0": 1.0}
+    # Polls of so short lives show less than was delivered.
+    tried = loop.round(row(connections=100, path_rate=2e6, path_buckets=10, at_once=4, **path))
+    assert tried["trial_path_rate"][0] == pytest.approx(1.5 * before["path_rate"][0], rel=1e-5)
+
+
 def test_a_lossy_path_is_judged_beside_the_default() -> None:
     """Four of five default starts lose something: that a trial's do is no harm of its own."""
     loop = Loop(policy())

@@ -216,6 +216,35 @@ def test_first_flights_count_with_the_values_that_are_in_force(store: Store) -> 
     assert client_found["default_flights"] == 0
 
 
+def test_what_the_path_carried_of_a_rate(store: Store) -> None:
+    """50 or 100 kB that the window covers, since the first acknowledgement; the median of flights without loss."""
+    traffic = Traffic()
+    traffic.hosts("ams-1")
+    more = {"started_rate": 1_000_000, "min_rtt": 50_000}
+    # 100 kB in 100, 125 and 200 ms: 1, 0.8 and a half of 1 MB/s.
+    for took, first in ((150_000, 50_000), (175_000, 0), (270_000, 70_000)):
+        times = {"acked_100k_time": took, "first_acked_time": first}
+        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, **times, **more)
+    # What lost; what waited for its window; what has no time, or one that cannot be.
+    for _ in range(5):
+        traffic.flight(
+            "ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, acked_100k_time=950_000, first_flight_retrans=1, **more
+        )
+        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 35, acked_100k_time=950_000, **more)
+        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, acked_100k_time=None, **more)
+        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, acked_100k_time=50_000, **more)
+    # On trial, half of it: 50 kB in 25 ms are twice the rate; nothing is more than four times.
+    traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 40, arm=1, acked_50k_time=75_000, **more)
+    rolled(store, [traffic.rows], DECIDED)
+    found = seen(store, FRA)
+    assert (found["carried_0"], found["carried_1"]) == (0.8, 2.0)
+    more["started_rate"] = 100
+    traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 40, arm=1, acked_50k_time=50_001, **more)
+    traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 40, arm=1, acked_50k_time=50_001, **more)
+    rolled(store, [traffic.rows], DECIDED)
+    assert seen(store, FRA)["carried_1"] == 4.0
+
+
 def test_without_decisions_first_flights_are_of_nothing_in_force(store: Store) -> None:
     traffic = Traffic()
     traffic.hosts("ams-1")

@@ -26,7 +26,20 @@ flights as (
         bitShiftLeft(least(toUInt64(started_rate) * greatest(started_at_once, 1), 281474976710655), 16) + 1 as rate,
         bitShiftLeft(least(coalesce(acked_10k_us, 0), 281474976710655), 16) + 1 as time_10k,
         bitShiftLeft(least(coalesce(acked_50k_us, 0), 281474976710655), 16) + 1 as time_50k,
-        bitShiftLeft(least(coalesce(acked_100k_us, 0), 281474976710655), 16) + 1 as time_100k
+        bitShiftLeft(least(coalesce(acked_100k_us, 0), 281474976710655), 16) + 1 as time_100k,
+        -- What a window covers is sent without a wait, from the first acknowledgement on to the last; of what was lost
+        -- the time says nothing.
+        multiIf(started_window >= 72, 100000, started_window >= 36, 50000, 0) as covered,
+        coalesce(if(covered = 100000, acked_100k_us, acked_50k_us), 0) as covered_us,
+        greatest(coalesce(first_acked_us, 0), min_rtt_us) as begun_us,
+        if(
+            covered > 0 and started_rate > 0 and first_flight_resent = 0 and covered_us > begun_us and min_rtt_us > 0,
+            toUInt64(
+                least(1000 * covered * 1000000. / (toFloat64(covered_us) - begun_us) / started_rate + 0.5, 4000.)
+            ),
+            0
+        ) as carried_permille,
+        bitShiftLeft(carried_permille, 16) + 1 as carried
     from rollup_flights
     where
         round = fromUnixTimestamp({round_s:UInt32})
@@ -63,7 +76,9 @@ select
         (16, arraySort(groupArrayIf(time_50k, is_flight and not is_trial and time_50k >= 65536))),
         (17, arraySort(groupArrayIf(time_50k, is_flight and is_trial and time_50k >= 65536))),
         (18, arraySort(groupArrayIf(time_100k, is_flight and not is_trial and time_100k >= 65536))),
-        (19, arraySort(groupArrayIf(time_100k, is_flight and is_trial and time_100k >= 65536)))
+        (19, arraySort(groupArrayIf(time_100k, is_flight and is_trial and time_100k >= 65536))),
+        (20, arraySort(groupArrayIf(carried, is_flight and not is_trial and carried >= 65536))),
+        (21, arraySort(groupArrayIf(carried, is_flight and is_trial and carried >= 65536)))
     ] as lists,
     [
         (

@@ -134,6 +134,7 @@ select
     if(entry_rate_p50_bytes_per_s > 0, toFloat64(entry_rate_p50_bytes_per_s), nan) as rate_0,
     if(entry_50k_p50_us > 0, toFloat64(entry_50k_p50_us), nan) as t50_0_us,
     if(entry_100k_p50_us > 0, toFloat64(entry_100k_p50_us), nan) as t100_0_us,
+    if(entry_carried_permille > 0, entry_carried_permille / 1000, nan) as carried_0,
     trial_flights as flights_1,
     trial_lossy as lossy_1,
     trial_resent as resent_1,
@@ -142,6 +143,7 @@ select
     if(trial_rate_p50_bytes_per_s > 0, toFloat64(trial_rate_p50_bytes_per_s), nan) as rate_1,
     if(trial_50k_p50_us > 0, toFloat64(trial_50k_p50_us), nan) as t50_1_us,
     if(trial_100k_p50_us > 0, toFloat64(trial_100k_p50_us), nan) as t100_1_us,
+    if(trial_carried_permille > 0, trial_carried_permille / 1000, nan) as carried_1,
     braked,
     default_flights,
     default_lossy

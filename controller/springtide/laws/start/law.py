@@ -3,16 +3,14 @@
 A unit is an ordered pair of PoPs, or a PoP and a client prefix, one IP version. In the order in which they act:
 
 1. **prove** (estimate.py): a single connection's share of the path, from connections that met the path, shrunken
-towards
-   the group's where there are few; without any a lower bound (what was reached, or is in use), or the group's low
-   quantile; and the rate of all together;
+   towards the group's where there are few; without any a lower bound (what was reached, or is in use), or the group's
+   low quantile; and the rate of all together;
 2. **size**: the start rate is the share with some room, the window what it carries in a round trip, within bounds;
-3. **fall at once**: where the share collapsed, where first flights lose clearly more than they may, where an edge's
-brake
-   acted, where the round trip left its range (profile careful);
+3. **fall at once**: where the share collapsed, where first flights lose clearly more than they may or come back slower
+   than they left, where an edge's brake acted, where the round trip left its range (profile careful);
 4. **rise by trials only** (trial.py): other values are given to a randomised share of the connections, and to all once
-   that many first flights show neither loss nor delay; a step beyond what was reached must show a gain. What failed
-   leaves a ceiling, and a hold that doubles; after it the ceiling is approached by halves;
+   that many first flights show neither loss nor delay; of a step beyond what was reached they are given what the path
+   carried. What failed leaves a ceiling, and a hold that doubles; after it the ceiling is approached by halves;
 5. **calmly**: hysteresis, a wait for evidence, damping; an operator's override precedes all of it.
 """
 
@@ -46,7 +44,8 @@ _MOST_ROUNDS = 255
 # What is in use and on trial (values.py), what is counted (trial.py) and learnt (estimate.py), and: `borrowed`,
 # `trial_borrowed`, `trial_step`: flags of what the values come from. `harmful_rate`: the lowest connection rate that
 # did harm or was tried in vain, 0 is none, with the instant until which nothing near it is tried, and how long that
-# hold was. `learnt_rtt_us`: the lowest round trip when what is in use was proved.
+# hold was. `was_cut`: what is in use is what harm left of what was. `learnt_rtt_us`: the lowest round trip when what is
+# in use was proved.
 STATE = [
     *VALUES,
     ("trial_permille", "<u2"),
@@ -59,6 +58,7 @@ STATE = [
     ("hold_until", "<u4"),
     ("hold_s", "<u4"),
     ("harmful_share", "<f8"),
+    ("was_cut", "u1"),
     ("learnt_rtt_us", "<f8"),
     ("measured_rounds", "u1"),
     ("penalty", "<f8"),
@@ -80,6 +80,8 @@ SEEN = (
     "receiver_window",
     *(f"{name}_{arm}" for arm in (0, 1) for name in ("flights", "lossy", "resent", "segments")),
     *(f"{name}_{arm}_us" for arm in (0, 1) for name in ("t50", "t100")),
+    "carried_0",
+    "carried_1",
     "braked",
 )
 # The rows of start_decisions without what a round has in common. `proved_*`: what the paths' evidence asks for, before
@@ -142,7 +144,8 @@ def decide(
     in_use = _in_use(before, is_overridden, law)
     kept = CAREFUL if law.careful else 1.0
     judged = judge(seen, before, is_frozen, member, law)
-    share = in_use.rate / (law.pace_gain * kept)
+    # Of what is in use no more than the path carries.
+    share = np.fmin(judged.carried, 1.0) * in_use.rate / (law.pace_gain * kept)
     proved = prove(seen, before, share, judged.sound, alive, is_frozen, member, law)
     target = size(proved.share, proved.path, rtt_us, seen, law)
 
@@ -156,7 +159,7 @@ def decide(
 
     moves = falls(now, seen, before, in_use, target, rtt_us, proved, judged, is_frozen, law)
     bound = ceiling(now, before, target, proved, moves, law)
-    tried = trials(now, seen, rtt_us, before, target, proved, judged.sound, moves, bound, may_begin, suppressed, law)
+    tried = trials(now, seen, rtt_us, before, target, proved, judged, moves, bound, may_begin, suppressed, law)
     nothing = Values.none(len(out))
     value = _word(word, rtt_us, seen, law).where(is_overridden, moves.value.where(living, nothing))
     on_trial = tried.values.where(living & ~is_overridden, nothing)
@@ -181,6 +184,7 @@ def decide(
     for name in proved.left.dtype.names or ():
         out[name] = proved.left[name]
     out["harmful_rate"], out["hold_until"], out["hold_s"], out["harmful_share"] = bound
+    out["was_cut"] = moves.cut | ((before["was_cut"] > 0) & ~moves.changed & (value.window > 0))
     renewed = (moves.changed & (value.window > 0)) | ~(before["learnt_rtt_us"] > 0)
     out["learnt_rtt_us"] = np.where(renewed, rtt_us, before["learnt_rtt_us"])
     out["measured_rounds"] = np.where(living, rounds, 0)

@@ -26,12 +26,17 @@ _CODE = codes(Reason)
 _RTT_RANGE = 0.5, 10.0
 # Harm within the hold cuts as much as so many cuts.
 _CUT_AGAIN = 3
+# So many connections at once are limited by the path's rate, not by that of each.
+_SEVERAL = 2
+# Of a trial that was judged well no less is given, whatever its first flights show.
+_LEAST_PART = 0.25
 
 
 @dataclass(frozen=True)
 class Moves:
     """Of each unit: the values from now on; whether a trial was promoted, failed (or what is in use did), or goes on.
-    `harmful_rate`: what did harm now, 0 is nothing. `changed`: what is in use is another than before."""
+    `harmful_rate`: what did harm now, 0 is nothing. `cut`: what was in use did, and this is what is left of it.
+    `changed`: what is in use is another than before."""
 
     value: Values
     reason: Codes
@@ -39,6 +44,7 @@ class Moves:
     failed: Bits
     harmful_rate: Floats
     goes_on: Bits
+    cut: Bits
     changed: Bits
 
 
@@ -54,7 +60,10 @@ def falls(
     is_frozen: Bits,
     law: StartPolicy,
 ) -> Moves:
-    """What trials and evidence make of the values in use; `target` is what the evidence asks for, 0 is nothing."""
+    """What trials and evidence make of the values in use; `target` is what the evidence asks for, 0 is nothing.
+
+    Long: one move after the other, each of the values that the one before it left.
+    """
     used, runs = in_use.window > 0, before["trial_permille"] > 0
     on_trial = Values.of(before, "trial_").scaled(1.0, law.cmax)
     # While something is on trial, and what is in use loses nothing, it was the trial that the brake stopped.
@@ -64,7 +73,7 @@ def falls(
     overtaken = runs & ~is_frozen & proved.known & (target.window > 0) & (target.rate <= law.collapse * on_trial.rate)
     promoted = judged.trial_good & ~harm & ~trial_harm & ~overtaken
 
-    value = on_trial.where(promoted, in_use)
+    value = _promoted(on_trial, in_use, judged, law).where(promoted, in_use)
     reason = np.where(used, _CODE[Reason.PROVED], _CODE[Reason.NO_EVIDENCE]).astype(np.uint8)
     reason[used & ~proved.known & ~proved.borrowed & ~proved.measured] = _CODE[Reason.HELD_THIN_EVIDENCE]
     for which, why in (
@@ -77,14 +86,18 @@ def falls(
     ):
         reason[which] = _CODE[why]
 
-    # A lower bound asks for nothing less.
+    # A lower bound asks for nothing less; a step went beyond what is asked, and was judged.
     asked = proved.known & proved.met & (target.window > 0) & (value.window > 0) & ~is_frozen
+    asked &= ~(promoted & (before["trial_step"] > 0))
     less = value.least(target)
     lower = asked & less.below(value, law.hysteresis)
     value = less.where(lower, value)
     reason[lower] = _CODE[Reason.LOWERED]
     reason[lower & proved.fell] = _CODE[Reason.COLLAPSED]
-    cut = _cut(now, before, in_use, target, law)
+    over = used & ~is_frozen & ~promoted & (judged.carried < 1 - law.hysteresis)
+    value = _carried(in_use, judged, law).least(value).where(over, value)
+    reason[over] = _CODE[Reason.LOWERED]
+    cut = _cut(now, before, in_use, target, judged.harm, law)
     value = cut.where(harm, value)
     reason[harm] = np.where(judged.harm, _CODE[Reason.LOSS], _CODE[Reason.BRAKED])[harm]
     # What carries less than the kernel's default would only slow connections down.
@@ -100,12 +113,24 @@ def falls(
     # What was only slower, or not faster, is no danger: it waits, and leaves no ceiling.
     harmful = np.where(harm, in_use.rate, np.where(trial_harm, on_trial.rate, 0.0))
     goes_on = runs & ~failed & ~overtaken & ~changed & ~promoted
-    return Moves(value, reason, promoted, failed, harmful, goes_on, changed)
+    return Moves(value, reason, promoted, failed, harmful, goes_on, harm & (value.window > 0), changed)
 
 
-def _cut(now: int, before: Table, in_use: Values, target: Values, law: StartPolicy) -> Values:
-    """What is left after harm. Harm in spite of a cut: the path has become far less, and each round of it costs."""
-    again = before["hold_until"].astype(np.int64) > now
+def _promoted(on_trial: Values, in_use: Values, judged: Judged, law: StartPolicy) -> Values:
+    """Of a trial that the path carried in part, that part."""
+    part = np.where(np.isfinite(judged.trial_carried), np.maximum(judged.trial_carried, _LEAST_PART), 1.0)
+    return on_trial.scaled(part, law.cmax).most(in_use)
+
+
+def _carried(in_use: Values, judged: Judged, law: StartPolicy) -> Values:
+    """More than the path carries only fills its queue. Less by steps: what is measured in milliseconds is rough."""
+    return in_use.scaled(np.fmax(judged.carried, law.cut), law.cmax)
+
+
+def _cut(now: int, before: Table, in_use: Values, target: Values, is_loss: Bits, law: StartPolicy) -> Values:
+    """What is left after harm. Loss in spite of a cut: the path has become far less, and each round of it costs; where
+    the edges' brakes act they have cut already."""
+    again = is_loss & (before["was_cut"] > 0) & (before["hold_until"].astype(np.int64) > now)
     cut = in_use.scaled(np.where(again, law.cut**_CUT_AGAIN, law.cut), law.cmax)
     return cut.least(target).where(target.window > 0, cut)
 
@@ -161,6 +186,7 @@ def _bounded(
     now: int,
     wanted: Values,
     steps: Bits,
+    is_carried: Bits,
     bound: tuple[Floats, Ints, Ints, Floats],
     value: Values,
     rtt_us: Floats,
@@ -171,16 +197,20 @@ def _bounded(
     """What may be tried of what is wanted, and where its rate is held back; never below what is in use."""
     most = _most(now, bound, value, rtt_us, seen, law)
     # Beside others whoever is faster than the path takes from them, and seems to gain: a step is at most a step beyond
-    # what all together were delivered, with the room that polls of few connections need.
+    # what all together were delivered, with the room that polls of few connections need; or beyond what was carried.
     together = np.exp2(proved.left["path_log2"]) * law.pace_gain * law.step
     carried = law.headroom * together
-    most = np.where(steps & np.isfinite(carried), np.minimum(most, np.maximum(carried, value.rate)), most)
+    most = np.where(steps & ~is_carried & np.isfinite(carried), np.minimum(most, np.maximum(carried, value.rate)), most)
     over = wanted.rate > most
     factor = np.where(over, most / np.maximum(wanted.rate, 1.0), 1.0)
     wanted = wanted.scaled(factor, law.cmax).where(over, wanted)
     # All that start at once are given little more than one is, or a step beyond what all were delivered: that what one
     # was given went well says nothing of all.
     most_path = np.fmax(together, law.headroom * wanted.rate)
+    # Where several start at once it is the path's rate that was carried.
+    with np.errstate(invalid="ignore"):
+        several = is_carried & (seen["at_once"] >= _SEVERAL)
+    most_path = np.where(several, np.fmax(most_path, law.step * value.path), most_path)
     wanted = replace(wanted, path=np.minimum(wanted.path, most_path)).most(value)
     return wanted, over
 
@@ -198,7 +228,7 @@ def trials(
     before: Table,
     target: Values,
     proved: Proved,
-    is_sound: Bits,
+    judged: Judged,
     moves: Moves,
     bound: tuple[Floats, Ints, Ints, Floats],
     may_begin: Bits,
@@ -212,14 +242,14 @@ def trials(
     # their lives, and a window that collapsed says little.
     with np.errstate(invalid="ignore"):
         is_limit = seen["share_rate"] > law.collapse * moves.value.rate
-    unmet = ~proved.known | (is_sound & ~is_limit)
-    steps = used & unmet & ~proved.borrowed & ~target.above(moves.value, law.hysteresis)
+    unmet = ~proved.known | (judged.sound & ~is_limit)
+    steps = used & unmet & ~(judged.carried < 1) & ~proved.borrowed & ~target.above(moves.value, law.hysteresis)
     # The kernel's default reached a lower bound, on its way up: what is no faster is slower.
     first = ~used & ~proved.known & ~proved.borrowed & (target.window > KERNEL_DEFAULT)
     wanted = target.scaled(law.step, law.cmax).where(first, target)
     wanted = moves.value.scaled(law.step, law.cmax).where(steps, wanted).most(moves.value)
     wanted = wanted.where(target.window > 0, Values.none(len(used)))
-    wanted, over = _bounded(now, wanted, steps, bound, moves.value, rtt_us, seen, proved, law)
+    wanted, over = _bounded(now, wanted, steps, judged.carried >= 1, bound, moves.value, rtt_us, seen, proved, law)
 
     worth = may_begin & ~moves.goes_on & (wanted.window > 0) & wanted.above(moves.value, law.hysteresis)
     # Of ten segments there is nothing to gain.

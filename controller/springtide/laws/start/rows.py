@@ -19,7 +19,7 @@ from springtide.store.binary import Columns
 
 TABLE = "start_decisions"
 _INSTANTS = ("hold_until", "last_evidence", "expires_at")
-_FLAGS = ("borrowed", "trial_borrowed", "trial_step", "suppressed", "overridden")
+_FLAGS = ("borrowed", "trial_borrowed", "trial_step", "was_cut", "suppressed", "overridden")
 _NAMES = DECIDED.names or ()
 # As `carry` in law.py: rows that leave something for the next round.
 LASTS = "window > 0 or trial_permille > 0 or share_weight > 0 or measured_rounds > 0 or harmful_rate > 0"

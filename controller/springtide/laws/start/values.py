@@ -68,7 +68,8 @@ class Values:
     def scaled(self, factor: Floats | float, most: int) -> Values:
         """The window at least the kernel's default, and at most as many segments."""
         window = np.clip(np.floor(self.window * factor).astype(np.int64), KERNEL_DEFAULT, most)
-        scaled = Values(window, np.floor(self.rate * factor), np.floor(self.path * factor))
+        rate, path = (np.maximum(np.floor(one * factor), 1.0) for one in (self.rate, self.path))
+        scaled = Values(window, rate, path)
         return scaled.where(self.window > 0, Values.none(len(window)))
 
     def above(self, other: Values, share: float = 0.0) -> Bits:
