@@ -9,10 +9,8 @@ paths faster, some slower, and costs the others a little. Every number is drawn 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from io import StringIO
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,6 +21,7 @@ from springtide.laws.congestion.law import PREVIOUS, carry, decide
 from springtide.laws.congestion.prefixes import EVIDENCE
 from springtide.policy import Policy
 
+from bench.calm.plot import OURS, drawn
 from bench.runner import Bench, BenchError, Run, progress
 
 ROUNDS_PER_DAY, INTERVAL_S, START = 288, 300, 1_767_312_000
@@ -36,8 +35,6 @@ ROUTES_PER_DAY, ROUTE_SIGMA = 0.05, 0.7
 MEASURED = 0.9
 # What BBR does to a path in its PoP's slowest fifth; elsewhere it costs a little.
 HELPED, HELPED_GAIN, HARMED_GAIN, ELSEWHERE = 0.7, (0.2, 1.0), (-0.3, 0.0), -0.05
-
-COLOURS = ("#0b7fab", "#7cc0d8", "#d08a2e", "#a34a4a", "#8a8f98", "#c9b458")
 
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]
@@ -235,30 +232,22 @@ def _low(rate: Floats, measured: Flags) -> Flags:
 
 
 def draw_plot(tallies: list[Tally], path: Path) -> None:
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "springtide", "font.family": "sans-serif"}):
-        figure = Figure(figsize=(10, 6), layout="constrained")
-        upper, lower = figure.subplots(2, 1, sharex=True)
-        for tally, colour in zip(
-            tallies, ("#0b7fab", "#7cc0d8", "#d08a2e", "#a34a4a", "#8a8f98", "#c9b458"), strict=True
-        ):
+    """A row a controller: six curves in one plot would hide one another."""
+    with drawn(8.5, path) as figure:
+        grid = figure.subplots(len(tallies), 2, sharex=True, sharey="col")
+        for number, (tally, (left, right)) in enumerate(zip(tallies, grid, strict=True)):
             # One point an hour: a week of rounds would be a megabyte of lines.
             hours = len(tally.new) // ROUNDS_AN_HOUR
-            for axes, values in ((upper, tally.selected), (lower, tally.new)):
+            for axes, values in ((left, tally.selected), (right, tally.new)):
                 by_hour = np.reshape(values[: hours * ROUNDS_AN_HOUR], (hours, ROUNDS_AN_HOUR)).mean(axis=1)
-                axes.plot(np.arange(hours) + 0.5, by_hour, color=colour, linewidth=1, label=tally.name)
-        upper.set_ylabel("prefixes on BBR")
-        upper.legend(fontsize=8)
-        lower.set_ylabel("new in a round, mean of an hour")
-        lower.set_yscale("symlog")
-        lower.set_xlabel("hours")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        drawn = StringIO()
-        figure.savefig(drawn, format="svg", metadata={"Date": None})
-        # A tenth of a point is finer than any screen.
-        path.write_text(re.sub(r"(\d\.\d)\d+", r"\1", drawn.getvalue()))
+                axes.plot(np.arange(hours) + 0.5, by_hour, color="#222" if number else OURS, linewidth=1)
+            left.set_title(tally.name, fontsize=9, loc="left")
+            right.set_yscale("symlog")
+            right.yaxis.set_major_formatter("{x:g}")
+        # Last: it ends the scaling to what is drawn.
+        grid[0][0].set_ylim(bottom=0)
+        figure.supylabel("left: prefixes on BBR; right: new in a round, mean of an hour", fontsize=9)
+        figure.supxlabel("hours", fontsize=9)
 
 
 def measure(bench: Run) -> None:
