@@ -8,7 +8,7 @@ import json
 import os
 import select
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,9 @@ from matplotlib import image
 
 CHROMIUM = Path("/usr/bin/chromium")
 PATIENCE_S = 120
+# Where pictures are kept for people.
+SCREENS = Path(__file__).parents[1] / "out/screens"
+WIDTHS = (400, 1400)
 # Without what a browser does by itself: updates, sync, a sandbox that root cannot have.
 OPTIONS = (
     "--headless=new",
@@ -48,17 +51,67 @@ Math.max(0, document.documentElement.scrollWidth - document.documentElement.clie
                         text.bottom - plot.bottom, plot.top - text.top);
     }))
 """
+# What a reader would miss, a line each: what is outside the window and in no box of its own that scrolls, what a box
+# hides of its text, texts of a plot that are cut, lie on one another or are too small. Within `main`, where there is
+# one: navigation hides what one opens.
+FAULTS = """
+(() => {
+    const found = [], root = document.querySelector('main') || document.documentElement;
+    const wide = document.documentElement.clientWidth, fits = 1;
+    const name = one => one.tagName.toLowerCase() + ' "' + one.textContent.trim().slice(0, 40) + '"';
+    const scrolls = style => ['auto', 'scroll'].includes(style.overflowX);
+    const inScrollBox = one => {
+        for (let up = one.parentElement; up && up !== document.body; up = up.parentElement)
+            if (scrolls(getComputedStyle(up))) return true;
+        return false;
+    };
+    if (document.documentElement.scrollWidth > wide + fits)
+        found.push('the page is ' + document.documentElement.scrollWidth + ' px wide in a window of ' + wide);
+    for (const one of root.querySelectorAll('*')) {
+        if (one.closest('svg') && one.tagName !== 'svg') continue;
+        const box = one.getBoundingClientRect(), style = getComputedStyle(one);
+        if (!box.width || !box.height || style.visibility === 'hidden') continue;
+        if ((box.right > wide + fits || box.left < -fits) && !inScrollBox(one))
+            found.push(name(one) + ' is outside the window: ' + box.left + ' to ' + box.right);
+        const hides = ['hidden', 'clip'];
+        if (one.tagName !== 'svg' && one.textContent.trim() && (
+            hides.includes(style.overflowX) && one.scrollWidth > one.clientWidth + fits ||
+            hides.includes(style.overflowY) && one.scrollHeight > one.clientHeight + fits))
+            found.push(name(one) + ' is cut by its box');
+    }
+    for (const plot of root.querySelectorAll('svg')) {
+        const frame = plot.getBoundingClientRect();
+        const texts = [...plot.querySelectorAll('text')].map(one => ({one, box: one.getBoundingClientRect()}));
+        texts.forEach(({one, box}, at) => {
+            if (box.left < frame.left - fits || box.right > frame.right + fits ||
+                box.top < frame.top - fits || box.bottom > frame.bottom + fits)
+                found.push(name(one) + ' leaves its plot');
+            const matrix = one.getScreenCTM(), scale = Math.hypot(matrix.a, matrix.b);
+            const size = parseFloat(getComputedStyle(one).fontSize) * scale;
+            if (size < 9) found.push(name(one) + ' is ' + size.toFixed(1) + ' px high');
+            // A line's box is higher than its letters.
+            const slack = 0.15 * Math.min(box.width, box.height);
+            for (const other of texts.slice(at + 1))
+                if (Math.min(box.right, other.box.right) - Math.max(box.left, other.box.left) > 2 * slack &&
+                    Math.min(box.bottom, other.box.bottom) - Math.max(box.top, other.box.top) > 2 * slack)
+                    found.push(name(one) + ' lies on ' + name(other.one));
+        });
+    }
+    return found;
+})()
+"""
 
 
 @dataclass
 class Seen:
     """What the browser requested, its errors, the size of plots and tables, by how many pixels the page is wider than
-    its window or a plot's text leaves the plot, and the picture."""
+    its window or a plot's text leaves the plot, what a reader would miss (FAULTS), and the picture, a PNG."""
 
     requests: list[str] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     boxes: list[dict[str, Any]] = field(default_factory=list)
     beyond: float = 0
+    faults: list[str] = field(default_factory=list)
     picture: bytes = b""
 
     @property
@@ -129,30 +182,58 @@ def look(page: Path, profile: Path, width: int = 0) -> Seen:
     """Load a file, in a window of so many pixels where it is given, and wait until it is loaded.
 
     Raises AssertionError where there is no browser or it fails."""
+    [seen] = look_at([(page, width)], profile)
+    return seen
+
+
+def look_at(pages: Iterable[tuple[Path, int]], profile: Path) -> list[Seen]:
+    """The same for several files, each in a window of its width in pixels (0: the browser's own), by one browser."""
     if not CHROMIUM.exists():
         raise AssertionError("there is no Chromium: run `tools/setup --dev`")
     with _browser(profile) as pipe:
-        target = pipe.call("Target.createTarget", url="about:blank")["targetId"]
-        session = pipe.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
-        for domain in ("Page", "Network", "Log", "Runtime"):
-            pipe.call(f"{domain}.enable", session)
-        if width:
-            metrics = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
-            pipe.call("Emulation.setDeviceMetricsOverride", session, **metrics)
-        pipe.call("Page.navigate", session, url=page.as_uri())
-        pipe.until("Page.loadEventFired")
-        boxes = pipe.call("Runtime.evaluate", session, expression=BOXES, returnByValue=True)["result"]["value"]
-        beyond = pipe.call("Runtime.evaluate", session, expression=BEYOND, returnByValue=True)["result"]["value"]
-        picture = pipe.call("Page.captureScreenshot", session, format="png", captureBeyondViewport=True)["data"]
-        found = Seen(boxes=boxes, beyond=beyond, picture=base64.b64decode(picture))
-        for event in pipe.events:
-            params = event.get("params", {})
-            if event.get("method") == "Network.requestWillBeSent":
-                found.requests.append(params["request"]["url"])
-            elif event.get("method") == "Log.entryAdded":
-                found.complaints.append(params["entry"]["text"])
-            elif event.get("method") == "Runtime.exceptionThrown":
-                found.complaints.append(params["exceptionDetails"]["text"])
-            elif event.get("method") == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning"):
-                found.complaints.append(json.dumps(params["args"]))
-        return found
+        return [_look(pipe, page, width) for page, width in pages]
+
+
+def screens(pages: Mapping[str, Path], profile: Path) -> dict[str, Seen]:
+    """Each page, by a name, at each of WIDTHS: `NAME-WIDTH`, which is also its picture's name in SCREENS."""
+    wanted = [(f"{name}-{width}", page, width) for name, page in pages.items() for width in WIDTHS]
+    found = look_at(((page, width) for _, page, width in wanted), profile)
+    SCREENS.mkdir(parents=True, exist_ok=True)
+    for (name, _, _), seen in zip(wanted, found, strict=True):
+        (SCREENS / f"{name}.png").write_bytes(seen.picture)
+    return {name: seen for (name, _, _), seen in zip(wanted, found, strict=True)}
+
+
+def _look(pipe: _Pipe, page: Path, width: int) -> Seen:
+    pipe.events.clear()
+    target = pipe.call("Target.createTarget", url="about:blank")["targetId"]
+    session = pipe.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+    for domain in ("Page", "Network", "Log", "Runtime"):
+        pipe.call(f"{domain}.enable", session)
+    if width:
+        metrics = {"width": width, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+        pipe.call("Emulation.setDeviceMetricsOverride", session, **metrics)
+    pipe.call("Page.navigate", session, url=page.as_uri())
+    pipe.until("Page.loadEventFired")
+
+    def value(expression: str) -> Any:
+        answer = pipe.call("Runtime.evaluate", session, expression=expression, returnByValue=True)
+        if "exceptionDetails" in answer:
+            raise AssertionError(f"{page}: {answer['exceptionDetails']}")
+        return answer["result"]["value"]
+
+    boxes, beyond, faults = value(BOXES), value(BEYOND), value(FAULTS)
+    picture = pipe.call("Page.captureScreenshot", session, format="png", captureBeyondViewport=True)["data"]
+    found = Seen(boxes=boxes, beyond=beyond, faults=faults, picture=base64.b64decode(picture))
+    for event in pipe.events:
+        params = event.get("params", {})
+        if event.get("method") == "Network.requestWillBeSent":
+            found.requests.append(params["request"]["url"])
+        elif event.get("method") == "Log.entryAdded":
+            found.complaints.append(params["entry"]["text"])
+        elif event.get("method") == "Runtime.exceptionThrown":
+            found.complaints.append(params["exceptionDetails"]["text"])
+        elif event.get("method") == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning"):
+            found.complaints.append(json.dumps(params["args"]))
+    pipe.call("Target.closeTarget", targetId=target)
+    return found
