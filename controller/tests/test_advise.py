@@ -18,7 +18,7 @@ from springtide.learn.resample import bounds, quantiles
 from springtide.policy import StartPolicy
 
 from testkit import history
-from testkit.browser import look
+from testkit.browser import look_at, screens
 from testkit.home import ROUND, Home
 from testkit.proto import Value
 from testkit.spool import record, write_spool
@@ -283,11 +283,13 @@ def test_the_page_opens_with_the_number_and_needs_nothing_else(home: Home, tmp_p
     assert len(page.all("td")) == 5 * len(page.all("th"))
     assert all(cell["data-label"] for cell in page.all("td"))
 
-    for width in (320, 400, 1100, 1400):
-        seen = look(html, tmp_path / f"profile-{width}", width)
+    narrow, between = look_at([(html, 320), (html, 1100)], tmp_path / "profile-between")
+    for width, seen in {**screens({"advise": html}, tmp_path / "profile"), "320": narrow, "1100": between}.items():
+        # Text is made for 400 px: on less it is smaller, and still all there.
+        assert [fault for fault in seen.faults if width != "320" or not fault.endswith("px high")] == [], width
         assert seen.requests == [html.as_uri()]
         assert seen.complaints == []
-        assert seen.beyond == 0, f"at {width} px something is outside"
+        assert seen.beyond == 0, f"{width}: something is outside"
         assert [box["name"] for box in seen.boxes] == ["svg", "svg", "table"]
         assert all(box["width"] > 250 and box["height"] > 100 for box in seen.boxes)
 

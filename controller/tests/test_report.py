@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 from springtide import instants
 from springtide.fleet import load_fleet
+from springtide.laws.base import BenefitLine
+from springtide.laws.effect import Effect
 from springtide.laws.holdout import held_out_edges
+from springtide.learn.report_page import headline, reading, worse
 from springtide.policy import HoldoutPolicy
 
-from testkit.browser import look
+from testkit.browser import screens
 from testkit.home import ROUND, Home
 from testkit.prefixes import INTERVAL, Seen, store_rounds
 
@@ -155,18 +158,46 @@ def test_the_report_finds_what_is_there(filled: Home, tmp_path: Path) -> None:
     assert page.count["table"] == 2
     assert re.search(r"\+4\d\.\d%|\+5\d\.\d%", html.read_text())
 
-    seen = look(html, tmp_path / "profile")
-    assert seen.requests == [html.as_uri()], "the page requested more than itself"
-    assert seen.complaints == []
-    shapes = [(box["name"], box["width"] > 300, box["height"] > 20) for box in seen.boxes]
-    assert sorted(shapes) == [("svg", True, True)] * 2 + [("table", True, True)] * 2
-    assert all(box["drawn"] > 0 for box in seen.boxes if box["name"] == "svg")
-    assert seen.colours > 30, "the picture is blank"
+    # The first sentence has the numbers: BBR's growth by a half, and the windows' that most edges did not apply.
+    lead = re.search(r"<p class='lead'>(.*?)</p>", html.read_text())
+    assert lead is not None
+    assert re.search(r"BBR for the slowest prefixes: delivery rate \+(4|5)\d\.\d%", lead[1])
+    assert re.search(r"Initial windows between PoPs: busy time [+-]\d+\.\d%", lead[1])
+
+    for width, seen in screens({"report": html}, tmp_path / "profile").items():
+        assert seen.faults == [], width
+        assert seen.requests == [html.as_uri()], "the page requested more than itself"
+        assert seen.complaints == []
+        shapes = [(box["name"], box["width"] > 300, box["height"] > 20) for box in seen.boxes]
+        assert sorted(shapes) == [("svg", True, True)] * 2 + [("table", True, True)] * 2
+        assert all(box["drawn"] > 0 for box in seen.boxes if box["name"] == "svg")
+        assert seen.colours > 30, "the picture is blank"
 
     screen = filled.run("report").stdout
     assert "differences are significant" in screen
     nothing = filled.json("report", "--from", "2025-01-01T00:00:00Z", "--to", "2025-01-02T00:00:00Z")
     assert all(one["effect"]["effect"] is None for one in nothing["lines"])
+
+
+def test_what_got_worse_is_named_and_less_busy_time_is_better() -> None:
+    def of(outcome: str, group: str, *effect: float | None) -> BenefitLine:
+        return BenefitLine("initcwnd", outcome, "PoP", group, Effect(20, 20, *effect))
+
+    lines = [
+        of("busy time", "ams", -0.2, -0.3, -0.1),
+        of("busy time", "nyc", 0.2, 0.1, 0.3),
+        of("delivery rate", "sin", -0.2, -0.3, -0.1),
+        of("delivery rate", "fra", 0.2, 0.1, 0.3),
+        of("delivery rate", "lhr", -0.2, -0.3, 0.1),
+        of("delivery rate", "gru"),
+    ]
+    assert [reading(line) for line in lines] == ["better", "worse", "worse", "better", "not shown", ""]
+    said = worse(lines)
+    assert "2 of 6 comparisons: PoP nyc (busy time +20.0%" in said
+    assert "sin" in said
+    assert not {"ams", "fra", "lhr"} & set(re.findall(r"[a-z]{3}", said))
+    assert worse(lines[:1]) == ""
+    assert headline(lines) == "Nothing can be compared yet: no unit was treated within this time."
 
 
 def test_an_empty_span_is_refused(home: Home) -> None:

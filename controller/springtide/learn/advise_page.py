@@ -32,12 +32,12 @@ LEFT, RIGHT = 44, 340
 DRAWN, NAME = 12, 48
 ROW = 40
 _OWN_STYLE = """
-.lead { font-size: 1.25em; font-weight: 600 } svg { display: block; max-width: 560px; margin: 1em 0 }
+svg { display: block; max-width: 560px; margin: 1em 0 }
 svg text { fill: #222 } svg .axis { fill: #555 } body { max-width: 86em } p, h1, h2, ul, caption { max-width: 56em }
 table { font-size: .9em } td, th { padding-right: .6em; white-space: nowrap }
 td.name { white-space: normal; overflow-wrap: anywhere; min-width: 4em } td[data-label=to] { min-width: 9em }
 li { overflow-wrap: anywhere } main { min-width: 0 }
-caption { text-align: left; font-weight: 600 } .muted { color: #595959 }
+caption { text-align: left; font-weight: 600 }
 @media (max-width: 1300px) {
   table, tbody, caption { display: block; font-size: 1em } thead { display: none }
   tr { display: flex; flex-wrap: wrap; gap: 0 1.2em; border-top: 1px solid #999; padding: .5em 0 }

@@ -1,4 +1,9 @@
-"""The report as one HTML page that needs nothing else: tables, and plots as SVG inside it."""
+"""The report as one HTML page that needs nothing else: a sentence with the numbers, tables, plots as SVG inside it.
+
+Plots are 400 units wide, so that a telephone shows their text as large as the page's; lines differ in width and dashes,
+so that grey suffices, and the later is the thinner, so that none hides another. A table that is wider than the window
+scrolls in its own box.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +16,30 @@ from springtide.laws.effect import LEVEL, Effect
 from springtide.laws.registry import LAWS
 from springtide.learn.report import Report
 
-WIDTH, HEIGHT, LEFT, BOTTOM, TOP = 860, 240, 70, 26, 10
-COLOURS = ("#0b7fab", "#d08a2e", "#7cc0d8", "#e6c79c")
+WIDTH, HEIGHT, LEFT, RIGHT, BOTTOM = 400, 200, 52, 392, 26
+# Of the first to the fourth line: colour, width, dashes.
+LINES = (("#7cb6cf", 5, "none"), ("#222", 1.5, "none"), ("#a85b00", 2.5, "8 4"), ("#222", 1.5, "2 3"))
+KEY_ROW = 18
+# Of other outcomes more is better.
+LESS_IS_BETTER = frozenset(("busy time",))
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 62em; margin: 2em auto; padding: 0 1em; color: #222 }
 table { border-collapse: collapse; margin: 1em 0 } td, th { padding: .2em .9em .2em 0; text-align: left }
 td.number, th.number { text-align: right } tr + tr td { border-top: 1px solid #eee } .shown { font-weight: 600 }
-svg { width: 100%; height: auto } svg text { font-size: 12px; fill: #555 } .muted { color: #777 }
+svg { width: 100%; height: auto } svg text { font-size: 12px; fill: #555 } .muted { color: #595959 }
+.lead { font-size: 1.25em; font-weight: 600 }
+"""
+_OWN_STYLE = """
+body { overflow-wrap: anywhere } .scroll { overflow-x: auto }
+.scroll table { white-space: nowrap; overflow-wrap: normal }
+svg { display: block; max-width: 560px } svg text { fill: #222 }
+@media (max-width: 760px) {
+  .scroll table, .scroll tbody { display: block; white-space: normal } .scroll tr:first-child { display: none }
+  .scroll tr { display: flex; flex-wrap: wrap; gap: 0 1.2em; border-top: 1px solid #999; padding: .5em 0 }
+  .scroll td, .scroll tr + tr td { padding: 0; border: 0 }
+  .scroll td:empty { display: none }
+  .scroll td::before { content: attr(data-label) " "; color: #595959; font-weight: 400 }
+}
 """
 
 CAVEATS = (
@@ -33,17 +55,55 @@ CAVEATS = (
 def page(report: Report) -> str:
     until, since = instants.show(report.until), instants.show(report.since)
     parts = [
-        "<!doctype html><html lang='en'><meta charset='utf-8'><title>Springtide: benefit report</title>",
-        f"<style>{STYLE}</style><h1>Benefit report</h1>",
+        "<!doctype html><html lang='en'><head><meta charset='utf-8'>",
+        "<meta name='viewport' content='width=device-width, initial-scale=1'>",
+        f"<title>Springtide: benefit report</title><style>{STYLE}{_OWN_STYLE}</style></head><body><main>",
+        f"<p class='lead'>{escape(headline(report.lines))}</p>",
+        *(f"<p>{escape(text)}</p>" for text in (worse(report.lines),) if text),
+        "<h1>Benefit report</h1>",
         f"<p>Rounds after {since} up to {until}. Treated against held-out, which a hash chose; intervals of "
         f"{LEVEL:.1%} by bootstrap over prefixes or edges. Bold: the interval excludes zero.</p>",
         *(part for law in LAWS if law.benefit_title for part in _of_law(law, report)),
         *(part for figure in report.figures for part in (_head(figure.title, figure.note), _plot(figure))),
         "<h2>What could mislead</h2>",
         *(f"<p>{escape(text)}</p>" for text in (*CAVEATS, *(text for law in LAWS for text in law.caveats))),
-        "</html>\n",
+        "</main></body></html>\n",
     ]
     return "\n".join(parts)
+
+
+def headline(lines: Sequence[BenefitLine]) -> str:
+    """One sentence with each law's number: over all units, as they were decided."""
+    titles = {law.name: law.benefit_title for law in LAWS}
+    found = [f"{titles[line.law]}: {_number(line)}" for line in lines if (line.by, line.units) == ("all", "decided")]
+    return f"{'; '.join(found)}." if found else "Nothing can be compared yet: no unit was treated within this time."
+
+
+def worse(lines: Sequence[BenefitLine]) -> str:
+    """What is to be said of groups in which the treated are worse off beyond chance; empty without such."""
+    found = [f"{line.by} {line.group} ({_number(line)})" for line in lines if reading(line) == "worse"]
+    if not found:
+        return ""
+    return (
+        f"Worse than held out in {len(found)} of {len(lines)} comparisons: {', '.join(found)}. "
+        "Of 40 without any effect one looks so by chance: look first at what is worse in more than one report."
+    )
+
+
+def reading(line: BenefitLine) -> str:
+    """The line in one or two words; nothing where there are too few units."""
+    if line.effect.effect is None:
+        return ""
+    if not line.effect.shown:
+        return "not shown"
+    return "better" if (line.effect.effect < 0) == (line.outcome in LESS_IS_BETTER) else "worse"
+
+
+def _number(line: BenefitLine) -> str:
+    treated, held_out, size, interval = effect_cells(line.effect)
+    if not interval:
+        return f"{line.outcome} not known yet, of {treated} treated and {held_out} held out there are too few"
+    return f"{line.outcome} {size} ({interval})" + ("" if line.effect.shown else ", which may be chance")
 
 
 def _of_law(law: Law, report: Report) -> tuple[str, str]:
@@ -70,12 +130,14 @@ def effect_cells(effect: Effect) -> tuple[str, ...]:
 def _table(lines: Sequence[BenefitLine]) -> str:
     if not lines:
         return "<p class='muted'>Nothing to compare within this time.</p>"
-    head = ("outcome", "units", "by", "group", "treated", "held out", "difference", "interval")
-    rows = [f"<tr>{''.join(f'<th>{name}</th>' for name in head)}</tr>"]
+    head = ("outcome", "units", "by", "group", "treated", "held out", "difference", "interval", "reading")
+    rows = ["<tr>" + "".join(f"<th scope='col'>{name}</th>" for name in head) + "</tr>"]
     for line in lines:
         kind = " class='shown'" if line.effect.shown else ""
-        rows.append(f"<tr{kind}>{''.join(f'<td>{escape(cell)}</td>' for cell in cells(line))}</tr>")
-    return f"<table>{''.join(rows)}</table>"
+        named = zip(head, (*cells(line), reading(line)), strict=True)
+        row = "".join(f"<td data-label='{name}'>{escape(cell)}</td>" for name, cell in named)
+        rows.append(f"<tr{kind}>{row}</tr>")
+    return f"<div class='scroll' tabindex='0'><table>{''.join(rows)}</table></div>"
 
 
 def _plot(figure: Figure) -> str:
@@ -88,23 +150,27 @@ def _plot(figure: Figure) -> str:
     values = [value for line in points.values() for _, value in line]
     if len(rows) < 2 or not values:
         return "<p class='muted'>Nothing to draw within this time.</p>"
-    first, last, top = rows[0]["round_s"], rows[-1]["round_s"], max(values) or 1.0
+    first, last, most = rows[0]["round_s"], rows[-1]["round_s"], max(values) or 1.0
+    top = KEY_ROW * len(points) + 10
+    height = top + HEIGHT
 
     def place(moment: float, value: float) -> str:
-        x = LEFT + (moment - first) / (last - first) * (WIDTH - LEFT - 10)
-        y = HEIGHT - BOTTOM - value / top * (HEIGHT - BOTTOM - TOP)
+        x = LEFT + (moment - first) / (last - first) * (RIGHT - LEFT)
+        y = height - BOTTOM - value / most * (HEIGHT - BOTTOM)
         return f"{x:.1f},{y:.1f}"
 
-    parts = [f"<svg viewBox='0 0 {WIDTH} {HEIGHT}' role='img'>"]
+    parts = [f"<svg viewBox='0 0 {WIDTH} {height}' role='img' aria-label='{escape(figure.title, quote=True)}'>"]
     for share in (0.0, 0.5, 1.0):
-        _, y = place(first, top * share).split(",")
-        parts.append(f"<line x1='{LEFT}' x2='{WIDTH - 10}' y1='{y}' y2='{y}' stroke='#ddd'/>")
-        parts.append(f"<text x='{LEFT - 8}' y='{float(y) + 4:.1f}' text-anchor='end'>{top * share:.3g}</text>")
-    parts.append(f"<text x='{LEFT}' y='{HEIGHT - 6}'>{instants.show(first)}</text>")
-    parts.append(f"<text x='{WIDTH - 10}' y='{HEIGHT - 6}' text-anchor='end'>{instants.show(last)}</text>")
+        _, y = place(first, most * share).split(",")
+        parts.append(f"<line x1='{LEFT}' x2='{RIGHT}' y1='{y}' y2='{y}' stroke='#ddd'/>")
+        parts.append(f"<text x='{LEFT - 8}' y='{float(y) + 4:.1f}' text-anchor='end'>{most * share:.3g}</text>")
+    parts.append(f"<text x='4' y='{height - 6}'>{instants.show(first)}</text>")
+    parts.append(f"<text x='{RIGHT}' y='{height - 6}' text-anchor='end'>{instants.show(last)}</text>")
     for at, (name, line) in enumerate(points.items()):
-        path = " ".join(place(*point) for point in line)
-        parts.append(f"<polyline points='{path}' fill='none' stroke='{COLOURS[at]}' stroke-width='1.6'/>")
-        label = escape(name.replace("_", " "))
-        parts.append(f"<text x='{LEFT + 10 + 130 * at}' y='{TOP + 12}' style='fill:{COLOURS[at]}'>{label}</text>")
+        colour, width, dashes = LINES[at]
+        look = f"fill='none' stroke='{colour}' stroke-width='{width}' stroke-dasharray='{dashes}'"
+        y_key, label = 12 + KEY_ROW * at, escape(name.replace("_", " "))
+        parts.append(f"<polyline points='{' '.join(place(*point) for point in line)}' {look}/>")
+        parts.append(f"<line x1='{LEFT}' x2='{LEFT + 44}' y1='{y_key - 4}' y2='{y_key - 4}' {look}/>")
+        parts.append(f"<text x='{LEFT + 54}' y='{y_key}'>{label}</text>")
     return "".join([*parts, "</svg>"])
