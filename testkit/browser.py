@@ -53,7 +53,7 @@ Math.max(0, document.documentElement.scrollWidth - document.documentElement.clie
 """
 # What a reader would miss, a line each: what is outside the window and in no box of its own that scrolls, what a box
 # hides of its text, texts of a plot that are cut, lie on one another or are too small. Within `main`, where there is
-# one: navigation hides what one opens.
+# one; without a drawer that waits wholly outside the window until one opens it.
 FAULTS = """
 (() => {
     const found = [], root = document.querySelector('main') || document.documentElement;
@@ -65,12 +65,19 @@ FAULTS = """
             if (scrolls(getComputedStyle(up))) return true;
         return false;
     };
+    const inDrawer = one => {
+        for (let up = one; up && up !== document.body; up = up.parentElement) {
+            const box = up.getBoundingClientRect();
+            if (getComputedStyle(up).position === 'fixed' && (box.right <= 0 || box.left >= wide)) return true;
+        }
+        return false;
+    };
     if (document.documentElement.scrollWidth > wide + fits)
         found.push('the page is ' + document.documentElement.scrollWidth + ' px wide in a window of ' + wide);
     for (const one of root.querySelectorAll('*')) {
         if (one.closest('svg') && one.tagName !== 'svg') continue;
         const box = one.getBoundingClientRect(), style = getComputedStyle(one);
-        if (!box.width || !box.height || style.visibility === 'hidden') continue;
+        if (!box.width || !box.height || style.visibility === 'hidden' || inDrawer(one)) continue;
         if ((box.right > wide + fits || box.left < -fits) && !inScrollBox(one))
             found.push(name(one) + ' is outside the window: ' + box.left + ' to ' + box.right);
         const hides = ['hidden', 'clip'];
@@ -118,7 +125,8 @@ class Seen:
     def colours(self) -> int:
         """Different colours in the picture: a blank page has one."""
         pixels = image.imread(io.BytesIO(self.picture), format="png")
-        return len(np.unique((pixels[..., :3] * 255).astype(np.uint8).reshape(-1, 3), axis=0))
+        # One number a colour: to sort rows of three takes minutes for a long page.
+        return len(np.unique((pixels[..., :3] * 255).astype(np.uint32) @ np.array([65536, 256, 1], np.uint32)))
 
 
 class _Pipe:
