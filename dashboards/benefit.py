@@ -6,7 +6,7 @@ from grafana_foundation_sdk.builders import timeseries
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from springtide.policy import HoldoutPolicy
 
-from dashboards.build import choice, lines, number, row, rows, start, text
+from dashboards.build import Variable, choice, lines, number, row, rows, start, text
 
 POP = "pop in (${pop:singlequote})"
 # Of each prefix that was chosen within the time shown: the newest decision has its side.
@@ -30,6 +30,17 @@ order by host
 SIDE = "if(host in (${held_out:singlequote}), 'held out', 'treated')"
 
 
+def sides() -> tuple[Variable, ...]:
+    """The variables that SIDE needs."""
+    return (
+        text("edge_share", "Share held out", str(HoldoutPolicy().edge_share), "holdout.edge_share of your policy."),
+        text("min_edges", "Least edges", str(HoldoutPolicy().min_edges), "holdout.min_edges of your policy."),
+        choice(
+            "held_out", "Edges held out", HELD_OUT, "Edges that keep the kernel's window, of those that sent samples."
+        ),
+    )
+
+
 def benefit() -> Dashboard:
     """Long: panel after panel, as they stand on the screen."""
     made = start(
@@ -43,11 +54,7 @@ def benefit() -> Dashboard:
             "select distinct pop from round_hosts where $__timeFilter(round) order by pop",
             "PoPs whose prefixes and edges are compared.",
         ),
-        text("edge_share", "Share held out", str(HoldoutPolicy().edge_share), "holdout.edge_share of your policy."),
-        text("min_edges", "Least edges", str(HoldoutPolicy().min_edges), "holdout.min_edges of your policy."),
-        choice(
-            "held_out", "Edges held out", HELD_OUT, "Edges that keep the kernel's window, of those that sent samples."
-        ),
+        *sides(),
     )
     return (
         made.with_row(row("BBR for the slowest prefixes"))

@@ -1,4 +1,4 @@
-"""Fleet overview: is it working, is it safe, is it helping."""
+"""Fleet overview: is it helping, is it working, is it safe."""
 
 from __future__ import annotations
 
@@ -8,19 +8,75 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard
 from springtide.laws.base import Law
 from springtide.laws.registry import LAWS, LEADING
 
+from dashboards.benefit import SIDE, sides
 from dashboards.build import lines, number, row, rows, start
 
 AGE = ((0, "green"), (600, "orange"), (1800, "red"))
 NONE_IS_GOOD = ((0, "green"), (1, "red"))
 
+# Of each path, size and round where edges of both sides sent: by how much the treated took longer, as a power of two.
+COMPARED = f"""(
+    select avgIf(log2(busy_p50_us), {SIDE} = 'treated') - avgIf(log2(busy_p50_us), {SIDE} = 'held out') as log2_ratio
+    from round_outcomes
+    where $__timeFilter(round) and dst_pop != '' and busy_p50_us > 0
+    group by round, src_pop, dst_pop, ip_version, size_class_bytes
+    having countIf({SIDE} = 'treated') > 0 and countIf({SIDE} = 'held out') > 0
+)"""
+
 
 def fleet() -> Dashboard:
     """Long: panel after panel, as they stand on the screen."""
     made = start(
-        "fleet", "Fleet overview", "Is it working, is it safe, is it helping: the three questions of every day."
+        "fleet",
+        "Fleet overview",
+        "Is it helping, is it working, is it safe: the three questions of every day.",
+        *sides(),
     )
     return (
-        made.with_row(row("Is it working?"))
+        made.with_row(row("Is it helping, by how much, for whom?"))
+        .with_panel(
+            number(
+                "Faster where treated",
+                "Of the comparisons of treated edges with those held out, on the same path, in the same round and "
+                "size of object: in how many the treated took less time. One half is chance; `springtide report` "
+                "has the interval.",
+                f"select 100 * countIf(log2_ratio < 0) / count() as faster_percent from {COMPARED} having count() > 0",
+                "percent",
+                span=8,
+                steps=((0, "red"), (50, "orange"), (60, "green")),
+            )
+        )
+        .with_panel(
+            number(
+                "Time, treated against held out",
+                "Median over the same comparisons of the difference in time with data outstanding; negative is faster.",
+                f"select 100 * (exp2(quantileExact(0.5)(log2_ratio)) - 1) as time_percent from {COMPARED} "
+                "having count() > 0",
+                "percent",
+                span=8,
+                steps=((-100, "green"), (0, "orange"), (5, "red")),
+            )
+        )
+        .with_panel(
+            number(
+                "Traffic that begins with it",
+                "Bytes between PoPs on paths with a learnt window, of all bytes between PoPs, in the newest decided "
+                "round; edges held out are in it.",
+                """
+                select 100 * sumIf(bytes_sent, (src_pop, dst_pop, ip_version) in (
+                    select src_pop, dst_pop, ip_version from initcwnd_decisions final
+                    where initcwnd is not null
+                        and round = (select max(round) from initcwnd_decisions where $__timeFilter(round))
+                )) / sum(bytes_sent) as traffic_percent
+                from round_pairs
+                where round = (select max(round) from initcwnd_decisions where $__timeFilter(round))
+                having sum(bytes_sent) > 0
+                """,
+                "percent",
+                span=8,
+            )
+        )
+        .with_row(row("Is it working?"))
         .with_panel(
             number(
                 "Newest sample",
@@ -264,7 +320,7 @@ def fleet() -> Dashboard:
                 steps=((0, "green"), (1, "orange")),
             )
         )
-        .with_row(row("Is it helping?"))
+        .with_row(row("What it does"))
         .with_panel(
             lines(
                 "Windows beyond the kernel's",
