@@ -268,7 +268,21 @@ def _held(hosts: Sequence[list[Weighed]]) -> list[Weighed]:
     return found
 
 
-def _held_counts(hosts: Sequence[list[int]]) -> list[int]:
+def _possible(hosts: Sequence[list[int]]) -> list[list[int]]:
+    """Flights as long as the middle host's, within the half and twice; what is sent again is part of them."""
+    lengths = [host[3] / host[0] for host in hosts if host[0]]
+    middle = median_low(lengths) if lengths else 0.0
+    found = []
+    for flights, lossy, resent, segments in hosts:
+        length = segments / max(flights, 1)
+        part = min(max(length, middle / 2), middle * 2) / length if length else 1.0
+        sizes = [math.ceil(n * part - 1e-6) for n in (min(resent, segments), segments)]
+        found.append([flights, lossy, *sizes])
+    return found
+
+
+def _held_counts(claims: Sequence[list[int]]) -> list[int]:
+    hosts = _possible(claims)
     kept = _most([host[0] for host in hosts])
     parts: Callable[[int], int] = lambda at: sum(  # noqa: E731
         -(-host[at] * n // host[0]) for host, n in zip(hosts, kept, strict=True) if host[0]

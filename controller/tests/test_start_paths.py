@@ -167,6 +167,23 @@ def test_no_host_determines_what_a_path_carries(store: Store) -> None:
     assert after["share_connections"] <= 2 * before["share_connections"]
 
 
+def test_no_record_hides_what_others_lost(store: Store) -> None:
+    """Of what the others send again a quarter is left at least, whatever a record claims to have sent."""
+    traffic = Traffic()
+    traffic.hosts("ams-1", "ams-2", "ams-3", "ams-4")
+    for host in ("ams-1", "ams-2", "ams-3"):
+        for _ in range(8):
+            traffic.flight(host, "::ffff:10.77.2.9", ROUND - 300, 60, arm=1, first_flight_retrans=35)
+    for _ in range(30):
+        traffic.flight("ams-4", "::ffff:10.77.2.9", ROUND - 300, 60, arm=1, data_segs_out=2**32 - 1)
+    # In the other arm all that it sent, and more, was sent again.
+    traffic.flight("ams-4", "::ffff:10.77.2.9", ROUND - 300, 40, data_segs_out=70, first_flight_retrans=2**31)
+    rolled(store, [traffic.rows], DECIDED)
+    found = seen(store, FRA)
+    assert found["resent_1"] * 70 * 4 >= found["segments_1"] * 35
+    assert (found["resent_0"], found["segments_0"]) == (70, 70)
+
+
 def test_a_stranger_and_an_address_of_another_pop_count_for_nothing(store: Store) -> None:
     traffic = Traffic()
     traffic.hosts("ams-1", "ams-9")

@@ -282,25 +282,23 @@ valued as (
     group by at_pop, dst_pop, ip_version, network
 ),
 
--- In proportion to what of a host counts, rounded up: few losses do not become zero.
-counted as (
+-- A flight's segments are those of the middle host's, within the half and twice as many, as for lists: one that claims
+-- millions hides no others' losses among them. What is sent again is part of them.
+claimed as (
     select
-        at_pop,
-        dst_pop,
-        ip_version,
-        network,
-        measure,
-        groupArray(numbers) as of_hosts,
-        arrayMap(one -> one[1], of_hosts) as all,
-        arraySum(all) as total,
-        arrayMap(n -> if(arrayCount(x -> x > 0, all) < 3, n, toUInt64(least(n, total - n))), all) as kept,
-        arrayMap(
-            at -> arraySum(
-                (one, n, k) -> toUInt64(intDiv(toUInt128(one[at]) * k + greatest(n, 1) - 1, greatest(n, 1))),
-                of_hosts, all, kept
-            ),
-            [1, 2, 3, 4]
-        ) as sums
+        *,
+        toFloat64(numbers[4]) / greatest(numbers[1], 1) as length,
+        medianExactLowIf(length, numbers[1] > 0) over (
+            partition by at_pop, dst_pop, ip_version, network, measure
+        ) as middle,
+        least(greatest(length, middle / 2), middle * 2) as held,
+        if(length > 0, held / length, 1) as part,
+        [
+            numbers[1],
+            numbers[2],
+            toUInt64(ceil(least(numbers[3], numbers[4]) * part - 1e-6)),
+            toUInt64(ceil(numbers[4] * part - 1e-6))
+        ] as possible
     from (
         select
             at_pop,
@@ -312,6 +310,28 @@ counted as (
         from hosts
         array join counts as measure_numbers
     ) as listed_counts
+),
+
+-- In proportion to what of a host counts, rounded up: few losses do not become zero.
+counted as (
+    select
+        at_pop,
+        dst_pop,
+        ip_version,
+        network,
+        measure,
+        groupArray(possible) as of_hosts,
+        arrayMap(one -> one[1], of_hosts) as all,
+        arraySum(all) as total,
+        arrayMap(n -> if(arrayCount(x -> x > 0, all) < 3, n, toUInt64(least(n, total - n))), all) as kept,
+        arrayMap(
+            at -> arraySum(
+                (one, n, k) -> toUInt64(intDiv(toUInt128(one[at]) * k + greatest(n, 1) - 1, greatest(n, 1))),
+                of_hosts, all, kept
+            ),
+            [1, 2, 3, 4]
+        ) as sums
+    from claimed
     group by at_pop, dst_pop, ip_version, network, measure
 ),
 
