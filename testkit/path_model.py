@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, IPv6Network
 from statistics import median_low
@@ -201,7 +201,7 @@ def _combined(hosts: Mapping[str, Host], together: list[tuple[int, int]]) -> dic
         return quantile(values.get(name, []), level) or 0
 
     default = _held_counts([host.counts["default"] for host in hosts.values()])
-    judged = _held_counts([host.counts["judged"] for host in hosts.values()])
+    judged = _held_counts([host.counts["judged"] for host in hosts.values()], losses=False)
     found = {
         "hosts": len(hosts),
         "only_host": next(iter(hosts)) if len(hosts) == 1 else "",
@@ -281,10 +281,16 @@ def _possible(hosts: Sequence[list[int]]) -> list[list[int]]:
     return found
 
 
-def _held_counts(claims: Sequence[list[int]]) -> list[int]:
-    hosts = _possible(claims)
+def _held_counts(claims: Sequence[list[int]], *, losses: bool = True) -> list[int]:
+    """Of three hosts or more none loses more than three times what the others do, and one flight more."""
+    hosts = [host for host in _possible(claims) if host[0]]
     kept = _most([host[0] for host in hosts])
-    parts: Callable[[int], int] = lambda at: sum(  # noqa: E731
-        -(-host[at] * n // host[0]) for host, n in zip(hosts, kept, strict=True) if host[0]
-    )
-    return [parts(at) for at in range(4)]
+    parts = [[-(-n * most // host[0]) for n in host] for host, most in zip(hosts, kept, strict=True)]
+    found = [list(part) for part in parts]
+    for at, own in enumerate(found if losses and len(parts) >= 3 else []):
+        flights, lossy, resent, segments = (
+            sum(column) for column in zip(*(part for n, part in enumerate(parts) if n != at), strict=True)
+        )
+        own[1] = min(own[1], math.ceil(3 * own[0] * (lossy + 1) / flights))
+        own[2] = min(own[2], math.ceil(3 * own[3] * (resent / max(segments, 1) + 1 / flights)))
+    return [sum(part[at] for part in found) for at in range(4)]

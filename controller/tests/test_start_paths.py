@@ -6,15 +6,17 @@ import random
 
 import numpy as np
 import pytest
-from springtide.laws.start.evidence import groups, observe
+from springtide.laws.start.decision import REASONS, Reason
+from springtide.laws.start.evidence import GROUPED, groups, observe
+from springtide.laws.start.law import PREVIOUS, decide
 from springtide.observe.rollup import rollup
-from springtide.policy import StartPolicy
+from springtide.policy import Policy, StartPolicy
 from springtide.store import Row, Store
 
 from testkit import path_model
 from testkit.home import ROUND
 from testkit.path_model import Unit
-from testkit.path_traffic import CLIENTS, DECIDED, FRA, INTERVAL, MSS, Traffic, load, mixed, rolled, seen
+from testkit.path_traffic import CLIENTS, DECIDED, FRA, INTERVAL, MSS, SLOW, Traffic, load, mixed, rolled, seen
 
 LAW = StartPolicy(share_quantile=0.25)
 
@@ -182,6 +184,31 @@ def test_no_record_hides_what_others_lost(store: Store) -> None:
     found = seen(store, FRA)
     assert found["resent_1"] * 70 * 4 >= found["segments_1"] * 35
     assert (found["resent_0"], found["segments_0"]) == (70, 70)
+
+
+def test_one_hosts_losses_of_the_default_excuse_no_trial(store: Store) -> None:
+    """All that start with the values on trial lose something, none of the default's do; one host says the opposite."""
+    traffic = Traffic()
+    traffic.hosts("ams-1", "ams-2", "ams-3", "ams-4")
+    peer = "::ffff:203.0.113.7"
+    for host in ("ams-1", "ams-2", "ams-3", "ams-4"):
+        lies = host == "ams-4"
+        for _ in range(30 if lies else 10):
+            traffic.flight(host, peer, ROUND - 300, 0, first_flight_retrans=70 * lies)
+            traffic.flight(host, peer, ROUND - 300, 20, arm=1, first_flight_retrans=0 if lies else 35)
+    rolled(store, [traffic.rows], DECIDED)
+    found = observe(store, ROUND, LAW)
+    client = found[found["destination"] == CLIENTS[1].encode()]
+    assert client["lossy_0"][0] <= 0.05 * client["flights_0"][0]
+    assert 2 * client["lossy_1"][0] >= client["flights_1"][0]
+    before = np.zeros(1, PREVIOUS)
+    for name, value in zip(("src_pop", "destination", "ip_version"), CLIENTS, strict=True):
+        before[name] = value
+    before["trial_window"], before["trial_connection_rate"], before["trial_path_rate"] = SLOW
+    before["trial_permille"], before["measured_rounds"], before["round"] = 100, 3, ROUND - 300
+    before["last_evidence"] = ROUND - 300
+    [decided] = decide(ROUND, Policy(), client, before, np.zeros(0, GROUPED))
+    assert (REASONS[decided["reason"]], decided["window"]) == (Reason.TRIAL_LOSS, 0)
 
 
 def test_a_stranger_and_an_address_of_another_pop_count_for_nothing(store: Store) -> None:

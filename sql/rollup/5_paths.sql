@@ -312,7 +312,9 @@ claimed as (
     ) as listed_counts
 ),
 
--- In proportion to what of a host counts, rounded up: few losses do not become zero.
+-- In proportion to what of a host counts, rounded up: few losses do not become zero. Of three hosts or more none loses
+-- more than three times what the others do and one flight more: one that says that the default loses all would excuse
+-- all that a trial loses.
 counted as (
     select
         at_pop,
@@ -325,12 +327,39 @@ counted as (
         arraySum(all) as total,
         arrayMap(n -> if(arrayCount(x -> x > 0, all) < 3, n, toUInt64(least(n, total - n))), all) as kept,
         arrayMap(
-            at -> arraySum(
-                (one, n, k) -> toUInt64(intDiv(toUInt128(one[at]) * k + greatest(n, 1) - 1, greatest(n, 1))),
-                of_hosts, all, kept
+            (one, n, k) -> arrayMap(
+                x -> toUInt64(intDiv(toUInt128(x) * k + greatest(n, 1) - 1, greatest(n, 1))), one
             ),
-            [1, 2, 3, 4]
-        ) as sums
+            of_hosts, all, kept
+        ) as parts,
+        arrayMap(at -> arraySum(one -> one[at], parts), [1, 2, 3, 4]) as claims,
+        if(
+            arrayCount(x -> x > 0, all) < 3 or measure = 33,
+            parts,
+            arrayMap(
+                one -> [
+                    one[1],
+                    least(
+                        one[2],
+                        toUInt64(ceil(3. * one[1] * (claims[2] - one[2] + 1) / greatest(claims[1] - one[1], 1)))
+                    ),
+                    least(
+                        one[3],
+                        toUInt64(
+                            ceil(
+                                3. * one[4] * (
+                                    (claims[3] - one[3]) / greatest(claims[4] - one[4], 1)
+                                    + 1 / greatest(claims[1] - one[1], 1)
+                                )
+                            )
+                        )
+                    ),
+                    one[4]
+                ],
+                parts
+            )
+        ) as bounded,
+        arrayMap(at -> arraySum(one -> one[at], bounded), [1, 2, 3, 4]) as sums
     from claimed
     group by at_pop, dst_pop, ip_version, network, measure
 ),
