@@ -238,8 +238,8 @@ def _log2_variance(values: list[Weighed]) -> float:
     total = sum(weight for _, weight in values)
     if not total:
         return 0.0
-    mean = sum(math.log2(value) * weight for value, weight in values) / total
-    return sum((math.log2(value) - mean) ** 2 * weight for value, weight in values) / total
+    mean = sum(math.log2(max(value, 1)) * weight for value, weight in values) / total
+    return sum((math.log2(max(value, 1)) - mean) ** 2 * weight for value, weight in values) / total
 
 
 def _most(weights: Sequence[int]) -> list[int]:

@@ -169,6 +169,21 @@ def test_no_host_determines_what_a_path_carries(store: Store) -> None:
     assert after["share_connections"] <= 2 * before["share_connections"]
 
 
+def test_rates_far_apart_of_one_host_stop_no_round(store: Store) -> None:
+    """Bounded by the others' its lowest are less than a byte a second."""
+    traffic = Traffic()
+    traffic.hosts("ams-1", "ams-2", "ams-3")
+    for host in ("ams-1", "ams-2"):
+        for _ in range(4):
+            traffic.connection(host, "::ffff:10.77.2.9", 1_000_000)
+    for rate in (10, 10, 10**11):
+        traffic.connection("ams-3", "::ffff:10.77.2.9", rate)
+    rolled(store, [traffic.rows])
+    found = seen(store, FRA)
+    assert found["share_connections"] == 11
+    assert 0 < found["share_log2_var"] < 1000
+
+
 def test_no_record_hides_what_others_lost(store: Store) -> None:
     """Of what the others send again a quarter is left at least, whatever a record claims to have sent."""
     traffic = Traffic()

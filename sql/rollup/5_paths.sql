@@ -246,7 +246,7 @@ sized as (
         arrayMap(x -> toUInt32(bitAnd(x, 65535)), list) as weights,
         arrayReduce('quantilesExactWeighted(0.1, 0.25, 0.5, 0.75, 0.9)', numbers, weights) as quantiles,
         length(list) as size,
-        arrayMap(x -> toInt128(round(log2(x) * 1048576)), if(measure = 1, numbers, [])) as logs,
+        arrayMap(x -> toInt128(round(log2(greatest(x, 1)) * 1048576)), if(measure = 1, numbers, [])) as logs,
         arraySum(if(measure = 1, weights, [])) as weight,
         toFloat64(
             toInt128(weight) * arraySum((x, w) -> x * x * w, logs, if(measure = 1, weights, []))
