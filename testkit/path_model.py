@@ -201,7 +201,9 @@ def _combined(hosts: Mapping[str, Host], together: list[tuple[int, int]]) -> dic
         return quantile(values.get(name, []), level) or 0
 
     default = _held_counts([host.counts["default"] for host in hosts.values()])
-    judged = _held_counts([host.counts["judged"] for host in hosts.values()], losses=False)
+    claims = [host.counts["judged"] for host in hosts.values()]
+    judged = _held_counts(claims, losses=False)
+    is_alone = sum(own[0] > 0 for own in claims) >= 3 and sum(own[1] > 0 for own in claims) == 1
     found = {
         "hosts": len(hosts),
         "only_host": next(iter(hosts)) if len(hosts) == 1 else "",
@@ -220,7 +222,7 @@ def _combined(hosts: Mapping[str, Host], together: list[tuple[int, int]]) -> dic
         "path_p90_bytes_per_s": quantile([(rates, 1) for rates, _ in together], "0.9") or 0,
         "at_once_p90": quantile([(connections, 1) for _, connections in together], "0.9") or 0,
         "receiver_window_p50_bytes": at("snd_wnd", "0.5"),
-        "braked": judged[1],
+        "braked": 0 if is_alone else judged[1],
         "default_flights": default[0],
         "default_lossy": default[1],
     }

@@ -184,6 +184,20 @@ def test_rates_far_apart_of_one_host_stop_no_round(store: Store) -> None:
     assert 0 < found["share_log2_var"] < 1000
 
 
+@pytest.mark.parametrize(("braking", "expected"), [(1, 0), (2, 2)])
+def test_of_three_hosts_the_brake_of_one_alone_is_its_own(store: Store, braking: int, expected: int) -> None:
+    traffic = Traffic()
+    traffic.hosts("ams-1", "ams-2", "ams-3")
+    for n, host in enumerate(("ams-1", "ams-2", "ams-3")):
+        for _ in range(4):
+            traffic.flight(host, "::ffff:10.77.2.9", ROUND - 300, 40)
+        if n < braking:
+            traffic.flight(host, "::ffff:10.77.2.9", ROUND - 300, 40, step=1)
+    rolled(store, [traffic.rows], DECIDED)
+    found = seen(store, FRA)
+    assert (found["flights_0"], found["braked"]) == (12, expected)
+
+
 def test_no_record_hides_what_others_lost(store: Store) -> None:
     """Of what the others send again a quarter is left at least, whatever a record claims to have sent."""
     traffic = Traffic()

@@ -314,7 +314,7 @@ claimed as (
 
 -- In proportion to what of a host counts, rounded up: few losses do not become zero. Of three hosts or more none loses
 -- more than three times what the others do and one flight more: one that says that the default loses all would excuse
--- all that a trial loses.
+-- all that a trial loses. The brake of a single one of them is in force there, and says nothing of the others.
 counted as (
     select
         at_pop,
@@ -359,7 +359,8 @@ counted as (
                 parts
             )
         ) as bounded,
-        arrayMap(at -> arraySum(one -> one[at], bounded), [1, 2, 3, 4]) as sums
+        arrayMap(at -> arraySum(one -> one[at], bounded), [1, 2, 3, 4]) as sums,
+        arrayCount(x -> x > 0, all) < 3 or arrayCount(one -> one[2] > 0, of_hosts) > 1 as is_shared
     from claimed
     group by at_pop, dst_pop, ip_version, network, measure
 ),
@@ -374,7 +375,7 @@ summed as (
         sumIf(sums[2], measure = 30) as default_lossy,
         sumForEachIf(sums, measure = 31) as entry,
         sumForEachIf(sums, measure = 32) as trial,
-        sumIf(sums[2], measure = 33) as braked
+        sumIf(sums[2], measure = 33 and is_shared) as braked
     from counted
     group by at_pop, dst_pop, ip_version, network
 ),
