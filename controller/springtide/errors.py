@@ -32,6 +32,10 @@ class PausedError(SpringtideError):
     exit_code = 5
 
 
+class AdviceOnlyError(PausedError):
+    """The policy's mode is advise: nothing is pushed, and nothing was changed. Exit code 5."""
+
+
 class StoreError(SpringtideError):
     """The store could not be opened, or refused a statement; `code` is ClickHouse's own, 0 when it has none."""
 

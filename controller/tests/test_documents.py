@@ -176,7 +176,8 @@ def test_no_command_starts_with_bad_configuration(home: Home, command: str, brok
 
 def test_check_counts_what_it_read(bare_home: Home) -> None:
     version = load_policy(bare_home.policy).version
-    assert bare_home.json("check") == {"pops": 3, "prefixes": 5, "edges": 4, "policy_version": version}
+    counts = {"pops": 3, "prefixes": 5, "edges": 4}
+    assert bare_home.json("check") == {**counts, "policy_version": version, "mode": "act", "notes": []}
 
 
 def test_default_policy_file_is_the_default_policy(bare_home: Home) -> None:
@@ -186,8 +187,11 @@ def test_default_policy_file_is_the_default_policy(bare_home: Home) -> None:
     assert text == default_yaml()
     written = yaml.safe_load(text)
     assert written.keys() == Policy.model_fields.keys()
-    assert all(written[name].keys() == keys.keys() for name, keys in Policy().model_dump().items() if written[name])
-    assert text.count("Source:") == text.count("Range:") == sum(len(s) for s in Policy().model_dump().values())
+    mode, *sections = Policy().model_dump().values()
+    names = list(Policy.model_fields)[1:]
+    assert (written["mode"], mode) == ("act", "act")
+    assert all(written[name].keys() == keys.keys() for name, keys in zip(names, sections, strict=True) if written[name])
+    assert text.count("Source:") == text.count("Range:") == 1 + sum(map(len, sections))
 
 
 def test_policy_version_follows_what_is_in_force(bare_home: Home) -> None:
@@ -197,6 +201,7 @@ def test_policy_version_follows_what_is_in_force(bare_home: Home) -> None:
 
     assert version("{}") == version("initcwnd: {cmax: 100}") == version("# a comment\nround: {}")
     assert version("initcwnd: {cmax: 99}") != version("{}")
+    assert version("mode: advise") == version("{}"), "it changes no decision"
     assert len(version("{}")) == 12
 
 

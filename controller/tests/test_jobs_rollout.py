@@ -13,6 +13,7 @@ from springtide.errors import SpringtideError
 from springtide.jobs import ansible, notice
 from springtide.jobs.rollout import roll_out, wanted
 from springtide.jobs.site import Site
+from springtide.policy import Policy
 from springtide.publication import journal
 from springtide.publication.folder import PublishFolder
 from springtide.publication.pause import Pause, pause, resume
@@ -38,25 +39,29 @@ def publish(folder: PublishFolder, seconds: int) -> Path:
 
 def test_the_reason_against_a_rollout_is_reported(tmp_path: Path) -> None:
     folder = PublishFolder(tmp_path)
-    assert wanted(folder) == ("", "nothing is published yet")
+    assert wanted(folder, Policy()) == ("", "nothing is published yet")
     first = publish(folder, 0)
-    assert wanted(folder) == (first.name, "")
+    assert wanted(folder, Policy()) == (first.name, "")
     pause(tmp_path, Pause("maintenance", instants.now()))
-    assert "maintenance" in wanted(folder)[1]
+    assert "maintenance" in wanted(folder, Policy())[1]
     resume(tmp_path, "")
     (tmp_path / WITHDRAWN).write_text("loss")
-    assert "springtide_resume=true" in wanted(folder)[1]
+    assert "springtide_resume=true" in wanted(folder, Policy())[1]
     (tmp_path / WITHDRAWN).unlink()
     for verdict, expected in (("begun", ""), ("failed", "failed before")):
         journal.append(tmp_path, journal.Event("rollout", publication=first.name, verdict=verdict))
-        assert expected in wanted(folder)[1]
+        assert expected in wanted(folder, Policy())[1]
     journal.append(tmp_path, journal.Event("rollout", publication=first.name, verdict="done"))
     journal.append(tmp_path, journal.Event("rollback", publication=first.name, verdict="done"))
-    assert "was taken back" in wanted(folder)[1]
+    assert "was taken back" in wanted(folder, Policy())[1]
     second = publish(folder, 10)
-    assert wanted(folder) == (second.name, "")
+    assert wanted(folder, Policy()) == (second.name, "")
     folder.point("current", second / "edges")
-    assert "is current on the fleet already" in wanted(folder)[1]
+    assert "is current on the fleet already" in wanted(folder, Policy())[1]
+    third = publish(folder, 20)
+    assert wanted(folder, Policy()) == (third.name, "")
+    assert wanted(folder, Policy(mode="advise"))[0] == third.name
+    assert "advice only" in wanted(folder, Policy(mode="advise"))[1]
 
 
 @pytest.fixture

@@ -149,6 +149,28 @@ def test_notes_let_the_loop_close(change: dict[str, Any], what: str, text: str) 
     assert verdict(lines(facts)) == "the loop is closing"
 
 
+@pytest.mark.parametrize(
+    ("change", "what", "text"),
+    [
+        ({"holds": replace(ROUTES, expires=NOW - 90)}, "on the fleet", "r-1 expired 90 s ago"),
+        ({"holds": None, "events": {}}, "last push", "none"),
+        ({"published": replace(ROUTES, created=LONG_AGO)}, "published", "nothing is pushed"),
+        ({"paused": "paused since then by ann: works"}, "published", "nothing is pushed"),
+        ({"stopped": "withdrawn by ann: loss"}, "last push", "rollout done"),
+    ],
+)
+def test_where_the_policy_advises_a_missing_push_is_no_fault(change: dict[str, Any], what: str, text: str) -> None:
+    advising = replace(GOOD, advises=True, **change)
+    assert text in line(advising, what).text
+    assert verdict(lines(advising), advises=True).startswith("the loop is closing, advice only")
+    assert "NOT closing" in verdict(lines(replace(advising, advises=False)))
+
+
+def test_where_the_policy_advises_faults_are_faults() -> None:
+    for change in ({"sample": NOW - 601}, {"events": WITHDRAWN}, {"events": DRIFT}):
+        assert "NOT closing" in verdict(lines(replace(GOOD, advises=True, **change)), advises=True)
+
+
 def test_ages_follow_the_policys_interval() -> None:
     slow = replace(GOOD, interval_s=3600, sample=NOW - 3700, round=NOW - 7000)
     assert verdict(lines(slow)) == "the loop is closing"

@@ -169,3 +169,28 @@ def test_the_reference_lists_every_panel_with_its_columns(store: Store, tmp_path
     fresh.write_text(made)
     assert PAGE.exists(), f"copy {fresh} to {PAGE}"
     assert PAGE.read_text() == made, f"copy {fresh} to {PAGE}"
+
+
+def test_what_would_be_gained_is_what_slow_start_would_save(store: Store) -> None:
+    def round_trips(window: float) -> int:
+        sent, trips = 0.0, 0
+        while sent < 70:
+            sent, window, trips = sent + window, 2 * window, trips + 1
+        return trips
+
+    document = DOCUMENTS["fleet.json"]
+    [sql] = [target["rawSql"] for title, target in clickhouse_targets(document) if title == "Would gain"]
+    shown = {(row["time"], row["series"]): row["saved_ms"] for row in store.query(expanded(sql, {}, VIEW))}
+    unit = ("round", "src_pop", "dst_pop", "ip_version")
+    decided = store.query("select * from initcwnd_decisions final where initcwnd is not null")
+    windows = {tuple(row[name] for name in unit): row["initcwnd"] for row in decided}
+    assert windows
+    sums: dict[tuple[str, str], list[float]] = {}
+    for row in store.query("select * from pairs where rtt_ms is not null and connections_seen > 0"):
+        window = windows.get(tuple(row[name] for name in unit), 10)
+        saved = row["rtt_ms"] * (round_trips(10) - round_trips(max(window, 10)))
+        found = sums.setdefault((row["round"], row["src_pop"]), [0.0, 0.0])
+        found[0] += saved * row["connections_seen"]
+        found[1] += row["connections_seen"]
+    assert shown == pytest.approx({key: total / count for key, (total, count) in sums.items() if key in shown})
+    assert any(shown.values()), "the fleet gains nothing: nothing is tested"

@@ -51,7 +51,7 @@ FIXES = {
 
 
 def guarded(function: Callable[P, R]) -> Callable[P, R]:
-    """Our errors in Airflow's words: bad input is not tried again, as it stays bad; a pause skips."""
+    """Our errors in Airflow's words: bad input is not tried again, as it stays bad; a pause or mode advise skips."""
 
     @functools.wraps(function)
     def run(*arguments: P.args, **named: P.kwargs) -> R:

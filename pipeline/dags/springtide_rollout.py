@@ -4,7 +4,8 @@
 Started by a new publication (asset `springtide_publication`), never two at once: `rollout.yml` with one canary for each
 region, the gate, and growing waves with the gate after each. A failure takes the round back on every edge that answers.
 
-* Nothing happens while paused, after withdraw.yml, or where the publication is current already; the step shows which.
+* Nothing happens while paused, where the policy's mode is `advise`, after withdraw.yml, or where the publication is
+  current already; the step shows which.
 * A rollout that failed **is not tried again**: a gate, an edge or a person refused it. The next publication is.
 """
 
@@ -38,7 +39,8 @@ def springtide_rollout() -> None:
         from springtide.jobs.rollout import wanted
         from springtide.publication.folder import PublishFolder
 
-        name, why_not = wanted(PublishFolder(Site.of().publish_dir))
+        site = Site.of()
+        name, why_not = wanted(PublishFolder(site.publish_dir), site.policy())
         if why_not:
             raise AirflowSkipException(why_not)
         return name

@@ -7,6 +7,8 @@ order; **only the newest round is published**.
 
 * Again, after a kill, or cleared: the same rows, no second publication.
 * `springtide pause --reason TEXT` skips `publish`; `springtide resume` ends that.
+* Where the policy's mode is `advise`, `publish` is skipped too; its log and `springtide history` say what it would
+  publish.
 * A new publication starts `springtide_rollout`.
 
 Each step is what a command does: `springtide consume --until-caught-up` (with `SPRINGTIDE_KAFKA`), `rollup`,

@@ -10,7 +10,7 @@ from springtide.cli.options import fleet_option, json_option, policy_option, rea
 from springtide.cli.output import print_json
 from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet
-from springtide.policy import Policy, default_yaml
+from springtide.policy import ADVICE_ONLY, Policy, default_yaml
 
 
 @click.command()
@@ -20,6 +20,8 @@ from springtide.policy import Policy, default_yaml
 @policy_option
 def check(fleet_path: Path, policy_path: Path, defaults: bool, as_json: bool) -> None:
     """Check fleet.yaml and policy.yaml, each by itself and against the other.
+
+    What is valid but decides nothing between PoPs, as a fleet of one, is noted.
 
     \b
     Examples:
@@ -47,11 +49,28 @@ def check(fleet_path: Path, policy_path: Path, defaults: bool, as_json: bool) ->
         raise InputError(problems)
     prefixes = sum(len(pop.prefixes) for pop in fleet.pops.values())
     counts = {"pops": len(fleet.pops), "prefixes": prefixes, "edges": len(fleet.edges())}
+    notes = _notes(fleet, policy)
     if as_json:
-        print_json({**counts, "policy_version": policy.version})
+        print_json({**counts, "policy_version": policy.version, "mode": policy.mode, "notes": notes})
     else:
         click.echo(f"{fleet_path}: {', '.join(f'{count} {name}' for name, count in counts.items())}")
         click.echo(f"{policy_path}: policy {policy.version}")
+        for note in notes:
+            click.echo(f"note: {note}")
+
+
+def _notes(fleet: Fleet, policy: Policy) -> list[str]:
+    """What is valid, and may still not be what is expected."""
+    found = []
+    if len(fleet.pops) < 2:
+        name = next(iter(fleet.pops))
+        found.append(
+            f"{name} is the only PoP: there is nothing to decide between PoPs; its clients are decided by client "
+            "prefix, and what faster starts towards them would gain says `springtide advise`"
+        )
+    if policy.advises:
+        found.append(ADVICE_ONLY)
+    return found
 
 
 def _too_wide(fleet: Fleet, policy: Policy) -> list[tuple[str, str, str]]:

@@ -23,6 +23,8 @@ COLUMNS = "toUnixTimestamp(at) as at, id, who, event, publication, digest, edges
 def history(store: StoreOptions, publish_dir: Path, event_name: str, limit: int, as_json: bool) -> None:
     """Every publish, wave, gate, rollback, withdrawal and forced action, newest first.
 
+    Where the policy's mode is advise, an event `advise` says what would have been published, once a round.
+
     What playbooks recorded in the publisher's folder goes into the store first, so that nothing done while the store
     was down is missing. A line of its journal that cannot be read is an event `damaged`, with what is left of it.
 

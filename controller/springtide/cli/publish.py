@@ -63,7 +63,8 @@ def publish(
 ) -> None:
     """Render, validate and sign a round with its way back, for rollout.yml to bring to the edges.
 
-    Refuses with exit code 5 while `springtide pause` is in force.
+    Refuses with exit code 5 while `springtide pause` is in force, and where the policy's mode is advise: then it says
+    what would be published, and so does `springtide history`.
 
     \b
     Examples:

@@ -47,12 +47,14 @@ def rollback(
 
     To undo the newest round at once there is rollback.yml, which needs no key either. ROUND is a publication's name or
     its round. An edge refuses bundles older than its own, so the old values get a new creation time and signature;
-    they expire when they would have.
+    they expire when they would have. Refuses with exit code 5 where the policy's mode is advise.
 
     \b
     Examples:
       springtide rollback 2026-01-02T03:05:00Z --reason "loss towards nyc" --sign-key /etc/springtide/publisher
     """
+    fleet, policy = read_fleet(fleet_path), read_policy(policy_path)
+    jobs.refuse_in_advise_mode(policy)
     folder = PublishFolder(publish_dir)
     source = folder.publication(round_name)
     published = PublishedBundles(folder)
@@ -62,7 +64,7 @@ def rollback(
         edge: renewed(document.bundle, held[edge].bundle if edge in held else None, now)
         for edge, document in old.items()
     }
-    found = jobs.wrong(documents, Context(read_fleet(fleet_path), read_policy(policy_path), now))
+    found = jobs.wrong(documents, Context(fleet, policy, now))
     if found:
         raise InputError(found)
     details = {"of": source.name, **jobs.windows_of(folder, source.name)}

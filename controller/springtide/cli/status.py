@@ -54,7 +54,8 @@ def status(
     From samples to what is current on the fleet, each step with its age; what runs once a round is stale when it has
     missed one (policy.yaml's round.interval_s). Decided is not applied: what sockets of the last rounds show is
     compared with what was decided for their edge, and a difference is a fault. On a host that is not the publisher,
-    pushes, gates and drift are those of the audit in the store.
+    pushes, gates and drift are those of the audit in the store. Where the policy's mode is advise, the loop closes
+    without a push, and the first line says that it is advice only.
 
     Exit codes: 0 the loop is closing, 1 something is missing, stale, paused or broken, or the store does not answer,
     2 bad input or usage.
@@ -77,13 +78,14 @@ def status(
         print_json(
             {
                 "closing": closing,
-                "verdict": verdict(found),
+                "mode": policy.mode,
+                "verdict": verdict(found, advises=policy.advises),
                 "at": instants.show(now),
                 "steps": [_for_machines(line, now) for line in found],
             }
         )
     else:
-        _print(found, closing)
+        _print(found, verdict(found, advises=policy.advises), closing)
     sys.exit(0 if closing else 1)
 
 
@@ -116,10 +118,10 @@ def _for_machines(line: Step, now: int) -> dict[str, object]:
     return {**{key: value for key, value in asdict(line).items() if key != "at_unix_s"}, **when}
 
 
-def _print(found: Sequence[Step], closing: bool) -> None:
+def _print(found: Sequence[Step], headline: str, closing: bool) -> None:
     # Colours only on a terminal; lines are never wrapped.
     console = Console(highlight=False, soft_wrap=True)
-    console.print(Text(verdict(found), style="bold green" if closing else "bold red"))
+    console.print(Text(headline, style="bold green" if closing else "bold red"))
     width = max(len(line.what) for line in found)
     for line in found:
         row = Text(f"  {line.what:<{width}}  ")

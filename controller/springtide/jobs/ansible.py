@@ -22,7 +22,11 @@ STOP_S = 30
 def command(site: Site, play: str, extra: Mapping[str, str], environment: Mapping[str, str] = os.environ) -> list[str]:
     """By SPRINGTIDE_ANSIBLE (a command, `ansible-playbook`) and SPRINGTIDE_ANSIBLE_DIR (this installation's plays)."""
     words = shlex.split(environment.get("SPRINGTIDE_ANSIBLE", "ansible-playbook"))
-    given = {"springtide_publish_dir": str(site.publish_dir), **extra}
+    given = {
+        "springtide_publish_dir": str(site.publish_dir),
+        "springtide_policy": str(site.policy_path.absolute()),
+        **extra,
+    }
     words += ["-i", str(site.fleet_path), "-e", variables(given)]
     return [*words, str(directory(environment) / "playbooks" / play)]
 

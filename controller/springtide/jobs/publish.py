@@ -17,11 +17,11 @@ from springtide.bundles.published import PublishedBundles, files
 from springtide.bundles.render import Rendered
 from springtide.bundles.render import render as render_bundles
 from springtide.bundles.validate import Context, parsed_problems, problems
-from springtide.errors import InputError, Problem
+from springtide.errors import AdviceOnlyError, InputError, Problem
 from springtide.fleet import Fleet
 from springtide.laws.holdout import held_out_edges
 from springtide.laws.registry import LAWS, LEADING
-from springtide.policy import Policy
+from springtide.policy import ADVICE_ONLY, Policy
 from springtide.publication import journal
 from springtide.publication.files import write as write_files
 from springtide.publication.folder import PublishFolder
@@ -77,10 +77,12 @@ def publish(
     """Write the publication with its events, and point `candidate` to it; returns the publication and its bundles.
 
     With `once`, a candidate that has the same values of the same round is left as it is, and returned: a repetition
-    after a kill publishes nothing twice. `fleet` is fleet.yaml; the publication keeps it.
-    Raises PausedError, InputError, SpringtideError.
+    after a kill publishes nothing twice. `fleet` is fleet.yaml; the publication keeps it. In the mode advise nothing is
+    written but the event that says what would be. Raises PausedError, AdviceOnlyError, InputError, SpringtideError.
     """
     refuse_when_paused(folder.path, now_unix_s)
+    if policy.advises:
+        raise _advice_only(folder, documents)
     published = PublishedBundles(folder)
     moment = max(document.bundle.round for document in documents.values())
     windows = {
@@ -109,6 +111,28 @@ def publish(
                 _note(folder, there, known, events)
             return there, known
     return write(published, documents, key, events, fleet), documents
+
+
+def refuse_in_advise_mode(policy: Policy) -> None:
+    """Raises AdviceOnlyError (exit code 5)."""
+    if policy.advises:
+        raise AdviceOnlyError(f"{ADVICE_ONLY}; `mode: act` ends that")
+
+
+def _advice_only(folder: PublishFolder, documents: Documents) -> AdviceOnlyError:
+    """What would be published: in the journal, once a round, and as the refusal."""
+    bundles = [document.bundle for document in documents.values()]
+    moment = max(bundle.round for bundle in bundles)
+    routes = sum(len(bundle.routes) for bundle in bundles)
+    clients = len({(bundle.pop, choice.prefix) for bundle in bundles for choice in bundle.congestion})
+    what = f"{routes:,} routes" + (f" and {clients:,} client prefixes" if clients else "")
+    what += f" for {len(bundles):,} edges"
+    known = (event.details.get("round") for event in journal.read(folder.path)[0] if event.event == "advise")
+    if moment not in known:
+        details = {"round": moment, "routes": routes, "clients": clients}
+        event = journal.Event("advise", verdict="would publish", reason=what, edges=sorted(documents), details=details)
+        journal.append(folder.path, event)
+    return AdviceOnlyError(f"{ADVICE_ONLY}; round {moment} would be: {what}; `mode: act` publishes it")
 
 
 def windows_of(folder: PublishFolder, publication: str) -> dict[str, Any]:

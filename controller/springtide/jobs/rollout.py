@@ -8,18 +8,21 @@ from springtide import instants
 from springtide.errors import SpringtideError
 from springtide.jobs import ansible
 from springtide.jobs.site import Site
+from springtide.policy import ADVICE_ONLY, Policy
 from springtide.publication import journal
 from springtide.publication.folder import PublishFolder
 from springtide.publication.pause import paused
 from springtide.publication.withdrawal import WITHDRAWN
 
 
-def wanted(folder: PublishFolder) -> tuple[str, str]:
+def wanted(folder: PublishFolder, policy: Policy) -> tuple[str, str]:
     """The publication that `candidate` points to, and why it is not to be rolled out; empty when it is.
 
     A publication whose rollout failed is not tried again by itself: a gate, an edge or a person has refused it.
     """
     candidate = folder.resolved("candidate")
+    if policy.advises:
+        return "" if candidate is None else candidate.name, f"{ADVICE_ONLY}; `mode: act` ends that"
     if candidate is None:
         return "", "nothing is published yet"
     pause = paused(folder.path, instants.now())

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from springtide.laws.base import LATE_ROUNDS, Clock, Newest, State, Step, Treated, age, once_a_round
 from springtide.laws.effect import Effect
 from springtide.laws.registry import LAWS
+from springtide.policy import ADVICE_ONLY
 from springtide.publication.journal import Event
 
 # Clocks synchronised by NTP agree within a second; samples further ahead come from a wrong clock.
@@ -89,6 +90,8 @@ class Facts:
     # Why nothing is pushed, and why nothing is published, as given by whoever stopped it.
     stopped: str | None = None
     paused: str | None = None
+    # Whether the policy's mode is advise: nothing is pushed, and that is as it should be.
+    advises: bool = False
     benefit: Mapping[str, Effect] = field(default_factory=dict)
     # What sockets show of the decisions, by law.
     treated: Mapping[str, Treated] = field(default_factory=dict)
@@ -116,10 +119,10 @@ def lines(facts: Facts) -> list[Step]:
     ]
 
 
-def verdict(found: Sequence[Step]) -> str:
-    """One sentence; the loop closes when every step does."""
+def verdict(found: Sequence[Step], *, advises: bool = False) -> str:
+    """One sentence; the loop closes when every step does. `advises`: up to the push, as the policy wants it."""
     if all(line.closes for line in found):
-        return "the loop is closing"
+        return f"the loop is closing, {ADVICE_ONLY}" if advises else "the loop is closing"
     if found[0].state is State.NONE:
         return "the loop has not started: there are no samples yet"
     names = [line.what for line in found if not line.closes]
@@ -168,6 +171,12 @@ def _rounds(facts: Facts) -> Step:
 def _published(facts: Facts) -> Step:
     fix = "run `springtide publish` each round"
     found = facts.published
+    if facts.advises:
+        last = facts.events.get("advise")
+        what = "`springtide publish` says what would be"
+        if last is not None:
+            what = f"{_ago(facts, last.at_unix_s)} it would have been {last.reason}"
+        return Step("published", State.NOTE, f"{ADVICE_ONLY}; {what}")
     if facts.paused is not None:
         moment = None if found is None else found.created
         return Step("published", State.STALE, facts.paused, "`springtide resume` ends it", moment)
@@ -179,25 +188,32 @@ def _published(facts: Facts) -> Step:
 
 def _holds(facts: Facts) -> Step:
     what, found = "on the fleet", facts.holds
+    if found is None and facts.advises:
+        return Step(what, State.NOTE, "nothing, the kernel's default")
     if found is None:
         return Step(what, State.NONE, "nothing yet", "run rollout.yml")
     name = f"state before {found.name}" if found.back else found.name
     empty = not found.routes and not found.clients
     if found.expires <= facts.now and not empty:
         text = f"{name} expired {_ago(facts, found.expires)}: edges are back at the kernel's default"
+        if facts.advises:
+            return Step(what, State.NOTE, text, "", found.expires)
         return Step(what, State.BROKEN, text, "publish, and run rollout.yml", found.expires)
     if empty:
         return Step(what, State.NOTE, f"{name}: no routes", "", found.created)
     left = age(found.expires - facts.now)
     text = f"{found.content} on {found.edges:,} edges for another {left} ({name})"
+    text += "; nothing renews it" if facts.advises else ""
     return Step(what, State.OK, text, "", found.created)
 
 
 def _push(facts: Facts) -> Step:
-    if facts.stopped is not None:
+    if facts.stopped is not None and not facts.advises:
         fix = "when it is safe: rollout.yml with -e springtide_resume=true"
         return Step("last push", State.BROKEN, f"stopped: {facts.stopped}", fix)
     events = [facts.events[kind] for kind in ("rollout", "rollback", "withdraw") if kind in facts.events]
+    if not events and facts.advises:
+        return Step("last push", State.NOTE, "none")
     if not events:
         return Step("last push", State.NONE, "none yet", "run rollout.yml")
     last = max(events, key=lambda event: event.at_unix_s)

@@ -59,6 +59,7 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
         events=_newest([*_audit(store), *recorded]),
         damaged=damaged,
         stopped=_stopped(folder.path),
+        advises=policy.advises,
         paused=None if (pause := paused(folder.path, now)) is None else str(pause),
         benefit=_benefit(store, fleet, policy, now),
         treated={law.name: law.treated(store, moment or 0, policy.round.interval_s) for law in LAWS if law.seen_name},

@@ -8,10 +8,11 @@ from springtide.laws.start.policy import StartOverride, StartPolicy
 from springtide.policy.defaults import default_yaml
 from springtide.policy.enforce import EnforceOverride, EnforcePolicy
 from springtide.policy.sections import BundlePolicy, CompletenessPolicy, GatePolicy, RetentionPolicy, RoundPolicy
-from springtide.policy.whole import Policy, load_policy
+from springtide.policy.whole import ADVICE_ONLY, Policy, load_policy
 from springtide.section import CLIENT_PREFIX_LENGTH, MAX_HISTORY_S, MAX_OBJECT_BYTES, MAX_TTL_S
 
 __all__ = [
+    "ADVICE_ONLY",
     "CLIENT_PREFIX_LENGTH",
     "MAX_HISTORY_S",
     "MAX_OBJECT_BYTES",

@@ -16,17 +16,24 @@ def default_yaml() -> str:
     lines = ["# Every key is optional; these are the defaults."]
     for section_name, section in Policy.model_fields.items():
         model = section.annotation
-        if isinstance(extra := section.json_schema_extra, dict):
+        if isinstance(extra := section.json_schema_extra, dict) and "commented" in extra:
             lines += ["", str(extra["commented"])]
             continue
         if not (isinstance(model, type) and issubclass(model, BaseModel)):
-            raise TypeError(f"policy section {section_name} is not a model")
+            lines += ["", *_key(section_name, section, "")]
+            continue
         lines += ["", f"# {model.__doc__}", f"{section_name}:"]
         for name, info in model.model_fields.items():
-            for text in (info.description or "", f"Range: {_range(info)}.", f"Source: {_source(info)}."):
-                lines += textwrap.wrap(text, width=110, initial_indent="  # ", subsequent_indent="  #   ")
-            lines.append(f"  {name}: {json.dumps(info.default)}")
+            lines += _key(name, info, "  ")
     return "\n".join(lines) + "\n"
+
+
+def _key(name: str, info: FieldInfo, indent: str) -> list[str]:
+    """A key with its default, beneath what it means."""
+    lines = []
+    for text in (info.description or "", f"Range: {_range(info)}.", f"Source: {_source(info)}."):
+        lines += textwrap.wrap(text, width=110, initial_indent=f"{indent}# ", subsequent_indent=f"{indent}#   ")
+    return [*lines, f"{indent}{name}: {json.dumps(info.default)}"]
 
 
 def _source(info: FieldInfo) -> str:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 from springtide.document import Document, load, validate
 from springtide.errors import InputError, Problem
@@ -20,10 +21,19 @@ from springtide.laws.start.policy import StartOverride, StartPolicy
 from springtide.policy import enforce as of_enforce
 from springtide.policy.enforce import EnforceOverride, EnforcePolicy
 from springtide.policy.sections import BundlePolicy, CompletenessPolicy, GatePolicy, RetentionPolicy, RoundPolicy
-from springtide.section import Section, items
+from springtide.section import Section, items, tunable
+
+Mode = Literal["act", "advise"]
+# What stands before the rest of a sentence, wherever something is refused or closes for that reason.
+ADVICE_ONLY = "advice only (mode: advise): nothing is pushed"
 
 
 class Policy(Section):
+    mode: Mode = tunable(
+        "act",
+        "act: rounds are published for rollout.yml. advise: everything runs and is decided, and nothing is pushed.",
+        source="an operator sees what would be gained before anything is risked",
+    )
     round: RoundPolicy = RoundPolicy()
     completeness: CompletenessPolicy = CompletenessPolicy()
     initcwnd: InitcwndPolicy = InitcwndPolicy()
@@ -43,9 +53,15 @@ class Policy(Section):
 
     @property
     def version(self) -> str:
-        """First 12 hex digits of the SHA-256 of the effective policy as canonical JSON, defaults included."""
-        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":"))
+        """First 12 hex digits of the SHA-256 of the effective policy as canonical JSON, defaults included; without
+        `mode`, which changes no decision."""
+        canonical = json.dumps(self.model_dump(mode="json", exclude={"mode"}), sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()[:12]
+
+    @property
+    def advises(self) -> bool:
+        """Whether nothing may be pushed, whatever is decided."""
+        return self.mode == "advise"
 
     def enforce_of(self, edge: str, pop: str, now_unix_s: int) -> EnforcePolicy:
         """How one edge enforces a bundle of this round."""

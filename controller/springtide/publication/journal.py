@@ -33,7 +33,7 @@ SHOWN_BYTES = 500
 
 @dataclass(frozen=True)
 class Event:
-    """`event` is one of publish, force, rollout, wave, gate, rollback, withdraw, drift, pause, resume, job,
+    """`event` is one of publish, force, advise, rollout, wave, gate, rollback, withdraw, drift, pause, resume, job,
     damaged."""
 
     event: str

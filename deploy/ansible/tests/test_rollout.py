@@ -59,6 +59,25 @@ def test_a_round_reaches_every_edge_and_a_second_run_changes_nothing(farm: Farm)
     assert farm.folder.resolved("current") == (folder / "back").resolve()
 
 
+def test_where_the_policy_advises_nothing_is_pushed_and_what_was_goes_back(farm: Farm) -> None:
+    before = farm.hold()
+    farm.publish(farm.documents(NEW))
+    policy = farm.directory / "policy.yaml"
+    policy.write_text("mode: advise\n")
+    refused = farm.play("rollout.yml", springtide_policy=str(policy))
+    assert refused.code == 2, refused.output
+    assert f"advice only (mode: advise in {policy}): nothing is pushed" in refused.output
+    assert farm.windows() == dict.fromkeys(farm.edges, before)
+    assert not (farm.publish_dir / "journal.jsonl").exists()
+    back = farm.play("rollback.yml", springtide_policy=str(policy))
+    assert back.code == 0, back.output
+    assert farm.windows() == {name: {} for name in farm.edges}
+    policy.write_text("# every key has its default\n")
+    farm.publish(farm.documents(NEW))
+    done = farm.play("rollout.yml", springtide_policy=str(policy))
+    assert done.code == 0, done.output
+
+
 def test_a_failed_gate_rolls_back_every_edge_also_one_that_was_unreachable(farm: Farm) -> None:
     before = farm.hold()
     folder = farm.publish(farm.documents(NEW))
