@@ -286,19 +286,35 @@ valued as (
 -- millions hides no others' losses among them. What is sent again is part of them.
 claimed as (
     select
-        *,
-        toFloat64(numbers[4]) / greatest(numbers[1], 1) as length,
-        medianExactLowIf(length, numbers[1] > 0) over (
-            partition by at_pop, dst_pop, ip_version, network, measure
-        ) as middle,
-        least(greatest(length, middle / 2), middle * 2) as held,
-        if(length > 0, held / length, 1) as part,
-        [
-            numbers[1],
-            numbers[2],
-            toUInt64(ceil(least(numbers[3], numbers[4]) * part - 1e-6)),
-            toUInt64(ceil(numbers[4] * part - 1e-6))
-        ] as possible
+        at_pop,
+        dst_pop,
+        ip_version,
+        network,
+        measure,
+        groupArray(numbers) as claims_of_hosts,
+        arrayMap(one -> toFloat64(one[4]) / greatest(one[1], 1), claims_of_hosts) as lengths,
+        arraySort(arrayFilter((length, one) -> one[1] > 0, lengths, claims_of_hosts)) as sorted,
+        sorted[intDiv(length(sorted) + 1, 2)] as middle,
+        arrayMap(
+            (one, length) -> [
+                one[1],
+                one[2],
+                toUInt64(
+                    ceil(
+                        least(one[3], one[4])
+                        * if(length > 0, least(greatest(length, middle / 2), middle * 2) / length, 1)
+                        - 1e-6
+                    )
+                ),
+                toUInt64(
+                    ceil(
+                        one[4] * if(length > 0, least(greatest(length, middle / 2), middle * 2) / length, 1) - 1e-6
+                    )
+                )
+            ],
+            claims_of_hosts,
+            lengths
+        ) as of_hosts
     from (
         select
             at_pop,
@@ -310,6 +326,7 @@ claimed as (
         from hosts
         array join counts as measure_numbers
     ) as listed_counts
+    group by at_pop, dst_pop, ip_version, network, measure
 ),
 
 -- In proportion to what of a host counts, rounded up: few losses do not become zero. Of three hosts or more none loses
@@ -322,7 +339,7 @@ counted as (
         ip_version,
         network,
         measure,
-        groupArray(possible) as of_hosts,
+        of_hosts,
         arrayMap(one -> one[1], of_hosts) as all,
         arraySum(all) as total,
         arrayMap(n -> if(arrayCount(x -> x > 0, all) < 3, n, toUInt64(least(n, total - n))), all) as kept,
@@ -362,7 +379,6 @@ counted as (
         arrayMap(at -> arraySum(one -> one[at], bounded), [1, 2, 3, 4]) as sums,
         arrayCount(x -> x > 0, all) < 3 or arrayCount(one -> one[2] > 0, of_hosts) > 1 as is_shared
     from claimed
-    group by at_pop, dst_pop, ip_version, network, measure
 ),
 
 summed as (
