@@ -1,4 +1,7 @@
-"""Fleet overview: is it helping, is it working, is it safe."""
+"""Fleet overview: is it helping, is it working, is it safe.
+
+Long: one page, panel after panel in the order in which they stand.
+"""
 
 from __future__ import annotations
 
