@@ -178,10 +178,16 @@ def test_explain_shows_why_and_what_would_change_it(home: Home) -> None:
     fill(home, fleet_of({4: 50.0}, rounds=10))
     home.run("decide", "congestion")
     screen = home.run("explain", "ams", "192.0.4.17").stdout
-    for text in ("192.0.4.0/24", "use BBR since", "low in 10 of 10 measured rounds", "low in at most 40%"):
+    for text in (
+        "192.0.4.0/24",
+        "chosen for BBR since",
+        "in force      the kernel's default: no publication",
+        "low in 10 of 10 measured rounds",
+        "low in at most 40%",
+    ):
         assert text in screen
     other = home.json("explain", "ams", "192.0.5.0/24")
-    assert other["explanation"]["value"] == "new connections use the kernel's default"
+    assert other["explanation"]["value"] == "the kernel's default"
     assert "low in 0 of 10" in other["explanation"]["because"]
     nothing = home.json("explain", "fra", "203.0.113.0/24")["explanation"]
     assert nothing["because"] == "the last 10 rounds show no traffic to it that could be ranked"

@@ -291,7 +291,8 @@ def test_explain_shows_value_inputs_rule_history_and_what_would_change_it(home: 
     backfill(home, 2)
     screen = home.run("explain", "ams", "fra").stdout
     for text in (
-        "new connections start with 60 segments",
+        "decided       60 segments\n",
+        "in force      the kernel's default of 10 segments: no publication has reached its edges",
         "3 of 3 live connections earned their window (80.0, 80 to 80)",
         "smoothed with 40.0 from before it gives 60.0",
         "one more round like this one makes it 70",

@@ -84,7 +84,8 @@ def test_no_value_is_published_beyond_its_evidence(home: Home) -> None:
     assert document["expires_at"] == instants.show(NOW + 900)
     # Wherever the decision is shown.
     output = home.run("explain", "ams", "nyc").stdout
-    assert "50 segments, left out of bundles" in output
+    assert "decided       50 segments\n" in output
+    assert "left out      of bundles: they would expire at " in output
     assert "set, left out" in output
     steps = home.json("status", "--publish-dir", home.path / "publish", code=1)["steps"]
     [law] = [step for step in steps if step["what"] == "initcwnd"]

@@ -152,7 +152,7 @@ def test_a_rate_is_tried_on_a_share_then_given_to_all_and_taken_back_where_it_ha
     assert not again["written"]
     shown = fleet.run("explain", "ams", "fra", "--round", instants.show(moments[2])).stdout
     assert "starts from ams to fra" in shown
-    assert f"decided: {given['window']} segments at" in shown
+    assert f"decided       {given['window']} segments at" in shown
     assert "0 of 40 lost something" in shown
 
     harm = flights(moments[3], moments[2], 0, 200, 150, 900_000, given["window"])

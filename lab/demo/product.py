@@ -59,7 +59,7 @@ class Springtide:
             "consume": ("--store", "--fleet"),
             "status": ("--store", "--fleet", "--policy", "--publish-dir"),
             "decide": ("--store", "--fleet", "--policy", "--publish-dir"),
-            "explain": ("--store", "--fleet", "--policy"),
+            "explain": ("--store", "--fleet", "--policy", "--publish-dir"),
             "bundle": ("--store", "--fleet", "--policy"),
             "publish": ("--store", "--fleet", "--policy", "--publish-dir"),
             "validate": ("--fleet", "--policy"),

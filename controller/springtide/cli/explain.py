@@ -13,14 +13,16 @@ from springtide.cli.options import (
     fleet_option,
     json_option,
     policy_option,
+    publish_dir_option,
     read_fleet,
     read_policy,
     round_option,
     store_options,
 )
-from springtide.cli.output import print_json, print_table
+from springtide.cli.output import print_json, print_table, warn
 from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet
+from springtide.jobs.due import bring_audit
 from springtide.laws.base import HISTORY_ROUNDS, Explained
 from springtide.laws.registry import LAWS
 
@@ -32,11 +34,13 @@ from springtide.laws.registry import LAWS
 @json_option
 @fleet_option
 @policy_option
+@publish_dir_option
 @store_options
 def explain(
     store: StoreOptions,
     fleet_path: Path,
     policy_path: Path,
+    publish_dir: Path,
     src_pop: str,
     destination: str,
     round_text: str | None,
@@ -45,6 +49,10 @@ def explain(
     """Explain why new connections from SRC_POP start as they do, and what would change it.
 
     DESTINATION is a PoP, for their initial window, or a client prefix or an address in it, for BBR or not.
+
+    `decided` is what a round gives; `left out` why bundles do without it; `pushed` whether the newest publication went
+    out; `in force` what new connections start with now on each edge, by what was recorded of waves, ways back and
+    expiry. Whether sockets show it is another question: `springtide sql decided-and-seen`.
 
     \b
     Examples:
@@ -58,6 +66,7 @@ def explain(
     _require_pop(fleet, src_pop)
     requested = closed_round(round_text, policy)
     with store.open() as opened:
+        bring_audit(opened, publish_dir, warn)
         every = ((law, law.explain(opened, fleet, policy, src_pop, destination, requested)) for law in laws)
         found = {law.name: one for law, one in every if one is not None}
     first, *others = found

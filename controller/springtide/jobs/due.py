@@ -33,6 +33,11 @@ def prepare(store: Store, fleet: Fleet, publish_dir: Path, warn: Callable[[str],
     A journal that cannot be read is reported and keeps no round from being rolled up. Raises StoreError.
     """
     publish_fleet(store, fleet)
+    bring_audit(store, publish_dir, warn)
+
+
+def bring_audit(store: Store, publish_dir: Path, warn: Callable[[str], None]) -> None:
+    """What the publisher's journal has goes into the store; one that cannot be read is reported. Raises StoreError."""
     try:
         audit.send(publish_dir, store)
     except StoreError:

@@ -75,7 +75,7 @@ def explain(row: Mapping[str, Any] | None, policy: Policy, unranked: Mapping[str
         if unranked["enough"]:
             seen = f"not ranked: its PoP showed fewer than {law.min_prefixes} prefixes that could be"
         return PrefixExplanation(
-            "new connections use the kernel's default",
+            "the kernel's default",
             left_out or seen,
             "congestion.min_connections, congestion.min_samples and congestion.min_bytes, of connections above "
             "congestion.min_object_bytes that the application does not limit",
@@ -83,12 +83,15 @@ def explain(row: Mapping[str, Any] | None, policy: Policy, unranked: Mapping[str
         )
     reason = Reason(row["reason"])
     if row["algorithm"] == "bbr":
-        value = f"connections that have delivered {law.min_object_bytes:,} bytes use BBR since {row['selected_since']}"
+        would = "would be " if policy.advises else ""
+        value = (
+            f"{would}chosen for BBR since {row['selected_since']}, once {law.min_object_bytes:,} bytes are delivered"
+        )
     elif row["held_out"]:
         value = f"held out since {row['selected_since']}: chosen, but it keeps the default so that BBR can be judged"
     else:
         left = " (BBR is taken back in this round)" if row["action"] == "leave" else ""
-        value = f"new connections use the kernel's default{left}"
+        value = f"the kernel's default{left}"
     because = "; ".join([_because(row, law), *([left_out] if left_out else [])])
     return PrefixExplanation(value, because, RULES[reason], _change(row, reason, policy))
 

@@ -34,6 +34,7 @@ from springtide.laws.congestion import benefit, bundle, rows
 from springtide.laws.congestion.explain import client_prefix, explain
 from springtide.laws.congestion.law import ACTION, Action, carry, decide
 from springtide.laws.congestion.prefixes import keys
+from springtide.laws.standing import standing
 from springtide.metrics import Metric
 from springtide.policy import Policy
 from springtide.store import Row, Store
@@ -136,10 +137,13 @@ class Congestion(Law):
         listed = [rows.as_dict(row) for row in rows.rows(found)]
         own_row = listed[0] if listed else None
         explanation = explain(own_row, policy, rows.unranked(store, moment, policy, pop, prefix))
+        now = standing(store, list(fleet.pops[pop].edges), policy, instants.now())
+        (_, value), *others = ((name.replace("_", " "), text) for name, text in vars(explanation).items())
+        became = [("pushed", now.pushed), ("in force", now.value(lambda _, held: str(held), "the kernel's default"))]
         history = rows.history(store, pop, prefix, moment - HISTORY_ROUNDS * interval_s, moment)
         return Explained(
             title=f"{pop} to {prefix}, round {instants.show(moment)}",
-            sections=[("", [(name.replace("_", " "), text) for name, text in vars(explanation).items()])],
+            sections=[("", [("decided", value), *became, *others])],
             history=([name.replace("_", " ") for name in history[0]], [tuple(row.values()) for row in history])
             if history
             else ((), ()),
@@ -147,7 +151,7 @@ class Congestion(Law):
                 "round": instants.show(moment),
                 "pop": pop,
                 "prefix": prefix,
-                "explanation": vars(explanation),
+                "explanation": {**vars(explanation), **{name.replace(" ", "_"): text for name, text in became}},
                 "decision": own_row,
                 "history": history,
             },

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from springtide import instants
-from springtide.laws.initcwnd.decision import Action, Decision, Reason, is_left_out
+from springtide.laws.initcwnd.decision import Action, Decision, Pair, Reason, is_left_out
+from springtide.laws.initcwnd.edges import EdgeDecision
 from springtide.laws.initcwnd.law import bound, smallest_change, smooth, to_segments
 from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
+from springtide.laws.standing import Held, Standing
 from springtide.policy import Policy
+
+DEFAULT = f"the kernel's default of {KERNEL_DEFAULT} segments"
 
 RULES = {
     Reason.LEARNT: "the earned windows of the round, smoothed, inside initcwnd.cmin and initcwnd.cmax",
@@ -37,7 +41,7 @@ RULES = {
 
 @dataclass(frozen=True)
 class Explanation:
-    """For one IP version: the value in words, the rule that bound it, and what would change it."""
+    """For one IP version: the value in words, the rule that bound it, what would change it, and what became of it."""
 
     ip_version: int | None
     verdict: str
@@ -45,10 +49,16 @@ class Explanation:
     rule: str
     would_change: str
     decision: Decision | None
+    # Why bundles do without the value, whether it was pushed, and what new connections start with now.
+    left_out: str = ""
+    pushed: str = ""
+    in_force: str = ""
 
     def labelled(self, policy: Policy) -> list[tuple[str, str]]:
         """Its lines, each with its label."""
-        lines = [("value", self.verdict), ("because", self.because), ("rule", self.rule)]
+        became = [("left out", self.left_out), ("pushed", self.pushed), ("in force", self.in_force)]
+        lines = [("decided", self.verdict), *((label, text) for label, text in became if text)]
+        lines += [("because", self.because), ("rule", self.rule)]
         if self.decision is not None:
             ratio = self.decision.retransmit_ratio
             sent_again = "unknown" if ratio is None else f"{ratio:.2%}"
@@ -62,28 +72,62 @@ class Explanation:
 
 
 def explain(decision: Decision, policy: Policy) -> Explanation:
+    late = ""
     if decision.action is Action.SET:
-        verdict = f"new connections start with {decision.initcwnd} segments"
+        verdict = f"{decision.initcwnd} segments"
         ends = decision.round + policy.bundle.ttl_s
         if is_left_out(decision, ends):
-            verdict = (
-                f"{decision.initcwnd} segments, left out of bundles: they would expire at {instants.show(ends)}, "
-                f"it at {_show(decision.expires_at)}; new connections start with the kernel's default of 10 segments"
-            )
+            late = f"of bundles: they would expire at {instants.show(ends)}, it at {_show(decision.expires_at)}"
+        elif policy.advises:
+            verdict = f"new connections would start with {verdict}"
     elif decision.action is Action.WITHDRAW:
-        verdict = "the value is withdrawn: new connections start with the kernel's default of 10 segments"
+        verdict = f"the value is withdrawn: {DEFAULT}"
     else:
-        verdict = "no value: new connections start with the kernel's default of 10 segments"
+        verdict = f"no value: {DEFAULT}"
     because = _because(decision, policy)
     return Explanation(
-        decision.ip_version, verdict, because, RULES[decision.reason], _change(decision, policy), decision
+        decision.ip_version, verdict, because, RULES[decision.reason], _change(decision, policy), decision, late
     )
+
+
+def in_force(
+    standing: Standing,
+    policy: Policy,
+    pair: Pair,
+    decided: Iterable[Decision],
+    of_edges: Mapping[int, Iterable[EdgeDecision]],
+) -> str:
+    """What new connections of the source's edges start with now; `decided` and `of_edges` (by round) have the rounds of
+    the publications that the edges hold. Pure."""
+    values = {one.round: one for one in decided if one.pair == pair}
+
+    def describe(edge: str, held: Held) -> str:
+        publication = held.publication
+        until = f"until {instants.show(held.until)}"
+        said = [
+            one
+            for one in of_edges.get(publication.round, ())
+            if (one.edge, one.dst_pop, one.ip_version) == (edge, *pair[1:])
+        ]
+        if policy.enforce_of(edge, pair[0], publication.round).by == "bpf":
+            return "what the law start gives, as the edge paces"
+        if said:
+            word = said[0].initcwnd
+            return f"{DEFAULT} (an override)" if word is None else f"{word} segments {until} (an override)"
+        if edge in publication.held_out:
+            return f"{DEFAULT} (held out)"
+        one = values.get(publication.round)
+        if one is None or one.action is not Action.SET or is_left_out(one, publication.expires):
+            return DEFAULT
+        return f"{one.initcwnd} segments {until}"
+
+    return standing.value(describe, DEFAULT)
 
 
 def without_decision(src_pop: str, dst_pop: str, round_unix_s: int, round_was_decided: bool) -> Explanation:
     """When the pair has no row in the round."""
     moment = instants.show(round_unix_s)
-    verdict = "no decision: new connections start with the kernel's default of 10 segments"
+    verdict = f"no decision: {DEFAULT}"
     if not round_was_decided:
         because = f"round {moment} has not been decided"
         return Explanation(None, verdict, because, "none", f"`springtide decide initcwnd --round {moment}`", None)
@@ -193,8 +237,10 @@ def _show(unix_s: int | None) -> str:
 
 
 def left_out(d: Decision, policy: Policy) -> str:
-    """What was decided, and whether bundles do without it."""
-    return f"{d.action.value}, left out" if is_left_out(d, d.round + policy.bundle.ttl_s) else d.action.value
+    """What was decided, and whether bundles do without it; in the mode advise, what would be done."""
+    if is_left_out(d, d.round + policy.bundle.ttl_s):
+        return f"{d.action.value}, left out"
+    return f"would {d.action.value}" if policy.advises and d.action is not Action.NONE else d.action.value
 
 
 HISTORY_COLUMNS = ["round", "ip", "action", "initcwnd", "reason", "observed", "smoothed", "earned", "seen", "policy"]

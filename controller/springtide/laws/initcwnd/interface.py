@@ -35,8 +35,17 @@ from springtide.laws.columns import Table
 from springtide.laws.holdout import held_out_edges
 from springtide.laws.initcwnd import benefit, bundle, edges, pairs, rows, treated
 from springtide.laws.initcwnd.decision import Decision
-from springtide.laws.initcwnd.explain import HISTORY_COLUMNS, explain, history_rows, left_out, without_decision
+from springtide.laws.initcwnd.explain import (
+    HISTORY_COLUMNS,
+    Explanation,
+    explain,
+    history_rows,
+    in_force,
+    left_out,
+    without_decision,
+)
 from springtide.laws.initcwnd.law import carry, decide, lasting
+from springtide.laws.standing import standing
 from springtide.metrics import Metric
 from springtide.observe.pairs import pair_observations
 from springtide.policy import Policy
@@ -157,6 +166,7 @@ class Initcwnd(Law):
         found = [explain(d, policy) for d in history if d.round == moment]
         if not found:
             found = [without_decision(src_pop, dst_pop, moment, was_decided)]
+        found = _with_standing(store, fleet, policy, src_pop, dst_pop, found)
         return Explained(
             title=f"{src_pop} to {dst_pop}, round {instants.show(moment)}",
             sections=[
@@ -240,6 +250,23 @@ class Initcwnd(Law):
 
 
 INITCWND = Initcwnd()
+
+
+def _with_standing(
+    store: Store, fleet: Fleet, policy: Policy, src_pop: str, dst_pop: str, found: Sequence[Explanation]
+) -> list[Explanation]:
+    """With what became of them."""
+    now = standing(store, list(fleet.pops[src_pop].edges), policy, instants.now())
+    rounds = sorted({held.publication.round for held in now.last.values()})
+    decided = [d for each in rounds for d in rows.read_pair(store, src_pop, dst_pop, each, each - 1)]
+    of_edges = {each: edges.read_round(store, each) for each in rounds}
+    made = []
+    for one in found:
+        versions = (4, 6) if one.ip_version is None else (one.ip_version,)
+        texts = {in_force(now, policy, (src_pop, dst_pop, each), decided, of_edges): each for each in versions}
+        shown = [text if len(texts) == 1 else f"IPv{each}: {text}" for text, each in texts.items()]
+        made.append(replace(one, pushed=now.pushed, in_force="; ".join(shown)))
+    return made
 
 
 def contribution(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from springtide import instants
+from springtide.laws.standing import Held, Standing
 from springtide.laws.start.decision import Reason
 from springtide.policy import Policy
 from springtide.store import Row
@@ -36,16 +37,27 @@ RULES = {
 }
 
 
-def labelled(row: Row, policy: Policy) -> list[tuple[str, str]]:
+def labelled(row: Row, policy: Policy, now: Standing) -> list[tuple[str, str]]:
     """A unit's lines, each with its label; `row` as rows.rows gives it."""
     return [
-        ("value", _verdict(row, policy)),
+        ("decided", _verdict(row, policy)),
         ("on trial", _trial(row)),
+        *became(policy, row["src_pop"], now),
         ("because", _because(row)),
         ("first flights", _flights(row)),
         ("rule", RULES[Reason(row["reason"])]),
         ("would change", _change(row, policy)),
     ]
+
+
+def became(policy: Policy, src_pop: str, now: Standing) -> list[tuple[str, str]]:
+    """Whether the newest round was pushed, and of which round the values are that the PoP's edges hold."""
+
+    def describe(edge: str, held: Held) -> str:
+        paces = policy.enforce_of(edge, src_pop, held.publication.round).by == "bpf"
+        return str(held) if paces else "nothing of this law, as the edge does not pace"
+
+    return [("pushed", now.pushed), ("in force", now.value(describe, "the kernel's default"))]
 
 
 def without_decision(round_text: str, was_decided: bool) -> list[tuple[str, str]]:
@@ -55,7 +67,7 @@ def without_decision(round_text: str, was_decided: bool) -> list[tuple[str, str]
     else:
         because = "no connection between the two was seen, and nothing is remembered"
         change = "connections between the two, polled by a collector and ingested"
-    return [("value", "no decision: the kernel's default"), ("because", because), ("would change", change)]
+    return [("decided", "no decision: the kernel's default"), ("because", because), ("would change", change)]
 
 
 def is_left_out(row: Row, expires_unix_s: int) -> bool:
@@ -70,16 +82,15 @@ def mbit(rate: float | None) -> str:
 
 def _verdict(row: Row, policy: Policy) -> str:
     if not row["window"]:
-        return "new connections start with the kernel's default" + (
-            ", but for those on trial" if row["trial_permille"] else ""
-        )
-    text = f"decided: {row['window']} segments"
+        return "the kernel's default" + (", but for those on trial" if row["trial_permille"] else "")
+    text = f"{row['window']} segments"
     if row["connection_rate"]:
         text += f" at {mbit(row['connection_rate'])}, all that start at once at {mbit(row['path_rate'])}"
     ends = row["round"] + policy.bundle.ttl_s
     if is_left_out(row, ends):
         text += f"; left out of bundles: its evidence expires at {_show(row['expires_at'])}, they at {_show(ends)}"
-    return f"{text}; only on edges that enforce by bpf"
+    would = "new connections would start with " if policy.advises else ""
+    return f"{would}{text}; only on edges that enforce by bpf"
 
 
 def _trial(row: Row) -> str:

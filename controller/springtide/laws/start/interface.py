@@ -33,9 +33,10 @@ from springtide.laws.base import (
 )
 from springtide.laws.columns import Table, align, union
 from springtide.laws.congestion.explain import client_prefix
+from springtide.laws.standing import standing
 from springtide.laws.start import bundle, rows
 from springtide.laws.start.evidence import OBSERVED, edge_parts, groups, observe
-from springtide.laws.start.explain import labelled, without_decision
+from springtide.laws.start.explain import became, labelled, without_decision
 from springtide.laws.start.law import UNSEEN, carry, decide
 from springtide.laws.start.units import keys, named
 from springtide.metrics import Metric
@@ -143,11 +144,13 @@ class Start(Law):
         decided = rows.of_unit(rows.read_round(store, moment), src_pop, [unit])
         found = [{"round": moment, **row} for row in rows.rows(decided)]
         was_decided = self.latest(store, moment) == moment
+        now = standing(store, list(fleet.pops[src_pop].edges), policy, instants.now())
         nothing = without_decision(instants.show(moment), was_decided)
+        nothing[1:1] = became(policy, src_pop, now)
         history = rows.history(store, src_pop, unit, moment - HISTORY_ROUNDS * interval_s, moment)
         return Explained(
             title=f"starts from {src_pop} to {unit}, round {instants.show(moment)}",
-            sections=[(f"IPv{row['ip_version']}", labelled(row, policy)) for row in found] or [("", nothing)],
+            sections=[(f"IPv{row['ip_version']}", labelled(row, policy, now)) for row in found] or [("", nothing)],
             history=([name.replace("_", " ") for name in history[0]], [tuple(row.values()) for row in history])
             if history
             else ((), ()),
@@ -155,7 +158,7 @@ class Start(Law):
                 "round": instants.show(moment),
                 "src_pop": src_pop,
                 "destination": unit,
-                "explanations": [dict(labelled(row, policy)) for row in found] or [dict(nothing)],
+                "explanations": [dict(labelled(row, policy, now)) for row in found] or [dict(nothing)],
                 "decisions": [rows.as_dict(row) | {"round": instants.show(moment)} for row in found],
                 "history": history,
             },

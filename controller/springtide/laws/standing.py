@@ -1,0 +1,211 @@
+"""What became of decisions, by the audit: which publication is in force on each edge, and which was the last one.
+
+The rules are those of sql/rollup/1_starts.sql: a publication is in force on an edge from the record of the wave that
+applied it until it is rolled back there, withdrawn, or expires; of several the latest. `explain` tells by it what was
+decided, pushed and in force apart; an edge may differ from the audit (drift), and sockets from both (seen windows).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from springtide import instants
+from springtide.policy import ADVICE_ONLY, Policy
+from springtide.publication.journal import Event
+from springtide.store import Store
+
+# An edge keeps a bundle for two days at most.
+LOOK_BACK_S = 2 * 86_400
+# Most edges that one sentence names.
+SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Publication:
+    """The round that was published, when, and until when its bundles are valid; `held_out` edges have no windows."""
+
+    name: str
+    round: int
+    at: int
+    expires: int
+    held_out: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Held:
+    """A publication on an edge: since when, until when it is in force there, and why it ends."""
+
+    publication: Publication
+    since: int
+    until: int
+    ends_by: str
+
+    def __str__(self) -> str:
+        """What a law says of it that knows no better."""
+        return f"what round {instants.show(self.publication.round)} decided, until {instants.show(self.until)}"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """Of the edges of one PoP at one time. `last`: what each held last, in force or no more; without an entry nothing.
+
+    `rollout` is the last word on the newest publication: begun, done, failed, taken back, or empty.
+    """
+
+    now: int
+    edges: Sequence[str]
+    last: Mapping[str, Held]
+    newest: Publication | None = None
+    rollout: str = ""
+    advises: bool = False
+
+    def in_force(self, edge: str) -> Held | None:
+        held = self.last.get(edge)
+        return held if held is not None and self.now < held.until else None
+
+    @property
+    def pushed(self) -> str:
+        """Whether the newest publication reached edges."""
+        if self.newest is None:
+            return ADVICE_ONLY if self.advises else "nothing: no round was published in the last two days"
+        text = f"round {instants.show(self.newest.round)}, published at {instants.show(self.newest.at)}; "
+        words = {
+            "": "not rolled out yet",
+            "begun": "its rollout has begun",
+            "done": "rolled out",
+            "failed": "its rollout failed",
+            "taken back": "rolled out, and taken back",
+        }
+        text += words[self.rollout]
+        return f"{text}; now {ADVICE_ONLY}" if self.advises else text
+
+    def value(self, describe: Callable[[str, Held], str], nothing: str) -> str:
+        """What new connections of the PoP's edges start with: `describe` gives it for an edge and what it holds,
+        `nothing` is what holds without a publication."""
+        groups: dict[str, list[str]] = {}
+        for edge in self.edges:
+            held = self.in_force(edge)
+            text = nothing if held is None else describe(edge, held)
+            groups.setdefault(text, []).append(edge)
+        if not any(self.in_force(edge) for edge in self.edges):
+            return f"{nothing}: {self._why_nothing()}"
+        if len(groups) == 1:
+            return next(iter(groups))
+        return "; ".join(f"{text} on {_names(edges)}" for text, edges in groups.items())
+
+    def _why_nothing(self) -> str:
+        if not self.last:
+            return "no publication has reached its edges in the last two days"
+        held = max(self.last.values(), key=lambda one: one.until)
+        return f"round {instants.show(held.publication.round)} {held.ends_by} at {instants.show(held.until)}"
+
+
+def standing(store: Store, edges: Sequence[str], policy: Policy, now_unix_s: int) -> Standing:
+    """By the audit in the store. Raises StoreError."""
+    return of_events(read(store, now_unix_s), edges, now_unix_s, advises=policy.advises)
+
+
+def read(store: Store, now_unix_s: int) -> list[Event]:
+    """What was published, applied and taken back, oldest first."""
+    rows = store.query(
+        "select toUnixTimestamp(at) as at_s, id, who, event, publication, verdict, reason, edges, details "
+        "from audit final where audit.at >= fromUnixTimestamp({since:UInt32}) "
+        "and event in ('publish', 'rollout', 'wave', 'rollback', 'withdraw') order by at_s, id",
+        {"since": max(0, now_unix_s - LOOK_BACK_S)},
+    )
+    return [
+        Event(
+            event=row["event"],
+            publication=row["publication"],
+            verdict=row["verdict"],
+            reason=row["reason"],
+            edges=row["edges"],
+            details=json.loads(row["details"] or "{}"),
+            who=row["who"],
+            at_unix_s=row["at_s"],
+            id=row["id"],
+        )
+        for row in rows
+    ]
+
+
+def of_events(events: Iterable[Event], edges: Sequence[str], now_unix_s: int, *, advises: bool = False) -> Standing:
+    """Pure; the events in any order."""
+    listed = [event for event in events if event.at_unix_s <= now_unix_s]
+    published = {one.name: one for one in map(_publication, listed) if one is not None}
+    last: dict[str, Held] = {}
+    for edge in edges:
+        found = [
+            _held(published[name], since, _ends(listed, edge, name, since))
+            for name, since in _applied(listed, edge).items()
+            if name in published
+        ]
+        if found:
+            # Of those in force the latest; else the one that was the last to end.
+            last[edge] = max(found, key=lambda one: (now_unix_s < one.until, one.since, one.publication.name))
+    newest = max(published.values(), key=lambda one: (one.at, one.name), default=None)
+    rollout = "" if newest is None else _rollout(listed, newest.name)
+    return Standing(now_unix_s, edges, last, newest, rollout, advises)
+
+
+def _publication(event: Event) -> Publication | None:
+    windows = event.details.get("windows")
+    if event.verdict != "published" or not isinstance(windows, dict):
+        return None
+    try:
+        moment, expires = (instants.parse(str(windows[name])) for name in ("round", "expires_at"))
+    except (ValueError, KeyError):
+        return None
+    held_out = frozenset(map(str, windows.get("held_out") or ()))
+    return Publication(event.publication, moment, event.at_unix_s, expires, held_out)
+
+
+def _applied(events: Iterable[Event], edge: str) -> dict[str, int]:
+    """Since when each publication is on an edge: since it was applied last, as one can be pushed again. A wave that
+    failed may have changed some of its edges."""
+    found: dict[str, int] = {}
+    for event in events:
+        if event.event == "wave":
+            whole = event.edges if event.verdict == "applied" else ()
+            if edge in whole or edge in event.details.get("changed", ()):
+                found[event.publication] = max(event.at_unix_s, found.get(event.publication, 0))
+    return found
+
+
+def _ends(events: Iterable[Event], edge: str, publication: str, since: int) -> list[tuple[int, str]]:
+    """When and how a publication was taken from an edge since then."""
+    found = []
+    for event in events:
+        if event.at_unix_s < since:
+            continue
+        went_back = event.event == "rollback" and event.verdict in ("done", "partial")
+        is_of_it = event.publication == publication and edge in event.edges
+        if went_back and is_of_it and edge not in event.details.get("away", ()):
+            found.append((event.at_unix_s, "was taken back"))
+        withdrawn = event.edges if event.event == "withdraw" else event.details.get("withdrawn", ()) * went_back
+        if edge in withdrawn:
+            found.append((event.at_unix_s, "was withdrawn"))
+    return found
+
+
+def _held(publication: Publication, since: int, ends: Sequence[tuple[int, str]]) -> Held:
+    until, by = min([*ends, (publication.expires, "expired")])
+    return Held(publication, since, until, by)
+
+
+def _rollout(events: Iterable[Event], publication: str) -> str:
+    last = ""
+    # Within one second it has begun before it ends.
+    for event in sorted(events, key=lambda one: (one.at_unix_s, one.verdict != "begun")):
+        if event.publication == publication and event.event == "rollout":
+            last = event.verdict
+        elif event.publication == publication and event.event == "rollback" and event.verdict != "published":
+            last = "failed" if last in ("begun", "failed") else "taken back"
+    return last
+
+
+def _names(edges: Sequence[str]) -> str:
+    more = len(edges) - SHOWN
+    return ", ".join(edges[:SHOWN]) + (f" and {more} more" if more > 0 else "")
