@@ -88,6 +88,11 @@ class Springtide:
         return "\n".join([path, *(f"export {name}={shlex.quote(value)}" for name, value in values.items())]) + "\n"
 
 
+def shell_note(text: str) -> str:
+    """A line for a shell that prints a text where errors go: nothing that reads the output sees it."""
+    return f"printf '%s\\n' {shlex.quote(text)} >&2\n"
+
+
 def make_publisher(key: Path, allowed_signers: Path) -> None:
     """A key for the publisher, fresh for each run, and the file that makes edges trust it."""
     public = key.with_suffix(".pub")

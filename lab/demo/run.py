@@ -19,10 +19,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from lab import nginx, sizes
 from lab.demo import starts
 from lab.demo.edges import CloseWatch, edge_command, routing, start_collector
-from lab.demo.product import COLLECTOR, ROOT, CommandError, Springtide, make_publisher
+from lab.demo.product import COLLECTOR, ROOT, CommandError, Springtide, make_publisher, shell_note
 from lab.demo.push import Push
 from lab.demo.report import figure, page
-from lab.demo.summary import Group, Phase, Route, Transfer, by_group, spread, summary
+from lab.demo.summary import Group, Phase, Route, Transfer, by_group, has_ended, spread, summary
 from lab.demo.tables import conditions_text, paths_table, results_table
 from lab.errors import LabError
 from lab.fleet import fleet
@@ -293,7 +293,6 @@ class Demo:
             self.on_every_edge("expire")
             restored = self.restored(untouched)
             self.print_step("the bundles have expired: " + ("every edge is as it was" if restored else "NOT restored"))
-        (self.out / "env").write_text(self.product.environment())
         return self.finish(before, after, decisions, restored, closing if tables else "")
 
     def look_closer(self) -> None:
@@ -369,6 +368,9 @@ class Demo:
             elapsed_s=elapsed_s,
         )
         groups: list[Group] = by_group(before, after)
+        (self.out / "env").write_text(
+            self.product.environment() + shell_note(has_ended(groups, f"{datetime.now(UTC):%H:%M} UTC"))
+        )
         (self.out / "summary.json").write_text(json.dumps(facts, indent=1) + "\n")
         (self.out / "cdf.svg").write_text(figure(before, after))
         (self.out / "report.html").write_text(page(before, after, groups, rows, facts))

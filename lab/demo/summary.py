@@ -207,6 +207,20 @@ def by_group(before: Phase, after: Phase) -> list[Group]:
     return groups
 
 
+def has_ended(groups: Sequence[Group], at: str) -> str:
+    """For whoever looks at what the demo left: that it is over, and what it showed of the largest objects."""
+    largest = max(group.size_bytes for group in groups)
+    shown = ", ".join(
+        f"{group.before['p50']:.0f} -> {group.after['p50']:.0f} ms (RTT {group.rtt_ms:.0f})"
+        for group in groups
+        if group.size_bytes == largest
+    )
+    return (
+        f"The demo has ended at {at}: its bundles have expired, and nothing runs any more.\n"
+        f"It showed fresh connections fetch {largest // 1000} KB, medians before -> after: {shown}."
+    )
+
+
 def summary(
     before: Phase,
     rounds: Sequence[tuple[Phase, Mapping[tuple[str, str], Route]]],

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.demo import closes, report, starts, summary, tables
+from lab.demo.product import Springtide, shell_note
 from lab.demo.summary import Closed, Phase, Route, Transfer
 from lab.topology import Topology
 
@@ -25,6 +29,20 @@ def test_spread_is_ordered_and_stays_within_what_was_measured(times_ms: list[flo
     found = summary.spread(times_ms)
     assert found["n"] == len(times_ms)
     assert min(times_ms) - 0.01 <= found["p50"] <= found["p90"] <= found["p95"] <= max(times_ms) + 0.01
+
+
+def test_the_shell_says_that_the_demo_has_ended_and_what_it_showed(tmp_path: Path) -> None:
+    groups = summary.by_group(phase([320, 330, 340]), phase([160, 170, 180]))
+    product = Springtide(*(tmp_path / name for name in ("store", "fleet.yaml", "policy.yaml", "it's here")))
+    env = tmp_path / "env"
+    env.write_text(product.environment() + shell_note(summary.has_ended(groups, "12:34 UTC")))
+    script = f'source {env} && echo "$SPRINGTIDE_PUBLISH_DIR"'
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == f"{tmp_path}/it's here\n"
+    assert done.stderr.splitlines() == [
+        "The demo has ended at 12:34 UTC: its bundles have expired, and nothing runs any more.",
+        "It showed fresh connections fetch 100 KB, medians before -> after: 330 -> 170 ms (RTT 80).",
+    ]
 
 
 def test_spread_of_nothing_is_an_error() -> None:
