@@ -21,6 +21,8 @@ from springtide.laws.start.shrink import Floats
 
 Ints = NDArray[np.int64]
 
+# Counts of what is sent again vary by their roots: so many of them are chance.
+_BY_CHANCE = 2.0
 # What of default starts is remembered from round to round.
 _DEFAULT_KEPT = 0.9
 # Where the default loses something in nearly all of its flights, their share says nothing: only segments are compared.
@@ -210,8 +212,9 @@ def _too_many(lossy: Ints, flights: Ints, bound: Floats, segments: NDArray[Any])
 
 def _much(resent: NDArray[Any], segments: NDArray[Any], of_default: Floats, law: StartPolicy) -> Bits:
     """Whether of the flights' segments more were sent again than does no harm, and more than as many flights with the
-    kernel's default send again; unknown is much."""
-    harmless = np.maximum(law.loss_segments * _ints(segments), of_default)
+    kernel's default send again, and than chance adds; unknown is much."""
+    by_chance = _BY_CHANCE * np.sqrt(of_default)
+    harmless = np.maximum(law.loss_segments * _ints(segments), of_default + by_chance)
     much: Bits = (_ints(segments) == 0) | (_ints(resent) > harmless)
     return much
 
