@@ -88,3 +88,8 @@ def test_a_journal_that_cannot_be_written_does_not_keep_the_pause_away(tmp_path:
     with pytest.raises(SpringtideError, match="cannot be written"):
         pause(tmp_path, Pause("disk trouble", NOW))
     assert paused(tmp_path, NOW) is not None
+
+
+def test_history_of_an_event_that_there_is_not_is_refused(home: Home) -> None:
+    refused = home.run("history", "--event", "rollouts", code=2)
+    assert "'rollouts' is not one of" in refused.stderr

@@ -10,17 +10,18 @@ from springtide import instants
 from springtide.cli.options import StoreOptions, json_option, publish_dir_option, store_options
 from springtide.cli.output import print_json, print_table
 from springtide.jobs import audit
+from springtide.publication.journal import EVENTS
 
 COLUMNS = "toUnixTimestamp(at) as at, id, who, event, publication, digest, edges, verdict, reason, details"
 
 
 @click.command()
 @publish_dir_option
-@click.option("--event", "event_name", default="", metavar="EVENT", help="Only publish, rollout, gate, rollback, ...")
+@click.option("--event", "event_name", type=click.Choice(EVENTS), help="Only these.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=50, show_default=True, help="Newest rows.")
 @json_option
 @store_options
-def history(store: StoreOptions, publish_dir: Path, event_name: str, limit: int, as_json: bool) -> None:
+def history(store: StoreOptions, publish_dir: Path, event_name: str | None, limit: int, as_json: bool) -> None:
     """Every publish, wave, gate, rollback, withdrawal and forced action, newest first.
 
     Where the policy's mode is advise, an event `advise` says what would have been published, once a round.
@@ -41,7 +42,7 @@ def history(store: StoreOptions, publish_dir: Path, event_name: str, limit: int,
             where {{event:String}} = '' or event = {{event:String}}
             order by audit.at desc, id limit {{limit:UInt32}}
             """,
-            {"event": event_name, "limit": limit},
+            {"event": event_name or "", "limit": limit},
         )
     if as_json:
         print_json([{**row, "at": instants.show(row["at"])} for row in rows])

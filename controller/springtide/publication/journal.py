@@ -31,10 +31,26 @@ DAMAGED = "damaged"
 SHOWN_BYTES = 500
 
 
+EVENTS = (
+    "publish",
+    "force",
+    "advise",
+    "rollout",
+    "wave",
+    "gate",
+    "rollback",
+    "withdraw",
+    "drift",
+    "pause",
+    "resume",
+    "job",
+    "damaged",
+)
+
+
 @dataclass(frozen=True)
 class Event:
-    """`event` is one of publish, force, advise, rollout, wave, gate, rollback, withdraw, drift, pause, resume, job,
-    damaged."""
+    """`event` is one of EVENTS."""
 
     event: str
     publication: str = ""
