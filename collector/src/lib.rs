@@ -8,7 +8,8 @@
 //! - [`read`] and [`replay`] drive it: from the live kernel, from a capture;
 //! - [`sinks`] take messages: those that are remote through the [`spool`]'s queue;
 //! - [`options`] declare their keys; [`config`] is the command line with the file and the environment behind it;
-//!   [`operate`] repeats polls until a signal stops it, and shows metrics and health; [`top`] shows connections live.
+//!   [`operate`] repeats polls until a signal stops it, and shows metrics and health; [`top`] shows connections live, [`estimate`]
+//!   what starting at the proved rate would save.
 //!
 //! The [`commands`] put it together. Every room counts in [`stats`] and [`accounting`], and complains to a [`report`].
 
@@ -19,6 +20,7 @@
 mod accounting;
 mod commands;
 mod config;
+mod estimate;
 mod kernel;
 mod lock;
 mod operate;

@@ -10,11 +10,13 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use clap_complete::Shell;
+
 use crate::accounting::Accounting;
-use crate::config::Command;
 use crate::config::render::{default_file, effective};
 use crate::config::resolve::{ConfigError, Resolved, resolve};
 use crate::config::source::Source;
+use crate::config::{Command, program};
 use crate::kernel::host;
 use crate::options::names::parse_host;
 use crate::read::poller::scan::make_room;
@@ -56,6 +58,8 @@ pub fn main() -> ExitCode {
         Command::Config(options) => (print(&default_file()), &options.report),
         Command::Top(options) => (once::top(options), &options.report),
         Command::Cat(options) => (files::cat(options, &mut stats), &options.report),
+        Command::Completion(options) => (complete(options.shell), &options.report),
+        Command::Estimate(options) => (once::estimate(options, &mut stats), &options.report),
     };
     let code = match outcome {
         Ok(()) | Err(Failure::Unread) => 0,
@@ -116,6 +120,16 @@ fn print(text: &str) -> Outcome {
     let mut out = io::stdout();
     out.write_all(text.as_bytes()).map_err(output)?;
     out.flush().map_err(output)
+}
+
+fn complete(shell: Shell) -> Outcome {
+    let mut script = Vec::new();
+    let mut program = program();
+    let name = program.get_name().to_owned();
+    clap_complete::generate(shell, &mut program, name, &mut script);
+    // clap_complete 4.6 takes the hyphen of a program's name for a subcommand's in half of the places of bash's script.
+    let script = String::from_utf8_lossy(&script);
+    print(&script.replace("springtide__subcmd__collector", "springtide__collector"))
 }
 
 fn poller(identity: Identity, settings: Settings) -> Result<Poller, Failure> {

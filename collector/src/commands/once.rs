@@ -1,12 +1,14 @@
-//! `once` and `top`: connections as they are now, for people.
+//! `once`, `top` and `estimate`: connections as they are now, for people.
 
 use std::io::{self, IsTerminal};
 
 use super::{Failure, Outcome, identity, poller, runtime, sink_failure};
 use crate::config::states::States;
-use crate::config::{Format, Once, Top};
+use crate::config::{Estimate, Format, Once, Top};
+use crate::estimate::{EstimateError, estimate as watch};
 use crate::kernel::filter::Filter;
 use crate::read::poller::PollError;
+use crate::read::poller::settings::Settings;
 use crate::read::sequence;
 use crate::sample::proto::TcpState;
 use crate::sinks::print::json::JsonSink;
@@ -66,6 +68,20 @@ pub(super) fn top(options: &Top) -> Outcome {
     };
     result.map_err(|error| match error {
         TopError::Terminal(error) => sink_failure(SinkError::Output(error)),
+        error => runtime(error),
+    })
+}
+
+pub(super) fn estimate(options: &Estimate, stats: &mut Stats) -> Outcome {
+    let settings = Settings {
+        // Most connections of most hosts begin and end between two looks.
+        close_buffer: Some(options.close_buffer),
+        ..options.source.settings()
+    };
+    let poller = poller(identity(&options.source)?, settings)?;
+    watch(poller, options, stats, &mut stdout()).map_err(|error| match error {
+        EstimateError::Names(what) => Failure::Input(what),
+        EstimateError::Output(error) => sink_failure(SinkError::Output(error)),
         error => runtime(error),
     })
 }

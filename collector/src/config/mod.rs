@@ -12,8 +12,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, CommandFactory, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
-use self::source::{Following, Source};
+use self::source::{Following, Source, parse_close_buffer};
 use self::watching::Watching;
 use crate::options::names::{parse_any_host, parse_pop};
 use crate::options::units::parse_duration;
@@ -40,6 +41,7 @@ const EXAMPLES: &str = "\
 Examples:
   springtide-collector once                                       every connection, as a table
   springtide-collector once --format json | jq .rtt               the same for programs
+  springtide-collector estimate --for 10m                         what starting at the proved rate would save
   springtide-collector run --spool-dir /var/spool/springtide --pop ams
   springtide-collector decode capture.pcap                        a capture of netlink (nlmon) as JSON lines
   springtide-collector cat /var/spool/springtide/*.spool | jq .   what has been spooled
@@ -98,6 +100,22 @@ Examples:
   springtide-collector top --once | head -20                      what retransmits most, now
   springtide-collector top --json | jq 'select(.rtt_us > 200000) | .peer'")]
     Top(Top),
+    /// Watch for a while, and say what starting at the proved rate would save, by destination
+    #[command(after_help = "\
+Examples:
+  springtide-collector estimate --for 10m
+  springtide-collector estimate --for 1h --filter 'sport 443' --json > gain.json
+  springtide-collector estimate --for 10m --fleet /etc/springtide/fleet.yaml --asn origins.csv
+
+It reads and changes nothing. The arithmetic is that of `springtide advise`, which has all hosts' samples. Exit codes: 0 there is an
+estimate; 1 too little was sent to show one; 2 bad input or usage.")]
+    Estimate(Estimate),
+    /// Print a script that completes commands and options in a shell
+    #[command(after_help = "\
+Examples:
+  springtide-collector completion bash > /etc/bash_completion.d/springtide-collector
+  springtide-collector completion fish > ~/.config/fish/completions/springtide-collector.fish")]
+    Completion(Completion),
 }
 
 /// How `once` prints.
@@ -188,6 +206,50 @@ pub(crate) struct Top {
     pub once: bool,
     /// Print one JSON object a connection and end
     #[arg(long, conflicts_with = "group")]
+    pub json: bool,
+    /// What is read.
+    #[command(flatten)]
+    pub source: Source,
+    /// What is printed at the end.
+    #[command(flatten)]
+    pub report: Report,
+}
+
+/// Options of `completion`.
+#[derive(Debug, Args)]
+pub(crate) struct Completion {
+    /// The shell
+    #[arg(value_enum)]
+    pub shell: Shell,
+    /// What is printed at the end.
+    #[command(flatten)]
+    pub report: Report,
+}
+
+/// Options of `estimate`.
+#[derive(Debug, Args)]
+pub(crate) struct Estimate {
+    /// How long to watch: 30s, 10m, 24h; SIGINT ends it earlier with what it has
+    #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
+    pub time: Duration,
+    /// Time from one look to the next: 250ms, 1s, 5m (1ms to 24h)
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    pub interval: Duration,
+    /// The kernel's buffer for closing connections, in each network namespace; one takes 1.3 KB until it is read. More
+    /// than net.core.rmem_max needs CAP_NET_ADMIN (1 to 1GiB)
+    #[arg(long, value_name = "BYTES", default_value = "8MiB", value_parser = parse_close_buffer)]
+    pub close_buffer: usize,
+    /// fleet.yaml: its PoPs are destinations, by their prefixes
+    #[arg(long, value_name = "FILE")]
+    pub fleet: Option<PathBuf>,
+    /// CSV with the header prefix,asn,name: autonomous systems are destinations; else prefixes are, /24 and /56
+    #[arg(long, value_name = "FILE")]
+    pub asn: Option<PathBuf>,
+    /// Destinations to print, those that would save most
+    #[arg(long, value_name = "N", default_value_t = 20)]
+    pub top: usize,
+    /// Print one JSON object
+    #[arg(long)]
     pub json: bool,
     /// What is read.
     #[command(flatten)]

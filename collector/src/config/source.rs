@@ -167,7 +167,7 @@ fn parse_sampling(text: &str) -> Result<Sampling, String> {
 /// The kernel counts buffers in 32 bits with a sign.
 const LARGEST_CLOSE_BUFFER: u64 = 1 << 30;
 
-fn parse_close_buffer(text: &str) -> Result<usize, String> {
+pub(super) fn parse_close_buffer(text: &str) -> Result<usize, String> {
     let bytes = parse_bytes(text)?;
     match usize::try_from(bytes) {
         Ok(size) if bytes <= LARGEST_CLOSE_BUFFER => Ok(size),

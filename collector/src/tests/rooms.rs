@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-const ORDER: [&str; 15] = [
+const ORDER: [&str; 16] = [
     "lock",
     "accounting",
     "stats",
@@ -18,6 +18,7 @@ const ORDER: [&str; 15] = [
     "config",
     "operate",
     "top",
+    "estimate",
     "commands",
 ];
 

@@ -9,6 +9,7 @@ mod config;
 mod decode;
 #[cfg(all(feature = "clickhouse", feature = "kafka"))]
 mod docs;
+mod estimate;
 mod fixtures;
 mod forged;
 mod hangup;

@@ -1,0 +1,224 @@
+//! How destinations are grouped: by PoP, by autonomous system, else by prefix.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::path::Path;
+
+use saphyr::{LoadableYamlNode, Yaml};
+
+use crate::sample::connection::peer_prefix;
+
+/// Of a file, bytes.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// Names by prefix, those of PoPs before those of autonomous systems.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    pops: Prefixes,
+    systems: Prefixes,
+}
+
+impl Names {
+    /// Of fleet.yaml, and of a table of origins as `springtide asn` takes it; the message says what is wrong with which file.
+    pub(super) fn read(fleet: Option<&Path>, origins: Option<&Path>) -> Result<Self, String> {
+        let of = |path: Option<&Path>, parse: fn(&str) -> Result<Prefixes, String>| {
+            let Some(path) = path else {
+                return Ok(Prefixes::default());
+            };
+            let named = |what: String| format!("{}: {what}", path.display());
+            parse(&text(path).map_err(named)?).map_err(named)
+        };
+        Ok(Self {
+            pops: of(fleet, of_fleet)?,
+            systems: of(origins, of_origins)?,
+        })
+    }
+
+    /// Of a peer.
+    pub(super) fn name(&self, peer: IpAddr) -> String {
+        self.pops
+            .find(peer)
+            .or_else(|| self.systems.find(peer))
+            .map_or_else(
+                || {
+                    let (prefix, length) = peer_prefix(peer);
+                    format!("{prefix}/{length}")
+                },
+                str::to_owned,
+            )
+    }
+}
+
+/// Longest match first.
+#[derive(Debug, Default)]
+struct Prefixes {
+    names: HashMap<(u128, u8), String>,
+    /// That there are, longest first; an IPv4 prefix is its mapped one.
+    lengths: Vec<u8>,
+}
+
+impl Prefixes {
+    fn insert(&mut self, prefix: &str, name: &str) -> Result<(), String> {
+        let wrong =
+            || format!("'{prefix}' is not a prefix: write it as 192.0.2.0/24 or 2001:db8::/32");
+        let (address, length) = prefix.split_once('/').ok_or_else(wrong)?;
+        let address: IpAddr = address.parse().map_err(|_| wrong())?;
+        let length: u8 = length.parse().map_err(|_| wrong())?;
+        let (least, most) = if address.is_ipv4() {
+            (96, 32)
+        } else {
+            (0, 128)
+        };
+        if length > most {
+            return Err(wrong());
+        }
+        let length = least + length;
+        self.names
+            .insert((network(bits(address), length), length), name.to_owned());
+        if let Err(place) = self.lengths.binary_search_by(|one| length.cmp(one)) {
+            self.lengths.insert(place, length);
+        }
+        Ok(())
+    }
+
+    fn find(&self, address: IpAddr) -> Option<&str> {
+        let bits = bits(address);
+        let found = self
+            .lengths
+            .iter()
+            .find_map(|&length| self.names.get(&(network(bits, length), length)));
+        found.map(String::as_str)
+    }
+}
+
+fn bits(address: IpAddr) -> u128 {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().to_bits(),
+        IpAddr::V6(address) => address.to_bits(),
+    }
+}
+
+fn network(bits: u128, length: u8) -> u128 {
+    bits & u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0)
+}
+
+fn text(path: &Path) -> Result<String, String> {
+    let cannot = |error: std::io::Error| format!("cannot be read: {error}");
+    let size = std::fs::metadata(path).map_err(cannot)?.len();
+    if size > MOST_BYTES {
+        return Err(format!(
+            "has {size} bytes, more than {MOST_BYTES}: name another file"
+        ));
+    }
+    std::fs::read_to_string(path).map_err(cannot)
+}
+
+/// Each PoP's prefixes.
+fn of_fleet(text: &str) -> Result<Prefixes, String> {
+    let documents = Yaml::load_from_str(text).map_err(|error| format!("is not YAML: {error}"))?;
+    let none = || "has no pops: it is not a fleet.yaml".to_owned();
+    let pops = documents
+        .first()
+        .and_then(|document| document.as_mapping_get("pops"))
+        .ok_or_else(none)?;
+    let mut found = Prefixes::default();
+    for (name, pop) in pops.as_mapping().ok_or_else(none)? {
+        let name = name.as_str().ok_or_else(none)?;
+        let prefixes = pop.as_mapping_get("prefixes").and_then(Yaml::as_vec);
+        for prefix in prefixes.into_iter().flatten() {
+            let prefix = prefix
+                .as_str()
+                .ok_or_else(|| format!("pops.{name}.prefixes: has what is not text"))?;
+            found
+                .insert(prefix, name)
+                .map_err(|what| format!("pops.{name}.prefixes: {what}"))?;
+        }
+    }
+    Ok(found)
+}
+
+/// CSV with the header `prefix,asn,name`.
+fn of_origins(text: &str) -> Result<Prefixes, String> {
+    let mut lines = text.lines();
+    if lines.next() != Some("prefix,asn,name") {
+        return Err(
+            "does not begin with prefix,asn,name: give the table that `springtide asn` takes"
+                .to_owned(),
+        );
+    }
+    let mut found = Prefixes::default();
+    for (number, line) in lines.enumerate() {
+        let mut columns = line.splitn(3, ',');
+        let (prefix, asn, name) = (columns.next(), columns.next(), columns.next());
+        let number_of = asn.and_then(|asn| asn.trim().parse::<u32>().ok());
+        let (Some(prefix), Some(asn)) = (prefix, number_of) else {
+            return Err(format!("line {}: is not prefix,asn,name", number + 2));
+        };
+        let name = name.unwrap_or_default().trim().trim_matches('"');
+        let shown = format!("AS{asn} {name}");
+        found
+            .insert(prefix.trim(), shown.trim())
+            .map_err(|what| format!("line {}: {what}", number + 2))?;
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Names, of_fleet, of_origins};
+
+    const FLEET: &str = "
+version: 1
+pops:
+  ams: {region: europe, prefixes: [10.77.1.0/24, \"fd77:1::/48\"]}
+  nyc: {region: america, prefixes: [10.77.0.0/16]}
+";
+
+    #[test]
+    fn the_longest_prefix_names_and_pops_go_first() {
+        let names = Names {
+            pops: of_fleet(FLEET).unwrap(),
+            systems: of_origins(
+                "prefix,asn,name\n10.0.0.0/8,64500,Ten\n192.0.2.0/24,64501,\"Test, net\"\n",
+            )
+            .unwrap(),
+        };
+        for (peer, name) in [
+            ("10.77.1.9", "ams"),
+            ("10.77.2.9", "nyc"),
+            ("fd77:1::9", "ams"),
+            ("10.1.2.3", "AS64500 Ten"),
+            ("192.0.2.1", "AS64501 Test, net"),
+            ("198.51.100.7", "198.51.100.0/24"),
+            ("2001:db8:0:1234::1", "2001:db8:0:1200::/56"),
+        ] {
+            assert_eq!(names.name(peer.parse().unwrap()), name);
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, said) in [
+            ("- 1", "has no pops"),
+            (
+                "pops: {ams: {prefixes: [10.0.0.0]}}",
+                "pops.ams.prefixes: '10.0.0.0' is not a prefix",
+            ),
+            (
+                "pops: {ams: {prefixes: [10.0.0.0/33]}}",
+                "'10.0.0.0/33' is not a prefix",
+            ),
+            ("pops: [", "is not YAML"),
+        ] {
+            let problem = of_fleet(text).unwrap_err();
+            assert!(problem.contains(said), "{problem}");
+        }
+        for (text, said) in [
+            ("asn\n", "does not begin with"),
+            ("prefix,asn,name\n10.0.0.0/8,x,y\n", "line 2"),
+        ] {
+            let problem = of_origins(text).unwrap_err();
+            assert!(problem.contains(said), "{problem}");
+        }
+    }
+}

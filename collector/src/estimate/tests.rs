@@ -1,0 +1,182 @@
+//! From samples to what is printed; numbers are worked out by hand, flight by flight.
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use super::names::Names;
+use super::paths::{Estimates, MOST_GROUPS, estimates};
+use super::seen::{MOST_CONNECTIONS, Seen};
+use super::{EstimateError, survived, view};
+use crate::read::poller::PollError;
+use crate::sample::proto::{SampleKind, TcpSample, TcpState};
+use crate::sinks::SinkError;
+
+/// Delivered 2.5 MB/s over a round trip of 100 ms, as the application gave it; `rate` 0 is never.
+fn sample(cookie: u64, peer: Ipv4Addr, rate: u64) -> TcpSample {
+    TcpSample {
+        cookie,
+        kind: SampleKind::Poll as i32,
+        state: TcpState::Established as i32,
+        family: 2,
+        dst_ip: peer.to_ipv6_mapped().octets().to_vec(),
+        time_unix_us: 1_000_000,
+        snd_mss: Some(1448),
+        min_rtt: Some(100_000),
+        delivery_rate: Some(rate),
+        delivery_rate_app_limited: Some(true),
+        bytes_sent: Some(100_000),
+        ..TcpSample::default()
+    }
+}
+
+const RATE: u64 = 2_500_000;
+const PEER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 7);
+
+fn seen_of(count: u64, are_fresh: bool) -> Seen {
+    let mut seen = Seen::new(0);
+    if are_fresh {
+        seen.watch();
+    }
+    (1..=count).for_each(|cookie| seen.take(&sample(cookie, PEER, RATE)));
+    seen
+}
+
+fn table(found: &Estimates, seen: &Seen) -> String {
+    let mut out = Vec::new();
+    view::table(found, seen, Duration::from_millis(2500), 20, &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn close(found: f64, wanted: f64) -> bool {
+    (found - wanted).abs() < 1e-3
+}
+
+#[test]
+fn connections_that_agree_leave_no_doubt_and_few_leave_all() {
+    for (count, low, high) in [(5, 182.624, 182.624), (4, 0.0, 200.0), (1, 0.0, 200.0)] {
+        let found = estimates(&seen_of(count, true), &Names::default());
+        let [one] = found.known.as_slice() else {
+            panic!("{found:?}")
+        };
+        assert_eq!(one.name, "192.0.2.0/24");
+        // 14,480 and 28,960 bytes go out in 5.792 and 11.584 ms, and the sender waits for the rest of 100 ms each time. The
+        // third flight carries what is left. An endless rate would make both waits whole.
+        let saving = one.savings[2];
+        assert_eq!(saving.size, 100_000);
+        assert!(close(saving.default_ms, 322.624), "{saving:?}");
+        assert!(close(saving.start_ms, 140.0), "{saving:?}");
+        assert!(close(saving.saved_ms.estimate, 182.624), "{saving:?}");
+        assert!(close(saving.saved_ms.low, low), "{count}: {saving:?}");
+        assert!(close(saving.saved_ms.high, high), "{count}: {saving:?}");
+        let trips = saving.saved_round_trips.estimate;
+        assert!(close(trips, 1.826), "{saving:?}");
+        // Each sent 100 kB.
+        let total = one.total_ms.estimate;
+        assert!(close(total, 182.624 * count as f64), "{total}");
+        // Ten segments carry 10 kB.
+        assert!(close(one.savings[0].saved_ms.high, 0.0));
+    }
+}
+
+#[test]
+fn destinations_beyond_the_limit_are_left_out_counted_and_named() {
+    let mut seen = seen_of(2, true);
+    let others = MOST_GROUPS + 3;
+    for number in 0..u32::try_from(others).unwrap() {
+        let peer = Ipv4Addr::from(0x0a00_0000 + (number << 8));
+        seen.take(&sample(100 + u64::from(number), peer, 0));
+    }
+    let found = estimates(&seen, &Names::default());
+    // The one with most connections stays.
+    assert_eq!(found.known.len(), 1);
+    assert_eq!((found.unknown, found.left_out), (MOST_GROUPS - 1, 4));
+    let text = table(&found, &seen);
+    assert!(
+        text.contains("\n9999 destinations without a rate"),
+        "{text}"
+    );
+    assert!(
+        text.contains("\n4 destinations beyond 10000 were left out"),
+        "{text}"
+    );
+}
+
+#[test]
+fn connections_beyond_the_limit_are_left_out_and_counted_up_to_as_many() {
+    let most = u64::try_from(MOST_CONNECTIONS).unwrap();
+    let mut seen = seen_of(most + 2, true);
+    assert_eq!((seen.len(), seen.left_out()), (MOST_CONNECTIONS, 2));
+    let text = table(&estimates(&seen, &Names::default()), &seen);
+    assert!(
+        text.contains("\n2 connections beyond 200000 were left out"),
+        "{text}"
+    );
+    // What is known is followed further.
+    let mut more = sample(1, PEER, RATE);
+    more.bytes_sent = Some(7_000_000);
+    seen.take(&more);
+    let followed = seen.connections().any(|(_, one)| one.sent == 7_000_000);
+    assert!(followed);
+    (most + 3..=2 * most + 5).for_each(|cookie| seen.take(&sample(cookie, PEER, RATE)));
+    assert_eq!(
+        (seen.len(), seen.left_out()),
+        (MOST_CONNECTIONS, MOST_CONNECTIONS)
+    );
+    let text = table(&estimates(&seen, &Names::default()), &seen);
+    assert!(text.contains("\nat least 200000 connections"), "{text}");
+}
+
+#[test]
+fn the_first_line_says_what_its_mean_is_over() {
+    for (are_fresh, said) in [
+        (true, "the mean over 5 connections that began in 2.5 s"),
+        (
+            false,
+            "the mean over 1 destinations, as no connection began in 2.5 s",
+        ),
+    ] {
+        let seen = seen_of(5, are_fresh);
+        let text = table(&estimates(&seen, &Names::default()), &seen);
+        let first = text.lines().next().unwrap();
+        assert!(
+            first.contains("183 ms sooner (140 instead of 323 ms"),
+            "{first}"
+        );
+        assert!(first.contains(said), "{first}");
+    }
+}
+
+#[test]
+fn without_a_rate_it_says_what_was_seen() {
+    for (connections, said) in [
+        (0, "in 2.5 s no connection was seen: watch"),
+        (
+            1,
+            "in 2.5 s the one connection that was seen sent too little",
+        ),
+        (7, "in 2.5 s none of 7 connections sent enough"),
+    ] {
+        let error = EstimateError::Nothing {
+            watched: view::seconds(Duration::from_millis(2500)),
+            connections,
+        };
+        assert!(error.to_string().starts_with(said), "{error}");
+    }
+    assert_eq!(view::seconds(Duration::from_secs(600)), "600 s");
+}
+
+#[test]
+fn a_later_poll_that_fails_does_not_lose_what_was_seen() {
+    let failed = || {
+        Err(PollError::System {
+            what: "read",
+            source: io::Error::from_raw_os_error(12),
+        })
+    };
+    assert!(survived(Ok(()), true).unwrap().is_none());
+    assert!(survived(failed(), true).is_err());
+    assert!(survived(failed(), false).unwrap().is_some());
+    let sink = PollError::Sink(SinkError::Output(io::Error::other("gone")));
+    assert!(survived(Err(sink), false).is_err());
+}

@@ -1,0 +1,116 @@
+//! `estimate` over real connections on loopback, as any user. What its numbers are worth is measured in the lab
+//! (lab/tests/test_estimate.py).
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Command, Output};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::common::{need_root, program};
+
+/// Runs the command on the server's side of connections, of which one after the other begins and is answered with 300 kB.
+fn beside_answers(command: &mut Command) -> Output {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let ends = Arc::new(AtomicBool::new(false));
+    let ended = ends.clone();
+    let serve = move || {
+        for connection in listener.incoming() {
+            if ended.load(Ordering::Relaxed) {
+                break;
+            }
+            connection.unwrap().write_all(&[7; 300_000]).unwrap();
+        }
+    };
+    let ended = ends.clone();
+    let fetch = move || {
+        while !ended.load(Ordering::Relaxed) {
+            let mut answer = Vec::new();
+            let mut connection = TcpStream::connect(address).unwrap();
+            connection.read_to_end(&mut answer).unwrap();
+            thread::sleep(Duration::from_millis(10));
+        }
+    };
+    let (serving, fetching) = (thread::spawn(serve), thread::spawn(fetch));
+    let filter = format!("sport {}", address.port());
+    let output = command.args(["--filter", &filter]).output().unwrap();
+    ends.store(true, Ordering::Relaxed);
+    fetching.join().unwrap();
+    // The server looks after the next connection.
+    drop(TcpStream::connect(address));
+    serving.join().unwrap();
+    output
+}
+
+const SHORT: [&str; 7] = [
+    "estimate",
+    "--for",
+    "2s",
+    "--interval",
+    "200ms",
+    "--netns",
+    "own",
+];
+
+#[test]
+fn it_says_of_real_connections_what_they_would_save() {
+    let output = beside_answers(program().args(SHORT).args(["--json", "--stats"]));
+    assert!(output.status.success(), "{output:?}");
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let paths = document["paths"].as_array().unwrap();
+    assert_eq!(paths.len(), 1, "{document}");
+    let path = &paths[0];
+    assert_eq!(path["destination"], "127.0.0.0/24");
+    assert!(path["fresh_connections"].as_u64().unwrap() > 0, "{path}");
+    assert_eq!(
+        path["fresh_connections_from"]["100000"],
+        path["fresh_connections"]
+    );
+    assert_eq!(path["fresh_connections_from"]["1000000"], 0);
+    for size in path["sizes"].as_array().unwrap() {
+        let of = |name: &str| size["saved_ms"][name].as_f64().unwrap();
+        assert!(0.0 <= of("low") && of("low") <= of("estimate"), "{size}");
+        assert!(of("estimate") <= of("high"), "{size}");
+    }
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let stats: Value = serde_json::from_str(stderr.trim_end()).unwrap();
+    for counter in ["polls", "rows", "close_rows"] {
+        assert!(stats[counter].as_u64().unwrap() > 0, "{counter}: {stats}");
+    }
+}
+
+#[test]
+fn a_fleet_names_destinations_in_a_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let fleet = folder.path().join("fleet.yaml");
+    std::fs::write(&fleet, "pops: {near: {prefixes: [127.0.0.0/8]}}\n").unwrap();
+    let output = beside_answers(program().args(SHORT).arg("--fleet").arg(&fleet));
+    assert!(output.status.success(), "{output:?}");
+    assert!(output.stderr.is_empty(), "no progress here: {output:?}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.starts_with("Started at the proved rate"), "{text}");
+    assert!(
+        text.lines().any(|line| line.starts_with("near  ")),
+        "{text}"
+    );
+}
+
+#[test]
+fn it_says_which_connections_it_may_not_read() {
+    need_root("it gives up capabilities");
+    let mut command = Command::new("setpriv");
+    command
+        .args(["--bounding-set=-all", "--inh-caps=-all", "--"])
+        .arg(program().get_program())
+        .args(["estimate", "--for", "1s", "--interval", "200ms"]);
+    let output = beside_answers(&mut command);
+    assert!(output.status.success(), "{output:?}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    let said = "springtide-collector: only this network namespace is read";
+    assert_eq!(stderr.matches(said).count(), 1, "{stderr}");
+}
