@@ -10,6 +10,8 @@ from typing import TypeVar
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 _WAIT_S = 30.0
+# Of one attempt of a query that is made again: one that the client has given up for lost may block for all of its time.
+_TRY_S = 5.0
 T = TypeVar("T")
 
 
@@ -70,7 +72,7 @@ def read_topic(bootstrap: str, topic: str) -> list[Message]:
 
 def _range(consumer: Consumer, partition: TopicPartition) -> tuple[int, int]:
     """The offsets that a partition has."""
-    return _patiently(lambda: consumer.get_watermark_offsets(partition, timeout=_WAIT_S))
+    return _patiently(lambda: consumer.get_watermark_offsets(partition, timeout=_TRY_S))
 
 
 def _patiently(query: Callable[[], T]) -> T:
@@ -95,7 +97,7 @@ def behind(bootstrap: str, topic: str, group: str) -> int:
         numbers = consumer.list_topics(topic, timeout=_WAIT_S).topics[topic].partitions
         left = 0
         places = [TopicPartition(topic, number) for number in numbers]
-        for place in _patiently(lambda: consumer.committed(places, timeout=_WAIT_S)):
+        for place in _patiently(lambda: consumer.committed(places, timeout=_TRY_S)):
             low, high = _range(consumer, TopicPartition(topic, place.partition))
             # A group that has committed nothing begins with the first message (a negative offset).
             left += high - max(low, place.offset)

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import click
-from confluent_kafka.admin import AdminClient
 
 from springtide.cli.options import json_option, kafka_options
 from springtide.cli.output import print_json
+from springtide.observe.kafka import admin
 from springtide.observe.topics import Difference, differences, load_topics
 from springtide.observe.topics import apply as apply_topics
 
@@ -53,7 +53,7 @@ def apply(kafka: dict[str, Any], path: Path | None, as_json: bool) -> None:
       springtide topics apply --kafka localhost:9092 --file /etc/springtide/topics.yaml --json
     """
     wanted = load_topics(path)
-    _print_differences(apply_topics(AdminClient(kafka), wanted), as_json, "was")
+    _print_differences(apply_topics(admin(kafka), wanted), as_json, "was")
 
 
 @topics.command()
@@ -67,7 +67,7 @@ def check(kafka: dict[str, Any], path: Path | None, as_json: bool) -> None:
     Examples:
       springtide topics check --kafka localhost:9092
     """
-    found = differences(AdminClient(kafka), load_topics(path))
+    found = differences(admin(kafka), load_topics(path))
     _print_differences(found, as_json, "is")
     if found:
         raise click.exceptions.Exit(1)

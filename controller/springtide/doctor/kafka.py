@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka.admin import AdminClient
-
 from springtide.doctor.finding import Finding, fine, fix, unknown
 from springtide.errors import SpringtideError
+from springtide.observe.kafka import admin
 from springtide.observe.topics import Difference, differences, load_topics
 
 TIMEOUT_S = 5.0
@@ -38,8 +37,7 @@ def gather(options: Mapping[str, Any], topics: Path | None) -> Kafka:
     if len(unreachable) == len(brokers.split(",")):
         return Kafka(brokers, unreachable)
     try:
-        # One line reports what the client would log for each attempt.
-        found = differences(AdminClient({"log_level": 0, **options}), wanted)
+        found = differences(admin(options), wanted)
     except SpringtideError as error:
         return Kafka(brokers, unreachable, str(error))
     return Kafka(brokers, unreachable, topics=tuple(found))

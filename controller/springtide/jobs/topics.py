@@ -6,9 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient
-
 from springtide.errors import SpringtideError
+from springtide.observe import kafka
 from springtide.observe.topics import differences, load_topics
 
 
@@ -21,7 +20,7 @@ def check(environment: Mapping[str, str] = os.environ) -> bool:
     if not brokers:
         return False
     file = environment.get("SPRINGTIDE_TOPICS")
-    found = differences(AdminClient({"bootstrap.servers": brokers}), load_topics(Path(file) if file else None))
+    found = differences(kafka.admin({"bootstrap.servers": brokers}), load_topics(Path(file) if file else None))
     if found:
         found_text = "; ".join(f"{one.topic}: {one.what} is {one.found}, should be {one.wanted}" for one in found)
         raise SpringtideError(f"{found_text}; run `springtide topics apply`")

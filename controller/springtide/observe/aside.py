@@ -17,6 +17,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka import Message as Received
 
 from springtide.errors import StoreError
+from springtide.observe import kafka
 from springtide.observe.kafka_tables import Source
 from springtide.store import Store
 
@@ -69,9 +70,8 @@ def put_aside(store: Store, source: Source, memory_bytes: int, why: str) -> Mess
         "enable.auto.commit": False,
         "auto.offset.reset": "earliest",
         "enable.partition.eof": True,
-        "error_cb": lambda _: None,
     }
-    reader = Consumer(settings)
+    reader = kafka.consumer(settings)
     try:
         places = _retried(source, "the group's offsets", lambda: _places(reader, source))
         found = [message for place in places if (message := _next(reader, source, place)) is not None]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from types import TracebackType
 from typing import Self
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from springtide.errors import SpringtideError
+from springtide.observe import kafka
 from springtide.observe.kafka_tables import Source
 
 # A broker that is up answers within a second.
@@ -22,8 +23,8 @@ class Ends:
 
     def __init__(self, source: Source) -> None:
         self._topics = [topic for topic in (source.topic, source.requests) if topic]
-        own = {"group.id": source.group, "enable.auto.commit": False, "error_cb": lambda _: None, "log_level": 0}
-        self._asker = Consumer({"bootstrap.servers": source.brokers, **own})
+        own = {"group.id": source.group, "enable.auto.commit": False}
+        self._asker = kafka.consumer({"bootstrap.servers": source.brokers, **own})
         # Of each partition that has messages: the first, and the one behind the last.
         self._spans: dict[tuple[str, int], tuple[int, int]] | None = None
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from springtide.observe import kafka
 from springtide.store import Store
 
 
@@ -45,8 +46,8 @@ def readers(store: Store, database: str) -> list[Reader]:
 
 
 def one_line(complaint: str) -> str:
-    """Without the engine's stack."""
-    return " ".join(complaint.partition("Stack trace")[0].split()).rstrip(", ")
+    """Without the engine's stack, and what librdkafka says of each attempt."""
+    return kafka.text(" ".join(complaint.partition("Stack trace")[0].split()).rstrip(", "))
 
 
 class Watch:

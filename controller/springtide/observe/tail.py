@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from ipaddress import IPv6Address, ip_address
 from typing import Any
 
-from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, Consumer, KafkaException, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, OFFSET_END, KafkaException, TopicPartition
 
 from springtide.errors import SpringtideError, StoreError
 from springtide.fleet import Prefix
-from springtide.observe import contract
+from springtide.observe import contract, kafka
 from springtide.store.messages import parsed_columns
 
 _ANSWER_S = 10.0
@@ -24,8 +24,8 @@ def payloads(settings: Mapping[str, Any], topic: str, *, beginning: bool, second
 
     Raises SpringtideError when the brokers do not answer or have no such topic.
     """
-    own = {"group.id": "springtide-tail", "enable.auto.commit": False, "error_cb": lambda _: None}
-    consumer = Consumer({**settings, **own})
+    own = {"group.id": "springtide-tail", "enable.auto.commit": False}
+    consumer = kafka.consumer({**settings, **own})
     try:
         try:
             found = consumer.list_topics(topic, timeout=_ANSWER_S).topics[topic]

@@ -1,0 +1,84 @@
+"""What Kafka's client library says reaches people as lines of ours: once, and without its threads and times."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+
+import pytest
+from springtide.observe.kafka import text
+
+from testkit.home import Home
+
+# A broker that nobody is behind.
+AWAY = "127.0.0.1:1"
+
+
+@pytest.fixture
+def silent() -> Iterator[str]:
+    """A broker that accepts connections and never answers."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+
+
+@pytest.mark.parametrize("command", [("topics", "check"), ("topics", "apply"), ("tail",)])
+@pytest.mark.parametrize(
+    ("option", "reason"),
+    [
+        ("bogus=1", 'No such configuration property: "bogus"'),
+        ("security.protocol=tls", "security.protocol"),
+        # librdkafka tells of this one only where it begins to work.
+        ("ssl.ca.location=/nonexistent/ca.pem", "ssl.ca.location failed"),
+    ],
+)
+def test_a_property_that_the_client_refuses_is_one_line(
+    home: Home, command: tuple[str, ...], option: str, reason: str
+) -> None:
+    tls = ("--kafka-option", "security.protocol=ssl")
+    done = home.run(*command, "--kafka", AWAY, *tls, "--kafka-option", option, code=2)
+    [line] = done.stderr.splitlines()
+    assert line.startswith("springtide: --kafka-option: property: ")
+    assert reason in line
+
+
+def test_doctor_finds_a_property_that_the_client_refuses(home: Home, silent: str) -> None:
+    words = ("doctor", "--site", "--kafka", silent, "--kafka-option", "bogus=1", "--json")
+    found = json.loads(home.run(*words, code=1).stdout)["findings"]
+    [one] = [each for each in found if each["check"] == "kafka"]
+    assert one["verdict"] == "fix"
+    assert 'No such configuration property: "bogus"' in one["what"]
+
+
+def test_consume_says_each_complaint_once(home: Home) -> None:
+    """However often the client tries, and in however many threads."""
+    done = home.run("consume", "--kafka", AWAY, "--seconds", "4", "--until-caught-up", code=1)
+    lines = done.stderr.splitlines()
+    assert lines
+    assert all(line.startswith(f"springtide: {AWAY}: ") for line in lines)
+    assert sum("Connect to" in line for line in lines[:-1]) <= 1
+    assert len(lines) == len(set(lines))
+    assert not re.search(r"thrd:|rdkafka#|#consumer-|after \d+ms|identical error", done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (
+            "[thrd:kafka-1:9092/bootstrap]: kafka-1:9092/bootstrap: Connect to ipv4#192.0.2.1:9092 failed: Connection "
+            "refused (after 0ms in state CONNECT, 1 identical error(s) suppressed)",
+            "kafka-1:9092/bootstrap: Connect to ipv4#192.0.2.1:9092 failed: Connection refused",
+        ),
+        (
+            "[thrd:app]: ClickHouse-host-db-table#consumer-12: kafka-1:9092/bootstrap: Connect to ipv4#192.0.2.1:9092 "
+            "failed: Connection refused (after 7ms in state CONNECT)",
+            "kafka-1:9092/bootstrap: Connect to ipv4#192.0.2.1:9092 failed: Connection refused",
+        ),
+        ("[thrd:kafka-1:9092/bootstrap]: 2/2 brokers are down", "2/2 brokers are down"),
+        # The engine's own stays as it is.
+        ("Code: 243. DB::Exception: no space (disk 'default')", "Code: 243. DB::Exception: no space (disk 'default')"),
+    ],
+)
+def test_a_complaint_is_told_without_its_attempt(said: str, shown: str) -> None:
+    assert text(said) == shown
