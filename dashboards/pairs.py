@@ -6,6 +6,7 @@ from grafana_foundation_sdk.builders.dashboard import Dashboard
 from springtide.policy import BundlePolicy
 
 from dashboards.build import choice, lines, row, rows, start, text
+from dashboards.probes import SHOWN, panels
 
 WHICH = "src_pop in (${src:singlequote}) and dst_pop in (${dst:singlequote})"
 PAIR = "concat(src_pop, ' → ', dst_pop, if(ip_version = 6, ' IPv6', ''))"
@@ -20,18 +21,18 @@ def pairs() -> Dashboard:
         choice(
             "src",
             "From",
-            "select distinct src_pop from pairs where $__timeFilter(round) order by src_pop",
+            pops("src_pop", "server_pop"),
             "PoPs whose edges send.",
         ),
         choice(
             "dst",
             "To",
-            "select distinct dst_pop from pairs where $__timeFilter(round) order by dst_pop",
+            pops("dst_pop", "pop"),
             "PoPs that are sent to.",
         ),
         text("ttl_s", "Life of a bundle, s", str(BundlePolicy().ttl_s), "bundle.ttl_s of your policy."),
     )
-    return (
+    made = (
         made.with_row(row("Learnt"))
         .with_panel(
             lines(
@@ -207,4 +208,20 @@ def pairs() -> Dashboard:
                 {},
             )
         )
+        .with_row(row("Probes"))
     )
+    for panel in panels():
+        made.with_panel(panel)
+    return made
+
+
+def pops(end: str, of_probes: str) -> str:
+    """PoPs at that end of pairs with traffic, or with probes alone."""
+    return f"""
+        select distinct {end} from (
+            select {end} from pairs where $__timeFilter(round)
+            union all
+            select {of_probes} as {end} from probes where {SHOWN} and server_pop != ''
+        )
+        order by {end}
+    """

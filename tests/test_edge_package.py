@@ -14,6 +14,9 @@ FILES = {
     "usr/bin/springtide-edge": "-rwxr-xr-x",
     "usr/lib/systemd/system/springtide-edge-follow.service": "-rw-r--r--",
     "usr/lib/systemd/system/springtide-edge-follow.timer": "-rw-r--r--",
+    "usr/lib/systemd/system/springtide-edge-probe-serve.service": "-rw-r--r--",
+    "usr/lib/systemd/system/springtide-edge-probe.service": "-rw-r--r--",
+    "usr/lib/systemd/system/springtide-edge-probe.timer": "-rw-r--r--",
     "usr/lib/systemd/system/springtide-edge-watch.service": "-rw-r--r--",
     "usr/share/doc/springtide-edge/copyright": "-rw-r--r--",
     "usr/share/doc/springtide-edge/edge-command.md": "-rw-r--r--",
@@ -64,8 +67,13 @@ def test_its_removal_takes_everything_back_and_an_upgrade_does_not(package: Path
         assert edge.windows() == {"10.1.0.0/16": 50}
         assert calls.read_text().splitlines() == [
             "daemon-reload",
-            "try-restart springtide-edge-watch.service springtide-edge-follow.timer",
+            "try-restart springtide-edge-watch.service springtide-edge-follow.timer"
+            " springtide-edge-probe-serve.service",
         ]
         script("prerm", "remove")
         assert edge.windows() == {}
-        assert calls.read_text().splitlines()[-1].startswith("disable --now springtide-edge-watch.service")
+        last = calls.read_text().splitlines()[-1].split()
+        assert last[:2] == ["disable", "--now"]
+        units = {name.rpartition("/")[2] for name in FILES if "/systemd/" in name}
+        # What a timer or nothing starts has nothing to be disabled.
+        assert set(last[2:]) == units - {"springtide-edge-follow.service", "springtide-edge-probe.service"}

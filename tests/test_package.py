@@ -15,7 +15,7 @@ from testkit.debian import ROOT, built, listing, run
 
 UNIT = "springtide-collector.service"
 PAGE = ROOT / "docs/how-to/run-the-collector.md"
-COMMANDS = ("once", "run", "decode", "cat", "config", "top")
+COMMANDS = ("once", "run", "decode", "cat", "config", "top", "estimate", "completion")
 DOC = "usr/share/doc/springtide-collector"
 # Every file, with its mode.
 FILES = {

@@ -11,10 +11,11 @@ use serde_json::json;
 
 use crate::bundle::is_name;
 use crate::enforce::bpf;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, code};
 use crate::files::read_regular;
 use crate::notify::Notify;
 use crate::operations::{self, Followed, Places, Report, Source, WATCH_INTERVAL_S};
+use crate::probe;
 use crate::text::{one_line, printable, reason};
 use crate::textfile::TextFile;
 
@@ -37,6 +38,7 @@ Examples:
   springtide-edge withdraw                           everything out, the host as it was
   springtide-edge withdraw --forget-round            with the clock set right: take new rounds again
   springtide-edge verify ams-1.json                  only a look at the bundle and its signature
+  springtide-edge probe --targets FILE               how long small objects take from other PoPs
 
 Exit codes:
   0   done, or nothing to do
@@ -57,7 +59,15 @@ Exit codes:
 #[command(name = PROGRAM, version, after_help = AFTER, max_term_width = 118)]
 struct Options {
     #[command(subcommand)]
-    command: Command,
+    command: Any,
+}
+
+#[derive(Subcommand)]
+enum Any {
+    #[command(flatten)]
+    Enforce(Command),
+    /// Fetch 10, 50 and 100 kB from other PoPs over fresh connections, or serve them; needs no privileges
+    Probe(probe::Options),
 }
 
 #[derive(Args)]
@@ -232,10 +242,11 @@ fn answer(report: &impl Report, json: bool) -> Answer {
 
 /// Runs the command of this process's arguments.
 pub fn main() -> ExitCode {
-    let options = Options::parse();
-    let command = options.command;
-    let (name, json) = (command.name(), command.common().json);
-    match run(command) {
+    let (name, json, ended) = match Options::parse().command {
+        Any::Enforce(command) => (command.name(), command.common().json, run(command)),
+        Any::Probe(options) => ("probe", false, probe::run(&options, edge_name).map(said)),
+    };
+    match ended {
         Ok(answer) => {
             put(&answer.text);
             answer.code.into()
@@ -252,6 +263,11 @@ pub fn main() -> ExitCode {
             error.exit_code().into()
         }
     }
+}
+
+const fn said(text: String) -> Answer {
+    let code = code::DONE;
+    Answer { text, code }
 }
 
 fn run(command: Command) -> Result<Answer> {

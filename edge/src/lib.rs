@@ -17,6 +17,7 @@ pub mod kernel;
 pub mod notify;
 pub mod operations;
 pub mod plan;
+mod probe;
 pub mod signature;
 pub mod state;
 pub mod text;

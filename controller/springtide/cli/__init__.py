@@ -18,6 +18,7 @@ from springtide.cli.gate import gate
 from springtide.cli.history import history
 from springtide.cli.ingest import ingest
 from springtide.cli.ingest_logs import ingest_logs
+from springtide.cli.ingest_probes import ingest_probes
 from springtide.cli.migrate import migrate
 from springtide.cli.pause import pause, resume
 from springtide.cli.publish import publish
@@ -44,6 +45,7 @@ COMMANDS = (
     topics,
     tail,
     ingest_logs,
+    ingest_probes,
     asn,
     rollup,
     decide,

@@ -10,6 +10,7 @@ from springtide.cli.options import StoreOptions, fleet_option, json_option, read
 from springtide.cli.output import print_json
 from springtide.errors import InputError, SpringtideError
 from springtide.observe.accesslog import ingest_logs as run
+from springtide.observe.json_lines import Summary
 
 
 @click.command("ingest-logs")
@@ -31,12 +32,17 @@ def ingest_logs(files: tuple[Path, ...], store: StoreOptions, fleet_path: Path, 
     fleet = read_fleet(fleet_path)
     with store.open() as opened:
         summary = run(opened, fleet, files)
+    finish(summary, "requests", as_json)
+
+
+def finish(summary: Summary, what: str, as_json: bool) -> None:
+    """Say what was loaded, and of what kind; raise what ends the command with its exit code."""
     if as_json:
         print_json(summary.as_json())
     else:
         bad = f", {summary.rejected_lines} rejected" if summary.rejected_lines else ""
         none = f", {summary.unreadable_files} files unreadable" if summary.unreadable_files else ""
-        click.echo(f"{summary.files} files: {summary.rows} requests loaded{bad}{none}")
+        click.echo(f"{summary.files} files: {summary.rows} {what} loaded{bad}{none}")
     if summary.unkept_lines:
         raise SpringtideError("\n".join(map(str, summary.problems)))
     if summary.problems:

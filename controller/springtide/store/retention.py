@@ -19,6 +19,7 @@ SAMPLE_TIME = "toDateTime(intDiv(time_unix_us, 1000000))"
 TABLES = (
     ("tcp_samples", SAMPLE_TIME, "samples_days"),
     ("http_requests", SAMPLE_TIME, "samples_days"),
+    ("probes", SAMPLE_TIME, "rounds_days"),
     ("rollup_polls", "round", "sockets_days"),
     ("rollup_records", "round", "sockets_days"),
     ("rollup_starts", "round", "sockets_days"),
@@ -33,6 +34,7 @@ TABLES = (
     ("rollup_paths", "round", "rounds_days"),
     ("rollup_path_starts", "round", "rounds_days"),
     ("rollup_outcomes", "round", "rounds_days"),
+    ("rollup_slices", "round", "rounds_days"),
     ("rollup_hosts", "round", "rounds_days"),
     ("rollup_goodput", "round", "rounds_days"),
     ("rollup_rogues", "round", "rounds_days"),

@@ -306,6 +306,13 @@ ENFORCE: dict[str, Any] = {
 }
 
 
+# As a fleet with tenants that opted out has it.
+ALONE: dict[str, Any] = {
+    "by": "bpf",
+    "opted_out": [{"prefix": "fd00::/8"}, {"port": 25}, {"port": 25, "prefix": "10.0.0.0/8"}],
+}
+
+
 def second(changes: dict[str, Any]) -> dict[str, Any]:
     body = {key: value for key, value in GOOD.items() if key not in ("digest", "routes")}
     return sealed(body | {"schema_version": 2, "enforce": ENFORCE, "entries": [ENTRY]} | changes)
@@ -317,6 +324,7 @@ def test_schema_2_is_read_whole(place: Path) -> None:
     counts = ("entries", "windows", "start_rates", "congestion_controls")
     assert [report[key] for key in counts] == [2, 1, 1, 2]
     assert verified(place, encoded(second({"enforce": {}, "entries": []}))).code == 0
+    assert verified(place, encoded(second({"enforce": ALONE}))).code == 0
 
 
 @pytest.mark.parametrize(
@@ -330,6 +338,23 @@ def test_schema_2_is_read_whole(place: Path) -> None:
         ({"enforce": {"brake": {"connections": 5}}}, "enforce.brake", "exactly the fields"),
         ({"enforce": {"brake": ENFORCE["brake"] | {"half_life_s": 0}}}, "enforce.brake.half_life_s", "in 1..86400"),
         ({"enforce": {"record_permille": 1001}}, "enforce.record_permille", "in 0..1000"),
+        ({"enforce": ALONE | {"opted_out": 5}}, "enforce.opted_out", "is not a list"),
+        ({"enforce": ALONE | {"opted_out": [{}]}}, "enforce.opted_out[0]", "neither a port nor a prefix"),
+        ({"enforce": ALONE | {"opted_out": [{"port": 0}]}}, "enforce.opted_out[0].port", "in 1..65535"),
+        ({"enforce": ALONE | {"opted_out": [{"prefix": "10.0.0.1/8"}]}}, "enforce.opted_out[0].prefix", "10.0.0.1/8"),
+        ({"enforce": ALONE | {"opted_out": [{"port": 1}, {"port": 1}]}}, "enforce.opted_out[1]", "or twice"),
+        (
+            {"enforce": ALONE | {"opted_out": [{"port": 1}, {"prefix": "10.0.0.0/8"}]}},
+            "enforce.opted_out[1]",
+            "out of order",
+        ),
+        (
+            {"enforce": ALONE | {"opted_out": [{"port": n} for n in range(1, 66)]}},
+            "enforce.opted_out",
+            "65 are more than the 64",
+        ),
+        ({"enforce": ALONE | {"by": "routes"}}, "enforce.opted_out", "by routes, which know destinations only"),
+        ({"enforce": ALONE | {"otherwise": "routes"}}, "enforce.opted_out", "by routes, which know destinations only"),
         ({"entries": [{"initcwnd": 10}]}, "entries[0].prefix", "is missing"),
         ({"entries": [{"prefix": "10.0.0.0/8"}]}, "entries[0]", "has no value"),
         ({"entries": [ENTRY, ENTRY]}, "entries[1].prefix", "occurs twice"),

@@ -12,7 +12,7 @@ from testkit.edge import PROGRAM
 ROOT = Path(__file__).parents[3]
 UNITS = [*sorted((ROOT / "deploy/systemd").iterdir()), *sorted((ROOT / "edge/packaging").glob("*.[st]*[er]"))]
 INSTALLED = "/usr/bin/springtide-edge"
-PROGRAMS = (INSTALLED, "/usr/local/bin/ansible-playbook", "/usr/local/bin/airflow")
+PROGRAMS = (INSTALLED, *(f"/usr/local/bin/{name}" for name in ("ansible-playbook", "airflow", "springtide")))
 
 
 def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_systemd_finds_nothing_wrong_with_the_units(tmp_path: Path) -> None:
     for unit in UNITS:
         copies.append(tmp_path / unit.name)
         copies[-1].write_text(re.sub("|".join(PROGRAMS), str(PROGRAM), unit.read_text()))
-    assert len(copies) == 6
+    assert len(copies) == 15
     command = ["systemd-analyze", "verify", "--man=no", *map(str, copies)]
     environment = {**os.environ, "SYSTEMD_LOG_LEVEL": "warning"}
     done = subprocess.run(command, check=False, capture_output=True, text=True, env=environment)
@@ -34,10 +34,32 @@ def test_the_units_run_commands_that_there_are() -> None:
         if unit.name.startswith("springtide-edge-")
         for line in re.findall(r"^ExecStart=(.*)$", unit.read_text(), re.M)
     ]
-    assert sorted(found) == [f"{INSTALLED} follow", f"{INSTALLED} watch"]
+    assert sorted(found) == [
+        f"{INSTALLED} follow",
+        f"{INSTALLED} probe --serve [::]:8017",
+        f"{INSTALLED} probe --targets /etc/springtide/probe-targets",
+        f"{INSTALLED} watch",
+    ]
     for line in found:
         help_of = subprocess.run([str(PROGRAM), *line.split()[1:], "--help"], check=False, capture_output=True)
         assert help_of.returncode == 0
+
+
+def test_the_probes_units_keep_to_what_the_program_does() -> None:
+    """Its folder is the one that the program writes to by default, and systemd ends no run that ends by itself."""
+    text = (ROOT / "edge/packaging/springtide-edge-probe.service").read_text()
+    help_of = subprocess.run([str(PROGRAM), "probe", "--help"], check=True, capture_output=True, text=True).stdout
+    default = dict(re.findall(r"--(\w+) <[^>]+>[^<]*?\[default:\s+([^\]]+)\]", help_of))
+    [folder] = re.findall(r"^StateDirectory=(.*)$", text, re.M)
+    assert default["out"] == f"/var/lib/{folder}"
+    [minutes] = re.findall(r"^TimeoutStartSec=(\d+)min$", text, re.M)
+    # The grace after the spread, and a fetch that begins at its end.
+    assert int(default["spread"]) + 300 + int(default["timeout"]) < 60 * int(minutes) < 3600
+    ours = [unit for unit in UNITS if "probe" in unit.name and unit.suffix == ".service"]
+    assert len(ours) == 2
+    for unit in ours:
+        # Neither needs a right that another program lacks.
+        assert {"DynamicUser=yes", "CapabilityBoundingSet=", "NoNewPrivileges=yes"} <= set(unit.read_text().split("\n"))
 
 
 def test_the_watch_may_be_told_to_write_metrics(tmp_path: Path) -> None:

@@ -127,6 +127,11 @@ pub const METRICS: &[(&str, &str, &str)] = &[
         "Connections to excluded destinations.",
     ),
     (
+        "opted_out_total",
+        "counter",
+        "Connections of this edge's ports and addresses that the bundle leaves alone.",
+    ),
+    (
         "expired_total",
         "counter",
         "Connections that met a bundle past its time.",
@@ -360,6 +365,7 @@ fn counters(found: &mut Metrics, totals: &bpf::Totals) {
         ("started_total", totals.started),
         ("untreated_total", totals.untreated),
         ("excluded_total", totals.excluded),
+        ("opted_out_total", totals.opted_out),
         ("expired_total", totals.expired),
         ("late_total", totals.late),
         ("own_rate_total", totals.own_rate),

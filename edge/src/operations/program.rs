@@ -80,3 +80,38 @@ impl Program {
         Ok((done.changed, done.warnings))
     }
 }
+
+/// What `status` says of it.
+pub(super) fn program_lines(program: &bpf::Status) -> Vec<String> {
+    let bpf::Status {
+        condition,
+        totals,
+        prefixes_known,
+        prefixes_limit,
+        ..
+    } = program;
+    let mut lines = vec![format!(
+        "program: {} entries, {} connections started with our values",
+        condition.entries, totals.started
+    )];
+    if totals.opted_out > 0 {
+        lines.push(format!(
+            "program: {} connections of tenants that opted out were left at the kernel's default",
+            totals.opted_out
+        ));
+    }
+    if !condition.others.is_empty() {
+        let ids: Vec<String> = condition.others.iter().map(ToString::to_string).collect();
+        let ids = ids.join(", ");
+        lines.push(format!(
+            "program: other sockops programs see the same connections (ids {ids}; `bpftool prog show id ID` names them)"
+        ));
+    }
+    if totals.no_state > 0 {
+        lines.push(format!(
+            "program: {} connections were left alone, because {prefixes_known} prefixes are known of {prefixes_limit} that can be",
+            totals.no_state
+        ));
+    }
+    lines
+}

@@ -6,6 +6,7 @@ use ipnet::IpNet;
 use serde::Serialize;
 use serde_json::Value;
 
+use super::program::program_lines;
 use crate::enforce::bpf;
 use crate::error::code;
 use crate::kernel::Change;
@@ -456,34 +457,6 @@ impl Report for Verified {
             ),
         ]
     }
-}
-
-fn program_lines(program: &bpf::Status) -> Vec<String> {
-    let bpf::Status {
-        condition,
-        totals,
-        prefixes_known,
-        prefixes_limit,
-        ..
-    } = program;
-    let mut lines = vec![format!(
-        "program: {} entries, {} connections started with our values",
-        condition.entries, totals.started
-    )];
-    if !condition.others.is_empty() {
-        let ids: Vec<String> = condition.others.iter().map(ToString::to_string).collect();
-        let ids = ids.join(", ");
-        lines.push(format!(
-            "program: other sockops programs see the same connections (ids {ids}; `bpftool prog show id ID` names them)"
-        ));
-    }
-    if totals.no_state > 0 {
-        lines.push(format!(
-            "program: {} connections were left alone, because {prefixes_known} prefixes are known of {prefixes_limit} that can be",
-            totals.no_state
-        ));
-    }
-    lines
 }
 
 /// Destination -> way, as people read it.
