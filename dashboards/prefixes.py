@@ -75,7 +75,7 @@ def prefixes() -> Dashboard:
             lines(
                 "Duty cycle",
                 "Share of the window's measured rounds that chosen prefixes spent among their PoP's slowest; "
-                "congestion.enter_duty and leave_duty are its thresholds.",
+                "congestion.enter_duty and leave_duty are what low rounds must exceed or fall short of.",
                 f"""
                 select round as time, 100 * quantileExact(0.1)(duty) as p10, 100 * quantileExact(0.5)(duty) as p50,
                     100 * quantileExact(0.9)(duty) as p90

@@ -18,15 +18,17 @@ holdout: {min_edges: 2, edge_share: 0.5}
 gate: {min_connections: 1}
 congestion:
   {window_rounds: 8, min_rounds: 2, min_prefixes: 2, min_connections: 1, min_samples: 1, min_bytes: 1,
-   benefit_rounds: 2, min_stay_s: 600, low_share: 0.5, enter_duty: 0.5, leave_duty: 0.1, max_flap_rate: 1.0,
+   benefit_rounds: 2, min_stay_s: 600, low_share: 0.5, enter_duty: 0.5, leave_duty: 0.2, max_flap_rate: 1.0,
+   max_selected: 2,
    holdout_share: 0.4}
 """
+TENANTS = "tenants:\n  web: {ports: [443]}\n  far: {ports: [8443]}\n"
 ASN = "prefix,asn,name\n203.0.113.0/24,64500,Far Away\n198.51.100.0/24,64501,Near By\n"
 
 
 def operate(home: Home, now: list[int]) -> None:
     """Fill a migrated home; `now` holds the time that `springtide.instants.now` returns."""
-    home.fleet.write_text(FLEET)
+    home.fleet.write_text(FLEET + TENANTS)
     home.policy.write_text(POLICY)
     table = home.path / "asn.csv"
     table.write_text(ASN)

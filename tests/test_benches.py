@@ -59,7 +59,7 @@ FIGURES = {
     """,
     "calm-prefixes": """
         selected_median new_per_round_median changes_per_round_mean changes_per_ever_selected_and_day_p95
-        prefixes_with_four_changes_or_more share_of_attainable_gain
+        prefixes_with_four_changes_or_more share_of_attainable_gain share_of_oracle_with_its_holdout
     """,
     "calm-start": """
         model_median_error model_points time_saved_share share_of_attainable_gain share_of_gain_at_all

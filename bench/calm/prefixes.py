@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from springtide.laws.columns import Table
 from springtide.laws.congestion.law import PREVIOUS, carry, decide
-from springtide.laws.congestion.prefixes import EVIDENCE
+from springtide.laws.congestion.prefixes import EVIDENCE, addresses
+from springtide.laws.holdout import is_held_out
 from springtide.policy import Policy
 
 from bench.calm.plot import OURS, drawn
@@ -58,6 +59,11 @@ class Springtide:
         self._masks = {key: np.zeros(count, np.uint64) for key in ("measured_0", "measured_1", "low_0", "low_1")}
         self._rates = np.full((policy.congestion.window_rounds, count), np.nan)
         self._pop = np.array([f"pop{at * POPS // count}" for at in range(count)], "S64")
+        named = np.zeros(count, EVIDENCE)
+        named["pop"], named["low"], named["ip_version"] = self._pop, np.arange(count), 4
+        share, places = policy.congestion.holdout_share, zip(self._pop, addresses(named), strict=True)
+        # Whenever it is chosen.
+        self.held_out = np.array([is_held_out(bytes(pop), address, share) for pop, address in places], bool)
 
     @property
     def discount(self) -> float:
@@ -141,6 +147,8 @@ class Tally:
     changes: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     gained: float = 0.0
     attainable: float = 0.0
+    # Without what it holds out, whatever it chooses: an oracle that pays for the same comparison reaches that.
+    limit: float = 0.0
 
     def summary(self, days: float) -> dict[str, Any]:
         """Over the rounds after the first day: before, our law's window is filling."""
@@ -158,6 +166,7 @@ class Tally:
             else 0,
             "prefixes_with_four_changes_or_more": int((self.changes >= 4).sum()),
             "share_of_attainable_gain": round(self.gained / self.attainable, 4) if self.attainable else None,
+            "share_of_oracle_with_its_holdout": round(self.gained / self.limit, 4) if self.limit else None,
         }
 
 
@@ -192,6 +201,8 @@ def run(count: int, days: float, seed: int, policy: Policy, on_day: Callable[[in
             # What serves in a round was decided from the rounds before it.
             before = on[which]
             tally.attainable += attainable
+            if isinstance(controller, Springtide):
+                tally.limit += float(np.maximum(gain, 0)[~controller.held_out].sum())
             tally.gained += float(gain[before].sum())
             rate = path + noise + gain * before
             low = _low(rate - controller.discount * before, measured)

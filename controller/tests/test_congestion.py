@@ -28,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("clock")
 
 # Selection in the fifth round, and no more prefixes than a test can look at.
 QUICK = """
-congestion: {window_rounds: 10, min_rounds: 4, benefit_rounds: 2, min_stay_s: 600, holdout_share: 0}
+congestion: {window_rounds: 10, min_rounds: 4, leave_duty: 0.4, benefit_rounds: 2, min_stay_s: 600, holdout_share: 0}
 """
 
 
@@ -183,7 +183,7 @@ def test_explain_shows_why_and_what_would_change_it(home: Home) -> None:
         "chosen for BBR since",
         "in force      the kernel's default: no publication",
         "low in 10 of 10 measured rounds",
-        "low in at most 40%",
+        "40% of the newest",
     ):
         assert text in screen
     other = home.json("explain", "ams", "192.0.5.0/24")

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from springtide.laws import damping
 from springtide.laws.columns import Table
-from springtide.laws.congestion.law import ACTION, ACTIONS, ALONE, DECIDED, PREVIOUS, REASONS, Action, carry, decide
+from springtide.laws.congestion.judge import ALONE
+from springtide.laws.congestion.law import ACTION, ACTIONS, DECIDED, PREVIOUS, REASONS, Action, carry, decide
 from springtide.laws.congestion.prefixes import EVIDENCE, history, keys, state_changes
 from springtide.policy import CongestionDampingPolicy, CongestionPolicy, Policy
 
@@ -78,9 +79,20 @@ CHOSEN = ("ENTER", "bbr", "consistently_low")
 
 
 def test_the_consistently_low_are_chosen() -> None:
-    assert one([prefix()], policy()) == [CHOSEN]
-    assert one([prefix(low=[1] * 15 + [0] * 5)], policy()) == []
-    assert one([prefix(low=[1] * 16 + [0] * 4)], policy()) == [CHOSEN]
+    """min_rounds low ones show it, one after the other; where every third is not low it takes twice as many. What was
+    before counts for nothing."""
+    for low, chosen in (
+        ([1] * 4, True),
+        ([1] * 3, False),
+        ([1] * 4 + [0] * 16, True),
+        ([1] * 3 + [0] * 17, False),
+        ([1, 1, 0] * 3, True),
+        ([1, 1, 0] * 2, False),
+        ([1, 0] * 10, False),
+    ):
+        measured = (1 << len(low)) - 1
+        law = policy(enter_duty=0.5, max_flap_rate=1.0)
+        assert one([prefix(low, measured)], law)[:1] == ([CHOSEN] if chosen else []), low
 
 
 def test_a_round_without_evidence_is_neither_low_nor_not() -> None:
@@ -93,7 +105,7 @@ def test_a_round_without_evidence_is_neither_low_nor_not() -> None:
     [
         ({"back_office": 1}, "back_office"),
         ({"rtt_us": 5000.0, "retransmit_ratio": 0.001}, "healthy_path"),
-        ({"low": [1, 1, 1, 1, 0] * 4}, "flapping"),
+        ({"low": [1, 0, 1, 1, 0] * 4}, "flapping"),
     ],
 )
 def test_what_is_not_for_bbr_is_not_chosen(more: dict[str, Any], reason: str) -> None:
@@ -105,7 +117,12 @@ def test_an_unknown_round_trip_time_is_not_a_low_one() -> None:
 
 
 def test_between_the_thresholds_and_within_the_stay_nothing_changes() -> None:
-    half, good = prefix(low=[0] * 10 + [1] * 10), prefix(low=0)
+    """As much evidence lets go as chose: of rounds that are all good, (1 - enter_duty) x min_rounds / leave_duty."""
+    half, good = prefix(low=[1, 1, 0, 0] * 5), prefix(low=0)
+    for rounds, reason in ((9, "held_hysteresis"), (10, "recovered")):
+        late = prefix(low=[0] * rounds + [1] * (20 - rounds))
+        law = policy(enter_duty=0.5, leave_duty=0.2)
+        assert one([prefix(), half, late], law)[2][2] == reason
     assert one([prefix(), good, good, good], policy()) == [
         CHOSEN,
         ("KEEP", "bbr", "held_min_stay"),
@@ -168,7 +185,7 @@ def test_a_hashed_share_of_the_chosen_stays_held_out() -> None:
     assert (second["held_out"] == first["held_out"]).all()
 
 
-def judged(growth_treated: Any, growth_held: Any, count: int = 200, **more: Any) -> list[Table]:
+def judged(growth_treated: Any, growth_held: Any, count: int = 200, rounds: int = 4, **more: Any) -> list[Table]:
     """Chosen in the first round; from the third on judged by these factors."""
     law = policy(holdout_share=0.3, max_new=5000, max_selected=5000, min_held_out=20, **more)
     seen = np.concatenate([prefix(number=n) for n in range(count)])
@@ -177,7 +194,7 @@ def judged(growth_treated: Any, growth_held: Any, count: int = 200, **more: Any)
     later = seen.copy()
     later["recent_log2_rate"] += np.log2(np.where(held, growth_held, growth_treated))
     decisions = [first]
-    for index in range(1, 4):
+    for index in range(1, rounds):
         last = carry(decisions[-1], ROUND + (index - 1) * STEP)
         decisions.append(decide(ROUND + index * STEP, law, later, last))
     return decisions
@@ -192,7 +209,7 @@ def test_what_grew_no_more_than_the_held_out_is_given_back_and_waits() -> None:
     assert set(rows(third[~treated])) == {("KEEP", "default", "consistently_low")}
     assert third["benefit"] == pytest.approx(0.0, abs=1e-12)
     assert set(rows(fourth[treated])) == {("NONE", "default", "given_back")}
-    assert (third["hold_until"][treated] == ROUND + 2 * STEP + 86_400).all()
+    assert (third["hold_until"][treated] == ROUND + 2 * STEP + 3 * 86_400).all()
 
 
 def test_what_grew_more_stays() -> None:
@@ -223,15 +240,37 @@ def test_one_prefix_is_given_back_where_it_grew_less_than_all_that_are_held_out(
     ours = spread(400, 1, 1.5)
     [lost, *_] = np.flatnonzero(judged(ours, ours, 400)[0]["held_out"] == 0)
     ours[lost] = 0.1
-    first, _, third, _ = judged(ours, spread(400, 2), 400)
+    first, *_, before, last = judged(ours, spread(400, 2), 400, rounds=5)
     assert (first["held_out"] == 1).sum() >= ALONE
-    gone = np.flatnonzero((first["held_out"] == 0) & (third["algorithm"] == 0))
+    # Its trial has twice benefit_rounds.
+    assert (before["algorithm"] == (first["held_out"] == 0)).all()
+    gone = np.flatnonzero((first["held_out"] == 0) & (last["algorithm"] == 0))
     assert lost in gone
     assert len(gone) <= 3
     # Fewer than that show nothing of one prefix.
-    first, _, third, _ = judged(ours[:200], spread(200, 2))
+    first, *_, last = judged(ours[:200], spread(200, 2), rounds=5)
     assert (first["held_out"] == 1).sum() < ALONE
-    assert (third["algorithm"] == (first["held_out"] == 0)).all()
+    assert (last["algorithm"] == (first["held_out"] == 0)).all()
+
+
+def test_where_prefixes_differ_in_what_bbr_does_those_that_it_slows_are_given_back() -> None:
+    """Two thirds gain a factor of two, a third loses as much; paths change by themselves by far less. Hardly any of the
+    helped goes."""
+    chance = np.random.default_rng(5)
+    helped = chance.random(600) < 2 / 3
+    paths = np.exp2(chance.normal(0.0, 0.3, 600))
+    first, *_, last = judged(paths * np.where(helped, 2.0, 0.5), paths[::-1], 600, rounds=6)
+    treated = first["held_out"] == 0
+    given_back = treated & (last["algorithm"] == 0)
+    assert (given_back & ~helped).sum() >= 0.95 * (treated & ~helped).sum()
+    assert (given_back & helped).sum() <= 0.05 * (treated & helped).sum()
+    assert not last["algorithm"][first["held_out"] == 1].any()
+
+
+def test_where_bbr_does_the_same_to_all_chance_gives_back_hardly_any() -> None:
+    first, *_, last = judged(spread(600, 3, 1.5), spread(600, 4), 600, rounds=6)
+    treated = first["held_out"] == 0
+    assert (last["algorithm"][treated] == 0).mean() <= 0.03
 
 
 def test_too_few_held_out_judge_nothing() -> None:

@@ -28,7 +28,7 @@ EDGES = ("ams-1", "ams-2", "ams-3")
 POLICY = """
 initcwnd: {duty_rounds: 1}
 congestion: {window_rounds: 4, min_rounds: 1, min_prefixes: 2, min_connections: 1, min_samples: 1, min_bytes: 1,
-  benefit_rounds: 2, min_stay_s: 600, low_share: 0.5, enter_duty: 0.5, leave_duty: 0.1, max_flap_rate: 1.0,
+  benefit_rounds: 2, min_stay_s: 600, low_share: 0.5, enter_duty: 0.5, leave_duty: 0.2, max_flap_rate: 1.0,
   holdout_share: 0}
 """
 

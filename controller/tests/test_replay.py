@@ -24,7 +24,7 @@ from testkit.prefixes import INTERVAL, random_rounds, store_rounds
 pytestmark = pytest.mark.usefixtures("clock")
 
 ROUNDS = 14
-SINCE = instants.show(ROUND - ROUNDS * INTERVAL)
+SINCE = instants.show(ROUND - (ROUNDS - 1) * INTERVAL)
 MIDDLE = instants.show(ROUND - ROUNDS // 2 * INTERVAL)
 POLICY = """
 initcwnd: {duty_rounds: 3, duty_window_rounds: 5, ttl_s: 900}
@@ -106,7 +106,7 @@ def test_what_loss_has_taught_is_replayed_too(decided: Home) -> None:
 
 def test_another_policy_is_compared_with_what_was_decided(decided: Home, tmp_path: Path) -> None:
     other = tmp_path / "other.yaml"
-    other.write_text("initcwnd: {duty_rounds: 1, hysteresis: 0.0}\ncongestion: {min_rounds: 40}\n")
+    other.write_text("initcwnd: {duty_rounds: 1, hysteresis: 0.0}\ncongestion: {min_rounds: 28}\n")
     found = summaries(decided.json("replay", "--from", SINCE, "--policy", other))
     assert found["initcwnd"]["changes"] > found["initcwnd"]["changes_recorded"]
     assert found["initcwnd"]["different_per_round_median"] > 0

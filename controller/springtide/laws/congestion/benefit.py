@@ -11,9 +11,12 @@ from springtide.store import Row, Store
 # The least microseconds of each group of round-trip times.
 RTT_GROUPS = (0, 25_000, 75_000, 150_000, 300_000)
 
+MOST_SYSTEMS = 20
+
 # Each prefix's last decision that can be judged: over benefit_rounds, all of them since it was chosen.
 GROWTH = f"""
-select pop, client_prefix, ip_version, held_out, rtt_us, log2(recent_rate / baseline_rate) as log2_growth
+select pop, client_prefix, ip_version, held_out, rtt_us, log2(recent_rate / baseline_rate) as log2_growth,
+    dictGetOrDefault('asns', 'asn', client_prefix, toUInt32(0)) as asn
 from congestion_decisions final
 where {SPAN} and selected_since is not null and baseline_rate > 0 and recent_rate > 0
     and toUnixTimestamp(round) - toUnixTimestamp(assumeNotNull(selected_since)) >= {{stay:UInt32}}
@@ -94,17 +97,21 @@ order by round_s
 
 
 def growth_lines(rows: list[Row], quantile: float) -> list[BenefitLine]:
-    """Growth of the delivery rate since each was chosen: rows with pop, ip_version, rtt_us, held_out, log2_growth."""
+    """Growth of the delivery rate since each was chosen: rows with pop, ip_version, rtt_us, held_out, log2_growth, asn
+    (0 unknown; of systems those with most prefixes)."""
     groups: list[tuple[str, Callable[[Row], str]]] = [
         ("all", lambda row: "all"),
         ("PoP", lambda row: str(row["pop"])),
         ("prefix class", lambda row: "IPv4 /24" if row["ip_version"] == 4 else "IPv6 /56"),
         ("RTT", lambda row: rtt_group(row["rtt_us"])),
     ]
+    by_system = grouped([row for row in rows if row["asn"]], lambda row: f"AS{row['asn']}")
+    largest = sorted(by_system, key=lambda system: -len(system[1]))[:MOST_SYSTEMS]
+    found = [(by, *group) for by, of in groups for group in grouped(rows, of)]
+    found += [("AS", *system) for system in largest]
     return [
         BenefitLine("congestion", "delivery rate", by, group, _effect(chosen, "log2_growth", quantile))
-        for by, of in groups
-        for group, chosen in grouped(rows, of)
+        for by, group, chosen in found
     ]
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from springtide import instants
 from springtide.errors import InputError, Problem
-from springtide.laws.congestion.law import Reason
+from springtide.laws.congestion.law import Reason, needed_excess
 from springtide.policy import CLIENT_PREFIX_LENGTH, CongestionPolicy, Policy
 
 
@@ -24,21 +24,21 @@ class PrefixExplanation:
 
 
 RULES = {
-    Reason.CONSISTENTLY_LOW: "congestion.enter_duty within congestion.window_rounds",
+    Reason.CONSISTENTLY_LOW: "low ones exceed congestion.enter_duty of the newest rounds, as congestion.min_rounds do",
     Reason.HELD_HYSTERESIS: "between congestion.leave_duty and congestion.enter_duty nothing changes",
     Reason.HELD_MIN_STAY: "congestion.min_stay_s",
     Reason.HELD_THIN_EVIDENCE: "congestion.min_rounds",
     Reason.HELD_INCOMPLETE_INPUT: "where the newest round cannot be trusted, the last decisions stay in force",
-    Reason.RECOVERED: "congestion.leave_duty",
+    Reason.RECOVERED: "low ones fall short of congestion.leave_duty of the newest rounds, as clearly as it was chosen",
     Reason.NO_EVIDENCE: "nothing measured within congestion.window_rounds",
-    Reason.NOT_HELPED: "congestion.min_benefit: the interval of its growth against the held-out prefixes lies below",
+    Reason.NOT_HELPED: "congestion.min_benefit: what it, or its PoP, grew beyond the held-out prefixes lies below",
     Reason.BACK_OFFICE: "BBR is for clients: the addresses are a PoP's own",
     Reason.HEALTHY_PATH: "congestion.low_rtt_us and congestion.few_retransmits",
     Reason.FLAPPING: "congestion.max_flap_rate",
     Reason.HELD_DAMPING: "congestion_damping.suppress_above, until congestion_damping.reuse_below",
     Reason.GIVEN_BACK: "congestion.give_back_hold_s",
     Reason.CAPPED: "congestion.max_new and congestion.max_selected",
-    Reason.BELOW_DUTY_CYCLE: "congestion.enter_duty within congestion.window_rounds",
+    Reason.BELOW_DUTY_CYCLE: "low ones exceed congestion.enter_duty of the newest rounds, as congestion.min_rounds do",
     Reason.THIN_EVIDENCE: "congestion.min_rounds",
     Reason.OVERRIDE: "an operator's override in the policy",
 }
@@ -121,12 +121,15 @@ def _because(row: Mapping[str, Any], law: CongestionPolicy) -> str:
         parts.append(f"{row['rate'] * 8 / 1e6:.2f} Mbit/s")
     if row["benefit"] is not None:
         parts.append(f"grew {row['benefit']:+.0%} beyond the held-out prefixes")
+    if row["expected_benefit"] is not None:
+        parts.append(f"of its trial {row['expected_benefit']:+.0%} is expected of BBR")
     return "; ".join(parts)
 
 
 def _change(row: Mapping[str, Any], reason: Reason, policy: Policy) -> str:
     law = policy.congestion
-    leaves = f"low in at most {law.leave_duty:.0%} of the measured rounds"
+    needed = needed_excess(law)
+    leaves = f"low ones {needed:g} rounds short of {law.leave_duty:.0%} of the newest (now {row['good_excess']:.1f})"
     since = row["selected_since"]
     stay = instants.show(instants.parse(since) + law.min_stay_s) if since else ""
     bounds = f"{law.low_rtt_us / 1000:g} ms or {law.few_retransmits:.1%} sent again"
@@ -146,4 +149,5 @@ def _change(row: Mapping[str, Any], reason: Reason, policy: Policy) -> str:
         Reason.OVERRIDE: "the override's end, or another policy",
         Reason.THIN_EVIDENCE: f"{law.min_rounds - row['measured_rounds']} more measured rounds",
     }
-    return texts.get(reason, f"low in at least {law.enter_duty:.0%} of the measured rounds")
+    enters = f"low ones {needed:g} rounds beyond {law.enter_duty:.0%} of the newest (now {row['low_excess']:.1f})"
+    return texts.get(reason, enters)

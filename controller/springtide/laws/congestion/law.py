@@ -25,18 +25,19 @@ from numpy.typing import NDArray
 
 from springtide.laws import damping
 from springtide.laws.columns import Bits, Table
+from springtide.laws.congestion.judge import judge
 from springtide.laws.congestion.prefixes import (
     EVIDENCE,
     KEY,
     addresses,
     align,
+    excess,
     first_of,
     halves,
     history,
     keys,
     state_changes,
 )
-from springtide.laws.effect import LEVEL, difference
 from springtide.laws.holdout import is_held_out
 from springtide.laws.vocabulary import codes
 from springtide.policy import CongestionPolicy, Policy
@@ -78,9 +79,6 @@ REASONS = tuple(Reason)
 _CODE = codes(Reason)
 ACTION = codes(Action)
 
-# Held-out prefixes from which on their spread's end is known: beyond it lies one of them (2 / (1 - LEVEL)).
-ALONE = 80
-
 _STATE = [
     ("held_out", "u1"),
     ("baseline_rate", "<f8"),
@@ -88,9 +86,10 @@ _STATE = [
     ("hold_until", "<u4"),
     ("penalty", "<f8"),
     ("suppressed", "u1"),
+    ("trial_growth", "<f8"),
 ]
 # What the decisions before this round left; instants in seconds since the epoch, 0 is none; rates in bytes per second,
-# NaN is unknown.
+# growth in powers of two, NaN is unknown.
 PREVIOUS = np.dtype([*KEY, ("ip_version", "u1"), ("round", "<u4"), *_STATE])
 # The rows of congestion_decisions without what a round has in common; `action` and `reason` count in ACTIONS and
 # REASONS.
@@ -104,12 +103,15 @@ DECIDED = np.dtype(
         ("measured_rounds", "u1"),
         ("low_rounds", "u1"),
         ("state_changes", "u1"),
+        ("low_excess", "<f8"),
+        ("good_excess", "<f8"),
         ("back_office", "u1"),
         ("rtt_us", "<f8"),
         ("retransmit_ratio", "<f8"),
         ("rate", "<f8"),
         ("recent_rate", "<f8"),
         ("benefit", "<f8"),
+        ("expected_benefit", "<f8"),
         *_STATE,
     ]
 )
@@ -121,7 +123,8 @@ def decide(
     """The round's DECIDED rows, sorted by PoP and prefix, of EVIDENCE and PREVIOUS rows in any order.
 
     `now` is the round. PoPs that are `frozen` have no trustworthy newest round. Rows are given for what is chosen, let
-    go, poor, waiting or overridden; with `everyone`, for all of the evidence.
+    go, poor, waiting or overridden; with `everyone`, for all of the evidence. Long: one step after the other, each over
+    all prefixes at once.
     """
     law = policy.congestion
     overridden, wants_bbr = _overrides(policy, now)
@@ -138,15 +141,15 @@ def decide(
 
     chosen = before["selected_since"] > 0
     stay = now - before["selected_since"].astype(np.int64)
-    judged = chosen & (stay >= law.benefit_rounds * policy.round.interval_s)
-    out["benefit"], not_helped = _benefit(out, before, judged, law)
+    judged = judge(out, _known(before), np.where(chosen, stay // policy.round.interval_s, -1), law)
+    out["benefit"], out["expected_benefit"] = judged.benefit, judged.expected_benefit
     penalty = damping.decay(before["penalty"], now - before["round"].astype(np.int64), policy.congestion_damping)
     suppressed = (before["suppressed"] > 0) & (penalty >= policy.congestion_damping.reuse_below)
     is_frozen = np.isin(out["pop"], np.array(sorted(frozen), "S64"))
 
     leave = np.zeros(len(out), bool)
     reason = np.full(len(out), _CODE[Reason.THIN_EVIDENCE], np.uint8)
-    _keep_or_leave(out, reason, leave, chosen, stay, not_helped, is_frozen, law)
+    _keep_or_leave(out, reason, leave, chosen, stay, judged.not_helped, is_frozen, law)
     enter = _enter(out, reason, chosen, leave, suppressed, now < before["hold_until"], is_frozen, law)
 
     enter = np.where(is_overridden, bbr_wanted & ~chosen, enter)
@@ -163,11 +166,14 @@ def decide(
     out["held_out"] = np.where(chosen, before["held_out"], _held_out(out, enter, law)) * after * ~bbr_wanted
     out["algorithm"] = after & (out["held_out"] == 0)
     out["reason"] = reason
-    out["baseline_rate"] = np.where(enter, out["rate"], np.where(after, before["baseline_rate"], np.nan))
+    # Of the newest rounds, as the rate that it is compared with: paths change by themselves within hours.
+    out["baseline_rate"] = np.where(enter, out["recent_rate"], np.where(after, before["baseline_rate"], np.nan))
     out["selected_since"] = np.where(enter, now, np.where(after, before["selected_since"], 0))
     given_back = leave & (reason == _CODE[Reason.NOT_HELPED])
     hold_until = np.where(given_back, now + law.give_back_hold_s, before["hold_until"])
     out["hold_until"] = np.where(hold_until > now, hold_until, 0)
+    # Those that were given back count on: else only the helped would say how prefixes differ.
+    out["trial_growth"] = np.where((after & ~enter) | (out["hold_until"] > 0), judged.trial_growth, np.nan)
     out["penalty"] = penalty
     out["suppressed"] = suppressed | (penalty > policy.congestion_damping.suppress_above)
     if everyone:
@@ -186,8 +192,22 @@ def carry(decided: Table, now: int) -> Table:
 
 
 def least_low_rounds(law: CongestionPolicy) -> int:
-    """With fewer low rounds than this in the window no prefix can be chosen."""
-    return max(1, int(np.ceil(law.enter_duty * law.min_rounds - 1e-9)))
+    """With fewer low rounds than this in the window no prefix can be chosen: an excess over `enter_duty` that
+    `min_rounds` low ones show, fewer cannot."""
+    return law.min_rounds
+
+
+def needed_excess(law: CongestionPolicy) -> float:
+    """By how many rounds low ones must exceed `enter_duty` of the newest, or fall short of `leave_duty`: by as many as
+    they do when `min_rounds` are low one after the other."""
+    return (1.0 - law.enter_duty) * law.min_rounds
+
+
+def _known(before: Table) -> Table:
+    """Of those that are not remembered no growth is known either."""
+    known = before.copy()
+    known["trial_growth"][before["round"] == 0] = np.nan
+    return known
 
 
 def _observe(out: Table, seen: Table, has: Bits, law: CongestionPolicy) -> None:
@@ -196,6 +216,8 @@ def _observe(out: Table, seen: Table, has: Bits, law: CongestionPolicy) -> None:
     out["measured_rounds"] = measured.sum(axis=1)
     out["low_rounds"] = low.sum(axis=1)
     out["state_changes"] = state_changes(measured, low)
+    out["low_excess"] = excess(low, measured, law.enter_duty)
+    out["good_excess"] = excess(measured & ~low, measured, 1.0 - law.leave_duty)
     out["back_office"] = seen["back_office"]
     for name in ("rtt_us", "retransmit_ratio"):
         out[name] = np.where(has & (seen[name] >= 0), seen[name], np.nan)
@@ -204,69 +226,14 @@ def _observe(out: Table, seen: Table, has: Bits, law: CongestionPolicy) -> None:
         out[name] = np.where(has & (log2 >= 0), np.exp2(np.maximum(log2, 0)), np.nan)
 
 
-def _duty(out: Table) -> NDArray[np.float64]:
-    duty: NDArray[np.float64] = out["low_rounds"] / np.maximum(out["measured_rounds"], 1)
-    return duty
-
-
 def _poor(out: Table, law: CongestionPolicy) -> Bits:
-    poor: Bits = (out["measured_rounds"] >= law.min_rounds) & (_duty(out) >= law.enter_duty)
+    poor: Bits = (out["measured_rounds"] >= law.min_rounds) & (out["low_excess"] >= needed_excess(law) - 1e-9)
     return poor
 
 
 def _healthy(out: Table, law: CongestionPolicy) -> Bits:
     healthy: Bits = (out["rtt_us"] < law.low_rtt_us) & (out["retransmit_ratio"] < law.few_retransmits)
     return healthy
-
-
-def _benefit(out: Table, before: Table, judged: Bits, law: CongestionPolicy) -> tuple[NDArray[np.float64], Bits]:
-    """Each judged prefix's growth beyond that of the held-out ones, NaN where it is unknown; and which treated ones
-    are not helped, as far as intervals show it.
-
-    Growth is of the recent rate over the rate when it was chosen. Difference in differences: the held-out prefixes were
-    chosen by the same rule, and share the PoP's minutes.
-    """
-    growth = np.log2(out["recent_rate"]) - np.log2(
-        np.where(before["baseline_rate"] > 0, before["baseline_rate"], np.nan)
-    )
-    known = judged & np.isfinite(growth)
-    control = known & (before["held_out"] > 0)
-    treated = known & (before["held_out"] == 0)
-    benefit = np.full(len(out), np.nan)
-    not_helped = np.zeros(len(out), bool)
-    fleet = growth[control]
-    for pop in np.unique(out["pop"][known]):
-        here = out["pop"] == pop
-        own = growth[here & control]
-        theirs = own if len(own) >= law.min_held_out else fleet
-        if len(theirs) < law.min_held_out:
-            continue
-        benefit[here & known] = np.exp2(growth[here & known] - np.median(theirs)) - 1.0
-        those = here & treated
-        not_helped |= those & _too_little(growth, own if len(own) >= ALONE else fleet, law)
-        if _none_is_helped(growth[those], theirs, law):
-            not_helped |= those
-    return benefit, not_helped
-
-
-def _none_is_helped(ours: NDArray[np.float64], theirs: NDArray[np.float64], law: CongestionPolicy) -> bool:
-    """Whether the interval of the median difference lies at or below `min_benefit`, as the report's does."""
-    # An interval contains its middle: where that is above there is no need to draw.
-    if len(ours) < law.min_held_out or np.exp2(np.median(ours) - np.median(theirs)) - 1.0 > law.min_benefit + 1e-9:
-        return False
-    is_treated = np.repeat([True, False], [len(ours), len(theirs)])
-    found = difference(np.concatenate([ours, theirs]), is_treated, minimum=law.min_held_out)
-    return found.high is not None and found.high <= law.min_benefit + 1e-9
-
-
-def _too_little(growth: NDArray[np.float64], theirs: NDArray[np.float64], law: CongestionPolicy) -> Bits:
-    """Those that, whichever held-out prefix they are compared with, grew too little: one growth has no interval of its
-    own, but what it might have been without BBR has, the spread of the held-out ones."""
-    if len(theirs) < ALONE:
-        return np.zeros(len(growth), bool)
-    least = np.quantile(theirs, (1 - LEVEL) / 2)
-    too_little: Bits = np.exp2(growth - least) - 1.0 <= law.min_benefit + 1e-9
-    return too_little
 
 
 def _keep_or_leave(
@@ -279,9 +246,8 @@ def _keep_or_leave(
     is_frozen: Bits,
     law: CongestionPolicy,
 ) -> None:
-    duty = _duty(out)
     enough = out["measured_rounds"] >= law.min_rounds
-    better = (enough & (duty <= law.leave_duty)) | _healthy(out, law)
+    better = (enough & (out["good_excess"] >= needed_excess(law) - 1e-9)) | _healthy(out, law)
     silent = out["measured_rounds"] == 0
     young = stay < law.min_stay_s
     # The first that holds counts.
@@ -295,7 +261,7 @@ def _keep_or_leave(
         (_healthy(out, law), Reason.HEALTHY_PATH, True),
         (better, Reason.RECOVERED, True),
         (~enough, Reason.HELD_THIN_EVIDENCE, False),
-        (duty < law.enter_duty, Reason.HELD_HYSTERESIS, False),
+        (~_poor(out, law), Reason.HELD_HYSTERESIS, False),
         (np.ones(len(out), bool), Reason.CONSISTENTLY_LOW, False),
     ]
     _first_that_holds(rules, chosen, reason, leave)
@@ -330,7 +296,7 @@ def _enter(
     in_use = np.bincount(pop[chosen & ~leave], minlength=len(names))
     room = np.minimum(law.max_new, np.maximum(0, law.max_selected - in_use))
     candidates = np.flatnonzero(enter)
-    order = candidates[np.lexsort((candidates, out["rate"][candidates], -_duty(out)[candidates]))]
+    order = candidates[np.lexsort((candidates, out["rate"][candidates], -out["low_excess"][candidates]))]
     let_in = first_of(out, order, pop, room[pop])
     reason[enter & ~let_in] = _CODE[Reason.CAPPED]
     return enter & let_in

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
@@ -63,29 +62,33 @@ class CongestionPolicy(Section):
     )
     min_rounds: int = tunable(
         12,
-        "Measured rounds of the window before a prefix is chosen, or let go as recovered.",
+        "Rounds, all of them low, after which a prefix is chosen; where some are not, it takes more. It is let go by "
+        "as much evidence, and with fewer measured rounds than this nothing changes.",
         source="one hour: consistency cannot be seen in less",
         ge=1,
         le=128,
     )
     enter_duty: float = tunable(
-        0.8,
-        "Share of the measured rounds in which a prefix must have been low to be chosen.",
-        source="the article wants consistently poor prefixes and gives no number: low in four rounds of five",
+        0.5,
+        "Share of the newest measured rounds that low ones must exceed, by (1 - enter_duty) x min_rounds, for a prefix "
+        "to be chosen.",
+        source="the article wants consistently poor prefixes and gives no number: low more often than not",
         ge=0.05,
         le=1.0,
     )
     leave_duty: float = tunable(
-        0.4,
-        "Share of low rounds at which a chosen prefix has recovered.",
-        source="half of enter_duty: between the two nothing changes",
+        0.2,
+        "Share of the newest measured rounds that low ones must fall short of, by the same number, for a chosen prefix "
+        "to have recovered.",
+        source="low_share: what any prefix is low in; between it and enter_duty nothing changes",
         ge=0.0,
         le=0.95,
     )
     max_flap_rate: float = tunable(
-        0.25,
+        0.55,
         "Changes between low and not low, as a share of the measured rounds, above which none is chosen.",
-        source="the article's flap rate, which it gives no number for; low by chance in 80 % of rounds changes in 32 %",
+        source="the article's flap rate, which it gives no number for; low by chance in half of the rounds changes in "
+        "half of them: what changes more often alternates",
         ge=0.0,
         le=1.0,
     )
@@ -153,12 +156,12 @@ class CongestionPolicy(Section):
         le=0.5,
     )
     benefit_rounds: int = tunable(
-        24,
+        12,
         (
             "Newest rounds over which a chosen prefix is compared with what it was, from as many rounds after "
-            "it was chosen."
+            "it was chosen. Until twice as many it is on trial."
         ),
-        source="two hours, as min_stay_s: noise of 30 % a round becomes 6 %",
+        source="one hour: noise of 30 % a round becomes 9 %; within more hours paths change by more than that",
         ge=1,
         le=128,
     )
@@ -181,11 +184,11 @@ class CongestionPolicy(Section):
         le=1.0,
     )
     give_back_hold_s: int = tunable(
-        86_400,
+        259_200,
         "Seconds for which a prefix that was given back is not chosen again.",
-        source="a day: the same hour of the next day is another trial",
+        source="three days: two hours of a trial are then 3 % of the time; after a day they were 8 %",
         ge=0,
-        le=MAX_TTL_S,
+        le=7 * MAX_TTL_S,
     )
 
 
@@ -245,6 +248,12 @@ def contradictions(
     if law.leave_duty >= law.enter_duty:
         message = f"{law.leave_duty:g} is not below enter_duty {law.enter_duty:g}"
         yield document.problem(("congestion", "leave_duty"), message, "lower it: what was chosen would leave at once")
+    elif law.leave_duty * law.window_rounds < (1.0 - law.enter_duty) * law.min_rounds - 1e-9:
+        needed = (1.0 - law.enter_duty) * law.min_rounds
+        message = (
+            f"none low in {law.window_rounds} rounds is {law.leave_duty * law.window_rounds:g} too few, not {needed:g}"
+        )
+        yield document.problem(("congestion", "leave_duty"), message, "raise it: what was chosen would never leave")
     for key in ("min_rounds", "benefit_rounds"):
         if getattr(law, key) > law.window_rounds:
             message = f"{getattr(law, key)} rounds cannot lie within window_rounds = {law.window_rounds}"
@@ -253,7 +262,7 @@ def contradictions(
         message = f"{law.window_rounds} rounds of {interval_s} s reach back beyond {MAX_HISTORY_S} s"
         yield document.problem(("congestion", "window_rounds"), message, "shorten the window or the rounds")
     # A prefix that is low for as short as is noticed, and then not for as long, changes this often.
-    swing = max(1, math.ceil(law.enter_duty * law.window_rounds)) * interval_s
+    swing = law.min_rounds * interval_s
     if (what := damping.contradiction(swing)) is not None:
         fix = "lower suppress_above, or raise half_life_s or max_suppress_s"
         yield document.problem(("congestion_damping",), what, fix)

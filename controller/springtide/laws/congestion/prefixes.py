@@ -87,6 +87,18 @@ def state_changes(measured: Bits, low: Bits) -> NDArray[np.int64]:
     return count
 
 
+def excess(flags: Bits, measured: Bits, share: float) -> NDArray[np.float64]:
+    """By how many rounds those flagged exceed `share` of the measured ones, over the newest rounds for which they do so
+    most; 0 where they never do.
+
+    Page's cumulative sum (Biometrika 41, 1954): what is clear is seen soon, what is less clear later, and what lies
+    further back than a change is no longer in it. Sums are of integers in millionths.
+    """
+    steps = flags * np.int64(1_000_000) - measured * np.int64(round(share * 1_000_000))
+    most: NDArray[np.float64] = np.maximum(np.cumsum(steps, axis=1).max(axis=1, initial=0), 0) / 1e6
+    return most
+
+
 def first_of(table: Table, order: NDArray[np.intp], group: NDArray[Any], room: NDArray[np.int64]) -> Bits:
     """Which rows are within the first `room[row]` of their group, in the order given."""
     chosen = np.zeros(len(table), bool)

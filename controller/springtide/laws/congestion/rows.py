@@ -21,7 +21,7 @@ from springtide.store.files import sql
 
 TABLE = "congestion_decisions"
 ALGORITHMS = ("default", "bbr")
-_DOUBLES = ("rtt_us", "retransmit_ratio", "rate", "recent_rate", "benefit")
+_DOUBLES = ("rtt_us", "retransmit_ratio", "rate", "recent_rate", "benefit", "expected_benefit")
 # An alias may have the name of the column that it is made of.
 _BY_COLUMN = "settings prefer_column_name_to_alias = 1"
 
@@ -34,7 +34,8 @@ _KEY = """
 _STATE = """
     toUInt8(held_out) as held_out, coalesce(baseline_rate, nan) as baseline_rate,
     toUInt32(coalesce(selected_since, toDateTime(0, 'UTC'))) as selected_since,
-    toUInt32(coalesce(hold_until, toDateTime(0, 'UTC'))) as hold_until, penalty, toUInt8(suppressed) as suppressed
+    toUInt32(coalesce(hold_until, toDateTime(0, 'UTC'))) as hold_until, penalty, toUInt8(suppressed) as suppressed,
+    coalesce(trial_growth, nan) as trial_growth
 """
 
 
@@ -107,7 +108,8 @@ def read_round(store: Store, round_unix_s: int) -> Table:
         select {_KEY}
             toUInt8(action) as action, toUInt8(algorithm) as algorithm,
             toUInt8(indexOf([{reasons}], toString(reason)) - 1) as reason, measured_rounds, low_rounds, state_changes,
-            toUInt8(back_office) as back_office, {", ".join(f"coalesce({name}, nan) as {name}" for name in _DOUBLES)},
+            low_excess, good_excess, toUInt8(back_office) as back_office,
+            {", ".join(f"coalesce({name}, nan) as {name}" for name in _DOUBLES)},
             {_STATE}
         from {TABLE} final where round = fromUnixTimestamp({{round:UInt32}}) order by pop, client_prefix {_BY_COLUMN}
         """,
@@ -156,7 +158,7 @@ def _columns(decided: Table) -> Columns:
     columns["reason"] = np.array([reason.encode() for reason in REASONS])[decided["reason"]]
     for name in ("selected_since", "hold_until"):
         columns[name] = np.ma.masked_equal(columns[name], 0)
-    for name in (*_DOUBLES, "baseline_rate"):
+    for name in (*_DOUBLES, "baseline_rate", "trial_growth"):
         columns[name] = np.ma.masked_where(np.isnan(columns[name]), columns[name])
     return columns
 

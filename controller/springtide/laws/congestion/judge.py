@@ -1,0 +1,138 @@
+"""Which chosen prefixes BBR does not help: by growth beyond the held-out ones', which were chosen by the same rule.
+
+Growth is of the recent rate over the rate when a prefix was chosen, in powers of two: a difference in differences, so
+that regression to the mean is in both.
+
+*A PoP* is judged by its median growth until now: what paths do by themselves is in both medians.
+
+*A prefix* is judged by its trial only: its growth by `2 x benefit_rounds` after it was chosen. Later its path has
+changed by itself by more than BBR changes it, and no median takes that out. What the held-out ones show in their trials
+says how much growth varies without BBR; where it varies more under BBR, prefixes differ in what BBR does for them, and
+each one's benefit is estimated, drawn to the middle of all by what is chance (empirical Bayes).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from springtide.laws.columns import Bits, Table
+from springtide.laws.congestion.policy import CongestionPolicy
+from springtide.laws.effect import LEVEL, difference
+
+Floats = NDArray[np.float64]
+
+# Held-out prefixes from which on their spread's end is known: beyond it lies one of them (2 / (1 - LEVEL)).
+ALONE = 80
+# Of a normal distribution that lies one standard deviation below its middle. Spread is measured downwards, between
+# quantiles: outages that end during a trial make some growths large, which says nothing of BBR nor of the others.
+BELOW = 0.1587
+# Standard errors of each of two quantiles by which one must be below the other: far less than 1 % by chance.
+SURE = 1.96
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Of each prefix: growth beyond the held-out ones' (a share), its own growth in its trial (powers of two), what
+    is to be expected of BBR (a share), NaN where unknown; and which treated ones are not helped."""
+
+    benefit: Floats
+    trial_growth: Floats
+    expected_benefit: Floats
+    not_helped: Bits
+
+
+def judge(out: Table, before: Table, age_rounds: NDArray[np.int64], law: CongestionPolicy) -> Judged:
+    """`out` has each prefix's `pop` and `recent_rate`, `before` its PREVIOUS row, `age_rounds` for how long it has been
+    chosen, negative where it is not."""
+    growth = np.log2(out["recent_rate"]) - np.log2(
+        np.where(before["baseline_rate"] > 0, before["baseline_rate"], np.nan)
+    )
+    known = (age_rounds >= law.benefit_rounds) & np.isfinite(growth)
+    held = before["held_out"] > 0
+    benefit, not_helped = _until_now(out["pop"], growth, known, held, law)
+    on_trial = known & (age_rounds <= 2 * law.benefit_rounds)
+    trial_growth = np.where(on_trial, growth, before["trial_growth"])
+    expected, too_little = _tried(out["pop"], trial_growth, held, law)
+    over = (age_rounds >= 2 * law.benefit_rounds) & ~held
+    not_helped |= over & (too_little | (np.exp2(expected) - 1.0 <= law.min_benefit + 1e-9))
+    return Judged(benefit, trial_growth, np.exp2(expected) - 1.0, not_helped)
+
+
+def _until_now(
+    pops: NDArray[np.bytes_], growth: Floats, known: Bits, held: Bits, law: CongestionPolicy
+) -> tuple[Floats, Bits]:
+    """Each one's growth beyond the held-out ones'; and the treated ones of PoPs that an interval shows not helped."""
+    control, treated = known & held, known & ~held
+    benefit = np.full(len(growth), np.nan)
+    not_helped = np.zeros(len(growth), bool)
+    for pop in np.unique(pops[known]):
+        here = pops == pop
+        own = growth[here & control]
+        theirs = own if len(own) >= law.min_held_out else growth[control]
+        if len(theirs) < law.min_held_out:
+            continue
+        benefit[here & known] = np.exp2(growth[here & known] - np.median(theirs)) - 1.0
+        if _none_is_helped(growth[here & treated], theirs, law):
+            not_helped |= here & treated
+    return benefit, not_helped
+
+
+def _none_is_helped(ours: Floats, theirs: Floats, law: CongestionPolicy) -> bool:
+    """Whether the interval of the median difference lies at or below `min_benefit`, as the report's does."""
+    # An interval contains its middle: where that is above there is no need to draw.
+    if len(ours) < law.min_held_out or np.exp2(np.median(ours) - np.median(theirs)) - 1.0 > law.min_benefit + 1e-9:
+        return False
+    is_treated = np.repeat([True, False], [len(ours), len(theirs)])
+    found = difference(np.concatenate([ours, theirs]), is_treated, minimum=law.min_held_out)
+    return found.high is not None and found.high <= law.min_benefit + 1e-9
+
+
+def _tried(pops: NDArray[np.bytes_], trial_growth: Floats, held: Bits, law: CongestionPolicy) -> tuple[Floats, Bits]:
+    """What BBR is expected to do for each treated prefix that had its trial, in powers of two, NaN where that is
+    unknown; and those that, whichever held-out prefix they are compared with, grew too little."""
+    expected, too_little = np.full(len(pops), np.nan), np.zeros(len(pops), bool)
+    done = np.isfinite(trial_growth)
+    control, treated = done & held, done & ~held
+    if min(control.sum(), treated.sum()) < law.min_held_out:
+        return expected, too_little
+    beyond = trial_growth - _centres(pops, trial_growth, control, law)
+    chance, spread = _below(beyond[control]), _below(beyond[treated])
+    # Of few, or of those that do not differ by more than chance, the middle of all says all there is.
+    if spread.least > chance.most:
+        between = spread.width**2 - chance.width**2
+        weight = between / spread.width**2
+        expected[treated] = weight * beyond[treated] + (1.0 - weight) * np.median(beyond[treated])
+    if control.sum() >= ALONE:
+        least = np.quantile(beyond[control], (1 - LEVEL) / 2)
+        too_little = treated & (np.exp2(beyond - least) - 1.0 <= law.min_benefit + 1e-9)
+    return expected, too_little
+
+
+def _centres(pops: NDArray[np.bytes_], growth: Floats, control: Bits, law: CongestionPolicy) -> Floats:
+    """Of each prefix the median of its PoP's held-out ones, or of the fleet's where it has few."""
+    centres = np.full(len(pops), np.median(growth[control]))
+    for pop in np.unique(pops[control]):
+        own = control & (pops == pop)
+        if own.sum() >= law.min_held_out:
+            centres[pops == pop] = np.median(growth[own])
+    return centres
+
+
+@dataclass(frozen=True)
+class _Spread:
+    """How far below their middle values lie, one standard deviation of a normal distribution, and its interval."""
+
+    width: float
+    least: float
+    most: float
+
+
+def _below(values: Floats) -> _Spread:
+    """By order statistics, whatever the shape: a quantile's rank among n values is binomial."""
+    error = SURE * np.sqrt(BELOW * (1.0 - BELOW) / len(values))
+    low, at, high = np.quantile(values, np.clip([BELOW - error, BELOW, BELOW + error], 0.0, 0.5))
+    middle = np.median(values)
+    return _Spread(float(middle - at), float(middle - high), float(middle - low))
