@@ -62,10 +62,11 @@ def edges() -> Dashboard:
             metric_lines(
                 "Left alone",
                 "Connections a second that the program met and did not change, by why: a trial or a brake, an excluded "
-                "destination, a bundle past its time, a SYN that was sent again, a rate of the application's own.",
+                "destination, a tenant that opted out, a bundle past its time, a SYN that was sent again, a rate of "
+                "the application's own.",
                 {
                     f"{{{{instance}}}} {why}": f"rate({NAME}_{why}_total{RATE}) > 0"
-                    for why in ("untreated", "excluded", "expired", "late", "own_rate")
+                    for why in ("untreated", "excluded", "opted_out", "expired", "late", "own_rate")
                 },
                 "cps",
                 span=8,

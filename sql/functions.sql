@@ -21,3 +21,13 @@ create or replace function springtide_prefix_text$on_cluster as (ip_version, cli
         concat(replaceOne(toString(client_prefix), '::ffff:', ''), '/24'),
         concat(toString(client_prefix), '/56')
     );
+
+-- The groups of round-trip times in the Riptide paper's evaluation (section IV-B), of a connection's time to be made.
+create or replace function springtide_rtt_group$on_cluster as (connect_us) ->
+    multiIf(
+        connect_us is null, 'no connection',
+        connect_us <= 50000, '1: up to 50 ms',
+        connect_us <= 100000, '2: 50-100 ms',
+        connect_us <= 150000, '3: 100-150 ms',
+        '4: over 150 ms'
+    );

@@ -1,11 +1,13 @@
-"""fleet.yaml: the PoPs, their prefixes and their edges."""
+"""fleet.yaml: the PoPs, their prefixes and their edges; tenants, which share the edges."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,6 +27,13 @@ REGION = re.compile(r"[^\W_][\w .-]{0,62}")
 RESERVED = frozenset({"all", "edges", "localhost", "ungrouped"})
 # An IPv4 address is sent and stored as ::ffff:a.b.c.d: an IPv6 prefix over that range would claim it.
 MAPPED_IPV4 = IPv6Network("::ffff:0:0/96")
+MAX_TENANTS = 64
+# Pairs of a port and an address; and of those with an address, with each of which every socket of a round is compared
+# (256 of them doubled the time of a roll-up of 300,000 sockets, 64 did not show).
+MAX_TENANT_RULES = 256
+MAX_ADDRESS_RULES = 64
+# Of tenants with `start: off`: what the edges' program compares every new connection with.
+MAX_OPTED_OUT = 64
 
 
 def _fault(what: str, fix: str) -> PydanticCustomError:
@@ -76,6 +85,21 @@ def _prefix(value: object) -> Prefix:
         raise _fault(f"{value} has bits set after its length", f"write {network}") from None
 
 
+def _port(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 < value < 65536:
+        raise _fault(f"{value!r} is not a port", "give the server's port, 1 to 65535")
+    return value
+
+
+def _switch(value: object) -> str:
+    # YAML 1.1 reads a bare on or off as true or false.
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if value not in ("on", "off"):
+        raise _fault(f"{value!r} is neither on nor off", "write start: off, or leave it out")
+    return str(value)
+
+
 Name = Annotated[str, BeforeValidator(_name)]
 EdgeName = Annotated[str, BeforeValidator(_edge_name)]
 
@@ -96,6 +120,44 @@ class Pop(_Frozen):
     edges: dict[EdgeName, Edge] = {}
 
 
+@dataclass(frozen=True)
+class TenantRule:
+    """Connections of a tenant: with this port on the edge's side (None: any) and with the edge's own address in this
+    prefix (None: any)."""
+
+    tenant: str
+    port: int | None
+    prefix: Prefix | None
+    opted_out: bool
+
+    def meets(self, other: TenantRule) -> bool:
+        """Whether some connection would match both."""
+        if self.port is not None and other.port is not None and self.port != other.port:
+            return False
+        if self.prefix is None or other.prefix is None:
+            return True
+        return self.prefix.version == other.prefix.version and self.prefix.overlaps(other.prefix)
+
+    def __str__(self) -> str:
+        port = "any port" if self.port is None else f"port {self.port}"
+        return port if self.prefix is None else f"{port} of {self.prefix}"
+
+
+class Tenant(_Frozen):
+    """Whose connections: those to one of the ports and one of the addresses, where either is given."""
+
+    ports: Annotated[list[Annotated[int, BeforeValidator(_port)]], Field(min_length=1)] | None = None
+    addresses: Annotated[list[Annotated[Prefix, BeforeValidator(_prefix)]], Field(min_length=1)] | None = None
+    # Off: the tenant's connections keep the kernel's default start.
+    start: Annotated[Literal["on", "off"], BeforeValidator(_switch)] = "on"
+
+    def rules(self, name: str) -> Iterator[TenantRule]:
+        ports: Sequence[int | None] = self.ports or (None,)
+        addresses: Sequence[Prefix | None] = self.addresses or (None,)
+        for port, prefix in product(ports, addresses):
+            yield TenantRule(name, port, prefix, self.start == "off")
+
+
 def _version(value: object) -> object:
     # Python's True equals 1.
     if isinstance(value, bool):
@@ -106,6 +168,7 @@ def _version(value: object) -> object:
 class Fleet(_Frozen):
     version: Annotated[Literal[1], BeforeValidator(_version)]
     pops: Annotated[dict[Name, Pop], Field(min_length=1)]
+    tenants: dict[Name, Tenant] = {}
 
     def prefixes(self) -> Iterator[tuple[Prefix, str]]:
         """Every prefix with its PoP, in the order of network addresses, IPv4 first."""
@@ -115,6 +178,10 @@ class Fleet(_Frozen):
     def edges(self) -> Mapping[str, str]:
         """Each edge's PoP."""
         return {edge: name for name, pop in self.pops.items() for edge in pop.edges}
+
+    def tenant_rules(self) -> list[TenantRule]:
+        """Of every tenant; no connection matches those of two."""
+        return [rule for name, tenant in sorted(self.tenants.items()) for rule in tenant.rules(name)]
 
 
 def prefix_order(prefix: Prefix) -> tuple[int, int, int]:
@@ -137,7 +204,7 @@ def load_fleet(path: Path) -> Fleet:
     """Raises InputError with every problem of the file."""
     document = load(path)
     fleet = validate(document, Fleet)
-    problems = [*_overlaps(document, fleet), *_shared_edges(document, fleet)]
+    problems = [*_overlaps(document, fleet), *_shared_edges(document, fleet), *_tenants(document, fleet)]
     if problems:
         raise InputError(problems)
     return fleet
@@ -176,3 +243,36 @@ def _shared_edges(document: Document, fleet: Fleet) -> Iterator[Problem]:
                 line = document.line(("pops", seen[edge], "edges", edge))
                 yield document.problem(keys, f"is also an edge of pop {seen[edge]} (line {line})", "rename one of them")
             seen[edge] = name
+
+
+def _tenants(document: Document, fleet: Fleet) -> Iterator[Problem]:
+    if len(fleet.tenants) > MAX_TENANTS:
+        yield document.problem(("tenants",), f"has {len(fleet.tenants)}", f"name at most {MAX_TENANTS}")
+        return
+    for name, tenant in fleet.tenants.items():
+        keys = ("tenants", name)
+        if tenant.ports is None and tenant.addresses is None:
+            yield document.problem(keys, "has neither ports nor addresses", "give one of them, or both")
+        for field, listed in (("ports", tenant.ports), ("addresses", tenant.addresses)):
+            if listed is not None and len(set(listed)) < len(listed):
+                yield document.problem((*keys, field), "lists something twice", "list each once")
+    rules = fleet.tenant_rules()
+    opted_out = [rule for rule in rules if rule.opted_out]
+    for what, found, most in (
+        ("", rules, MAX_TENANT_RULES),
+        (" that are not ports alone", [rule for rule in rules if rule.prefix is not None], MAX_ADDRESS_RULES),
+        (" with start: off", opted_out, MAX_OPTED_OUT),
+    ):
+        if len(found) > most:
+            text = f"have {len(found)} pairs of a port and an address{what}, where there is room for {most}"
+            yield document.problem(("tenants",), text, "name wider prefixes, or fewer ports")
+            return
+    reported: set[tuple[str, str]] = set()
+    for at, rule in enumerate(rules):
+        for other in rules[:at]:
+            pair = (rule.tenant, other.tenant)
+            if rule.tenant != other.tenant and pair not in reported and rule.meets(other):
+                reported.add(pair)
+                line = document.line(("tenants", other.tenant))
+                what = f"{rule} is also {other} of tenant {other.tenant} (line {line})"
+                yield document.problem(("tenants", rule.tenant), what, "give each connection to one tenant")

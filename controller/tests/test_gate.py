@@ -459,6 +459,16 @@ def test_the_rollout_and_not_the_wave_before_is_what_it_is_held_against(home: Ho
     assert (answer["begun"], answer["since"], answer["wave"]) == (ROUND - 1, SINCE, 2)
 
 
+def test_a_wave_without_destinations_goes_on_whatever_the_samples(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new site's first rounds have none: a rollout of nothing fails nothing."""
+    monkeypatch.setattr(instants, "now", lambda: NOW)
+    folder = publish(home)
+    fill(home, traffic("ams-1", SHORT_QUEUE, 100, 1))
+    answer = run_gate(home, folder, 0)
+    assert (answer["verdict"], answer["judged"]) == ("go", False)
+    assert "no destination" in answer["reason"]
+
+
 def test_without_samples_it_waits(home: Home, folder: PublishFolder) -> None:
     arguments = ["gate", "--publish-dir", folder.path, "--publication", folder.rounds()[0], "--wave", 1]
     waits = home.run(*arguments, "--changed", "ams-1", "--since", instants.show(SINCE), code=3)

@@ -58,6 +58,31 @@ static __always_inline struct entry *find(struct bpf_sock_ops *ctx, struct prefi
 	return bpf_map_lookup_elem(entries, prefix);
 }
 
+static __always_inline int is_of(struct own_side *side, __u32 address[4], __u32 port)
+{
+	return (!side->port || side->port == port) && (address[0] & side->mask[0]) == side->address[0] &&
+	       (address[1] & side->mask[1]) == side->address[1] && (address[2] & side->mask[2]) == side->address[2] &&
+	       (address[3] & side->mask[3]) == side->address[3];
+}
+
+/* Whether the bundle of an entry leaves connections of this host's address and port alone. */
+static __always_inline int is_left_alone(struct bpf_sock_ops *ctx, __u32 slot)
+{
+	struct left_alone *alone = bpf_map_lookup_elem(&left_alone, &slot);
+	__u32 address[4], port = ctx->local_port;
+
+	if (!alone || !alone->count)
+		return 0;
+	local_of(ctx, address);
+	for (__u32 at = 0; at < OWN_SIDES; at++) {
+		if (at >= alone->count)
+			return 0;
+		if (is_of(&alone->sides[at], address, port))
+			return 1;
+	}
+	return 0;
+}
+
 /* An address becomes its network's. */
 static __always_inline void cut(struct prefix *prefix, __u32 length)
 {

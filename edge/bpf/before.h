@@ -39,7 +39,7 @@ static __always_inline void prepare(struct bpf_sock_ops *ctx)
 	struct entry *entry = find(ctx, &prefix);
 	__u32 window;
 
-	if (!entry || entry->flags || !in_force(entry))
+	if (!entry || entry->flags || !in_force(entry) || is_left_alone(ctx, entry->slot))
 		return;
 	window = entry->window > entry->trial_window ? entry->window : entry->trial_window;
 	if (window && (entry->rate || entry->trial_rate))
@@ -57,6 +57,6 @@ static __always_inline void announce(struct bpf_sock_ops *ctx)
 	if (!one || !one->receive_windows)
 		return;
 	entry = find(ctx, &prefix);
-	if (entry && !entry->flags && entry->receive_window && in_force(entry))
+	if (entry && !entry->flags && entry->receive_window && in_force(entry) && !is_left_alone(ctx, entry->slot))
 		ctx->reply = entry->receive_window;
 }

@@ -74,6 +74,21 @@ struct {
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, SLOTS);
+	__type(key, __u32);
+	__type(value, struct left_alone);
+} left_alone SEC(".maps");
+
+/* Connections that were. */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, __u64);
+} opted_out SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, struct about);
@@ -120,6 +135,15 @@ static __always_inline void count(enum total which)
 {
 	__u32 key = which;
 	__u64 *counter = bpf_map_lookup_elem(&totals, &key);
+
+	if (counter)
+		*counter += 1;
+}
+
+static __always_inline void count_opted_out(void)
+{
+	__u32 zero = 0;
+	__u64 *counter = bpf_map_lookup_elem(&opted_out, &zero);
 
 	if (counter)
 		*counter += 1;

@@ -174,6 +174,10 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 		count(EXCLUDED);
 		return;
 	}
+	if (is_left_alone(ctx, slot)) {
+		count_opted_out();
+		return;
+	}
 	cut(&prefix, entry->length);
 	state = state_of(&prefix);
 	if (!state) {

@@ -25,6 +25,9 @@
 /* Addresses of which the brake knows how much they lost, per arm. */
 #define SUSPECTS 4
 
+/* Of a bundle. */
+#define OWN_SIDES 64
+
 #define ALGORITHMS 16
 #define ALGORITHM_NAME 16
 #define ARMS 2
@@ -98,6 +101,21 @@ struct about {
 	__u32 programs[2];	/* ids: in use, and the one that it replaces */
 	__u8 object[32];	/* SHA-256 of the object that the program comes from */
 	__u8 digest[32];	/* SHA-256 of the bundle */
+};
+
+/*
+ * Connections that are left alone by this host's own side of them, whatever their destination: those to a port (0: any)
+ * of a network (of no length: any), mapped as in struct prefix. The settings of a generation have the same slot.
+ */
+struct own_side {
+	__u32 address[4]; /* network byte order */
+	__u32 mask[4];
+	__u32 port;
+};
+
+struct left_alone {
+	__u32 count;
+	struct own_side sides[OWN_SIDES];
 };
 
 /* Connections that started within a period and are in their first flights. */

@@ -10,7 +10,7 @@ use clap::{Parser, Subcommand};
 use ipnet::IpNet;
 use serde_json::Value;
 use springtide_edge::bundle::{
-    Brake, Bundle, Congestion, Enforce, Entry, Lift, Live, Otherwise, Trial, Way,
+    Brake, Bundle, Congestion, Enforce, Entry, Lift, Live, Otherwise, OwnSide, Trial, Way,
 };
 use springtide_edge::enforce::bpf::{self, Places, Reader};
 
@@ -131,6 +131,12 @@ fn bundle(value: &Value, digest: String) -> Result<Bundle, Box<dyn Error>> {
         otherwise: Otherwise::Default,
         live: Live::Leave,
         excluded: all(&value["excluded"], net)?,
+        opted_out: all(&value["opted_out"], |own| {
+            Ok(OwnSide {
+                port: number(&own["port"]),
+                prefix: own["prefix"].as_str().map(str::parse).transpose()?,
+            })
+        })?,
         lift: Lift {
             bytes: number(&lift["bytes"]).unwrap_or(60_000),
             round_trips: number(&lift["round_trips"]),

@@ -50,6 +50,23 @@ def test_a_signed_bundle_reaches_new_connections_and_a_withdrawal_leaves_nothing
     assert host.run("status").code == 0
 
 
+def test_who_opted_out_keeps_the_default_and_status_counts_it(host: Host) -> None:
+    default = host.connections()
+    assert host.run("apply", host.document(opted_out=[{"prefix": "192.168.0.0/24"}])).code == 0
+    four, six = host.connections()
+    assert (four, six[0]) == (default[0], 40)
+    assert host.run("status").report["program"]["totals"]["opted_out"] == 1
+    words = [word for word in host.command("status") if word != "--json"]
+    said = subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    assert "1 connections of tenants that opted out were left at the kernel's default" in said
+    # Routes know destinations only: such a bundle changes nothing.
+    refused = host.run("apply", host.document(opted_out=[{"port": 25}], otherwise="routes"))
+    assert (refused.code, host.connections()[0]) == (2, default[0])
+    assert "enforce.opted_out: is there by routes" in refused.errors
+    assert host.run("apply", host.document()).code == 0
+    assert host.windows() == [60, 40]
+
+
 def test_each_way_of_enforcing_replaces_the_other_without_a_gap(host: Host) -> None:
     routes = {"10.77.2.0/24": 30, "fd77:2::/48": 30}
     assert host.run("apply", host.document()).code == 0
@@ -290,7 +307,11 @@ def test_a_service_mends_and_tells_systemd(host: Host, tmp_path: Path) -> None:
                 service.kill()
 
 
-@pytest.mark.parametrize("unit", sorted((ROOT / "edge/packaging").glob("*.service")), ids=lambda path: path.stem)
+# Those that look after what is enforced: probes have no rights at all.
+KEEPERS = [path for path in sorted((ROOT / "edge/packaging").glob("*.service")) if "-probe" not in path.stem]
+
+
+@pytest.mark.parametrize("unit", KEEPERS, ids=lambda path: path.stem)
 def test_the_units_capabilities_suffice_to_put_it_back(host: Host, unit: Path) -> None:
     [names] = re.findall(r"^CapabilityBoundingSet=(.*)$", unit.read_text(), re.M)
     only = "-all," + ",".join(f"+{name.removeprefix('CAP_').lower()}" for name in names.split())

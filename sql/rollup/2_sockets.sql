@@ -45,9 +45,26 @@ within as (
         maxIf(src_pop, time_unix_us >= {round_start_us:Int64}) as src_pop,
         maxIf(dst_pop, time_unix_us >= {round_start_us:Int64}) as dst_pop,
         max(dst_ip) as dst_ip,
-        -- Packed, as below: whether the edge's program wrote down its start, and how many it stands for.
+        -- Packed, as below: the place of its tenant's rule (0 none), whether the edge's program gave it values, whether
+        -- it wrote down its start at all, and how many it stands for.
         maxIf(
-            bitShiftLeft(toUInt64(started_round is not null), 32) + coalesce(sample_weight, 1),
+            bitShiftLeft(
+                transform(
+                    src_port,
+                    (select fleet_tenancy.ports from fleet_tenancy),
+                    (select fleet_tenancy.port_places from fleet_tenancy),
+                    (select fleet_tenancy.rule_places from fleet_tenancy)[
+                        arrayFirstIndex(
+                            rule -> (rule.1 = 0 or rule.1 = src_port) and src_ip between rule.2 and rule.3,
+                            (select fleet_tenancy.rules from fleet_tenancy)
+                        ) + 1
+                    ]
+                ),
+                34
+            )
+            + bitShiftLeft(toUInt64(coalesce(started_window, 0) > 0 or coalesce(started_rate, 0) > 0), 33)
+            + bitShiftLeft(toUInt64(started_round is not null), 32)
+            + coalesce(sample_weight, 1),
             time_unix_us >= {round_start_us:Int64}
         ) as recorded_weight,
         -- Last values. Two of 32 bits are packed into one of 64: each separate aggregate costs a tenth more.
@@ -206,7 +223,10 @@ changes as (
         within.dst_pop as dst_pop,
         within.dst_ip as dst_ip,
         bitAnd(within.recorded_weight, 4294967295) as sample_weight,
-        within.recorded_weight >= 4294967296 as recorded,
+        bitTest(within.recorded_weight, 32) as recorded,
+        bitTest(within.recorded_weight, 33) as given_values,
+        (select fleet_tenancy.names from fleet_tenancy)[bitShiftRight(within.recorded_weight, 34) + 1] as tenant,
+        (select fleet_tenancy.opted from fleet_tenancy)[bitShiftRight(within.recorded_weight, 34) + 1] as opted_out,
         bitAnd(within.rate_app_limited, 1) = 1 as app_limited,
         bitShiftRight(within.cwnd_ssthresh, 32) as snd_cwnd,
         bitShiftRight(within.mss_wnd, 32) as snd_mss,
@@ -342,6 +362,7 @@ begun as (
         *,
         -- The kernel's default of 10 (RFC 6928) if nothing else was set.
         multiIf(
+            opted_out, 10,
             word_edge != '', coalesce(word_cwnd, 10),
             decided_src != '' and not held_out, coalesce(decided_cwnd, 10),
             10
@@ -423,7 +444,11 @@ select
     if(first_cwnd_low > 0, first_high, 0) as first_cwnd_high,
     is_new as began,
     is_fresh as fresh_rate,
-    recorded
+    recorded,
+    tenant,
+    opted_out,
+    dictGetOrDefault('asns', 'asn', dst_ip, toUInt32(0)) as dst_asn,
+    if(recorded, given_values, start_cwnd > 10) as started
 from begun
 -- In a round whose sockets do not fit into memory, groups are on disk. By default all rows are one block, and one
 -- thread writes it.

@@ -25,6 +25,8 @@ with windows as (
         and counted
         -- The edge's program gave them theirs, as the law of starts decides.
         and not recorded
+        -- Nothing was decided for them.
+        and not opted_out
         and src_pop != ''
         and dst_pop != ''
         and src_pop != dst_pop

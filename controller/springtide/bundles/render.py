@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from springtide import instants
 from springtide.bundles.destination import destination_problem
-from springtide.bundles.enforce import Enforce, enforcement
+from springtide.bundles.enforce import Enforce, enforcement, own_sides
 from springtide.bundles.model import Document, seal
 from springtide.fleet import Fleet, parse_prefix, prefix_order
 from springtide.laws.base import Contribution
@@ -48,6 +48,7 @@ def render(
     given = [one for one in contributions if one.bundle_field]
     merged = _Merged(fleet, policy, round_unix_s, given)
     documents = {}
+    opted_out = own_sides(fleet.tenant_rules())
     for pop in fleet.pops:
         for edge in fleet.pops[pop].edges:
             fields: dict[str, Any] = {
@@ -59,7 +60,7 @@ def render(
                 "created_at": instants.show(created_unix_s),
                 "expires_at": instants.show(round_unix_s + policy.bundle.ttl_s),
             }
-            enforce = enforcement(policy.enforce_of(edge, pop, round_unix_s))
+            enforce = enforcement(policy.enforce_of(edge, pop, round_unix_s), opted_out)
             if enforce is None:
                 own = {one.bundle_field: one.entries[edge] for one in given if one.bundle_field in FIRST}
                 fields |= {"routes": [], **own}

@@ -10,9 +10,10 @@ from itertools import pairwise
 
 from springtide import instants
 from springtide.bundles.destination import destination_problem
+from springtide.bundles.enforce import own_sides
 from springtide.bundles.model import Bundle, Document, FirstBundle, SecondBundle, digest, fields_of, parse
 from springtide.errors import InputError, Problem
-from springtide.fleet import MAPPED_IPV4, Fleet, parse_prefix, prefix_order
+from springtide.fleet import MAPPED_IPV4, MAX_OPTED_OUT, Fleet, parse_prefix, prefix_order
 from springtide.laws.entry import MAX_RATE, MIN_RATE, Entry, Trial
 from springtide.laws.initcwnd.bundle import Route
 from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
@@ -237,6 +238,34 @@ def _enforce(bundle: Bundle, context: Context) -> Iterator[Finding]:
         yield "enforce.by", what, "publish a newer round, or change enforce or enforce_overrides in policy.yaml"
 
 
+def _opted_out(bundle: Bundle, context: Context) -> Iterator[Finding]:
+    """As edges check it; and what fleet.yaml has opted out by now is not started by an older round either."""
+    found = [] if isinstance(bundle, FirstBundle) else bundle.enforce.opted_out
+    again = "render it again with `springtide bundle`"
+    field = "enforce.opted_out"
+    if len(found) > MAX_OPTED_OUT:
+        yield field, f"is more than {MAX_OPTED_OUT}", "name wider prefixes, or fewer ports, in fleet.yaml"
+    orders = []
+    for index, side in enumerate(found):
+        prefix = None if side.prefix is None else parse_prefix(side.prefix)
+        if side.port is None and side.prefix is None:
+            yield f"{field}[{index}]", "has neither a port nor a prefix", again
+        yield from _whole(f"{field}[{index}].port", side.port, 1, 65_535)
+        if side.prefix is not None and (prefix is None or prefix.network_address in MAPPED_IPV4):
+            yield f"{field}[{index}].prefix", f"{side.prefix!r} is not a prefix in its shortest form", again
+        orders.append((side.port or 0, (0, 0, 0) if prefix is None else prefix_order(prefix)))
+    if any(later <= earlier for earlier, later in pairwise(orders)):
+        yield field, "is not sorted by port and prefix, or lists something twice", again
+    wanted = own_sides(context.fleet.tenant_rules())
+    fix = "set enforce.by: bpf and enforce.otherwise: default in policy.yaml, or take start: off out of fleet.yaml"
+    if not (found or wanted) or bundle.empty:
+        return
+    if isinstance(bundle, FirstBundle) or bundle.by != "bpf" or bundle.enforce.otherwise != "default":
+        yield field, "cannot be kept by routes, which know destinations only", fix
+    elif any(side not in found for side in wanted):
+        yield field, "lacks a tenant that fleet.yaml has with start: off", "publish a newer round"
+
+
 def _whole(field: str, value: int | None, least: int, most: int) -> Iterator[Finding]:
     if value is not None and not least <= value <= most:
         yield field, f"{value} is outside {least} to {most}", "render it again with `springtide bundle`"
@@ -345,6 +374,7 @@ RULES: Mapping[str, Callable[[Bundle, Context], Iterator[Finding]]] = {
     "congestion_size": _congestion_size,
     "entry_values": _entry_values,
     "enforce": _enforce,
+    "opted_out": _opted_out,
     "policy_version": _policy_version,
     "digest": _digest,
 }

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from springtide import instants
 from springtide.cli.options import fleet_option, json_option, policy_option, read_fleet, read_policy
 from springtide.cli.output import print_json
 from springtide.errors import InputError, Problem
@@ -45,6 +46,7 @@ def check(fleet_path: Path, policy_path: Path, defaults: bool, as_json: bool) ->
     if fleet is not None and policy is not None:
         problems += [Problem(str(fleet_path), *finding) for finding in _too_wide(fleet, policy)]
         problems += [Problem(str(policy_path), *finding) for finding in _unknown_edges(fleet, policy)]
+        problems += [Problem(str(fleet_path), *finding) for finding in _opt_outs(fleet, policy, instants.now())]
     if problems or fleet is None or policy is None:
         raise InputError(problems)
     prefixes = sum(len(pop.prefixes) for pop in fleet.pops.values())
@@ -86,6 +88,18 @@ def _too_wide(fleet: Fleet, policy: Policy) -> list[tuple[str, str, str]]:
         for index, prefix in enumerate(pop.prefixes)
         if prefix.prefixlen < shortest[prefix.version]
     ]
+
+
+def _opt_outs(fleet: Fleet, policy: Policy, now_unix_s: int) -> list[tuple[str, str, str]]:
+    """Tenants that some edge could not leave alone."""
+    names = [name for name, tenant in fleet.tenants.items() if tenant.start == "off"]
+    ways = {edge: policy.enforce_of(edge, pop, now_unix_s) for edge, pop in fleet.edges().items()}
+    unable = [edge for edge, way in ways.items() if (way.by, way.otherwise) != ("bpf", "default")]
+    if not names or not unable:
+        return []
+    what = f"routes know destinations only, and {len(unable)} of {len(ways)} edges enforce by them ({unable[0]})"
+    fix = "set enforce.by: bpf and enforce.otherwise: default in policy.yaml, or take start: off out"
+    return [(f"tenants.{name}.start", what, fix) for name in names]
 
 
 def _unknown_edges(fleet: Fleet, policy: Policy) -> list[tuple[str, str, str]]:

@@ -21,13 +21,14 @@ from springtide.cli.options import (
     store_options,
 )
 from springtide.cli.output import print_json
-from springtide.errors import InputError, Problem, SpringtideError
+from springtide.errors import InputError, Problem
 from springtide.gate.connections import read
-from springtide.gate.judge import Verdict, decide, destinations, looked_at
+from springtide.gate.judge import Judgement, Verdict, decide, destinations, looked_at
 from springtide.jobs import audit
 from springtide.publication import journal
 from springtide.publication.folder import PublishFolder
 
+NO_DESTINATION = "these edges have no destination, before or after: nothing starts otherwise"
 CODES = {Verdict.GO: 0, Verdict.WAIT: 3, Verdict.ROLL_BACK: 4}
 
 
@@ -85,11 +86,11 @@ def gate(
         for part in ("back", "edges")
     )
     targets = looked_at(destinations(before, after), pops, changed_edges)
-    if not any(is_changed for found in targets.values() for _, is_changed in found):
-        raise SpringtideError(f"{path}: has no destination for these edges, so the gate has nothing to measure")
+    # Edges without evidence yet, or withdrawn before: their connections start as the kernel has them start.
+    unaffected = not any(is_changed for found in targets.values() for _, is_changed in found)
     with store.open() as opened:
         inputs = read(opened, policy.gate, targets, changed_edges, begun, since, until, wave, look)
-        judgement = decide(inputs, policy.gate)
+        judgement = Judgement(Verdict.GO, NO_DESTINATION, False, 0.0) if unaffected else decide(inputs, policy.gate)
         details = {
             **judgement.details(),
             "silence_s": inputs.silence_s,

@@ -145,9 +145,11 @@ def _stopped(folder: Path) -> str | None:
 
 
 def _benefit(store: Store, fleet: Fleet, policy: Policy, now: int) -> dict[str, Effect]:
-    """Over the newest day: the effect over all units that show what was decided for them."""
+    """Over the newest day: the effect over all units that show what was decided for them, or over switched pairs."""
     until = instants.latest_round(now, policy.round.interval_s)
     made = report.make(store, fleet, policy, until - DAY_S, until, 0.5)
-    whole = {line.law: line.effect for line in made.lines if line.by == "all" and line.units == "seen"}
+    # Of switched pairs there is nothing but what was decided.
+    wanted = {"held out": "seen", "switchback": "decided"}
+    whole = {line.law: line.effect for line in made.lines if line.by == "all" and line.units == wanted.get(line.method)}
     none = Effect(0, 0)
     return {law.benefit_name: whole.get(law.name, none) for law in LAWS if law.benefit_name}

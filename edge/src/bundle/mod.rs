@@ -8,7 +8,9 @@ mod schema1;
 mod schema2;
 mod values;
 
-pub use model::{Brake, Bundle, Congestion, Enforce, Entry, Lift, Live, Otherwise, Trial, Way};
+pub use model::{
+    Brake, Bundle, Congestion, Enforce, Entry, Lift, Live, Otherwise, OwnSide, Trial, Way,
+};
 pub use parse::{MAX_BUNDLE_BYTES, parse};
 pub use prefix::parse_prefix;
 

@@ -36,12 +36,24 @@ pub struct Enforce {
     pub live: Live,
     /// Destinations that are left alone, whatever the entries say: sorted and unique as they are.
     pub excluded: Vec<IpNet>,
+    /// Connections that are left alone by this edge's own side of them: sorted and unique. Only by a program.
+    pub opted_out: Vec<OwnSide>,
     /// How long a start rate holds.
     pub lift: Lift,
     /// When an entry stops by itself; None never.
     pub brake: Option<Brake>,
     /// Of a thousand connections, those that leave a first-flight record.
     pub record_permille: u32,
+}
+
+/// Connections with this port and with an address in this network on the edge's own side; None is any, of one of them.
+/// Ordered by port, then network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OwnSide {
+    /// The edge's port.
+    pub port: Option<u16>,
+    /// Of the edge's addresses.
+    pub prefix: Option<IpNet>,
 }
 
 /// How values reach a connection.

@@ -3,7 +3,7 @@
 use ipnet::IpNet;
 
 use super::json::Json;
-use super::model::{Brake, Congestion, Enforce, Entry, Lift, Live, Otherwise, Trial, Way};
+use super::model::{Brake, Congestion, Enforce, Entry, Lift, Live, Otherwise, OwnSide, Trial, Way};
 use super::values::{
     Field, MAX_ENTRIES, MAX_INITCWND, MAX_OBJECT_BYTES, MAX_RATE, Object, Order, RENDER, Reader,
     get,
@@ -11,6 +11,9 @@ use super::values::{
 use crate::error::Result;
 
 const ENFORCE: Field<'static> = Field::Name("enforce");
+const OPTED_OUT: &str = "enforce.opted_out";
+/// What the program has room for; the controller knows it too.
+const MAX_OPTED_OUT: usize = 64;
 
 impl Reader<'_> {
     pub(super) fn second(&self, document: &Object<'_>) -> Result<(Enforce, Vec<Entry>)> {
@@ -29,6 +32,7 @@ impl Reader<'_> {
             "otherwise",
             "live",
             "excluded",
+            "opted_out",
             "lift_bytes",
             "lift_round_trips",
             "brake",
@@ -45,7 +49,7 @@ impl Reader<'_> {
         let number = |name: &str, least, most| {
             self.number(Field::In(&ENFORCE, name), get(pairs, name), least, most)
         };
-        Ok(Enforce {
+        let found = Enforce {
             by: self
                 .one_of(Field::In(&ENFORCE, "by"), get(pairs, "by"), &ways)?
                 .unwrap_or(default.by),
@@ -60,6 +64,7 @@ impl Reader<'_> {
                 .one_of(Field::In(&ENFORCE, "live"), get(pairs, "live"), &live)?
                 .unwrap_or(default.live),
             excluded: self.excluded(get(pairs, "excluded"))?,
+            opted_out: self.opted_out(get(pairs, "opted_out"))?,
             lift: Lift {
                 bytes: number("lift_bytes", 1, MAX_OBJECT_BYTES)?.unwrap_or(default.lift.bytes),
                 round_trips: number("lift_round_trips", 1, 1000)?,
@@ -68,7 +73,52 @@ impl Reader<'_> {
                 .map(|brake| self.brake(brake))
                 .transpose()?,
             record_permille: number("record_permille", 0, 1000)?.unwrap_or(0),
-        })
+        };
+        if !found.opted_out.is_empty()
+            && (found.by, found.otherwise) != (Way::Bpf, Otherwise::Default)
+        {
+            let problem =
+                "is there by routes, which know destinations only: they cannot leave it alone";
+            let fix = "set enforce.by: bpf and enforce.otherwise: default in policy.yaml";
+            return Err(self.bad(OPTED_OUT, problem, fix));
+        }
+        Ok(found)
+    }
+
+    fn opted_out(&self, value: Option<&Json<'_>>) -> Result<Vec<OwnSide>> {
+        let Some(value) = value else {
+            return Ok(Vec::new());
+        };
+        let Json::List(items) = value else {
+            return Err(self.bad(OPTED_OUT, "is not a list", RENDER));
+        };
+        if items.len() > MAX_OPTED_OUT {
+            let problem = format!(
+                "{} are more than the {MAX_OPTED_OUT} that an edge takes",
+                items.len()
+            );
+            return Err(self.bad(OPTED_OUT, &problem, "name fewer in fleet.yaml"));
+        }
+        let mut found: Vec<OwnSide> = Vec::with_capacity(items.len());
+        for (number, item) in items.iter().enumerate() {
+            let field = Field::Item(OPTED_OUT, number);
+            let pairs = self.object(field, item, &["port", "prefix"])?;
+            let port = self.number(Field::In(&field, "port"), get(pairs, "port"), 1, 65_535)?;
+            let own = OwnSide {
+                port: port.and_then(|port| u16::try_from(port).ok()),
+                prefix: get(pairs, "prefix")
+                    .map(|prefix| self.prefix(field, prefix, "10.0.0.0/8"))
+                    .transpose()?,
+            };
+            if own.port.is_none() && own.prefix.is_none() {
+                return Err(self.bad(field, "has neither a port nor a prefix", RENDER));
+            }
+            if found.last().is_some_and(|last| *last >= own) {
+                return Err(self.bad(field, "is out of order (port, prefix), or twice", RENDER));
+            }
+            found.push(own);
+        }
+        Ok(found)
     }
 
     fn excluded(&self, value: Option<&Json<'_>>) -> Result<Vec<IpNet>> {

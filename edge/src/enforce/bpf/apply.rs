@@ -213,6 +213,13 @@ fn swap(
             MapFlags::ANY,
         )
         .map_err(|error| wrong("settings", &error))?;
+    pins::map(set, "left_alone")?
+        .update(
+            &moment.slot.to_ne_bytes(),
+            encoded.left_alone.as_bytes(),
+            MapFlags::ANY,
+        )
+        .map_err(|error| wrong("left_alone", &error))?;
     let handle = trie.as_fd().as_raw_fd().to_ne_bytes();
     pins::map(set, "bundle")?
         .update(&0u32.to_ne_bytes(), &handle, MapFlags::ANY)

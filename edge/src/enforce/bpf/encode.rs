@@ -7,7 +7,10 @@ use ipnet::{IpNet, Ipv6Net};
 use sha2::{Digest, Sha256};
 
 use super::error::{Error, Result};
-use super::layout::{ALGORITHM_NAME, ALGORITHMS, LEAVE_ALONE, NOTHING, Prefix, Settings, Values};
+use super::layout::{
+    ALGORITHM_NAME, ALGORITHMS, LEAVE_ALONE, LeftAlone, NOTHING, OWN_SIDES, Prefix, Settings, Side,
+    Values,
+};
 use crate::bundle::{Bundle, Entry};
 
 /// The mapped addresses, ::ffff:0:0/96.
@@ -23,6 +26,7 @@ const LARGEST_RATE: u64 = u32::MAX as u64 - 1;
 #[derive(Debug)]
 pub(super) struct Encoded {
     pub(super) settings: Settings,
+    pub(super) left_alone: LeftAlone,
     pub(super) values: Vec<(Prefix, Values)>,
     pub(super) entries: u32,
     pub(super) excluded: u32,
@@ -75,6 +79,7 @@ pub(super) fn encode(bundle: &Bundle, moment: Moment) -> Result<Encoded> {
     }
     Ok(Encoded {
         settings: settings_of(bundle, moment, &algorithms),
+        left_alone: left_alone(bundle)?,
         values,
         entries: u32::try_from(entries).unwrap_or(u32::MAX),
         excluded: u32::try_from(excluded.len()).unwrap_or(u32::MAX),
@@ -122,14 +127,17 @@ fn hides(prefix: &Prefix) -> bool {
 }
 
 fn cut(prefix: &Prefix, length: u32) -> Prefix {
-    let kept = if length == 0 {
-        0
-    } else {
-        u128::MAX << (128 - length.min(128))
-    };
     Prefix {
         length,
-        address: (u128::from_be_bytes(prefix.address) & kept).to_be_bytes(),
+        address: (u128::from_be_bytes(prefix.address) & mask(length)).to_be_bytes(),
+    }
+}
+
+/// The bits that a prefix of this length fixes.
+fn mask(length: u32) -> u128 {
+    match length {
+        0 => 0,
+        _ => u128::MAX << (128 - length.min(128)),
     }
 }
 
@@ -250,6 +258,30 @@ fn settings_of(bundle: &Bundle, moment: Moment, algorithms: &BTreeMap<&str, u8>)
         padding: 0,
         algorithms: names,
     }
+}
+
+fn left_alone(bundle: &Bundle) -> Result<LeftAlone> {
+    let found = &bundle.enforce.opted_out;
+    let mut sides = [Side::default(); OWN_SIDES];
+    if found.len() > sides.len() {
+        return Err(Error::Bundle(format!(
+            "{} ports and networks are left alone in one bundle: the program has room for {OWN_SIDES}",
+            found.len()
+        )));
+    }
+    for (side, own) in sides.iter_mut().zip(found) {
+        let network = own.prefix.as_ref().map(prefix_of);
+        let mask = network.map_or(0, |one| mask(one.length));
+        *side = Side {
+            address: network.map_or([0; 16], |one| one.address),
+            mask: mask.to_be_bytes(),
+            port: own.port.map_or(0, u32::from),
+        };
+    }
+    Ok(LeftAlone {
+        count: u32::try_from(found.len()).unwrap_or(0),
+        sides,
+    })
 }
 
 /// Every bundle draws other shares, and all edges that have the same one draw by the same rule.

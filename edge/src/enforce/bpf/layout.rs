@@ -8,6 +8,8 @@ pub(super) const LAYOUT: u32 = 1;
 pub(super) const SLOTS: u32 = 3;
 /// Addresses of which a brake knows how much they lost.
 pub(super) const SUSPECTS: usize = 4;
+/// Ports and networks of this host whose connections are left alone, of a bundle.
+pub(super) const OWN_SIDES: usize = 64;
 /// Different congestion controls in one bundle.
 pub(super) const ALGORITHMS: usize = 16;
 /// Bytes of an algorithm's name with its end (TCP_CA_NAME_MAX).
@@ -74,6 +76,25 @@ pub(super) struct Settings {
     pub(super) record_permille: u32,
     pub(super) padding: u32,
     pub(super) algorithms: [[u8; ALGORITHM_NAME]; ALGORITHMS],
+}
+
+/// Connections that are left alone by this host's own side of them.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout,
+)]
+#[repr(C)]
+pub(super) struct Side {
+    pub(super) address: [u8; 16],
+    pub(super) mask: [u8; 16],
+    pub(super) port: u32,
+}
+
+/// Those of a generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct LeftAlone {
+    pub(super) count: u32,
+    pub(super) sides: [Side; OWN_SIDES],
 }
 
 /// One for the whole program.

@@ -7,10 +7,12 @@
 //! PINS/v1/link       the program on its cgroup
 //! PINS/v1/bundle     one slot: a trie of prefixes, both families; swapped in one write
 //! PINS/v1/settings   what a generation's entries share: deadline, lift, brake, shares
+//! PINS/v1/left_alone of a generation: ports and networks of this host that are left alone
 //! PINS/v1/about      which generation is in force
 //! PINS/v1/states     per prefix that has seen connections: budget, brake, counters
 //! PINS/v1/starts     what each connection started with (socket storage)
 //! PINS/v1/totals     counters of the whole program
+//! PINS/v1/opted_out  how many connections were, for that
 //! PINS/v1/records    first flights (ring buffer)
 //! ```
 //!

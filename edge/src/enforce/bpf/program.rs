@@ -27,8 +27,16 @@ static RESTORE: Embedded<{ include_bytes!(concat!(env!("OUT_DIR"), "/restore.bpf
 struct Embedded<const SIZE: usize>([u8; SIZE]);
 
 /// The maps that outlive a process: each is pinned under its name.
-pub(super) const MAPS: [&str; 7] = [
-    "bundle", "settings", "about", "states", "starts", "totals", "records",
+pub(super) const MAPS: [&str; 9] = [
+    "bundle",
+    "settings",
+    "left_alone",
+    "about",
+    "states",
+    "starts",
+    "totals",
+    "opted_out",
+    "records",
 ];
 
 /// What libbpf says meanwhile: the verifier's words are nowhere else.
@@ -185,13 +193,18 @@ fn refusal(error: &libbpf_rs::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::enforce::bpf::layout::{About, Settings, State, TOTALS};
+    use crate::enforce::bpf::layout::{About, LeftAlone, SLOTS, Settings, State, TOTALS};
 
     #[test]
     fn structs_have_the_sizes_of_the_program() {
         let object = open(&START.0).unwrap();
         let map = |name: &str| object.maps().find(|map| map.name() == name).unwrap();
         assert_eq!(map("settings").value_size() as usize, size_of::<Settings>());
+        assert_eq!(
+            map("left_alone").value_size() as usize,
+            size_of::<LeftAlone>()
+        );
+        assert_eq!(map("left_alone").max_entries(), SLOTS);
         assert_eq!(map("about").value_size() as usize, size_of::<About>());
         assert_eq!(map("states").value_size() as usize, size_of::<State>());
         assert_eq!(map("states").key_size() as usize, size_of::<Prefix>());

@@ -62,6 +62,8 @@ pub struct Totals {
     pub untreated: u64,
     /// To excluded destinations.
     pub excluded: u64,
+    /// Of this host's ports and addresses that are left alone.
+    pub opted_out: u64,
     /// Matched a bundle that is past its time.
     pub expired: u64,
     /// Left alone because their SYN was sent again.
@@ -123,6 +125,7 @@ impl Totals {
             started,
             untreated,
             excluded,
+            opted_out: 0,
             expired,
             late,
             refused_window,
@@ -234,6 +237,9 @@ pub fn status(places: &Places) -> Result<Status> {
         if !missing.contains(&"totals") {
             found.totals = totals(&set)?;
         }
+        if !missing.contains(&"opted_out") {
+            found.totals.opted_out = sum(&set, "opted_out", 0)?;
+        }
         if !missing.contains(&"states") {
             let states = states(&set)?;
             found.prefixes_known = states.len();
@@ -325,26 +331,23 @@ fn expired(set: &Path, slot: u32) -> Option<bool> {
 }
 
 pub(super) fn totals(set: &Path) -> Result<Totals> {
-    let map = pins::map(set, "totals")?;
     let mut sums = [0; TOTALS as usize];
-    for (key, sum) in (0u32..).zip(&mut sums) {
-        let parts = map
-            .lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY)
-            .map_err(|error| {
-                failed(
-                    "cannot read",
-                    &set.join("totals"),
-                    plain(&error),
-                    "ask again",
-                )
-            })?;
-        let numbers = parts
-            .iter()
-            .flatten()
-            .filter_map(|part| u64::read_from_bytes(part).ok());
-        *sum = numbers.sum();
+    for (key, found) in (0u32..).zip(&mut sums) {
+        *found = sum(set, "totals", key)?;
     }
     Ok(Totals::of(sums))
+}
+
+/// Of all CPUs.
+fn sum(set: &Path, name: &str, key: u32) -> Result<u64> {
+    let parts = pins::map(set, name)?
+        .lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY)
+        .map_err(|error| failed("cannot read", &set.join(name), plain(&error), "ask again"))?;
+    let numbers = parts
+        .iter()
+        .flatten()
+        .filter_map(|part| u64::read_from_bytes(part).ok());
+    Ok(numbers.sum())
 }
 
 fn states(set: &Path) -> Result<Vec<(Prefix, State)>> {
