@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from grafana_foundation_sdk.builders import timeseries
+from grafana_foundation_sdk.builders import table, timeseries
 from grafana_foundation_sdk.builders.dashboard import Dashboard
 from springtide.policy import HoldoutPolicy
 
@@ -179,6 +179,71 @@ def benefit() -> Dashboard:
                 {},
             )
         )
+        .with_row(row("By tenant and autonomous system"))
+        .with_panel(_times_by_tenant())
+        .with_panel(_slices("Tenants", "tenant", "if(tenant = '', 'none', toString(tenant))", "true"))
+        .with_panel(
+            _slices(
+                "Clients by autonomous system",
+                "system",
+                "if(dst_asn = 0, 'unknown', concat('AS', toString(dst_asn)))",
+                "dst_pop = ''",
+            )
+        )
+    )
+
+
+def _slices(title: str, what: str, group: str, among: str) -> table.Panel:
+    return rows(
+        title,
+        "Closed connections by whether they began with other values than the kernel's default. Times are geometric "
+        "means of those that delivered 100 to 300 KB; over different paths: `springtide report` compares within each.",
+        f"""
+        select {group} as {what}, sum(round_slices.connections) as connections,
+            100 * sumIf(round_slices.connections, started) / connections as started_percent,
+            exp2(sumIf(busy_log2_thousandths, not started) / 1000
+                / nullIf(sumIf(timed_connections, not started), 0)) / 1000 as default_100k_ms,
+            exp2(sumIf(busy_log2_thousandths, started) / 1000
+                / nullIf(sumIf(timed_connections, started), 0)) / 1000 as started_100k_ms,
+            100 * sumIf(bytes_retransmitted, not started) / nullIf(sumIf(bytes_sent, not started), 0)
+                as default_resent_percent,
+            100 * sumIf(bytes_retransmitted, started) / nullIf(sumIf(bytes_sent, started), 0) as started_resent_percent
+        from round_slices
+        where $__timeFilter(round) and {POP} and {among}
+        group by {what}
+        order by connections desc, {what}
+        limit 100
+        """,
+        {
+            "started_percent": "percent",
+            "default_100k_ms": "ms",
+            "started_100k_ms": "ms",
+            "default_resent_percent": "percent",
+            "started_resent_percent": "percent",
+        },
+    )
+
+
+def _times_by_tenant() -> timeseries.Panel:
+    return lines(
+        "Time of 100 KB by tenant",
+        "Geometric mean of the time with data outstanding of closed connections that delivered 100 to 300 KB, of the "
+        "ten tenants with most connections.",
+        f"""
+        select round as time,
+            concat(if(tenant = '', 'none', toString(tenant)), if(started, ', started', ', default')) as series,
+            exp2(sum(busy_log2_thousandths) / 1000 / sum(timed_connections)) / 1000 as busy_ms
+        from round_slices
+        where $__timeFilter(round) and {POP} and tenant in (
+            select tenant from round_slices where $__timeFilter(round) and {POP}
+            group by tenant order by sum(connections) desc, tenant limit 10
+        )
+        group by time, series
+        having sum(timed_connections) > 0
+        order by time, series
+        """,
+        "ms",
+        span=24,
     )
 
 

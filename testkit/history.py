@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +48,9 @@ def fill(home: Home) -> None:
     log = home.path / "access.json"
     log.write_text("".join(lines))
     home.run("ingest-logs", log)
+    probes = home.path / "probes.jsonl"
+    probes.write_text("".join(_probes(ROUNDS)))
+    home.run("ingest-probes", probes)
 
 
 def spool(home: Home) -> list[str]:
@@ -70,6 +74,28 @@ def made(rounds: Iterable[int]) -> tuple[list[dict[str, Value]], list[str]]:
                 samples += _samples(life, cookies[host], moment, chance)
         lines += _requests(moment, chance)
     return samples, lines
+
+
+def _probes(rounds: Iterable[int]) -> Iterator[str]:
+    """What edges fetched of other PoPs: one round trip to connect, one for the first byte, and one for each window more
+    that an object needs, which later are larger. The far path loses the end of one in twenty."""
+    chance = random.Random(13)
+    for moment in rounds:
+        window = 40 if moment > ROUND - 900 else 10
+        for host, (pop, _) in HOSTS.items():
+            for peer in PEERS[pop]:
+                rtt_us = 80_000 if peer.startswith("10.77.3") else 20_000
+                for size in (10_000, 50_000, 100_000):
+                    given: dict[str, Any] = {"time": moment - chance.uniform(1, INTERVAL - 1), "host": host}
+                    given |= {"server": peer, "bytes": size, "window": window, "result": "ok"}
+                    connect = rtt_us + chance.randint(50, 2000)
+                    flights = math.ceil(math.log2(size / MSS / window + 1))
+                    total = connect + flights * rtt_us + chance.randint(100, 5000)
+                    given |= {"connect_us": connect, "first_byte_us": connect + rtt_us, "total_us": total}
+                    if rtt_us == 80_000 and chance.random() < 0.05:
+                        del given["total_us"]
+                        given["result"] = "timeout"
+                    yield json.dumps(given) + "\n"
 
 
 def _flights() -> list[dict[str, Value]]:

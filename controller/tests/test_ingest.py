@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 import zstandard
@@ -227,6 +228,30 @@ def test_bad_bytes_are_kept_aside_and_nothing_else_is_lost(home: Home, kind: str
     assert logical == survivors + 5
     if not kind.startswith("poison"):
         assert physical == logical
+
+
+def test_each_edges_folder_is_loaded_and_a_bad_one_costs_no_other(home: Home, tmp_path: Path) -> None:
+    """As `spools.yml` leaves them. Where a link leads, and what was kept aside, is nobody's spool."""
+    write_spool(home.spool, "own", [record(samples(1))])
+    for number, edge in enumerate(("ams-1", "ams-2"), 1):
+        (home.spool / edge).mkdir()
+        write_spool(home.spool / edge, "own", [record(samples(3, first=10 * number))])
+    (home.spool / "ams-1/bad.spool").write_bytes(b"nothing like it")
+    for folder in (home.spool / "rejected", tmp_path / "elsewhere"):
+        folder.mkdir()
+        write_spool(folder, "not", [record(samples(5, first=100))])
+    (home.spool / "linked").symlink_to(tmp_path / "elsewhere")
+    result = home.run("ingest", home.spool, "--delete", "--json", code=2)
+    summary = json.loads(result.stdout)
+    assert (summary["rows"], summary["rejected_records"], summary["deleted_files"]) == (7, 1, 3)
+    assert counts(home) == (7, 7)
+    assert len(list((home.spool / "ams-1/rejected").iterdir())) == 1
+    # What --delete has emptied may be empty; another folder may not.
+    for path in [*home.spool.glob("*/*.spool"), *home.spool.glob("*.spool")]:
+        path.unlink()
+    assert home.json("ingest", home.spool, "--delete")["files"] == 0
+    empty = home.run("ingest", home.spool, code=2)
+    assert "has no sealed spool file" in empty.stderr
 
 
 def test_poison_among_many_records_is_found(home: Home) -> None:

@@ -23,7 +23,9 @@ from testkit.prefixes import INTERVAL, Seen, store_rounds
 pytestmark = pytest.mark.usefixtures("clock")
 
 POLICY = """
-congestion: {window_rounds: 8, min_rounds: 4, benefit_rounds: 2, min_stay_s: 600, holdout_share: 0.4, max_new: 500}
+congestion:
+  {window_rounds: 8, min_rounds: 4, benefit_rounds: 2, min_stay_s: 600, leave_duty: 0.3, holdout_share: 0.4,
+   max_new: 500}
 """
 POPS = 11
 
@@ -179,6 +181,20 @@ def test_the_report_finds_what_is_there(filled: Home, tmp_path: Path) -> None:
     assert all(one["effect"]["effect"] is None for one in nothing["lines"])
 
 
+def test_chosen_prefixes_are_compared_by_the_system_that_they_are_in(filled: Home) -> None:
+    """The longest match counts: 64 prefixes of the slowest hundred are in the narrower."""
+    table = filled.path / "origins.csv"
+    table.write_text("prefix,asn,name\n192.0.0.0/16,64501,Wide\n192.0.0.0/18,64500,Narrow\n")
+    filled.run("asn", table)
+    answer = filled.json("report")
+    whole = line(answer, "congestion", "all", "all")
+    narrow, wide = (line(answer, "congestion", "AS", name) for name in ("AS64500", "AS64501"))
+    for side in ("treated", "held_out"):
+        assert narrow[side] + wide[side] == whole[side]
+    assert 0 < wide["treated"] + wide["held_out"] <= 36
+    assert narrow["treated"] + narrow["held_out"] <= 64
+
+
 def test_what_got_worse_is_named_and_less_busy_time_is_better() -> None:
     def of(outcome: str, group: str, *effect: float | None) -> BenefitLine:
         return BenefitLine("initcwnd", outcome, "PoP", group, Effect(20, 20, *effect))
@@ -190,10 +206,12 @@ def test_what_got_worse_is_named_and_less_busy_time_is_better() -> None:
         of("delivery rate", "fra", 0.2, 0.1, 0.3),
         of("delivery rate", "lhr", -0.2, -0.3, 0.1),
         of("delivery rate", "gru"),
+        of("time of 100 kB, interference", "rio", 0.2, 0.1, 0.3),
     ]
-    assert [reading(line) for line in lines] == ["better", "worse", "worse", "better", "not shown", ""]
+    shown = ["better", "worse", "worse", "better", "not shown", "", "interference"]
+    assert [reading(line) for line in lines] == shown
     said = worse(lines)
-    assert "2 of 6 comparisons: PoP nyc (busy time +20.0%" in said
+    assert "2 of 7 comparisons: PoP nyc (busy time +20.0%" in said
     assert "sin" in said
     assert not {"ams", "fra", "lhr"} & set(re.findall(r"[a-z]{3}", said))
     assert worse(lines[:1]) == ""
@@ -201,9 +219,9 @@ def test_what_got_worse_is_named_and_less_busy_time_is_better() -> None:
 
 
 def test_an_empty_span_is_refused(home: Home) -> None:
-    now = instants.show(ROUND)
-    [problem] = home.refused("report", "--from", now, "--to", now)
-    assert "is not before" in problem
+    now, before = instants.show(ROUND), instants.show(ROUND - 300)
+    [problem] = home.refused("report", "--from", now, "--to", before)
+    assert f"{now} is after {before}" in problem
 
 
 def test_a_page_that_cannot_be_written_is_reported(home: Home) -> None:

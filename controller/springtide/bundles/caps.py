@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from springtide import instants
 from springtide.bundles.model import Documents
 from springtide.errors import Problem
-from springtide.policy import BundlePolicy
+from springtide.fleet import Fleet
+from springtide.laws.switchback import off_pairs
+from springtide.policy import BundlePolicy, Policy
 
 Value = tuple[str, str]
 Choice = tuple[str, int]
@@ -39,6 +42,35 @@ def difference(before: Documents, after: Documents) -> Difference:
         withdrawn={key: old[key] for key in old.keys() - new.keys()},
         before=len(old),
         after=len(new),
+    )
+
+
+@dataclass(frozen=True)
+class ByDesign:
+    """Of a difference how many routes the policy's experiment withdraws, and how many it gives back."""
+
+    withdrawn: int = 0
+    returned: int = 0
+
+
+def by_design(found: Difference, before: Documents, after: Documents, fleet: Fleet, policy: Policy) -> ByDesign:
+    """Known by the policy's experiment alone, and not by what was decided: whatever else is gone counts as ever. A
+    route counts by its source PoP, the PoP that owns its prefix, and each bundle's own round."""
+    pops, owners = fleet.edges(), {str(prefix): pop for prefix, pop in fleet.prefixes()}
+    off: dict[str, frozenset[tuple[str, str]]] = {}
+
+    def is_off(value: Value, documents: Documents) -> bool:
+        edge, prefix = value
+        if edge not in documents or edge not in pops:
+            return False
+        moment = documents[edge].bundle.round
+        if moment not in off:
+            off[moment] = off_pairs(policy.experiment, policy.round.interval_s, fleet.pops, instants.parse(moment))
+        return (pops[edge], owners.get(prefix, "")) in off[moment]
+
+    return ByDesign(
+        withdrawn=sum(is_off(value, after) for value in found.withdrawn),
+        returned=sum(is_off(value, before) for value in found.added),
     )
 
 
@@ -80,19 +112,26 @@ def congestion_problems(where: str, found: CongestionDifference, policy: BundleP
         yield Problem(where, "cap max_congestion_withdrawn_share", message, FIX)
 
 
-def problems(where: str, found: Difference, policy: BundlePolicy) -> Iterator[Problem]:
-    """Changes above a cap. A fleet with fewer than `caps_from_routes` routes is learning, and has none."""
+NOTHING = ByDesign()
+
+
+def problems(where: str, found: Difference, policy: BundlePolicy, designed: ByDesign = NOTHING) -> Iterator[Problem]:
+    """Changes above a cap. A fleet with fewer than `caps_from_routes` routes is learning, and has none. Caps hold for
+    the routes with which the experiment does nothing."""
     if found.before < policy.caps_from_routes:
         return
+    before, withdrawn = found.before - designed.withdrawn, len(found.withdrawn) - designed.withdrawn
+    besides = f" besides {designed.withdrawn} that the experiment switches off" if designed.withdrawn else ""
     shares = (
-        ("max_changed_share", "changed or withdrawn", len(found.changed) + len(found.withdrawn)),
-        ("max_withdrawn_share", "withdrawn", len(found.withdrawn)),
+        ("max_changed_share", "changed or withdrawn", len(found.changed) + withdrawn),
+        ("max_withdrawn_share", "withdrawn", withdrawn),
     )
     for key, what, count in shares:
         limit = getattr(policy, key)
-        if count > limit * found.before:
-            message = f"{count} of {found.before} routes are {what}, over bundle.{key} = {limit}"
+        if count > limit * before:
+            message = f"{count} of {before} routes are {what}{besides}, over bundle.{key} = {limit}"
             yield Problem(where, f"cap {key}", message, FIX)
-    if found.after > policy.max_growth * found.before:
-        message = f"{found.before} routes become {found.after}, over bundle.max_growth = {policy.max_growth}"
+    after = found.after - designed.returned
+    if after > policy.max_growth * found.before:
+        message = f"{found.before} routes become {after}, over bundle.max_growth = {policy.max_growth}"
         yield Problem(where, "cap max_growth", message, FIX)

@@ -21,7 +21,8 @@ from springtide.cli.options import (
 from springtide.cli.output import print_json, print_table
 from springtide.errors import SpringtideError
 from springtide.learn import report as reports
-from springtide.learn.report_page import cells, page
+from springtide.learn.report_page import cells, methods, page
+from springtide.learn.slices import HEAD
 
 
 @click.command()
@@ -54,6 +55,8 @@ def report(
     object; for initial windows, how long connections between PoPs were busy. The newest day by default.
 
     Each difference is given twice: over all units as decided, and over those whose sockets show the decided value.
+    Where fleet.yaml has tenants, or `springtide asn` has loaded a table, connections are shown by tenant too, and
+    those to clients by autonomous system.
 
     \b
     Examples:
@@ -76,5 +79,11 @@ def report(
     columns = ["law", "outcome", "units", "by", "group", "treated", "held out", "difference", "interval"]
     table = [(line.law, *cells(line)) for line in made.lines]
     print_table(columns, table, title=f"After {instants.show(since)} up to {instants.show(until)}")
+    for law in dict.fromkeys(line.law for line in made.lines):
+        for text in methods([line for line in made.lines if line.law == law]):
+            click.echo(f"{law}: {text}")
     shown = sum(line.effect.shown for line in made.lines)
     click.echo(f"{shown} of {len(made.lines)} differences are significant: their intervals exclude zero")
+    for title, found in (("By tenant", made.tenants), ("Clients by autonomous system", made.systems)):
+        if found:
+            print_table(list(HEAD[1:]), [one.cells()[1:] for one in found], title=title)

@@ -101,7 +101,7 @@ def validate(
             documents[document.bundle.edge] = document
         if allowed_signers is not None:
             found += _signature_problems(path, content, allowed_signers)
-    over = [] if against is None else too_much(PublishFolder(against), documents, context.policy)
+    over = [] if against is None else too_much(PublishFolder(against), documents, context.policy, context.fleet)
     if not force:
         found += over
     elif against is not None and over and not found:

@@ -21,6 +21,7 @@ from springtide.errors import AdviceOnlyError, InputError, Problem
 from springtide.fleet import Fleet
 from springtide.laws.holdout import held_out_edges
 from springtide.laws.registry import LAWS, LEADING
+from springtide.laws.switchback import disable_test
 from springtide.policy import ADVICE_ONLY, Policy
 from springtide.publication import journal
 from springtide.publication.files import write as write_files
@@ -53,13 +54,13 @@ def wrong(documents: Documents, context: Context) -> list[Problem]:
     return [found for edge, document in documents.items() for found in problems(f"{edge}.json", document, context)]
 
 
-def too_much(folder: PublishFolder, documents: Documents, policy: Policy) -> list[Problem]:
+def too_much(folder: PublishFolder, documents: Documents, policy: Policy, fleet: Fleet) -> list[Problem]:
     """Problems where bundles change more of what is current on these edges than the policy's caps allow."""
     held = PublishedBundles(folder).current()
     if held is None:
         return []
     of_these = {edge: document for edge, document in held.items() if edge in documents}
-    return _over(folder, of_these, documents, policy)
+    return _over(folder, of_these, documents, policy, fleet)
 
 
 def publish(
@@ -85,20 +86,22 @@ def publish(
         raise _advice_only(folder, documents)
     published = PublishedBundles(folder)
     moment = max(document.bundle.round for document in documents.values())
+    known_fleet = Fleet.model_validate(yaml.safe_load(fleet)) if fleet else None
     windows = {
         "round": moment,
         "expires_at": max(document.bundle.expires_at for document in documents.values()),
         # An edge that paces starts connections by the law of starts, and has none of these windows either.
-        "held_out": sorted({*_held_out(fleet, policy), *_pacing(documents)}),
+        "held_out": sorted({*_held_out(known_fleet, policy), *_pacing(documents)}),
     }
     events = [journal.Event("publish", reason=reason, verdict="published", details={"windows": windows})]
+    events += _disable_events(folder, policy, instants.parse(moment))
     held = published.current()
     if held is not None:
         newest = max((document.bundle.round for document in held.values()), default="")
         if moment < newest:
             fix = "publish a newer round; for the old values use `springtide rollback`"
             raise InputError([Problem("--round", "round", f"{moment} is older than {newest}, which is current", fix)])
-        over = _over(folder, held, documents, policy)
+        over = _over(folder, held, documents, policy, known_fleet)
         if over and not force:
             raise InputError(over)
         if over:
@@ -142,8 +145,26 @@ def windows_of(folder: PublishFolder, publication: str) -> dict[str, Any]:
     return next(({"windows": details["windows"]} for details in found if "windows" in details), {})
 
 
-def _held_out(fleet: bytes, policy: Policy) -> set[str]:
-    return set(held_out_edges(Fleet.model_validate(yaml.safe_load(fleet)), policy.holdout)) if fleet else set()
+def _held_out(fleet: Fleet | None, policy: Policy) -> set[str]:
+    return set(held_out_edges(fleet, policy.holdout)) if fleet else set()
+
+
+def _disable_events(folder: PublishFolder, policy: Policy, moment: int) -> list[journal.Event]:
+    """That a disable test begins with the publication of this round, or that one has ended: each once."""
+    test = disable_test(policy.experiment, moment)
+    past = [event for event in journal.read(folder.path)[0] if event.event == "disable"]
+    known = past[-1].details.get("until") if past and past[-1].verdict == "begun" else None
+    until = None if test is None else instants.show(test[1])
+    if known == until:
+        return []
+    events = []
+    if known is not None:
+        events.append(journal.Event("disable", verdict="ended", reason=f"disable test until {known}"))
+    if test is not None:
+        reason = f"disable test until {until}: no pair of PoPs has a window of its own"
+        details = {"from": instants.show(test[0]), "until": until}
+        events.append(journal.Event("disable", verdict="begun", reason=reason, details=details))
+    return events
 
 
 def _pacing(documents: Documents) -> set[str]:
@@ -182,9 +203,10 @@ def _note(folder: PublishFolder, path: Path, documents: Documents, events: Itera
         journal.append(folder.path, named)
 
 
-def _over(folder: PublishFolder, held: Documents, new: Documents, policy: Policy) -> list[Problem]:
-    name = str(folder.path)
-    routes = caps.problems(name, caps.difference(held, new), policy.bundle)
+def _over(folder: PublishFolder, held: Documents, new: Documents, policy: Policy, fleet: Fleet | None) -> list[Problem]:
+    name, found = str(folder.path), caps.difference(held, new)
+    designed = caps.NOTHING if fleet is None else caps.by_design(found, held, new, fleet, policy)
+    routes = caps.problems(name, found, policy.bundle, designed)
     return [*routes, *caps.congestion_problems(name, caps.congestion_difference(held, new), policy.bundle)]
 
 
@@ -230,7 +252,7 @@ def validate_staged(publish_dir: Path, fleet: Fleet, policy: Policy, now_unix_s:
         if document is not None:
             documents[edge] = document
     if not found:
-        found = too_much(PublishFolder(publish_dir), documents, policy)
+        found = too_much(PublishFolder(publish_dir), documents, policy, fleet)
     if found:
         raise InputError(found)
 

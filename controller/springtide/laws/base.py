@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from springtide.fleet import Fleet
 from springtide.laws.columns import Table
-from springtide.laws.effect import Effect
+from springtide.laws.effect import METHODS, Effect
 from springtide.metrics import Gauges, Metric
 from springtide.observe.completeness import Input, inputs, lacking
 from springtide.policy import Policy
@@ -132,6 +132,13 @@ class BenefitLine:
     # decided: every unit as it was decided, whatever its sockets show (intention to treat). seen: only units whose
     # sockets show what was decided for them.
     units: str = "decided"
+    # One of METHODS.
+    method: str = "held out"
+
+    @property
+    def assumption(self) -> str:
+        """In one sentence what the number rests on."""
+        return METHODS[self.method]
 
 
 @dataclass(frozen=True)

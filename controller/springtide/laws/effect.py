@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from springtide.store import Row
+Item = TypeVar("Item")
 
 # The rounds of a report.
 SPAN = "round > fromUnixTimestamp({since:UInt32}) and round <= fromUnixTimestamp({until:UInt32})"
@@ -34,6 +35,19 @@ LEVEL = 0.975
 MINIMUM = 20
 # Most numbers drawn at once: 80 MB.
 CHUNK = 10_000_000
+
+_SHARED = "treated and held-out connections share bottlenecks"
+# How a benefit was measured, and what that assumes.
+METHODS = {
+    "held out": f"{_SHARED}: what one side uses the other may lack, so that the difference is right only as far as the "
+    "two do not touch each other, and else mostly larger than what treating all would bring.",
+    "switchback": f"{_SHARED}: here a pair's connections are all treated or all not, hour by hour, and it is assumed "
+    "that nothing of a period is left after the wash-out, and that pairs with other turns fill no bottleneck of its.",
+    "disable test": f"{_SHARED}: here all are treated before and after a test and none in it, and it is assumed that "
+    "paths do not change by themselves between these hours other than evenly; nothing was drawn at random.",
+    "randomised share": f"{_SHARED}: within one share that biases the difference, so that only an effect that is the "
+    "same at every share is what treating all would bring; one that changes with the share is interference.",
+}
 
 
 @dataclass(frozen=True)
@@ -82,9 +96,9 @@ def difference(
     return Effect(len(ours), len(theirs), _share(middle), _share(float(low)), _share(float(high)))
 
 
-def grouped(rows: Iterable[Row], of: Callable[[Row], str]) -> list[tuple[str, list[Row]]]:
+def grouped(rows: Iterable[Item], of: Callable[[Item], str]) -> list[tuple[str, list[Item]]]:
     """Rows by a text of each, sorted by it."""
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[Item]] = {}
     for row in rows:
         groups.setdefault(of(row), []).append(row)
     return sorted(groups.items())

@@ -5,6 +5,7 @@ from springtide.laws.damping import DampingPolicy
 from springtide.laws.holdout import HoldoutPolicy
 from springtide.laws.initcwnd.policy import InitcwndPolicy, Override
 from springtide.laws.start.policy import StartOverride, StartPolicy
+from springtide.laws.switchback import ExperimentPolicy
 from springtide.policy.defaults import default_yaml
 from springtide.policy.enforce import EnforceOverride, EnforcePolicy
 from springtide.policy.sections import BundlePolicy, CompletenessPolicy, GatePolicy, RetentionPolicy, RoundPolicy
@@ -25,6 +26,7 @@ __all__ = [
     "DampingPolicy",
     "EnforceOverride",
     "EnforcePolicy",
+    "ExperimentPolicy",
     "GatePolicy",
     "HoldoutPolicy",
     "InitcwndPolicy",

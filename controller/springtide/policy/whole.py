@@ -18,6 +18,8 @@ from springtide.laws.initcwnd import policy as of_initcwnd
 from springtide.laws.initcwnd.policy import InitcwndPolicy, Override
 from springtide.laws.start import policy as of_start
 from springtide.laws.start.policy import StartOverride, StartPolicy
+from springtide.laws.switchback import ExperimentPolicy
+from springtide.laws.switchback import contradictions as of_experiment
 from springtide.policy import enforce as of_enforce
 from springtide.policy.enforce import EnforceOverride, EnforcePolicy
 from springtide.policy.sections import BundlePolicy, CompletenessPolicy, GatePolicy, RetentionPolicy, RoundPolicy
@@ -39,6 +41,7 @@ class Policy(Section):
     initcwnd: InitcwndPolicy = InitcwndPolicy()
     damping: DampingPolicy = DampingPolicy()
     holdout: HoldoutPolicy = HoldoutPolicy()
+    experiment: ExperimentPolicy = ExperimentPolicy()
     overrides: list[Override] = items(Override.commented())
     congestion: CongestionPolicy = CongestionPolicy()
     congestion_damping: CongestionDampingPolicy = CongestionDampingPolicy()
@@ -91,6 +94,8 @@ def contradictions(document: Document, policy: Policy) -> Iterator[Problem]:
         document, policy.start, policy.start_overrides, policy.enforce.max_trial_permille
     )
     yield from of_enforce.contradictions(document, policy.enforce, policy.enforce_overrides)
+    paced = policy.enforce.by == "bpf" or any(one.by == "bpf" for one in policy.enforce_overrides)
+    yield from of_experiment(document, policy.experiment, policy.enforce.max_trial_permille, paced)
     for low_keys, low, high_keys, high in (
         # An edge may use a value until its bundle expires: a fresh decision must outlive the bundle that carries it.
         (("bundle", "ttl_s"), policy.bundle.ttl_s, ("initcwnd", "ttl_s"), policy.initcwnd.ttl_s),

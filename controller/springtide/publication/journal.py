@@ -35,6 +35,7 @@ EVENTS = (
     "publish",
     "force",
     "advise",
+    "disable",
     "rollout",
     "wave",
     "gate",

@@ -38,6 +38,8 @@ class Reason(StrEnum):
     EXPIRED = "expired"
     THIN_EVIDENCE = "thin_evidence"
     NO_EVIDENCE = "no_evidence"
+    SWITCHBACK = "switchback"
+    DISABLE_TEST = "disable_test"
 
 
 REASONS = tuple(Reason)

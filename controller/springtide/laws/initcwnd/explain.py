@@ -13,6 +13,7 @@ from springtide.laws.initcwnd.edges import EdgeDecision
 from springtide.laws.initcwnd.law import bound, smallest_change, smooth, to_segments
 from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
 from springtide.laws.standing import Held, Standing
+from springtide.laws.switchback import next_on
 from springtide.policy import Policy
 
 DEFAULT = f"the kernel's default of {KERNEL_DEFAULT} segments"
@@ -36,6 +37,8 @@ RULES = {
     Reason.EXPIRED: "initcwnd.ttl_s",
     Reason.THIN_EVIDENCE: "initcwnd.min_connections",
     Reason.NO_EVIDENCE: "only connections that earned their window count",
+    Reason.SWITCHBACK: "experiment.kind: switchback, which turns pairs on and off to measure the benefit",
+    Reason.DISABLE_TEST: "experiment.disable_every_days: all pairs are off for experiment.disable_for_s",
 }
 
 
@@ -186,6 +189,8 @@ def _limit(d: Decision, policy: Policy) -> str:
         "was lost than may be",
         Reason.HELD_HYSTERESIS: f"too close to {d.previous_initcwnd} to be worth a change",
         Reason.HELD_DAMPING: f"but {d.previous_initcwnd} stays: it has changed too often (penalty {d.penalty:.1f})",
+        Reason.SWITCHBACK: "but it is the pair's turn to be off, drawn by a hash and not for anything that it did",
+        Reason.DISABLE_TEST: "but all pairs are off for a test, and not for anything that they did",
         Reason.BELOW_DUTY_CYCLE: f"but {d.measured_rounds} of the last {policy.initcwnd.duty_window_rounds} rounds had "
         f"sufficient evidence, {policy.initcwnd.duty_rounds} are needed",
     }
@@ -211,6 +216,8 @@ def _change(d: Decision, policy: Policy) -> str:
         + (f", from {_show(d.guard_until)} on" if (d.guard_until or 0) > d.round else ""),
         Reason.LOSS_GUARD_STEP: f"{judged} that lose nothing: the next step; harm: back to {d.clean_initcwnd} at once",
         Reason.HELD_DAMPING: f"a fall at once; a rise when the penalty is below {policy.damping.reuse_below:g}",
+        Reason.SWITCHBACK: f"the pair's next turn to be on, {_next_on(d, policy)}",
+        Reason.DISABLE_TEST: f"the test's end, {_next_on(d, policy)}",
         Reason.BELOW_DUTY_CYCLE: f"{law.duty_rounds - d.measured_rounds} more such rounds",
     }
     if d.reason in own:
@@ -224,6 +231,11 @@ def _change(d: Decision, policy: Policy) -> str:
         if abs(segments - d.initcwnd) >= least:
             return f"one more round like this one makes it {segments}"
     return f"a smoothed window that differs by {least} segment{'s' if least != 1 else ''} or more"
+
+
+def _next_on(d: Decision, policy: Policy) -> str:
+    on = next_on(policy.experiment, policy.round.interval_s, d.src_pop, d.dst_pop, d.round)
+    return f"in round {instants.show(on)}" if on != d.round else "as the policy at hand switches nothing off"
 
 
 def _clean(d: Decision) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from types import MappingProxyType
@@ -33,8 +34,8 @@ from springtide.laws.base import (
 )
 from springtide.laws.columns import Table
 from springtide.laws.holdout import held_out_edges
-from springtide.laws.initcwnd import benefit, bundle, edges, pairs, rows, treated
-from springtide.laws.initcwnd.decision import Decision
+from springtide.laws.initcwnd import benefit, bundle, disabled, edges, pairs, rows, switched, treated
+from springtide.laws.initcwnd.decision import Decision, Reason
 from springtide.laws.initcwnd.explain import (
     HISTORY_COLUMNS,
     Explanation,
@@ -123,8 +124,12 @@ class Initcwnd(Law):
             gauges={"springtide_initcwnd_windows": {(): sum(d.initcwnd is not None for d in decided)}},
             more={"pairs_without_samples": silent, "edge_decisions": [_of_edge(one) for one in of_edges]},
             notes=[
-                f"override on {one.edge} to {one.dst_pop} (IPv{one.ip_version}): {one.initcwnd or 'default'}: {one.why}"
-                for one in of_edges
+                *_off(decided),
+                *(
+                    f"override on {one.edge} to {one.dst_pop} (IPv{one.ip_version}): "
+                    f"{one.initcwnd or 'default'}: {one.why}"
+                    for one in of_edges
+                ),
             ],
         )
 
@@ -242,10 +247,15 @@ class Initcwnd(Law):
         self, store: Store, fleet: Fleet, policy: Policy, span: Mapping[str, int], quantile: float
     ) -> tuple[list[BenefitLine], list[BenefitLine]]:
         held_out = held_out_edges(fleet, policy.holdout)
+        if policy.experiment.kind == "switchback":
+            return switched.lines(switched.read(store, policy, span, held_out), policy), []
         decided, seen = (
             benefit.edge_lines(store.query(benefit.BUSY, {**span, "seen": only_seen}), held_out, quantile)
             for only_seen in (0, 1)
         )
+        # With the other kinds it is not all that is on before and after a test.
+        if policy.experiment.kind == "holdout" and policy.experiment.disable_every_days:
+            decided += disabled.lines(disabled.read(store, policy, span, held_out))
         return decided, [replace(line, units="seen") for line in seen]
 
 
@@ -279,6 +289,13 @@ def contribution(
     """Pure."""
     found, left_out = bundle.routes(fleet, policy.holdout, decided, expires_unix_s, of_edges)
     return Contribution("routes", found, [f"{d.src_pop} to {d.dst_pop} (IPv{d.ip_version})" for d in left_out])
+
+
+def _off(decided: Sequence[Decision]) -> list[str]:
+    """What the experiment has switched off."""
+    counts = Counter(d.reason for d in decided)
+    texts = {Reason.SWITCHBACK: "it is their turn (switchback)", Reason.DISABLE_TEST: "of a disable test"}
+    return [f"{counts[each]} pairs are off because {text}" for each, text in texts.items() if counts[each]]
 
 
 def _of_edge(one: edges.EdgeDecision) -> dict[str, object]:

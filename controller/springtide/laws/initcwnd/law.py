@@ -10,6 +10,9 @@ In the order in which they act:
    ceiling (loss_guard.py): where loss was seen the window falls at once, and rises by judged steps only;
 4. **publish** calmly: a pair that has rarely been measured gets nothing yet, a small change is not worth a route, and
    one that keeps changing may only fall. An operator's override precedes all of it.
+
+Where the policy measures by switchback, or tests that all can be disabled, a pair whose turn it is to be off gets
+nothing, whatever was learnt; it is learnt all the same (laws/switchback.py).
 """
 
 from __future__ import annotations
@@ -28,6 +31,7 @@ from springtide.laws.initcwnd.decision import Action, Reason
 from springtide.laws.initcwnd.edges import edge_decisions
 from springtide.laws.initcwnd.loss_guard import GUARD, Judgement
 from springtide.laws.initcwnd.pairs import keys, named
+from springtide.laws.switchback import turn
 from springtide.laws.vocabulary import codes
 from springtide.observe.pairs import OBSERVED, PAIR_KEY
 from springtide.policy import InitcwndPolicy, Policy
@@ -137,6 +141,7 @@ def decide(now: int, policy: Policy, observations: Table, last: Table, frozen: C
     reason[rare] = _CODE[Reason.BELOW_DUTY_CYCLE]
     _calm(value, reason, current, learnt & used, is_frozen, judged, suppressed, law)
     reason[~learnt & used] = _CODE[Reason.EXPIRED]
+    _switch_off(value, reason, out, now, policy)
     value = np.where(overridden, own_value["initcwnd"], value)
     reason[overridden] = _CODE[Reason.OVERRIDE]
 
@@ -313,6 +318,16 @@ def _calm(
     ]
     for which, why in stay:
         value[which], reason[which] = current[which], _CODE[why]
+
+
+def _switch_off(value: Ints, reason: Codes, pairs: Table, now: int, policy: Policy) -> None:
+    """Pairs whose turn it is to be off, in place."""
+    [chosen] = np.nonzero((value > 0) & policy.experiment.switches)
+    for row in chosen.tolist():
+        pair = pairs["src_pop"][row].decode(), pairs["dst_pop"][row].decode()
+        why = turn(policy.experiment, policy.round.interval_s, *pair, now).why
+        if why:
+            value[row], reason[row] = 0, _CODE[Reason(why)]
 
 
 def _overrides(policy: Policy, now: int) -> Table:

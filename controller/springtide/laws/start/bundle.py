@@ -9,6 +9,7 @@ from springtide.fleet import Fleet
 from springtide.laws.columns import Table
 from springtide.laws.entry import MAX_RATE, MIN_RATE, Entry, Trial
 from springtide.laws.holdout import held_out_edges
+from springtide.laws.switchback import turn, untreated_permille
 from springtide.policy import Policy
 from springtide.store import Row
 
@@ -34,18 +35,21 @@ def entries(
     """Each edge's entries of a round's decisions (rows as rows.rows gives them), and the units whose evidence is too
     old to be promised for a bundle's lifetime.
 
-    Only edges that enforce by bpf get any: a route would send the window as one burst. Those held out get none.
+    Only edges that enforce by bpf get any: a route would send the window as one burst. Those held out get none, nor
+    do pairs whose turn it is to be off, nor anything in a disable test, but for overrides (laws/switchback.py).
     An edge's start rate is the path's rate times its part of the unit's starts.
     """
-    acting: dict[str, list[Row]] = {}
+    acting: dict[str, list[tuple[Row, int]]] = {}
     left_out = []
     for row in rows:
         if not row["window"] and not row["trial_permille"]:
             continue
+        if not row["overridden"] and is_off(policy, round_unix_s, row):
+            continue
         if not row["overridden"] and (row["expires_at"] or 0) < expires_unix_s:
             left_out.append(f"{row['src_pop']} to {row['destination']} (IPv{row['ip_version']})")
         else:
-            acting.setdefault(row["src_pop"], []).append(row)
+            acting.setdefault(row["src_pop"], []).append((row, _untreated(policy, round_unix_s, row)))
     held_out = held_out_edges(fleet, policy.holdout)
     found: dict[str, list[Entry]] = {}
     for name, pop in fleet.pops.items():
@@ -53,11 +57,19 @@ def entries(
             paces = policy.enforce_of(edge, name, round_unix_s).by == "bpf" and edge not in held_out
             decided = acting.get(name, []) if paces else []
             found[edge] = [
-                _entry(prefix, row, _part(parts, row, edge, len(pop.edges)))
-                for row in decided
+                _entry(prefix, row, _part(parts, row, edge, len(pop.edges)), untreated)
+                for row, untreated in decided
                 for prefix in _prefixes(fleet, row)
             ]
     return found, left_out
+
+
+def is_off(policy: Policy, round_unix_s: int, row: Row) -> bool:
+    """Client prefixes are off in disable tests only: a switchback is of pairs."""
+    if not policy.experiment.switches:
+        return False
+    why = turn(policy.experiment, policy.round.interval_s, row["src_pop"], row["destination"], round_unix_s).why
+    return why == "disable_test" or (why == "switchback" and "/" not in row["destination"])
 
 
 def _prefixes(fleet: Fleet, row: Row) -> list[str]:
@@ -73,9 +85,20 @@ def _part(parts: Parts, row: Row, edge: str, edges: int) -> float:
     return parts.get(unit, _NOBODY).get(edge, 0.5 / edges)
 
 
-def _entry(prefix: str, row: Row, part: float) -> Entry:
+def _untreated(policy: Policy, round_unix_s: int, row: Row) -> int:
+    """Of a thousand connections those that keep the kernel's default for the experiment; none while the law itself has
+    values on trial."""
+    if policy.experiment.kind != "share" or row["overridden"] or row["trial_permille"]:
+        return 0
+    own = turn(policy.experiment, policy.round.interval_s, row["src_pop"], row["destination"], round_unix_s)
+    return untreated_permille(own.share)
+
+
+def _entry(prefix: str, row: Row, part: float, untreated: int) -> Entry:
     values = _values(row, "", part)
-    if row["trial_permille"]:
+    if untreated:
+        values["trial"] = Trial(permille=untreated)
+    elif row["trial_permille"]:
         values["trial"] = Trial(permille=row["trial_permille"], **_values(row, "trial_", part))
     return Entry(prefix=prefix, **values)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from springtide import instants
 from springtide.laws.standing import Held, Standing
+from springtide.laws.start.bundle import is_off
 from springtide.laws.start.decision import Reason
 from springtide.policy import Policy
 from springtide.store import Row
@@ -42,6 +43,11 @@ def labelled(row: Row, policy: Policy, now: Standing) -> list[tuple[str, str]]:
     return [
         ("decided", _verdict(row, policy)),
         ("on trial", _trial(row)),
+        *(
+            [("left out", "of bundles: the experiment has it switched off")]
+            if is_off(policy, row["round"], row)
+            else []
+        ),
         *became(policy, row["src_pop"], now),
         ("because", _because(row)),
         ("first flights", _flights(row)),

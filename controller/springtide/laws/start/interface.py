@@ -13,6 +13,7 @@ from springtide import instants
 from springtide.fleet import Fleet
 from springtide.laws.base import (
     HISTORY_ROUNDS,
+    BenefitLine,
     Clock,
     Contribution,
     Explained,
@@ -34,7 +35,7 @@ from springtide.laws.base import (
 from springtide.laws.columns import Table, align, union
 from springtide.laws.congestion.explain import client_prefix
 from springtide.laws.standing import standing
-from springtide.laws.start import bundle, rows
+from springtide.laws.start import bundle, rows, shares
 from springtide.laws.start.evidence import OBSERVED, edge_parts, groups, observe
 from springtide.laws.start.explain import became, labelled, without_decision
 from springtide.laws.start.law import UNSEEN, carry, decide
@@ -69,6 +70,8 @@ class Start(Law):
         {"springtide_start_units": Metric("Pairs and client prefixes with a start of their own.", ("state",))}
     )
     seen_name = "seen starts"
+    benefit_title = "Starts at a rate"
+    benefit_note = "Only with experiment: {kind: share}. Time of first flights; negative is faster."
     # Where no edge paces there is nothing to decide.
     every_round = False
 
@@ -204,6 +207,11 @@ class Start(Law):
             """
         )
         return Treated(**counts)
+
+    def benefit(
+        self, store: Store, fleet: Fleet, policy: Policy, span: Mapping[str, int], quantile: float
+    ) -> tuple[list[BenefitLine], list[BenefitLine]]:
+        return (shares.lines(shares.read(store, span), policy) if policy.experiment.kind == "share" else []), []
 
     def treated_step(self, found: Treated) -> Step:
         what = self.seen_name

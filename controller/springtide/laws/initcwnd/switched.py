@@ -1,0 +1,70 @@
+"""What initial windows are good for where pairs are switched on and off: busy time and retransmissions of the same pair
+while on and while off, block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from springtide.laws.base import BenefitLine
+from springtide.laws.effect import SPAN, grouped, size_group
+from springtide.laws.initcwnd.on_off import CELL, SUMS, Side, couple, resent, times
+from springtide.laws.switchback import block, counts, turn
+from springtide.policy import Policy
+from springtide.store import Row, Store
+
+METHOD = "switchback"
+
+# Of pairs that had a window in the block, or would have had it. By rounds of one period: their turns are the same.
+_OUTCOMES = f"""
+select
+    intDiv(toUnixTimestamp(round), {{period_s:UInt32}}) * {{period_s:UInt32}} as period_s, {", ".join(CELL)}, {SUMS}
+from round_outcomes
+where round in (select fromUnixTimestamp(arrayJoin({{rounds:Array(UInt32)}})))
+    and dst_pop != '' and host not in {{held:Array(String)}}
+    and (intDiv(toUnixTimestamp(round), {{block_s:UInt32}}), src_pop, dst_pop, ip_version) in (
+        select intDiv(toUnixTimestamp(round), {{block_s:UInt32}}), src_pop, dst_pop, ip_version
+        from initcwnd_decisions final
+        where {SPAN} and (initcwnd is not null or reason = 'switchback')
+    )
+group by period_s, {", ".join(CELL)}
+order by period_s, {", ".join(CELL)}
+"""
+
+
+def read(store: Store, policy: Policy, span: Mapping[str, int], held_out: Iterable[str]) -> list[Row]:
+    """A row a period, pair, IP version and class of sizes, over the rounds since < round <= until that count. Raises
+    StoreError."""
+    law, interval_s = policy.experiment, policy.round.interval_s
+    first = (span["since"] // interval_s + 1) * interval_s
+    rounds = [at for at in range(first, span["until"] + 1, interval_s) if counts(law, interval_s, at)]
+    period_s = interval_s * law.period_rounds
+    return store.query(
+        _OUTCOMES,
+        {
+            **span,
+            "rounds": rounds,
+            "held": sorted(held_out),
+            "period_s": period_s,
+            "block_s": period_s * law.block_periods,
+        },
+    )
+
+
+def lines(rows: Iterable[Row], policy: Policy) -> list[BenefitLine]:
+    """Pure. By size, source and altogether. As decided: whether a window had reached the edges or not."""
+    law, interval_s = policy.experiment, policy.round.interval_s
+
+    def side(row: Row) -> Side:
+        number = block(law, interval_s, row["period_s"])
+        on = turn(law, interval_s, row["src_pop"], row["dst_pop"], row["period_s"]).on
+        return Side(row, (number, *couple(row)), on)
+
+    found = [side(row) for row in rows]
+    sizes = grouped(found, lambda one: f"{one.row['size_class_bytes']:012}")
+    pops = grouped(found, lambda one: str(one.row["src_pop"]))
+    return [
+        *(times("object size", size_group(int(size)), own, METHOD) for size, own in sizes),
+        *(times("PoP", pop, own, METHOD) for pop, own in pops),
+        times("all", "all", found, METHOD),
+        resent("all", "all", found, METHOD),
+    ]

@@ -1,0 +1,198 @@
+"""`springtide report` of switched pairs and of randomised shares: from the store to the sentence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from springtide import instants
+from springtide.laws.initcwnd.decision import Reason
+from springtide.laws.initcwnd.rows import write_round
+from springtide.laws.switchback import counts, disable_test, disable_tests, turn
+from springtide.policy import load_policy
+
+from testkit.decided import decision
+from testkit.home import ROUND, Home
+from testkit.pairs import decided_table
+
+pytestmark = pytest.mark.usefixtures("clock")
+
+INTERVAL = 300
+POPS = ("ams", "fra", "nyc", "sin")
+# The last whole blocks before the clock's round.
+UNTIL = ROUND // 14_400 * 14_400 - INTERVAL
+SINCE = UNTIL - 86_400
+MOMENTS = range(SINCE + INTERVAL, UNTIL + 1, INTERVAL)
+FLEET = "version: 1\npops:\n" + "".join(
+    f"  {name}: {{prefixes: [10.{at}.0.0/24], edges: {{{name}-1: {{address: 10.{at}.0.1}}}}}}\n"
+    for at, name in enumerate(POPS)
+)
+
+
+def report(home: Home, html: Path) -> dict[str, Any]:
+    span = ("--from", instants.show(SINCE + INTERVAL), "--to", instants.show(UNTIL))
+    answer: dict[str, Any] = home.json("report", *span, "--html", html)
+    return answer
+
+
+def rolled_up(home: Home, table: str, rows: list[dict[str, Any]]) -> None:
+    opened = home.open()
+    opened.insert(table, [{"generation": 1, **row} for row in rows])
+    lines = [{"round": at, "generation": 1, "interval_s": INTERVAL, "waited_s": 9999} for at in MOMENTS]
+    opened.insert("rollups", lines)
+    opened.close()
+
+
+def test_a_switchback_is_reported_with_its_method_interval_and_assumption(home: Home, tmp_path: Path) -> None:
+    """A window makes what a pair closes a fifth shorter and resends a hundredth more; the hours do much more. Rounds of
+    the wash-out show nonsense. One pair never has a window, and says nothing."""
+    home.fleet.write_text(FLEET)
+    home.policy.write_text("experiment: {kind: switchback}\n")
+    law = load_policy(home.policy).experiment
+    rows, opened = [], home.open()
+    for moment in MOMENTS:
+        hour = 1 + moment // 3600 % 24
+        decided = []
+        for at, (src, dst) in enumerate(permutations(POPS, 2)):
+            on, without = turn(law, INTERVAL, src, dst, moment).on, (src, dst) == ("ams", "fra")
+            faster = 0.8 if on else 1.0
+            if not counts(law, INTERVAL, moment) or without:
+                faster = 9.0
+            if not without:
+                value = decision(src, dst, 4, 40 if on else None, moment, moment)
+                decided.append(value if on else replace(value, reason=Reason.SWITCHBACK))
+            rows.append(
+                {
+                    "round": moment,
+                    "host": f"{src}-1",
+                    "src_pop": src,
+                    "dst_pop": dst,
+                    "ip_version": 4,
+                    "size_class_bytes": 100_000,
+                    "connections": 10 + at,
+                    "busy_p50_us": int(100_000 * hour * faster * (1 + at / 100)),
+                    "bytes_sent": 1_000_000,
+                    "bytes_retransmitted": 20_000 if on else 10_000,
+                }
+            )
+        if moment % 3600 == 0:
+            write_round(opened, moment, decided_table(decided), decided[0].policy_version)
+    opened.close()
+    rolled_up(home, "rollup_outcomes", rows)
+    html = tmp_path / "report.html"
+    lines = {
+        (one["by"], one["group"], one["outcome"]): one
+        for one in report(home, html)["lines"]
+        if one["law"] == "initcwnd"
+    }
+    times = lines["all", "all", "busy time"]
+    # Six couples, six blocks; of ams and fra one way is left.
+    assert (times["effect"]["treated"], times["effect"]["held_out"]) == (36, 36)
+    assert times["effect"]["low"] < -0.2 < times["effect"]["high"] < 0
+    assert (times["method"], "share bottlenecks" in times["assumption"]) == ("switchback", True)
+    again = lines["all", "all", "bytes sent again"]
+    assert again["effect"]["effect"] == pytest.approx(0.01)
+    assert lines["object size", "from 100 kB", "busy time"]["effect"] == times["effect"]
+    assert lines["PoP", "ams", "busy time"]["effect"]["treated"] == 12
+    page, screen = html.read_text(), home.run("report", "--to", instants.show(UNTIL)).stdout
+    for text in (page, " ".join(screen.split())):
+        assert "Measured by switchback, 36 blocks of a pair with both, intervals of 95.0%" in text
+        assert "treated and held-out connections share bottlenecks" in text
+    [shown] = [line for line in home.run("status", code=None).stdout.splitlines() if "windows: time" in line]
+    assert "%" in shown, shown
+    assert ", switchback)" in page.split("</p>")[0], "the first sentence says how its number was measured"
+
+
+def test_shares_are_reported_side_by_side(home: Home, tmp_path: Path) -> None:
+    """First flights of an edge that paces: treated ones take a fifth less at each share; those of a trial of the law's
+    own, and of a brake, say nothing."""
+    home.fleet.write_text(FLEET)
+    home.policy.write_text("experiment: {kind: share}\nenforce: {by: bpf, max_trial_permille: 900}\n")
+    law = load_policy(home.policy).experiment
+    rows = []
+    for moment in MOMENTS:
+        for at, dst in enumerate(("fra", "nyc", "sin")):
+            share = turn(law, INTERVAL, "ams", dst, moment - INTERVAL).share
+            for number in range(10):
+                treated = number < 10 * share
+                base = {
+                    "round": moment,
+                    "pop": "ams",
+                    "host": "ams-1",
+                    "boot_id": "b",
+                    "dst_pop": dst,
+                    "ip_version": 4,
+                    "started_round": moment - INTERVAL,
+                    "started_step": 0,
+                    "segments": 100,
+                    "resent": 2 if treated else 1,
+                }
+                time = int(100_000 * (1 + at + moment // 3600 % 7) * (0.8 if treated else 1.0))
+                cookie = at * 100 + number
+                own = {"started_window": 80 if treated else 0, "started_arm": 0 if treated else 1, "cookie": cookie}
+                rows.append({**base, **own, "acked_100k_us": time})
+                trial = {"started_window": 99, "started_arm": 1, "cookie": cookie + 1000, "acked_100k_us": 1}
+                braked = {"started_window": 40, "started_step": 1, "cookie": cookie + 2000, "acked_100k_us": 1}
+                rows += [{**base, **trial}, {**base, **braked}]
+    rolled_up(home, "rollup_flights", rows)
+    html = tmp_path / "report.html"
+    lines = [one for one in report(home, html)["lines"] if one["law"] == "start"]
+    times = {one["group"]: one for one in lines if one["outcome"] == "time of 100 kB"}
+    assert list(times) == ["10% treated", "50% treated", "90% treated"]
+    assert all(one["effect"]["effect"] == pytest.approx(-0.2, abs=0.001) for one in times.values())
+    assert {one["method"] for one in lines} == {"randomised share"}
+    again = {one["group"]: one["effect"]["effect"] for one in lines if one["outcome"] == "segments sent again"}
+    assert again == {group: pytest.approx(0.01) for group in times}
+    [between] = [one for one in lines if one["outcome"].endswith("interference")]
+    assert between["effect"]["effect"] == pytest.approx(0.0, abs=0.001)
+    assert "an effect that is the same at every share" in " ".join(html.read_text().split())
+
+
+def test_what_disable_tests_took_away_is_reported(home: Home, tmp_path: Path) -> None:
+    """Of six couples, twice: without windows all takes a quarter longer. The tide rises through both tests; rounds of
+    the wash-out, and a pair that an override kept on, show nonsense."""
+    home.fleet.write_text(FLEET)
+    hour = (UNTIL // 3600 - 4) % 24
+    home.policy.write_text(f"experiment: {{disable_every_days: 1, disable_at_hour: {hour}, disable_for_s: 3600}}\n")
+    law = load_policy(home.policy).experiment
+    since, rows, opened = UNTIL - 2 * 86_400, [], home.open()
+    tests = list(disable_tests(law, since, UNTIL))
+    assert len(tests) == 2
+    moments = [at for began, _ in tests for at in range(began - 3900, began + 8700, INTERVAL)]
+    for moment in moments:
+        off = disable_test(law, moment) is not None
+        # What a round shows began before its instant.
+        was_off = disable_test(law, moment - 1) is not None
+        settled = disable_test(law, moment - 1 - law.washout_rounds * INTERVAL) is not None
+        decided = []
+        for at, (src, dst) in enumerate(permutations(POPS, 2)):
+            kept = (src, dst) == ("ams", "fra")
+            value = decision(src, dst, 4, None if off and not kept else 40, moment, moment)
+            decided.append(replace(value, reason=Reason.DISABLE_TEST) if off and not kept else value)
+            slower = 1.25 if was_off else 1.0
+            if kept or was_off != settled:
+                slower = 9.0
+            base = {"round": moment, "host": f"{src}-1", "src_pop": src, "dst_pop": dst, "ip_version": 4}
+            sizes = {"size_class_bytes": 100_000, "connections": 10 + at, "bytes_sent": 1_000_000}
+            tide = 2 ** ((moment - since) / 43_200)
+            busy = int(100_000 * tide * slower * (1 + at / 100))
+            rows.append({**base, **sizes, "busy_p50_us": busy, "bytes_retransmitted": 10_000 if was_off else 20_000})
+        write_round(opened, moment, decided_table(decided), decided[0].policy_version)
+    opened.insert("rollup_outcomes", [{"generation": 1, **row} for row in rows])
+    opened.insert(
+        "rollups", [{"round": at, "generation": 1, "interval_s": INTERVAL, "waited_s": 9999} for at in moments]
+    )
+    opened.close()
+    html = tmp_path / "report.html"
+    span = ("--from", instants.show(since + INTERVAL), "--to", instants.show(UNTIL))
+    made = home.json("report", *span, "--html", html)["lines"]
+    times, again = (one for one in made if one["by"] == "disable tests")
+    # Six couples, two tests.
+    assert times["effect"]["treated"] == 12
+    assert times["effect"]["effect"] == pytest.approx(-0.2, abs=0.01)
+    assert -0.21 < times["effect"]["low"] <= times["effect"]["high"] < -0.19
+    assert again["effect"]["effect"] == pytest.approx(0.01, abs=0.001)
+    assert "nothing was drawn at random" in html.read_text()

@@ -1,0 +1,214 @@
+"""What a pair's turn to be off does: to decisions, bundles, caps and the journal."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from pathlib import Path
+
+import pytest
+import yaml
+from springtide import instants
+from springtide.bundles import caps
+from springtide.bundles.model import Documents
+from springtide.fleet import Fleet
+from springtide.jobs import publish as jobs
+from springtide.laws import switchback
+from springtide.laws.initcwnd.decision import Action, Pair, Reason
+from springtide.laws.initcwnd.explain import explain
+from springtide.laws.start import bundle as of_starts
+from springtide.laws.switchback import DAY_S, Turn
+from springtide.policy import Policy
+from springtide.publication import journal
+from springtide.publication.folder import PublishFolder
+
+from testkit.decided import decision
+from testkit.home import ROUND
+from testkit.pairs import PairObservation, Previous, decide_pairs
+from testkit.published import render
+
+INTERVAL = 300
+POPS = ("ams", "fra", "nyc", "sin")
+PAIRS = list(permutations(POPS, 2))
+SWITCHED = Policy.model_validate({"experiment": {"kind": "switchback"}})
+TESTED = Policy.model_validate({"experiment": {"disable_every_days": 1}})
+# The first test of its day, and a period in which some pairs change their turn.
+TEST = ROUND // DAY_S * DAY_S + 3 * 3600
+HOUR = ROUND // 3600 * 3600
+
+
+def fleet() -> Fleet:
+    """Four PoPs of two edges and five prefixes each."""
+    pops = {
+        name: {
+            "prefixes": [f"10.{at}.{net}.0/24" for net in range(5)],
+            "edges": {f"{name}-{n}": {"address": f"10.{at}.0.{n + 1}"} for n in range(2)},
+        }
+        for at, name in enumerate(POPS)
+    }
+    return Fleet.model_validate({"version": 1, "pops": pops})
+
+
+def seen() -> list[PairObservation]:
+    return [PairObservation(*pair, 4, 5, 5, 60.0, 60, 60, 0.0) for pair in PAIRS]
+
+
+def used(value: int | None) -> dict[Pair, Previous]:
+    return {(*pair, 4): Previous(60.0, HOUR - INTERVAL, value, measured_rounds=3) for pair in PAIRS}
+
+
+def on(policy: Policy, moment: int) -> set[tuple[str, str]]:
+    return {pair for pair in PAIRS if switchback.turn(policy.experiment, INTERVAL, *pair, moment).on}
+
+
+@pytest.mark.parametrize("value", [None, 60])
+def test_a_pair_that_is_off_gets_nothing_and_learns_all_the_same(value: int | None) -> None:
+    plain = {d.pair[:2]: d for d in decide_pairs(HOUR, Policy(), seen(), used(value))}
+    switched = {d.pair[:2]: d for d in decide_pairs(HOUR, SWITCHED, seen(), used(value))}
+    is_on = on(SWITCHED, HOUR)
+    assert 2 * len(is_on) == len(PAIRS)
+    for pair, one in switched.items():
+        assert one.smoothed_cwnd == plain[pair].smoothed_cwnd == 60.0
+        if pair in is_on:
+            assert (one.initcwnd, one.reason) == (60, plain[pair].reason)
+        else:
+            assert (one.initcwnd, one.reason) == (None, Reason.SWITCHBACK)
+            assert one.action is (Action.WITHDRAW if value else Action.NONE)
+            text = explain(one, SWITCHED)
+            assert "turn to be off" in text.because
+            following = instants.parse(text.would_change.removeprefix("the pair's next turn to be on, in round "))
+            assert pair in on(SWITCHED, following)
+            assert pair not in on(SWITCHED, following - INTERVAL)
+
+
+def test_a_disable_test_takes_every_pair_but_an_override() -> None:
+    until = instants.show(TEST + DAY_S)
+    override = {"src": "ams", "dst": "fra", "initcwnd": 40, "until": until, "reason": "load balancer"}
+    policy = Policy.model_validate({"experiment": {"disable_every_days": 1}, "overrides": [override]})
+    decided = decide_pairs(TEST, policy, seen(), used(60))
+    kept = [d for d in decided if d.initcwnd is not None]
+    assert {(d.pair, d.reason) for d in kept} == {
+        (("ams", "fra", 4), Reason.OVERRIDE),
+        (("ams", "fra", 6), Reason.OVERRIDE),
+    }
+    assert {d.reason for d in decided if d.initcwnd is None} == {Reason.DISABLE_TEST}
+    assert not any(d.reason is Reason.DISABLE_TEST for d in decide_pairs(TEST + 3600, policy, seen(), used(None)))
+
+
+def published(policy: Policy, moment: int, pairs: set[tuple[str, str]]) -> Documents:
+    decisions = [decision(*pair, 4, 40, moment, moment) for pair in sorted(pairs)]
+    return render(fleet(), policy, moment, decisions, moment).documents
+
+
+def refused(policy: Policy, before: Documents, after: Documents) -> list[str]:
+    found = caps.difference(before, after)
+    designed = caps.by_design(found, before, after, fleet(), policy)
+    return [one.field.removeprefix("cap ") for one in caps.problems("publish", found, policy.bundle, designed)]
+
+
+def moments() -> tuple[int, int]:
+    """Two rounds in a row between which at least a third of the pairs are switched off."""
+    for moment in range(HOUR, HOUR + 30 * DAY_S, 3600):
+        if len(on(SWITCHED, moment - INTERVAL) - on(SWITCHED, moment)) >= 4:
+            return moment - INTERVAL, moment
+    raise AssertionError("no such round")
+
+
+def test_what_is_switched_off_by_design_passes_the_caps_and_nothing_else_does() -> None:
+    earlier, later = moments()
+    before, after = published(SWITCHED, earlier, on(SWITCHED, earlier)), on(SWITCHED, later)
+    assert refused(SWITCHED, before, published(SWITCHED, later, after)) == []
+    # The same bundles without the experiment's turns are a fault upstream.
+    assert refused(Policy(), before, published(Policy(), later, after)) == ["max_changed_share", "max_withdrawn_share"]
+    # Of those that stay on, one of two may not be lost.
+    stay = sorted(on(SWITCHED, earlier) & after)
+    lost = published(SWITCHED, later, after - set(stay[: len(stay) // 2 + 1]))
+    assert "max_withdrawn_share" in refused(SWITCHED, before, lost)
+    assert "max_withdrawn_share" in refused(SWITCHED, before, published(SWITCHED, later, set()))
+
+
+def test_a_fault_that_turns_the_whole_fleet_off_is_no_design(monkeypatch: pytest.MonkeyPatch) -> None:
+    earlier, later = moments()
+    before = published(SWITCHED, earlier, on(SWITCHED, earlier))
+    monkeypatch.setattr(switchback, "turn", lambda *_: Turn("switchback", 1.0))
+    assert refused(SWITCHED, before, published(SWITCHED, later, set())) == ["max_changed_share", "max_withdrawn_share"]
+
+
+def test_a_disable_test_passes_the_caps_while_it_lasts_and_comes_back() -> None:
+    everything, nothing = published(TESTED, TEST - INTERVAL, set(PAIRS)), published(TESTED, TEST, set())
+    assert refused(TESTED, everything, nothing) == []
+    assert refused(TESTED, nothing, published(TESTED, TEST + 3600, set(PAIRS))) == []
+    late = published(TESTED, TEST + 3600, set())
+    assert refused(TESTED, everything, late) == ["max_changed_share", "max_withdrawn_share"]
+    # A few that an override kept are not the base of the growth afterwards.
+    few = published(TESTED, TEST + 3300, set(PAIRS[:2]))
+    assert refused(TESTED, few, published(TESTED, TEST + 3600, set(PAIRS))) == []
+    assert refused(Policy(), few, published(Policy(), TEST + 3600, set(PAIRS))) == ["max_growth"]
+
+
+def test_a_disable_test_is_one_event_at_its_begin_and_one_at_its_end(tmp_path: Path) -> None:
+    folder = PublishFolder(tmp_path)
+    content = yaml.safe_dump(fleet().model_dump(mode="json")).encode()
+    for moment in range(TEST - INTERVAL, TEST + 3600 + 3 * INTERVAL, INTERVAL):
+        pairs = set() if TEST <= moment < TEST + 3600 else set(PAIRS)
+        jobs.publish(folder, published(TESTED, moment, pairs), None, TESTED, moment + 30, once=True, fleet=content)
+    found = [event for event in journal.read(tmp_path)[0] if event.event == "disable"]
+    assert [event.verdict for event in found] == ["begun", "ended"]
+    assert found[0].details == {"from": instants.show(TEST), "until": instants.show(TEST + 3600)}
+
+
+@pytest.mark.parametrize(
+    ("destination", "overridden", "switched", "tested"),
+    [("fra", False, True, True), ("192.0.2.0/24", False, False, True), ("fra", True, False, False)],
+)
+def test_starts_of_a_pair_that_is_off_are_left_out_of_bundles(
+    destination: str, overridden: bool, switched: bool, tested: bool
+) -> None:
+    moment = next(at for at in range(HOUR, HOUR + DAY_S, 3600) if ("ams", "fra") not in on(SWITCHED, at))
+    row = {
+        "src_pop": "ams",
+        "destination": destination,
+        "ip_version": 4,
+        "window": 80,
+        "path_rate": 1e6,
+        "connection_rate": 1e6,
+        "trial_permille": 0,
+        "overridden": overridden,
+        "expires_at": TEST + 9 * DAY_S,
+    }
+    for experiment, at, is_off in (
+        ({"kind": "switchback"}, moment, switched),
+        ({"disable_every_days": 1}, TEST, tested),
+        ({}, moment, False),
+    ):
+        policy = Policy.model_validate({"experiment": experiment, "enforce": {"by": "bpf"}})
+        entries, left_out = of_starts.entries(fleet(), policy, at, [row], {}, at + 900)
+        assert not left_out
+        assert bool(entries["ams-0"]) is not is_off
+
+
+@pytest.mark.parametrize(("trial", "expected"), [(0, {900, 500, 100}), (70, {70})])
+def test_a_share_is_drawn_by_the_edge_and_waits_for_a_trial_of_the_law(trial: int, expected: set[int]) -> None:
+    """What is not treated starts as the kernel does: a trial without values."""
+    row = {
+        "src_pop": "ams",
+        "destination": "fra",
+        "ip_version": 4,
+        "window": 80,
+        "path_rate": 1e6,
+        "connection_rate": 1e6,
+        "trial_permille": trial,
+        "trial_window": 90 * bool(trial),
+        "trial_path_rate": 1e6,
+        "trial_connection_rate": 1e6,
+        "overridden": False,
+        "expires_at": HOUR + DAY_S,
+    }
+    policy = Policy.model_validate({"experiment": {"kind": "share"}, "enforce": {"by": "bpf"}})
+    found = set()
+    for moment in range(HOUR, HOUR + 3 * 3600, 3600):
+        for entry in of_starts.entries(fleet(), policy, moment, [row], {}, moment + 900)[0]["ams-0"]:
+            assert entry.initcwnd == 80
+            assert entry.trial is not None
+            assert entry.trial.initcwnd == (90 if trial else None)
+            found.add(entry.trial.permille)
+    assert found == expected
