@@ -12,6 +12,7 @@ LIST = (ROOT / "docs/reference/install-steps.md").read_text()
 # Sections of that page, each with the page and, where not the whole of it installs, the sections that it is about.
 PAGES: dict[str, tuple[str, tuple[str, ...]]] = {
     "Install on a fleet": ("install", ()),
+    "From three hosts to a first window": ("first-window", ()),
     "Run the collector: install, upgrade": ("run-the-collector", ("Install", "Upgrade")),
     "Push routes: prepare": ("push-routes", ("Prepare",)),
     "Install a site": ("install-a-site", ()),

@@ -30,12 +30,12 @@ from testkit import postgres
 from testkit.debian import PACKAGES, run
 from testkit.machine import Machine, machine
 from testkit.oldserver import free_port
+from testkit.release import bring, made
 from testkit.spool import record, write_spool
 from testkit.traffic import MSS, Socket
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs/how-to/install.md").read_text()
-UV = ROOT / ".venv/bin/uv"
 # A panic's place in a crate's source, as the compiler leaves it in a program.
 CRATE = re.compile(rb"/registry/src/[^/]+/([a-z0-9_-]+?)-(\d+\.\d+\.\d+[^/]*)/")
 # Airflow starts a process for each step: seconds on an idle machine, minutes on a busy one.
@@ -47,16 +47,8 @@ PIN = re.compile(r"^([a-z0-9][\w.-]*)==([\w.+!-]+)", re.M)
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All of it, made once and signed; from what uv has in its cache, else from the network."""
-    folder = tmp_path_factory.mktemp("release") / "dist"
-    key = folder.with_name("releaser")
-    run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key)
-    for more in ({"UV_OFFLINE": "1"}, {}):
-        command = [str(ROOT / "tools/release"), "--sign-key", str(key), str(folder)]
-        done = subprocess.run(command, env={**os.environ, **more}, capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            return folder
-    raise AssertionError(done.stderr)
+    """All of it, made once and signed."""
+    return made(tmp_path_factory.mktemp("release") / "dist")
 
 
 def checked(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -232,23 +224,7 @@ class Publisher(Machine):
 def publisher(release: Path) -> Iterator[Publisher]:
     with machine() as made:
         publisher = Publisher(made.process, made.own)
-        programs = "/usr/local/bin/{springtide,ansible-playbook,airflow}"
-        publisher.run(
-            f"rm -rf /opt/springtide /etc/springtide /var/lib/springtide {programs}; mkdir -p /etc/springtide"
-        )
-        shutil.copytree(release, publisher.root / "srv/release")
-        shutil.copy(UV, publisher.root / "srv/uv")
-        pip = publisher.root / "srv/pip"
-        # What is pinned as links to the cache: hundreds of megabytes are not copied. The wheel is.
-        pip.write_text(
-            """#!/bin/sh
-case "$*" in *.lock) UV_LINK_MODE=symlink ;; *) UV_LINK_MODE=copy ;; esac
-export UV_LINK_MODE
-set -- /srv/uv pip "$@" --python /opt/springtide/bin/python
-"$@" --offline 2>/dev/null || exec "$@"
-"""
-        )
-        pip.chmod(0o755)
+        bring(publisher, release)
         yield publisher
 
 

@@ -43,6 +43,7 @@ STYLES = {Verdict.FIX: "bold red", Verdict.ADVICE: "yellow", Verdict.UNKNOWN: "d
     type=click.Path(dir_okay=False, path_type=Path),
     default="/etc/springtide/collector.toml",
     envvar="SPRINGTIDE_COLLECTOR_CONFIG",
+    show_envvar=True,
     show_default=True,
     metavar="FILE",
     help="The collector's configuration.",

@@ -10,9 +10,9 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 from springtide.cli.options import StoreOptions, fleet_option, is_terminal, json_option, read_fleet, store_options
 from springtide.cli.output import print_json
-from springtide.errors import InputError, SpringtideError
+from springtide.errors import InputError, Problem, SpringtideError
+from springtide.observe.ingest import Summary, folders, waiting_bytes
 from springtide.observe.ingest import ingest as run
-from springtide.observe.ingest import waiting_bytes
 
 
 @click.command()
@@ -22,13 +22,14 @@ from springtide.observe.ingest import waiting_bytes
 @fleet_option
 @store_options
 def ingest(spool_dir: Path, store: StoreOptions, fleet_path: Path, delete: bool, as_json: bool) -> None:
-    """Load the sealed spool files of SPOOL_DIR, each record once.
+    """Load the sealed spool files of SPOOL_DIR, and of each folder in it, each record once.
 
-    Files stay where they are unless --delete is given; a second run adds nothing. After a kill rows may be stored
-    twice until they merge: `final` and the round tables count them once. Bytes that are not valid records are copied to
-    SPOOL_DIR/rejected and reported; so are unreadable files, and records with an invalid sample (a state that is not in
-    the contract, a time ten years off), whose other samples are loaded. Then the exit code is 2. It is 1 where such
-    bytes could not be kept: the next run tries again.
+    A folder for each edge, as the play `spools` leaves them, keeps what one of them sent apart. Files stay where they
+    are unless --delete is given; a second run adds nothing. After a kill rows may be stored twice until they merge:
+    `final` and the round tables count them once. Bytes that are not valid records are copied to `rejected` beside them
+    and reported; so are unreadable files, and records with an invalid sample (a state that is not in the contract, a
+    time ten years off), whose other samples are loaded. Then the exit code is 2. It is 1 where such bytes could not be
+    kept: the next run tries again. Without --delete a folder that has no spool file is an error (2).
 
     \b
     Examples:
@@ -40,8 +41,16 @@ def ingest(spool_dir: Path, store: StoreOptions, fleet_path: Path, delete: bool,
     progress = Progress(*columns, console=Console(stderr=True), disable=not is_terminal())
     with store.open() as opened, progress:
         # Counted once the store is open: until then another ingest may have removed files.
-        task = progress.add_task("ingest", total=waiting_bytes(spool_dir))
-        summary = run(opened, fleet, spool_dir, delete=delete, on_progress=lambda size: progress.advance(task, size))
+        found = folders(spool_dir)
+        task = progress.add_task("ingest", total=sum(map(waiting_bytes, found)))
+        summary = Summary()
+        for folder in found:
+            summary += run(opened, fleet, folder, delete=delete, on_progress=lambda size: progress.advance(task, size))
+    if not (delete or summary.files or summary.problems):
+        fix = "name the folder that collectors' files are in"
+        raise InputError(
+            [Problem(str(spool_dir), "folder", "has no sealed spool file (*.spool), here or one below", fix)]
+        )
     if as_json:
         print_json(summary.as_json())
     else:

@@ -64,6 +64,7 @@ def store_options(command: F) -> F:
         type=click.FloatRange(0, 86_400),
         default=STORE_WAIT_S,
         envvar="SPRINGTIDE_STORE_WAIT",
+        show_envvar=True,
         show_default=True,
         callback=join,
         metavar="SECONDS",
@@ -74,10 +75,11 @@ def store_options(command: F) -> F:
         "store_url",
         default=STORE,
         envvar="SPRINGTIDE_STORE",
+        show_envvar=True,
         show_default=True,
         is_eager=True,
         metavar="URL",
-        help="The store: clickhouse://... or chdb:///DIR.",
+        help=f"The store: clickhouse://... or chdb:///DIR. Its password: {PASSWORD_VARIABLE}.",
     )
     return url(wait(command))
 
@@ -90,6 +92,7 @@ def _place(flag: str, name: str, default: str, text: str, *, folder: bool = Fals
         type=click.Path(file_okay=not folder, path_type=Path),
         default=default,
         envvar=f"SPRINGTIDE_{flag.removeprefix('--').replace('-', '_').upper()}",
+        show_envvar=True,
         show_default=True,
         metavar="DIR" if folder else "FILE",
         help=text,
@@ -186,7 +189,7 @@ def round_option(command: F) -> F:
 def span_options(command: F) -> F:
     """--from and --to, for `time_span`."""
     until = click.option("--to", "to_text", metavar="INSTANT", help="The last round; the newest by default.")
-    since = click.option("--from", "from_text", metavar="INSTANT", help="The round before the first one.")
+    since = click.option("--from", "from_text", metavar="INSTANT", help="The first round; those of a day by default.")
     return since(until(command))
 
 
@@ -194,11 +197,11 @@ def time_span(from_text: str | None, to_text: str | None, policy: Policy) -> tup
     """The rounds since < round <= until that the options name, a day by default; raises InputError for none."""
     interval_s = policy.round.interval_s
     until = closed_round(to_text, policy) or instants.latest_round(instants.now(), interval_s)
-    since = until - DAY_S if from_text is None else instants.parse_round(from_text, interval_s)
-    if since >= until:
-        message = f"{instants.show(since)} is not before {instants.show(until)}"
+    first = until - DAY_S + interval_s if from_text is None else instants.parse_round(from_text, interval_s)
+    if first > until:
+        message = f"{instants.show(first)} is after {instants.show(until)}"
         raise InputError([Problem("--from", "round", message, "give an earlier one, or a later --to")])
-    return since, until
+    return first - interval_s, until
 
 
 def closed_round(text: str | None, policy: Policy) -> int | None:

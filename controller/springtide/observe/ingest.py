@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 
 from springtide import instants
@@ -53,8 +53,18 @@ class Summary:
     deleted_files: int = 0
     problems: list[Problem] = field(default_factory=list)
 
+    def __add__(self, other: Summary) -> Summary:
+        return Summary(**{each.name: getattr(self, each.name) + getattr(other, each.name) for each in fields(self)})
+
     def as_json(self) -> dict[str, object]:
         return {**asdict(self), "problems": [str(problem) for problem in self.problems]}
+
+
+def folders(path: Path) -> list[Path]:
+    """`path` and the folders in it, links left out, without where bad records are kept. Raises InputError."""
+    with _opened(path):
+        inside = sorted(each for each in path.iterdir() if each.is_dir() and not each.is_symlink())
+    return [path, *(each for each in inside if each.name != REJECTED)]
 
 
 def ingest(

@@ -36,12 +36,26 @@ FLEET = Fleet.model_validate(
         },
     }
 )
+TENANTS = {
+    "voice": {"ports": [5060, 5061], "addresses": ["10.77.1.0/25", "fd77:1::/64"], "start": "off"},
+    "lab": {"addresses": ["10.77.1.128/25"], "start": "off"},
+}
+OPTED_OUT = Fleet.model_validate(FLEET.model_dump(mode="json", exclude={"tenants"}) | {"tenants": TENANTS})
 # A client prefix that is a PoP's as well, and some that no bundle may name.
 CLIENTS = ("10.77.2.0/24", "192.0.2.0/24", "127.0.0.0/24", "169.254.0.0/24", "2001:db8::/56", "fe80::/56", "::/56")
 WINDOWS = st.integers(10, 100)
 RATES = st.integers(1000, 10_000_000_000)
 # What only fleet and policy know, which edges do not; a value out of the policy's range.
-KNOWN_BY_THE_CONTROLLER = ("known_edge", "prefixes", "bounds", "times", "congestion_values", "entry_values", "enforce")
+KNOWN_BY_THE_CONTROLLER = (
+    "known_edge",
+    "prefixes",
+    "bounds",
+    "times",
+    "congestion_values",
+    "entry_values",
+    "enforce",
+    "opted_out",
+)
 PREFIXES = (
     "10.77.2.1/24",
     "10.0.0.0/7",
@@ -136,8 +150,10 @@ def test_edges_take_what_is_rendered_and_validate_takes_nothing_that_they_refuse
         congestion.contribution(FLEET, policy, {"ams": [ip_network(prefix) for prefix in clients]}),
         Contribution("entries", {NAME: more, "fra-1": []}),
     ]
-    made = render_contributions(FLEET, policy, ROUND, ROUND, contributions).documents[NAME]
-    context = Context(FLEET, policy, ROUND + 1, NAME)
+    paces = (policy.enforce.by, policy.enforce.otherwise) == ("bpf", "default")
+    fleet = data.draw(st.sampled_from([FLEET, OPTED_OUT])) if paces else FLEET
+    made = render_contributions(fleet, policy, ROUND, ROUND, contributions).documents[NAME]
+    context = Context(fleet, policy, ROUND + 1, NAME)
     assert problems("b.json", made, context) == []
     document = json.loads(made.content)
     how = data.draw(st.sampled_from(["another value", "missing", "one more", "as it is"]))

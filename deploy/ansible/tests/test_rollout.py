@@ -262,8 +262,24 @@ def prepare(farm: Farm) -> None:
     assert [key for key, _ in started] == ["ExecStart", "ExecStart", "ReadWritePaths"]
     assert started[1][1].endswith("/springtide-edge watch --metrics /srv/textfile/edge.prom")
     assert started[2][1] == "-/srv/textfile"
+    targets = {name[:2]: [f"{node.address}:8017"] for name, node in farm.edges.items()} | {"xx": ["[fd00::1]:8017"]}
+    probing: dict[str, Any] = {"edge_probe": True, "edge_probe_targets": targets}
+    assert not any((node.directory / "etc/probe-targets").exists() for node in farm.edges.values())
+    assert farm.play("edges.yml", edge_receive_buffer_bytes=400_000, **measured, **probing).code == 0
+    for name, node in farm.edges.items():
+        mark, *named = (node.directory / "etc/probe-targets").read_text().splitlines()
+        assert mark.startswith("# ")
+        assert named == [target for pop, own in targets.items() if pop != name[:2] for target in own]
+    for wrong in ({}, {"eu": ["edge.example:8017"]}):
+        refused = farm.play("edges.yml", **measured, edge_probe=True, edge_probe_targets=wrong)
+        assert (refused.code, "must name ADDRESS:PORT" in refused.output) == (2, True)
+    assert farm.play("edges.yml", edge_receive_buffer_bytes=400_000, **measured).code == 0
+    assert not any((node.directory / "etc/probe-targets").exists() for node in farm.edges.values())
+    by_hand = farm.edges["eu-0"].directory / "etc/probe-targets"
+    by_hand.write_text("192.0.2.1:80\n")
     again = farm.play("edges.yml", edge_receive_buffer_bytes=400_000, **measured)
     assert changed(again.stats) == dict.fromkeys([*farm.edges, "localhost"], 0), again.output
+    assert by_hand.read_text() == "192.0.2.1:80\n"
     bad = farm.play("edges.yml", **measured | {"edge_metrics_file": "edge.prom"})
     assert bad.code == 2
     assert "must be an absolute path" in bad.output

@@ -177,6 +177,7 @@ pops:
       ams-2: {address: ams-2.example.net}
   nyc: {prefixes: [10.77.2.0/24], edges: {nyc-1: {address: "fd77::1"}}}
   empty: {prefixes: [10.77.3.0/24]}
+tenants: {shop: {ports: [443]}}
 """,
     )
     groups = data.get_groups_dict()

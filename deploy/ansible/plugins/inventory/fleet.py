@@ -57,7 +57,8 @@ def _mappings(node: Any) -> Iterator[Any]:
 
 def edges(document: object) -> list[tuple[str, str, str, str]]:
     """(edge, PoP, region, address) in the file's order. Raises ValueError with what is wrong."""
-    whole = _mapping("it", document, {"version", "pops"}, {"version", "pops"})
+    # Whose connections are whose is the controller's to judge: no host is named there.
+    whole = _mapping("it", document, {"version", "pops", "tenants"}, {"version", "pops"})
     if type(whole["version"]) is not int or whole["version"] != 1 or not whole["pops"]:
         raise ValueError("it is not a fleet of version 1 with pops")
     found: dict[str, tuple[str, str, str, str]] = {}

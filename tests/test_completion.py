@@ -1,0 +1,94 @@
+"""Shells complete what both programs take, and `--help` names every variable of the environment."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from springtide.cli import cli
+
+from lab.collector import binary
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = (ROOT / "docs/how-to/install.md").read_text().split("\n## Completion\n")[1].split("\n## ")[0]
+PATH = f"{Path(sys.executable).parent}:{binary().parent}:{os.environ['PATH']}"
+
+
+def completed(folder: Path, program: str, words: str) -> list[str]:
+    """What bash offers after these words, the last of which is not whole, once it has read the program's script."""
+    script = f"""
+source {folder}/{program}
+COMP_WORDS=({words}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); COMP_LINE='{words}'; COMP_POINT=${{#COMP_LINE}}
+run=$(complete -p {program} | sed 's/.*-F \\([^ ]*\\).*/\\1/')
+$run {program} "${{COMP_WORDS[-1]}}" "${{COMP_WORDS[-2]}}"
+printf '%s\\n' "${{COMPREPLY[@]}}"
+"""
+    # It is a shell for people that has completion.
+    done = subprocess.run(
+        ["bash", "-O", "progcomp", "-c", script],
+        env={**os.environ, "PATH": PATH},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout.split()
+
+
+def test_the_pages_scripts_complete_commands_and_options(tmp_path: Path) -> None:
+    [block] = re.findall(r"```sh\n(.*?)```", PAGE, re.S)
+    for line in block.splitlines():
+        here = line.replace("/etc/bash_completion.d", str(tmp_path))
+        subprocess.run(["bash", "-c", here], env={**os.environ, "PATH": PATH}, check=True)
+    assert "explain" in completed(tmp_path, "springtide", "springtide exp")
+    assert "--sign-key" in completed(tmp_path, "springtide", "springtide publish --sig")
+    assert completed(tmp_path, "springtide-collector", "springtide-collector esti") == ["estimate"]
+    assert "--asn" in completed(tmp_path, "springtide-collector", "springtide-collector estimate --a")
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_other_shells_have_scripts_too(shell: str) -> None:
+    done = subprocess.run([binary(), "completion", shell], capture_output=True, text=True, check=True)
+    assert "estimate" in done.stdout
+    environment = {**os.environ, "PATH": PATH, "_SPRINGTIDE_COMPLETE": f"{shell}_source"}
+    ours = subprocess.run(["springtide"], env=environment, capture_output=True, text=True, check=True)
+    assert "_SPRINGTIDE_COMPLETE" in ours.stdout
+
+
+def commands(group: click.Group, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], click.Command]:
+    found: dict[tuple[str, ...], click.Command] = {}
+    for name, one in group.commands.items():
+        found |= commands(one, (*path, name)) if isinstance(one, click.Group) else {(*path, name): one}
+    return found
+
+
+def test_help_names_every_variable_that_an_option_takes() -> None:
+    seen = set()
+    for path, command in commands(cli).items():
+        shown = re.sub(r"\s+", "", command.get_help(click.Context(command, info_name=path[-1])))
+        for option in command.params:
+            for variable in [option.envvar] if isinstance(option.envvar, str) else option.envvar or ():
+                assert f"envvar:{variable}" in shown, (path, variable)
+                seen.add(variable)
+    assert {"SPRINGTIDE_STORE", "SPRINGTIDE_FLEET", "SPRINGTIDE_POLICY", "SPRINGTIDE_SIGN_KEY"} <= seen
+    assert "SPRINGTIDE_STORE_PASSWORD" in cli.commands["ingest"].get_help(click.Context(cli.commands["ingest"]))
+
+
+def test_a_broker_that_is_away_is_said_in_one_line() -> None:
+    """And not once for each attempt, in the client's own words."""
+    for arguments in (["topics", "check"], ["tail"]):
+        done = subprocess.run(
+            ["springtide", *arguments, "--kafka", "127.0.0.1:1"],
+            env={**os.environ, "PATH": PATH},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 1
+        [line] = done.stderr.splitlines()
+        assert line.startswith("springtide: ")
+        assert "rdkafka" not in line
