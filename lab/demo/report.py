@@ -1,10 +1,12 @@
-"""The demo's report: one HTML page without outside references, with a CDF for each RTT group and object size."""
+"""The demo's report: one HTML page without outside references. The answer comes first, then a CDF for each RTT group
+and object size, and what got worse."""
 
 from __future__ import annotations
 
 import html
 import io
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any
 
 from lab.demo.summary import Group, Phase
@@ -13,8 +15,11 @@ _HEAD = (
     *("RTT ms", "object", "p50 before", "p50 after", "p90 before", "p90 after", "p95 before", "p95 after"),
     *("RTTs saved", "retransmitted before", "after"),
 )
-BEFORE, AFTER = "#8a8f98", "#0b7fab"
+BEFORE, AFTER = "#222222", "#3fa9d6"
+# Of the median; in share of the segments; and what ten segments carry. Less is chance.
+SLOWER, MORE_AGAIN, DEFAULT_BYTES = 0.02, 0.002, 14_480
 
+_NOTHING = f"no group is slower by {SLOWER:.0%}, nor sends {100 * MORE_AGAIN:g} points more again"
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #777; --good: #0b7fab; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
@@ -24,8 +29,10 @@ table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
 th, td { padding: .25rem .7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
 th { font-weight: 600; color: var(--soft); } td.text, th.text { text-align: left; }
 td.good { color: var(--good); font-weight: 600; }
-figure { margin: 0; background: #fff; border-radius: 6px; padding: .5rem; overflow-x: auto; }
+figure { margin: 0; background: #fff; border-radius: 6px; padding: .5rem; display: grid; gap: .5rem;
+         grid-template-columns: repeat(auto-fill, minmax(min(300px, 100%), 1fr)); }
 figure svg { width: 100%; height: auto; }
+p.answer { font-size: 1.15rem; font-weight: 600; }
 .scroll { overflow-x: auto; }
 """
 
@@ -43,39 +50,75 @@ def start_text(row: Mapping[str, Any]) -> str:
 
 
 def figure(before: Phase, after: Phase) -> str:
-    """CDFs of transfer time as inline SVG: a row an RTT, a column a size (the paper's Figures 12 to 14)."""
+    """CDFs of transfer time as inline SVG, one a size and RTT (the paper's Figures 12 to 14), each of which a telephone
+    shows whole. Dashes lie over the line, so that neither hides the other, in grey as well."""
+    rtts = sorted({transfer.rtt_ms for transfer in before.transfers})
+    sizes = sorted({transfer.size_bytes for transfer in before.transfers})
+    return "".join(_panel(before, after, rtt_ms, size_bytes) for rtt_ms in rtts for size_bytes in sizes)
+
+
+def _panel(before: Phase, after: Phase, rtt_ms: float, size_bytes: int) -> str:
     # Imported here: it takes seconds, and `--help` should not.
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    rtts = sorted({transfer.rtt_ms for transfer in before.transfers})
-    sizes = sorted({transfer.size_bytes for transfer in before.transfers})
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "springtide", "font.family": "sans-serif"}):
-        picture = Figure(figsize=(3.4 * len(sizes), 2.1 * len(rtts)), layout="constrained")
-        axes = picture.subplots(len(rtts), len(sizes), squeeze=False, sharey=True)
-        for row, rtt_ms in enumerate(rtts):
-            for column, size_bytes in enumerate(sizes):
-                panel = axes[row][column]
-                for phase, colour, label in ((before, BEFORE, "before"), (after, AFTER, "after")):
-                    times = sorted(
-                        transfer.transfer_ms
-                        for transfer in phase.transfers
-                        if transfer.rtt_ms == rtt_ms and transfer.size_bytes == size_bytes
-                    )
-                    if times:
-                        panel.ecdf(times, color=colour, label=label, linewidth=1.6)
-                panel.set_title(f"RTT {rtt_ms:g} ms, {kilobytes(size_bytes)}", fontsize=9)
-                panel.set_xlim(left=0)
-                panel.tick_params(labelsize=8)
-                panel.grid(alpha=0.25)
-                if row == len(rtts) - 1:
-                    panel.set_xlabel("request to last byte, ms", fontsize=8)
-                if column == 0:
-                    panel.set_ylabel("share of probes", fontsize=8)
-        axes[0][0].legend(fontsize=8, loc="lower right")
+    # Ids within the page are made of the salt.
+    salt = f"{rtt_ms:g} {size_bytes}"
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": salt, "font.family": "sans-serif", "font.size": 10}):
+        picture = Figure(figsize=(4.4, 2.7), layout="constrained")
+        panel = picture.subplots()
+        for phase, label, colour, width, dashes in (
+            (after, "after", AFTER, 2.6, "solid"),
+            (before, "before", BEFORE, 1.6, "dashed"),
+        ):
+            times = sorted(
+                transfer.transfer_ms
+                for transfer in phase.transfers
+                if transfer.rtt_ms == rtt_ms and transfer.size_bytes == size_bytes
+            )
+            if times:
+                panel.ecdf(times, label=label, color=colour, linewidth=width, linestyle=dashes)
+        panel.set_title(f"RTT {rtt_ms:g} ms, {kilobytes(size_bytes)}", fontsize=11, loc="left")
+        panel.set_xlim(left=0)
+        panel.grid(alpha=0.25)
+        panel.set_xlabel("request to last byte, ms")
+        panel.set_ylabel("share of probes")
+        # Beside the panel: within it, it would hide a curve.
+        picture.legend(loc="outside upper right", ncols=2, frameon=False)
         out = io.StringIO()
         picture.savefig(out, format="svg", metadata={"Date": None})
     return out.getvalue().partition("<svg")[1] + out.getvalue().partition("<svg")[2]
+
+
+def answer(groups: Sequence[Group]) -> str:
+    """What the demo found, in one sentence: `groups` are not empty."""
+    share = median((group.after["p50"] - group.before["p50"]) / group.before["p50"] for group in groups)
+    word = "less" if share <= 0 else "more"
+    best = max(groups, key=lambda group: group.before["p50"] - group.after["p50"])
+    return (
+        f"Fresh connections took {abs(share):.0%} {word} time (the middle of all groups of RTT and object size, "
+        f"{len(groups)} in number): {kilobytes(best.size_bytes)} over {best.rtt_ms:g} ms, for one, "
+        f"{best.after['p50']:.0f} ms instead of {best.before['p50']:.0f}."
+    )
+
+
+def losses(groups: Sequence[Group]) -> list[str]:
+    """A sentence for each group that is slower, or in which more was sent again, and what that may come from."""
+    found = []
+    for group in groups:
+        name = f"RTT {group.rtt_ms:g} ms, {kilobytes(group.size_bytes)}"
+        before, after = group.before["p50"], group.after["p50"]
+        again = group.retransmitted_after - group.retransmitted_before
+        if after > (1 + SLOWER) * before:
+            fits = group.size_bytes <= DEFAULT_BYTES
+            why = "the default's ten segments carry it whole, so this is chance" if fits else "see what was sent again"
+            found.append(f"{name}: {after - before:.0f} ms slower; {why}.")
+        if again > MORE_AGAIN:
+            found.append(
+                f"{name}: {group.retransmitted_after:.2%} sent again instead of {group.retransmitted_before:.2%}; "
+                "several that started together filled a queue of these paths, or the path loses by itself."
+            )
+    return found
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], text_columns: frozenset[int] = frozenset()) -> str:
@@ -129,8 +172,8 @@ def page(
             "p50 before",
             "p50 after",
             "ratio to limit",
-            "sent again",
-            "",
+            "sent again before",
+            "sent again after",
         ],
         [
             [row["src"], row["dst"], kilobytes(row["size_bytes"]), start_text(row), row["enforced_by"]]
@@ -141,15 +184,19 @@ def page(
         ],
         frozenset({0, 1, 4}),
     )
+    lost = "".join(f"<li>{html.escape(text)}</li>" for text in losses(groups))
+    worse = f"<ul>{lost}</ul>" if lost else f"<p>Nothing: {_NOTHING}.</p>"
     end = "every edge is as it was before" if summary["restored"] else "an edge was NOT restored"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width"><title>Springtide demo</title>'
         f"<style>{_STYLE}</style></head><body>"
         "<h1>New connections start where the old ones proved it is safe</h1>"
+        f'<p class="answer">{html.escape(answer(groups))}</p>'
         f'<p class="lead">{summary["samples"]:,} samples, {summary["elapsed_s"]:g} s. Retransmitted segments of the '
         f"probes: {retransmit['before']:.2%} before, {retransmit['after']:.2%} after. At the end: {end}.</p>"
         f"<h2>Transfer time of fresh connections</h2><figure>{figure(before, after)}</figure>"
+        f"<h2>What got worse</h2>{worse}"
         f"<h2>By RTT and object size (times in ms)</h2>{results}"
         f"<h2>By path, beside the limit: a round trip, and the object at the path's rate</h2>{paths}"
         f"<h2>What was decided, and why</h2>{windows}"

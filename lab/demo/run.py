@@ -21,7 +21,7 @@ from lab.demo import starts
 from lab.demo.edges import CloseWatch, edge_command, routing, start_collector
 from lab.demo.product import COLLECTOR, ROOT, CommandError, Springtide, make_publisher, shell_note
 from lab.demo.push import Push
-from lab.demo.report import figure, page
+from lab.demo.report import page
 from lab.demo.summary import Group, Phase, Route, Transfer, by_group, has_ended, spread, summary
 from lab.demo.tables import conditions_text, paths_table, results_table
 from lab.errors import LabError
@@ -372,7 +372,6 @@ class Demo:
             self.product.environment() + shell_note(has_ended(groups, f"{datetime.now(UTC):%H:%M} UTC"))
         )
         (self.out / "summary.json").write_text(json.dumps(facts, indent=1) + "\n")
-        (self.out / "cdf.svg").write_text(figure(before, after))
         (self.out / "report.html").write_text(page(before, after, groups, rows, facts))
         if not closing:
             return facts

@@ -13,6 +13,7 @@ from lab.demo import closes, report, starts, summary, tables
 from lab.demo.product import Springtide, shell_note
 from lab.demo.summary import Closed, Phase, Route, Transfer
 from lab.topology import Topology
+from testkit.browser import screens
 
 times = st.lists(st.floats(0.1, 10_000), min_size=1, max_size=60)
 
@@ -66,6 +67,38 @@ def test_retransmit_ratio_is_of_segments_and_not_of_connections() -> None:
     group = summary.by_group(phase([1, 1], retransmitted=7), phase([1, 1]))[0]
     assert group.retransmitted_before == pytest.approx(0.1)
     assert group.retransmitted_after == 0
+
+
+def test_the_report_opens_with_the_answer_and_names_what_got_worse() -> None:
+    def with_small(found: Phase, time_ms: float) -> Phase:
+        small = Transfer("ams", "nyc", 20.0, 10_000, time_ms)
+        return Phase([*found.transfers, small], [*found.closed, Closed("ams", "nyc", 20.0, 10_000, 10, 0)])
+
+    fine = summary.by_group(phase([320, 330, 340]), phase([160, 170, 180]))
+    assert "took 48% less time" in report.answer(fine)
+    assert "170 ms instead of 330" in report.answer(fine)
+    assert report.losses(fine) == []
+    before, after = with_small(phase([320, 330, 340]), 20.0), with_small(phase([340, 350, 360], retransmitted=7), 23.0)
+    small, large, again = report.losses(summary.by_group(before, after))
+    assert small == "RTT 20 ms, 10 KB: 3 ms slower; the default's ten segments carry it whole, so this is chance."
+    assert large.startswith("RTT 80 ms, 100 KB: 20 ms slower;")
+    assert "10.00% sent again instead of 0.00%" in again
+    assert "more time" in report.answer(summary.by_group(before, after))
+
+
+def test_the_page_fits_a_telephone(tmp_path: Path) -> None:
+    before, after = phase([320, 330, 340]), phase([160, 170, 180], retransmitted=7)
+    groups = summary.by_group(before, after)
+    decision = {"src_pop": "ams", "dst_pop": "nyc", "value": 88, "evidence": 6, "reason": "learnt"}
+    found = summary.summary(
+        before, [(after, ROUTES)], [decision], conditions={}, restored=True, samples=12, elapsed_s=1.26
+    )
+    page = tmp_path / "demo.html"
+    page.write_text(report.page(before, after, groups, [decision], found))
+    for name, seen in screens({"demo": page}, tmp_path / "profile").items():
+        assert (seen.faults, seen.complaints, seen.beyond) == ([], [], 0), name
+    text = page.read_text()
+    assert text.index("less time") < text.index("<svg") < text.index("What got worse")
 
 
 ROUTES = {("ams", "nyc"): Route(80.0, 50.0, 88)}
