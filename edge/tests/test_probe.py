@@ -10,7 +10,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -298,6 +298,28 @@ def test_one_address_that_reads_nothing_keeps_no_other_out(tmp_path: Path) -> No
     assert {line["result"] for line in lines} <= {"ok", "answer"}
     for one in held:
         one.close()
+
+
+@pytest.mark.parametrize("half_closed", [False, True])
+def test_what_nobody_reads_is_kept_by_no_kernel(half_closed: bool) -> None:
+    """Of a connection that another one has replaced, or whose client will send no more."""
+
+    def forsaken() -> int:
+        """Connections that no process has any more, and whose last bytes nobody has acknowledged."""
+        command = ["ss", "-Htn", "state", "fin-wait-1", "state", "last-ack", f"sport = :{port}"]
+        return len(subprocess.run(command, check=True, capture_output=True).stdout.splitlines())
+
+    port = free()
+    with serving(f"127.0.0.1:{port}"), ExitStack() as held:
+        for _ in range(20):
+            one = held.enter_context(connected(port))
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+            one.sendall(b"GET /probe/100000 HTTP/1.1\r\n\r\n")
+            if half_closed:
+                one.shutdown(socket.SHUT_WR)
+            time.sleep(0.05)
+        # 4 connections of an address are what there may be.
+        assert forsaken() <= 4
 
 
 def test_a_second_has_no_more_than_so_many_objects() -> None:

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use nix::libc;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::sockopt::set_socket_linger;
 
 use super::objects::{SIZES, WINDOW, end_of_head, requested};
 use crate::error::{Error, Result};
@@ -126,6 +127,10 @@ fn accept(listener: &TcpListener, clients: &mut Vec<Client>, now: Instant) {
         }
     };
     if stream.set_nonblocking(true).is_err() || stream.set_nodelay(true).is_err() {
+        return;
+    }
+    // What its client has not taken when it is closed goes with it: the kernel would keep it for minutes.
+    if set_socket_linger(&stream, Some(Duration::ZERO)).is_err() {
         return;
     }
     let address = peer.ip().to_canonical();
