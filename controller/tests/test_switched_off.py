@@ -10,9 +10,12 @@ import yaml
 from springtide import instants
 from springtide.bundles import caps
 from springtide.bundles.model import Documents
+from springtide.bundles.render import render as render_all
 from springtide.fleet import Fleet
 from springtide.jobs import publish as jobs
 from springtide.laws import switchback
+from springtide.laws.base import Contribution
+from springtide.laws.entry import Entry
 from springtide.laws.initcwnd.decision import Action, Pair, Reason
 from springtide.laws.initcwnd.explain import explain
 from springtide.laws.start import bundle as of_starts
@@ -101,7 +104,7 @@ def published(policy: Policy, moment: int, pairs: set[tuple[str, str]]) -> Docum
 
 def refused(policy: Policy, before: Documents, after: Documents) -> list[str]:
     found = caps.difference(before, after)
-    designed = caps.by_design(found, before, after, fleet(), policy)
+    designed = caps.by_design(found, before, after, caps.Turns(fleet(), policy))
     return [one.field.removeprefix("cap ") for one in caps.problems("publish", found, policy.bundle, designed)]
 
 
@@ -143,6 +146,61 @@ def test_a_disable_test_passes_the_caps_while_it_lasts_and_comes_back() -> None:
     few = published(TESTED, TEST + 3300, set(PAIRS[:2]))
     assert refused(TESTED, few, published(TESTED, TEST + 3600, set(PAIRS))) == []
     assert refused(Policy(), few, published(Policy(), TEST + 3600, set(PAIRS))) == ["max_growth"]
+
+
+def released(folder: PublishFolder, policy: Policy, moment: int, pairs: set[tuple[str, str]]) -> list[str]:
+    """What is refused of a publication, which the fleet then has."""
+    content = yaml.safe_dump(fleet().model_dump(mode="json")).encode()
+    documents = published(policy, moment, pairs)
+    refused = [one.field.removeprefix("cap ") for one in jobs.too_much(folder, documents, policy, fleet())]
+    if not refused:
+        path, _ = jobs.publish(folder, documents, None, policy, moment + 30, fleet=content)
+        folder.point("current", path / "edges")
+    return refused
+
+
+def test_what_was_off_and_does_not_come_back_is_withdrawn(tmp_path: Path) -> None:
+    """Otherwise a fault would take all of a fleet, half by half, as its pairs are switched."""
+    folder = PublishFolder(tmp_path)
+    for moment in range(HOUR, HOUR + 12 * 3600, 12 * INTERVAL):
+        # As decided while pairs are off: what is learnt comes back.
+        assert released(folder, SWITCHED, moment, on(SWITCHED, moment)) == []
+        before = on(SWITCHED, moment)
+        for later in (moment + 12 * INTERVAL, moment + 15 * INTERVAL):
+            stays = on(SWITCHED, later) & before
+            back = on(SWITCHED, later) - before
+            seen_before = {pair for pair in back if any(pair in on(SWITCHED, at) for at in range(HOUR, moment, 3600))}
+            if len(seen_before) > 0.3 * len(stays | seen_before):
+                found = jobs.too_much(folder, published(SWITCHED, later, stays), SWITCHED, fleet())
+                assert "cap max_withdrawn_share" in [one.field for one in found]
+
+
+def test_what_a_disable_test_took_and_does_not_come_back_is_withdrawn(tmp_path: Path) -> None:
+    folder = PublishFolder(tmp_path)
+    assert released(folder, TESTED, TEST - INTERVAL, set(PAIRS)) == []
+    for moment in range(TEST, TEST + 3600, 6 * INTERVAL):
+        assert released(folder, TESTED, moment, set()) == []
+    after = TEST + 3600
+    assert released(folder, TESTED, after, set()) == ["max_changed_share", "max_withdrawn_share"]
+    assert released(folder, TESTED, after + INTERVAL, set(PAIRS[:3])) == ["max_changed_share", "max_withdrawn_share"]
+    assert released(folder, TESTED, after + 2 * INTERVAL, set(PAIRS[:-1])) == []
+
+
+def test_a_disable_test_takes_client_prefixes_too() -> None:
+    clients = [f"192.0.{n}.0/24" for n in range(40)]
+    paced = Policy.model_validate({"experiment": {"disable_every_days": 1}, "enforce": {"by": "bpf"}})
+
+    def of(moment: int, prefixes: list[str]) -> Documents:
+        starts = [Entry(prefix=one, initcwnd=60) for one in prefixes]
+        entries = dict.fromkeys(fleet().edges(), starts)
+        return render_all(fleet(), paced, moment, moment, [Contribution("entries", entries)]).documents
+
+    assert refused(paced, of(TEST - INTERVAL, clients), of(TEST, [])) == []
+    assert refused(paced, of(TEST + 3300, clients[:20]), of(TEST + 3600, [*clients, "198.51.100.0/24"])) == []
+    switched = caps.difference(of(HOUR, clients), of(HOUR + 3600, []))
+    assert (
+        caps.by_design(switched, of(HOUR, clients), of(HOUR + 3600, []), caps.Turns(fleet(), SWITCHED)).withdrawn == 0
+    )
 
 
 def test_a_disable_test_is_one_event_at_its_begin_and_one_at_its_end(tmp_path: Path) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from springtide import instants
 from springtide.bundles.model import Documents
 from springtide.errors import Problem
 from springtide.fleet import Fleet
-from springtide.laws.switchback import off_pairs
+from springtide.laws.switchback import disable_test, last_rounds, off_pairs
 from springtide.policy import BundlePolicy, Policy
 
 Value = tuple[str, str]
@@ -47,30 +47,65 @@ def difference(before: Documents, after: Documents) -> Difference:
 
 @dataclass(frozen=True)
 class ByDesign:
-    """Of a difference how many routes the policy's experiment withdraws, and how many it gives back."""
+    """Of a difference how many routes the policy's experiment withdraws, and how many it gives back. `due`: those that
+    it had switched off before and gives back now, `missing`: of these, those that did not come back."""
 
     withdrawn: int = 0
     returned: int = 0
+    due: int = 0
+    missing: int = 0
 
 
-def by_design(found: Difference, before: Documents, after: Documents, fleet: Fleet, policy: Policy) -> ByDesign:
-    """Known by the policy's experiment alone, and not by what was decided: whatever else is gone counts as ever. A
-    route counts by its source PoP, the PoP that owns its prefix, and each bundle's own round."""
-    pops, owners = fleet.edges(), {str(prefix): pop for prefix, pop in fleet.prefixes()}
-    off: dict[str, frozenset[tuple[str, str]]] = {}
+class Turns:
+    """Which routes the policy's experiment switches off. Known by it alone, and not by what was decided. A route counts
+    by its source PoP, and the PoP that owns its prefix; a client's prefix, which no PoP owns, is off in tests only."""
+
+    def __init__(self, fleet: Fleet, policy: Policy) -> None:
+        self._law, self._interval_s = policy.experiment, policy.round.interval_s
+        self._pops, self._edges = fleet.pops, fleet.edges()
+        self._owners = {str(prefix): pop for prefix, pop in fleet.prefixes()}
+        self._off: dict[int, frozenset[tuple[str, str]]] = {}
+
+    def off(self, round_unix_s: int) -> frozenset[tuple[str, str]]:
+        """(source PoP, owner or nothing) that are off."""
+        if round_unix_s not in self._off:
+            found = off_pairs(self._law, self._interval_s, self._pops, round_unix_s)
+            if disable_test(self._law, round_unix_s) is not None:
+                found |= {(pop, "") for pop in self._pops}
+            self._off[round_unix_s] = found
+        return self._off[round_unix_s]
+
+    def pair(self, value: Value) -> tuple[str, str]:
+        edge, prefix = value
+        return self._edges.get(edge, ""), self._owners.get(prefix, "")
+
+    def last_on(self, round_unix_s: int) -> dict[int, set[tuple[str, str]]]:
+        """When those that are off in a round were on last: the last round before each of its own turns."""
+        found: dict[int, set[tuple[str, str]]] = {}
+        waiting = set(self.off(round_unix_s))
+        for moment in last_rounds(self._law, self._interval_s, round_unix_s):
+            if on := waiting - self.off(moment):
+                found[moment] = on
+                waiting -= on
+        return found
+
+
+def by_design(
+    found: Difference, before: Documents, after: Documents, turns: Turns, resting: Collection[Value] = ()
+) -> ByDesign:
+    """By the turns of each bundle's own round: whatever else is gone counts as ever. `resting` routes were switched off
+    in `before`: those whose turn is over are to be there again."""
 
     def is_off(value: Value, documents: Documents) -> bool:
-        edge, prefix = value
-        if edge not in documents or edge not in pops:
-            return False
-        moment = documents[edge].bundle.round
-        if moment not in off:
-            off[moment] = off_pairs(policy.experiment, policy.round.interval_s, fleet.pops, instants.parse(moment))
-        return (pops[edge], owners.get(prefix, "")) in off[moment]
+        document = documents.get(value[0])
+        return document is not None and turns.pair(value) in turns.off(instants.parse(document.bundle.round))
 
+    due = {value for value in resting if value[0] in after and not is_off(value, after)}
     return ByDesign(
         withdrawn=sum(is_off(value, after) for value in found.withdrawn),
         returned=sum(is_off(value, before) for value in found.added),
+        due=len(due),
+        missing=len(due - found.added.keys()),
     )
 
 
@@ -117,10 +152,11 @@ NOTHING = ByDesign()
 
 def problems(where: str, found: Difference, policy: BundlePolicy, designed: ByDesign = NOTHING) -> Iterator[Problem]:
     """Changes above a cap. A fleet with fewer than `caps_from_routes` routes is learning, and has none. Caps hold for
-    the routes with which the experiment does nothing."""
-    if found.before < policy.caps_from_routes:
+    the routes with which the experiment does nothing, or that it gives back."""
+    if found.before + designed.due < policy.caps_from_routes:
         return
-    before, withdrawn = found.before - designed.withdrawn, len(found.withdrawn) - designed.withdrawn
+    before = found.before - designed.withdrawn + designed.due
+    withdrawn = len(found.withdrawn) - designed.withdrawn + designed.missing
     besides = f" besides {designed.withdrawn} that the experiment switches off" if designed.withdrawn else ""
     shares = (
         ("max_changed_share", "changed or withdrawn", len(found.changed) + withdrawn),
@@ -132,6 +168,6 @@ def problems(where: str, found: Difference, policy: BundlePolicy, designed: ByDe
             message = f"{count} of {before} routes are {what}{besides}, over bundle.{key} = {limit}"
             yield Problem(where, f"cap {key}", message, FIX)
     after = found.after - designed.returned
-    if after > policy.max_growth * found.before:
+    if found.before >= policy.caps_from_routes and after > policy.max_growth * found.before:
         message = f"{found.before} routes become {after}, over bundle.max_growth = {policy.max_growth}"
         yield Problem(where, "cap max_growth", message, FIX)

@@ -25,7 +25,7 @@ from springtide.laws.switchback import disable_test
 from springtide.policy import ADVICE_ONLY, Policy
 from springtide.publication import journal
 from springtide.publication.files import write as write_files
-from springtide.publication.folder import PublishFolder
+from springtide.publication.folder import EDGES, PublishFolder
 from springtide.publication.pause import refuse_when_paused
 from springtide.store import Store
 
@@ -205,9 +205,26 @@ def _note(folder: PublishFolder, path: Path, documents: Documents, events: Itera
 
 def _over(folder: PublishFolder, held: Documents, new: Documents, policy: Policy, fleet: Fleet | None) -> list[Problem]:
     name, found = str(folder.path), caps.difference(held, new)
-    designed = caps.NOTHING if fleet is None else caps.by_design(found, held, new, fleet, policy)
+    designed = caps.NOTHING
+    if fleet is not None and policy.experiment.switches:
+        turns = caps.Turns(fleet, policy)
+        designed = caps.by_design(found, held, new, turns, _resting(folder, held, turns))
     routes = caps.problems(name, found, policy.bundle, designed)
     return [*routes, *caps.congestion_problems(name, caps.congestion_difference(held, new), policy.bundle)]
+
+
+def _resting(folder: PublishFolder, held: Documents, turns: caps.Turns) -> set[caps.Value]:
+    """Routes that the experiment had switched off in what is held: of the newest publication in which each had its turn
+    to be on, as far as publications are kept. Raises SpringtideError."""
+    published, names, found = PublishedBundles(folder), folder.rounds(), set()
+    newest = max((document.bundle.round for document in held.values()), default="")
+    for moment, on in turns.last_on(instants.parse(newest)).items() if newest else ():
+        until = instants.show(moment)
+        earlier = [name for name in names if name[: len(until)] <= until]
+        if earlier:
+            documents = published.part(folder.path / "rounds" / earlier[-1] / EDGES)
+            found |= {value for value in caps.routes(documents) if turns.pair(value) in on}
+    return found
 
 
 def _values(documents: Documents) -> dict[str, dict[str, Any]]:

@@ -165,6 +165,18 @@ def next_on(law: ExperimentPolicy, interval_s: int, src: str, dst: str, round_un
     return next((one for one in moments if turn(law, interval_s, src, dst, one).on), round_unix_s)
 
 
+def last_rounds(law: ExperimentPolicy, interval_s: int, round_unix_s: int) -> Iterator[int]:
+    """The last round before each switch, the latest first, as far back as any pair that is off now was on."""
+    period_s = interval_s * law.period_rounds
+    # Two blocks hold no longer run of periods that are off; a test may go before it.
+    since = round_unix_s - (law.block_periods + 1) * period_s - 2 * law.disable_for_s
+    switches = {*range(since // period_s * period_s, round_unix_s + 1, period_s)}
+    for began, ended in disable_tests(law, since - law.disable_for_s, round_unix_s):
+        switches |= {began, ended}
+    before = {(moment - 1) // interval_s * interval_s for moment in switches if moment <= round_unix_s}
+    yield from sorted(before, reverse=True)
+
+
 def off_pairs(
     law: ExperimentPolicy, interval_s: int, pops: Iterable[str], round_unix_s: int
 ) -> frozenset[tuple[str, str]]:
