@@ -342,6 +342,12 @@ def test_schema_2_is_read_whole(place: Path) -> None:
         ({"enforce": ALONE | {"opted_out": [{}]}}, "enforce.opted_out[0]", "neither a port nor a prefix"),
         ({"enforce": ALONE | {"opted_out": [{"port": 0}]}}, "enforce.opted_out[0].port", "in 1..65535"),
         ({"enforce": ALONE | {"opted_out": [{"prefix": "10.0.0.1/8"}]}}, "enforce.opted_out[0].prefix", "10.0.0.1/8"),
+        (
+            {"enforce": ALONE | {"opted_out": [{"prefix": "::ffff:10.0.0.0/104"}]}},
+            "enforce.opted_out[0].prefix",
+            "IPv4",
+        ),
+        ({"enforce": {"excluded": ["::ffff:10.0.0.0/104"]}}, "enforce.excluded[0].prefix", "write the IPv4 prefix"),
         ({"enforce": ALONE | {"opted_out": [{"port": 1}, {"port": 1}]}}, "enforce.opted_out[1]", "or twice"),
         (
             {"enforce": ALONE | {"opted_out": [{"port": 1}, {"prefix": "10.0.0.0/8"}]}},

@@ -134,14 +134,20 @@ impl Reader<'_> {
         value: &Json<'_>,
         example: &str,
     ) -> Result<IpNet> {
-        match value {
-            Json::Text(text) if text.contains('/') => parse_prefix(text)
-                .map_err(|problem| self.bad(Field::In(&field, "prefix"), &problem, RENDER)),
-            other => {
-                let problem = format!("{} is not a prefix like {example}", other.shown());
-                Err(self.bad(Field::In(&field, "prefix"), &problem, RENDER))
-            }
-        }
+        let found = match value {
+            Json::Text(text) if text.contains('/') => parse_prefix(text),
+            other => Err(format!("{} is not a prefix like {example}", other.shown())),
+        };
+        // The controller knows one form of each: an IPv4-mapped prefix is none.
+        let mapped = |prefix: &IpNet| prefix.addr().to_canonical() != prefix.addr();
+        found
+            .and_then(|prefix| {
+                if mapped(&prefix) {
+                    return Err(format!("{prefix} is IPv4-mapped: write the IPv4 prefix"));
+                }
+                Ok(prefix)
+            })
+            .map_err(|problem| self.bad(Field::In(&field, "prefix"), &problem, RENDER))
     }
 
     pub(super) fn destination(
