@@ -74,7 +74,7 @@ class CongestionPolicy(Section):
         "to be chosen.",
         source="the article wants consistently poor prefixes and gives no number: low more often than not",
         ge=0.05,
-        le=1.0,
+        le=0.95,
     )
     leave_duty: float = tunable(
         0.2,
