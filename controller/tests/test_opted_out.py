@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from springtide.bundles.model import canonical, digest
+from springtide.bundles.back import going_back
+from springtide.bundles.model import canonical, digest, parse
 from springtide.bundles.render import render
 from springtide.bundles.validate import Context, parsed_problems
 from springtide.fleet import Fleet
@@ -73,6 +74,25 @@ def test_an_older_round_does_not_bring_the_starts_back() -> None:
     )
     # Who came back in is left alone until the next round, which harms nobody.
     assert wrong(bundle(THE_FLEET, BPF), BPF, NOBODY) == []
+
+
+def test_the_way_back_does_not_bring_the_starts_back_either() -> None:
+    """A gate that takes a rollout back knows nothing of tenants."""
+    before, after = bundle(NOBODY, BPF), bundle(THE_FLEET, BPF)
+    back = json.loads(way_back(before, after))
+    assert back["entries"] == before["entries"]
+    assert back["enforce"] == {**before["enforce"], "opted_out": SIDES}
+    # Routes could not leave them alone; and who came back in is started by the next round.
+    by_both = {"enforce": {"by": "bpf", "otherwise": "routes"}}
+    for old in (bundle(NOBODY, {}), bundle(NOBODY, {"enforce": {"live": "restore"}}), bundle(NOBODY, by_both)):
+        assert way_back(old, after) == way_back(None, after)
+    assert json.loads(way_back(after, before))["enforce"] == after["enforce"]
+
+
+def way_back(before: dict[str, Any] | None, after: dict[str, Any]) -> bytes:
+    old, new = (None if one is None else parse("b.json", canonical(one)).bundle for one in (before, after))
+    assert new is not None
+    return going_back(old, new).content
 
 
 @pytest.mark.parametrize(

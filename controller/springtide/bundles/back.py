@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from springtide import instants
 from springtide.bundles.enforce import Enforce
-from springtide.bundles.model import Bundle, Document, FirstBundle, fields_of, seal
+from springtide.bundles.model import Bundle, Document, FirstBundle, SecondBundle, fields_of, seal
 
 # Of the bundle that it undoes: whose it is, and after what it comes.
 OF_THE_NEW = ("edge", "pop", "round", "created_at")
@@ -16,11 +16,17 @@ OF_THE_NEW = ("edge", "pop", "round", "created_at")
 def going_back(before: Bundle | None, new: Bundle) -> Document:
     """The bundle that undoes `new` on its edge: what was current before it, until its own expiry, or nothing.
 
-    It is one second younger than `new`, because an edge refuses bundles older than its own.
+    It is one second younger than `new`, because an edge refuses bundles older than its own. Tenants that `new` leaves
+    alone stay so: it is they who opted out, and no value that was decided.
     """
     created = instants.parse(new.created_at) + 1
-    if before is not None and instants.parse(before.expires_at) > created:
+    alone = [] if isinstance(new, FirstBundle) else new.enforce.opted_out
+    # By routes nobody can be left alone.
+    can = isinstance(before, SecondBundle) and (before.by, before.enforce.otherwise) == ("bpf", "default")
+    if before is not None and instants.parse(before.expires_at) > created and (can or not alone):
         fields = fields_of(before)
+        if isinstance(before, SecondBundle) and alone:
+            fields["enforce"] = before.enforce.model_copy(update={"opted_out": alone})
     elif isinstance(new, FirstBundle):
         fields = {**fields_of(new), "routes": []}
         fields.pop("congestion", None)
