@@ -10,6 +10,8 @@ use crate::sample::connection::peer_prefix;
 
 /// Of a file, bytes.
 const MOST_BYTES: u64 = 256 << 20;
+/// Of a name, characters: more is no column of a table.
+const MOST_NAME: usize = 60;
 
 /// Names by prefix, those of PoPs before those of autonomous systems.
 #[derive(Debug, Default)]
@@ -74,7 +76,7 @@ impl Prefixes {
         }
         let length = least + length;
         self.names
-            .insert((network(bits(address), length), length), name.to_owned());
+            .insert((network(bits(address), length), length), shown(name));
         if let Err(place) = self.lengths.binary_search_by(|one| length.cmp(one)) {
             self.lengths.insert(place, length);
         }
@@ -89,6 +91,16 @@ impl Prefixes {
             .find_map(|&length| self.names.get(&(network(bits, length), length)));
         found.map(String::as_str)
     }
+}
+
+/// As a terminal takes it: tables of origins come from elsewhere.
+fn shown(name: &str) -> String {
+    let steers = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let clean = |c: char| if steers(c) { '?' } else { c };
+    name.chars().take(MOST_NAME).map(clean).collect()
 }
 
 fn bits(address: IpAddr) -> u128 {
@@ -194,6 +206,24 @@ pops:
         ] {
             assert_eq!(names.name(peer.parse().unwrap()), name);
         }
+    }
+
+    #[test]
+    fn a_name_is_text_on_one_short_line() {
+        let of = |name: &str| {
+            let systems = of_origins(&format!("prefix,asn,name\n10.0.0.0/8,64500,{name}\n"));
+            let names = Names {
+                systems: systems.unwrap(),
+                ..Names::default()
+            };
+            names.name("10.1.2.3".parse().unwrap())
+        };
+        assert_eq!(of("Telefónica"), "AS64500 Telefónica");
+        assert_eq!(
+            of("\x1b]0;x\x07\u{85}\u{202e}y\u{2066}"),
+            "AS64500 ?]0;x???y?"
+        );
+        assert_eq!(of(&"x".repeat(100_000)).chars().count(), 60);
     }
 
     #[test]
