@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from springtide.laws.base import BenefitLine
 from springtide.laws.effect import Effect
-from springtide.laws.initcwnd import switched
+from springtide.laws.initcwnd import disabled, switched
 from springtide.laws.paired import contrasts, middle
 from springtide.laws.start import shares
 from springtide.laws.switchback import counts, turn
@@ -190,3 +190,25 @@ def test_an_effect_that_changes_with_the_share_is_shown_as_interference() -> Non
     for line in clean[0]:
         if line.outcome == "time of 100 kB":
             assert line.effect.effect == pytest.approx(TRUTH, abs=0.01)
+
+
+def test_what_all_pairs_meet_in_a_test_is_one_observation() -> None:
+    """All of them are off at once: what happens in an hour happens to all, and no hash has chosen it."""
+    draw, covered = np.random.default_rng(1), 0
+    for _ in range(RUNS):
+        rows: list[dict[str, Any]] = []
+        for test in range(8):
+            in_test = draw.normal(0, 0.2)
+            for src, dst in PAIRS:
+                for is_off in (False, True):
+                    cell = {"src_pop": src, "dst_pop": dst, "ip_version": 4, "size_class_bytes": 10_000}
+                    log2 = 17 + draw.normal(0, 0.05) + in_test * is_off
+                    sums = {"timed": 100, "log2_busy_sum": 100 * log2, "bytes_sent": 0, "bytes_retransmitted": 0}
+                    rows.append({"test_s": test, "is_off": is_off, **cell, **sums})
+        effect = disabled.lines(rows)[0].effect
+        assert effect.treated == 8
+        assert effect.low is not None
+        assert effect.high is not None
+        covered += effect.low <= 0 <= effect.high
+    assert covered >= 0.92 * RUNS
+    assert disabled.lines([row for row in rows if row["test_s"] < 7])[0].effect.low is None

@@ -152,15 +152,15 @@ def test_shares_are_reported_side_by_side(home: Home, tmp_path: Path) -> None:
 
 
 def test_what_disable_tests_took_away_is_reported(home: Home, tmp_path: Path) -> None:
-    """Of six couples, twice: without windows all takes a quarter longer. The tide rises through both tests; rounds of
-    the wash-out, and a pair that an override kept on, show nonsense."""
+    """Of six couples, eight times: without windows all takes a quarter longer. The tide rises through all tests; rounds
+    of the wash-out, and a pair that an override kept on, show nonsense."""
     home.fleet.write_text(FLEET)
     hour = (UNTIL // 3600 - 4) % 24
     home.policy.write_text(f"experiment: {{disable_every_days: 1, disable_at_hour: {hour}, disable_for_s: 3600}}\n")
     law = load_policy(home.policy).experiment
-    since, rows, opened = UNTIL - 2 * 86_400, [], home.open()
+    since, rows, opened = UNTIL - 8 * 86_400, [], home.open()
     tests = list(disable_tests(law, since, UNTIL))
-    assert len(tests) == 2
+    assert len(tests) == 8
     moments = [at for began, _ in tests for at in range(began - 3900, began + 8700, INTERVAL)]
     for moment in moments:
         off = disable_test(law, moment) is not None
@@ -177,7 +177,7 @@ def test_what_disable_tests_took_away_is_reported(home: Home, tmp_path: Path) ->
                 slower = 9.0
             base = {"round": moment, "host": f"{src}-1", "src_pop": src, "dst_pop": dst, "ip_version": 4}
             sizes = {"size_class_bytes": 100_000, "connections": 10 + at, "bytes_sent": 1_000_000}
-            tide = 2 ** ((moment - since) / 43_200)
+            tide = 2 ** ((moment - since) / 172_800)
             busy = int(100_000 * tide * slower * (1 + at / 100))
             rows.append({**base, **sizes, "busy_p50_us": busy, "bytes_retransmitted": 10_000 if was_off else 20_000})
         write_round(opened, moment, decided_table(decided), decided[0].policy_version)
@@ -190,8 +190,7 @@ def test_what_disable_tests_took_away_is_reported(home: Home, tmp_path: Path) ->
     span = ("--from", instants.show(since + INTERVAL), "--to", instants.show(UNTIL))
     made = home.json("report", *span, "--html", html)["lines"]
     times, again = (one for one in made if one["by"] == "disable tests")
-    # Six couples, two tests.
-    assert times["effect"]["treated"] == 12
+    assert times["effect"]["treated"] == 8
     assert times["effect"]["effect"] == pytest.approx(-0.2, abs=0.01)
     assert -0.21 < times["effect"]["low"] <= times["effect"]["high"] < -0.19
     assert again["effect"]["effect"] == pytest.approx(0.01, abs=0.001)

@@ -136,7 +136,8 @@ def _most(method: str, lines: Sequence[BenefitLine]) -> str:
     treated, held_out = max((line.effect.treated, line.effect.held_out) for line in lines)
     if method == "held out":
         return f"{treated} units treated and {held_out} not, intervals of {LEVEL:.1%}"
-    return f"{treated} blocks of a pair with both, intervals of {PAIRED_LEVEL:.1%}"
+    what = "tests" if method == "disable test" else "blocks of a pair with both"
+    return f"{treated} {what}, intervals of {PAIRED_LEVEL:.1%}"
 
 
 def _of_law(law: Law, report: Report) -> tuple[str, str]:

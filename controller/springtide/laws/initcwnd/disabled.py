@@ -1,12 +1,13 @@
 """What disable tests took away: busy time and retransmissions of the same pair in a test and as long before and after
-it, test by test. Before and after, so that a tide that rises or falls evenly through all of it cancels."""
+it, test by test. Before and after, so that a tide that rises or falls evenly through all of it cancels. All pairs are
+off at once, and what else happens in that hour happens to many of them: a test is one observation, of however many."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from springtide.laws.base import BenefitLine
-from springtide.laws.initcwnd.on_off import CELL, SUMS, Side, couple, resent, times
+from springtide.laws.initcwnd.on_off import CELL, SUMS, Side, resent, times
 from springtide.laws.switchback import disable_tests
 from springtide.policy import Policy
 from springtide.store import Row, Store
@@ -71,6 +72,6 @@ def read(store: Store, policy: Policy, span: Mapping[str, int], held_out: Iterab
 
 
 def lines(rows: Iterable[Row]) -> list[BenefitLine]:
-    """What windows are good for by the tests, one block a test and couple of PoPs. Pure."""
-    found = [Side(row, (row["test_s"], *couple(row)), not row["is_off"]) for row in rows]
+    """What windows are good for by the tests, one block a test. Pure."""
+    found = [Side(row, row["test_s"], not row["is_off"]) for row in rows]
     return [times("disable tests", "all", found, METHOD), resent("disable tests", "all", found, METHOD)]
