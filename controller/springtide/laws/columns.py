@@ -39,7 +39,9 @@ def union(*keys: Keys) -> Keys:
     first, *others = [one for one in keys if len(one)] or keys
     if all(np.array_equal(first, one) for one in others) and _ascend(first):
         return first
-    return np.unique(np.concatenate([first, *others]))
+    # Each is mostly sorted already: the stable sort merges what is, where the default one compares all names anew.
+    every = np.sort(np.concatenate([first, *others]), kind="stable")
+    return every[np.concatenate([[True], every[1:] != every[:-1]])[: len(every)]]
 
 
 def _ascend(keys: Keys) -> bool:

@@ -1,8 +1,9 @@
-"""Columns as the engine's binary forms, without an object for each row: rows to read, columns to write."""
+"""Columns as the engine's binary forms, without an object for each row: to read and to write."""
 
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -62,32 +63,76 @@ def _number(value: int) -> bytes:
     return bytes([*digits, value])
 
 
-def head_of(raw: bytes) -> tuple[list[tuple[str, str]], int]:
-    """The columns' names and types of RowBinaryWithNamesAndTypes, and where its rows begin."""
-    count, at = _varint(raw, 0)
-    texts = []
-    for _ in range(2 * count):
-        length, at = _varint(raw, at)
-        texts.append(raw[at : at + length].decode(errors="replace"))
-        at += length
-    return list(zip(texts[:count], texts[count:], strict=True)), at
+def read_blocks(url: str, raw: memoryview, dtype: np.dtype[np.void]) -> NDArray[np.void]:
+    """Rows of `dtype` from blocks in the engine's Native format, which it writes faster than rows. Raises StoreError for
+    other columns."""
+    blocks, at = [], 0
+    while at < len(raw):
+        rows, columns, at = _read_block(url, raw, at, dtype)
+        blocks.append((rows, columns))
+    table = np.empty(sum(rows for rows, _ in blocks), dtype)
+    begin = 0
+    for rows, columns in blocks:
+        for name, column in columns.items():
+            table[name][begin : begin + rows] = column
+        begin += rows
+    return table
+
+
+def _read_block(
+    url: str, raw: memoryview, at: int, dtype: np.dtype[np.void]
+) -> tuple[int, dict[str, NDArray[Any]], int]:
+    """How many rows a block has, its columns, and where it ends."""
+    count, at = _varint(raw, at)
+    rows, at = _varint(raw, at)
+    head: list[tuple[str, str]] = []
+    columns = {}
+    for _ in range(count):
+        name, at = _text(raw, at)
+        kind, at = _text(raw, at)
+        head.append((name, kind))
+        form = _dtype(kind)
+        if form is None:
+            # What follows cannot be found.
+            break
+        if rows:
+            columns[name], at = (_numbered if kind != _bare(kind) else _plain)(raw, at, form, rows)
+    require_columns(url, head, dtype)
+    return rows, columns, at
+
+
+def _plain(raw: memoryview, at: int, form: np.dtype[Any], rows: int) -> tuple[NDArray[Any], int]:
+    """A column's values, and where they end."""
+    return np.frombuffer(raw, form, rows, at), at + rows * form.itemsize
+
+
+def _numbered(raw: memoryview, at: int, form: np.dtype[Any], rows: int) -> tuple[NDArray[Any], int]:
+    """The same of LowCardinality: a version, the width of the numbers, the different values, each row's number."""
+    _, flags, count = np.frombuffer(raw, "<u8", 3, at).tolist()
+    values, at = _plain(raw, at + 24, form, count)
+    numbers, at = _plain(raw, at + 8, np.dtype(f"<u{1 << (flags & 0xFF)}"), rows)
+    return values[numbers], at
 
 
 def require_columns(url: str, found: Sequence[tuple[str, str]], dtype: np.dtype[Any]) -> None:
     """Raises StoreError unless the columns, as (name, type), are those of `dtype`, in any order: bytes of another type
     would be read as other values."""
     names, wanted = [name for name, _ in found], dtype.names or ()
+    for name, kind in found:
+        if name in wanted and _bare(kind) != _type(dtype[name]):
+            message = f"a statement's column {name} is of type {kind}, not {_type(dtype[name])}"
+            raise StoreError(f"store {url}: {message}; upgrade springtide")
     if sorted(names) != sorted(wanted):
         lacks, more = sorted({*wanted} - {*names}), sorted({*names} - {*wanted})
         raise StoreError(f"store {url}: a statement lacks the columns {lacks} and has {more}; upgrade springtide")
-    for name, kind in found:
-        bare = kind.removeprefix("LowCardinality(").removesuffix(")") if kind.startswith("LowCardinality(") else kind
-        if bare != _type(dtype[name]):
-            message = f"a statement's column {name} is of type {kind}, not {_type(dtype[name])}"
-            raise StoreError(f"store {url}: {message}; upgrade springtide")
 
 
-def _varint(raw: bytes, at: int) -> tuple[int, int]:
+def _text(raw: memoryview, at: int) -> tuple[str, int]:
+    length, at = _varint(raw, at)
+    return bytes(raw[at : at + length]).decode(errors="replace"), at + length
+
+
+def _varint(raw: memoryview, at: int) -> tuple[int, int]:
     """A number in base 128, the lowest digits first, and where it ends."""
     value = shift = 0
     while True:
@@ -95,6 +140,18 @@ def _varint(raw: bytes, at: int) -> tuple[int, int]:
         at, shift = at + 1, shift + 7
         if raw[at - 1] < 0x80:
             return value, at
+
+
+def _bare(kind: str) -> str:
+    return kind.removeprefix("LowCardinality(").removesuffix(")") if kind.startswith("LowCardinality(") else kind
+
+
+def _dtype(kind: str) -> np.dtype[Any] | None:
+    """Of a type of fixed width."""
+    found = re.fullmatch(r"(UInt|Int|Float)(8|16|32|64)|FixedString\((\d+)\)", _bare(kind))
+    if found is None:
+        return None
+    return np.dtype(f"S{found[3]}" if found[3] else f"<{found[1][0].lower()}{int(found[2]) // 8}")
 
 
 def _type(dtype: np.dtype[Any]) -> str:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from springtide.errors import InputError, Problem, StoreError
 from springtide.store.base import Param, Row, encode
-from springtide.store.binary import Columns, binary_source, head_of, require_columns
+from springtide.store.binary import Columns, binary_source, read_blocks
 from springtide.store.files import engine_file
 from springtide.store.lock import DirectoryLock
 from springtide.store.messages import SYNTAX, message_source
@@ -80,15 +80,9 @@ class EmbeddedStore:
     def columns(
         self, sql: str, dtype: np.dtype[np.void], params: Mapping[str, Param] | None = None
     ) -> NDArray[np.void]:
-        raw = self._run(sql, params, "RowBinaryWithNamesAndTypes")
-        head, at = head_of(raw)
-        require_columns(self.url, head, dtype)
-        found = np.dtype([(name, dtype[name]) for name, _ in head])
-        if (len(raw) - at) % dtype.itemsize:
-            message = f"{len(raw) - at} bytes are not whole rows of {dtype.itemsize}; upgrade springtide"
-            raise StoreError(f"store {self.url}: {message}")
-        table = np.frombuffer(raw, found, offset=at)
-        return table if found == dtype else table[list(dtype.names or ())].astype(dtype)
+        # The result's memory lives as long as the result.
+        result = self._query(sql, params, "Native")
+        return read_blocks(self.url, result.get_memview().view(), dtype)
 
     def execute(self, sql: str, params: Mapping[str, Param] | None = None) -> None:
         self._run(sql, params, "Null")
