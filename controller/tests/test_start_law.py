@@ -494,7 +494,7 @@ def test_borrowers_are_judged_together_and_each_by_its_own_losses() -> None:
 
 
 def test_little_evidence_is_drawn_to_the_group_but_never_raised() -> None:
-    names = np.array([b"g"] * 4)
+    names = np.ones(4, np.int64)
     own, variance = np.array([20.0, 20.2, 19.8, 23.0]), np.array([0.01, 0.01, 0.01, 1.0])
     of = shrink.grouped(names, own, variance, np.ones(4, bool), 0.25)
     drawn, weight = shrink.shrunken(own, variance, of, 3)

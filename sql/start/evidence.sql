@@ -11,6 +11,27 @@ with last as (
     limit 1
 ),
 
+-- The PoPs with more prefixes than places. Elsewhere every prefix has one, and nothing is to be sorted. One array: a
+-- single value is found once for all places that ask for it.
+crowded_pops as (
+    select groupArray(src_pop) as names
+    from (
+        select src_pop
+        from (
+            select
+                src_pop,
+                only_host,
+                count() as shown
+            from round_paths
+            where round = fromUnixTimestamp({round_s:UInt32}) and length(src_pop) <= 63 and dst_pop = ''
+            group by src_pop, only_host
+        ) as hosts
+        group by src_pop
+        having sum(shown) > {max_prefixes:UInt32} or maxIf(shown, only_host != '') > {half_prefixes:UInt32}
+    ) as pops
+),
+
+-- What is in use comes first there.
 in_use as (
     select
         decisions.src_pop as used_pop,
@@ -20,6 +41,7 @@ in_use as (
     where
         decisions.round = (select last.decided from last)
         and decisions.round < fromUnixTimestamp({round_s:UInt32})
+        and has((select crowded_pops.names from crowded_pops), decisions.src_pop)
         and (decisions.window > 0 or decisions.trial_permille > 0)
 ),
 
@@ -30,43 +52,19 @@ small_pops as (
     having count() < 3
 ),
 
-paths as (
-    select
-        *,
-        (src_pop, destination, ip_version) in (
-            select
-                in_use.used_pop,
-                in_use.used_destination,
-                in_use.used_version
-            from in_use
-        ) as is_used
-    from round_paths
-    where round = fromUnixTimestamp({round_s:UInt32}) and length(src_pop) <= 63
-),
-
--- The PoPs with more prefixes than places. Elsewhere every prefix has one, and nothing is to be sorted.
-crowded_pops as (
-    select src_pop
-    from (
-        select
-            src_pop,
-            only_host,
-            count() as shown
-        from round_paths
-        where round = fromUnixTimestamp({round_s:UInt32}) and length(src_pop) <= 63 and dst_pop = ''
-        group by src_pop, only_host
-    ) as hosts
-    group by src_pop
-    having sum(shown) > {max_prefixes:UInt32} or maxIf(shown, only_host != '') > {half_prefixes:UInt32}
-),
-
 -- Among three edges or more, at most half of the places for prefixes that only one of them shows: it may have invented
 -- them.
 clients as (
     select
         src_pop,
         client_prefix,
-        is_used,
+        (src_pop, destination, ip_version) in (
+            select
+                in_use.used_pop,
+                in_use.used_destination,
+                in_use.used_version
+            from in_use
+        ) as is_used,
         gain_us,
         only_host,
         if(
@@ -74,8 +72,12 @@ clients as (
             client_prefix,
             toIPv6('::')
         ) as place
-    from paths
-    where dst_pop = '' and src_pop in (select crowded_pops.src_pop from crowded_pops)
+    from round_paths
+    where
+        round = fromUnixTimestamp({round_s:UInt32})
+        and length(src_pop) <= 63
+        and dst_pop = ''
+        and has((select crowded_pops.names from crowded_pops), src_pop)
 ),
 
 bounded as (
@@ -146,16 +148,22 @@ select
     if(trial_carried_permille > 0, trial_carried_permille / 1000, nan) as carried_1,
     braked,
     default_flights,
-    default_lossy
-from paths
+    default_lossy,
+    -- Of groups.sql.
+    toLowCardinality(toFixedString('', 64)) as group
+from round_paths
 where
-    dst_pop != ''
-    or src_pop not in (select crowded_pops.src_pop from crowded_pops)
-    or (src_pop, client_prefix) in (
-        select
-            prefixes.src_pop,
-            prefixes.client_prefix
-        from prefixes
+    round = fromUnixTimestamp({round_s:UInt32})
+    and length(src_pop) <= 63
+    and (
+        dst_pop != ''
+        or not has((select crowded_pops.names from crowded_pops), src_pop)
+        or (src_pop, client_prefix) in (
+            select
+                prefixes.src_pop,
+                prefixes.client_prefix
+            from prefixes
+        )
     )
 order by src_pop, destination, ip_version
 settings prefer_column_name_to_alias = 1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -9,6 +12,8 @@ Bits = NDArray[np.bool_]
 Keys = NDArray[np.bytes_]
 # A structured array: its columns by name.
 Table = NDArray[np.void]
+# Arrays of one length by name.
+Columns = Mapping[str, NDArray[Any]]
 
 
 def align(table: Table, own: Keys, wanted: Keys, missing: Table | None = None) -> tuple[Table, Bits]:
@@ -17,31 +22,63 @@ def align(table: Table, own: Keys, wanted: Keys, missing: Table | None = None) -
     `own` are the keys of the table's rows; of rows with one key the first counts. Not to be written into: where the
     keys are the same it is the table itself.
     """
-    if np.array_equal(own, wanted):
-        return table, np.ones(len(wanted), bool)
+    rows, found = _rows(own, wanted)
+    if rows is None:
+        return table, found
     aligned = np.zeros(len(wanted), table.dtype)
-    if _ascend(own):
-        unique, rows = own, table
-    else:
-        unique, first = np.unique(own, return_index=True)
-        rows = table[first]
-    at = np.searchsorted(unique, wanted)
-    found = at < len(unique)
-    found[found] = unique[at[found]] == wanted[found]
-    aligned[found] = rows[at[found]]
+    aligned[found] = table[rows]
     if missing is not None:
         aligned[~found] = missing
     return aligned, found
 
 
+def align_columns(
+    table: Table, names: Iterable[str], own: Keys, wanted: Keys, missing: Table | None = None
+) -> dict[str, NDArray[Any]]:
+    """As `align`, these columns of it, each an array of its own: arithmetic that takes one value of every row from a
+    table waits for the memory of all the others."""
+    rows, found = _rows(own, wanted)
+    if rows is None:
+        return {name: np.ascontiguousarray(table[name]) for name in names}
+    columns = {}
+    for name in names:
+        columns[name] = np.full(len(wanted), 0 if missing is None else missing[name], table.dtype[name])
+        columns[name][found] = table[name][rows]
+    return columns
+
+
 def union(*keys: Keys) -> Keys:
     """All of them, sorted and unique."""
-    first, *others = [one for one in keys if len(one)] or keys
-    if all(np.array_equal(first, one) for one in others) and _ascend(first):
-        return first
-    # Each is mostly sorted already: the stable sort merges what is, where the default one compares all names anew.
-    every = np.sort(np.concatenate([first, *others]), kind="stable")
-    return every[np.concatenate([[True], every[1:] != every[:-1]])[: len(every)]]
+    longest = max(keys, key=len)
+    if not _ascend(longest):
+        longest = np.unique(longest)
+    more = np.concatenate([one[~_found(longest, one)[1]] for one in keys if one is not longest] or [longest[:0]])
+    if not len(more):
+        return longest
+    # The stable sort merges what is sorted.
+    return np.sort(np.concatenate([longest, np.unique(more)]), kind="stable")
+
+
+def _rows(own: Keys, wanted: Keys) -> tuple[NDArray[np.intp] | None, Bits]:
+    """The first row with each key that is there, None where all are in their places, and which keys are there."""
+    if own is wanted or np.array_equal(own, wanted):
+        return None, np.ones(len(wanted), bool)
+    first = None
+    if not _ascend(own):
+        own, first = np.unique(own, return_index=True)
+    at, found = _found(own, wanted)
+    rows = at[found]
+    return rows if first is None else first[rows], found
+
+
+def _found(unique: Keys, wanted: Keys) -> tuple[NDArray[np.intp], Bits]:
+    """Where each of `wanted` is among the sorted keys, or would be, and whether it is there."""
+    if np.array_equal(unique, wanted):
+        return np.arange(len(unique)), np.ones(len(unique), bool)
+    at = np.searchsorted(unique, wanted)
+    found = at < len(unique)
+    found[found] = unique[at[found]] == wanted[found]
+    return at, found
 
 
 def _ascend(keys: Keys) -> bool:

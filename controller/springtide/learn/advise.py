@@ -288,8 +288,7 @@ def _saved_us(
 def start_window(rate: Floats, rtt_us: Floats, unit: np.void, law: StartPolicy) -> Floats:
     """Segments, as the law would size them: what the rate carries in a round trip, within the policy's and the
     receivers' bounds."""
-    seen = np.zeros(len(rate), [("mss", "<f8"), ("receiver_window", "<f8")])
-    seen["mss"], seen["receiver_window"] = unit["mss"], unit["receiver_window"]
+    seen = {name: np.full(len(rate), unit[name], np.float64) for name in ("mss", "receiver_window")}
     return size(rate, rate, rtt_us, seen, law).window.astype(np.float64)
 
 

@@ -64,8 +64,8 @@ def _number(value: int) -> bytes:
 
 
 def read_blocks(url: str, raw: memoryview, dtype: np.dtype[np.void]) -> NDArray[np.void]:
-    """Rows of `dtype` from blocks in the engine's Native format, which it writes faster than rows. Raises StoreError for
-    other columns."""
+    """Rows of `dtype` from blocks in the engine's Native format, which it writes faster than rows. Raises StoreError
+    for other columns."""
     blocks, at = [], 0
     while at < len(raw):
         rows, columns, at = _read_block(url, raw, at, dtype)

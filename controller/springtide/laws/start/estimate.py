@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.laws.columns import Bits, Table
+from springtide.laws.columns import Bits, Columns
 from springtide.laws.start import shrink
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats, Grouped
@@ -42,12 +42,12 @@ class Proved:
     fell: Bits
     own_weight: Floats
     group: Grouped
-    left: Table
+    left: Columns
 
 
 def prove(
-    seen: Table,
-    before: Table,
+    seen: Columns,
+    before: Columns,
     in_use: Floats,
     is_sound: Bits,
     alive: Bits,
@@ -98,8 +98,7 @@ def prove(
     borrowed = lends & ~(lower >= of_group.low)
     share = np.where(enough, np.fmax(drawn, floor), np.where(borrowed, of_group.low, lower))
     path = _path(seen, before, own, alive, is_frozen, fell)
-    left = np.zeros(len(seen), LEARNT)
-    left["share_log2"], left["share_var"], left["share_weight"], left["path_log2"] = own, own_variance, total, path
+    left = {"share_log2": own, "share_var": own_variance, "share_weight": total, "path_log2": path}
     return Proved(
         share=np.exp2(share),
         path=np.exp2(np.fmax(path, share)),
@@ -114,7 +113,7 @@ def prove(
     )
 
 
-def _path(seen: Table, before: Table, own: Floats, alive: Bits, is_frozen: Bits, fell: Bits) -> Floats:
+def _path(seen: Columns, before: Columns, own: Floats, alive: Bits, is_frozen: Bits, fell: Bits) -> Floats:
     newest = np.where(is_frozen | (seen["path_buckets"] == 0), np.nan, _log2(seen["path_rate"]))
     known = np.where(alive, before["path_log2"], np.nan)
     weight = np.where(newest > known, _PATH_RISE, _PATH_FALL)

@@ -21,7 +21,7 @@ from springtide.store.files import sql
 # lost anything, segments sent and sent again, the medians of what was really set and of the time until 50 and 100 kB
 # were acknowledged, and the part of the connections' rates that the path carried. `braked`: connections that an edge's
 # brake had cut. `default_*`: the same of connections that started with the kernel's default in the round, on edges that
-# are held out.
+# are held out. `group`: empty until it is known (GROUPED).
 OBSERVED = np.dtype(
     [
         *UNIT_KEY,
@@ -57,6 +57,7 @@ OBSERVED = np.dtype(
         ("braked", "<u8"),
         ("default_flights", "<u8"),
         ("default_lossy", "<u8"),
+        ("group", "S64"),
     ]
 )
 # A unit's group, by whose name: a pair of regions, a covering prefix, an autonomous system. Units without a row have

@@ -44,10 +44,6 @@ from springtide.metrics import Metric
 from springtide.policy import Policy
 from springtide.store import Store
 
-# What `observe` gives: a round's evidence, and the unit's group.
-SEEN = np.dtype([*OBSERVED.descr, ("group", "S64")])
-
-
 # An edge's part of a unit's starts is that of the last hour.
 _PARTS_ROUNDS = 12
 
@@ -77,7 +73,7 @@ class Start(Law):
 
     def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Table, Table]:
         if not policy.paces(round_unix_s):
-            return np.zeros(0, SEEN), rows.previous(store, 0)
+            return np.zeros(0, OBSERVED), rows.previous(store, 0)
         before = rows.previous(store, round_unix_s)
         return _seen(store, policy, round_unix_s, before), before
 
@@ -124,7 +120,7 @@ class Start(Law):
             if not policy.paces(moment) and not len(recorded):
                 # Neither then nor now is there anything to decide.
                 continue
-            seen = _seen(store, policy, moment, last) if policy.paces(moment) else np.zeros(0, SEEN)
+            seen = _seen(store, policy, moment, last) if policy.paces(moment) else np.zeros(0, OBSERVED)
             decided = self.decide(moment, policy, seen, last, frozen(store, policy, moment, self.pops(seen, last))[1])
             last = carry(decided, moment)
             theirs = self.acting(recorded) if len(recorded) else None
@@ -225,23 +221,21 @@ START = Start()
 
 
 def _seen(store: Store, policy: Policy, round_unix_s: int, before: Table) -> Table:
-    """SEEN rows of all units that were seen, have history, or could borrow from their group."""
+    """OBSERVED rows, with their groups, of all units that were seen, have history, or could borrow from their group."""
     seen, member = observe(store, round_unix_s, policy.start), groups(store, round_unix_s, policy.start)
     seen_keys, member_keys = keys(seen), keys(member)
-    wanted = union(seen_keys, keys(before), member_keys)
-    found, _ = align(seen, seen_keys, wanted, UNSEEN)
-    joined = np.zeros(len(wanted), SEEN)
-    for name in OBSERVED.names or ():
-        joined[name] = found[name]
-    units = named(wanted)
-    for name in ("src_pop", "destination", "ip_version"):
-        joined[name] = units[name]
-    joined["group"] = align(member["group"], member_keys, wanted)[0]
-    return joined
+    wanted = union(member_keys, seen_keys, keys(before))
+    found, is_seen = align(seen, seen_keys, wanted, UNSEEN)
+    others = named(wanted[~is_seen])
+    for name in others.dtype.names or ():
+        found[name][~is_seen] = others[name]
+    found["group"] = align(member["group"], member_keys, wanted)[0]
+    return found
 
 
 def _runs(names: NDArray[np.bytes_]) -> NDArray[np.bytes_]:
     """The first of each run of equal names: tables are sorted by them."""
+    names = np.ascontiguousarray(names)
     begins = np.ones(len(names), bool)
     begins[1:] = names[1:] != names[:-1]
     first: NDArray[np.bytes_] = names[begins]

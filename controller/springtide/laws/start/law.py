@@ -17,12 +17,13 @@ A unit is an ordered pair of PoPs, or a PoP and a client prefix, one IP version.
 from __future__ import annotations
 
 from collections.abc import Collection
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from springtide.laws import damping
-from springtide.laws.columns import Bits, Table, align, union
+from springtide.laws.columns import Bits, Columns, Table, align, align_columns, union
 from springtide.laws.start.decision import Action, Reason
 from springtide.laws.start.estimate import LEARNT, Proved, prove
 from springtide.laws.start.evidence import OBSERVED
@@ -106,6 +107,11 @@ DECIDED = np.dtype(
         ("expires_at", "<u4"),
     ]
 )
+# What is read of OBSERVED and of PREVIOUS rows: all but names.
+_OBSERVED, _PREVIOUS = (
+    [name for name in form.names or () if form[name].kind != "S" and name != "ip_version"]
+    for form in (OBSERVED, PREVIOUS)
+)
 _OVERRIDE = np.dtype([*UNIT_KEY, ("window", "<u4"), ("connection_rate", "<f8"), ("path_rate", "<f8")])
 
 
@@ -126,17 +132,14 @@ def decide(
     # One table may be both.
     group_keys = seen_keys if groups is observed else keys(groups)
     wanted = union(seen_keys, previous_keys, group_keys, override_keys)
-    seen, _ = align(observed, seen_keys, wanted, UNSEEN)
-    before, _ = align(previous, previous_keys, wanted)
+    seen = align_columns(observed, _OBSERVED, seen_keys, wanted, UNSEEN)
+    before = align_columns(previous, _PREVIOUS, previous_keys, wanted)
     group: NDArray[np.bytes_] = np.asarray(align(groups["group"], group_keys, wanted)[0], "S64")
-    # Numbers are compared faster than names; 0 is no group.
-    member = np.where(group != b"", np.unique(group, return_inverse=True)[1] + 1, 0)
+    member = _numbers(group)
     word, is_overridden = align(overrides, override_keys, wanted)
-    out = np.zeros(len(wanted), DECIDED)
     units = named(wanted)
-    for name in ("src_pop", "destination", "ip_version"):
-        out[name] = units[name]
-    is_frozen = np.isin(out["src_pop"], np.array(sorted(frozen), "S64"))
+    out: dict[str, NDArray[Any]] = {name: units[name] for name, _ in UNIT_KEY}
+    is_frozen = np.isin(units["src_pop"], np.array(sorted(frozen), "S64"))
     last_evidence = before["last_evidence"].astype(np.int64)
     alive = (last_evidence > 0) & (now < last_evidence + law.ttl_s)
     rtt_us = np.where(seen["min_rtt_us"] > 0, seen["min_rtt_us"], before["learnt_rtt_us"])
@@ -160,7 +163,7 @@ def decide(
     moves = falls(now, seen, before, in_use, target, rtt_us, proved, judged, is_frozen, law)
     bound = ceiling(now, before, target, proved, moves, law)
     tried = trials(now, seen, rtt_us, before, target, proved, judged, moves, bound, may_begin, suppressed, law)
-    nothing = Values.none(len(out))
+    nothing = Values.none(len(wanted))
     value = _word(word, rtt_us, seen, law).where(is_overridden, moves.value.where(living, nothing))
     on_trial = tried.values.where(living & ~is_overridden, nothing)
 
@@ -179,10 +182,10 @@ def decide(
     out["trial_step"] = tried.step & (on_trial.window > 0)
     # Other values have other first flights.
     stale = {"used": value.differs(Values.of(before)), "trial": ~moves.goes_on | (on_trial.window == 0)}
-    for name in judged.left.dtype.names or ():
-        out[name] = np.where(stale.get(name.partition("_")[0], False), 0, judged.left[name])
-    for name in proved.left.dtype.names or ():
-        out[name] = proved.left[name]
+    for name, column in judged.left.items():
+        which = stale.get(name.partition("_")[0])
+        out[name] = column if which is None else np.where(which, 0, column)
+    out |= proved.left
     out["harmful_rate"], out["hold_until"], out["hold_s"], out["harmful_share"] = bound
     out["was_cut"] = moves.cut | ((before["was_cut"] > 0) & ~moves.changed & (value.window > 0))
     renewed = (moves.changed & (value.window > 0)) | ~(before["learnt_rtt_us"] > 0)
@@ -199,7 +202,10 @@ def decide(
     )
     out["reason"] = reason
     _explain(out, seen, before, proved, group)
-    return out
+    decided = np.empty(len(wanted), DECIDED)
+    for name in DECIDED.names or ():
+        decided[name] = out[name]
+    return decided
 
 
 UNSEEN = np.zeros((), OBSERVED)
@@ -223,14 +229,14 @@ def carry(decided: Table, now: int) -> Table:
     return left
 
 
-def _in_use(before: Table, is_overridden: Bits, law: StartPolicy) -> Values:
+def _in_use(before: Columns, is_overridden: Bits, law: StartPolicy) -> Values:
     """Within the policy's bounds, which may have become narrower. What an operator had set was never judged: once the
     override has ended the unit begins anew."""
     own = (before["connection_rate"] > 0) & ((before["overridden"] == 0) | is_overridden)
-    return Values.of(before).scaled(1.0, law.cmax).where(own, Values.none(len(before)))
+    return Values.of(before).scaled(1.0, law.cmax).where(own, Values.none(len(own)))
 
 
-def _part(seen: Table, policy: Policy) -> NDArray[np.int64]:
+def _part(seen: Columns, policy: Policy) -> NDArray[np.int64]:
     """Of a thousand connections those on trial: as many as show in a round or two what is asked of a trial. Of few
     connections it is a large part, at most what edges allow; it costs few."""
     law, most = policy.start, policy.enforce.max_trial_permille
@@ -242,7 +248,7 @@ def _part(seen: Table, policy: Policy) -> NDArray[np.int64]:
 def _reason(
     moves: Moves,
     proved: Proved,
-    seen: Table,
+    seen: Columns,
     value: Values,
     on_trial: Values,
     acted: Bits,
@@ -265,7 +271,7 @@ def _reason(
     return reason
 
 
-def _word(word: Table, rtt_us: Floats, seen: Table, law: StartPolicy) -> Values:
+def _word(word: Table, rtt_us: Floats, seen: Columns, law: StartPolicy) -> Values:
     """An operator's. A window without rates gets the rate that carries it in a round trip, where that is known: else it
     would leave as a burst."""
     window = word["window"].astype(np.int64)
@@ -291,7 +297,19 @@ def _overrides(policy: Policy, now: int) -> Table:
     return np.array([(*unit, *values) for unit, values in found.items()], _OVERRIDE)
 
 
-def _explain(out: Table, seen: Table, before: Table, proved: Proved, group: NDArray[np.bytes_]) -> None:
+def _numbers(group: NDArray[np.bytes_]) -> NDArray[np.int64]:
+    """Numbers are compared faster than names; 0 is no group. Most have their neighbour's: one of a run is read."""
+    begins = np.ones(len(group), bool)
+    begins[1:] = group[1:] != group[:-1]
+    names = group[begins]
+    numbers = np.where(names != b"", np.unique(names, return_inverse=True)[1] + 1, 0)
+    found: NDArray[np.int64] = numbers[np.cumsum(begins) - 1]
+    return found
+
+
+def _explain(
+    out: dict[str, NDArray[Any]], seen: Columns, before: Columns, proved: Proved, group: NDArray[np.bytes_]
+) -> None:
     for name in SEEN:
         out[name] = seen[name]
     out["seen_path_rate"] = seen["path_rate"]

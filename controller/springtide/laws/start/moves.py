@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.laws.columns import Bits, Table
+from springtide.laws.columns import Bits, Columns
 from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
 from springtide.laws.start.decision import Reason
 from springtide.laws.start.estimate import Proved
@@ -50,8 +50,8 @@ class Moves:
 
 def falls(
     now: int,
-    seen: Table,
-    before: Table,
+    seen: Columns,
+    before: Columns,
     in_use: Values,
     target: Values,
     rtt_us: Floats,
@@ -127,7 +127,7 @@ def _carried(in_use: Values, judged: Judged, law: StartPolicy) -> Values:
     return in_use.scaled(np.fmax(judged.carried, law.cut), law.cmax)
 
 
-def _cut(now: int, before: Table, in_use: Values, target: Values, is_loss: Bits, law: StartPolicy) -> Values:
+def _cut(now: int, before: Columns, in_use: Values, target: Values, is_loss: Bits, law: StartPolicy) -> Values:
     """What is left after harm. Loss in spite of a cut: the path has become far less, and each round of it costs; where
     the edges' brakes act they have cut already."""
     again = is_loss & (before["was_cut"] > 0) & (before["hold_until"].astype(np.int64) > now)
@@ -136,7 +136,7 @@ def _cut(now: int, before: Table, in_use: Values, target: Values, is_loss: Bits,
 
 
 def ceiling(
-    now: int, before: Table, target: Values, proved: Proved, moves: Moves, law: StartPolicy
+    now: int, before: Columns, target: Values, proved: Proved, moves: Moves, law: StartPolicy
 ) -> tuple[Floats, Ints, Ints, Floats]:
     """The rate that did harm (0 is none); until when nothing but less than its cut is tried, how long that is, and what
     the evidence asked for when it did. Where connections that met the path are given far more than either, the path has
@@ -170,7 +170,7 @@ class Tried:
 
 
 def _most(
-    now: int, bound: tuple[Floats, Ints, Ints, Floats], value: Values, rtt_us: Floats, seen: Table, law: StartPolicy
+    now: int, bound: tuple[Floats, Ints, Ints, Floats], value: Values, rtt_us: Floats, seen: Columns, law: StartPolicy
 ) -> Floats:
     """The highest rate that may be tried: in the hold what is left by a cut; after it the middle between what is in use
     and the ceiling, or anything where that middle is below what the kernel's default carries."""
@@ -190,7 +190,7 @@ def _bounded(
     bound: tuple[Floats, Ints, Ints, Floats],
     value: Values,
     rtt_us: Floats,
-    seen: Table,
+    seen: Columns,
     proved: Proved,
     law: StartPolicy,
 ) -> tuple[Values, Bits]:
@@ -215,7 +215,7 @@ def _bounded(
     return wanted, over
 
 
-def idle(rate: Floats, rtt_us: Floats, seen: Table) -> Bits:
+def idle(rate: Floats, rtt_us: Floats, seen: Columns) -> Bits:
     """Whether the kernel's default carries as much in a round trip by itself."""
     little: Bits = rate * rtt_us / 1e6 < KERNEL_DEFAULT * segment(seen)
     return little
@@ -223,9 +223,9 @@ def idle(rate: Floats, rtt_us: Floats, seen: Table) -> Bits:
 
 def trials(
     now: int,
-    seen: Table,
+    seen: Columns,
     rtt_us: Floats,
-    before: Table,
+    before: Columns,
     target: Values,
     proved: Proved,
     judged: Judged,

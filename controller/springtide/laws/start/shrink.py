@@ -8,7 +8,6 @@ group."""
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,13 +28,11 @@ class Grouped:
     low: Floats
 
 
-def grouped(group: NDArray[Any], own: Floats, variance: Floats, known: Bits, quantile: float) -> Grouped:
-    """Rows of one group's number or name belong together; 0 or the empty name is no group. Only `known` rows count, all
-    are answered."""
-    names, place = np.unique(group, return_inverse=True)
-    count = len(names)
-    counted = known & (group != np.zeros((), group.dtype))
-    at, x, v = place[counted], own[counted], np.maximum(variance[counted], 1e-6)
+def grouped(group: NDArray[np.int64], own: Floats, variance: Floats, known: Bits, quantile: float) -> Grouped:
+    """Rows of one group's number belong together; 0 is no group. Only `known` rows count, all are answered."""
+    count = int(group.max(initial=0)) + 1
+    counted = known & (group != 0)
+    at, x, v = group[counted], own[counted], np.maximum(variance[counted], 1e-6)
     weight = 1.0 / v
     units = np.bincount(at, minlength=count)
     total = np.bincount(at, weight, count)
@@ -53,7 +50,7 @@ def grouped(group: NDArray[Any], own: Floats, variance: Floats, known: Bits, qua
     begin = np.searchsorted(at[order], np.arange(count))
     has = units > 0
     low[has] = x[order][(begin + np.floor(quantile * (units - 1)).astype(np.int64))[has]]
-    return Grouped(units[place], mean[place], between[place], low[place])
+    return Grouped(units[group], mean[group], between[group], low[group])
 
 
 def shrunken(own: Floats, variance: Floats, of: Grouped, least_units: int) -> tuple[Floats, Floats]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.laws.columns import Bits, Table
+from springtide.laws.columns import Bits, Columns
 from springtide.laws.initcwnd.loss_guard import FEWEST_LOSSY, KERNEL_DEFAULT, allowed_share, lower_bound
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats
@@ -73,10 +73,10 @@ class Judged:
     trial_slower: Bits
     trial_in_vain: Bits
     trial_good: Bits
-    left: Table
+    left: Columns
 
 
-def judge(seen: Table, before: Table, is_frozen: Bits, group: Ints, law: StartPolicy) -> Judged:
+def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: StartPolicy) -> Judged:
     """`seen` are OBSERVED and `before` PREVIOUS rows of the same units; `group` the numbers of their groups, 0 is none.
 
     Long: one count after the other, each over all units at once.
@@ -87,7 +87,7 @@ def judge(seen: Table, before: Table, is_frozen: Bits, group: Ints, law: StartPo
     lossy = [np.minimum(_counts(seen[f"lossy_{arm}"], live), flights[arm]) for arm in (0, 1)]
     segments = [_counts(seen[f"segments_{arm}"], live) for arm in (0, 1)]
     resent = [_counts(seen[f"resent_{arm}"], live) for arm in (0, 1)]
-    left = np.zeros(len(seen), COUNTED)
+    left: dict[str, NDArray[Any]] = {}
 
     # Where nothing is in use, the trial's others start with the kernel's default.
     default = _counts(seen["default_flights"], live) + np.where(used, 0, flights[0])
@@ -185,11 +185,10 @@ def _allowed(window: NDArray[Any], default: Floats, others: Floats, law: StartPo
     return allowed
 
 
-def _times(seen: Table, flights: list[Ints]) -> tuple[Floats, Floats]:
+def _times(seen: Columns, flights: list[Ints]) -> tuple[Floats, Floats]:
     """The log2 of the trial's time over the others', of 100 kB, else of 50, times its weight; and the weight."""
-    total = np.zeros(len(seen))
-    weight = np.zeros(len(seen))
     fewer = np.minimum(flights[0], flights[1]).astype(np.float64)
+    total, weight = np.zeros((2, len(fewer)))
     for name in ("t100", "t50"):
         ours, theirs = seen[f"{name}_1_us"], seen[f"{name}_0_us"]
         with np.errstate(invalid="ignore"):
@@ -221,10 +220,9 @@ def _much(resent: NDArray[Any], segments: NDArray[Any], of_default: Floats, law:
 
 def _together(group: Ints, values: Ints, which: Bits) -> Ints:
     """Of each row the sum over its group's rows that count."""
-    names, place = np.unique(group, return_inverse=True)
-    sums = np.zeros(len(names), np.int64)
-    np.add.at(sums, place[which], values[which])
-    together: Ints = sums[place]
+    sums = np.zeros(group.max(initial=0) + 1, np.int64)
+    np.add.at(sums, group[which], values[which])
+    together: Ints = sums[group]
     return together
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.laws.columns import Bits, Table
+from springtide.laws.columns import Bits, Columns
 from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats
@@ -35,7 +36,7 @@ class Values:
     path: Floats
 
     @classmethod
-    def of(cls, table: Table, kind: str = "") -> Values:
+    def of(cls, table: Columns, kind: str = "") -> Values:
         rate, path = table[f"{kind}connection_rate"], table[f"{kind}path_rate"]
         return cls(table[f"{kind}window"].astype(np.int64), rate.astype(np.float64), path.astype(np.float64))
 
@@ -43,7 +44,7 @@ class Values:
     def none(cls, count: int) -> Values:
         return cls(np.zeros(count, np.int64), np.zeros(count), np.zeros(count))
 
-    def put(self, table: Table, kind: str = "") -> None:
+    def put(self, table: dict[str, NDArray[Any]], kind: str = "") -> None:
         table[f"{kind}window"] = self.window
         table[f"{kind}connection_rate"], table[f"{kind}path_rate"] = self.rate, self.path
 
@@ -94,7 +95,7 @@ class Values:
         return self.above(other) | self.below(other)
 
 
-def size(share: Floats, path: Floats, rtt_us: Floats, seen: Table, law: StartPolicy) -> Values:
+def size(share: Floats, path: Floats, rtt_us: Floats, seen: Columns, law: StartPolicy) -> Values:
     """What a share and a path's rate (bytes/s) ask for; none where the share or the round trip is unknown."""
     known = np.isfinite(share) & (share > 0) & np.isfinite(rtt_us) & (rtt_us > 0)
     kept = CAREFUL if law.careful else 1.0
@@ -112,7 +113,7 @@ def size(share: Floats, path: Floats, rtt_us: Floats, seen: Table, law: StartPol
     return sized.where(known, Values.none(len(share)))
 
 
-def segment(seen: Table) -> Floats:
+def segment(seen: Columns) -> Floats:
     """Bytes of a segment."""
     known = np.isfinite(seen["mss"]) & (seen["mss"] > 0)
     return np.where(known, seen["mss"], _USUAL_MSS)
