@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from springtide.store.pieces import taken
+
 Bits = NDArray[np.bool_]
 Keys = NDArray[np.bytes_]
 # A structured array: its columns by name.
@@ -37,13 +39,13 @@ def align_columns(
 ) -> dict[str, NDArray[Any]]:
     """As `align`, these columns of it, each an array of its own: arithmetic that takes one value of every row from a
     table waits for the memory of all the others."""
+    columns = taken(table, names)
     rows, found = _rows(own, wanted)
     if rows is None:
-        return {name: np.ascontiguousarray(table[name]) for name in names}
-    columns = {}
-    for name in names:
-        columns[name] = np.full(len(wanted), 0 if missing is None else missing[name], table.dtype[name])
-        columns[name][found] = table[name][rows]
+        return columns
+    for name, column in columns.items():
+        columns[name] = np.full(len(wanted), 0 if missing is None else missing[name], column.dtype)
+        columns[name][found] = column[rows]
     return columns
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from springtide.errors import StoreError
+from springtide.store.pieces import fill
 
 # Masked values are null.
 Columns = Mapping[str, NDArray[Any]]
@@ -73,8 +74,8 @@ def read_blocks(url: str, raw: memoryview, dtype: np.dtype[np.void]) -> NDArray[
     table = np.empty(sum(rows for rows, _ in blocks), dtype)
     begin = 0
     for rows, columns in blocks:
-        for name, column in columns.items():
-            table[name][begin : begin + rows] = column
+        if rows:
+            fill(table[begin : begin + rows], columns)
         begin += rows
     return table
 

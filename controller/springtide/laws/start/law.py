@@ -35,6 +35,7 @@ from springtide.laws.start.units import UNIT_KEY, keys, named
 from springtide.laws.start.values import CAREFUL, VALUES, Values, segment, size
 from springtide.laws.vocabulary import codes
 from springtide.policy import Policy
+from springtide.store.pieces import fill
 
 Codes = NDArray[np.uint8]
 
@@ -203,8 +204,7 @@ def decide(
     out["reason"] = reason
     _explain(out, seen, before, proved, group)
     decided = np.empty(len(wanted), DECIDED)
-    for name in DECIDED.names or ():
-        decided[name] = out[name]
+    fill(decided, out)
     return decided
 
 

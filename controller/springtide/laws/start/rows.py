@@ -16,6 +16,7 @@ from springtide.laws.start.units import keys
 from springtide.policy import MAX_HISTORY_S
 from springtide.store import Row, Store
 from springtide.store.binary import Columns
+from springtide.store.pieces import taken
 
 TABLE = "start_decisions"
 _INSTANTS = ("hold_until", "last_evidence", "expires_at")
@@ -109,7 +110,7 @@ def _texts(decided: Table) -> list[str]:
 
 def _columns(decided: Table) -> Columns:
     """As the table has them: null where nothing is known."""
-    columns = {name: decided[name] for name in _NAMES}
+    columns = taken(decided, _NAMES)
     columns["reason"] = np.array([reason.encode() for reason in REASONS])[columns["reason"]]
     for name in _INSTANTS:
         columns[name] = np.ma.masked_equal(columns[name], 0)

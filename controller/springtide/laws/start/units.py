@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from springtide.laws.columns import Keys, Table
+from springtide.store.pieces import fill
 
 # `destination` is the other PoP's name, or a client prefix as text, like 203.0.113.0/24.
 UNIT_KEY = [("src_pop", "S64"), ("destination", "S64"), ("ip_version", "u1")]
@@ -13,9 +14,8 @@ _KEY = np.dtype(UNIT_KEY)
 
 def keys(table: Table) -> Keys:
     """One sortable key a row: by source, destination, IP version."""
-    packed = np.zeros(len(table), _KEY)
-    for name in _KEY.names or ():
-        packed[name] = table[name]
+    packed = np.empty(len(table), _KEY)
+    fill(packed, {name: table[name] for name in _KEY.names or ()})
     return packed.view(f"S{_KEY.itemsize}").reshape(len(table))
 
 
