@@ -9,6 +9,8 @@ processor seconds. Both sides run in one process, in turns.
 in each round. `start_read_rows` are the rows of all tables that the engine read for a decision; `start_round_rows` are
 those of the round, `start_kept_rows` those of the decisions before it, which are all that the law keeps, and
 `start_history_rows` those of all decisions in the store; `start_observe_s`, `start_law_s`, `start_write_s` its parts.
+`start_bare_write_cpu_per_scan_ratio` is what the engine alone needs to write the same rows from its memory / the scan:
+a part of `start_cpu_per_scan_ratio` that no change of the law can save.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from springtide.policy import EnforcePolicy, Policy
 from springtide.store import Store, open_store
 from springtide.store.migrations import migrate, read_migrations
 
-from bench.controller_paths import PATH_SCANS, add_fleet, add_round
+from bench.controller_paths import PATH_SCANS, add_fleet, add_round, write_bare
 from bench.runner import Bench, Run, in_turns, progress
 
 # 2026-01-02T03:00:00Z
@@ -207,6 +209,9 @@ def _measure_starts(run: Run, store: Store) -> None:
     for name, spent in zip(("observe", "law", "write"), zip(*parts, strict=True), strict=True):
         run.figure(f"start_{name}_s", spent)
     run.figure("start_read_rows", read)
+    bare = write_bare(store, moments[-1])
+    found = in_turns(run.turns, {"write": _timed(bare), "scan": _timed(scan)})
+    run.ratio("start_bare_write_cpu_per_scan", *([one[1] for one in found[name]] for name in ("write", "scan")))
     [counted] = store.query(
         "select (select count() from round_paths where round = fromUnixTimestamp({round_s:UInt32})) as round_rows, "
         "(select count() from start_decisions where round = fromUnixTimestamp({last_s:UInt32})) as kept_rows, "
@@ -285,20 +290,23 @@ def _beside_scan(
 ) -> None:
     """Elapsed and processor seconds of both; `reset` comes before each turn and does not count."""
 
-    def timed(what: Callable[[], None]) -> Callable[[], tuple[float, float]]:
-        def spent() -> tuple[float, float]:
-            wall, processor = time.perf_counter(), time.process_time()
-            what()
-            return time.perf_counter() - wall, time.process_time() - processor
-
-        return spent
-
-    found = in_turns(run.turns, {"ours": timed(work), "scan": timed(scan)}, before=reset)
+    found = in_turns(run.turns, {"ours": _timed(work), "scan": _timed(scan)}, before=reset)
     for at, kind in enumerate(("", "cpu_")):
         ours, bare = ([one[at] for one in found[name]] for name in ("ours", "scan"))
         run.figure(f"{law}_{kind}s", ours)
         run.figure(f"{law}_scan_{kind}s", bare)
         run.ratio(f"{law}_{kind}per_scan", ours, bare)
+
+
+def _timed(what: Callable[[], None]) -> Callable[[], tuple[float, float]]:
+    """Elapsed and processor seconds."""
+
+    def spent() -> tuple[float, float]:
+        wall, processor = time.perf_counter(), time.process_time()
+        what()
+        return time.perf_counter() - wall, time.process_time() - processor
+
+    return spent
 
 
 BENCH = Bench(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.store.pieces import taken
+from springtide.pieces import taken
 
 Bits = NDArray[np.bool_]
 Keys = NDArray[np.bytes_]

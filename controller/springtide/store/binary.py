@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from springtide.errors import StoreError
-from springtide.store.pieces import fill
+from springtide.pieces import fill
 
 # Masked values are null.
 Columns = Mapping[str, NDArray[Any]]
@@ -44,15 +44,15 @@ def binary_source(columns: Columns) -> Iterator[tuple[str, str]]:
         os.close(fd)
 
 
-def _block(columns: Columns, structure: Sequence[tuple[str, str]], rows: slice) -> Iterator[bytes]:
+def _block(columns: Columns, structure: Sequence[tuple[str, str]], rows: slice) -> Iterator[bytes | memoryview]:
     """Some rows in the engine's Native format: column by column, which it parses faster than rows."""
     yield _number(len(structure)) + _number(len(next(iter(columns.values()))[rows]))
     for name, kind in structure:
         yield b"".join(_number(len(text)) + text for text in (name.encode(), kind.encode()))
         column = columns[name][rows]
         if isinstance(column, np.ma.MaskedArray):
-            yield np.ma.getmaskarray(column).tobytes()
-        yield np.ma.getdata(column).tobytes()
+            yield np.ascontiguousarray(np.ma.getmaskarray(column)).data
+        yield np.ascontiguousarray(np.ma.getdata(column)).data
 
 
 def _number(value: int) -> bytes:

@@ -34,8 +34,8 @@ from springtide.laws.start.trial import COUNTED, judge
 from springtide.laws.start.units import UNIT_KEY, keys, named
 from springtide.laws.start.values import CAREFUL, VALUES, Values, segment, size
 from springtide.laws.vocabulary import codes
+from springtide.pieces import fill
 from springtide.policy import Policy
-from springtide.store.pieces import fill
 
 Codes = NDArray[np.uint8]
 

@@ -13,10 +13,10 @@ from springtide.laws.columns import Table
 from springtide.laws.start.decision import ACTIONS, REASONS
 from springtide.laws.start.law import DECIDED, PREVIOUS
 from springtide.laws.start.units import keys
+from springtide.pieces import taken
 from springtide.policy import MAX_HISTORY_S
 from springtide.store import Row, Store
 from springtide.store.binary import Columns
-from springtide.store.pieces import taken
 
 TABLE = "start_decisions"
 _INSTANTS = ("hold_until", "last_evidence", "expires_at")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from springtide.laws.columns import Keys, Table
-from springtide.store.pieces import fill
+from springtide.pieces import fill
 
 # `destination` is the other PoP's name, or a client prefix as text, like 203.0.113.0/24.
 UNIT_KEY = [("src_pop", "S64"), ("destination", "S64"), ("ip_version", "u1")]
