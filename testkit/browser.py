@@ -6,7 +6,7 @@ import base64
 import io
 import json
 import os
-import select
+import selectors
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -140,6 +140,9 @@ class _Pipe:
 
     def __init__(self, to_browser: int, from_browser: int) -> None:
         self._to, self._from = to_browser, from_browser
+        # Not select(): a process of many tests may have more than its 1,024 descriptors.
+        self._readable = selectors.DefaultSelector()
+        self._readable.register(from_browser, selectors.EVENT_READ)
         self._rest = b""
         self._count = 0
         self.events: list[dict[str, Any]] = []
@@ -158,9 +161,12 @@ class _Pipe:
         while not any(event.get("method") == method for event in self.events):
             self.events.append(self._next())
 
+    def close(self) -> None:
+        self._readable.close()
+
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
-            if not select.select([self._from], [], [], PATIENCE_S)[0]:
+            if not self._readable.select(PATIENCE_S):
                 raise Silent(f"the browser has sent nothing for {PATIENCE_S} s")
             part = os.read(self._from, 1 << 16)
             if not part:
@@ -183,9 +189,11 @@ def _browser(profile: Path) -> Iterator[_Pipe]:
     )
     os.close(commands[0])
     os.close(answers[1])
+    pipe = _Pipe(commands[1], answers[0])
     try:
-        yield _Pipe(commands[1], answers[0])
+        yield pipe
     finally:
+        pipe.close()
         os.close(commands[1])
         os.close(answers[0])
         process.terminate()
