@@ -147,9 +147,15 @@ class Edge:
                 subprocess.run(["ip", "netns", "del", namespace], check=False, capture_output=True)
 
     def wait_for_carrier(self) -> None:
-        """Until the kernel has seen that both ends of both links are up, which it does in its own time."""
+        """Until the kernel has seen that both ends of both links are up, and has routes to their addresses, which it
+        does in its own time."""
         give_up = time.monotonic() + 60
-        while "linkdown" in self.ip("route", "show", "table", "all") or "NO-CARRIER" in self.ip("link"):
+        own = {"local fd00::1", "local fd00:1::1"}
+        while (
+            "linkdown" in self.ip("route", "show", "table", "all")
+            or "NO-CARRIER" in self.ip("link")
+            or not all(f"{one} " in self.ip("-6", "route", "show", "table", "local") for one in own)
+        ):
             assert time.monotonic() < give_up, "the links did not come up"
             time.sleep(0.01)
 
