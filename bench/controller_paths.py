@@ -73,6 +73,7 @@ select
     toUInt64(rtt + 5e10 / rate),
     toUInt64(rtt + 1e11 / rate),
     950 + e % 100,
+    950 + intDiv(e, 7) % 100,
     intDiv(e, 100) % 30,
     intDiv(intDiv(e, 100) % 30, 25),
     2 * intDiv(intDiv(e, 100) % 30, 25),
@@ -83,6 +84,7 @@ select
     toUInt64(rtt + 4e10 / rate),
     toUInt64(rtt + 8e10 / rate),
     800 + e % 300,
+    800 + intDiv(e, 7) % 300,
     0,
     e % 5,
     0
@@ -120,10 +122,10 @@ PATH_SCANS = (
         sum(reached_p90_bytes_per_s), sum(path_buckets), sum(byteSize(path_state)), sum(at_once_p90),
         sum(receiver_window_p50_bytes), sum(entry_flights), sum(entry_lossy), sum(entry_resent), sum(entry_segments),
         sum(entry_window_p50), sum(entry_rate_p50_bytes_per_s), sum(entry_50k_p50_us), sum(entry_100k_p50_us),
-        sum(entry_carried_permille),
+        sum(entry_carried_permille), sum(entry_path_carried_permille),
         sum(trial_flights), sum(trial_lossy), sum(trial_resent), sum(trial_segments), sum(trial_window_p50),
         sum(trial_rate_p50_bytes_per_s), sum(trial_50k_p50_us), sum(trial_100k_p50_us), sum(trial_carried_permille),
-        sum(braked), sum(default_flights), sum(default_lossy)
+        sum(trial_path_carried_permille), sum(braked), sum(default_flights), sum(default_lossy)
     from round_paths where round = fromUnixTimestamp({round_s:UInt32})
     """,
     """

@@ -6,6 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from ipaddress import IPv6Address, IPv6Network
 from statistics import median_low
 from typing import Any
@@ -40,8 +41,12 @@ def paths(samples: Sequence[Sample], round_unix_s: int, decided: Mapping[int, Ga
         if row["dst_pop"] and (not row["src_pop"] or row["src_pop"] == row["dst_pop"]):
             continue
         _socket(hosts[row["pop"], destination, row["ip_version"]][row["host"]], row)
+    flights: dict[tuple[Unit, str], list[Sample]] = defaultdict(list)
     for unit, record in _flights(samples, round_unix_s):
-        _flight(hosts[unit][record["host"]], unit, record, decided)
+        flights[unit, record["host"]].append(record)
+    for (unit, name), records in flights.items():
+        for record in records:
+            _flight(hosts[unit][name], unit, record, records, decided)
     together = _together(samples, round_unix_s)
     return {unit: _combined(of, together.get(unit, [])) for unit, of in hosts.items()}
 
@@ -107,7 +112,7 @@ def _flights(samples: Sequence[Sample], round_unix_s: int) -> Iterable[tuple[Uni
             yield unit, record
 
 
-def _flight(host: Host, unit: Unit, record: Sample, decided: Mapping[int, Gave]) -> None:
+def _flight(host: Host, unit: Unit, record: Sample, records: Sequence[Sample], decided: Mapping[int, Gave]) -> None:
     arm = record["started_arm"]
     before = [moment for moment in decided if moment <= record["started_round"]]
     gave, gives = (
@@ -130,21 +135,64 @@ def _flight(host: Host, unit: Unit, record: Sample, decided: Mapping[int, Gave])
         ("window", record["started_window"]),
         ("rate", record["started_rate"] * max(1, record["started_at_once"])),
         *((of, record[f"acked_{of}_time"] or 0) for of in ("10k", "50k", "100k")),
-        ("carried", min(4000, math.floor(1000 * _delivered(record) / max(record["started_rate"], 1) + 0.5))),
     ):
         if value:
             host.values[f"{name} {arm}"].append((value, 1))
+    if not record["first_flight_retrans"]:
+        _carried(host, record, records, gives[1])
 
 
-def _delivered(record: Sample) -> float:
-    """Bytes/s, of a flight without loss: 50 or 100 kB that its window covers, in the time since the first was
-    acknowledged. 0 is unknown."""
-    window, shortest = record["started_window"], record["min_rtt"] or 0
-    size = 100 if window >= 72 else 50
-    took: int = (record[f"acked_{size}k_time"] or 0) - max(shortest, record["first_acked_time"] or 0)
-    if window < 36 or not record["started_rate"] or record["first_flight_retrans"] or not shortest or took <= 0:
-        return 0.0
-    return size * 1000 / (took / 1e6)
+def _acked(record: Sample, kilobytes: int) -> int:
+    """Microseconds from the first acknowledgement to this one; 0 is never."""
+    begun = max(record["first_acked_time"] or 0, record["min_rtt"] or 0)
+    return max(0, (record[f"acked_{kilobytes}k_time"] or 0) - begun)
+
+
+def _returned(record: Sample, kilobytes: int) -> Fraction:
+    """Bytes/s, without the first segment, which the first acknowledgement is of."""
+    return Fraction((kilobytes * 1000 - 1448) * 10**6, _acked(record, kilobytes))
+
+
+def _spans(records: Sequence[Sample]) -> list[tuple[int, int, int, int]]:
+    """Begin, end, what was delivered and what was given, of those of which anything was acknowledged."""
+    found = []
+    for record in records:
+        size = next((size for size in (100, 50, 10) if _acked(record, size)), 0)
+        if size:
+            end = record["time_unix_us"] - (record["lived_time"] or 0) + record[f"acked_{size}k_time"]
+            delivered = min(10**11, math.floor(_returned(record, size)))
+            found.append((end - _acked(record, size), end, delivered, record["started_rate"] or delivered))
+    return found
+
+
+def _carried(host: Host, record: Sample, records: Sequence[Sample], connection_rate: float) -> None:
+    """What the path carried of the rate that limited it."""
+    window, rate, shortest = record["started_window"], record["started_rate"], record["min_rtt"] or 0
+    unpaced = 10 * 1448
+    size = next(
+        (
+            size
+            for size, segments in ((100, 72), (50, 36))
+            if window >= segments and _acked(record, size) and rate * shortest >= (size * 1000 - unpaced) * 10**6
+        ),
+        0,
+    )
+    if not size:
+        return
+    [(begin, end, *_)] = _spans([record])
+    beside = [(min(end, to) - max(begin, since), got, gave) for since, to, got, gave in _spans(records)]
+    delivered = Fraction(sum(overlap * got for overlap, got, _ in beside if overlap > 0), end - begin)
+    given = Fraction(sum(overlap * gave for overlap, _, gave in beside if overlap > 0), end - begin)
+    at_once = max(1, record["started_at_once"])
+    arm, returned = record["started_arm"], _returned(record, size)
+    if at_once > 1 and given >= Fraction(7, 10) * rate * at_once:
+        name, part = "path carried", Fraction(1) if delivered >= given else delivered / (rate * at_once)
+    elif rate >= 0.8 * connection_rate:
+        name, part = "carried", min(Fraction(1), returned / rate)
+    else:
+        return
+    if value := min(4000, round(1000 * float(part))):
+        host.values[f"{name} {arm}"].append((value, 1))
 
 
 def _together(samples: Sequence[Sample], round_unix_s: int) -> dict[Unit, list[tuple[int, int]]]:
@@ -233,6 +281,7 @@ def _combined(hosts: Mapping[str, Host], together: list[tuple[int, int]]) -> dic
         found[f"{kind}_rate_p50_bytes_per_s"] = at(f"rate {arm}", "0.5")
         found |= {f"{kind}_{of}_p50_us": at(f"{of} {arm}", "0.5") for of in ("10k", "50k", "100k")}
         found[f"{kind}_carried_permille"] = at(f"carried {arm}", "0.5")
+        found[f"{kind}_path_carried_permille"] = at(f"path carried {arm}", "0.5")
     return found
 
 

@@ -54,6 +54,7 @@ placed as (
         records.boot_id as boot_id,
         records.netns as netns,
         records.cookie as cookie,
+        records.last_us - toInt64(least(coalesce(tupleElement(records.times, 6), 0), 9007199254740992)) as began_us,
         fleet_edges.pop as pop,
         records.dst_pop as dst_pop,
         records.ip_version as ip_version,
@@ -151,6 +152,7 @@ select
     boot_id,
     netns,
     cookie,
+    began_us,
     dst_pop,
     ip_version,
     client_prefix,
@@ -165,6 +167,7 @@ select
     gave = gives
     and (tupleElement(gives, 1) > 0) = (started_window > 0 or started_rate > 0)
     and (started_arm = 0 or tupleElement(gives, 1) > 0) as in_force,
+    tupleElement(gives, 2) as connection_rate,
     tupleElement(started, 10) as segments,
     tupleElement(started, 8) as first_flight_resent,
     tupleElement(started, 9) as resent,

@@ -9,37 +9,42 @@ with chosen as (
     where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
 ),
 
-flights as (
+recorded as (
     select
         pop as at_pop,
         dst_pop,
         ip_version,
         client_prefix as network,
         host,
+        boot_id,
+        netns,
+        cookie,
         in_force as is_judged,
         in_force and started_step = 0 and segments - least(segments, resent) > 10 as is_flight,
         started_arm = 1 as is_trial,
         started_step > 0 as is_braked,
         segments,
         first_flight_resent,
-        bitShiftLeft(toUInt64(started_window), 16) + 1 as initial_window,
-        bitShiftLeft(least(toUInt64(started_rate) * greatest(started_at_once, 1), 281474976710655), 16) + 1 as rate,
-        bitShiftLeft(least(coalesce(acked_10k_us, 0), 281474976710655), 16) + 1 as time_10k,
-        bitShiftLeft(least(coalesce(acked_50k_us, 0), 281474976710655), 16) + 1 as time_50k,
-        bitShiftLeft(least(coalesce(acked_100k_us, 0), 281474976710655), 16) + 1 as time_100k,
-        -- What a window covers is sent without a wait, from the first acknowledgement on to the last; of what was lost
-        -- the time says nothing.
-        multiIf(started_window >= 72, 100000, started_window >= 36, 50000, 0) as covered,
-        coalesce(if(covered = 100000, acked_100k_us, acked_50k_us), 0) as covered_us,
-        greatest(coalesce(first_acked_us, 0), min_rtt_us) as begun_us,
+        started_window as opened,
+        least(toUInt64(started_rate), 100000000000) as sent,
+        least(greatest(toUInt64(started_at_once), 1), 1000000) as at_once,
+        connection_rate,
+        min_rtt_us,
+        least(coalesce(acked_10k_us, 0), 281474976710655) as at_10k,
+        least(coalesce(acked_50k_us, 0), 281474976710655) as at_50k,
+        least(coalesce(acked_100k_us, 0), 281474976710655) as at_100k,
+        greatest(least(coalesce(first_acked_us, 0), 281474976710655), min_rtt_us) as begun_us,
+        -- The most of 10, 50 and 100 kB that was acknowledged, and what it was delivered: its first segment is what the
+        -- first acknowledgement is of.
+        multiIf(at_100k > begun_us, 100000, at_50k > begun_us, 50000, at_10k > begun_us, 10000, 0) as covered,
+        multiIf(covered = 100000, at_100k, covered = 50000, at_50k, at_10k) as covered_us,
         if(
-            covered > 0 and started_rate > 0 and first_flight_resent = 0 and covered_us > begun_us and min_rtt_us > 0,
-            toUInt64(
-                least(1000 * covered * 1000000. / (toFloat64(covered_us) - begun_us) / started_rate + 0.5, 4000.)
-            ),
+            covered > 0,
+            least(intDiv((covered - 1448) * 1000000, greatest(covered_us, begun_us + 1) - begun_us), 100000000000),
             0
-        ) as carried_permille,
-        bitShiftLeft(carried_permille, 16) + 1 as carried
+        ) as delivered,
+        began_us + toInt64(begun_us) as from_us,
+        began_us + toInt64(covered_us) as until_us
     from rollup_flights
     where
         round = fromUnixTimestamp({round_s:UInt32})
@@ -53,6 +58,100 @@ flights as (
                 from chosen
             )
         )
+),
+
+-- What all of a host's first flights on a path were delivered, and what they were given, up to each moment: the sum of
+-- rate x (moment - begin) of those that have begun, less that of those that have ended.
+moments as (
+    select
+        at_pop,
+        dst_pop,
+        ip_version,
+        network,
+        host,
+        boot_id,
+        netns,
+        cookie,
+        tupleElement(change, 2) as sign,
+        toInt128(tupleElement(change, 1)) as at_us,
+        at_us * sum(toInt128(sign * toInt64(delivered))) over until_then
+        - sum(sign * toInt128(delivered) * at_us) over until_then as all_delivered,
+        at_us * sum(toInt128(sign * toInt64(if(sent > 0, sent, delivered)))) over until_then
+        - sum(sign * toInt128(if(sent > 0, sent, delivered)) * at_us) over until_then as all_given
+    from recorded
+    array join [tuple(from_us, 1), tuple(until_us, -1)] as change
+    where covered > 0
+    window until_then as (
+        partition by at_pop, dst_pop, ip_version, network, host
+        order by tupleElement(change, 1) asc
+        range between unbounded preceding and current row
+    )
+),
+
+beside as (
+    select
+        at_pop,
+        dst_pop,
+        ip_version,
+        network,
+        host,
+        boot_id,
+        netns,
+        cookie,
+        toFloat64(sum(-sign * all_delivered)) / toFloat64(max(at_us) - min(at_us)) as together,
+        toFloat64(sum(-sign * all_given)) / toFloat64(max(at_us) - min(at_us)) as given
+    from moments
+    group by at_pop, dst_pop, ip_version, network, host, boot_id, netns, cookie
+),
+
+known as (
+    select
+        recorded.*,
+        beside.together as together,
+        beside.given as given
+    from recorded
+    left join beside
+        on
+            recorded.at_pop = beside.at_pop
+            and recorded.dst_pop = beside.dst_pop
+            and recorded.ip_version = beside.ip_version
+            and recorded.network = beside.network
+            and recorded.host = beside.host
+            and recorded.boot_id = beside.boot_id
+            and recorded.netns = beside.netns
+            and recorded.cookie = beside.cookie
+),
+
+-- What a flight shows of its rate, if it left at it: it lost nothing, its window covers what was acknowledged, and all
+-- but the ten segments that the kernel does not pace left in the first round trip, before the rate may have changed.
+-- Where most of the host's part of the path's rate was in use, that part was the limit; else, near what a single one is
+-- given, that was. What comes back no slower than it left was carried whole.
+flights as (
+    select
+        *,
+        multiIf(
+            opened >= 72 and at_100k > begun_us and toFloat64(sent) * min_rtt_us >= 85520000000, 100000,
+            opened >= 36 and at_50k > begun_us and toFloat64(sent) * min_rtt_us >= 35520000000, 50000,
+            0
+        ) as shown,
+        toFloat64((shown - 1448) * 1000000)
+        / toFloat64(greatest(if(shown = 100000, at_100k, at_50k), begun_us + 1) - begun_us) as returned,
+        is_flight and shown > 0 and first_flight_resent = 0 as shows,
+        toFloat64(sent) * at_once as part,
+        shows and at_once > 1 and given >= 0.7 * part as is_of_path,
+        multiIf(
+            not shows, 0.,
+            is_of_path, if(together >= given, 1., together / part),
+            sent >= 0.8 * connection_rate, if(returned >= sent, 1., returned / sent),
+            0.
+        ) as carried_part,
+        bitShiftLeft(toUInt64(least(round(1000 * carried_part), 4000)), 16) + 1 as carried,
+        bitShiftLeft(toUInt64(opened), 16) + 1 as initial_window,
+        bitShiftLeft(least(sent * at_once, 281474976710655), 16) + 1 as rate,
+        bitShiftLeft(at_10k, 16) + 1 as time_10k,
+        bitShiftLeft(at_50k, 16) + 1 as time_50k,
+        bitShiftLeft(at_100k, 16) + 1 as time_100k
+    from known
 )
 
 select
@@ -77,8 +176,10 @@ select
         (17, arraySort(groupArrayIf(time_50k, is_flight and is_trial and time_50k >= 65536))),
         (18, arraySort(groupArrayIf(time_100k, is_flight and not is_trial and time_100k >= 65536))),
         (19, arraySort(groupArrayIf(time_100k, is_flight and is_trial and time_100k >= 65536))),
-        (20, arraySort(groupArrayIf(carried, is_flight and not is_trial and carried >= 65536))),
-        (21, arraySort(groupArrayIf(carried, is_flight and is_trial and carried >= 65536)))
+        (20, arraySort(groupArrayIf(carried, not is_trial and not is_of_path and carried >= 65536))),
+        (21, arraySort(groupArrayIf(carried, is_trial and not is_of_path and carried >= 65536))),
+        (22, arraySort(groupArrayIf(carried, not is_trial and is_of_path and carried >= 65536))),
+        (23, arraySort(groupArrayIf(carried, is_trial and is_of_path and carried >= 65536)))
     ] as lists,
     [
         (

@@ -19,9 +19,10 @@ from springtide.store.files import sql
 # together, `at_once` of how many those were. `receiver_window`: bytes, the median peer's. Of arm 0 (the entry) and 1
 # (the trial), first flights under the decision in force that sent more than ten segments: how many, how many of them
 # lost anything, segments sent and sent again, the medians of what was really set and of the time until 50 and 100 kB
-# were acknowledged, and the part of the connections' rates that the path carried. `braked`: connections that an edge's
-# brake had cut. `default_*`: the same of connections that started with the kernel's default in the round, on edges that
-# are held out. `group`: empty until it is known (GROUPED).
+# were acknowledged, and the parts that the path carried of what a single one was given, and of what all who start at
+# once were. `braked`: connections that an edge's brake had cut. `default_*`: the same of connections that started with
+# the kernel's default in the round, on edges that are held out.
+# `group`: empty until it is known (GROUPED).
 OBSERVED = np.dtype(
     [
         *UNIT_KEY,
@@ -52,6 +53,7 @@ OBSERVED = np.dtype(
                 (f"t50_{arm}_us", "<f8"),
                 (f"t100_{arm}_us", "<f8"),
                 (f"carried_{arm}", "<f8"),
+                (f"path_carried_{arm}", "<f8"),
             )
         ),
         ("braked", "<u8"),

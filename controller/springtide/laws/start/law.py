@@ -82,8 +82,7 @@ SEEN = (
     "receiver_window",
     *(f"{name}_{arm}" for arm in (0, 1) for name in ("flights", "lossy", "resent", "segments")),
     *(f"{name}_{arm}_us" for arm in (0, 1) for name in ("t50", "t100")),
-    "carried_0",
-    "carried_1",
+    *(f"{name}_{arm}" for arm in (0, 1) for name in ("carried", "path_carried")),
     "braked",
 )
 # The rows of start_decisions without what a round has in common. `proved_*`: what the paths' evidence asks for, before

@@ -26,10 +26,12 @@ _CODE = codes(Reason)
 _RTT_RANGE = 0.5, 10.0
 # Harm within the hold cuts as much as so many cuts.
 _CUT_AGAIN = 3
-# So many connections at once are limited by the path's rate, not by that of each.
-_SEVERAL = 2
 # Of a trial that was judged well no less is given, whatever its first flights show.
 _LEAST_PART = 0.25
+# Larger than any policy's hysteresis lets pass is of no use.
+_SMALL_STEP = 1.3
+# What is in use stays where the path carries this part of it: medians of a dozen flights differ by less.
+_STAYS = 0.8
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,8 @@ def falls(
     value = less.where(lower, value)
     reason[lower] = _CODE[Reason.LOWERED]
     reason[lower & proved.fell] = _CODE[Reason.COLLAPSED]
-    over = used & ~is_frozen & ~promoted & (judged.carried < 1 - law.hysteresis)
-    value = _carried(in_use, judged, law).least(value).where(over, value)
+    over = used & ~is_frozen & ~promoted & ((judged.carried < _STAYS) | (judged.path_carried < _STAYS))
+    value = _given(in_use, judged.carried, judged.path_carried, law.cut, law).least(value).where(over, value)
     reason[over] = _CODE[Reason.LOWERED]
     cut = _cut(now, before, in_use, target, judged.harm, law)
     value = cut.where(harm, value)
@@ -118,13 +120,16 @@ def falls(
 
 def _promoted(on_trial: Values, in_use: Values, judged: Judged, law: StartPolicy) -> Values:
     """Of a trial that the path carried in part, that part."""
-    part = np.where(np.isfinite(judged.trial_carried), np.maximum(judged.trial_carried, _LEAST_PART), 1.0)
-    return on_trial.scaled(part, law.cmax).most(in_use)
+    return _given(on_trial, judged.trial_carried, judged.trial_path_carried, _LEAST_PART, law).most(in_use)
 
 
-def _carried(in_use: Values, judged: Judged, law: StartPolicy) -> Values:
-    """More than the path carries only fills its queue. Less by steps: what is measured in milliseconds is rough."""
-    return in_use.scaled(np.fmax(judged.carried, law.cut), law.cmax)
+def _given(values: Values, single: Floats, together: Floats, least: float, law: StartPolicy) -> Values:
+    """What is left of values of which the path carried these parts, 1 or NaN all; of less than all what was carried,
+    less what else is on the path, and at least that part. A single one is given no more than all at once."""
+    kept, path_kept = (np.where(part < 1, np.maximum(law.pace_gain * part, least), 1.0) for part in (single, together))
+    scaled = values.scaled(kept, law.cmax)
+    path = np.maximum(np.floor(path_kept * values.path), 1.0)
+    return replace(scaled, path=np.where(values.window > 0, np.maximum(path, scaled.rate), 0.0))
 
 
 def _cut(now: int, before: Columns, in_use: Values, target: Values, is_loss: Bits, law: StartPolicy) -> Values:
@@ -186,7 +191,7 @@ def _bounded(
     now: int,
     wanted: Values,
     steps: Bits,
-    is_carried: Bits,
+    judged: Judged,
     bound: tuple[Floats, Ints, Ints, Floats],
     value: Values,
     rtt_us: Floats,
@@ -198,19 +203,17 @@ def _bounded(
     most = _most(now, bound, value, rtt_us, seen, law)
     # Beside others whoever is faster than the path takes from them, and seems to gain: a step is at most a step beyond
     # what all together were delivered, with the room that polls of few connections need; or beyond what was carried.
-    together = np.exp2(proved.left["path_log2"]) * law.pace_gain * law.step
-    carried = law.headroom * together
-    most = np.where(steps & ~is_carried & np.isfinite(carried), np.minimum(most, np.maximum(carried, value.rate)), most)
+    together = np.exp2(proved.left["path_log2"]) * law.pace_gain
+    most_step = law.headroom * law.step * together
+    bounds = steps & ~(judged.carried >= 1) & np.isfinite(most_step)
+    most = np.where(bounds, np.minimum(most, np.maximum(most_step, value.rate)), most)
     over = wanted.rate > most
     factor = np.where(over, most / np.maximum(wanted.rate, 1.0), 1.0)
     wanted = wanted.scaled(factor, law.cmax).where(over, wanted)
-    # All that start at once are given little more than one is, or a step beyond what all were delivered: that what one
-    # was given went well says nothing of all.
-    most_path = np.fmax(together, law.headroom * wanted.rate)
-    # Where several start at once it is the path's rate that was carried.
-    with np.errstate(invalid="ignore"):
-        several = is_carried & (seen["at_once"] >= _SEVERAL)
-    most_path = np.where(several, np.fmax(most_path, law.step * value.path), most_path)
+    # All that start at once are given what one is, or what all were delivered: that what one was given went well says
+    # nothing of all. Where they started together and all of it was carried, a step more.
+    most_path = np.fmax(together, wanted.rate)
+    most_path = np.where(judged.path_carried >= 1, np.fmax(most_path, law.step * value.path), most_path)
     wanted = replace(wanted, path=np.minimum(wanted.path, most_path)).most(value)
     return wanted, over
 
@@ -243,15 +246,19 @@ def trials(
     with np.errstate(invalid="ignore"):
         is_limit = seen["share_rate"] > law.collapse * moves.value.rate
     unmet = ~proved.known | (judged.sound & ~is_limit)
-    steps = used & unmet & ~(judged.carried < 1) & ~proved.borrowed & ~target.above(moves.value, law.hysteresis)
+    steps = used & unmet & ~proved.borrowed & ~target.above(moves.value, law.hysteresis)
     # The kernel's default reached a lower bound, on its way up: what is no faster is slower.
     first = ~used & ~proved.known & ~proved.borrowed & (target.window > KERNEL_DEFAULT)
     wanted = target.scaled(law.step, law.cmax).where(first, target)
-    wanted = moves.value.scaled(law.step, law.cmax).where(steps, wanted).most(moves.value)
+    # What failed once was near the path: from there on it is approached by small steps.
+    step = np.where(bound[2] > 0, min(law.step, _SMALL_STEP), law.step)
+    wanted = moves.value.scaled(step, law.cmax).where(steps, wanted).most(moves.value)
     wanted = wanted.where(target.window > 0, Values.none(len(used)))
-    wanted, over = _bounded(now, wanted, steps, judged.carried >= 1, bound, moves.value, rtt_us, seen, proved, law)
+    wanted, over = _bounded(now, wanted, steps, judged, bound, moves.value, rtt_us, seen, proved, law)
 
     worth = may_begin & ~moves.goes_on & (wanted.window > 0) & wanted.above(moves.value, law.hysteresis)
+    # What the path carries only a part of is no reason to try more.
+    worth &= ~((judged.carried < 1) | (judged.path_carried < 1))
     # Of ten segments there is nothing to gain.
     worth &= ~moves.failed & (used | (wanted.window > KERNEL_DEFAULT))
     held = used & over & may_begin & ~worth & ~moves.goes_on & ~moves.changed & ~moves.failed

@@ -34,9 +34,9 @@ _MOST_USED = 10
 # The standard error of the log2 of two medians' ratio, times the root of the flights in each: single times differ by a
 # third. And what of a trial's flights is waited for at most, in multiples of trial_flights.
 _OF_MEDIANS, _MOST_TRIAL = 0.76, 4
-# Of the rate that connections are given the path carries all where it shows this part: of those that start at once the
-# first have less to wait for than the last. And what a step must bring, where the path carried less than all of it.
-CARRIED, _STEP_UP = 0.85, 1.1
+# A path carries all of a rate where it shows this part of it: with several at once the queue of what came before blurs
+# it. A step that brings less than a tenth is in vain.
+CARRIED, _STEP_UP = 0.95, 1.1
 # What is counted from round to round: flights of the default (decayed), of the values in use since they are, and of the
 # trial; `trial_log2_time` sums the trial's time over the others' (log2), each round's weighed by the fewer flights of
 # both, which `trial_times` sums.
@@ -61,12 +61,15 @@ COUNTED = [
 @dataclass(frozen=True)
 class Judged:
     """Of each unit; what is none of these is not known yet. `sound`: enough of the round's first flights went well with
-    the values in use, on a path that nothing filled. `carried`, `trial_carried`: what the path carried of the rates in
-    use and on trial, 1 where that is all of it, NaN unknown. `left`: COUNTED for the next round, as if all stayed."""
+    the values in use, on a path that nothing filled. `carried`, `trial_carried`: what the path carried of what a single
+    one is given, in use and on trial, 1 where that is all of it, NaN unknown; `path_carried`, `trial_path_carried` of
+    what all who start at once are given. `left`: COUNTED for the next round, as if all stayed."""
 
     sound: Bits
     carried: Floats
+    path_carried: Floats
     trial_carried: Floats
+    trial_path_carried: Floats
     harm: Bits
     braked: Bits
     trial_harm: Bits
@@ -116,7 +119,9 @@ def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: Sta
     in_all = all_much & (lossy[0] > 0) & _too_many(used_lossy, used_flights, bound, left["used_segments"])
     with np.errstate(invalid="ignore"):
         is_filled = ~(seen["rtt_p50_us"] <= _FILLED * seen["min_rtt_us"])
-    carried, trial_carried = (_carried(seen[f"carried_{arm}"], flights[arm], law) for arm in (0, 1))
+    (carried, path_carried), (trial_carried, trial_path_carried) = (
+        _carried(seen, before, arm, kind, flights[arm], law) for arm, kind in ((0, ""), (1, "trial_"))
+    )
     sound = used & (flights[0] >= law.min_connections) & ~now_much & ~is_filled
     harm = used & (now_harm | in_all)
 
@@ -160,19 +165,43 @@ def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: Sta
     too_slow, no_gain = np.log2(1.0 + law.slower), np.log2(1.0 - law.step_gain)
     slower = judged & timed & (sure > too_slow)
     # Times say little where connections start with others now and then without: what the path carried says more.
-    shown = steps & np.isfinite(trial_carried)
-    brings = trial_carried * before["trial_connection_rate"] >= _STEP_UP * before["connection_rate"]
-    in_vain = judged & ~slower & steps & np.where(shown, ~brings, timed & (sure > no_gain))
+    more = steps | (used & (before["trial_connection_rate"] > _STEP_UP * before["connection_rate"]))
+    shown = more & np.isfinite(trial_carried)
+    with np.errstate(invalid="ignore"):
+        brings = trial_carried * before["trial_connection_rate"] >= _STEP_UP * before["connection_rate"]
+        brings |= trial_path_carried * before["trial_path_rate"] >= _STEP_UP * before["path_rate"]
+    in_vain = judged & ~slower & np.where(shown, ~brings, steps & timed & (sure > no_gain))
     good = judged & (~timed | (ratio <= np.where(steps, no_gain, too_slow))) & (timed | ~steps)
     good = np.where(shown, judged & brings & ~slower, good)
     braked = live & (_counts(seen["braked"], live) > 0) & (used | tried)
-    return Judged(sound & ~harm, carried, trial_carried, harm, braked, trial_harm, slower, in_vain, good, left)
+    return Judged(
+        sound & ~harm,
+        carried,
+        path_carried,
+        trial_carried,
+        trial_path_carried,
+        harm,
+        braked,
+        trial_harm,
+        slower,
+        in_vain,
+        good,
+        left,
+    )
 
 
-def _carried(part: Floats, flights: Ints, law: StartPolicy) -> Floats:
-    """1 where nearly all was carried, NaN where too few flights say it."""
-    known = np.isfinite(part) & (2 * flights >= law.trial_flights)
-    return np.where(known, np.where(part >= CARRIED, 1.0, part), np.nan)
+def _carried(
+    seen: Columns, before: Columns, arm: int, kind: str, flights: Ints, law: StartPolicy
+) -> tuple[Floats, Floats]:
+    """Of what a single one and of what all at once are given: 1 where nearly all was carried, NaN where too few flights
+    say it. Where none was limited by what a single one is given, it gets no more than all of them together."""
+    few = 2 * flights < law.trial_flights
+    single, together = (np.where(few, np.nan, seen[f"{name}_{arm}"]) for name in ("carried", "path_carried"))
+    rate, path = before[f"{kind}connection_rate"], before[f"{kind}path_rate"]
+    with np.errstate(invalid="ignore"):
+        of_all = together * path / np.where(rate > 0, rate, np.nan)
+        single = np.where(np.isnan(single), of_all, single)
+        return np.where(single >= CARRIED, 1.0, single), np.where(together >= CARRIED, 1.0, together)
 
 
 def _allowed(window: NDArray[Any], default: Floats, others: Floats, law: StartPolicy) -> Floats:
