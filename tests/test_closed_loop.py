@@ -72,24 +72,25 @@ def test_each_pair_and_size_is_told_with_its_limit(summary: dict[str, Any]) -> N
     assert all(one["after_ms"]["p50"] >= one["limit_ms"] * 0.9 for one in summary["pairs"])
 
 
+def more_sent_again(rows: list[dict[str, Any]]) -> float:
+    """By how much the share of what is sent again has risen over these pairs and sizes, each by its bytes."""
+    rises = [one["size_bytes"] * (one["retransmit_after"] - one["retransmit_before"]) for one in rows]
+    return float(sum(rises) / sum(one["size_bytes"] for one in rows))
+
+
 def test_no_more_is_retransmitted(summary: dict[str, Any]) -> None:
     """Over the paths that carry a burst of the largest objects; the narrow ones have bars of their own."""
     narrow = (("ams", "nyc"), ("fra", "ams"))
     wide = [one for one in summary["pairs"] if (one["src"], one["dst"]) not in narrow]
-    bytes_sent = sum(one["size_bytes"] for one in wide)
-    before, after = (
-        sum(one["size_bytes"] * one[f"retransmit_{phase}"] for one in wide) / bytes_sent
-        for phase in ("before", "after")
-    )
-    assert before > 0  # the lossy path is among them, so that this measures something
-    assert after - before <= 0.002
+    assert sum(one["retransmit_before"] for one in wide) > 0  # the lossy path is among them: this measures something
+    assert more_sent_again(wide) <= 0.002
 
 
 def test_a_short_queue_gets_what_fits_it(summary: dict[str, Any]) -> None:
-    """41 packets before 100 Mbit/s: twenty probes of 100 KB; one that meets a burst of the load costs a point, and by
-    chance three more do after than before in one run of twenty-five. A window that does not fit costs 30 points."""
+    """41 packets before 100 Mbit/s: twenty probes of each size. One of 100 KB that meets a burst of the load costs a
+    point of that size; a window that does not fit costs 30."""
     one = row(summary, "ams", "nyc")
-    assert one["retransmit_after"] - one["retransmit_before"] <= 0.045
+    assert more_sent_again([each for each in summary["pairs"] if (each["src"], each["dst"]) == ("ams", "nyc")]) <= 0.02
     [decided] = [line for line in summary["initcwnd"] if (line["src"], line["dst"]) == ("ams", "nyc")]
     if decided["reason"].startswith("loss_guard"):
         # On a busy machine bursts that would fit are lost: then no window at all is right.
