@@ -153,12 +153,19 @@ def _returned(record: Sample, kilobytes: int) -> Fraction:
     return Fraction((kilobytes * 1000 - 1448) * 10**6, _acked(record, kilobytes))
 
 
+def _is_steady(record: Sample) -> bool:
+    """Whether what was acknowledged between looks, a round trip apart, came at a rate."""
+    in_a_trip = Fraction(record["started_rate"] * (record["min_rtt"] or 0), 10**6)
+    fits = 1448 * record["started_window"]
+    return bool(fits >= in_a_trip or fits >= (record["bytes_acked"] or 0))
+
+
 def _spans(records: Sequence[Sample]) -> list[tuple[int, int, int, int]]:
     """Begin, end, what was delivered and what was given, of those of which anything was acknowledged."""
     found = []
     for record in records:
         size = next((size for size in (100, 50, 10) if _acked(record, size)), 0)
-        if size:
+        if size and _is_steady(record):
             end = record["time_unix_us"] - (record["lived_time"] or 0) + record[f"acked_{size}k_time"]
             delivered = min(10**11, math.floor(_returned(record, size)))
             found.append((end - _acked(record, size), end, delivered, record["started_rate"] or delivered))
@@ -167,31 +174,29 @@ def _spans(records: Sequence[Sample]) -> list[tuple[int, int, int, int]]:
 
 def _carried(host: Host, record: Sample, records: Sequence[Sample], connection_rate: float) -> None:
     """What the path carried of the rate that limited it."""
-    window, rate, shortest = record["started_window"], record["started_rate"], record["min_rtt"] or 0
-    unpaced = 10 * 1448
-    size = next(
-        (
-            size
-            for size, segments in ((100, 72), (50, 36))
-            if window >= segments and _acked(record, size) and rate * shortest >= (size * 1000 - unpaced) * 10**6
-        ),
-        0,
-    )
-    if not size:
+    rate, arm = record["started_rate"], record["started_arm"]
+    spans = _spans([record])
+    if not rate or not spans or not (_acked(record, 100) or _acked(record, 50)):
         return
-    [(begin, end, *_)] = _spans([record])
+    [(begin, end, own, _)] = spans
     beside = [(min(end, to) - max(begin, since), got, gave) for since, to, got, gave in _spans(records)]
     delivered = Fraction(sum(overlap * got for overlap, got, _ in beside if overlap > 0), end - begin)
     given = Fraction(sum(overlap * gave for overlap, _, gave in beside if overlap > 0), end - begin)
     at_once = max(1, record["started_at_once"])
-    arm, returned = record["started_arm"], _returned(record, size)
-    if at_once > 1 and given >= Fraction(7, 10) * rate * at_once:
-        name, part = "path carried", Fraction(1) if delivered >= given else delivered / (rate * at_once)
-    elif rate >= 0.8 * connection_rate:
-        name, part = "carried", min(Fraction(1), returned / rate)
+    most = rate * at_once
+    if given <= Fraction(6, 5) * rate and (at_once == 1 or rate >= 0.95 * connection_rate):
+        name, part = "carried", min(Fraction(1), Fraction(own, rate))
+    elif at_once > 1 and given >= Fraction(7, 10) * most:
+        name = "path carried"
+        if given >= Fraction(95, 100) * most or delivered < Fraction(85, 100) * given:
+            part = Fraction(1) if delivered >= given else min(Fraction(1), delivered / most)
+        elif arm:
+            part = min(Fraction(1), Fraction(11, 10) * min(delivered, given) / most)
+        else:
+            return
     else:
         return
-    if value := min(4000, round(1000 * float(part))):
+    if value := round(1000 * float(part)):
         host.values[f"{name} {arm}"].append((value, 1))
 
 

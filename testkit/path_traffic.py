@@ -210,6 +210,7 @@ class Traffic:
                 window := draw.choice([0, 20, 40, 60, 80]),
                 started_rate=draw.choice([window * 10_000, 2_500_000 if window else 0]),
                 arm=draw.choice([0, 0, 1]),
+                bytes_acked=draw.choice([50_000, 100_000, 1_000_000]),
                 step=draw.choice([0, 0, 0, 1, 2]),
                 data_segs_out=draw.choice([8, 12, 70]),
                 total_retrans=draw.choice([0, 0, 3]),

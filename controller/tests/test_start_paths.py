@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 import numpy as np
 import pytest
@@ -288,58 +287,6 @@ def test_first_flights_count_with_the_values_that_are_in_force(store: Store) -> 
     assert np.isnan(client_found["window_0"])
     # What has a record is not a default start once more.
     assert client_found["default_flights"] == 0
-
-
-def test_what_the_path_carried_of_what_a_single_one_is_given(store: Store) -> None:
-    """50 or 100 kB that the window covers, since the first acknowledgement; the median of flights without loss."""
-    traffic = Traffic()
-    traffic.hosts("ams-1")
-    # At the rate of its decision all but ten segments leave in the first round trip.
-    more: dict[str, Any] = {"started_rate": 2_000_000, "min_rtt": 50_000, "started_at_once": 1}
-    # 98,552 bytes, since the first segment is what the first acknowledgement is of: all, four fifths and two fifths.
-    for took, first in ((90_000, 50_000), (111_595, 0), (193_190, 70_000)):
-        times = {"acked_100k_time": took, "first_acked_time": first}
-        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, **times, **more)
-    # What lost; what waited for its window; what has no time, or one that cannot be; what did not leave at once; what
-    # others' part limited.
-    for _ in range(5):
-        late = more | {"acked_100k_time": 950_000, "acked_50k_time": None}
-        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, **late, first_flight_retrans=1)
-        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 35, **late)
-        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, **late | {"acked_100k_time": None})
-        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, **late | {"acked_100k_time": 50_000})
-        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, **late | {"min_rtt": 40_000})
-        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, **late | {"started_rate": 1_500_000})
-    # On trial: 48,552 bytes in 15 ms are faster than what was given.
-    trial = more | {"started_rate": 3_000_000, "arm": 1}
-    traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 40, acked_50k_time=65_000, **trial)
-    rolled(store, [traffic.rows], DECIDED)
-    found = seen(store, FRA)
-    assert (found["carried_0"], found["carried_1"]) == (0.8, 1.0)
-    assert np.isnan([found["path_carried_0"], found["path_carried_1"]]).all()
-
-
-def test_what_the_path_carried_of_what_all_at_once_are_given(store: Store) -> None:
-    """Flights that leave while all of the host's part is in use say it, and not one that is alone with its share."""
-    traffic = Traffic()
-    traffic.hosts("ams-1")
-    # Four that share 8 MB/s, of which the path carries 6: each gets 1.5 instead of 2.
-    group: dict[str, Any] = {"started_rate": 2_000_000, "min_rtt": 60_000, "started_at_once": 4, "acked_50k_time": None}
-    each = {"acked_100k_time": 60_000 + round(98_552 / 1.5)}
-    for _ in range(4):
-        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, **group | each)
-    for one in traffic.rows[-8:]:
-        one["time_unix_us"] = traffic.rows[-1]["time_unix_us"]
-    # Alone a minute later, and given a fourth since four were there lately: it says nothing of all.
-    for minute in range(1, 4):
-        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, **group | {"acked_100k_time": 105_000})
-        for one in traffic.rows[-2:]:
-            one["time_unix_us"] = traffic.rows[-3]["time_unix_us"] + minute * 1_000_000
-    rolled(store, [traffic.rows], DECIDED)
-    found = seen(store, FRA)
-    assert found["path_carried_0"] == 0.75
-    # They left at what a single one is given, and came back no slower.
-    assert found["carried_0"] == 1.0
 
 
 def test_without_decisions_first_flights_are_of_nothing_in_force(store: Store) -> None:

@@ -30,13 +30,19 @@ recorded as (
         least(greatest(toUInt64(started_at_once), 1), 1000000) as at_once,
         connection_rate,
         min_rtt_us,
+        bytes_acked,
         least(coalesce(acked_10k_us, 0), 281474976710655) as at_10k,
         least(coalesce(acked_50k_us, 0), 281474976710655) as at_50k,
         least(coalesce(acked_100k_us, 0), 281474976710655) as at_100k,
         greatest(least(coalesce(first_acked_us, 0), 281474976710655), min_rtt_us) as begun_us,
+        -- Edges look once a round trip, and take what is acknowledged between two looks for a rate. It is none where
+        -- the window was used up before: where neither a round trip at the rate nor the whole object fits it.
+        1448 * opened >= least(toFloat64(sent) * min_rtt_us / 1000000, toFloat64(bytes_acked)) as is_steady,
         -- The most of 10, 50 and 100 kB that was acknowledged, and what it was delivered: its first segment is what the
         -- first acknowledgement is of.
-        multiIf(at_100k > begun_us, 100000, at_50k > begun_us, 50000, at_10k > begun_us, 10000, 0) as covered,
+        multiIf(
+            not is_steady, 0, at_100k > begun_us, 100000, at_50k > begun_us, 50000, at_10k > begun_us, 10000, 0
+        ) as covered,
         multiIf(covered = 100000, at_100k, covered = 50000, at_50k, at_10k) as covered_us,
         if(
             covered > 0,
@@ -122,30 +128,26 @@ known as (
             and recorded.cookie = beside.cookie
 ),
 
--- What a flight shows of its rate, if it left at it: it lost nothing, its window covers what was acknowledged, and all
--- but the ten segments that the kernel does not pace left in the first round trip, before the rate may have changed.
--- Where most of the host's part of the path's rate was in use, that part was the limit; else, near what a single one is
--- given, that was. What comes back no slower than it left was carried whole.
+-- What a flight without loss shows. Alone, of what a single one is given: it left at no less for others' sake, and next
+-- to none was beside it. With others, while most of the host's part of the path's rate was in use, of that part: what
+-- comes back no slower than it left was carried whole. Of less than all of it, as where some of those that start
+-- together are on trial, only a limit counts, which comes back clearly slower; of a trial also what was carried, and a
+-- tenth more.
 flights as (
     select
         *,
-        multiIf(
-            opened >= 72 and at_100k > begun_us and toFloat64(sent) * min_rtt_us >= 85520000000, 100000,
-            opened >= 36 and at_50k > begun_us and toFloat64(sent) * min_rtt_us >= 35520000000, 50000,
-            0
-        ) as shown,
-        toFloat64((shown - 1448) * 1000000)
-        / toFloat64(greatest(if(shown = 100000, at_100k, at_50k), begun_us + 1) - begun_us) as returned,
-        is_flight and shown > 0 and first_flight_resent = 0 as shows,
+        is_flight and covered >= 50000 and sent > 0 and first_flight_resent = 0 as shows,
         toFloat64(sent) * at_once as part,
-        shows and at_once > 1 and given >= 0.7 * part as is_of_path,
+        shows and (at_once = 1 or sent >= 0.95 * connection_rate) and given <= 1.2 * sent as is_alone,
+        shows and not is_alone and at_once > 1 and given >= 0.7 * part as is_of_path,
         multiIf(
-            not shows, 0.,
-            is_of_path, if(together >= given, 1., together / part),
-            sent >= 0.8 * connection_rate, if(returned >= sent, 1., returned / sent),
+            is_alone, least(toFloat64(delivered) / sent, 1.),
+            not is_of_path, 0.,
+            given >= 0.95 * part or together < 0.85 * given, if(together >= given, 1., least(together / part, 1.)),
+            is_trial, least(1.1 * least(together, given) / part, 1.),
             0.
         ) as carried_part,
-        bitShiftLeft(toUInt64(least(round(1000 * carried_part), 4000)), 16) + 1 as carried,
+        bitShiftLeft(toUInt64(round(1000 * carried_part)), 16) + 1 as carried,
         bitShiftLeft(toUInt64(opened), 16) + 1 as initial_window,
         bitShiftLeft(least(sent * at_once, 281474976710655), 16) + 1 as rate,
         bitShiftLeft(at_10k, 16) + 1 as time_10k,

@@ -1,0 +1,104 @@
+"""What first flights show that the path carried of the rates that they were given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from springtide.store import Store
+
+from testkit.home import ROUND
+from testkit.path_traffic import DECIDED, FRA, Traffic, rolled, seen
+
+pytestmark = pytest.mark.usefixtures("path_fleet")
+
+
+def one_after_another(traffic: Traffic) -> None:
+    """All flights, four seconds apart; each has a row for its close and one for its record."""
+    rows = [one for one in traffic.rows if one["kind"] in ("CLOSE", "FIRST_FLIGHT")]
+    for number, one in enumerate(rows):
+        one["time_unix_us"] = (ROUND - 290 + 4 * (number // 2)) * 1_000_000
+
+
+def test_what_the_path_carried_of_what_a_single_one_is_given(store: Store) -> None:
+    """50 or 100 kB that the window covers, since the first acknowledgement; the median of flights without loss."""
+    traffic = Traffic()
+    traffic.hosts("ams-1")
+    more: dict[str, Any] = {"started_rate": 2_000_000, "min_rtt": 50_000, "started_at_once": 1}
+    # 98,552 bytes, since the first segment is what the first acknowledgement is of: all, four fifths and two fifths.
+    for took, first in ((90_000, 50_000), (111_595, 0), (193_190, 70_000)):
+        times = {"acked_100k_time": took, "first_acked_time": first}
+        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, **times, **more)
+    # What lost; what waited for its window; what has no time, or one that cannot be; what left with less, since others
+    # were there lately.
+    for _ in range(5):
+        late = more | {"acked_100k_time": 950_000, "acked_50k_time": None}
+        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, **late, first_flight_retrans=1)
+        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 35, **late)
+        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, **late | {"acked_100k_time": None})
+        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, **late | {"acked_100k_time": 50_000})
+        lately = {"started_rate": 1_500_000, "started_at_once": 4}
+        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, **late | lately)
+        # A larger object than the window, which is used up within the round trip: it shows that, and not the path.
+        large = {"min_rtt": 60_000, "bytes_acked": 1_000_000, "acked_100k_time": 190_000}
+        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, **late | large)
+    # On trial: 48,552 bytes in 15 ms are faster than what was given.
+    trial = more | {"started_rate": 3_000_000, "arm": 1, "bytes_acked": 50_000}
+    traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 40, acked_50k_time=65_000, **trial)
+    one_after_another(traffic)
+    # The first of several left as if it were alone.
+    slow = more | {"acked_100k_time": 950_000}
+    for at_once in (1, 2, 3):
+        of_several = slow | {"started_rate": 2_000_000 // at_once, "started_at_once": at_once}
+        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, **of_several)
+    for one in traffic.rows[-6:]:
+        one["time_unix_us"] = (ROUND - 5) * 1_000_000
+    rolled(store, [traffic.rows], DECIDED)
+    found = seen(store, FRA)
+    assert (found["carried_0"], found["carried_1"]) == (0.8, 1.0)
+    # Of what all are given the several say: each was delivered 98,552 bytes in 900 ms.
+    assert found["path_carried_0"] == pytest.approx(3 * 98_552 / 0.9 / 2_000_000, abs=0.001)
+    assert np.isnan(found["path_carried_1"])
+
+
+def test_what_the_path_carried_of_what_all_at_once_are_given(store: Store) -> None:
+    """Flights that leave while all of the host's part is in use say it, and not one that is alone with its share."""
+    traffic = Traffic()
+    traffic.hosts("ams-1")
+    # Four that share 8 MB/s, of which the path carries 6: each gets 1.5 instead of 2.
+    group: dict[str, Any] = {"started_rate": 2_000_000, "min_rtt": 60_000, "started_at_once": 4, "acked_50k_time": None}
+    each = {"acked_100k_time": 60_000 + round(98_552 / 1.5)}
+    for _ in range(4):
+        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, **group | each)
+    for one in traffic.rows[-8:]:
+        one["time_unix_us"] = traffic.rows[-1]["time_unix_us"]
+    # Alone a minute later, and given a fourth since four were there lately: it says nothing of all.
+    for minute in range(1, 4):
+        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, **group | {"acked_100k_time": 105_000})
+        for one in traffic.rows[-2:]:
+            one["time_unix_us"] = traffic.rows[-3]["time_unix_us"] + minute * 1_000_000
+    rolled(store, [traffic.rows], DECIDED)
+    found = seen(store, FRA)
+    assert found["path_carried_0"] == 0.75
+    # They left at what a single one is given, and came back no slower.
+    assert found["carried_0"] == 1.0
+
+
+def test_all_who_start_together_are_on_trial_or_show_a_tenth_more_than_they_left_at(store: Store) -> None:
+    """Two of four are given half more: six sevenths of what four would be, which were carried."""
+    traffic = Traffic()
+    traffic.hosts("ams-1")
+    same: dict[str, Any] = {"min_rtt": 60_000, "started_at_once": 4, "acked_50k_time": None, "bytes_acked": 100_000}
+    for arm, rate in ((0, 2_000_000), (1, 3_000_000)) * 2:
+        took = 60_000 + round(98_552 * 1_000_000 / rate)
+        more = {"started_rate": rate, "arm": arm, "acked_100k_time": took}
+        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 125, **same, **more)
+    for one in traffic.rows[-8:]:
+        one["time_unix_us"] = traffic.rows[-1]["time_unix_us"]
+    rolled(store, [traffic.rows], DECIDED)
+    found = seen(store, FRA)
+    # Those in use were given more than their part, since the others were, and it was carried.
+    assert found["path_carried_0"] == 1.0
+    # 10 of 12 MB/s while all are under way, and a tenth more.
+    assert found["path_carried_1"] == pytest.approx(1.1 * 10 / 12, abs=0.001)
