@@ -26,8 +26,8 @@ _CODE = codes(Reason)
 _RTT_RANGE = 0.5, 10.0
 # Harm within the hold cuts as much as so many cuts.
 _CUT_AGAIN = 3
-# Of a trial that was judged well no less is given, whatever its first flights show.
-_LEAST_PART = 0.25
+# Of what is in use or was on trial no less is given a round later, whatever its first flights show.
+_LEAST_PART = 0.5
 # Larger than any policy's hysteresis lets pass is of no use.
 _SMALL_STEP = 1.3
 # What is in use stays where the path carries this part of it: medians of a dozen flights differ by less.
@@ -97,7 +97,7 @@ def falls(
     reason[lower] = _CODE[Reason.LOWERED]
     reason[lower & proved.fell] = _CODE[Reason.COLLAPSED]
     over = used & ~is_frozen & ~promoted & ((judged.carried < _STAYS) | (judged.path_carried < _STAYS))
-    value = _given(in_use, judged.carried, judged.path_carried, law.cut, law).least(value).where(over, value)
+    value = _given(in_use, judged.carried, judged.path_carried, law).least(value).where(over, value)
     reason[over] = _CODE[Reason.LOWERED]
     cut = _cut(now, before, in_use, target, judged.harm, law)
     value = cut.where(harm, value)
@@ -120,13 +120,15 @@ def falls(
 
 def _promoted(on_trial: Values, in_use: Values, judged: Judged, law: StartPolicy) -> Values:
     """Of a trial that the path carried in part, that part."""
-    return _given(on_trial, judged.trial_carried, judged.trial_path_carried, _LEAST_PART, law).most(in_use)
+    return _given(on_trial, judged.trial_carried, judged.trial_path_carried, law).most(in_use)
 
 
-def _given(values: Values, single: Floats, together: Floats, least: float, law: StartPolicy) -> Values:
+def _given(values: Values, single: Floats, together: Floats, law: StartPolicy) -> Values:
     """What is left of values of which the path carried these parts, 1 or NaN all; of less than all what was carried,
     less what else is on the path, and at least that part. A single one is given no more than all at once."""
-    kept, path_kept = (np.where(part < 1, np.maximum(law.pace_gain * part, least), 1.0) for part in (single, together))
+    kept, path_kept = (
+        np.where(part < 1, np.maximum(law.pace_gain * part, _LEAST_PART), 1.0) for part in (single, together)
+    )
     scaled = values.scaled(kept, law.cmax)
     path = np.maximum(np.floor(path_kept * values.path), 1.0)
     return replace(scaled, path=np.where(values.window > 0, np.maximum(path, scaled.rate), 0.0))
