@@ -159,7 +159,8 @@ class Start:
                 noise = np.exp(draw.normal(0, TIME_SIGMA / np.sqrt(np.maximum(flights, 1)), count))
                 time = found.trips[:, size] * moment.rtt_ms * 1000 * noise
                 seen[f"{name}_{arm}_us"] = np.where(flights > 0, time, np.nan)
-            parts = self._carried(given, moment, found)
+            other = arms[1 - arm] / np.maximum(sum(arms), 1)
+            parts = self._carried(given, (self.trial, in_use)[arm], other, arm == 1, moment, found)
             for name, part in zip(("carried", "path_carried"), parts, strict=True):
                 seen[f"{name}_{arm}"] = np.where(flights > 0, part, np.nan)
         flights = draw.binomial(held_out, PARTS[1:].sum())
@@ -167,16 +168,23 @@ class Start:
         seen["default_lossy"] = draw.binomial(flights, np.clip(default.lossy_share(), 0, 1))
         return seen
 
-    def _carried(self, given: Given, moment: Moment, found: Met) -> tuple[Floats, Floats]:
-        """Of what a single one is given, and of what all at once are, what the path carries: of that which limits."""
-        each = np.minimum(given.rate, given.path / moment.at_once)
+    def _carried(
+        self, given: Given, others: Given, other: Floats, is_trial: bool, moment: Moment, found: Met
+    ) -> tuple[Floats, Floats]:
+        """Of what a single one is given, and of what all at once are, what the path carries: of that which limits.
+        `other`: the part of those that start with another arm's values."""
+        each, theirs = (np.minimum(one.rate, one.path / moment.at_once) for one in (given, others))
+        together = each * moment.at_once
+        beside = each + (moment.at_once - 1) * ((1 - other) * each + other * np.where(theirs > 0, theirs, each))
         with np.errstate(divide="ignore", invalid="ignore"):
-            carried = moment.together / (each * moment.at_once)
-        noise = np.exp(self._draw.normal(0, CARRIED_SIGMA, len(each)))
+            back = np.minimum(moment.together * np.exp(self._draw.normal(0, CARRIED_SIGMA, len(each))) / together, 1.0)
+            gave = beside / together
+        # As the roll-up has it (sql/rollup/4_path_flights.sql).
+        known = (gave >= 0.95) | (back < 0.85 * gave)
+        part = np.where(known, back, np.minimum(1.1 * gave, 1.0) if is_trial else np.nan)
         # Flights that lost anything do not count.
         shown = (given.window >= 36) & (each > 0) & (found.lossy[:, 2] < 0.8)
         of_path = (moment.at_once > 1) & (given.rate * moment.at_once > given.path)
-        part = np.minimum(carried * noise, 1.0)
         return np.where(shown & ~of_path, part, np.nan), np.where(shown & of_path, part, np.nan)
 
     @property
