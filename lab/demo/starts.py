@@ -15,6 +15,8 @@ from lab.topology import Topology
 LAW = "start"
 # Twenty seconds hold less evidence than five minutes, and a demo has few rounds.
 START_POLICY = {"duty_rounds": 1, "min_connections": 2, "trial_flights": 10, "trial_permille": 500, "hold_s": 60}
+# As many rounds as by default.
+DAMPING = {"half_life_s": 120, "max_suppress_s": 240}
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def policy(topology: Topology) -> dict[str, Any]:
         return {}
     # Of every connection a record: a lab has few.
     enforce: dict[str, Any] = {"record_permille": 1000, "max_trial_permille": START_POLICY["trial_permille"]}
-    more: dict[str, Any] = {LAW: START_POLICY}
+    more: dict[str, Any] = {LAW: START_POLICY, "damping": DAMPING}
     if len(chosen) == len(topology.edges()):
         enforce["by"] = "bpf"
     else:
