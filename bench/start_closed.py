@@ -53,7 +53,7 @@ class Closed:
 
     def __call__(self, lab: Lab, paths: Sequence[Path], edges: int, learn: Callable[[float], None]) -> None:
         # What it has learnt of the paths stays; what is beside it, or who else starts, is new.
-        rounds = max(2, self._rounds // 4) if self._begun else self._rounds
+        rounds = max(2, self._rounds // 2) if self._begun else self._rounds
         self._begun = True
         for number in range(rounds):
             self.one_round(lab, learn)

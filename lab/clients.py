@@ -70,7 +70,10 @@ class Load:
                 continue
             if client.returncode != 0 or not lines:
                 raise LabError(f"{edge}: the load ended with exit code {client.returncode}: {lines[-1:]}; see {log}")
-            part = Done(**json.loads(lines[-1]))
+            try:
+                part = Done(**json.loads(lines[-1]))
+            except (ValueError, TypeError) as error:
+                raise LabError(f"{edge}: the load ended without its sum: {lines[-1]}; see {log}") from error
             total = Done(total.requests + part.requests, total.bytes + part.bytes, total.errors + part.errors)
         return total
 
