@@ -207,7 +207,8 @@ def _bounded(
     # what all together were delivered, with the room that polls of few connections need; or beyond what was carried.
     together = np.exp2(proved.left["path_log2"]) * law.pace_gain
     most_step = law.headroom * law.step * together
-    bounds = steps & ~(judged.carried >= 1) & np.isfinite(most_step)
+    shown = (judged.carried >= 1) | (judged.path_carried >= 1)
+    bounds = steps & ~shown & np.isfinite(most_step)
     most = np.where(bounds, np.minimum(most, np.maximum(most_step, value.rate)), most)
     over = wanted.rate > most
     factor = np.where(over, most / np.maximum(wanted.rate, 1.0), 1.0)
