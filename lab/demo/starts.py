@@ -13,8 +13,15 @@ from typing import Any
 from lab.topology import Topology
 
 LAW = "start"
-# Twenty seconds hold less evidence than five minutes, and a demo has few rounds.
-START_POLICY = {"duty_rounds": 1, "min_connections": 2, "trial_flights": 10, "trial_permille": 500, "hold_s": 60}
+# Twenty seconds hold less evidence than five minutes, and a demo has few rounds: steps double, as slow start does.
+START_POLICY: dict[str, Any] = {
+    "duty_rounds": 1,
+    "min_connections": 2,
+    "trial_flights": 10,
+    "trial_permille": 500,
+    "step": 2.0,
+    "hold_s": 60,
+}
 # As many rounds as by default.
 DAMPING = {"half_life_s": 120, "max_suppress_s": 240}
 
