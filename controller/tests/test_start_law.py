@@ -237,6 +237,16 @@ def test_where_several_start_at_once_and_are_carried_the_paths_rate_is_stepped()
     assert tried["trial_path_rate"][0] == pytest.approx(1.5 * before["path_rate"][0], rel=1e-5)
 
 
+@pytest.mark.parametrize("carried", ["carried_0", "path_carried_0", None])
+def test_a_step_is_not_beyond_what_polls_showed_unless_first_flights_were_carried(carried: str | None) -> None:
+    loop = Loop(policy())
+    before = loop.in_use(5e6)["connection_rate"][0]
+    path: dict[str, Any] = {"rtt_p50_us": 110_000, "flights_0": 200, "segments_0": 60_000}
+    loop.last["path_log2"] = np.log2(2e6)
+    seen = row(connections=100, path_rate=2e6, path_buckets=10, **path | ({carried: 1.0} if carried else {}))
+    assert loop.round(seen)["trial_connection_rate"][0] == (pytest.approx(1.5 * before, rel=1e-5) if carried else 0)
+
+
 def test_what_all_at_once_are_given_is_lowered_and_raised_by_what_the_path_carried_of_it() -> None:
     loop = Loop(policy())
     before = loop.in_use(5e6)
