@@ -1,7 +1,8 @@
 -- What a round shows of each unit that is decided on: every pair of PoPs, and of each PoP at most `max_prefixes` client
 -- prefixes: those that the last decisions gave or tried something, then those with most to gain. Every column of fixed
 -- width. Nothing after the round is read. Parameters: round_s; share_quantile, path_quantile, max_prefixes as in the
--- policy; half_prefixes: half of them.
+-- policy; half_prefixes: half of them. The quantiles that the policy has by default are columns: no sketch is read for
+-- them.
 with last as (
     select start_decisions.round as decided
     from start_decisions
@@ -108,8 +109,12 @@ select
     if(
         share_connections > 0,
         toFloat64(
-            arrayReduce(
-                concat('quantileTDigestWeightedMerge(', toString({share_quantile:Float64}), ')'), [share_state]
+            if(
+                {share_quantile:Float64} = 0.5,
+                share_sketch_p50_bytes_per_s,
+                arrayReduce(
+                    concat('quantileTDigestWeightedMerge(', toString({share_quantile:Float64}), ')'), [share_state]
+                )
             )
         ),
         nan
@@ -121,7 +126,13 @@ select
     if(
         path_buckets > 0,
         toFloat64(
-            arrayReduce(concat('quantileTDigestWeightedMerge(', toString({path_quantile:Float64}), ')'), [path_state])
+            if(
+                {path_quantile:Float64} = 0.9,
+                path_sketch_p90_bytes_per_s,
+                arrayReduce(
+                    concat('quantileTDigestWeightedMerge(', toString({path_quantile:Float64}), ')'), [path_state]
+                )
+            )
         ),
         nan
     ) as path_rate,
