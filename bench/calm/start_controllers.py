@@ -124,7 +124,7 @@ class Start:
             count += np.any([decided[name] != self.decided[name] for name in fields], axis=0)
         for code, times in zip(*np.unique(decided["reason"], return_counts=True), strict=True):
             self.reasons[int(code)] = self.reasons.get(int(code), 0) + int(times)
-        self.decided, self._last = decided, carry(decided, now)
+        self.decided, self._last = decided.table(), carry(decided, now).table()
 
     def _observe(self, moment: Moment, met: tuple[Met, Met], default: Met) -> Table:
         draw, count = self._draw, self._paths.count

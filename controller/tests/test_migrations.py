@@ -43,6 +43,7 @@ class Mortal:
         self.url = store.url
         self.query = store.query
         self.columns = store.columns
+        self.frame = store.frame
         self.insert_messages = store.insert_messages
         self.parse_messages = store.parse_messages
         self.syntax = store.syntax

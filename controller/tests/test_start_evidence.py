@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from springtide.frame import Frame
 from springtide.laws.start import rows
 from springtide.laws.start.evidence import GROUPED, bounded_parts, edge_parts, groups, observe
 from springtide.laws.start.law import DECIDED, PREVIOUS
@@ -14,7 +15,7 @@ from springtide.store import Store
 
 from testkit.home import ROUND
 from testkit.path_model import Gave, Unit
-from testkit.path_traffic import INTERVAL, NONE, PEERS, SLOW, Traffic, load, rolled
+from testkit.path_traffic import INTERVAL, NONE, PEERS, SLOW, Traffic, load, mixed, rolled
 
 pytestmark = pytest.mark.usefixtures("path_fleet")
 
@@ -87,9 +88,35 @@ def test_thin_units_are_grouped_by_region_covering_prefix_and_autonomous_system(
     assert named(3)["ams 192.1.3.0/24"] == "region europe to AS64500, IPv4"
 
 
+def test_quantiles_that_are_columns_are_the_sketches_own(store: Store) -> None:
+    rolled(store, [mixed(1)])
+    [found] = store.query(
+        """
+        select
+            count() as rows,
+            countIf(
+                share_sketch_p50_bytes_per_s != toFloat32(
+                    arrayReduce('quantileTDigestWeightedMerge(0.5)', [share_state])
+                )
+            ) as shares,
+            countIf(
+                path_sketch_p90_bytes_per_s != toFloat32(
+                    arrayReduce('quantileTDigestWeightedMerge(0.9)', [path_state])
+                )
+            ) as paths
+        from round_paths
+        where share_connections > 0 and path_buckets > 0
+        """
+    )
+    assert found["rows"] >= 3
+    assert (found["shares"], found["paths"]) == (0, 0)
+    law = StartPolicy()
+    assert (law.share_quantile, law.path_quantile) == (0.5, 0.9)
+
+
 def parts(store: Store, unit: Unit) -> dict[str, float]:
     units = np.array([unit], [("src_pop", "S64"), ("destination", "S64"), ("ip_version", "u1")])
-    table = edge_parts(store, ROUND, ROUND - 2 * INTERVAL, units)
+    table = edge_parts(store, ROUND, ROUND - 2 * INTERVAL, Frame.of(units))
     return {row["edge"].decode(): row["part"].item() for row in table}
 
 
@@ -147,7 +174,7 @@ def test_a_round_is_given_what_lasts_of_the_last_one_and_nothing_else(store: Sto
     older = decided.copy()
     older["src_pop"], older["window"] = b"fra", 99
     for moment, table in ((ROUND - 600, older), (ROUND - 300, decided), (ROUND, older)):
-        assert rows.write_round(store, moment, table, "0123456789ab")
+        assert rows.write_round(store, moment, Frame.of(table), "0123456789ab")
 
     found = rows.previous(store, ROUND)
     assert rows.last_round(store, ROUND) == ROUND - 300

@@ -70,8 +70,8 @@ class Loop:
     def round(self, *rows: Rows, frozen: tuple[str, ...] = ()) -> Rows:
         seen = np.concatenate(rows) if rows else np.zeros(0, OBSERVED)
         decided = decide(self.now, self.policy, seen, self.last, self.groups, frozen)
-        self.last, self.now = carry(decided, self.now), self.now + STEP
-        return decided
+        self.last, self.now = carry(decided, self.now).table(), self.now + STEP
+        return decided.table()
 
     def in_use(self, rate: float, name: str = "p") -> Rows:
         """Rounds until a proved rate is in use."""

@@ -240,32 +240,6 @@ def test_one_hosts_losses_of_the_default_excuse_no_trial(store: Store) -> None:
     assert (REASONS[decided["reason"]], decided["window"]) == (Reason.TRIAL_LOSS, 0)
 
 
-def test_quantiles_that_are_columns_are_the_sketches_own(store: Store) -> None:
-    rolled(store, [mixed(1)], DECIDED)
-    [found] = store.query(
-        """
-        select
-            count() as rows,
-            countIf(
-                share_sketch_p50_bytes_per_s != toFloat32(
-                    arrayReduce('quantileTDigestWeightedMerge(0.5)', [share_state])
-                )
-            ) as shares,
-            countIf(
-                path_sketch_p90_bytes_per_s != toFloat32(
-                    arrayReduce('quantileTDigestWeightedMerge(0.9)', [path_state])
-                )
-            ) as paths
-        from round_paths
-        where share_connections > 0 and path_buckets > 0
-        """
-    )
-    assert found["rows"] >= 3
-    assert (found["shares"], found["paths"]) == (0, 0)
-    law = StartPolicy()
-    assert (law.share_quantile, law.path_quantile) == (0.5, 0.9)
-
-
 def test_a_stranger_and_an_address_of_another_pop_count_for_nothing(store: Store) -> None:
     traffic = Traffic()
     traffic.hosts("ams-1", "ams-9")

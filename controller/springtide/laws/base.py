@@ -11,7 +11,7 @@ from typing import Protocol
 from pydantic import BaseModel
 
 from springtide.fleet import Fleet
-from springtide.laws.columns import Table
+from springtide.laws.columns import Rows
 from springtide.laws.effect import METHODS, Effect
 from springtide.metrics import Gauges, Metric
 from springtide.observe.completeness import Input, inputs, lacking
@@ -34,7 +34,7 @@ class Outcome:
     round: int
     inputs: Sequence[Input]
     thin: Mapping[str, str]
-    decided: Table
+    decided: Rows
     written: bool
 
 
@@ -233,27 +233,27 @@ class Law(Protocol):
     benefit_note: str = ""
     caveats: Sequence[str] = ()
 
-    def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Table, Table]:
+    def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Rows, Rows]:
         """The round's evidence and what earlier decisions left, as `decide` takes them."""
         ...
 
-    def pops(self, seen: Table, before: Table) -> set[str]:
+    def pops(self, seen: Rows, before: Rows) -> set[str]:
         """The PoPs whose hosts the round's decisions rest on."""
         return set()
 
-    def decide(self, now: int, policy: Policy, seen: Table, before: Table, frozen: Collection[str]) -> Table:
+    def decide(self, now: int, policy: Policy, seen: Rows, before: Rows, frozen: Collection[str]) -> Rows:
         """The round's decisions. Pure. Of PoPs that are `frozen` too little of the round arrived to be trusted."""
         ...
 
-    def read(self, store: Store, round_unix_s: int) -> Table:
+    def read(self, store: Store, round_unix_s: int) -> Rows:
         """A round's decisions as they are in the store."""
         ...
 
-    def write(self, store: Store, policy: Policy, round_unix_s: int, decided: Table) -> bool:
+    def write(self, store: Store, policy: Policy, round_unix_s: int, decided: Rows) -> bool:
         """Make the round's rows these. Gives back whether anything had to be written."""
         ...
 
-    def acting(self, decided: Table) -> Values:
+    def acting(self, decided: Rows) -> Values:
         """Of which units a round's decisions set a value, and which, by the unit's key."""
         ...
 

@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.pieces import taken
+from springtide.frame import Frame
 
 Bits = NDArray[np.bool_]
 Keys = NDArray[np.bytes_]
 # A structured array: its columns by name.
 Table = NDArray[np.void]
+# What a law decides on, in a form of its own: a table, or a frame.
+Rows = Any
 # Arrays of one length by name.
 Columns = Mapping[str, NDArray[Any]]
 
@@ -34,18 +36,27 @@ def align(table: Table, own: Keys, wanted: Keys, missing: Table | None = None) -
     return aligned, found
 
 
-def align_columns(
-    table: Table, names: Iterable[str], own: Keys, wanted: Keys, missing: Table | None = None
-) -> dict[str, NDArray[Any]]:
-    """As `align`, these columns of it, each an array of its own: arithmetic that takes one value of every row from a
-    table waits for the memory of all the others."""
-    columns = taken(table, names)
+def located(own: Keys, wanted: Keys) -> NDArray[np.intp]:
+    """Of each of the sorted keys `wanted` the row that has it, of rows with the keys `own`: the first, -1 is none."""
     rows, found = _rows(own, wanted)
     if rows is None:
-        return columns
-    for name, column in columns.items():
-        columns[name] = np.full(len(wanted), 0 if missing is None else missing[name], column.dtype)
-        columns[name][found] = column[rows]
+        return np.arange(len(wanted))
+    places = np.full(len(wanted), -1)
+    places[found] = rows
+    return places
+
+
+def taken_at(
+    frame: Frame, names: Iterable[str], rows: NDArray[np.intp], missing: Table | None = None
+) -> dict[str, NDArray[Any]]:
+    """These columns of these rows; of row -1 those of `missing`, or zeros."""
+    has = rows >= 0
+    if has.all():
+        return {name: frame[name][rows] for name in names}
+    columns = {}
+    for name in names:
+        columns[name] = np.full(len(rows), 0 if missing is None else missing[name], frame.dtype[name])
+        columns[name][has] = frame[name][rows[has]]
     return columns
 
 
@@ -87,7 +98,7 @@ def _ascend(keys: Keys) -> bool:
     return bool((keys[1:] > keys[:-1]).all())
 
 
-def same(one: Table, other: Table) -> bool:
+def same(one: Table | Frame, other: Table | Frame) -> bool:
     """Whether the rows are the same, NaN like NaN."""
     if one.dtype != other.dtype or len(one) != len(other):
         return False

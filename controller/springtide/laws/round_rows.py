@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TypeVar
 
 import numpy as np
 
 from springtide import instants
 from springtide.errors import StoreError
+from springtide.frame import Frame
 from springtide.laws.columns import Keys, Table, same
 from springtide.store import Store
 from springtide.store.binary import Columns
+
+R = TypeVar("R", Table, Frame)
 
 
 def write(
@@ -18,12 +22,12 @@ def write(
     table: str,
     round_unix_s: int,
     policy_version: str,
-    decided: Table,
+    decided: R,
     *,
-    read: Callable[[], Table],
-    keys: Callable[[Table], Keys],
-    columns: Callable[[Table], Columns],
-    name: tuple[str, Callable[[Table], list[str]]],
+    read: Callable[[], R],
+    keys: Callable[[R], Keys],
+    columns: Callable[[R], Columns],
+    name: tuple[str, Callable[[R], list[str]]],
 ) -> bool:
     """Make the round's rows these. Gives back whether anything had to be written.
 

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from springtide.frame import Frame
 from springtide.store.binary import Columns
 
 Param = str | int | float | bool | None | Sequence[str] | Sequence[int]
@@ -29,6 +30,10 @@ class Store(Protocol):
     ) -> NDArray[np.void]:
         """Many rows at once, without an object for each: columns of fixed width, those of `dtype` by name in any order.
         Raises StoreError where the statement returns other columns."""
+        ...
+
+    def frame(self, sql: str, dtype: np.dtype[np.void], params: Mapping[str, Param] | None = None) -> Frame:
+        """The same, each column an array of its own."""
         ...
 
     def execute(self, sql: str, params: Mapping[str, Param] | None = None) -> None: ...

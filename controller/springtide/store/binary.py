@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from springtide.errors import StoreError
-from springtide.pieces import fill
+from springtide.frame import Frame
 
 # Masked values are null.
 Columns = Mapping[str, NDArray[Any]]
@@ -64,26 +64,20 @@ def _number(value: int) -> bytes:
     return bytes([*digits, value])
 
 
-def read_blocks(url: str, raw: memoryview, dtype: np.dtype[np.void]) -> NDArray[np.void]:
+def read_blocks(url: str, raw: memoryview, dtype: np.dtype[np.void]) -> Frame:
     """Rows of `dtype` from blocks in the engine's Native format, which it writes faster than rows. Raises StoreError
     for other columns."""
-    blocks, at = [], 0
+    blocks, at = [{name: np.empty(0, dtype[name]) for name in dtype.names or ()}], 0
     while at < len(raw):
-        rows, columns, at = _read_block(url, raw, at, dtype)
-        blocks.append((rows, columns))
-    table = np.empty(sum(rows for rows, _ in blocks), dtype)
-    begin = 0
-    for rows, columns in blocks:
-        if rows:
-            fill(table[begin : begin + rows], columns)
-        begin += rows
-    return table
+        columns, at = _read_block(url, raw, at, dtype)
+        if columns:
+            blocks.append(columns)
+    # A copy: the blocks end with their memory.
+    return Frame(dtype, {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]})
 
 
-def _read_block(
-    url: str, raw: memoryview, at: int, dtype: np.dtype[np.void]
-) -> tuple[int, dict[str, NDArray[Any]], int]:
-    """How many rows a block has, its columns, and where it ends."""
+def _read_block(url: str, raw: memoryview, at: int, dtype: np.dtype[np.void]) -> tuple[dict[str, NDArray[Any]], int]:
+    """A block's columns, none where it has no rows, and where it ends."""
     count, at = _varint(raw, at)
     rows, at = _varint(raw, at)
     head: list[tuple[str, str]] = []
@@ -99,7 +93,7 @@ def _read_block(
         if rows:
             columns[name], at = (_numbered if kind != _bare(kind) else _plain)(raw, at, form, rows)
     require_columns(url, head, dtype)
-    return rows, columns, at
+    return columns, at
 
 
 def _plain(raw: memoryview, at: int, form: np.dtype[Any], rows: int) -> tuple[NDArray[Any], int]:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from springtide.errors import InputError, Problem, StoreError
+from springtide.frame import Frame
 from springtide.store.base import Param, Row, encode
 from springtide.store.binary import Columns, binary_source, read_blocks
 from springtide.store.files import engine_file
@@ -80,6 +81,9 @@ class EmbeddedStore:
     def columns(
         self, sql: str, dtype: np.dtype[np.void], params: Mapping[str, Param] | None = None
     ) -> NDArray[np.void]:
+        return self.frame(sql, dtype, params).table()
+
+    def frame(self, sql: str, dtype: np.dtype[np.void], params: Mapping[str, Param] | None = None) -> Frame:
         # The result's memory lives as long as the result.
         result = self._query(sql, params, "Native")
         return read_blocks(self.url, result.get_memview().view(), dtype)

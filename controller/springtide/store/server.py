@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from springtide.errors import StoreError
+from springtide.frame import Frame
 from springtide.store.address import ServerAddress
 from springtide.store.base import Param, Row, encode
 from springtide.store.binary import Columns, require_columns
@@ -105,14 +106,18 @@ class ServerStore:
     def columns(
         self, sql: str, dtype: np.dtype[np.void], params: Mapping[str, Param] | None = None
     ) -> NDArray[np.void]:
+        return self.frame(sql, dtype, params).table()
+
+    def frame(self, sql: str, dtype: np.dtype[np.void], params: Mapping[str, Param] | None = None) -> Frame:
         found, types = self._run(
             lambda: self._send(sql, params, with_column_types=True, columnar=True), retry=_is_read(sql)
         )
         require_columns(self.url, types, dtype)
-        table = np.zeros(len(found[0]) if found else 0, dtype)
+        columns = {}
         for (name, _), column in zip(types, found or [[]] * len(types), strict=True):
-            table[name] = [one.encode() for one in column] if dtype[name].kind == "S" else column
-        return table
+            listed = [one.encode() for one in column] if dtype[name].kind == "S" else column
+            columns[name] = np.array(listed, dtype[name])
+        return Frame(dtype, columns)
 
     def execute(self, sql: str, params: Mapping[str, Param] | None = None) -> None:
         self._run(lambda: self._send(sql, params), retry=_is_read(sql))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from springtide.frame import Frame
 from springtide.laws.columns import Table, align
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats
@@ -73,11 +74,11 @@ PARTS = np.dtype([*UNIT_KEY, ("edge", "S64"), ("part", "<f8")])
 _MOST = 0.5
 
 
-def observe(store: Store, round_unix_s: int, law: StartPolicy) -> Table:
+def observe(store: Store, round_unix_s: int, law: StartPolicy) -> Frame:
     """The round's evidence as OBSERVED rows, sorted by unit: every pair of PoPs, and of each PoP at most
     law.max_prefixes client prefixes, those in use or with most to gain. First flights are those that started with what
     the last decisions before the round gave. Raises StoreError."""
-    return store.columns(
+    return store.frame(
         sql("start/evidence"),
         OBSERVED,
         {
@@ -90,13 +91,13 @@ def observe(store: Store, round_unix_s: int, law: StartPolicy) -> Table:
     )
 
 
-def groups(store: Store, round_unix_s: int, law: StartPolicy) -> Table:
+def groups(store: Store, round_unix_s: int, law: StartPolicy) -> Frame:
     """Whose estimates thin units borrow, as GROUPED rows sorted by unit: of the units that the round shows or the last
     decisions remember. Raises StoreError."""
-    return store.columns(sql("start/groups"), GROUPED, {"round_s": round_unix_s, "group_units": law.group_units})
+    return store.frame(sql("start/groups"), GROUPED, {"round_s": round_unix_s, "group_units": law.group_units})
 
 
-def edge_parts(store: Store, round_unix_s: int, since_unix_s: int, units: Table) -> Table:
+def edge_parts(store: Store, round_unix_s: int, since_unix_s: int, units: Frame) -> Table:
     """Each edge's part of the path's rate of these units, as PARTS rows: by the connections that began there in the
     rounds since < round <= until. Every edge that the fleet has in the unit's PoP has one, and they add up to 1.
     Raises StoreError."""
@@ -130,7 +131,7 @@ def edge_parts(store: Store, round_unix_s: int, since_unix_s: int, units: Table)
     return every[np.argsort(keys(every), kind="stable")]
 
 
-def _parts(pop: bytes, edges: list[bytes], started: Table, units: Table) -> Table:
+def _parts(pop: bytes, edges: list[bytes], started: Table, units: Frame) -> Table:
     own = started[started["src_pop"] == pop]
     counts = np.zeros((len(units), len(edges)))
     own_keys, unit_keys = keys(own), keys(units)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from springtide import instants
 from springtide.fleet import Fleet
+from springtide.frame import Frame
 from springtide.laws.base import (
     HISTORY_ROUNDS,
     BenefitLine,
@@ -32,14 +33,14 @@ from springtide.laws.base import (
     pops_of,
     replayed,
 )
-from springtide.laws.columns import Table, align, union
+from springtide.laws.columns import located, taken_at, union
 from springtide.laws.congestion.explain import client_prefix
 from springtide.laws.standing import standing
 from springtide.laws.start import bundle, rows, shares
 from springtide.laws.start.evidence import OBSERVED, edge_parts, groups, observe
 from springtide.laws.start.explain import became, labelled, without_decision
 from springtide.laws.start.law import UNSEEN, carry, decide
-from springtide.laws.start.units import keys, named
+from springtide.laws.start.units import keys, named, shared_keys
 from springtide.metrics import Metric
 from springtide.policy import Policy
 from springtide.store import Store
@@ -71,27 +72,27 @@ class Start(Law):
     # Where no edge paces there is nothing to decide.
     every_round = False
 
-    def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Table, Table]:
+    def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Frame, Frame]:
         if not policy.paces(round_unix_s):
-            return np.zeros(0, OBSERVED), rows.previous(store, 0)
+            return Frame.empty(0, OBSERVED), rows.previous(store, 0)
         before = rows.previous(store, round_unix_s)
         return _seen(store, policy, round_unix_s, before), before
 
-    def pops(self, seen: Table, before: Table) -> set[str]:
+    def pops(self, seen: Frame, before: Frame) -> set[str]:
         return pops_of(*(_runs(table["src_pop"]).tolist() for table in (seen, before)))
 
-    def decide(self, now: int, policy: Policy, seen: Table, before: Table, frozen: Collection[str]) -> Table:
+    def decide(self, now: int, policy: Policy, seen: Frame, before: Frame, frozen: Collection[str]) -> Frame:
         if not policy.paces(now):
             return decide(now, policy, seen[:0], before[:0], seen[:0], frozen)[:0]
         return decide(now, policy, seen, before, seen, frozen)
 
-    def read(self, store: Store, round_unix_s: int) -> Table:
+    def read(self, store: Store, round_unix_s: int) -> Frame:
         return rows.read_round(store, round_unix_s)
 
-    def write(self, store: Store, policy: Policy, round_unix_s: int, decided: Table) -> bool:
+    def write(self, store: Store, policy: Policy, round_unix_s: int, decided: Frame) -> bool:
         return rows.write_round(store, round_unix_s, decided, policy.version)
 
-    def acting(self, decided: Table) -> Values:
+    def acting(self, decided: Frame) -> Values:
         chosen = decided[decided["window"] > 0]
         return dict(zip(keys(chosen).tolist(), chosen["connection_rate"].astype(np.int64).tolist(), strict=True))
 
@@ -120,7 +121,7 @@ class Start(Law):
             if not policy.paces(moment) and not len(recorded):
                 # Neither then nor now is there anything to decide.
                 continue
-            seen = _seen(store, policy, moment, last) if policy.paces(moment) else np.zeros(0, OBSERVED)
+            seen = _seen(store, policy, moment, last) if policy.paces(moment) else Frame.empty(0, OBSERVED)
             decided = self.decide(moment, policy, seen, last, frozen(store, policy, moment, self.pops(seen, last))[1])
             last = carry(decided, moment)
             theirs = self.acting(recorded) if len(recorded) else None
@@ -220,17 +221,19 @@ class Start(Law):
 START = Start()
 
 
-def _seen(store: Store, policy: Policy, round_unix_s: int, before: Table) -> Table:
+def _seen(store: Store, policy: Policy, round_unix_s: int, before: Frame) -> Frame:
     """OBSERVED rows, with their groups, of all units that were seen, have history, or could borrow from their group."""
     seen, member = observe(store, round_unix_s, policy.start), groups(store, round_unix_s, policy.start)
-    seen_keys, member_keys = keys(seen), keys(member)
-    wanted = union(member_keys, seen_keys, keys(before))
-    found, is_seen = align(seen, seen_keys, wanted, UNSEEN)
-    others = named(wanted[~is_seen])
-    for name in others.dtype.names or ():
-        found[name][~is_seen] = others[name]
-    found["group"] = align(member["group"], member_keys, wanted)[0]
-    return found
+    seen_keys = keys(seen)
+    member_keys, before_keys = (shared_keys(one, seen, seen_keys) for one in (member, before))
+    wanted = union(seen_keys, member_keys, before_keys)
+    columns = seen.columns
+    if wanted is not seen_keys:
+        columns = taken_at(seen, columns, located(seen_keys, wanted), UNSEEN) | named(wanted).columns
+    of_groups = member.columns
+    if wanted is not member_keys:
+        of_groups = taken_at(member, ["group"], located(member_keys, wanted))
+    return Frame(OBSERVED, {**columns, "group": of_groups["group"]})
 
 
 def _runs(names: NDArray[np.bytes_]) -> NDArray[np.bytes_]:
@@ -242,7 +245,7 @@ def _runs(names: NDArray[np.bytes_]) -> NDArray[np.bytes_]:
     return first
 
 
-def _changed(decided: Table) -> int:
+def _changed(decided: Frame) -> int:
     other = (decided["window"] != decided["previous_window"]) | (
         np.nan_to_num(decided["connection_rate"]) != np.nan_to_num(decided["previous_connection_rate"])
     )

@@ -16,14 +16,15 @@ A unit is an ordered pair of PoPs, or a PoP and a client prefix, one IP version.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from springtide.frame import Frame
 from springtide.laws import damping
-from springtide.laws.columns import Bits, Columns, Table, align, align_columns, union
+from springtide.laws.columns import Bits, Columns, Table, located, taken_at, union
 from springtide.laws.start.decision import Action, Reason
 from springtide.laws.start.estimate import LEARNT, Proved, prove
 from springtide.laws.start.evidence import OBSERVED
@@ -31,10 +32,9 @@ from springtide.laws.start.moves import Moves, ceiling, falls, trials
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats
 from springtide.laws.start.trial import COUNTED, judge
-from springtide.laws.start.units import UNIT_KEY, keys, named
+from springtide.laws.start.units import UNIT_KEY, keys, named, shared_keys
 from springtide.laws.start.values import CAREFUL, VALUES, Values, segment, size
 from springtide.laws.vocabulary import codes
-from springtide.pieces import fill
 from springtide.policy import Policy
 
 Codes = NDArray[np.uint8]
@@ -42,6 +42,9 @@ Codes = NDArray[np.uint8]
 _CODE = codes(Reason)
 _ACTION = codes(Action)
 _MOST_ROUNDS = 255
+# Units that are decided together: the arithmetic's columns are small enough for a processor's cache, and for memory
+# that is used again. Larger ones are fetched, and given back, at every step.
+_TOGETHER = 8192
 
 # What is in use and on trial (values.py), what is counted (trial.py) and learnt (estimate.py), and: `borrowed`,
 # `trial_borrowed`, `trial_step`: flags of what the values come from. `harmful_rate`: the lowest connection rate that
@@ -107,39 +110,92 @@ DECIDED = np.dtype(
         ("expires_at", "<u4"),
     ]
 )
-# What is read of OBSERVED and of PREVIOUS rows: all but names.
-_OBSERVED, _PREVIOUS = (
-    [name for name in form.names or () if form[name].kind != "S" and name != "ip_version"]
-    for form in (OBSERVED, PREVIOUS)
-)
 _OVERRIDE = np.dtype([*UNIT_KEY, ("window", "<u4"), ("connection_rate", "<f8"), ("path_rate", "<f8")])
+# What the law reads of rows: all but names.
+_OBSERVED, _PREVIOUS, _OVERRIDDEN = (
+    [name for name in form.names or () if form[name].kind != "S" and name != "ip_version"]
+    for form in (OBSERVED, PREVIOUS, _OVERRIDE)
+)
 
 
 def decide(
-    now: int, policy: Policy, observed: Table, previous: Table, groups: Table, frozen: Collection[str] = ()
-) -> Table:
+    now: int,
+    policy: Policy,
+    observed: Table | Frame,
+    previous: Table | Frame,
+    groups: Table | Frame,
+    frozen: Collection[str] = (),
+) -> Frame:
     """The round's DECIDED rows, sorted by unit, of OBSERVED, PREVIOUS and GROUPED rows in any order: every unit that
     has a row in one of them or is overridden.
 
     `now` is the round. Of PoPs that are `frozen` too little of the round arrived to be trusted: what they had decided
     stands until it expires.
+    """
+    overrides = _overrides(policy, now)
+    seen_keys, override_keys = keys(observed), keys(overrides)
+    previous_keys = shared_keys(previous, observed, seen_keys)
+    # One table may be both.
+    group_keys = seen_keys if groups is observed else keys(groups)
+    wanted = union(seen_keys, previous_keys, group_keys, override_keys)
+    at_seen, at_previous, at_override, at_group = (
+        located(own, wanted) for own in (seen_keys, previous_keys, override_keys, group_keys)
+    )
+    observed, previous, groups = Frame.of(observed), Frame.of(previous), Frame.of(groups)
+    group = taken_at(groups, ["group"], at_group)["group"]
+    units = observed if wanted is seen_keys else named(wanted)
+    named_columns = {name: units[name] for name, _ in UNIT_KEY}
+    decided = Frame(DECIDED, Frame.empty(len(wanted), DECIDED).columns | named_columns | {"group": group})
+    is_frozen = np.isin(decided["src_pop"], np.array(sorted(frozen), "S64"))
+    for rows, member in _together(_numbers(group)):
+        out = _decide(
+            now,
+            policy,
+            taken_at(observed, _OBSERVED, at_seen[rows], UNSEEN),
+            taken_at(previous, _PREVIOUS, at_previous[rows]),
+            taken_at(overrides, _OVERRIDDEN, at_override[rows]),
+            at_override[rows] >= 0,
+            is_frozen[rows],
+            member,
+        )
+        for name, column in out.items():
+            decided[name][rows] = column
+    return decided
+
+
+def _together(group: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int64]]]:
+    """Rows that are decided together, and the numbers of their groups among them: whole groups, since a unit depends on
+    no other than those of its own. 0 is no group."""
+    order = np.argsort(group, kind="stable")
+    ordered = group[order]
+    begins = np.ones(len(order), bool)
+    begins[1:] = (ordered[1:] != ordered[:-1]) | (ordered[1:] == 0)
+    ends = np.append(np.flatnonzero(begins), len(order))
+    begin = 0
+    while begin < len(order):
+        # The last group that ends within so many rows, else the first one that ends.
+        at = max(np.searchsorted(ends, begin + _TOGETHER, "right") - 1, np.searchsorted(ends, begin, "right"))
+        rows = slice(begin, int(ends[at]))
+        yield order[rows], np.where(ordered[rows] == 0, 0, np.cumsum(begins[rows]))
+        begin = rows.stop
+
+
+def _decide(
+    now: int,
+    policy: Policy,
+    seen: Columns,
+    before: Columns,
+    word: Columns,
+    is_overridden: Bits,
+    is_frozen: Bits,
+    member: NDArray[np.int64],
+) -> dict[str, NDArray[Any]]:
+    """The columns of DECIDED but for names; `member` are the numbers of whole groups.
 
     Long: the steps in their order, each over all units at once.
     """
     law = policy.start
-    overrides = _overrides(policy, now)
-    seen_keys, previous_keys, override_keys = keys(observed), keys(previous), keys(overrides)
-    # One table may be both.
-    group_keys = seen_keys if groups is observed else keys(groups)
-    wanted = union(seen_keys, previous_keys, group_keys, override_keys)
-    seen = align_columns(observed, _OBSERVED, seen_keys, wanted, UNSEEN)
-    before = align_columns(previous, _PREVIOUS, previous_keys, wanted)
-    group: NDArray[np.bytes_] = np.asarray(align(groups["group"], group_keys, wanted)[0], "S64")
-    member = _numbers(group)
-    word, is_overridden = align(overrides, override_keys, wanted)
-    units = named(wanted)
-    out: dict[str, NDArray[Any]] = {name: units[name] for name, _ in UNIT_KEY}
-    is_frozen = np.isin(units["src_pop"], np.array(sorted(frozen), "S64"))
+    out: dict[str, NDArray[Any]] = {}
     last_evidence = before["last_evidence"].astype(np.int64)
     alive = (last_evidence > 0) & (now < last_evidence + law.ttl_s)
     rtt_us = np.where(seen["min_rtt_us"] > 0, seen["min_rtt_us"], before["learnt_rtt_us"])
@@ -163,7 +219,7 @@ def decide(
     moves = falls(now, seen, before, in_use, target, rtt_us, proved, judged, is_frozen, law)
     bound = ceiling(now, before, target, proved, moves, law)
     tried = trials(now, seen, rtt_us, before, target, proved, judged, moves, bound, may_begin, suppressed, law)
-    nothing = Values.none(len(wanted))
+    nothing = Values.none(len(member))
     value = _word(word, rtt_us, seen, law).where(is_overridden, moves.value.where(living, nothing))
     on_trial = tried.values.where(living & ~is_overridden, nothing)
 
@@ -201,10 +257,8 @@ def decide(
         _ACTION[Action.NONE],
     )
     out["reason"] = reason
-    _explain(out, seen, before, proved, group)
-    decided = np.empty(len(wanted), DECIDED)
-    fill(decided, out)
-    return decided
+    _explain(out, seen, before, proved)
+    return out
 
 
 UNSEEN = np.zeros((), OBSERVED)
@@ -213,7 +267,7 @@ for _name in OBSERVED.names or ():
         UNSEEN[_name] = np.nan
 
 
-def carry(decided: Table, now: int) -> Table:
+def carry(decided: Frame, now: int) -> Frame:
     """What a round's decisions leave for the next one, as PREVIOUS rows."""
     lasting = decided[
         (decided["window"] > 0)
@@ -222,10 +276,7 @@ def carry(decided: Table, now: int) -> Table:
         | (decided["measured_rounds"] > 0)
         | (decided["harmful_rate"] > 0)
     ]
-    left = np.zeros(len(lasting), PREVIOUS)
-    for name in PREVIOUS.names or ():
-        left[name] = now if name == "round" else lasting[name]
-    return left
+    return Frame(PREVIOUS, {**lasting.columns, "round": np.full(len(lasting), now)})
 
 
 def _in_use(before: Columns, is_overridden: Bits, law: StartPolicy) -> Values:
@@ -270,7 +321,7 @@ def _reason(
     return reason
 
 
-def _word(word: Table, rtt_us: Floats, seen: Columns, law: StartPolicy) -> Values:
+def _word(word: Columns, rtt_us: Floats, seen: Columns, law: StartPolicy) -> Values:
     """An operator's. A window without rates gets the rate that carries it in a round trip, where that is known: else it
     would leave as a burst."""
     window = word["window"].astype(np.int64)
@@ -280,7 +331,7 @@ def _word(word: Table, rtt_us: Floats, seen: Columns, law: StartPolicy) -> Value
     return Values(window, rate, np.where(word["path_rate"] > 0, word["path_rate"], rate))
 
 
-def _overrides(policy: Policy, now: int) -> Table:
+def _overrides(policy: Policy, now: int) -> Frame:
     """The units that an override in force names, 0 for what it does not say; the first in the file counts, of those for
     starts, then of those for pairs' windows."""
     found: dict[tuple[bytes, bytes, int], tuple[int, int, int]] = {}
@@ -293,7 +344,7 @@ def _overrides(policy: Policy, now: int) -> Table:
         for version in (4, 6):
             if other.edges is None and other.covers(version, now):
                 found.setdefault((other.src.encode(), other.dst.encode(), version), (other.initcwnd or 0, 0, 0))
-    return np.array([(*unit, *values) for unit, values in found.items()], _OVERRIDE)
+    return Frame.of(np.array([(*unit, *values) for unit, values in found.items()], _OVERRIDE))
 
 
 def _numbers(group: NDArray[np.bytes_]) -> NDArray[np.int64]:
@@ -306,13 +357,11 @@ def _numbers(group: NDArray[np.bytes_]) -> NDArray[np.int64]:
     return found
 
 
-def _explain(
-    out: dict[str, NDArray[Any]], seen: Columns, before: Columns, proved: Proved, group: NDArray[np.bytes_]
-) -> None:
+def _explain(out: dict[str, NDArray[Any]], seen: Columns, before: Columns, proved: Proved) -> None:
     for name in SEEN:
         out[name] = seen[name]
     out["seen_path_rate"] = seen["path_rate"]
     out["previous_window"], out["previous_connection_rate"] = before["window"], before["connection_rate"]
     out["proved_share"], out["proved_path"], out["own_weight"] = proved.share, proved.path, proved.own_weight
-    out["group"], out["group_units"] = group, proved.group.units
+    out["group_units"] = proved.group.units
     out["group_rate"] = np.exp2(proved.group.low)

@@ -8,12 +8,11 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from springtide import instants
+from springtide.frame import Frame
 from springtide.laws import round_rows
-from springtide.laws.columns import Table
 from springtide.laws.start.decision import ACTIONS, REASONS
 from springtide.laws.start.law import DECIDED, PREVIOUS
 from springtide.laws.start.units import keys
-from springtide.pieces import taken
 from springtide.policy import MAX_HISTORY_S
 from springtide.store import Row, Store
 from springtide.store.binary import Columns
@@ -60,13 +59,13 @@ def last_round(store: Store, before_unix_s: int) -> int:
     return int(found[0]["newest"]) if found else 0
 
 
-def previous(store: Store, round_unix_s: int) -> Table:
+def previous(store: Store, round_unix_s: int) -> Frame:
     """What earlier decisions left, as PREVIOUS rows; no later round is read. Whatever lasts is in the last round's
     rows: each decides anew on all that the one before it left."""
     newest = last_round(store, round_unix_s)
     if not newest:
-        return np.zeros(0, PREVIOUS)
-    return store.columns(
+        return Frame.empty(0, PREVIOUS)
+    return store.frame(
         f"select {_LASTING}, toUInt32(toUnixTimestamp(round)) as round from {TABLE} final "
         f"where round = fromUnixTimestamp({{round:UInt32}}) and ({LASTS}) "
         f"order by src_pop, destination, ip_version {_BY_COLUMN}",
@@ -75,20 +74,20 @@ def previous(store: Store, round_unix_s: int) -> Table:
     )
 
 
-def read_round(store: Store, round_unix_s: int) -> Table:
+def read_round(store: Store, round_unix_s: int) -> Frame:
     """All decisions of a round as DECIDED rows, sorted by unit."""
     return _read(store, "round = fromUnixTimestamp({round:UInt32})", {"round": round_unix_s})
 
 
-def _read(store: Store, where: str, parameters: dict[str, int]) -> Table:
-    return store.columns(
+def _read(store: Store, where: str, parameters: dict[str, int]) -> Frame:
+    return store.frame(
         f"select {_SELECT} from {TABLE} final where {where} order by src_pop, destination, ip_version {_BY_COLUMN}",
         DECIDED,
         dict(parameters),
     )
 
 
-def write_round(store: Store, round_unix_s: int, decided: Table, policy_version: str) -> bool:
+def write_round(store: Store, round_unix_s: int, decided: Frame, policy_version: str) -> bool:
     """Make the round's rows these. Gives back whether anything had to be written."""
     return round_rows.write(
         store,
@@ -103,24 +102,24 @@ def write_round(store: Store, round_unix_s: int, decided: Table, policy_version:
     )
 
 
-def _texts(decided: Table) -> list[str]:
+def _texts(decided: Frame) -> list[str]:
     units = zip(*(decided[name].tolist() for name in ("src_pop", "destination", "ip_version")), strict=True)
     return [f"{src.decode()} {destination.decode()} {version}" for src, destination, version in units]
 
 
-def _columns(decided: Table) -> Columns:
+def _columns(decided: Frame) -> Columns:
     """As the table has them: null where nothing is known."""
-    columns = taken(decided, _NAMES)
+    columns = dict(decided.columns)
     columns["reason"] = np.array([reason.encode() for reason in REASONS])[columns["reason"]]
     for name in _INSTANTS:
-        columns[name] = np.ma.masked_equal(columns[name], 0)
+        columns[name] = np.ma.array(columns[name], mask=columns[name] == 0)
     for name in _NAMES:
         if DECIDED[name].kind == "f":
-            columns[name] = np.ma.masked_where(np.isnan(columns[name]), columns[name])
+            columns[name] = np.ma.array(columns[name], mask=np.isnan(columns[name]))
     return columns
 
 
-def rows(decided: Table) -> Iterator[Row]:
+def rows(decided: Frame) -> Iterator[Row]:
     """DECIDED rows one by one, with words for numbers; instants in seconds since the epoch, None is unknown."""
     for values in decided.tolist():
         row: Row = {
@@ -137,10 +136,10 @@ def as_dict(row: Row) -> dict[str, object]:
     return {**row, **{name: row[name] and instants.show(row[name]) for name in _INSTANTS}}
 
 
-def of_unit(decided: Table, src_pop: str, destinations: Iterable[str]) -> Table:
+def of_unit(decided: Frame, src_pop: str, destinations: Iterable[str]) -> Frame:
     """The rows from a PoP to these destinations."""
     named = np.array([one.encode() for one in destinations], "S64")
-    found: Table = decided[(decided["src_pop"] == src_pop.encode()) & np.isin(decided["destination"], named)]
+    found: Frame = decided[(decided["src_pop"] == src_pop.encode()) & np.isin(decided["destination"], named)]
     return found
 
 

@@ -1,0 +1,54 @@
+"""Many rows as columns, each an array of its own: what takes one value of every row fetches no other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from springtide.pieces import fill, taken
+
+
+class Frame:
+    """Rows of `dtype`, read like a structured array: a column by its name, some of the rows by their places."""
+
+    def __init__(self, dtype: np.dtype[np.void], columns: Mapping[str, NDArray[Any]]) -> None:
+        self.dtype = dtype
+        self.columns = {name: np.asarray(columns[name], dtype[name]) for name in dtype.names or ()}
+
+    @classmethod
+    def of(cls, rows: Frame | NDArray[np.void]) -> Frame:
+        return rows if isinstance(rows, Frame) else cls(rows.dtype, taken(rows, rows.dtype.names or ()))
+
+    @classmethod
+    def empty(cls, count: int, dtype: np.dtype[np.void]) -> Frame:
+        """Nothing says what is in them yet."""
+        return cls(dtype, {name: np.empty(count, dtype[name]) for name in dtype.names or ()})
+
+    def __len__(self) -> int:
+        return len(next(iter(self.columns.values())))
+
+    @overload
+    def __getitem__(self, at: str) -> NDArray[Any]: ...
+
+    @overload
+    def __getitem__(self, at: slice | NDArray[Any]) -> Frame: ...
+
+    def __getitem__(self, at: str | slice | NDArray[Any]) -> Frame | NDArray[Any]:
+        if isinstance(at, str):
+            return self.columns[at]
+        return Frame(self.dtype, {name: column[at] for name, column in self.columns.items()})
+
+    def __iter__(self) -> Iterator[np.void]:
+        return iter(self.table())
+
+    def tolist(self) -> list[tuple[Any, ...]]:
+        return list(zip(*(column.tolist() for column in self.columns.values()), strict=True))
+
+    def table(self) -> NDArray[np.void]:
+        """The same as a structured array."""
+        rows = np.empty(len(self), self.dtype)
+        fill(rows, self.columns)
+        return rows
