@@ -98,7 +98,7 @@ prefixes as (
 )
 
 select
-    toFixedString(src_pop, 64) as src_pop,
+    toFixedString(toLowCardinality(src_pop), 64) as src_pop,
     toFixedString(destination, 64) as destination,
     ip_version,
     connections,

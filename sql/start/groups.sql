@@ -107,20 +107,28 @@ sized as (
         sum(with_own) over (partition by first_name) as first_own,
         sum(with_own) over (partition by second_name) as second_own
     from named
-)
+),
 
-select
-    toFixedString(src_pop, 64) as src_pop,
-    toFixedString(arrayJoin(destinations), 64) as destination,
-    ip_version,
-    toFixedString(
+-- Each place's, before its units are listed again.
+grouped as (
+    select
+        src_pop,
+        ip_version,
+        destinations,
         multiIf(
             first_own >= {group_units:UInt32}, first_name,
             second_own >= {group_units:UInt32} and second_name != '', second_name,
             names[-1]
-        ),
-        64
-    ) as group
-from sized
+        ) as group
+    from sized
+)
+
+select
+    toFixedString(toLowCardinality(src_pop), 64) as src_pop,
+    toFixedString(destination, 64) as destination,
+    ip_version,
+    toFixedString(toLowCardinality(group), 64) as group
+from grouped
+array join destinations as destination
 order by src_pop, destination, ip_version
 settings prefer_column_name_to_alias = 1

@@ -32,7 +32,9 @@ def _fixed(name: str) -> str:
     """A column of the table as DECIDED has it."""
     kind = DECIDED[name].kind
     if kind == "S":
-        return f"toFixedString({name}, {DECIDED[name].itemsize}) as {name}"
+        # Of few different ones each is handed over once.
+        text = name if name == "destination" else f"toLowCardinality({name})"
+        return f"toFixedString({text}, {DECIDED[name].itemsize}) as {name}"
     if name in _INSTANTS:
         return f"toUInt32(coalesce({name}, toDateTime(0, 'UTC'))) as {name}"
     if name == "reason":
