@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -64,14 +64,16 @@ def _number(value: int) -> bytes:
     return bytes([*digits, value])
 
 
-def read_blocks(url: str, raw: memoryview, dtype: np.dtype[np.void]) -> Frame:
+def read_blocks(url: str, raws: Iterable[memoryview], dtype: np.dtype[np.void]) -> Frame:
     """Rows of `dtype` from blocks in the engine's Native format, which it writes faster than rows. Raises StoreError
     for other columns."""
-    blocks, at = [{name: np.empty(0, dtype[name]) for name in dtype.names or ()}], 0
-    while at < len(raw):
-        columns, at = _read_block(url, raw, at, dtype)
-        if columns:
-            blocks.append(columns)
+    blocks = [{name: np.empty(0, dtype[name]) for name in dtype.names or ()}]
+    for raw in raws:
+        at = 0
+        while at < len(raw):
+            columns, at = _read_block(url, raw, at, dtype)
+            if columns:
+                blocks.append(columns)
     # A copy: the blocks end with their memory.
     return Frame(dtype, {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]})
 

@@ -84,9 +84,15 @@ class EmbeddedStore:
         return self.frame(sql, dtype, params).table()
 
     def frame(self, sql: str, dtype: np.dtype[np.void], params: Mapping[str, Param] | None = None) -> Frame:
-        # The result's memory lives as long as the result.
-        result = self._query(sql, params, "Native")
-        return read_blocks(self.url, result.get_memview().view(), dtype)
+        encoded = {name: encode(value) for name, value in (params or {}).items()}
+        try:
+            # Block by block: all of them as one result are copied each time that its memory grows.
+            with self._session.send_query(sql, "Native", params=encoded) as stream:
+                # A block's memory lives as long as the block.
+                blocks = list(stream)
+        except Exception as error:
+            raise _store_error(f"store {self.url}", error) from error
+        return read_blocks(self.url, (block.get_memview().view() for block in blocks), dtype)
 
     def execute(self, sql: str, params: Mapping[str, Param] | None = None) -> None:
         self._run(sql, params, "Null")
@@ -151,5 +157,6 @@ def _store_error(what: str, error: Exception) -> StoreError:
 
 
 def _reason(error: Exception) -> str:
-    """The engine's message on one line, without its first prefix."""
-    return re.sub(r"\s+", " ", str(error)).strip().removeprefix("Code: ")[:500]
+    """The engine's message on one line, without its first prefixes."""
+    line = re.sub(r"\s+", " ", str(error)).strip()
+    return line.removeprefix("Streaming query failed: ").removeprefix("Code: ")[:500]
