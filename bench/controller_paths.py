@@ -112,7 +112,8 @@ from numbers(1 + intDiv({prefixes:UInt64}, 256))
 """
 
 # What the law reads of the round, and of the last decisions: the same columns of the same rows. (What a PoP with more
-# prefixes than places is asked for besides is left out: here none has.)
+# prefixes than places is asked for besides is left out: here none has. Sketches the law reads only for other quantiles
+# than the policy's defaults; the scan reads them always, so that its ratios compare with earlier ones.)
 PATH_SCANS = (
     """
     select
