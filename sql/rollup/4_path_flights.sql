@@ -36,8 +36,10 @@ recorded as (
         least(coalesce(acked_100k_us, 0), 281474976710655) as at_100k,
         greatest(least(coalesce(first_acked_us, 0), 281474976710655), min_rtt_us) as begun_us,
         -- Edges look once a round trip, and take what is acknowledged between two looks for a rate. It is none where
-        -- the window was used up before: where neither a round trip at the rate nor the whole object fits it.
-        1448 * opened >= least(toFloat64(sent) * min_rtt_us / 1000000, toFloat64(bytes_acked)) as is_steady,
+        -- the window was used up before: where neither a round trip at the rate nor the whole object fits it. Nor where
+        -- the kernel paced less than the rate, which is no more than two windows a round trip.
+        1448 * opened >= least(toFloat64(sent) * min_rtt_us / 1000000, toFloat64(bytes_acked))
+        and 2 * 1448 * opened >= 0.95 * sent * min_rtt_us / 1000000 as is_steady,
         -- The most of 10, 50 and 100 kB that was acknowledged, and what it was delivered: its first segment is what the
         -- first acknowledgement is of.
         multiIf(
