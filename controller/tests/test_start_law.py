@@ -247,6 +247,17 @@ def test_a_step_is_not_beyond_what_polls_showed_unless_first_flights_were_carrie
     assert loop.round(seen)["trial_connection_rate"][0] == (pytest.approx(1.5 * before, rel=1e-5) if carried else 0)
 
 
+def test_no_rate_is_beyond_two_windows_a_round_trip() -> None:
+    """The kernel paces no faster; a step beyond it would be carried in part, whatever the path is."""
+    loop = Loop(policy())
+    before = loop.in_use(8.5e6)
+    most = 2 * 400 * 1448 / 0.1
+    assert before["window"][0] == 400
+    assert before["connection_rate"][0] < most < 1.5 * before["connection_rate"][0]
+    path: dict[str, Any] = {"rtt_p50_us": 110_000, "flights_0": 200, "segments_0": 60_000, "carried_0": 1.0}
+    assert loop.round(row(connections=100, **path))["trial_connection_rate"][0] == pytest.approx(most, rel=0.01)
+
+
 def test_what_all_at_once_are_given_is_lowered_and_raised_by_what_the_path_carried_of_it() -> None:
     loop = Loop(policy())
     before = loop.in_use(5e6)

@@ -30,6 +30,8 @@ _CUT_AGAIN = 3
 _LEAST_PART = 0.5
 # Larger than any policy's hysteresis lets pass is of no use.
 _SMALL_STEP = 1.3
+# Windows a round trip, while it is in slow start.
+_KERNEL_PACES = 2.0
 # What is in use stays where the path carries this part of it: medians of a dozen flights differ by less.
 _STAYS = 0.8
 
@@ -213,6 +215,10 @@ def _bounded(
     over = wanted.rate > most
     factor = np.where(over, most / np.maximum(wanted.rate, 1.0), 1.0)
     wanted = wanted.scaled(factor, law.cmax).where(over, wanted)
+    # The kernel paces two windows a round trip at most (tcp_pacing_ss_ratio): more would never leave, nor be carried.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        paced = _KERNEL_PACES * wanted.window * segment(seen) / rtt_us * 1e6
+    wanted = replace(wanted, rate=np.fmin(wanted.rate, paced))
     # All that start at once are given what one is, or what all were delivered: that what one was given went well says
     # nothing of all. Where they started together and all of it was carried, a step more.
     most_path = np.fmax(together, wanted.rate)
