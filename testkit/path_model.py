@@ -157,9 +157,11 @@ def _is_steady(record: Sample) -> bool:
     """Whether what was acknowledged between looks, a round trip apart, came at a rate."""
     in_a_trip = Fraction(record["started_rate"] * (record["min_rtt"] or 0), 10**6)
     fits = 1448 * record["started_window"]
-    if 2 * fits < Fraction(95, 100) * in_a_trip:
+    acked = record["bytes_acked"] or 0
+    is_late = acked <= in_a_trip and 50 * acked < record["started_rate"]
+    if is_late or 2 * fits < Fraction(95, 100) * in_a_trip:
         return False
-    return bool(fits >= in_a_trip or fits >= (record["bytes_acked"] or 0))
+    return bool(fits >= in_a_trip or fits >= acked)
 
 
 def _spans(records: Sequence[Sample]) -> list[tuple[int, int, int, int]]:
@@ -167,7 +169,7 @@ def _spans(records: Sequence[Sample]) -> list[tuple[int, int, int, int]]:
     found = []
     for record in records:
         size = next((size for size in (100, 50, 10) if _acked(record, size)), 0)
-        if size and _is_steady(record):
+        if size:
             end = record["time_unix_us"] - (record["lived_time"] or 0) + record[f"acked_{size}k_time"]
             delivered = min(10**11, math.floor(_returned(record, size)))
             found.append((end - _acked(record, size), end, delivered, record["started_rate"] or delivered))
@@ -178,7 +180,7 @@ def _carried(host: Host, record: Sample, records: Sequence[Sample], connection_r
     """What the path carried of the rate that limited it."""
     rate, arm = record["started_rate"], record["started_arm"]
     spans = _spans([record])
-    if not rate or not spans or not (_acked(record, 100) or _acked(record, 50)):
+    if not rate or not _is_steady(record) or not (_acked(record, 100) or _acked(record, 50)):
         return
     [(begin, end, own, _)] = spans
     beside = [(min(end, to) - max(begin, since), got, gave) for since, to, got, gave in _spans(records)]

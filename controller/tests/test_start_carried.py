@@ -43,11 +43,14 @@ def test_what_the_path_carried_of_what_a_single_one_is_given(store: Store) -> No
         # A larger object than the window, which is used up within the round trip: it shows that, and not the path.
         large = {"min_rtt": 60_000, "bytes_acked": 1_000_000, "acked_100k_time": 190_000}
         traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, **late | large)
+        # An object that is over in 14 ms is closed some milliseconds late.
+        short = {"started_rate": 7_000_000, "acked_100k_time": 80_000}
+        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 250, **late | short)
         # A rate that the kernel does not pace: of 30 segments no more than two windows in 50 ms leave.
         paced = {"bytes_acked": 40_000, "acked_100k_time": None, "acked_50k_time": 150_000}
         traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 30, **late | paced)
     # On trial: 48,552 bytes in 15 ms are faster than what was given.
-    trial = more | {"started_rate": 3_000_000, "arm": 1, "bytes_acked": 50_000}
+    trial = more | {"started_rate": 2_500_000, "arm": 1, "bytes_acked": 50_000}
     traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 60, acked_50k_time=65_000, **trial)
     one_after_another(traffic)
     # The first of several left as if it were alone.

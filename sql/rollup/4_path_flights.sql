@@ -37,14 +37,14 @@ recorded as (
         greatest(least(coalesce(first_acked_us, 0), 281474976710655), min_rtt_us) as begun_us,
         -- Edges look once a round trip, and take what is acknowledged between two looks for a rate. It is none where
         -- the window was used up before: where neither a round trip at the rate nor the whole object fits it. Nor where
-        -- the kernel paced less than the rate, which is no more than two windows a round trip.
+        -- the kernel paced less than the rate, which is no more than two windows a round trip. Of an object that is
+        -- over within the first round trip the second look is at its close, which comes some milliseconds late.
         1448 * opened >= least(toFloat64(sent) * min_rtt_us / 1000000, toFloat64(bytes_acked))
-        and 2 * 1448 * opened >= 0.95 * sent * min_rtt_us / 1000000 as is_steady,
+        and 2 * 1448 * opened >= 0.95 * sent * min_rtt_us / 1000000
+        and (bytes_acked > toFloat64(sent) * min_rtt_us / 1000000 or 50 * bytes_acked >= sent) as is_steady,
         -- The most of 10, 50 and 100 kB that was acknowledged, and what it was delivered: its first segment is what the
         -- first acknowledgement is of.
-        multiIf(
-            not is_steady, 0, at_100k > begun_us, 100000, at_50k > begun_us, 50000, at_10k > begun_us, 10000, 0
-        ) as covered,
+        multiIf(at_100k > begun_us, 100000, at_50k > begun_us, 50000, at_10k > begun_us, 10000, 0) as covered,
         multiIf(covered = 100000, at_100k, covered = 50000, at_50k, at_10k) as covered_us,
         if(
             covered > 0,
@@ -138,7 +138,7 @@ known as (
 flights as (
     select
         *,
-        is_flight and covered >= 50000 and sent > 0 and first_flight_resent = 0 as shows,
+        is_flight and is_steady and covered >= 50000 and sent > 0 and first_flight_resent = 0 as shows,
         toFloat64(sent) * at_once as part,
         shows and (at_once = 1 or sent >= 0.95 * connection_rate) and given <= 1.2 * sent as is_alone,
         shows and not is_alone and at_once > 1 and given >= 0.7 * part as is_of_path,
