@@ -525,6 +525,14 @@ def test_a_thin_unit_borrows_a_low_quantile_of_its_group_and_says_so() -> None:
     assert found[found["destination"] == b"thin"]["trial_window"][0] == 0
 
 
+def test_units_without_a_group_are_none_together() -> None:
+    loop = Loop(policy())
+    for _ in range(3):
+        found = loop.round(*(proved(4e6, name) for name in "abcd"), row("thin", connections=1))
+    assert set(found["group"].tolist()) == {b""}
+    assert found[found["destination"] == b"thin"]["trial_window"][0] == 0
+
+
 def test_borrowers_are_judged_together_and_each_by_its_own_losses() -> None:
     thin = [f"t{at}" for at in range(10)]
     loop = Loop(policy(), group("a", "b", "c", *thin))

@@ -55,7 +55,10 @@ def taken_at(
         return {name: frame[name][rows] for name in names}
     columns = {}
     for name in names:
-        columns[name] = np.full(len(rows), 0 if missing is None else missing[name], frame.dtype[name])
+        # Not np.full: of texts its 0 is "0".
+        columns[name] = np.zeros(len(rows), frame.dtype[name])
+        if missing is not None:
+            columns[name][~has] = missing[name]
         columns[name][has] = frame[name][rows[has]]
     return columns
 
