@@ -289,7 +289,7 @@ def _combined(hosts: Mapping[str, Host], together: list[tuple[int, int]]) -> dic
         found[f"{kind}_window_p50"] = at(f"window {arm}", "0.5")
         found[f"{kind}_rate_p50_bytes_per_s"] = at(f"rate {arm}", "0.5")
         found |= {f"{kind}_{of}_p50_us": at(f"{of} {arm}", "0.5") for of in ("10k", "50k", "100k")}
-        found[f"{kind}_carried_permille"] = at(f"carried {arm}", "0.75")
+        found[f"{kind}_carried_permille"] = at(f"carried {arm}", "0.5")
         found[f"{kind}_path_carried_permille"] = at(f"path carried {arm}", "0.5")
     return found
 

@@ -22,7 +22,7 @@ def one_after_another(traffic: Traffic) -> None:
 
 
 def test_what_the_path_carried_of_what_a_single_one_is_given(store: Store) -> None:
-    """50 or 100 kB that the window covers, since the first acknowledgement; upper quartile of those without loss."""
+    """50 or 100 kB that the window covers, since the first acknowledgement; the median of those without loss."""
     traffic = Traffic()
     traffic.hosts("ams-1")
     more: dict[str, Any] = {"started_rate": 2_000_000, "min_rtt": 50_000, "started_at_once": 1}

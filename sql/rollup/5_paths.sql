@@ -6,8 +6,7 @@
 -- Lists: 1 delivery rates of connections that met the path, 2 what any of them reached, 3 minimum round trips, 4 round
 -- trips, 5 segment sizes, 6 receivers' windows, 7 what all were delivered together, 8 how many those were; of first
 -- flights by arm: 10 and 11 windows, 12 and 13 rates, 14 and 15, 16 and 17, 18 and 19 the times of 10, 50 and 100 kB,
--- 20 and 21 what of a single one's rate the path carried (looks and acknowledgements that are late only lower it: the
--- upper quartile counts), 22 and 23 what of the rate of all who start at once.
+-- 20 and 21 what of a single one's rate the path carried, 22 and 23 what of the rate of all who start at once.
 -- Counts, the first of each that of which the others are a part: 30 default starts, lossy ones; 31 and 32 first flights
 -- by arm, lossy ones, segments sent again, segments; 33 those with brake steps or without, with them.
 insert into rollup_paths
@@ -447,7 +446,7 @@ joined as (
         valued.each[indexOf(valued.measures, 14)][3] as entry_10k_p50_us,
         valued.each[indexOf(valued.measures, 16)][3] as entry_50k_p50_us,
         valued.each[indexOf(valued.measures, 18)][3] as entry_100k_p50_us,
-        valued.each[indexOf(valued.measures, 20)][4] as entry_carried_permille,
+        valued.each[indexOf(valued.measures, 20)][3] as entry_carried_permille,
         valued.each[indexOf(valued.measures, 22)][3] as entry_path_carried_permille,
         summed.trial[1] as trial_flights,
         summed.trial[2] as trial_lossy,
@@ -458,7 +457,7 @@ joined as (
         valued.each[indexOf(valued.measures, 15)][3] as trial_10k_p50_us,
         valued.each[indexOf(valued.measures, 17)][3] as trial_50k_p50_us,
         valued.each[indexOf(valued.measures, 19)][3] as trial_100k_p50_us,
-        valued.each[indexOf(valued.measures, 21)][4] as trial_carried_permille,
+        valued.each[indexOf(valued.measures, 21)][3] as trial_carried_permille,
         valued.each[indexOf(valued.measures, 23)][3] as trial_path_carried_permille,
         summed.braked as braked,
         summed.default_flights as default_flights,
