@@ -110,6 +110,15 @@ def test_integers_beyond_doubles_and_nulls(store: Store) -> None:
     assert row == {"n": 2**64 - 1, "m": None, "x": None}
 
 
+@pytest.mark.parametrize("read", ["query", "columns"])
+def test_what_a_failed_statement_gave_is_in_no_other_ones_result(store: Store, read: str) -> None:
+    late = "select number from numbers(300000) where throwIf(number = 290000, 'late') = 0 settings max_block_size = 999"
+    with pytest.raises(StoreError, match="late"):
+        store.query(late) if read == "query" else store.columns(late, np.dtype([("number", "<u8")]))
+    assert store.query("select 1 as n") == [{"n": 1}]
+    assert store.columns("select toUInt8(1) as n", np.dtype([("n", "u1")])).tolist() == [(1,)]
+
+
 def test_an_engine_error_is_one_line_with_its_code(store: Store) -> None:
     with pytest.raises(StoreError, match="UNKNOWN_TABLE") as caught:
         store.query("select *\nfrom nowhere")

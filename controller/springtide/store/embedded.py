@@ -6,6 +6,7 @@ import importlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,9 @@ class EmbeddedStore:
         try:
             return self._session.query(sql, form, params=encoded)
         except Exception as error:
+            with suppress(Exception):
+                # The rows that it gave before it failed would be the first ones of the next statement's result.
+                self._session.query("select 1", "Null")
             raise _store_error(f"store {self.url}", error) from error
 
 
