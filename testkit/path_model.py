@@ -252,7 +252,13 @@ def _summed(hosts: Mapping[str, Mapping[int, list[tuple[int, int]]]]) -> list[tu
 
 def _combined(hosts: Mapping[str, Host], together: list[tuple[int, int]]) -> dict[str, Any]:
     names = {name for host in hosts.values() for name in host.values}
-    values = {name: _held([host.values[name] for host in hosts.values() if host.values[name]]) for name in names}
+    values = {}
+    for name in names:
+        shown = [host.values[name] for host in hosts.values() if host.values[name]]
+        # What the path carried is compounded: no host of three or more decides it, nor shows it alone.
+        is_part = "carried" in name
+        is_alone = len(shown) == 1 and sum(host.counts[f"arm {name[-1]}"][0] > 0 for host in hosts.values()) >= 3
+        values[name] = [] if is_part and is_alone else _held(shown, fewer=int(is_part))
 
     def at(name: str, level: str) -> int:
         return quantile(values.get(name, []), level) or 0
@@ -260,7 +266,7 @@ def _combined(hosts: Mapping[str, Host], together: list[tuple[int, int]]) -> dic
     default = _held_counts([host.counts["default"] for host in hosts.values()])
     claims = [host.counts["judged"] for host in hosts.values()]
     judged = _held_counts(claims, losses=False)
-    is_alone = sum(own[0] > 0 for own in claims) >= 3 and sum(own[1] > 0 for own in claims) == 1
+    is_own_brake = sum(own[0] > 0 for own in claims) >= 3 and sum(own[1] > 0 for own in claims) == 1
     found = {
         "hosts": len(hosts),
         "only_host": next(iter(hosts)) if len(hosts) == 1 else "",
@@ -279,7 +285,7 @@ def _combined(hosts: Mapping[str, Host], together: list[tuple[int, int]]) -> dic
         "path_p90_bytes_per_s": quantile([(rates, 1) for rates, _ in together], "0.9") or 0,
         "at_once_p90": quantile([(connections, 1) for _, connections in together], "0.9") or 0,
         "receiver_window_p50_bytes": at("snd_wnd", "0.5"),
-        "braked": 0 if is_alone else judged[1],
+        "braked": 0 if is_own_brake else judged[1],
         "default_flights": default[0],
         "default_lossy": default[1],
     }
@@ -302,21 +308,21 @@ def _log2_variance(values: list[Weighed]) -> float:
     return sum((math.log2(max(value, 1)) - mean) ** 2 * weight for value, weight in values) / total
 
 
-def _most(weights: Sequence[int]) -> list[int]:
-    """Of three or more that have any, each at most as much as the others together."""
+def _most(weights: Sequence[int], fewer: int = 0) -> list[int]:
+    """Of three or more that have any, each at most as much as the others together, or so much less."""
     if sum(weight > 0 for weight in weights) < 3:
         return list(weights)
-    return [min(weight, sum(weights) - weight) for weight in weights]
+    return [min(weight, sum(weights) - weight - fewer) for weight in weights]
 
 
-def _held(hosts: Sequence[list[Weighed]]) -> list[Weighed]:
+def _held(hosts: Sequence[list[Weighed]], fewer: int = 0) -> list[Weighed]:
     if not hosts:
         return []
     weights = [sum(weight for _, weight in host) for host in hosts]
     means = [sum(v * w for v, w in host) / weight for host, weight in zip(hosts, weights, strict=True)]
     middle = median_low(means)
     found: list[Weighed] = []
-    for host, mean, weight, most in zip(hosts, means, weights, _most(weights), strict=True):
+    for host, mean, weight, most in zip(hosts, means, weights, _most(weights, fewer), strict=True):
         held = min(max(mean, middle / 2), middle * 2)
         if (held, most) == (mean, weight):
             found += host

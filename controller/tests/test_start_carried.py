@@ -108,3 +108,41 @@ def test_all_who_start_together_are_on_trial_or_show_a_tenth_more_than_they_left
     assert found["path_carried_0"] == 1.0
     # 10 of 12 MB/s while all are under way, and a tenth more.
     assert found["path_carried_1"] == pytest.approx(1.1 * 10 / 12, abs=0.001)
+
+
+def timed(traffic: Traffic, host: str, at_s: int, took: int, **more: Any) -> None:
+    same: dict[str, Any] = {"started_rate": 2_000_000, "min_rtt": 60_000, "started_at_once": 1, "acked_50k_time": None}
+    traffic.flight(host, "::ffff:10.77.2.9", ROUND - 300, 72, **same | {"acked_100k_time": 60_000 + took} | more)
+    for one in traffic.rows[-2:]:
+        one["time_unix_us"] = (ROUND - 290 + at_s) * 1_000_000
+
+
+@pytest.mark.parametrize(("others", "says", "carried"), [(49_276, 500_000, 1.0), (98_552, 49_276, 0.5)])
+def test_no_host_of_three_decides_what_the_path_carried(store: Store, others: int, says: int, carried: float) -> None:
+    """However many flights of one say less, or more. Half of it a round would soon be nothing."""
+    traffic = Traffic()
+    traffic.hosts("ams-1", "ams-2", "ams-3")
+    for host, took, count in (("ams-1", others, 12), ("ams-2", others, 12), ("ams-3", says, 60)):
+        for n in range(count):
+            timed(traffic, host, 4 * n, took)
+    rolled(store, [traffic.rows], DECIDED)
+    assert seen(store, FRA)["carried_0"] == carried
+
+
+def test_what_one_host_of_three_shows_alone_is_not_known(store: Store) -> None:
+    traffic = Traffic()
+    traffic.hosts("ams-1", "ams-2", "ams-3")
+    for host in ("ams-1", "ams-2", "ams-3"):
+        for n in range(12):
+            timed(traffic, host, 4 * n, 49_276)
+    # Two at once, which took nine seconds.
+    for _ in range(2):
+        timed(traffic, "ams-3", 200, 9_000_000, started_at_once=2)
+    rolled(store, [traffic.rows], DECIDED)
+    found = seen(store, FRA)
+    assert (found["flights_0"], found["carried_0"]) == (38, 1.0)
+    assert np.isnan(found["path_carried_0"])
+    for _ in range(2):
+        timed(traffic, "ams-2", 200, 9_000_000, started_at_once=2)
+    rolled(store, [traffic.rows], DECIDED)
+    assert seen(store, FRA)["path_carried_0"] < 0.01

@@ -3,6 +3,10 @@
 -- everything independent of the order of what arrived. All of a path's values are in rows of one kind, (path, host,
 -- measure, list): the influence of one host is bounded in one place, as in 3_pairs.sql.
 --
+-- What the path carried is a part of what is in use: what one host alone could say would be taken again each round,
+-- until nothing is left. So among three hosts or more none has half of the weight there, and what only one of them
+-- shows is not known.
+--
 -- Lists: 1 delivery rates of connections that met the path, 2 what any of them reached, 3 minimum round trips, 4 round
 -- trips, 5 segment sizes, 6 receivers' windows, 7 what all were delivered together, 8 how many those were; of first
 -- flights by arm: 10 and 11 windows, 12 and 13 rates, 14 and 15, 16 and 17, 18 and 19 the times of 10, 50 and 100 kB,
@@ -102,12 +106,16 @@ held as (
                         means,
                         arrayMap(mean -> least(greatest(mean, middle / 2), middle * 2), means),
                         arrayMap(
-                            weight -> if(length(weights) < 3, weight, toUInt64(least(weight, total - weight))), weights
+                            weight -> if(
+                                length(weights) < 3, weight, toUInt64(least(weight, total - weight - (measure >= 20)))
+                            ),
+                            weights
                         )
                     )
                 )
             )
-        ) as list
+        ) as list,
+        length(lists) as shown_by
     from measured
 ),
 
@@ -210,7 +218,8 @@ listed as (
         ip_version,
         network,
         measure,
-        list
+        list,
+        shown_by
     from held
     union all
     select
@@ -219,7 +228,8 @@ listed as (
         ip_version,
         network,
         tupleElement(measure_list, 1) as measure,
-        tupleElement(measure_list, 2) as list
+        tupleElement(measure_list, 2) as list,
+        0 as shown_by
     from (
         select
             at_pop,
@@ -242,6 +252,7 @@ sized as (
         ip_version,
         network,
         measure,
+        shown_by,
         arrayMap(x -> bitShiftRight(x, 16), list) as numbers,
         arrayMap(x -> toUInt32(bitAnd(x, 65535)), list) as weights,
         arrayReduce('quantilesExactWeighted(0.1, 0.25, 0.5, 0.75, 0.9)', numbers, weights) as quantiles,
@@ -271,6 +282,7 @@ valued as (
         network,
         arrayMap(n -> toUInt64(n), groupArray(measure)) as measures,
         groupArray(quantiles) as each,
+        groupArray(shown_by) as shown_by_hosts,
         sumIf(size, measure = 1) as share_size,
         sumIf(size, measure = 2) as reached_size,
         sumIf(size, measure = 7) as path_size,
@@ -390,7 +402,9 @@ summed as (
         sumIf(sums[1], measure = 30) as default_flights,
         sumIf(sums[2], measure = 30) as default_lossy,
         sumForEachIf(sums, measure = 31) as entry,
+        maxIf(arrayCount(x -> x > 0, all), measure = 31) as entry_hosts,
         sumForEachIf(sums, measure = 32) as trial,
+        maxIf(arrayCount(x -> x > 0, all), measure = 32) as trial_hosts,
         sumIf(sums[2], measure = 33 and is_shared) as braked
     from counted
     group by at_pop, dst_pop, ip_version, network
@@ -446,8 +460,16 @@ joined as (
         valued.each[indexOf(valued.measures, 14)][3] as entry_10k_p50_us,
         valued.each[indexOf(valued.measures, 16)][3] as entry_50k_p50_us,
         valued.each[indexOf(valued.measures, 18)][3] as entry_100k_p50_us,
-        valued.each[indexOf(valued.measures, 20)][3] as entry_carried_permille,
-        valued.each[indexOf(valued.measures, 22)][3] as entry_path_carried_permille,
+        if(
+            summed.entry_hosts >= 3 and valued.shown_by_hosts[indexOf(valued.measures, 20)] = 1,
+            0,
+            valued.each[indexOf(valued.measures, 20)][3]
+        ) as entry_carried_permille,
+        if(
+            summed.entry_hosts >= 3 and valued.shown_by_hosts[indexOf(valued.measures, 22)] = 1,
+            0,
+            valued.each[indexOf(valued.measures, 22)][3]
+        ) as entry_path_carried_permille,
         summed.trial[1] as trial_flights,
         summed.trial[2] as trial_lossy,
         summed.trial[3] as trial_resent,
@@ -457,8 +479,16 @@ joined as (
         valued.each[indexOf(valued.measures, 15)][3] as trial_10k_p50_us,
         valued.each[indexOf(valued.measures, 17)][3] as trial_50k_p50_us,
         valued.each[indexOf(valued.measures, 19)][3] as trial_100k_p50_us,
-        valued.each[indexOf(valued.measures, 21)][3] as trial_carried_permille,
-        valued.each[indexOf(valued.measures, 23)][3] as trial_path_carried_permille,
+        if(
+            summed.trial_hosts >= 3 and valued.shown_by_hosts[indexOf(valued.measures, 21)] = 1,
+            0,
+            valued.each[indexOf(valued.measures, 21)][3]
+        ) as trial_carried_permille,
+        if(
+            summed.trial_hosts >= 3 and valued.shown_by_hosts[indexOf(valued.measures, 23)] = 1,
+            0,
+            valued.each[indexOf(valued.measures, 23)][3]
+        ) as trial_path_carried_permille,
         summed.braked as braked,
         summed.default_flights as default_flights,
         summed.default_lossy as default_lossy
