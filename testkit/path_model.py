@@ -258,7 +258,8 @@ def _combined(hosts: Mapping[str, Host], together: list[tuple[int, int]]) -> dic
         # What the path carried is compounded: no host of three or more decides it, nor shows it alone.
         is_part = "carried" in name
         is_alone = len(shown) == 1 and sum(host.counts[f"arm {name[-1]}"][0] > 0 for host in hosts.values()) >= 3
-        values[name] = [] if is_part and is_alone else _held(shown, fewer=int(is_part))
+        held = [] if is_part and is_alone else _held(shown, fewer=int(is_part))
+        values[name] = [] if is_part and name.endswith("0") and len(held) < 3 else held
 
     def at(name: str, level: str) -> int:
         return quantile(values.get(name, []), level) or 0

@@ -272,6 +272,8 @@ sized as (
             if(measure in (1, 2, 7), weights, [])
         ) as state
     from listed
+    -- What is in use is not lowered for one or two flights, whose senders may have waited for what they sent.
+    where measure not in (20, 22) or length(list) >= 3
 ),
 
 valued as (
