@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from springtide.laws.columns import same
-from springtide.laws.start import shrink
+from springtide.laws.start import law, shrink
 from springtide.laws.start.decision import ACTIONS, REASONS, Action, Reason
 from springtide.laws.start.evidence import GROUPED, OBSERVED
 from springtide.laws.start.law import PREVIOUS, UNSEEN, carry, decide
@@ -666,6 +667,20 @@ def test_the_same_rows_whatever_their_order(history: list[Rows], random: Any) ->
         mixed = [random.sample(range(len(rows)), len(rows)) for rows in (seen, last, GROUPS)]
         again = decide(now, loop.policy, seen[mixed[0]], last[mixed[1]], GROUPS[mixed[2]])
         assert same(decided, again)
+
+
+@given(HISTORIES, st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_the_same_rows_however_many_are_decided_together(history: list[Rows], together: int) -> None:
+    """Also where a group is larger, a unit has none, and where there is nothing but what the last round left."""
+    groups = np.concatenate([group("a", "d"), group("b", of="eu>asia")])
+    loop = Loop(policy(min_connections=1, trial_flights=5), groups)
+    for seen in [*history, np.zeros(0, OBSERVED)]:
+        last, now = loop.last.copy(), loop.now
+        decided = loop.round(seen)
+        with patch.object(law, "_TOGETHER", together):
+            assert same(decided, decide(now, loop.policy, seen, last, groups).table())
+            assert not len(decide(now, loop.policy, seen[:0], last[:0], groups[:0]))
 
 
 @given(HISTORIES)
