@@ -68,7 +68,8 @@ def test_a_change_is_followed(rate: float, queue: float) -> None:
 
 
 def test_thin_paths_gain_more_where_they_borrow() -> None:
-    found = weeks(pairs=40, days=0.75, seed=3, policy=Policy())
+    # Of twenty thin pairs one or two decide it.
+    found = weeks(pairs=100, days=0.75, seed=3, policy=Policy())
     thin = {name: one for (name, which), one in found.items() if which == "half thin: the thin"}
     ours, alone = thin["start"], thin["the same without groups"]
     assert ours["share_of_attainable_gain"] > alone["share_of_attainable_gain"]
