@@ -195,6 +195,7 @@ def _carried(
 ) -> tuple[Floats, Floats]:
     """Of what a single one and of what all at once are given: 1 where nearly all was carried, NaN where too few flights
     say it. Where none was limited by what a single one is given, it gets no more than all of them together."""
+    # A trial's part is given to no one before it is judged, by its losses too; what is in use falls at once.
     few = (4 if kind else 2) * flights < law.trial_flights
     single, together = (np.where(few, np.nan, seen[f"{name}_{arm}"]) for name in ("carried", "path_carried"))
     rate, path = before[f"{kind}connection_rate"], before[f"{kind}path_rate"]
