@@ -73,13 +73,18 @@ def test_books_balance_over_a_killed_collector_and_miss_what_is_taken_away(tmp_p
             assert books.duplicates_counted >= sum(rows_in(message.payload) for message in again) > 0
             assert {message.key for message in messages} == set(site.edges)
 
-            # Samples that are taken out of the store are missed.
+            # Samples that are taken out of the store are missed. Of a killed collector's, some might as well have been
+            # in its memory, so they are another edge's.
             store = open_store(url, create=False, wait_s=10, on_wait=print)
             try:
                 [row] = store.query(
-                    "select cookie, uniqExact(host, poll_sequence, kind) as n from tcp_samples group by 1 limit 1"
+                    "select host, cookie, uniqExact(poll_sequence, kind) as n from tcp_samples"
+                    " where host != 'ams-1' group by 1, 2 limit 1"
                 )
-                store.execute("delete from tcp_samples where cookie = {cookie:UInt64}", {"cookie": row["cookie"]})
+                store.execute(
+                    "delete from tcp_samples where host = {host:String} and cookie = {cookie:UInt64}",
+                    {"host": row["host"], "cookie": row["cookie"]},
+                )
             finally:
                 store.close()
             less, claims = senders.settle(url)
