@@ -427,6 +427,12 @@ seen as (
 ),
 
 joined as (
+    with
+    (measure, hosts) -> if(
+        hosts >= 3 and valued.shown_by_hosts[indexOf(valued.measures, measure)] = 1,
+        0,
+        valued.each[indexOf(valued.measures, measure)][3]
+    ) as carried
     select
         seen.at_pop as src_pop,
         if(seen.dst_pop = '', springtide_prefix_text(seen.ip_version, seen.network), seen.dst_pop) as destination,
@@ -462,16 +468,8 @@ joined as (
         valued.each[indexOf(valued.measures, 14)][3] as entry_10k_p50_us,
         valued.each[indexOf(valued.measures, 16)][3] as entry_50k_p50_us,
         valued.each[indexOf(valued.measures, 18)][3] as entry_100k_p50_us,
-        if(
-            summed.entry_hosts >= 3 and valued.shown_by_hosts[indexOf(valued.measures, 20)] = 1,
-            0,
-            valued.each[indexOf(valued.measures, 20)][3]
-        ) as entry_carried_permille,
-        if(
-            summed.entry_hosts >= 3 and valued.shown_by_hosts[indexOf(valued.measures, 22)] = 1,
-            0,
-            valued.each[indexOf(valued.measures, 22)][3]
-        ) as entry_path_carried_permille,
+        carried(20, summed.entry_hosts) as entry_carried_permille,
+        carried(22, summed.entry_hosts) as entry_path_carried_permille,
         summed.trial[1] as trial_flights,
         summed.trial[2] as trial_lossy,
         summed.trial[3] as trial_resent,
@@ -481,16 +479,8 @@ joined as (
         valued.each[indexOf(valued.measures, 15)][3] as trial_10k_p50_us,
         valued.each[indexOf(valued.measures, 17)][3] as trial_50k_p50_us,
         valued.each[indexOf(valued.measures, 19)][3] as trial_100k_p50_us,
-        if(
-            summed.trial_hosts >= 3 and valued.shown_by_hosts[indexOf(valued.measures, 21)] = 1,
-            0,
-            valued.each[indexOf(valued.measures, 21)][3]
-        ) as trial_carried_permille,
-        if(
-            summed.trial_hosts >= 3 and valued.shown_by_hosts[indexOf(valued.measures, 23)] = 1,
-            0,
-            valued.each[indexOf(valued.measures, 23)][3]
-        ) as trial_path_carried_permille,
+        carried(21, summed.trial_hosts) as trial_carried_permille,
+        carried(23, summed.trial_hosts) as trial_path_carried_permille,
         summed.braked as braked,
         summed.default_flights as default_flights,
         summed.default_lossy as default_lossy
