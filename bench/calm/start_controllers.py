@@ -1,5 +1,5 @@
 """Who decides what connections start with: the law of starts, the initial-window law as a burst, and Riptide's plain
-mean, each from what the connections of its own choice showed."""
+mean, each from what the connections of its own choice showed; and one who is told what the paths carried."""
 
 from __future__ import annotations
 
@@ -88,6 +88,34 @@ class Bursts:
         windows = self._law.decide(now, seen)
         self.changes += windows != self._windows
         self._windows = windows
+
+
+class Told:
+    """One who is told what each path carried in the round before, and tries nothing: what a law reaches that follows
+    at once and without an error, with the policy's part of the rate and its window."""
+
+    def __init__(self, policy: Policy, name: str, paths: Paths) -> None:
+        self.name, self._policy, self._count = name, policy, paths.count
+        self._given = Given.default(paths.count)
+        self.changes, self.trials = np.zeros((2, paths.count), np.int64)
+
+    @property
+    def permille(self) -> Ints:
+        return np.zeros(self._count, np.int64)
+
+    @property
+    def trial(self) -> Given:
+        return Given.default(self._count)
+
+    def given(self) -> Given:
+        return self._given
+
+    def round(self, now: int, moment: Moment, met: tuple[Met, Met], default: Met) -> None:
+        law = self._policy.start
+        rate = law.pace_gain * moment.together
+        window = np.clip(law.headroom * rate * moment.rtt_ms / 1000 / SEGMENT, DEFAULT_WINDOW, law.cmax)
+        self._given = Given(window.astype(np.int64), rate, rate, self._policy.enforce.lift_bytes)
+        self.changes += 1
 
 
 class Start:
