@@ -20,6 +20,8 @@ LONGEST_GROUP_S = 10.0
 # Beside a bulk flow, these only: a pass would take twice as long.
 BESIDE_BULK = (1, 10)
 ASKED_SIZE = 100_000
+# What a way may send again more than the default, of its segments, and of how many times the default's p95 its own is.
+MORE_AGAIN, LATER = 0.002, 1.05
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,18 @@ class Group:
 
 @dataclass
 class Result:
-    """Of one path, cell and way: times in ms, and segments of all connections together."""
+    """Of one path, cell and way: times in ms, and segments of all connections together; and of every other group."""
 
     ms: list[float] = field(default_factory=list)
     segments: int = 0
     resent: int = 0
     errors: list[str] = field(default_factory=list)
+    halves: list[Result] = field(default_factory=list)
+
+    def begin(self) -> list[Result]:
+        """Of a group that begins: what it counts for, the whole and a half, by turns the one and the other."""
+        self.halves = [*self.halves[1:], self.halves[0]] if len(self.halves) == 2 else [*self.halves, Result()]
+        return [self, self.halves[-1]]
 
     def p50(self) -> float:
         return median(self.ms)
@@ -58,6 +66,13 @@ class Result:
 
     def resent_share(self) -> float:
         return self.resent / max(1, self.segments)
+
+    def sends_more_again(self, than: Result) -> bool:
+        """By more than is asked for."""
+        return self.resent_share() - than.resent_share() > MORE_AGAIN
+
+    def is_later(self, than: Result) -> bool:
+        return self.p95() > LATER * than.p95()
 
 
 Results = defaultdict[tuple[str, Cell, str], Result]
@@ -132,6 +147,26 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "median_ratio_limit_100k": round(median(ratios), 4),
         "worst_p95_per_default": round(max(one["springtide_p95_ms"] / one["default_p95_ms"] for one in rows), 4),
     }
+
+
+def rises(results: Results) -> dict[tuple[str, str], int]:
+    """By name and way, in how many cells it sends more again than the default, or its p95 is later; by halves, a half
+    of its groups over a half of the default's: the default's other half says how many are chance."""
+    found: dict[tuple[str, str], int] = defaultdict(int)
+    for (name, cell, way), result in results.items():
+        default = results[name, cell, "default"] if (name, cell, "default") in results else Result()
+        if not (result.ms and default.ms):
+            continue
+        if way != "default":
+            found["retransmit_rises", way] += result.sends_more_again(default)
+            found["p95_rises", way] += result.is_later(default)
+        halves = [one.halves for one in (default, result)]
+        if all(len(two) == 2 and all(one.ms for one in two) for two in halves):
+            ours, theirs = halves[1][1], halves[0][0]
+            found["cells_in_halves", way] += 1
+            found["retransmit_rises_in_halves", way] += ours.sends_more_again(theirs)
+            found["p95_rises_in_halves", way] += ours.is_later(theirs)
+    return found
 
 
 def _named(one: dict[str, Any]) -> str:

@@ -83,13 +83,14 @@ class Client:
         if not line:
             raise BenchError(f"{self.path.name}: the client has ended; see its namespace's log")
         mine = str(self._lab.topology.edge(self.path.edge()).addresses[index])
-        found = results[self.path.name, group.cell, group.way]
+        found = results[self.path.name, group.cell, group.way].begin()
         for edge, transfer in zip(edges, json.loads(line)["transfers"], strict=True):
             said = self._senders.take(edge, mine, transfer["port"]) if transfer["port"] else {}
-            found.segments += said.get("segments", 0)
-            found.resent += said.get("resent", 0)
-            if "ms" in transfer:
-                found.ms.append(transfer["ms"])
-            else:
-                found.errors.append(transfer["error"])
+            for one in found:
+                one.segments += said.get("segments", 0)
+                one.resent += said.get("resent", 0)
+                if "ms" in transfer:
+                    one.ms.append(transfer["ms"])
+                else:
+                    one.errors.append(transfer["error"])
         time.sleep(max(LEAST_GAP_S, self.path.rtt_ms / 1000))

@@ -26,7 +26,7 @@ from pathlib import Path as File
 from typing import Any
 
 from bench.runner import Bench, BenchError, Run, progress
-from bench.start_cells import LONGEST_MS, Cell, Group, Result, Results, Slowest, cells, groups, row, summary
+from bench.start_cells import LONGEST_MS, Cell, Group, Result, Results, Slowest, cells, groups, rises, row, summary
 from bench.start_clients import Client, Senders
 from bench.start_closed import Closed
 from bench.start_paths import BULK, EDGES, PATHS, WAYS, Path, edge_of, topology
@@ -231,6 +231,8 @@ def measure(run: Run) -> None:
     run.figure("failed_transfers", failed)
     run.figure("cells", len(rows))
     run.figure("ratio_limit_100k", [one["ratio_limit"] for one in rows if one["size_bytes"] == 100_000])
+    for (name, of), count in sorted(rises(results).items()):
+        run.figure(name, count, way=of)
     for name in ("worst_ratio_limit_100k", "median_ratio_limit_100k", "worst_retransmit_rise", "worst_p95_per_default"):
         run.figure(name, found[name])
 

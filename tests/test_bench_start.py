@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from bench import start_changes
-from bench.start_cells import Cell, Result, Slowest, cells, groups, row, summary
+from bench.start_cells import Cell, Result, Results, Slowest, cells, groups, rises, row, summary
 from bench.start_paths import PATHS, Path, topology
 from bench.start_ways import given, means
 from lab.topology import load_topology
@@ -84,6 +84,29 @@ def test_a_row_and_the_summary_are_of_what_was_measured() -> None:
     assert found["worst_retransmit_rise"] == pytest.approx(0.02)
     assert found["worst_retransmit_rise_at"] == "fifty, 100000 B, 1 from 1"
     jsonschema.validate([alone, beside], SCHEMA["properties"]["paths"])
+
+
+def test_rises_are_held_against_those_of_one_half_of_the_defaults_over_the_other() -> None:
+    cell, results = Cell(100_000, 4), Results(Result)
+    for way, again in {"default": [1, 9, 1, 9], "springtide": [2, 2, 2, 2]}.items():
+        for resent in again:
+            for one in results["fifty", cell, way].begin():
+                one.ms.append(300.0 if resent < 9 else 400.0)
+                one.segments, one.resent = one.segments + 100, one.resent + resent
+    default = results["fifty", cell, "default"]
+    assert [(one.segments, one.resent) for one in (default, *default.halves)] == [(400, 20), (200, 2), (200, 18)]
+    # Of one group there are no halves.
+    results["fifty", Cell(100_000, 10), "default"].begin()[0].ms.append(300.0)
+    found = rises(results)
+    assert {key: count for key, count in found.items() if "halves" not in key[0]} == {
+        ("retransmit_rises", "springtide"): 0,
+        ("p95_rises", "springtide"): 0,
+    }
+    assert (found["cells_in_halves", "default"], found["cells_in_halves", "springtide"]) == (1, 1)
+    for name in ("retransmit_rises_in_halves", "p95_rises_in_halves"):
+        assert found[name, "default"] == 1
+    assert found["retransmit_rises_in_halves", "springtide"] == 1
+    assert found["p95_rises_in_halves", "springtide"] == 0
 
 
 def test_riptide_averages_all_windows_of_a_destination() -> None:
