@@ -127,13 +127,15 @@ def _promoted(on_trial: Values, in_use: Values, judged: Judged, law: StartPolicy
 
 def _given(values: Values, single: Floats, together: Floats, law: StartPolicy) -> Values:
     """What is left of values of which the path carried these parts, 1 or NaN all; of less than all what was carried,
-    less what else is on the path, and at least that part. A single one is given no more than all at once."""
+    less what else is on the path, and at least that part. A single one is given no more than all at once: alone on one
+    of several edges it started with its edge's part, and what was carried of that says nothing of the whole."""
     kept, path_kept = (
         np.where(part < 1, np.maximum(law.pace_gain * part, _LEAST_PART), 1.0) for part in (single, together)
     )
+    path = np.where(values.window > 0, np.maximum(np.floor(path_kept * values.path), 1.0), 0.0)
     scaled = values.scaled(kept, law.cmax)
-    path = np.maximum(np.floor(path_kept * values.path), 1.0)
-    return replace(scaled, path=np.where(values.window > 0, np.maximum(path, scaled.rate), 0.0))
+    within = scaled.scaled(path / np.maximum(scaled.rate, 1.0), law.cmax).where(path < scaled.rate, scaled)
+    return replace(within, path=path)
 
 
 def _cut(now: int, before: Columns, in_use: Values, target: Values, is_loss: Bits, law: StartPolicy) -> Values:

@@ -1,0 +1,111 @@
+"""The law of starts: what always holds, whatever it is given."""
+
+from __future__ import annotations
+
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from springtide.laws.columns import same
+from springtide.laws.start import law
+from springtide.laws.start.evidence import OBSERVED
+from springtide.laws.start.law import decide
+
+from testkit.start_law import Loop, Rows, group, policy, row
+
+RATES = st.floats(1e3, 1e9) | st.sampled_from([0.0, float("nan"), float("inf")])
+COUNTS = st.integers(0, 400)
+
+
+@st.composite
+def observed(draw: st.DrawFn) -> Rows:
+    rows = []
+    for name in draw(st.sets(st.sampled_from("abcd"), min_size=1)):
+        one = row(name)
+        for column in OBSERVED.names or ():
+            kind = OBSERVED[column].kind
+            if kind == "f":
+                one[column] = draw(RATES)
+            elif kind == "u" and column != "ip_version":
+                one[column] = draw(COUNTS)
+        one["mss"] = draw(st.sampled_from([1448.0, 1208.0, float("nan")]))
+        one["min_rtt_us"] = draw(st.sampled_from([1e4, 1e5, 3e5, float("nan")]))
+        rows.append(one)
+    return np.concatenate(rows)
+
+
+HISTORIES = st.lists(observed(), min_size=1, max_size=12)
+GROUPS = group("a", "b", "c", "d")
+
+
+@given(HISTORIES, st.booleans(), st.integers(10, 400))
+@settings(max_examples=150, deadline=None)
+def test_nothing_is_above_its_bounds_and_nothing_rises_unjudged(history: list[Rows], careful: bool, cmax: int) -> None:
+    law = policy(careful=careful, cmax=cmax, min_connections=1, trial_flights=5)
+    loop = Loop(law, GROUPS)
+    before: dict[bytes, Any] = {}
+    for seen in history:
+        decided = loop.round(seen)
+        for one in decided:
+            last = before.get(bytes(one["destination"]))
+            for kind in ("", "trial_"):
+                assert one[f"{kind}window"] == 0 or 10 <= one[f"{kind}window"] <= cmax
+                assert (one[f"{kind}window"] > 0) == (one[f"{kind}connection_rate"] > 0)
+                assert one[f"{kind}path_rate"] >= one[f"{kind}connection_rate"] or one[f"{kind}path_rate"] > 0
+                assert np.isfinite(one[f"{kind}connection_rate"])
+                assert np.isfinite(one[f"{kind}path_rate"])
+            for name in ("window", "connection_rate", "path_rate"):
+                old = 0 if last is None else last[name]
+                if one[name] > old:
+                    assert last is not None
+                    assert last["trial_permille"] > 0
+                    assert one[name] <= last[f"trial_{name}"]
+                    # It was judged: by its own flights, or the group's.
+                    assert last["trial_borrowed"] or one["flights_1"] + last["trial_flights"] >= 3
+        before = {bytes(one["destination"]): one.copy() for one in decided}
+
+
+@given(HISTORIES, st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_the_same_rows_whatever_their_order(history: list[Rows], random: Any) -> None:
+    loop = Loop(policy(min_connections=1, trial_flights=5), GROUPS)
+    for seen in history:
+        last, now = loop.last.copy(), loop.now
+        decided = loop.round(seen)
+        mixed = [random.sample(range(len(rows)), len(rows)) for rows in (seen, last, GROUPS)]
+        again = decide(now, loop.policy, seen[mixed[0]], last[mixed[1]], GROUPS[mixed[2]])
+        assert same(decided, again)
+
+
+@given(HISTORIES, st.integers(1, 4))
+@settings(max_examples=60, deadline=None)
+def test_the_same_rows_however_many_are_decided_together(history: list[Rows], together: int) -> None:
+    """Also where a group is larger, a unit has none, and where there is nothing but what the last round left."""
+    groups = np.concatenate([group("a", "d"), group("b", of="eu>asia")])
+    loop = Loop(policy(min_connections=1, trial_flights=5), groups)
+    for seen in [*history, np.zeros(0, OBSERVED)]:
+        last, now = loop.last.copy(), loop.now
+        decided = loop.round(seen)
+        with patch.object(law, "_TOGETHER", together):
+            assert same(decided, decide(now, loop.policy, seen, last, groups).table())
+            assert not len(decide(now, loop.policy, seen[:0], last[:0], groups[:0]))
+
+
+@given(HISTORIES)
+@settings(max_examples=60, deadline=None)
+def test_frozen_keeps_what_is_given(history: list[Rows]) -> None:
+    loop = Loop(policy(min_connections=1, trial_flights=5), GROUPS)
+    for seen in history:
+        loop.round(seen)
+        last, now = loop.last.copy(), loop.now
+        found = decide(now, loop.policy, seen, last, GROUPS, ("ams",))
+        by_name = {bytes(one["destination"]): one for one in last}
+        for one in found:
+            old = by_name.get(bytes(one["destination"]))
+            if old is None or now >= int(old["last_evidence"]) + loop.policy.start.ttl_s:
+                assert one["window"] == 0
+                continue
+            for name in ("window", "connection_rate", "path_rate", "trial_window", "trial_permille", "share_log2"):
+                assert one[name] == old[name] or (np.isnan(one[name]) and np.isnan(old[name]))
