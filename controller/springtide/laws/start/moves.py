@@ -74,7 +74,9 @@ def falls(
     harm = used & (judged.harm | (judged.braked & ~runs))
     trial_harm = runs & (judged.trial_harm | (judged.braked & ~harm))
     slower, in_vain = judged.trial_slower & ~trial_harm, judged.trial_in_vain & ~trial_harm
-    overtaken = runs & ~is_frozen & proved.known & (target.window > 0) & (target.rate <= law.collapse * on_trial.rate)
+    # A step is beyond what single connections met, which is asked for where it is less than what is in use.
+    overtaken = runs & (before["trial_step"] == 0) & ~is_frozen & proved.known & (target.window > 0)
+    overtaken &= target.rate <= law.collapse * on_trial.rate
     promoted = judged.trial_good & ~harm & ~trial_harm & ~overtaken
 
     value = _promoted(on_trial, in_use, judged, law).where(promoted, in_use)
