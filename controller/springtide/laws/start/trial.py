@@ -159,8 +159,9 @@ def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: Sta
     trial_harm |= judged & ~clean
     judged &= ~trial_harm
     # What seems slower, or no faster, by less than chance explains goes on, up to so many flights.
-    sure = ratio - _OF_MEDIANS / np.sqrt(np.maximum(left["trial_times"], 1.0))
-    sure = np.where(left["trial_times"] < _MOST_TRIAL * law.trial_flights, sure, ratio)
+    chance = _OF_MEDIANS / np.sqrt(np.maximum(left["trial_times"], 1.0))
+    is_enough = left["trial_times"] >= _MOST_TRIAL * law.trial_flights
+    sure = np.where(is_enough, ratio, ratio - chance)
     steps = before["trial_step"] > 0
     too_slow, no_gain = np.log2(1.0 + law.slower), np.log2(1.0 - law.step_gain)
     slower = judged & timed & (sure > too_slow)
@@ -171,7 +172,9 @@ def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: Sta
         brings = trial_carried * before["trial_connection_rate"] >= _STEP_UP * before["connection_rate"]
         brings |= trial_path_carried * before["trial_path_rate"] >= _STEP_UP * before["path_rate"]
     in_vain = judged & ~slower & np.where(shown, ~brings, steps & timed & (sure > no_gain))
-    good = judged & (~timed | (ratio <= np.where(steps, no_gain, too_slow))) & (timed | ~steps)
+    # Where a step's flights lose so much that none shows what was carried, half of all steps seem faster by chance.
+    clearly = np.where(is_enough, ratio, ratio + chance)
+    good = judged & (~timed | (np.where(steps, clearly, ratio) <= np.where(steps, no_gain, too_slow))) & (timed | ~steps)
     good = np.where(shown, judged & brings & ~slower, good)
     braked = live & (_counts(seen["braked"], live) > 0) & (used | tried)
     return Judged(
