@@ -78,6 +78,6 @@ def test_thin_paths_gain_more_where_they_borrow() -> None:
     best_one, bursts = every["start"], every["initcwnd as a burst"]
     assert best_one["share_of_gain_at_all"] > bursts["share_of_gain_at_all"]
     assert best_one["sent_again_share"] < bursts["sent_again_share"]
-    # Who is told the truth a round late gains more, and not all.
-    told = every["told each path a round late"]["share_of_attainable_gain"]
-    assert best_one["share_of_attainable_gain"] < told < 1
+    # Who knows the truth a round late gains more, and not all.
+    late = every["knows each path a round late"]["share_of_attainable_gain"]
+    assert best_one["share_of_attainable_gain"] < late < 1

@@ -1,5 +1,5 @@
 """Who decides what connections start with: the law of starts, the initial-window law as a burst, and Riptide's plain
-mean, each from what the connections of its own choice showed; and one who is told what the paths carried."""
+mean, each from what the connections of its own choice showed; and one who knows what the paths carried."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ class Bursts:
         self._windows = windows
 
 
-class Told:
-    """One who is told what each path carried in the round before, and tries nothing: what a law reaches that follows
+class Late:
+    """One who knows what each path carried in the round before, and tries nothing: what a law reaches that follows
     at once and without an error, with the policy's part of the rate and its window."""
 
     def __init__(self, policy: Policy, name: str, paths: Paths) -> None:

@@ -16,7 +16,7 @@ from springtide.policy import Policy
 
 from bench.calm import measured
 from bench.calm.controllers import INTERVAL_S, PlainAverage, Springtide
-from bench.calm.start_controllers import Bursts, Controller, Start, Told
+from bench.calm.start_controllers import Bursts, Controller, Late, Start
 from bench.calm.start_flights import LIFTS, Given, Met, best, gained, meet
 from bench.calm.start_paths import ROUNDS_PER_DAY, Floats, Paths
 from bench.runner import Bench, Run, progress
@@ -165,7 +165,7 @@ def weeks(pairs: int, days: float, seed: int, policy: Policy) -> dict[tuple[str,
     paths = Paths(pairs, seed)
     controllers: list[Controller] = [
         Start(policy, "start", paths),
-        Told(policy, "told each path a round late", paths),
+        Late(policy, "knows each path a round late", paths),
         Start(lifted(policy), "start, rates lifted at 60 kB", paths),
         Bursts(Springtide(policy), "initcwnd as a burst", paths),
         Bursts(PlainAverage(pairs), "plain mean as a burst", paths),
