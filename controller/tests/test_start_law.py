@@ -121,20 +121,6 @@ def test_a_brake_cuts_what_is_in_use_or_ends_the_trial() -> None:
     assert braked["connection_rate"][0] < before["connection_rate"][0]
 
 
-@pytest.mark.parametrize(("lossy", "why"), [(40, Reason.PROVED), (0, Reason.BRAKED)])
-def test_a_brake_is_no_harm_where_the_default_loses_as_much(lossy: int, why: Reason) -> None:
-    """A short queue is overrun by whatever starts, and the edge brakes each time: cuts would never end."""
-    loop = Loop(policy())
-    loop.round(proved(5e6))
-    default: dict[str, Any] = {"flights_0": 200, "lossy_0": lossy, "segments_0": 20_000, "resent_0": 75 * lossy}
-    for _ in range(6):
-        before = loop.round(proved(5e6, **well(**default | {"lossy_1": lossy // 7})))
-    assert before["window"][0] > 0
-    found = loop.round(proved(5e6, braked=5, **default | {"lossy_0": 40, "resent_0": 3000}))
-    assert reason(found) is why
-    assert (found["connection_rate"][0] < before["connection_rate"][0]) == (why is Reason.BRAKED)
-
-
 def test_small_changes_are_not_published() -> None:
     loop = Loop(policy())
     before = loop.in_use(5e6)

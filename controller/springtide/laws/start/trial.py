@@ -176,12 +176,7 @@ def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: Sta
     clearly = np.where(is_enough, ratio, ratio + chance)
     good = judged & (~timed | (np.where(steps, clearly, ratio) <= np.where(steps, no_gain, too_slow))) & (timed | ~steps)
     good = np.where(shown, judged & brings & ~slower, good)
-    # A queue that the default overruns as often is braked at again and again, whatever less is given.
-    as_default = [
-        (flights[arm] >= law.min_connections) & ~_much(resent[arm], segments[arm], each * flights[arm], law)
-        for arm in (0, 1)
-    ]
-    braked = live & (_counts(seen["braked"], live) > 0) & ((used & ~as_default[0]) | (tried & ~as_default[1]))
+    braked = live & (_counts(seen["braked"], live) > 0) & (used | tried)
     return Judged(
         sound & ~harm,
         carried,
