@@ -121,6 +121,16 @@ def test_a_brake_cuts_what_is_in_use_or_ends_the_trial() -> None:
     assert braked["connection_rate"][0] < before["connection_rate"][0]
 
 
+def test_what_the_path_carries_less_of_than_the_default_is_withdrawn() -> None:
+    """A tenth of a second carries 1,448 bytes ten times by itself."""
+    loop = Loop(policy())
+    loop.in_use(5e6)
+    path: dict[str, Any] = {"rtt_p50_us": 110_000, "flights_0": 200, "segments_0": 60_000}
+    rates = [loop.round(proved(5e6, path_carried_0=0.4, **path))["connection_rate"][0] for _ in range(8)]
+    assert 0 in rates
+    assert all(rate == 0 or rate * 0.1 >= 10 * MSS for rate in rates)
+
+
 def test_small_changes_are_not_published() -> None:
     loop = Loop(policy())
     before = loop.in_use(5e6)

@@ -106,6 +106,44 @@ def test_a_step_is_not_overtaken_by_what_it_was_a_step_beyond(step: float) -> No
         assert found["trial_flights"][0] == flights
 
 
+def test_a_step_of_which_all_together_were_carried_no_more_is_in_vain() -> None:
+    """Alone, on one of three edges, each was carried whole; of that nothing is left to give."""
+    loop = Loop(policy())
+    loop.in_use(5e6)
+    loop.last["path_rate"] = loop.last["connection_rate"]
+    path: dict[str, Any] = {"rtt_p50_us": 110_000, "flights_0": 200, "segments_0": 60_000, "carried_0": 1.0}
+    # What polls show of so short lives is less.
+    loop.last["path_log2"] = np.log2(1e6)
+    before = loop.round(row(connections=100, path_rate=1e6, path_buckets=10, path_carried_0=1.0, **path))
+    assert reason(before) is Reason.TRIAL_STEP
+    times = path | {"flights_1": 30, "t100_0_us": 300_000, "t100_1_us": 200_000}
+    found = loop.round(row(connections=100, carried_1=1.0, path_carried_1=0.6, **times))
+    assert (reason(found), found["trial_window"][0]) == (Reason.TRIAL_NO_GAIN, 0)
+    assert found["hold_s"][0] == policy().start.hold_s
+    assert found["path_rate"][0] == before["path_rate"][0]
+
+
+def test_nothing_is_given_to_all_in_the_round_of_a_collapse() -> None:
+    loop = Loop(policy())
+    loop.in_use(5e6)
+    path: dict[str, Any] = {"rtt_p50_us": 110_000, "flights_0": 200, "segments_0": 60_000}
+    assert reason(loop.round(row(connections=100, **path))) is Reason.TRIAL_STEP
+    filled = path | {"rtt_p50_us": 400_000, "flights_1": 30, "t100_0_us": 3e5, "t100_1_us": 1.7e5}
+    found = loop.round(proved(5e5, **filled))
+    assert reason(found) is Reason.COLLAPSED
+    assert found["connection_rate"][0] == pytest.approx(0.95 * 5e5, rel=1e-5)
+
+
+def test_a_step_that_small_objects_never_show_is_in_vain() -> None:
+    loop = Loop(policy())
+    loop.in_use(5e6)
+    path: dict[str, Any] = {"rtt_p50_us": 110_000, "flights_0": 200, "segments_0": 60_000}
+    assert reason(loop.round(row(connections=100, **path))) is Reason.TRIAL_STEP
+    found = [loop.round(row(connections=100, flights_1=20, segments_1=600, **path)) for _ in range(4)]
+    assert found[2]["trial_window"][0] > 0
+    assert reason(found[3]) is Reason.TRIAL_NO_GAIN
+
+
 @pytest.mark.parametrize(
     ("carried", "after"),
     # All of it, and nearly; a part that is worth it, less 5 %; what others were given already.

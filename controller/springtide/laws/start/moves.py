@@ -77,9 +77,13 @@ def falls(
     # A step is beyond what single connections met, which is asked for where it is less than what is in use.
     overtaken = runs & (before["trial_step"] == 0) & ~is_frozen & proved.known & (target.window > 0)
     overtaken &= target.rate <= law.collapse * on_trial.rate
-    promoted = judged.trial_good & ~harm & ~trial_harm & ~overtaken
+    good = judged.trial_good & ~harm & ~trial_harm & ~overtaken & ~proved.fell
+    given = _promoted(on_trial, in_use, judged, law)
+    # Of what was carried of one, alone on one of several edges, and was not of all, nothing may be left.
+    promoted = good & given.above(in_use)
+    in_vain |= good & ~promoted
 
-    value = _promoted(on_trial, in_use, judged, law).where(promoted, in_use)
+    value = given.where(promoted, in_use)
     reason = np.where(used, _CODE[Reason.PROVED], _CODE[Reason.NO_EVIDENCE]).astype(np.uint8)
     reason[used & ~proved.known & ~proved.borrowed & ~proved.measured] = _CODE[Reason.HELD_THIN_EVIDENCE]
     for which, why in (
@@ -107,7 +111,7 @@ def falls(
     value = cut.where(harm, value)
     reason[harm] = np.where(judged.harm, _CODE[Reason.LOSS], _CODE[Reason.BRAKED])[harm]
     # What carries less than the kernel's default would only slow connections down.
-    value = Values.none(len(lower)).where((lower | harm) & idle(value.rate, rtt_us, seen), value)
+    value = Values.none(len(lower)).where((lower | over | harm) & idle(value.rate, rtt_us, seen), value)
     if law.careful:
         ratio = rtt_us / np.where(before["learnt_rtt_us"] > 0, before["learnt_rtt_us"], np.nan)
         outside = used & ~is_frozen & ((ratio <= _RTT_RANGE[0]) | (ratio > _RTT_RANGE[1]))

@@ -160,7 +160,7 @@ def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: Sta
     judged &= ~trial_harm
     # What seems slower, or no faster, by less than chance explains goes on, up to so many flights.
     chance = _OF_MEDIANS / np.sqrt(np.maximum(left["trial_times"], 1.0))
-    is_enough = left["trial_times"] >= _MOST_TRIAL * law.trial_flights
+    is_enough = on_trial >= _MOST_TRIAL * law.trial_flights
     sure = np.where(is_enough, ratio, ratio - chance)
     steps = before["trial_step"] > 0
     too_slow, no_gain = np.log2(1.0 + law.slower), np.log2(1.0 - law.step_gain)
@@ -171,7 +171,9 @@ def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: Sta
     with np.errstate(invalid="ignore"):
         brings = trial_carried * before["trial_connection_rate"] >= _STEP_UP * before["connection_rate"]
         brings |= trial_path_carried * before["trial_path_rate"] >= _STEP_UP * before["path_rate"]
-    in_vain = judged & ~slower & np.where(shown, ~brings, steps & timed & (sure > no_gain))
+    # Of small objects neither times nor parts are known: what a step brings is not seen, and nothing else is tried.
+    unseen = steps & ~timed & is_enough
+    in_vain = judged & ~slower & np.where(shown, ~brings, (steps & timed & (sure > no_gain)) | unseen)
     # Where a step's flights lose so much that none shows what was carried, half of all steps seem faster by chance.
     clearly = np.where(is_enough, ratio, ratio + chance)
     good = judged & (~timed | (np.where(steps, clearly, ratio) <= np.where(steps, no_gain, too_slow))) & (timed | ~steps)
