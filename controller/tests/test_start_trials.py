@@ -134,6 +134,21 @@ def test_nothing_is_given_to_all_in_the_round_of_a_collapse() -> None:
     assert found["connection_rate"][0] == pytest.approx(0.95 * 5e5, rel=1e-5)
 
 
+def test_a_step_of_what_all_at_once_are_given_is_not_judged_by_times() -> None:
+    loop = Loop(policy())
+    loop.in_use(5e6)
+    path: dict[str, Any] = {"rtt_p50_us": 110_000, "flights_0": 200, "segments_0": 60_000, "carried_0": 1.0}
+    loop.last["connection_rate"] = 2 * 400 * 1448 / 0.1
+    loop.last["window"] = 400
+    before = loop.round(row(connections=100, path_rate=1e7, path_buckets=10, path_carried_0=1.0, **path))
+    assert before["trial_path_rate"][0] > before["path_rate"][0]
+    assert before["trial_connection_rate"][0] == before["connection_rate"][0]
+    faster = path | {"flights_1": 20, "segments_1": 6000, "t100_0_us": 3e5, "t100_1_us": 1e5}
+    found = [loop.round(row(connections=100, path_rate=1e7, path_buckets=10, **faster)) for _ in range(4)]
+    assert all(one["path_rate"][0] == before["path_rate"][0] for one in found)
+    assert reason(found[3]) is Reason.TRIAL_NO_GAIN
+
+
 def test_a_step_that_small_objects_never_show_is_in_vain() -> None:
     loop = Loop(policy())
     loop.in_use(5e6)

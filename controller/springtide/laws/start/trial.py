@@ -139,7 +139,9 @@ def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: Sta
     left["trial_log2_time"] = np.where(tried & live, before["trial_log2_time"] + log2_time, before["trial_log2_time"])
     left["trial_times"] = np.where(tried & live, before["trial_times"] + times, before["trial_times"])
     ratio = left["trial_log2_time"] / np.maximum(left["trial_times"], 1.0)
-    timed = left["trial_times"] > 0
+    # Of what all at once are given, the times of flights that are alone now and then say nothing.
+    for_all = (before["trial_step"] > 0) & (before["trial_connection_rate"] <= before["connection_rate"])
+    timed = (left["trial_times"] > 0) & ~for_all
 
     borrowed = tried & (before["trial_borrowed"] > 0)
     # Of a group's borrowers those count that are on trial, and those that already use what they borrowed.
@@ -176,7 +178,7 @@ def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: Sta
     in_vain = judged & ~slower & np.where(shown, ~brings, (steps & timed & (sure > no_gain)) | unseen)
     # Where a step's flights lose so much that none shows what was carried, half of all steps seem faster by chance.
     clearly = np.where(is_enough, ratio, ratio + chance)
-    good = judged & (~timed | (np.where(steps, clearly, ratio) <= np.where(steps, no_gain, too_slow))) & (timed | ~steps)
+    good = judged & np.where(steps, timed & (clearly <= no_gain), ~timed | (ratio <= too_slow))
     good = np.where(shown, judged & brings & ~slower, good)
     braked = live & (_counts(seen["braked"], live) > 0) & (used | tried)
     return Judged(
