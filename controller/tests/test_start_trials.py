@@ -176,6 +176,18 @@ def test_of_a_step_what_the_path_carried_is_given_to_all(carried: float, after: 
     assert reason(found) is (Reason.PROMOTED if after > 1 else Reason.TRIAL_NO_GAIN)
 
 
+@pytest.mark.parametrize(("t100_us", "why"), [(420_000, Reason.PROMOTED), (700_000, Reason.TRIAL_SLOWER)])
+def test_what_is_carried_is_not_slower_by_chance(t100_us: int, why: Reason) -> None:
+    """Of ten flights in a crowd, beside others that were alone: slower by 40 %, though all of it was carried."""
+    loop = Loop(policy())
+    before = loop.in_use(5e6)["connection_rate"][0]
+    path: dict[str, Any] = {"rtt_p50_us": 110_000, "flights_0": 200, "segments_0": 60_000, "carried_0": 1.0}
+    assert reason(loop.round(row(connections=100, **path))) is Reason.TRIAL_STEP
+    times = path | {"flights_1": 10, "t100_0_us": 300_000, "t100_1_us": t100_us}
+    found = loop.round(row(connections=100, carried_1=1.0, **times))
+    assert (reason(found), found["connection_rate"][0] > before) == (why, why is Reason.PROMOTED)
+
+
 def test_beyond_what_is_not_carried_nothing_is_tried() -> None:
     loop = Loop(policy())
     loop.in_use(5e6)

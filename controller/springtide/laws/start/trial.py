@@ -34,6 +34,8 @@ _MOST_USED = 10
 # The standard error of the log2 of two medians' ratio, times the root of the flights in each: single times differ by a
 # third. And what of a trial's flights is waited for at most, in multiples of trial_flights.
 _OF_MEDIANS, _MOST_TRIAL = 0.76, 4
+# So many of these are no chance, where something else shows the contrary.
+_SURE = 3.0
 # A path carries all of a rate where it shows this part of it: with several at once the queue of what came before blurs
 # it. A step that brings less than a tenth is in vain.
 CARRIED, _STEP_UP = 0.95, 1.1
@@ -166,13 +168,13 @@ def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: Sta
     sure = np.where(is_enough, ratio, ratio - chance)
     steps = before["trial_step"] > 0
     too_slow, no_gain = np.log2(1.0 + law.slower), np.log2(1.0 - law.step_gain)
-    slower = judged & timed & (sure > too_slow)
     # Times say little where connections start with others now and then without: what the path carried says more.
     more = steps | (used & (before["trial_connection_rate"] > _STEP_UP * before["connection_rate"]))
     shown = more & np.isfinite(trial_carried)
     with np.errstate(invalid="ignore"):
         brings = trial_carried * before["trial_connection_rate"] >= _STEP_UP * before["connection_rate"]
         brings |= trial_path_carried * before["trial_path_rate"] >= _STEP_UP * before["path_rate"]
+    slower = judged & timed & (np.where(shown & brings, ratio - _SURE * chance, sure) > too_slow)
     # Of small objects neither times nor parts are known: what a step brings is not seen, and nothing else is tried.
     unseen = steps & ~timed & is_enough
     in_vain = judged & ~slower & np.where(shown, ~brings, (steps & timed & (sure > no_gain)) | unseen)
