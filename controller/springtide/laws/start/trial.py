@@ -142,7 +142,8 @@ def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: Sta
     left["trial_times"] = np.where(tried & live, before["trial_times"] + times, before["trial_times"])
     ratio = left["trial_log2_time"] / np.maximum(left["trial_times"], 1.0)
     # Of what all at once are given, the times of flights that are alone now and then say nothing.
-    for_all = (before["trial_step"] > 0) & (before["trial_connection_rate"] <= before["connection_rate"])
+    steps = before["trial_step"] > 0
+    for_all = steps & (before["trial_connection_rate"] <= before["connection_rate"])
     timed = (left["trial_times"] > 0) & ~for_all
 
     borrowed = tried & (before["trial_borrowed"] > 0)
@@ -166,7 +167,6 @@ def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: Sta
     chance = _OF_MEDIANS / np.sqrt(np.maximum(left["trial_times"], 1.0))
     is_enough = on_trial >= _MOST_TRIAL * law.trial_flights
     sure = np.where(is_enough, ratio, ratio - chance)
-    steps = before["trial_step"] > 0
     too_slow, no_gain = np.log2(1.0 + law.slower), np.log2(1.0 - law.step_gain)
     # Times say little where connections start with others now and then without: what the path carried says more.
     more = steps | (used & (before["trial_connection_rate"] > _STEP_UP * before["connection_rate"]))
