@@ -21,7 +21,7 @@ from pathlib import Path as File
 from statistics import median
 
 from bench.runner import Bench, BenchError, Run, progress
-from bench.start_cells import LONGEST_MS, Cell, Group, Result, Results
+from bench.start_cells import LONGEST_MS, MORE_AGAIN, Cell, Group, Result, Results
 from bench.start_clients import Client, Senders
 from bench.start_closed import Closed
 from bench.start_paths import Path, edge_of, topology
@@ -33,7 +33,6 @@ BETTER = (Path("twenty", 20, 150, 80, 4), Path("twelve", 12, 54, 40, 5), Path("n
 # Sizes and how many at once, in the order of a turn: what meets the path, and what users fetch.
 SHAPES = ((100_000, 1), (1_000_000, 1), (100_000, 4), (10_000, 1), (100_000, 1), (50_000, 4))
 ALONE = Cell(100_000, 1)
-HARM = 0.002
 TOGETHER = 10
 GAIN = 0.9
 HEAD = (
@@ -89,7 +88,7 @@ def p50(seen: Iterable[Seen], way: str) -> float:
 def connections_until_safe(seen: Sequence[Seen]) -> int:
     """How many began after the change before ten in a row, by groups, sent again no more than the default does."""
     after = [one for one in seen if one.round >= 1]
-    bound = share(one.result for one in after if one.way == "default") + HARM
+    bound = share(one.result for one in after if one.way == "default") + MORE_AGAIN
     begun, rows = 0, [one for one in after if one.way == "springtide"]
     for at, one in enumerate(rows):
         some: list[Result] = []
@@ -115,7 +114,7 @@ def rounds_until(seen: Sequence[Seen], limit_ms: float, *, gain: bool) -> int:
             continue
         ours, theirs = (share(one.result for one in some if one.way == way) for way in ("springtide", "default"))
         saved = (p50(some, "default") - p50(some, "springtide")) / (p50(some, "default") - limit_ms)
-        if saved >= GAIN if gain else ours <= theirs + HARM:
+        if saved >= GAIN if gain else ours <= theirs + MORE_AGAIN:
             return number - 1
     return len(by_round)
 
