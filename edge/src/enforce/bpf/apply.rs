@@ -62,12 +62,11 @@ pub struct Applied {
 pub fn apply(bundle: &Bundle, places: &Places) -> Result<Applied> {
     preconditions(places)?;
     let set = places.set();
-    let now = now();
     // What the bundle asks for is judged before anything changes.
     encode(
         bundle,
         Moment {
-            now,
+            now: now(),
             boot_ns: 0,
             generation: 0,
             slot: 0,
@@ -79,9 +78,11 @@ pub fn apply(bundle: &Bundle, places: &Places) -> Result<Applied> {
         others: others::counted(places, &before),
         ..before
     };
+    // Read together: between the two a bundle would live longer by what loading took.
+    let (now, boot_ns) = clocks();
     let moment = Moment {
         now,
-        boot_ns: boot_ns(),
+        boot_ns,
         generation: before.generation + 1,
         slot: (0..SLOTS)
             .find(|slot| ![before.slot, before.pending].contains(slot))
@@ -284,10 +285,18 @@ fn remove_leftovers(places: &Places) -> Result<()> {
 
 /// Seconds since the epoch.
 pub(super) fn now() -> i64 {
+    clocks().0
+}
+
+/// The wall clock's second, and what CLOCK_BOOTTIME was when it began, in nanoseconds.
+fn clocks() -> (i64, u64) {
     let elapsed = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    i64::try_from(elapsed.as_secs()).unwrap_or(i64::MAX)
+    (
+        i64::try_from(elapsed.as_secs()).unwrap_or(i64::MAX),
+        boot_ns().saturating_sub(u64::from(elapsed.subsec_nanos())),
+    )
 }
 
 /// CLOCK_BOOTTIME in nanoseconds: it goes on while the host sleeps.

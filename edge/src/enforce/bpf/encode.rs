@@ -38,7 +38,7 @@ pub(super) struct Encoded {
 pub(super) struct Moment {
     /// Seconds since the epoch.
     pub(super) now: i64,
-    /// CLOCK_BOOTTIME.
+    /// CLOCK_BOOTTIME at that second's beginning.
     pub(super) boot_ns: u64,
     pub(super) generation: u64,
     pub(super) slot: u32,
