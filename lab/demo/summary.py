@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import quantiles
+from statistics import median, quantiles
 from typing import Any, TypeVar
 
 from lab.demo.starts import Start
@@ -108,6 +108,13 @@ def ratio(closed: Iterable[Closed]) -> float:
     return sum(row.retransmitted for row in rows) / sent if sent else 0.0
 
 
+def ratio_p50(closed: Iterable[Closed]) -> float:
+    """The median connection's share of data segments sent again, 0 without connections: which is what a burst that does
+    not fit costs, where a few connections that met other traffic make the share of all."""
+    shares = [ratio([row]) for row in closed]
+    return median(shares) if shares else 0.0
+
+
 def rtts_saved(before: Mapping[str, float], after: Mapping[str, float], rtt_ms: float) -> float:
     """Round trips by which the median transfer became shorter."""
     # Plus 0.0: a rounded loss of nothing is 0.0, not -0.0.
@@ -158,9 +165,8 @@ def pairs(before: Phase, after: Phase, routes: Mapping[tuple[str, str], Route]) 
         key = (src, dst, size)
         return spread([one.transfer_ms for one in phase.transfers if (one.src, one.dst, one.size_bytes) == key])
 
-    def share(phase: Phase, src: str, dst: str, size: int) -> float:
-        key = (src, dst, size)
-        return round(ratio(one for one in phase.closed if (one.src, one.dst, one.size_bytes) == key), 5)
+    def closed(phase: Phase, src: str, dst: str, size: int) -> list[Closed]:
+        return [one for one in phase.closed if (one.src, one.dst, one.size_bytes) == (src, dst, size)]
 
     return [
         {
@@ -172,8 +178,9 @@ def pairs(before: Phase, after: Phase, routes: Mapping[tuple[str, str], Route]) 
             **route.in_force(),
             "before_ms": times(before, src, dst, size),
             "after_ms": (found := times(after, src, dst, size)),
-            "retransmit_before": share(before, src, dst, size),
-            "retransmit_after": share(after, src, dst, size),
+            "retransmit_before": round(ratio(closed(before, src, dst, size)), 5),
+            "retransmit_after": round(ratio(closed(after, src, dst, size)), 5),
+            "retransmit_p50_after": round(ratio_p50(closed(after, src, dst, size)), 5),
             "limit_ms": round(route.limit_ms(size), 2),
             "ratio_limit": round(found["p50"] / route.limit_ms(size), 3) if route.limit_ms(size) else None,
         }

@@ -107,10 +107,14 @@ ROUTES = {("ams", "nyc"): Route(80.0, 50.0, 88)}
 def test_each_pair_has_its_limit_and_its_shares_of_segments() -> None:
     (row,) = summary.pairs(phase([320, 330, 340]), phase([160, 170, 180], retransmitted=7), ROUTES)
     assert (row["initcwnd"], row["rate_mbit"], row["retransmit_before"], row["retransmit_after"]) == (88, 50, 0, 0.1)
+    assert row["retransmit_p50_after"] == 0.1
     assert row["before_ms"] == {"p50": 330, "p90": 338, "p95": 339, "n": 3}
     assert row["limit_ms"] == 96  # 80 ms, and 800,000 bits at 50,000 a millisecond
     assert (row["ratio_limit"], row["enforced_by"], row["start_rate"]) == (1.771, "routes", None)  # 170 of 96
     assert Route(80.0, None, None).limit_ms(100_000) == 80
+    # One that met other traffic is not the median one.
+    assert summary.ratio_p50([Closed("ams", "nyc", 80.0, 100_000, 70, lost) for lost in (0, 30, 0)]) == 0
+    assert summary.ratio_p50([]) == 0
 
 
 def test_a_pair_that_paces_shows_what_its_bundle_starts_with() -> None:
