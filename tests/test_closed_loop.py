@@ -88,7 +88,7 @@ def test_no_more_is_retransmitted(summary: dict[str, Any]) -> None:
 
 def test_a_short_queue_gets_what_fits_it(summary: dict[str, Any]) -> None:
     """41 packets before 100 Mbit/s: twenty probes of each size. A window that does not fit costs every one of 100 KB
-    30 points; on a busy machine some of them meet a burst of the load, which is no fault of the window."""
+    30 points; on a busy machine some of them meet a burst of the load, which says nothing of the window."""
     one = row(summary, "ams", "nyc")
     assert one["retransmit_p50_after"] <= 0.02
     assert more_sent_again([each for each in summary["pairs"] if (each["src"], each["dst"]) == ("ams", "nyc")]) <= 0.1
