@@ -24,12 +24,13 @@ Codes = NDArray[np.uint8]
 _CODE = codes(Reason)
 # RFC 9959: what was learnt holds while the round trip is above this part of the one then, and at most so many times it.
 _RTT_RANGE = 0.5, 10.0
-# Harm within the hold cuts as much as so many cuts.
-_CUT_AGAIN = 3
-# Of what is in use or was on trial no less is given a round later, whatever its first flights show.
+# Of what is in use or was on trial no less is given a round later, whatever its first flights show; but for harm.
 _LEAST_PART = 0.5
 # Larger than any policy's hysteresis lets pass is of no use.
 _SMALL_STEP = 1.3
+# The kernel's default brings 100 kB in three round trips, by 10, 20 and 40 segments; what is paced begins a round trip
+# after the request: by less than this a round trip it is no sooner.
+_SLOW_SEGMENTS = 35
 # Windows a round trip, while it is in slow start.
 _KERNEL_PACES = 2.0
 # What is in use stays where the path carries this part of it: medians of a dozen flights differ by less.
@@ -96,9 +97,8 @@ def falls(
     ):
         reason[which] = _CODE[why]
 
-    # A lower bound asks for nothing less; a step went beyond what is asked, and was judged.
-    asked = proved.known & proved.met & (target.window > 0) & (value.window > 0) & ~is_frozen
-    asked &= ~(promoted & (before["trial_step"] > 0))
+    # A lower bound asks for nothing less; what was promoted may be beyond what is asked, and was judged.
+    asked = proved.known & proved.met & (target.window > 0) & (value.window > 0) & ~is_frozen & ~promoted
     less = value.least(target)
     lower = asked & less.below(value, law.hysteresis)
     value = less.where(lower, value)
@@ -107,11 +107,12 @@ def falls(
     over = used & ~is_frozen & ~promoted & ((judged.carried < _STAYS) | (judged.path_carried < _STAYS))
     value = _given(in_use, judged.carried, judged.path_carried, law).least(value).where(over, value)
     reason[over] = _CODE[Reason.LOWERED]
-    cut = _cut(now, before, in_use, target, judged.harm, law)
+    cut = _cut(now, before, in_use, target, judged, law)
     value = cut.where(harm, value)
     reason[harm] = np.where(judged.harm, _CODE[Reason.LOSS], _CODE[Reason.BRAKED])[harm]
     # What carries less than the kernel's default would only slow connections down.
-    value = Values.none(len(lower)).where((lower | over | harm) & idle(value.rate, rtt_us, seen), value)
+    idle = (lower | over | harm) & _below(KERNEL_DEFAULT, value.rate, rtt_us, seen)
+    value = Values.none(len(lower)).where(idle, value)
     if law.careful:
         ratio = rtt_us / np.where(before["learnt_rtt_us"] > 0, before["learnt_rtt_us"], np.nan)
         outside = used & ~is_frozen & ((ratio <= _RTT_RANGE[0]) | (ratio > _RTT_RANGE[1]))
@@ -131,25 +132,26 @@ def _promoted(on_trial: Values, in_use: Values, judged: Judged, law: StartPolicy
     return _given(on_trial, judged.trial_carried, judged.trial_path_carried, law).most(in_use)
 
 
-def _given(values: Values, single: Floats, together: Floats, law: StartPolicy) -> Values:
+def _given(values: Values, single: Floats, together: Floats, law: StartPolicy, least: float = _LEAST_PART) -> Values:
     """What is left of values of which the path carried these parts, 1 or NaN all; of less than all what was carried,
-    less what else is on the path, and at least that part. A single one is given no more than all at once: alone on one
+    less what else is on the path, and at least a part. A single one is given no more than all at once: alone on one
     of several edges it started with its edge's part, and what was carried of that says nothing of the whole."""
-    kept, path_kept = (
-        np.where(part < 1, np.maximum(law.pace_gain * part, _LEAST_PART), 1.0) for part in (single, together)
-    )
+    kept, path_kept = (np.where(part < 1, np.maximum(law.pace_gain * part, least), 1.0) for part in (single, together))
     path = np.where(values.window > 0, np.maximum(np.floor(path_kept * values.path), 1.0), 0.0)
     scaled = values.scaled(kept, law.cmax)
     within = scaled.scaled(path / np.maximum(scaled.rate, 1.0), law.cmax).where(path < scaled.rate, scaled)
     return replace(within, path=path)
 
 
-def _cut(now: int, before: Columns, in_use: Values, target: Values, is_loss: Bits, law: StartPolicy) -> Values:
-    """What is left after harm. Loss in spite of a cut: the path has become far less, and each round of it costs; where
-    the edges' brakes act they have cut already."""
-    again = is_loss & (before["was_cut"] > 0) & (before["hold_until"].astype(np.int64) > now)
-    cut = in_use.scaled(np.where(again, law.cut**_CUT_AGAIN, law.cut), law.cmax)
-    return cut.least(target).where(target.window > 0, cut)
+def _cut(now: int, before: Columns, in_use: Values, target: Values, judged: Judged, law: StartPolicy) -> Values:
+    """What is left after harm: what the path carried, at once. Loss in spite of a cut: what was learnt is of another
+    path, and what the kernel's default loses on this one is not known: all begins anew with it. Where the edges' brakes
+    act they have cut already."""
+    again = judged.harm & (before["was_cut"] > 0) & (before["hold_until"].astype(np.int64) > now)
+    cut = in_use.scaled(np.full(len(again), law.cut), law.cmax)
+    cut = _given(in_use, judged.carried, judged.path_carried, law, 0.0).least(cut).where(judged.harm, cut)
+    cut = cut.least(target).where(target.window > 0, cut)
+    return Values.none(len(again)).where(again, cut)
 
 
 def ceiling(
@@ -195,7 +197,7 @@ def _most(
     middle = np.maximum(np.sqrt(value.rate * harmful), law.cut * harmful)
     # Near it the middle would be too small a step to be tried.
     near = value.rate * (1 + law.hysteresis) ** 2 >= harmful
-    free = (harmful == 0) | near | idle(middle, rtt_us, seen)
+    free = (harmful == 0) | near | _below(KERNEL_DEFAULT, middle, rtt_us, seen)
     return np.where(until > now, law.cut * harmful, np.where(free, np.inf, middle))
 
 
@@ -235,9 +237,9 @@ def _bounded(
     return wanted, over
 
 
-def idle(rate: Floats, rtt_us: Floats, seen: Columns) -> Bits:
-    """Whether the kernel's default carries as much in a round trip by itself."""
-    little: Bits = rate * rtt_us / 1e6 < KERNEL_DEFAULT * segment(seen)
+def _below(segments: int, rate: Floats, rtt_us: Floats, seen: Columns) -> Bits:
+    """Whether fewer than so many segments a round trip are carried; of KERNEL_DEFAULT, the default carries as much."""
+    little: Bits = rate * rtt_us / 1e6 < segments * segment(seen)
     return little
 
 
@@ -266,6 +268,8 @@ def trials(
     steps = used & unmet & ~proved.borrowed & ~target.above(moves.value, law.hysteresis)
     # The kernel's default reached a lower bound, on its way up: what is no faster is slower.
     first = ~used & ~proved.known & ~proved.borrowed & (target.window > KERNEL_DEFAULT)
+    # Nor is what few connections met that lost some: is it the path's, a part of the step comes back.
+    first |= ~used & (target.window > KERNEL_DEFAULT) & _below(_SLOW_SEGMENTS, target.rate, rtt_us, seen)
     wanted = target.scaled(law.step, law.cmax).where(first, target)
     # What failed once was near the path: from there on it is approached by small steps.
     step = np.where(bound[2] > 0, min(law.step, _SMALL_STEP), law.step)
