@@ -45,6 +45,8 @@ from springtide.metrics import Metric
 from springtide.policy import Policy
 from springtide.store import Store
 
+# Rounds in which a connection between two places that talk is expected.
+_SEEN_ROUNDS = 3
 # An edge's part of a unit's starts is that of the last hour.
 _PARTS_ROUNDS = 12
 
@@ -192,16 +194,23 @@ class Start(Law):
         return Contribution("entries", entries, left_out)
 
     def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> Treated:
-        """By the records of first flights, which name the round that they started by: what should have started with
-        values of its own in the newest round, and has records of it."""
+        """By the records of first flights, which name the round that they started by: what starts with values of its
+        own since the newest round, and has records of it in any of the last rounds: few connect in every one."""
         [counts] = store.query(
             """
-            select
-                countIf(flights_0 > 0) as same,
-                countIf(flights_0 = 0) as unknown
-            from start_decisions final
-            where round = (select max(round) from start_decisions) and previous_window > 0
-            """
+            select countIf(flights > 0) as same, countIf(flights = 0) as unknown
+            from (
+                select
+                    max(round) as newest,
+                    argMax(previous_window, round) as window,
+                    sumIf(flights_0, previous_window > 0) as flights
+                from start_decisions final
+                where round > (select max(round) - toIntervalSecond({span_s:UInt32}) from start_decisions)
+                group by src_pop, destination, ip_version
+            )
+            where window > 0 and newest = (select max(round) from start_decisions)
+            """,
+            {"span_s": _SEEN_ROUNDS * interval_s},
         )
         return Treated(**counts)
 
