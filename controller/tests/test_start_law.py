@@ -71,6 +71,31 @@ def test_harm_leaves_what_the_path_carried_at_once(kind: str, what: str) -> None
     assert 0 < found["connection_rate"][0] <= found["path_rate"][0]
 
 
+def test_a_flood_leaves_what_all_together_were_delivered_meanwhile() -> None:
+    """All flights lose something, so that none shows what was carried: polls do."""
+    for delivered, after in ((0.4, 0.95 * 0.4), (0.02, 0.25), (3.0, policy().start.cut)):
+        loop = Loop(policy())
+        before = loop.in_use(5e6)
+        seen: dict[str, Any] = {"path_rate": delivered * before["path_rate"][0], "path_buckets": 10}
+        harm: dict[str, Any] = {"flights_0": 10, "lossy_0": 10, "segments_0": 1000, "resent_0": 380}
+        found = loop.round(row(connections=10, **seen, **harm))
+        assert reason(found) is Reason.LOSS
+        assert found["connection_rate"][0] == pytest.approx(after * before["connection_rate"][0], rel=1e-3)
+
+
+def test_a_flood_is_harm_where_random_loss_would_explain_that_each_flight_loses() -> None:
+    """One flight of the default once lost something, and windows are large: of so many segments each may lose one."""
+    loop = Loop(policy(cmax=400))
+    for _ in range(6):
+        found = loop.round(proved(9e6, **well()))
+    assert found["window"][0] > 300
+    loop.last["default_flights"], loop.last["default_lossy"], loop.last["default_resent"] = 18, 1, 61
+    few = loop.round(row(connections=10, flights_0=9, lossy_0=9, segments_0=788, resent_0=12))
+    assert few["window"][0] == found["window"][0]
+    flooded = loop.round(row(connections=10, flights_0=9, lossy_0=9, segments_0=788, resent_0=298))
+    assert reason(flooded) is Reason.LOSS
+
+
 def test_harm_by_what_is_in_use_after_a_trial_failed_cuts_once() -> None:
     loop = Loop(policy())
     before = loop.in_use(5e6)["connection_rate"][0]

@@ -26,6 +26,8 @@ _CODE = codes(Reason)
 _RTT_RANGE = 0.5, 10.0
 # Of what is in use or was on trial no less is given a round later, whatever its first flights show; but for harm.
 _LEAST_PART = 0.5
+# And after a flood of loss no less than this: polls of few connections show less than the path carries.
+_LEAST_DELIVERED = 0.25
 # Larger than any policy's hysteresis lets pass is of no use.
 _SMALL_STEP = 1.3
 # The kernel's default brings 100 kB in three round trips, by 10, 20 and 40 segments; what is paced begins a round trip
@@ -107,7 +109,7 @@ def falls(
     over = used & ~is_frozen & ~promoted & ((judged.carried < _STAYS) | (judged.path_carried < _STAYS))
     value = _given(in_use, judged.carried, judged.path_carried, law).least(value).where(over, value)
     reason[over] = _CODE[Reason.LOWERED]
-    cut = _cut(now, before, in_use, target, judged, law)
+    cut = _cut(now, seen, before, in_use, target, judged, law)
     value = cut.where(harm, value)
     reason[harm] = np.where(judged.harm, _CODE[Reason.LOSS], _CODE[Reason.BRAKED])[harm]
     # What carries less than the kernel's default would only slow connections down.
@@ -143,13 +145,20 @@ def _given(values: Values, single: Floats, together: Floats, law: StartPolicy, l
     return replace(within, path=path)
 
 
-def _cut(now: int, before: Columns, in_use: Values, target: Values, judged: Judged, law: StartPolicy) -> Values:
-    """What is left after harm: what the path carried, at once. Loss in spite of a cut: what was learnt is of another
-    path, and what the kernel's default loses on this one is not known: all begins anew with it. Where the edges' brakes
-    act they have cut already."""
+def _cut(
+    now: int, seen: Columns, before: Columns, in_use: Values, target: Values, judged: Judged, law: StartPolicy
+) -> Values:
+    """What is left after harm: what the path carried, at once; where that much was lost that no flight shows it, what
+    all together were delivered meanwhile. Loss in spite of a cut: what was learnt is of another path, and what the
+    kernel's default loses on this one is not known: all begins anew with it. Where the edges' brakes act they have cut
+    already."""
     again = judged.harm & (before["was_cut"] > 0) & (before["hold_until"].astype(np.int64) > now)
     cut = in_use.scaled(np.full(len(again), law.cut), law.cmax)
     cut = _given(in_use, judged.carried, judged.path_carried, law, 0.0).least(cut).where(judged.harm, cut)
+    full = judged.flood & (seen["path_buckets"] > 0) & np.isfinite(seen["path_rate"])
+    part = law.pace_gain * seen["path_rate"] / np.maximum(in_use.path, 1.0)
+    part = np.where(full, np.clip(part, _LEAST_DELIVERED, 1.0), 1.0)
+    cut = in_use.scaled(part, law.cmax).least(cut)
     cut = cut.least(target).where(target.window > 0, cut)
     return Values.none(len(again)).where(again, cut)
 

@@ -27,6 +27,9 @@ _BY_CHANCE = 2.0
 _DEFAULT_KEPT = 0.9
 # Where the default loses something in nearly all of its flights, their share says nothing: only segments are compared.
 _BLIND = 0.9
+# Of all segments this part sent again, and so many times the default's, is harm of however few flights: where they are
+# large, random loss may explain that each of them loses something.
+_FLOOD, _FLOOD_OF_DEFAULT = 0.1, 2.0
 # A round trip of twice the lowest: what starts meets a queue, which hides that the path carries less.
 _FILLED = 2.0
 # Flights of values in use that are remembered, in multiples of trial_flights: what comes later must be able to count.
@@ -65,7 +68,8 @@ class Judged:
     """Of each unit; what is none of these is not known yet. `sound`: enough of the round's first flights went well with
     the values in use, on a path that nothing filled. `carried`, `trial_carried`: what the path carried of what a single
     one is given, in use and on trial, 1 where that is all of it, NaN unknown; `path_carried`, `trial_path_carried` of
-    what all who start at once are given. `left`: COUNTED for the next round, as if all stayed."""
+    what all who start at once are given. `flood`: harm
+    by which the path was full. `left`: COUNTED for the next round, as if all stayed."""
 
     sound: Bits
     carried: Floats
@@ -73,6 +77,7 @@ class Judged:
     trial_carried: Floats
     trial_path_carried: Floats
     harm: Bits
+    flood: Bits
     braked: Bits
     trial_harm: Bits
     trial_slower: Bits
@@ -117,6 +122,9 @@ def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: Sta
     bound = _allowed(before["window"], share, share, law)
     now_much = _much(resent[0], segments[0], each * flights[0], law)
     now_harm = now_much & _too_many(lossy[0], flights[0], bound, segments[0])
+    flood = now_much & (lossy[0] >= FEWEST_LOSSY) & (resent[0] > _FLOOD * segments[0])
+    flood &= resent[0] > _FLOOD_OF_DEFAULT * each * flights[0]
+    now_harm |= flood
     all_much = _much(left["used_resent"], left["used_segments"], each * used_flights, law)
     in_all = all_much & (lossy[0] > 0) & _too_many(used_lossy, used_flights, bound, left["used_segments"])
     with np.errstate(invalid="ignore"):
@@ -190,6 +198,7 @@ def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: Sta
         trial_carried,
         trial_path_carried,
         harm,
+        used & flood,
         braked,
         trial_harm,
         slower,
