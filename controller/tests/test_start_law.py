@@ -34,17 +34,30 @@ def test_loss_cuts_what_is_in_use_at_once_and_random_loss_does_not() -> None:
     assert cut["window"][0] < before["window"][0]
 
 
-def test_harm_in_spite_of_a_cut_begins_anew_with_the_default_and_what_that_loses() -> None:
+def test_harm_in_spite_of_a_cut_cuts_deeper() -> None:
     loop = Loop(policy())
     before = loop.in_use(5e6)["connection_rate"][0]
+    harm: dict[str, Any] = {"flights_0": 200, "lossy_0": 150, "segments_0": 20_000, "resent_0": 6000}
+    rates = [loop.round(row(connections=100, **harm))["connection_rate"][0] for _ in range(2)]
+    cut = policy().start.cut
+    assert rates[0] == pytest.approx(cut * before, rel=1e-5)
+    assert rates[1] <= 0.6 * rates[0]
+
+
+def test_harm_in_spite_of_a_cut_to_less_than_half_begins_anew_with_the_default_and_what_that_loses() -> None:
+    loop = Loop(policy())
+    before = loop.in_use(5e6)
+    delivered: dict[str, Any] = {"path_rate": 0.3 * before["path_rate"][0], "path_buckets": 10}
+    flood: dict[str, Any] = {"flights_0": 200, "lossy_0": 190, "segments_0": 20_000, "resent_0": 7000}
+    cut = loop.round(row(connections=100, **delivered, **flood))
+    assert cut["connection_rate"][0] == pytest.approx(0.95 * 0.3 * before["connection_rate"][0], rel=1e-3)
     harm: dict[str, Any] = {"flights_0": 200, "lossy_0": 150, "segments_0": 20_000, "resent_0": 1200}
-    found = [loop.round(row(connections=100, **harm)) for _ in range(2)]
-    assert found[0]["connection_rate"][0] == pytest.approx(policy().start.cut * before, rel=1e-5)
-    assert (found[1]["window"][0], reason(found[1])) == (0, Reason.LOSS)
+    found = loop.round(row(connections=100, **harm))
+    assert (found["window"][0], reason(found)) == (0, Reason.LOSS)
     # The path has become one on which the default loses as much: what is tried there is judged beside it.
     for _ in range(3):
         tried = loop.round(proved(1.2e6, **harm))
-    assert tried["trial_connection_rate"][0] == pytest.approx(0.95 * 1.2e6, rel=0.01)
+    assert tried["trial_connection_rate"][0] == pytest.approx(policy().start.cut * cut["connection_rate"][0], rel=0.01)
     lossy: dict[str, Any] = {
         "flights_1": 40,
         "lossy_1": 30,
@@ -61,13 +74,13 @@ def test_harm_in_spite_of_a_cut_begins_anew_with_the_default_and_what_that_loses
 
 @pytest.mark.parametrize(("kind", "what"), [("carried_0", "connection_rate"), ("path_carried_0", "path_rate")])
 def test_harm_leaves_what_the_path_carried_at_once(kind: str, what: str) -> None:
-    """A quarter of the rate and a tenth of the queue: halves would cost rounds of loss."""
+    """Far less rate and queue: halves would cost rounds of loss."""
     loop = Loop(policy())
     before = loop.in_use(5e6)
-    harm: dict[str, Any] = {"flights_0": 200, "lossy_0": 180, "segments_0": 20_000, "resent_0": 6000, kind: 0.25}
+    harm: dict[str, Any] = {"flights_0": 200, "lossy_0": 180, "segments_0": 20_000, "resent_0": 6000, kind: 0.4}
     found = loop.round(row(connections=100, **harm))
     assert reason(found) is Reason.LOSS
-    assert found[what][0] == pytest.approx(0.95 * 0.25 * before[what][0], rel=1e-3)
+    assert found[what][0] == pytest.approx(0.95 * 0.4 * before[what][0], rel=1e-3)
     assert 0 < found["connection_rate"][0] <= found["path_rate"][0]
 
 

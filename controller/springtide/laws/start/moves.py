@@ -24,15 +24,13 @@ Codes = NDArray[np.uint8]
 _CODE = codes(Reason)
 # RFC 9959: what was learnt holds while the round trip is above this part of the one then, and at most so many times it.
 _RTT_RANGE = 0.5, 10.0
-# Of what is in use or was on trial no less is given a round later, whatever its first flights show; but for harm.
-_LEAST_PART = 0.5
-# And after a flood of loss no less than this: polls of few connections show less than the path carries.
-_LEAST_DELIVERED = 0.25
+# Harm within the hold cuts as much as so many cuts.
+_CUT_AGAIN = 3
+# Of what is in use or was on trial no less is given a round later, whatever its first flights show; and after harm,
+# where few connections' flights and polls show less than the path carries.
+_LEAST_PART, _LEAST_AFTER_HARM = 0.5, 0.25
 # Larger than any policy's hysteresis lets pass is of no use.
 _SMALL_STEP = 1.3
-# The kernel's default brings 100 kB in three round trips, by 10, 20 and 40 segments; what is paced begins a round trip
-# after the request: by less than this a round trip it is no sooner.
-_SLOW_SEGMENTS = 35
 # Windows a round trip, while it is in slow start.
 _KERNEL_PACES = 2.0
 # What is in use stays where the path carries this part of it: medians of a dozen flights differ by less.
@@ -113,8 +111,7 @@ def falls(
     value = cut.where(harm, value)
     reason[harm] = np.where(judged.harm, _CODE[Reason.LOSS], _CODE[Reason.BRAKED])[harm]
     # What carries less than the kernel's default would only slow connections down.
-    idle = (lower | over | harm) & _below(KERNEL_DEFAULT, value.rate, rtt_us, seen)
-    value = Values.none(len(lower)).where(idle, value)
+    value = Values.none(len(lower)).where((lower | over | harm) & idle(value.rate, rtt_us, seen), value)
     if law.careful:
         ratio = rtt_us / np.where(before["learnt_rtt_us"] > 0, before["learnt_rtt_us"], np.nan)
         outside = used & ~is_frozen & ((ratio <= _RTT_RANGE[0]) | (ratio > _RTT_RANGE[1]))
@@ -149,18 +146,19 @@ def _cut(
     now: int, seen: Columns, before: Columns, in_use: Values, target: Values, judged: Judged, law: StartPolicy
 ) -> Values:
     """What is left after harm: what the path carried, at once; where that much was lost that no flight shows it, what
-    all together were delivered meanwhile. Loss in spite of a cut: what was learnt is of another path, and what the
-    kernel's default loses on this one is not known: all begins anew with it. Where the edges' brakes act they have cut
-    already."""
+    all together were delivered meanwhile. Loss in spite of a cut: the path has become less, and each round of it costs;
+    where the edges' brakes act they have cut already. And in spite of a cut to less than a half: what was learnt is of
+    another path, and what the kernel's default loses on this one is not known: all begins anew with it."""
     again = judged.harm & (before["was_cut"] > 0) & (before["hold_until"].astype(np.int64) > now)
-    cut = in_use.scaled(np.full(len(again), law.cut), law.cmax)
-    cut = _given(in_use, judged.carried, judged.path_carried, law, 0.0).least(cut).where(judged.harm, cut)
+    cut = in_use.scaled(np.where(again, law.cut**_CUT_AGAIN, law.cut), law.cmax)
+    carried = _given(in_use, judged.carried, judged.path_carried, law, _LEAST_AFTER_HARM)
+    cut = carried.least(cut).where(judged.harm, cut)
     full = judged.flood & (seen["path_buckets"] > 0) & np.isfinite(seen["path_rate"])
     part = law.pace_gain * seen["path_rate"] / np.maximum(in_use.path, 1.0)
-    part = np.where(full, np.clip(part, _LEAST_DELIVERED, 1.0), 1.0)
+    part = np.where(full, np.clip(part, _LEAST_AFTER_HARM, 1.0), 1.0)
     cut = in_use.scaled(part, law.cmax).least(cut)
     cut = cut.least(target).where(target.window > 0, cut)
-    return Values.none(len(again)).where(again, cut)
+    return Values.none(len(again)).where(again & (in_use.rate <= law.collapse * before["harmful_rate"]), cut)
 
 
 def ceiling(
@@ -206,7 +204,7 @@ def _most(
     middle = np.maximum(np.sqrt(value.rate * harmful), law.cut * harmful)
     # Near it the middle would be too small a step to be tried.
     near = value.rate * (1 + law.hysteresis) ** 2 >= harmful
-    free = (harmful == 0) | near | _below(KERNEL_DEFAULT, middle, rtt_us, seen)
+    free = (harmful == 0) | near | idle(middle, rtt_us, seen)
     return np.where(until > now, law.cut * harmful, np.where(free, np.inf, middle))
 
 
@@ -246,9 +244,9 @@ def _bounded(
     return wanted, over
 
 
-def _below(segments: int, rate: Floats, rtt_us: Floats, seen: Columns) -> Bits:
-    """Whether fewer than so many segments a round trip are carried; of KERNEL_DEFAULT, the default carries as much."""
-    little: Bits = rate * rtt_us / 1e6 < segments * segment(seen)
+def idle(rate: Floats, rtt_us: Floats, seen: Columns) -> Bits:
+    """Whether the kernel's default carries as much in a round trip by itself."""
+    little: Bits = rate * rtt_us / 1e6 < KERNEL_DEFAULT * segment(seen)
     return little
 
 
@@ -277,8 +275,6 @@ def trials(
     steps = used & unmet & ~proved.borrowed & ~target.above(moves.value, law.hysteresis)
     # The kernel's default reached a lower bound, on its way up: what is no faster is slower.
     first = ~used & ~proved.known & ~proved.borrowed & (target.window > KERNEL_DEFAULT)
-    # Nor is what few connections met that lost some: is it the path's, a part of the step comes back.
-    first |= ~used & (target.window > KERNEL_DEFAULT) & _below(_SLOW_SEGMENTS, target.rate, rtt_us, seen)
     wanted = target.scaled(law.step, law.cmax).where(first, target)
     # What failed once was near the path: from there on it is approached by small steps.
     step = np.where(bound[2] > 0, min(law.step, _SMALL_STEP), law.step)

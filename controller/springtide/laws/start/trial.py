@@ -68,8 +68,8 @@ class Judged:
     """Of each unit; what is none of these is not known yet. `sound`: enough of the round's first flights went well with
     the values in use, on a path that nothing filled. `carried`, `trial_carried`: what the path carried of what a single
     one is given, in use and on trial, 1 where that is all of it, NaN unknown; `path_carried`, `trial_path_carried` of
-    what all who start at once are given. `flood`: harm
-    by which the path was full. `left`: COUNTED for the next round, as if all stayed."""
+    what all who start at once are given. `flood`: harm of so much that the path was full. `left`: COUNTED for the next
+    round, as if all stayed."""
 
     sound: Bits
     carried: Floats
