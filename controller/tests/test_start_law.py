@@ -105,6 +105,9 @@ def test_a_flood_is_harm_where_random_loss_would_explain_that_each_flight_loses(
     loop.last["default_flights"], loop.last["default_lossy"], loop.last["default_resent"] = 18, 1, 61
     few = loop.round(row(connections=10, flights_0=9, lossy_0=9, segments_0=788, resent_0=12))
     assert few["window"][0] == found["window"][0]
+    # A host of ten whose flights are all lost.
+    one = loop.round(row(connections=10, flights_0=90, lossy_0=9, segments_0=7880, resent_0=1400))
+    assert one["window"][0] == found["window"][0]
     flooded = loop.round(row(connections=10, flights_0=9, lossy_0=9, segments_0=788, resent_0=298))
     assert reason(flooded) is Reason.LOSS
 

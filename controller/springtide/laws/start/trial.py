@@ -27,8 +27,8 @@ _BY_CHANCE = 2.0
 _DEFAULT_KEPT = 0.9
 # Where the default loses something in nearly all of its flights, their share says nothing: only segments are compared.
 _BLIND = 0.9
-# Of all segments this part sent again, and so many times the default's, is harm of however few flights: where they are
-# large, random loss may explain that each of them loses something.
+# Of all segments this part sent again, and so many times the default's, is harm where more than half of the flights
+# say so: where they are large, random loss may explain that each loses something; and one host's say it of one host.
 _FLOOD, _FLOOD_OF_DEFAULT = 0.1, 2.0
 # A round trip of twice the lowest: what starts meets a queue, which hides that the path carries less.
 _FILLED = 2.0
@@ -122,7 +122,7 @@ def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: Sta
     bound = _allowed(before["window"], share, share, law)
     now_much = _much(resent[0], segments[0], each * flights[0], law)
     now_harm = now_much & _too_many(lossy[0], flights[0], bound, segments[0])
-    flood = now_much & (lossy[0] >= FEWEST_LOSSY) & (resent[0] > _FLOOD * segments[0])
+    flood = now_much & (lossy[0] >= FEWEST_LOSSY) & (2 * lossy[0] > flights[0]) & (resent[0] > _FLOOD * segments[0])
     flood &= resent[0] > _FLOOD_OF_DEFAULT * each * flights[0]
     now_harm |= flood
     all_much = _much(left["used_resent"], left["used_segments"], each * used_flights, law)
