@@ -189,6 +189,27 @@ def test_a_brake_cuts_what_is_in_use_or_ends_the_trial() -> None:
     assert braked["connection_rate"][0] < before["connection_rate"][0]
 
 
+def test_a_brake_where_the_default_loses_as_much_cuts_nothing_and_ends_no_trial() -> None:
+    """Several at once overrun a queue of ten by the segments that the kernel does not pace: with any value."""
+    lossy: dict[str, Any] = {"lossy_0": 120, "segments_0": 14_000, "resent_0": 2400}
+    trial: dict[str, Any] = {"lossy_1": 18, "segments_1": 2100, "resent_1": 360}
+    loop = Loop(policy())
+    loop.round(proved(5e6, **well(flights_1=0, **lossy)))
+    tried = loop.round(proved(5e6, **well(flights_1=0, **lossy)))
+    assert tried["trial_window"][0] > 0
+    found = loop.round(proved(5e6, braked=1, **well(**lossy, **trial)))
+    assert (reason(found), found["connection_rate"][0]) == (Reason.PROMOTED, tried["trial_connection_rate"][0])
+    kept = loop.round(proved(5e6, braked=1, **well(flights_1=0, **lossy)))
+    assert (reason(kept), kept["connection_rate"][0]) == (Reason.PROVED, found["connection_rate"][0])
+    # Too few to say so; twice as much; and where a tenth of the default's flights lost, and as much in them.
+    for more in ({"flights_0": 2}, {"resent_0": 4800}):
+        other = Loop(policy(), last=loop.last.copy(), now=loop.now)
+        assert reason(other.round(proved(5e6, braked=1, **{**well(flights_1=0, **lossy), **more}))) is not Reason.PROVED
+    loop.last["default_lossy"] = loop.last["default_flights"] / 10
+    loop.last["default_resent"] = 120
+    assert reason(loop.round(proved(5e6, braked=1, **well(flights_1=0, **lossy)))) is Reason.BRAKED
+
+
 def test_what_the_path_carries_less_of_than_the_default_is_withdrawn() -> None:
     """A tenth of a second carries 1,448 bytes ten times by itself."""
     loop = Loop(policy())

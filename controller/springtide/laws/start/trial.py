@@ -190,7 +190,14 @@ def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: Sta
     clearly = np.where(is_enough, ratio, ratio + chance)
     good = judged & np.where(steps, timed & (clearly <= no_gain), ~timed | (ratio <= too_slow))
     good = np.where(shown, judged & brings & ~slower, good)
-    braked = live & (_counts(seen["braked"], live) > 0) & (used | tried)
+    # An edge does not know what the default loses: its brake says nothing where no more flights lose, nor more of them.
+    as_default, of_trial = (
+        ~more & (lower_bound(lost, count) <= share)
+        for more, lost, count in ((now_much, lossy[0], flights[0]), (much, trial_lossy, on_trial))
+    )
+    as_default &= flights[0] >= law.min_connections
+    as_default = np.where(tried, enough & of_trial & (as_default | ~used), as_default)
+    braked = live & (_counts(seen["braked"], live) > 0) & (used | tried) & ~as_default
     return Judged(
         sound & ~harm,
         carried,
