@@ -78,6 +78,9 @@ def test_thin_paths_gain_more_where_they_borrow() -> None:
     best_one, bursts = every["start"], every["initcwnd as a burst"]
     assert best_one["share_of_gain_at_all"] > bursts["share_of_gain_at_all"]
     assert best_one["sent_again_share"] < bursts["sent_again_share"]
-    # Who knows the truth a round late gains more, and not all.
-    late = every["knows each path a round late"]["share_of_attainable_gain"]
-    assert best_one["share_of_attainable_gain"] < late < 1
+    # Who knows the truth a round late gains more, and not all; who tries first changes little.
+    late, tries = every["knows each path a round late"], every["knows it, and tries first"]
+    for one in (late, tries):
+        assert best_one["share_of_attainable_gain"] < one["share_of_attainable_gain"] < 1
+    assert 10 * tries["changes_per_pair_and_day_median"] < late["changes_per_pair_and_day_median"]
+    assert tries["trial_changes_per_pair_and_day_median"] > 0

@@ -91,31 +91,42 @@ class Bursts:
 
 
 class Late:
-    """One who knows what each path carried in the round before, and tries nothing: what a law reaches that follows
-    at once and without an error, with the policy's part of the rate and its window."""
+    """One who knows what each path carried in the round before, with the policy's part of the rate and its window: what
+    a law reaches that never errs. Follows at once, or `tries`: falls at once by more than the policy's hysteresis, and
+    gives more than that only to a part of the connections for a round."""
 
-    def __init__(self, policy: Policy, name: str, paths: Paths) -> None:
-        self.name, self._policy, self._count = name, policy, paths.count
-        self._given = Given.default(paths.count)
+    def __init__(self, policy: Policy, name: str, paths: Paths, tries: bool = False) -> None:
+        self.name, self._policy, self._tries = name, policy, tries
+        self._rate, self._tried, self._rtt_ms = np.zeros((3, paths.count))
         self.changes, self.trials = np.zeros((2, paths.count), np.int64)
 
     @property
     def permille(self) -> Ints:
-        return np.zeros(self._count, np.int64)
+        return np.where(self._tried > 0, self._policy.enforce.max_trial_permille, 0)
 
     @property
     def trial(self) -> Given:
-        return Given.default(self._count)
+        return self._with(self._tried)
 
     def given(self) -> Given:
-        return self._given
+        return self._with(self._rate)
 
     def round(self, now: int, moment: Moment, met: tuple[Met, Met], default: Met) -> None:
         law = self._policy.start
-        rate = law.pace_gain * moment.together
-        window = np.clip(law.headroom * rate * moment.rtt_ms / 1000 / SEGMENT, DEFAULT_WINDOW, law.cmax)
-        self._given = Given(window.astype(np.int64), rate, rate, self._policy.enforce.lift_bytes)
-        self.changes += 1
+        self._rtt_ms = moment.rtt_ms
+        carried, before, tried = law.pace_gain * moment.together, self._rate, self._tried
+        self._rate = carried
+        if self._tries:
+            held = np.where(carried < (1 - law.hysteresis) * before, carried, before)
+            self._rate = np.maximum(held, np.minimum(tried, carried))
+            self._tried = np.where(carried > (1 + law.hysteresis) * self._rate, carried, 0.0)
+        self.changes += self._rate != before
+        self.trials += (self._tried != tried) & (self._tried > 0)
+
+    def _with(self, rate: Floats) -> Given:
+        law = self._policy.start
+        window = np.clip(law.headroom * rate * self._rtt_ms / 1000 / SEGMENT, DEFAULT_WINDOW, law.cmax)
+        return Given(np.where(rate > 0, window, 0).astype(np.int64), rate, rate, self._policy.enforce.lift_bytes)
 
 
 class Start:

@@ -166,6 +166,7 @@ def weeks(pairs: int, days: float, seed: int, policy: Policy) -> dict[tuple[str,
     controllers: list[Controller] = [
         Start(policy, "start", paths),
         Late(policy, "knows each path a round late", paths),
+        Late(policy, "knows it, and tries first", paths, tries=True),
         Start(lifted(policy), "start, rates lifted at 60 kB", paths),
         Bursts(Springtide(policy), "initcwnd as a burst", paths),
         Bursts(PlainAverage(pairs), "plain mean as a burst", paths),
