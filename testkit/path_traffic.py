@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 from springtide.fleet import Fleet
-from springtide.laws.start.evidence import OBSERVED, observe
+from springtide.laws.start.evidence import SHOWN, observe
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.rollup import TABLES, rollup
 from springtide.policy import StartPolicy
@@ -234,6 +234,6 @@ def mixed(seed: int) -> list[Row]:
 def seen(store: Store, unit: Unit, law: StartPolicy | None = None) -> dict[str, Any]:
     """The law's evidence of a unit."""
     table = observe(store, ROUND, law or StartPolicy())
-    assert table.dtype == OBSERVED
+    assert table.dtype == SHOWN
     [row] = [row for row in table if (row["src_pop"].decode(), row["destination"].decode(), row["ip_version"]) == unit]
-    return {name: row[name].item() for name in OBSERVED.names or ()}
+    return {name: row[name].item() for name in SHOWN.names or ()}

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from springtide.frame import Frame
 from springtide.laws.start import rows
-from springtide.laws.start.evidence import GROUPED, bounded_parts, edge_parts, groups, observe
+from springtide.laws.start.evidence import bounded_parts, edge_parts, observe
+from springtide.laws.start.interface import START
 from springtide.laws.start.law import DECIDED, PREVIOUS
 from springtide.observe.asn import Origin, publish_origins
 from springtide.observe.rollup import rollup
-from springtide.policy import MAX_HISTORY_S, StartPolicy
+from springtide.policy import MAX_HISTORY_S, EnforcePolicy, Policy, StartPolicy
 from springtide.store import Store
 
 from testkit.home import ROUND
@@ -18,6 +19,11 @@ from testkit.path_model import Gave, Unit
 from testkit.path_traffic import INTERVAL, NONE, PEERS, SLOW, Traffic, load, mixed, rolled
 
 pytestmark = pytest.mark.usefixtures("path_fleet")
+
+
+def listed(store: Store, law: StartPolicy) -> set[str]:
+    found = observe(store, ROUND, law)
+    return {name.decode() for name in found["destination"][found["listed"] > 0].tolist()}
 
 
 def test_prefixes_with_most_to_gain_are_seen_and_those_in_use(store: Store) -> None:
@@ -32,11 +38,17 @@ def test_prefixes_with_most_to_gain_are_seen_and_those_in_use(store: Store) -> N
     rolled(store, [traffic.rows], {ROUND - 300: {in_use: (SLOW, NONE)}})
 
     def prefixes(most: int) -> set[str]:
-        return {row["destination"].decode() for row in observe(store, ROUND, StartPolicy(max_prefixes=most))}
+        return listed(store, StartPolicy(max_prefixes=most))
 
     assert prefixes(3) == {"192.0.1.0/24", "192.0.6.0/24", "192.0.5.0/24"}
     assert len(prefixes(100)) == 6
     assert prefixes(0) == set()
+    # What is not listed may borrow: it has its group, and no evidence of its own.
+    policy = Policy(start=StartPolicy(max_prefixes=3), enforce=EnforcePolicy(by="bpf"))
+    seen, _ = START.observe(store, policy, ROUND)
+    assert sorted(seen["destination"].tolist()) == [f"192.0.{number}.0/24".encode() for number in peers]
+    assert set(seen["group"].tolist()) == {b"region europe to 192.0.0.0/16"}
+    assert (seen["connections"] > 0).tolist() == [True, False, False, False, True, True]
 
 
 def test_a_host_that_invents_prefixes_leaves_half_of_the_places(store: Store) -> None:
@@ -48,7 +60,7 @@ def test_a_host_that_invents_prefixes_leaves_half_of_the_places(store: Store) ->
         for host in ("ams-1", "ams-2") if number <= 10 else ("ams-3",):
             traffic.connection(host, peer, 10**6, sent=100_000 if number <= 10 else 10**8)
     rolled(store, [traffic.rows])
-    found = {row["destination"].decode() for row in observe(store, ROUND, StartPolicy(max_prefixes=10))}
+    found = listed(store, StartPolicy(max_prefixes=10))
     assert len(found) == 10
     assert sum(int(destination.split(".")[2]) <= 10 for destination in found) == 5
 
@@ -70,9 +82,10 @@ def test_thin_units_are_grouped_by_region_covering_prefix_and_autonomous_system(
     rolled(store, [traffic.rows], {ROUND - 300: remembered})
 
     def named(units: int) -> dict[str, str]:
-        table = groups(store, ROUND, StartPolicy(group_units=units))
-        assert table.dtype == GROUPED
-        return {f"{src.decode()} {to.decode()}": name.decode() for src, to, _, name in table.tolist()}
+        policy = Policy(start=StartPolicy(group_units=units), enforce=EnforcePolicy(by="bpf"))
+        seen, _ = START.observe(store, policy, ROUND)
+        columns = (seen[name].tolist() for name in ("src_pop", "destination", "group"))
+        return {f"{src.decode()} {to.decode()}": name.decode() for src, to, name in zip(*columns, strict=True)}
 
     found = named(2)
     assert found["ams fra"] == "europe to europe, IPv4"

@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 from springtide.laws.start.decision import REASONS, Reason
-from springtide.laws.start.evidence import GROUPED, groups, observe
+from springtide.laws.start.evidence import GROUPED, observe
 from springtide.laws.start.law import PREVIOUS, decide
 from springtide.observe.rollup import rollup
 from springtide.policy import Policy, StartPolicy
@@ -80,7 +80,7 @@ def test_copies_order_and_splitting_change_no_byte(store: Store) -> None:
 
 def test_an_empty_round_shows_nothing(store: Store) -> None:
     rolled(store, [])
-    assert len(observe(store, ROUND, LAW)) == len(groups(store, ROUND, LAW)) == 0
+    assert len(observe(store, ROUND, LAW)) == 0
     traffic = Traffic()
     traffic.hosts("ams-1")
     rolled(store, [traffic.rows])

@@ -1,8 +1,8 @@
--- What a round shows of each unit that is decided on: every pair of PoPs, and of each PoP at most `max_prefixes` client
--- prefixes: those that the last decisions gave or tried something, then those with most to gain. Every column of fixed
--- width. Nothing after the round is read. Parameters: round_s; share_quantile, path_quantile, max_prefixes as in the
--- policy; half_prefixes: half of them. The quantiles that the policy has by default are columns: no sketch is read for
--- them.
+-- What a round shows of each unit. `listed` are those that are decided on by it: every pair of PoPs, and of each PoP at
+-- most `max_prefixes` client prefixes: those that the last decisions gave or tried something, then those with most to
+-- gain. `covering` is the /16 or /40 of a client prefix as a number, without its zeros. Every column of fixed width.
+-- Nothing after the round is read. Parameters: round_s; share_quantile, path_quantile, max_prefixes as in the policy;
+-- half_prefixes: half of them. The quantiles that the policy has by default are columns: no sketch is read for them.
 with last as (
     select start_decisions.round as decided
     from start_decisions
@@ -162,21 +162,20 @@ select
     braked,
     default_flights,
     default_lossy,
-    -- Of groups.sql.
-    toLowCardinality(toFixedString('', 64)) as group
+    dst_pop = '' as is_prefix,
+    if(is_prefix, toUInt64(bitShiftRight(toUInt128(client_prefix), if(ip_version = 4, 16, 88))), 0) as covering,
+    if(is_prefix, dictGetOrDefault('asns', 'asn', client_prefix, 0), 0) as asn,
+    dst_pop != ''
+    or not has((select crowded_pops.names from crowded_pops), src_pop)
+    or (src_pop, client_prefix) in (
+        select
+            prefixes.src_pop,
+            prefixes.client_prefix
+        from prefixes
+    ) as listed
 from round_paths
 where
     round = fromUnixTimestamp({round_s:UInt32})
     and length(src_pop) <= 63
-    and (
-        dst_pop != ''
-        or not has((select crowded_pops.names from crowded_pops), src_pop)
-        or (src_pop, client_prefix) in (
-            select
-                prefixes.src_pop,
-                prefixes.client_prefix
-            from prefixes
-        )
-    )
 order by src_pop, destination, ip_version
 settings prefer_column_name_to_alias = 1

@@ -6,6 +6,7 @@ import numpy as np
 
 from springtide.frame import Frame
 from springtide.laws.columns import Table, align
+from springtide.laws.start.groups import PLACE
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats
 from springtide.laws.start.units import UNIT_KEY, keys
@@ -23,7 +24,7 @@ from springtide.store.files import sql
 # were acknowledged, and the parts that the path carried of what a single one was given, and of what all who start at
 # once were. `braked`: connections that an edge's brake had cut. `default_*`: the same of connections that started with
 # the kernel's default in the round, on edges that are held out.
-# `group`: empty until it is known (GROUPED).
+# `group`: whose estimates it may borrow (groups.py).
 OBSERVED = np.dtype(
     [
         *UNIT_KEY,
@@ -63,8 +64,11 @@ OBSERVED = np.dtype(
         ("group", "S64"),
     ]
 )
-# A unit's group, by whose name: a pair of regions, a covering prefix, an autonomous system. Units without a row have
-# none.
+# The same before groups are known. `listed`: whether it is decided on by what the round shows of it.
+SHOWN = np.dtype(
+    [*((name, OBSERVED[name]) for name in OBSERVED.names or () if name != "group"), *PLACE, ("listed", "u1")]
+)
+# A unit's group. Units without a row have none.
 GROUPED = np.dtype([*UNIT_KEY, ("group", "S64")])
 
 _CONNECTIONS = np.dtype([*UNIT_KEY, ("edge", "S64"), ("starts", "<f8")])
@@ -75,12 +79,12 @@ _MOST = 0.5
 
 
 def observe(store: Store, round_unix_s: int, law: StartPolicy) -> Frame:
-    """The round's evidence as OBSERVED rows, sorted by unit: every pair of PoPs, and of each PoP at most
+    """The round's evidence as SHOWN rows, sorted by unit. Listed are every pair of PoPs, and of each PoP at most
     law.max_prefixes client prefixes, those in use or with most to gain. First flights are those that started with what
     the last decisions before the round gave. Raises StoreError."""
     return store.frame(
         sql("start/evidence"),
-        OBSERVED,
+        SHOWN,
         {
             "round_s": round_unix_s,
             "share_quantile": law.share_quantile,
@@ -89,12 +93,6 @@ def observe(store: Store, round_unix_s: int, law: StartPolicy) -> Frame:
             "half_prefixes": (law.max_prefixes + 1) // 2,
         },
     )
-
-
-def groups(store: Store, round_unix_s: int, law: StartPolicy) -> Frame:
-    """Whose estimates thin units borrow, as GROUPED rows sorted by unit: of the units that the round shows or the last
-    decisions remember. Raises StoreError."""
-    return store.frame(sql("start/groups"), GROUPED, {"round_s": round_unix_s, "group_units": law.group_units})
 
 
 def edge_parts(store: Store, round_unix_s: int, since_unix_s: int, units: Frame) -> Table:

@@ -33,14 +33,16 @@ from springtide.laws.base import (
     pops_of,
     replayed,
 )
-from springtide.laws.columns import located, taken_at, union
+from springtide.laws.columns import Bits, located, taken_at, union
 from springtide.laws.congestion.explain import client_prefix
 from springtide.laws.standing import standing
 from springtide.laws.start import bundle, rows, shares
-from springtide.laws.start.evidence import OBSERVED, edge_parts, groups, observe
+from springtide.laws.start.evidence import OBSERVED, SHOWN, edge_parts, observe
 from springtide.laws.start.explain import became, labelled, without_decision
+from springtide.laws.start.groups import PLACE, regions
+from springtide.laws.start.groups import named as group_names
 from springtide.laws.start.law import UNSEEN, carry, decide
-from springtide.laws.start.units import keys, named, shared_keys
+from springtide.laws.start.units import UNIT_KEY, keys, named, shared_keys
 from springtide.metrics import Metric
 from springtide.policy import Policy
 from springtide.store import Store
@@ -49,6 +51,8 @@ from springtide.store import Store
 _SEEN_ROUNDS = 3
 # An edge's part of a unit's starts is that of the last hour.
 _PARTS_ROUNDS = 12
+# What a round shows but of whom.
+_EVIDENCE = [name for name in OBSERVED.names or () if name in (SHOWN.names or ()) and OBSERVED[name].kind != "S"]
 
 
 class Start(Law):
@@ -77,8 +81,8 @@ class Start(Law):
     def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Frame, Frame]:
         if not policy.paces(round_unix_s):
             return Frame.empty(0, OBSERVED), rows.previous(store, 0)
-        before = rows.previous(store, round_unix_s)
-        return _seen(store, policy, round_unix_s, before), before
+        last = rows.remembered(store, round_unix_s)
+        return _seen(store, policy, round_unix_s, last), rows.lasting(last)
 
     def pops(self, seen: Frame, before: Frame) -> set[str]:
         return pops_of(*(_runs(table["src_pop"]).tolist() for table in (seen, before)))
@@ -123,7 +127,9 @@ class Start(Law):
             if not policy.paces(moment) and not len(recorded):
                 # Neither then nor now is there anything to decide.
                 continue
-            seen = _seen(store, policy, moment, last) if policy.paces(moment) else Frame.empty(0, OBSERVED)
+            seen = Frame.empty(0, OBSERVED)
+            if policy.paces(moment):
+                seen = _seen(store, policy, moment, rows.remembered(store, moment))
             decided = self.decide(moment, policy, seen, last, frozen(store, policy, moment, self.pops(seen, last))[1])
             last = carry(decided, moment)
             theirs = self.acting(recorded) if len(recorded) else None
@@ -230,19 +236,34 @@ class Start(Law):
 START = Start()
 
 
-def _seen(store: Store, policy: Policy, round_unix_s: int, before: Frame) -> Frame:
-    """OBSERVED rows, with their groups, of all units that were seen, have history, or could borrow from their group."""
-    seen, member = observe(store, round_unix_s, policy.start), groups(store, round_unix_s, policy.start)
-    seen_keys = keys(seen)
-    member_keys, before_keys = (shared_keys(one, seen, seen_keys) for one in (member, before))
-    wanted = union(seen_keys, member_keys, before_keys)
-    columns = seen.columns
-    if wanted is not seen_keys:
-        columns = taken_at(seen, columns, located(seen_keys, wanted), UNSEEN) | named(wanted).columns
-    of_groups = member.columns
-    if wanted is not member_keys:
-        of_groups = taken_at(member, ["group"], located(member_keys, wanted))
-    return Frame(OBSERVED, {**columns, "group": of_groups["group"]})
+def _seen(store: Store, policy: Policy, round_unix_s: int, last: Frame) -> Frame:
+    """OBSERVED rows, with their groups, of all units that the round shows or the last decisions remember, REMEMBERED
+    rows: what is not listed could borrow from its group."""
+    shown = observe(store, round_unix_s, policy.start)
+    shown_keys = keys(shown)
+    last_keys = shared_keys(last, shown, shown_keys)
+    wanted = union(shown_keys, last_keys)
+    at_shown, at_last = located(shown_keys, wanted), located(last_keys, wanted)
+    units = shown if wanted is shown_keys else named(wanted)
+    unit_columns = {name: units[name] for name, _ in UNIT_KEY}
+    place_names, missing = [name for name, _ in PLACE], at_shown < 0
+    place = taken_at(shown, place_names, at_shown)
+    for name in place_names:
+        place[name][missing] = last[name][at_last[missing]]
+    has_own = _flags(shown["share_connections"] > 0, at_shown) | _flags(last["share_weight"] > 0, at_last)
+    group = group_names(store, unit_columns, place, has_own, regions(store), policy.start.group_units)
+    columns = shown.columns
+    listed = _flags(shown["listed"] > 0, at_shown)
+    if not listed.all():
+        columns = taken_at(shown, _EVIDENCE, np.where(listed, at_shown, -1), UNSEEN)
+    return Frame(OBSERVED, {**columns, **unit_columns, "group": group})
+
+
+def _flags(flags: Bits, at: NDArray[np.intp]) -> Bits:
+    """Those of these rows; of row -1 none."""
+    found = np.zeros(len(at), bool)
+    found[at >= 0] = flags[at[at >= 0]]
+    return found
 
 
 def _runs(names: NDArray[np.bytes_]) -> NDArray[np.bytes_]:

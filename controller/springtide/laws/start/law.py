@@ -269,14 +269,20 @@ for _name in OBSERVED.names or ():
 
 def carry(decided: Frame, now: int) -> Frame:
     """What a round's decisions leave for the next one, as PREVIOUS rows."""
-    lasting = decided[
+    lasting = decided[lasting_rows(decided)]
+    return Frame(PREVIOUS, {**lasting.columns, "round": np.full(len(lasting), now)})
+
+
+def lasting_rows(decided: Frame) -> Bits:
+    """Those that leave something for the next round."""
+    lasts: Bits = (
         (decided["window"] > 0)
         | (decided["trial_permille"] > 0)
         | (decided["share_weight"] > 0)
         | (decided["measured_rounds"] > 0)
         | (decided["harmful_rate"] > 0)
-    ]
-    return Frame(PREVIOUS, {**lasting.columns, "round": np.full(len(lasting), now)})
+    )
+    return lasts
 
 
 def _in_use(before: Columns, is_overridden: Bits, law: StartPolicy) -> Values:

@@ -11,7 +11,8 @@ from springtide import instants
 from springtide.frame import Frame
 from springtide.laws import round_rows
 from springtide.laws.start.decision import ACTIONS, REASONS
-from springtide.laws.start.law import DECIDED, PREVIOUS
+from springtide.laws.start.groups import PLACE
+from springtide.laws.start.law import DECIDED, PREVIOUS, lasting_rows
 from springtide.laws.start.units import keys
 from springtide.policy import MAX_HISTORY_S
 from springtide.store import Row, Store
@@ -21,8 +22,6 @@ TABLE = "start_decisions"
 _INSTANTS = ("hold_until", "last_evidence", "expires_at")
 _FLAGS = ("borrowed", "trial_borrowed", "trial_step", "was_cut", "suppressed", "overridden")
 _NAMES = DECIDED.names or ()
-# As `carry` in law.py: rows that leave something for the next round.
-LASTS = "window > 0 or trial_permille > 0 or share_weight > 0 or measured_rounds > 0 or harmful_rate > 0"
 # An alias may have the name of the column that it is made of. Rows are sorted after they are read: in order `final`
 # would merge them, which takes twice as long.
 _BY_COLUMN = "settings prefer_column_name_to_alias = 1, optimize_read_in_order = 0"
@@ -46,7 +45,15 @@ def _fixed(name: str) -> str:
 
 
 _SELECT = ", ".join(map(_fixed, _NAMES))
-_LASTING = ", ".join(_fixed(name) for name in PREVIOUS.names or () if name != "round")
+# What the last decisions left, and where its unit is.
+REMEMBERED = np.dtype([*((name, PREVIOUS[name]) for name in PREVIOUS.names or ()), *PLACE])
+_NETWORK = "toIPv6OrDefault(substring(destination, 1, position(destination, '/') - 1))"
+_PLACES = (
+    "position(destination, '/') > 0 as is_prefix",
+    f"if(is_prefix, toUInt64(bitShiftRight(toUInt128({_NETWORK}), if(ip_version = 4, 16, 88))), 0) as covering",
+    f"if(is_prefix, dictGetOrDefault('asns', 'asn', {_NETWORK}, 0), 0) as asn",
+)
+_REMEMBERED = ", ".join([*(_fixed(name) for name in PREVIOUS.names or () if name != "round"), *_PLACES])
 
 
 def last_round(store: Store, before_unix_s: int) -> int:
@@ -61,19 +68,30 @@ def last_round(store: Store, before_unix_s: int) -> int:
     return int(found[0]["newest"]) if found else 0
 
 
-def previous(store: Store, round_unix_s: int) -> Frame:
-    """What earlier decisions left, as PREVIOUS rows; no later round is read. Whatever lasts is in the last round's
-    rows: each decides anew on all that the one before it left."""
+def remembered(store: Store, round_unix_s: int) -> Frame:
+    """The last round's decisions before this one as REMEMBERED rows, sorted by unit; no later round is read."""
     newest = last_round(store, round_unix_s)
     if not newest:
-        return Frame.empty(0, PREVIOUS)
+        return Frame.empty(0, REMEMBERED)
     return store.frame(
-        f"select {_LASTING}, toUInt32(toUnixTimestamp(round)) as round from {TABLE} final "
-        f"where round = fromUnixTimestamp({{round:UInt32}}) and ({LASTS}) "
-        f"order by src_pop, destination, ip_version {_BY_COLUMN}",
-        PREVIOUS,
+        f"select {_REMEMBERED}, toUInt32(toUnixTimestamp(round)) as round from {TABLE} final "
+        f"where round = fromUnixTimestamp({{round:UInt32}}) order by src_pop, destination, ip_version {_BY_COLUMN}",
+        REMEMBERED,
         {"round": newest},
     )
+
+
+def lasting(last: Frame) -> Frame:
+    """What these rows leave for the next round, as PREVIOUS rows: each round decides anew on all that the one before it
+    left, and so whatever lasts is in them."""
+    lasts = lasting_rows(last)
+    kept = last if lasts.all() else last[lasts]
+    return Frame(PREVIOUS, kept.columns)
+
+
+def previous(store: Store, round_unix_s: int) -> Frame:
+    """What earlier decisions left, as PREVIOUS rows."""
+    return lasting(remembered(store, round_unix_s))
 
 
 def read_round(store: Store, round_unix_s: int) -> Frame:
