@@ -23,7 +23,7 @@ PLACE = [("is_prefix", "u1"), ("covering", "<u8"), ("asn", "<u4")]
 # The bits behind a covering prefix.
 _BEHIND = {4: 16, 6: 88}
 _PAIR, _FROM_POP, _FROM_REGION, _SYSTEM = range(4)
-# What a column of names holds. Longer ones are cut, and told apart by a hash.
+# What a column of names holds. Longer ones are cut, and distinguished by a hash.
 _LONGEST, _CUT = 63, 46
 _NO_REGION = "default"
 
