@@ -97,7 +97,11 @@ def test_what_cannot_be_meant_is_refused(home: Home, arguments: list[str], messa
 
 def contents(home: Home) -> list[list[dict[str, object]]]:
     names = [table.replace("rollup_", "round_") for table in TABLES]
-    return [home.query(f"select cityHash64(tuple(*)) as row from {name} order by row") for name in names]
+    store = home.open()
+    try:
+        return [store.query(f"select cityHash64(tuple(*)) as row from {name} order by row") for name in names]
+    finally:
+        store.close()
 
 
 KILLED = """
