@@ -254,7 +254,7 @@ def _seen(store: Store, policy: Policy, round_unix_s: int, last: Frame) -> Frame
     group = group_names(store, unit_columns, place, has_own, regions(store), policy.start.group_units)
     columns = shown.columns
     listed = _flags(shown["listed"] > 0, at_shown)
-    if not listed.all():
+    if wanted is not shown_keys or not listed.all():
         columns = taken_at(shown, _EVIDENCE, np.where(listed, at_shown, -1), UNSEEN)
     return Frame(OBSERVED, {**columns, **unit_columns, "group": group})
 

@@ -285,6 +285,8 @@ def trials(
     worth = may_begin & ~moves.goes_on & (wanted.window > 0) & wanted.above(moves.value, law.hysteresis)
     # What the path carries only a part of is no reason to try more.
     worth &= ~((judged.carried < 1) | (judged.path_carried < 1))
+    # Nor while an edge brakes, whatever the default loses.
+    worth &= ~(used & (seen["braked"] > 0))
     # Of ten segments there is nothing to gain.
     worth &= ~moves.failed & (used | (wanted.window > KERNEL_DEFAULT))
     held = used & over & may_begin & ~worth & ~moves.goes_on & ~moves.changed & ~moves.failed

@@ -86,8 +86,9 @@ class Judged:
     left: Columns
 
 
-def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: StartPolicy) -> Judged:
+def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: StartPolicy, brake_share: float) -> Judged:
     """`seen` are OBSERVED and `before` PREVIOUS rows of the same units; `group` the numbers of their groups, 0 is none.
+    `brake_share`: of connections that lose anything, at which edges brake.
 
     Long: one count after the other, each over all units at once.
     """
@@ -190,13 +191,14 @@ def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: Sta
     clearly = np.where(is_enough, ratio, ratio + chance)
     good = judged & np.where(steps, timed & (clearly <= no_gain), ~timed | (ratio <= too_slow))
     good = np.where(shown, judged & brings & ~slower, good)
-    # An edge does not know what the default loses: its brake says nothing where no more flights lose, nor more of them.
+    # An edge does not know what the default loses: where in this round that is clearly as much as makes it brake, and
+    # enough flights show that no more of them lose, nor more of them, its brake says nothing.
     as_default, of_trial = (
-        ~more & (lower_bound(lost, count) <= share)
+        ~more & (count >= law.trial_flights) & (lower_bound(lost, count) <= default_lossy / np.maximum(default, 1.0))
         for more, lost, count in ((now_much, lossy[0], flights[0]), (much, trial_lossy, on_trial))
     )
-    as_default &= flights[0] >= law.min_connections
-    as_default = np.where(tried, enough & of_trial & (as_default | ~used), as_default)
+    as_default = np.where(tried, of_trial & (as_default | ~used), as_default)
+    as_default &= lower_bound(default_lossy, default) >= brake_share
     braked = live & (_counts(seen["braked"], live) > 0) & (used | tried) & ~as_default
     return Judged(
         sound & ~harm,
