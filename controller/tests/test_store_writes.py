@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +46,7 @@ def test_an_insert_that_the_engine_refuses_is_an_error(store: Store) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path, template: Path) -> Iterator[Path]:
-    """A file system of its own for the store, without free space once `fill` was called."""
+    """A file system of its own for the store, without free space where `full`."""
     at = tmp_path / "disk"
     at.mkdir()
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(at)], check=True)
@@ -55,15 +57,29 @@ def small_disk(tmp_path: Path, template: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(at)], check=True)
 
 
-def fill(disk: Path) -> Path:
-    path = disk / "filled"
-    with path.open("wb", buffering=0) as file:
-        try:
-            while file.write(bytes(4096)):
-                pass
-        except OSError:
-            pass
-    return path
+@contextmanager
+def full(disk: Path) -> Iterator[None]:
+    """No free space, whatever is freed meanwhile: once open, the engine removes parts that migrations have merged."""
+    path, filled, ended = disk / "filled", threading.Event(), threading.Event()
+
+    def fill() -> None:
+        with path.open("wb", buffering=0) as file:
+            while not ended.is_set():
+                with suppress(OSError):
+                    while file.write(bytes(4096)):
+                        pass
+                filled.set()
+                ended.wait(0.001)
+
+    thread = threading.Thread(target=fill)
+    thread.start()
+    try:
+        filled.wait()
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        path.unlink()
 
 
 DECIDED = {"round": 1_767_322_800, "src_pop": "ams", "dst_pop": "fra"}
@@ -85,11 +101,10 @@ WRITERS: dict[str, Callable[[Store], None]] = {
 def test_on_a_full_disk_every_writer_fails_and_says_why(small_disk: Path) -> None:
     store = open_store(f"chdb://{small_disk}/store", create=False, wait_s=10, on_wait=print)
     try:
-        filled = fill(small_disk)
-        for write in WRITERS.values():
-            with pytest.raises(StoreError, match=r"not enough space|No space left"):
-                write(store)
-        filled.unlink()
+        with full(small_disk):
+            for write in WRITERS.values():
+                with pytest.raises(StoreError, match=r"not enough space|No space left"):
+                    write(store)
         for write in WRITERS.values():
             write(store)
     finally:
@@ -101,10 +116,9 @@ def test_ingest_on_a_full_disk_fails_and_loads_everything_once_there_is_room(sma
     (bare_home.path / "store").symlink_to(small_disk / "store")
     rows = [Socket("ams-1", n, "10.77.1.1", "10.77.2.2").at(1_767_322_800, 1, n) for n in range(50)]
     write_spool(bare_home.spool, "a", [record(rows)])
-    filled = fill(small_disk)
-    assert "space" in bare_home.run("ingest", bare_home.spool, "--delete", code=1).stderr
-    assert (bare_home.spool / "a.spool").exists()
-    filled.unlink()
+    with full(small_disk):
+        assert "space" in bare_home.run("ingest", bare_home.spool, "--delete", code=1).stderr
+        assert (bare_home.spool / "a.spool").exists()
     assert bare_home.json("ingest", bare_home.spool, "--delete")["rows"] == 50
     assert bare_home.query("select count() as n from tcp_samples final") == [{"n": 50}]
 
