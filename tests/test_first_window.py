@@ -32,7 +32,7 @@ POLICY = {"round": {"interval_s": 20, "lateness_s": 10}}
 # Files are sealed after a second instead of a minute.
 COLLECTOR = "SPRINGTIDE_COLLECTOR_ROTATE_INTERVAL=1s"
 NEAR, FAR = "10.77.1.1", "10.77.2.1"
-PATIENCE_S = 300
+PATIENCE_S = 600
 
 # Answers of 10 MB in 2.5 s over fresh connections, four at once and both ways, until it is killed.
 TRAFFIC = """
