@@ -20,8 +20,8 @@ Ints = NDArray[np.int64]
 # Where a unit is: whether it is a client prefix, and of one its /16 or /40 as a number without the zeros behind it
 # (IPv4's as in IPv6) and its autonomous system, 0 is none.
 PLACE = [("is_prefix", "u1"), ("covering", "<u8"), ("asn", "<u4")]
-# The bits behind a covering prefix.
-_BEHIND = {4: 16, 6: 88}
+# The bits behind a covering prefix, as sql/start/evidence.sql has them.
+BEHIND = {4: 16, 6: 88}
 _PAIR, _FROM_POP, _FROM_REGION, _SYSTEM = range(4)
 # What a column of names holds. Longer ones are cut, and distinguished by a hash.
 _LONGEST, _CUT = 63, 46
@@ -99,7 +99,7 @@ def _together(counts: Ints, numbers: Ints) -> Ints:
 
 
 def _covering(ip_version: int, number: int) -> str:
-    network = inet_ntop(AF_INET6, (number << _BEHIND[ip_version]).to_bytes(16, "big"))
+    network = inet_ntop(AF_INET6, (number << BEHIND[ip_version]).to_bytes(16, "big"))
     return f"{network.removeprefix('::ffff:')}/16" if ip_version == 4 else f"{network}/40"
 
 

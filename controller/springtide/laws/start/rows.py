@@ -11,7 +11,7 @@ from springtide import instants
 from springtide.frame import Frame
 from springtide.laws import round_rows
 from springtide.laws.start.decision import ACTIONS, REASONS
-from springtide.laws.start.groups import PLACE
+from springtide.laws.start.groups import BEHIND, PLACE
 from springtide.laws.start.law import DECIDED, PREVIOUS, lasting_rows
 from springtide.laws.start.units import keys
 from springtide.policy import MAX_HISTORY_S
@@ -48,9 +48,10 @@ _SELECT = ", ".join(map(_fixed, _NAMES))
 # What the last decisions left, and where its unit is.
 REMEMBERED = np.dtype([*((name, PREVIOUS[name]) for name in PREVIOUS.names or ()), *PLACE])
 _NETWORK = "toIPv6OrDefault(substring(destination, 1, position(destination, '/') - 1))"
+_BEHIND = f"if(ip_version = 4, {BEHIND[4]}, {BEHIND[6]})"
 _PLACES = (
     "position(destination, '/') > 0 as is_prefix",
-    f"if(is_prefix, toUInt64(bitShiftRight(toUInt128({_NETWORK}), if(ip_version = 4, 16, 88))), 0) as covering",
+    f"if(is_prefix, toUInt64(bitShiftRight(toUInt128({_NETWORK}), {_BEHIND})), 0) as covering",
     f"if(is_prefix, dictGetOrDefault('asns', 'asn', {_NETWORK}, 0), 0) as asn",
 )
 _REMEMBERED = ", ".join([*(_fixed(name) for name in PREVIOUS.names or () if name != "round"), *_PLACES])
