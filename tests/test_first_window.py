@@ -1,24 +1,29 @@
 """docs/how-to/first-window.md, command by command: from a release to a window in force, in three namespaces.
 
-The controller is this machine under a layer of its own with the checkout hidden, the edges are others with sshd, and
-what connects them is a bridge. What systemd would do is done here: services are what the units' lines run.
+The controller is this machine under a layer of its own with the checkout hidden, the edges are others with sshd. A
+cable connects each to the controller, and an emulated path of 40 ms and 50 Mbit/s the edges: over cables alone windows
+are below the kernel's default, and round trips what the machine's other work makes them. What systemd would do is done
+here: services are what the units' lines run.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
+from lab import host
 from testkit.debian import run
 from testkit.edge import make_key
 from testkit.farm import SSHD, Node
@@ -119,7 +124,7 @@ class Site:
 
     controller: Machine
     edges: dict[str, Node]
-    started: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    started: list[subprocess.Popen[Any]]
 
     def step(self, line: str) -> str:
         """A command as the page has it; plays learn that no systemd runs here, and that nobody waits."""
@@ -144,6 +149,31 @@ class Site:
             self.controller.run(f"{environment} {line.lstrip('-')} || {passed}")
 
 
+def connect(nodes: Collection[Node], folder: Path) -> subprocess.Popen[str]:
+    """The emulator of the path between two edges, which is each one's default route."""
+    shape = {"delay_ms": 20, "rate_mbit": 50, "queue_packets": 1000}
+    names = [node.name for node in nodes]
+    config = {
+        "seed": 1,
+        "nodes": [
+            {"name": node.name, "netns": node.namespace, "tun": "path", "pop": node.name, "addresses": [node.address]}
+            for node in nodes
+        ],
+        "intra": {"delay_ms": 0},
+        "paths": [{"src": src, "dst": dst, "shape": shape} for src in names for dst in names if src != dst],
+    }
+    (folder / "path.json").write_text(json.dumps(config))
+    emulator = subprocess.Popen(
+        [host.wan(), "--config", folder / "path.json"], stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    assert emulator.stdout is not None
+    assert emulator.stdout.readline() == "ready\n"
+    for node in nodes:
+        run("ip", "-n", node.namespace, "link", "set", "path", "up")
+        run("ip", "-n", node.namespace, "route", "add", "default", "dev", "path")
+    return emulator
+
+
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made(tmp_path_factory.mktemp("release") / "dist")
@@ -156,6 +186,7 @@ def site(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Si
     for name in ("login", "host"):
         make_key(folder / name)
     edges = {}
+    started: list[subprocess.Popen[Any]] = []
     namespaces = [f"{NAME}-ctl"]
     try:
         run("ip", "netns", "add", f"{NAME}-ctl")
@@ -193,10 +224,10 @@ def site(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Si
                 f"addr add {address}/24 dev wan0",
                 "link set lo up",
                 "link set wan0 up",
-                f"route add default via {gateway}",
             ):
                 run("ip", "-n", node.namespace, *what.split())
             node.start()
+        started.append(connect(edges.values(), folder))
         with machine() as there:
             bring(there, release)
             # The environment's pip is uv; all else is the script's.
@@ -209,17 +240,15 @@ def site(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Si
             ):
                 (ssh / file).write_text(text)
                 (ssh / file).chmod(0o600)
-            found = Site(Controller(there.process, there.own), edges)
+            found = Site(Controller(there.process, there.own), edges, started)
             # Packages come from outside: before the controller is in its namespace.
             there.run(GAIN[0], "/srv/release")
             (there.root / "etc/springtide/fleet.yaml").write_text(FILES[0])
-            try:
-                yield found
-            finally:
-                for process in found.started:
-                    process.kill()
-                    process.wait()
+            yield found
     finally:
+        for process in started:
+            process.kill()
+            process.wait()
         for namespace in namespaces:
             pids = subprocess.run(["ip", "netns", "pids", namespace], check=False, capture_output=True, text=True)
             for pid in pids.stdout.split():
