@@ -191,6 +191,7 @@ def test_a_brake_cuts_what_is_in_use_or_ends_the_trial() -> None:
 
 LOSSY: dict[str, Any] = {"lossy_0": 120, "segments_0": 14_000, "resent_0": 2400}
 HELD_OUT: dict[str, Any] = {"default_flights": 60, "default_lossy": 40}
+LEFT: dict[str, Any] = {"braked_flights": 30, "braked_lossy": 21, "braked_resent": 390}
 
 
 def test_a_brake_where_the_default_loses_as_much_cuts_nothing_and_ends_no_trial() -> None:
@@ -203,6 +204,9 @@ def test_a_brake_where_the_default_loses_as_much_cuts_nothing_and_ends_no_trial(
     found = loop.round(proved(5e6, braked=1, **well(**LOSSY, **trial)))
     assert (reason(found), found["connection_rate"][0]) == (Reason.PROMOTED, tried["trial_connection_rate"][0])
     kept = loop.round(proved(5e6, braked=1, **well(flights_1=0, **LOSSY), **HELD_OUT))
+    assert (reason(kept), kept["connection_rate"][0]) == (Reason.PROVED, found["connection_rate"][0])
+    # So does what the brakes left at it in the same minutes, of far fewer edges.
+    kept = loop.round(proved(5e6, braked=1, **well(flights_1=0, **LOSSY), **LEFT))
     assert (reason(kept), kept["connection_rate"][0]) == (Reason.PROVED, found["connection_rate"][0])
     # And nothing more is tried meanwhile.
     more = loop.round(proved(9e6, braked=1, **well(flights_1=0, **LOSSY), **HELD_OUT))
@@ -217,6 +221,10 @@ def test_a_brake_where_the_default_loses_as_much_cuts_nothing_and_ends_no_trial(
         # A third of its flights make no edge brake, nor are seven of ten clearly two fifths.
         {**LOSSY, **HELD_OUT, "default_lossy": 20},
         {**LOSSY, "default_flights": 10, "default_lossy": 7},
+        # Nor of those that a brake left at it; they say by themselves how much each sent again.
+        {**LOSSY, **LEFT, "braked_lossy": 10},
+        {**LOSSY, **LEFT, "braked_resent": 150},
+        {**LOSSY, "braked_flights": 4, "braked_lossy": 4, "braked_resent": 60},
         # More of the flights lose, they lose more, or they are too few to say so.
         {**LOSSY, **HELD_OUT, "lossy_0": 190},
         {**LOSSY, **HELD_OUT, "resent_0": 4800},
