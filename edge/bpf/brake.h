@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* An entry whose connections lose steps back. */
+/* An entry whose connections lose steps back, and asks there what the kernel's default loses. */
 #pragma once
 
 #include "address.h"
@@ -13,11 +13,18 @@ static __always_inline void begin_anew(struct brake *brake, __u64 now)
 	__builtin_memset(brake->suspects, 0, sizeof(brake->suspects));
 }
 
-/* Counts of 1/256 halve once per half life. */
+static __always_inline void enter_step(struct brake *brake, __u32 step, __u64 now)
+{
+	brake->step = step;
+	brake->changed_ns = now;
+	begin_anew(brake, now);
+}
+
+/* Counts of 1/256 halve once per half life. (Another processor's clock reading may be a little later than this one's.) */
 static __always_inline void decay(struct brake *brake, __u64 now, __u64 half_life_ns)
 {
 	for (int turn = 0; turn < 16; turn++) {
-		if (now - brake->since_ns < half_life_ns)
+		if ((__s64)(now - brake->since_ns) < (__s64)half_life_ns)
 			return;
 		brake->since_ns += half_life_ns;
 		brake->exposed /= 2;
@@ -26,8 +33,13 @@ static __always_inline void decay(struct brake *brake, __u64 now, __u64 half_lif
 			brake->suspects[index].exposed /= 2;
 			brake->suspects[index].lost /= 2;
 		}
+		for (int step = 0; step < STEPS; step++) {
+			brake->tallies[step].flights /= 2;
+			brake->tallies[step].resent /= 2;
+		}
 	}
 	begin_anew(brake, now);
+	__builtin_memset(brake->tallies, 0, sizeof(brake->tallies));
 }
 
 /* The other end, as the brake tells ends apart. */
@@ -92,46 +104,164 @@ static __always_inline int loses(struct brake *brake, __u32 connections, __u32 p
 	return ((__u64)brake->lost - lost) * 1000 > (__u64)permille * (brake->exposed - exposed);
 }
 
+/* Half as many as the brake needs. */
+static __always_inline int enough(struct tally *tally, __u32 connections)
+{
+	return tally->flights * 2 >= (__u64)connections * 256;
+}
+
+/* Segments sent again per flight, in 1/256. A flight adds 4096 at most: neither this nor small multiples overflow. */
+static __always_inline __u64 mean_of(struct tally *tally)
+{
+	return tally->flights ? tally->resent * 256 / tally->flights : 0;
+}
+
 /*
- * Counts a connection that sent more than the kernel's first window, or that lost of it; the bound's step follows. Those
- * that started before the last step say nothing of the present one.
+ * The kernel's default loses too much as well: nothing is won by the brake where our values lose as much, a quarter more at
+ * most. Once per round, as the default is not asked again while our values are in use.
+ */
+static __always_inline int excuse(struct brake *brake, __u32 connections, __u64 now)
+{
+	__u64 theirs = mean_of(&brake->tallies[BY_DEFAULT]);
+
+	if (brake->excused || brake->tallies[BY_DEFAULT].flights < (__u64)connections * 256)
+		return 0;
+	for (int step = 0; step < BY_DEFAULT; step++) {
+		struct tally *ours = &brake->tallies[step];
+
+		if (!enough(ours, connections) || mean_of(ours) * 4 > theirs * 5)
+			continue;
+		brake->excused = 1;
+		brake->default_mean = theirs;
+		enter_step(brake, step, now);
+		/* What was lost before would hide for long that the path becomes worse. */
+		ours->flights = 0;
+		ours->resent = 0;
+		return 1;
+	}
+	return 0;
+}
+
+/*
+ * Whether what loses too much is braked. Where the default was seen to lose as much, only if it loses more than one and a
+ * half times that. Where too few of the flights are over to tell, it is, after a grace: on a path that has collapsed they
+ * last.
+ */
+static __always_inline int is_worse(struct brake *brake, __u32 connections, __u64 now)
+{
+	struct tally *ours = &brake->tallies[brake->step & 1];
+
+	if (!brake->default_mean)
+		return 1;
+	if (enough(ours, connections) && ours->flights * 2 >= brake->exposed)
+		return mean_of(ours) * 2 > brake->default_mean * 3;
+	return (__s64)(now - brake->changed_ns) >= (__s64)GRACE_NS;
+}
+
+enum verdict { STAYS, STEPS_BACK, RETURNS };
+
+/* What follows from what an arm has lost by now. Called with the lock held. */
+static __always_inline enum verdict weigh(struct brake *brake, __u32 connections, __u32 permille, __u64 now)
+{
+	if (!loses(brake, connections, permille))
+		return STAYS;
+	if (brake->step >= BY_DEFAULT)
+		return excuse(brake, connections, now) ? RETURNS : STAYS;
+	if (!is_worse(brake, connections, now))
+		return STAYS;
+	/* From here on as if the default had not been asked: the path is not what it was. */
+	brake->default_mean = 0;
+	enter_step(brake, brake->step + 1, now);
+	return STEPS_BACK;
+}
+
+static __always_inline void note(struct state *state, enum verdict verdict)
+{
+	if (verdict == STEPS_BACK) {
+		add(state->braked, 1);
+		count(BRAKED);
+	} else if (verdict == RETURNS) {
+		add(state->excused, 1);
+		count(EXCUSED);
+	}
+}
+
+/* Whether it started at the arm's present step, and since that was entered: others say nothing of it. */
+static __always_inline int is_present(struct brake *brake, struct start *start)
+{
+	return brake->step == start->step && (__s64)(start->at_ns - brake->changed_ns) >= 0;
+}
+
+/*
+ * Counts a connection that sent more than the kernel's first window, or that lost of it; the bound's step follows. What the
+ * kernel's default does is not counted as ours.
  */
 static __always_inline void judge(struct bpf_sock_ops *ctx, struct start *start, struct state *state, __u64 now, int exposed,
 				  int lost)
 {
 	__u32 arm = start->arm & 1, address = end_of(ctx);
 	struct brake *brake = &state->brakes[arm];
-	int braked = 0;
+	enum verdict verdict = STAYS;
 
-	if (exposed) {
+	if (exposed && !start->control) {
 		add(state->exposed[arm], 1);
 		count(EXPOSED_TOTAL);
 	}
-	if (lost) {
+	if (lost && !start->control) {
 		add(state->lost[arm], 1);
 		count(LOST_TOTAL);
 	}
 	if (!start->brake_connections || !start->half_life_ns)
 		return;
 	bpf_spin_lock(lock_of(state));
-	if (state->round == start->round && brake->step == start->step && brake->step < 2) {
+	if (state->round == start->round && is_present(brake, start)) {
 		decay(brake, now, start->half_life_ns);
 		exposed = exposed ? 256 : 0;
 		lost = lost ? 256 : 0;
 		brake->exposed += exposed;
 		brake->lost += lost;
 		suspect(brake, address, exposed, lost);
-		if (loses(brake, start->brake_connections, start->brake_permille)) {
-			brake->step += 1;
-			begin_anew(brake, now);
-			braked = 1;
-		}
+		verdict = weigh(brake, start->brake_connections, start->brake_permille, now);
 	}
 	bpf_spin_unlock(lock_of(state));
-	if (braked) {
-		add(state->braked, 1);
-		count(BRAKED);
+	note(state, verdict);
+}
+
+/* The most that a flight of the default may claim, in 1/256: nobody takes a brake back by a few that lose hugely. */
+static __always_inline __u64 most_of_default(struct brake *brake, __u32 connections)
+{
+	for (int step = 0; step < BY_DEFAULT; step++) {
+		if (enough(&brake->tallies[step], connections))
+			return mean_of(&brake->tallies[step]) * 2 + 256;
 	}
+	return 256;
+}
+
+/* The first flights of a connection are over; what it lost counts for the step that it started with. */
+static __always_inline void tell(struct start *start, struct state *state, __u64 now, __u32 resent)
+{
+	struct brake *brake = &state->brakes[start->arm & 1];
+	__u64 claim = (__u64)(resent < MOST_RESENT ? resent : MOST_RESENT) * 256, most;
+	__u32 step = start->step;
+	enum verdict verdict = STAYS;
+
+	if (step >= STEPS || !start->brake_connections || !start->half_life_ns)
+		return;
+	bpf_spin_lock(lock_of(state));
+	/* Those of a step that was left and came back would be taken for what it does now. */
+	if (state->round == start->round && (brake->step != step || is_present(brake, start))) {
+		decay(brake, now, start->half_life_ns);
+		if (step == BY_DEFAULT) {
+			most = most_of_default(brake, start->brake_connections);
+			if (claim > most)
+				claim = most;
+		}
+		brake->tallies[step].flights += 256;
+		brake->tallies[step].resent += claim;
+		verdict = weigh(brake, start->brake_connections, start->brake_permille, now);
+	}
+	bpf_spin_unlock(lock_of(state));
+	note(state, verdict);
 }
 
 /*
@@ -143,7 +273,7 @@ static __always_inline void watch(struct bpf_sock_ops *ctx, struct start *start,
 	__u32 sent = ctx->snd_nxt - start->sequence, resent = ctx->total_retrans - start->resent;
 	int exposed = 0, lost = 0;
 
-	if (start->flags & JUDGED || !(start->window || start->rate) || !start->first_us)
+	if (start->flags & JUDGED || !(start->window || start->rate || start->control) || !start->first_us)
 		return;
 	if (!(start->flags & EXPOSED) && sent > KERNEL_WINDOW * ctx->mss_cache) {
 		start->flags |= EXPOSED;
@@ -166,8 +296,12 @@ static __always_inline __u32 step_of(struct state *state, __u32 arm, __s64 round
 	if (state->round != round) {
 		state->round = round;
 		for (int index = 0; index < ARMS; index++) {
-			begin_anew(&state->brakes[index], now);
-			state->brakes[index].step = 0;
+			struct brake *brake = &state->brakes[index];
+
+			enter_step(brake, 0, now);
+			brake->excused = 0;
+			brake->default_mean = 0;
+			__builtin_memset(brake->tallies, 0, sizeof(brake->tallies));
 		}
 	}
 	step = state->brakes[arm & 1].step;

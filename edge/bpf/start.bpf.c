@@ -201,6 +201,7 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 	rate = start->arm ? entry->trial_rate : entry->rate;
 	most = start->arm ? entry->trial_connection_rate : entry->connection_rate;
 	start->step = step_of(state, start->arm, common->round, now);
+	start->control = start->step >= BY_DEFAULT && (window || rate) && !start->resent;
 	if (start->step) {
 		window = start->step == 1 ? window / 2 : 0;
 		rate = start->step == 1 ? rate / 2 : 0;
@@ -217,6 +218,7 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 		add(state->untreated[start->arm & 1], 1);
 		count(UNTREATED);
 	}
+	start->untold = start->control || start->window || start->rate;
 	if (start->algorithm[0] && !start->from_bytes)
 		switch_algorithm(ctx, start, state);
 	/* Last: a dump that comes meanwhile shows nothing instead of half. */
@@ -308,6 +310,22 @@ static __always_inline int first_over(struct bpf_sock_ops *ctx, struct start *st
 	if (!start->window && !start->rate)
 		return reached(start, acked, 1);
 	return (__s32)(ctx->snd_una - start->first_end) >= 0;
+}
+
+/*
+ * The brake hears what was lost as soon as nothing more counts. Without a rate that is when a cap would have been lifted, with a
+ * window and without: it compares them.
+ */
+static __always_inline void tell_brake(struct bpf_sock_ops *ctx, struct start *start, struct state *state, __u64 now,
+				       int closed)
+{
+	if (!start->untold)
+		return;
+	if (!closed && !(start->flags & JUDGED && (start->rate || reached(start, ctx->bytes_acked - start->acked, 1))))
+		return;
+	start->untold = 0;
+	if (state && start->flags & EXPOSED)
+		tell(start, state, now, ctx->total_retrans - start->resent);
 }
 
 /*
@@ -411,10 +429,11 @@ static __always_inline void acknowledged(struct bpf_sock_ops *ctx)
 		start->flags |= JUDGED;
 		start->first_resent = ctx->total_retrans - start->resent;
 	}
+	tell_brake(ctx, start, state, now, 0);
 	if (start->algorithm[0] && !(start->flags & SWITCHED) && acked >= start->from_bytes)
 		switch_algorithm(ctx, start, state);
 	/* Nothing is left to do: a long flow pays nothing more. */
-	if (!(start->flags & JUDGED) || (start->algorithm[0] && !(start->flags & SWITCHED)))
+	if (!(start->flags & JUDGED) || start->untold || (start->algorithm[0] && !(start->flags & SWITCHED)))
 		return;
 	if (!(start->flags & RECORD) || start->acked_100k_us)
 		forgo(ctx, start, BPF_SOCK_OPS_RTT_CB_FLAG);
@@ -451,6 +470,7 @@ static __always_inline void end(struct bpf_sock_ops *ctx)
 		start->flags |= JUDGED;
 		start->first_resent = ctx->total_retrans - start->resent;
 	}
+	tell_brake(ctx, start, state, now, 1);
 	leave_budget(start, state);
 	if (start->flags & CAPPED) {
 		/* The socket may be connected again. */

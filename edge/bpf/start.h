@@ -7,7 +7,7 @@
 
 #include <linux/types.h>
 
-#define LAYOUT 1
+#define LAYOUT 2
 
 /* The kernel's own first window (RFC 6928), segments: more than that is sent only because of us. */
 #define KERNEL_WINDOW 10
@@ -24,6 +24,16 @@
 
 /* Addresses of which the brake knows how much they lost, per arm. */
 #define SUSPECTS 4
+
+/* Of a brake: 0 as the bundle says, 1 half of it, 2 the kernel's default. */
+#define STEPS 3
+#define BY_DEFAULT 2
+
+/* Segments sent again that one flight is taken for at most. */
+#define MOST_RESENT 4096
+
+/* So long what is taken back from a brake may keep its flights unfinished. */
+#define GRACE_NS 10000000000ULL
 
 /* Of a bundle. */
 #define OWN_SIDES 64
@@ -132,14 +142,25 @@ struct suspect {
 	__u32 lost;
 };
 
-/* How an arm of an entry does. Counts are in 1/256 and decay. */
+/* First flights that are over, of those that sent more than the kernel's first window; in 1/256. */
+struct tally {
+	__u64 flights;
+	__u64 resent;	/* segments, in all of them */
+};
+
+/* How an arm of an entry does. Counts are in 1/256 and decay; all but the tallies are of the present step. */
 struct brake {
 	__u64 since_ns;
+	__u64 changed_ns;	/* when the step was entered */
+	__u64 default_mean;	/* what a flight of the default lost when it excused, in 1/256; 0 excuses nothing */
+	struct tally tallies[STEPS];	/* by the step that flights started with */
 	__u32 exposed;	/* sent more than the kernel's first window, and got an answer */
 	__u32 lost;	/* of them, segments in their first flights */
-	__u32 step;	/* 0 as the bundle says, 1 half of it, 2 the kernel's default */
+	__u32 step;
 	__u32 turn;	/* of the suspect's place that is looked at first */
 	struct suspect suspects[SUSPECTS];
+	__u32 excused;	/* the default lost as much in this round, and the brake was taken back */
+	__u32 padding;
 };
 
 /* What the program knows of a prefix; made at its first connection, and kept from bundle to bundle. */
@@ -157,6 +178,7 @@ struct state {
 	__u64 refused;
 	__u64 late;	/* after a SYN that was sent again */
 	__u64 braked;
+	__u64 excused;
 };
 
 /* Start.flags */
@@ -209,6 +231,8 @@ struct start {
 	char algorithm[ALGORITHM_NAME]; /* to be set; empty for none */
 	__u32 seen_us;		/* when it was last looked at, and the bytes acknowledged by then */
 	__u32 seen_bytes;
+	__u32 control;		/* starts as the kernel does because of the brake, which asks what that loses */
+	__u32 untold;		/* the brake has still to hear what its first flights lost in all */
 };
 
 /*
@@ -269,5 +293,6 @@ enum total {
 	RECORDS_LOST,	/* the ring buffer was full */
 	CAPS,		/* set */
 	CAPS_ENDED,	/* lifted, or closed with */
+	EXCUSED,	/* brakes that were taken back */
 	TOTALS,
 };

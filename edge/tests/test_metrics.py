@@ -71,6 +71,7 @@ def test_what_the_program_has_done_is_measured(host: Host, tmp_path: Path) -> No
     names = ("entries", "routes", "started_total", "switched_total", "prefixes", "prefixes_limit")
     assert [found[name] for name in names] == [2, 0, 2, 1, 2, 262144]
     assert found['refused_total{what="window"}'] == found['braked_entries{arm="entry",step="half"}'] == 0
+    assert found["brake_steps_total"] == found["brake_excused_total"] == 0
     # Another program over the same connections, and a map that is full.
     other = Program(binary(), host.cgroup, host.pins.with_name(f"{host.pins.name}-other"))
     try:
@@ -107,8 +108,8 @@ def test_a_directory_that_is_not_there_stops_nothing_and_is_said_once(host: Host
             )
             # It mends what others do all the while, also a second time.
             for _ in range(2):
-                (host.pins / "v1/link").unlink()
-                until((host.pins / "v1/link").exists)
+                (host.pins / "v2/link").unlink()
+                until((host.pins / "v2/link").exists)
             folder.mkdir()
             until((folder / "edge.prom").exists)
             assert values(folder / "edge.prom")["files_missed_total"] >= 2

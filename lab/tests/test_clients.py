@@ -1,4 +1,4 @@
-"""What clients can do to others of their entry: by losing, and by not answering."""
+"""What clients can do to others of their entry, and the brake where the kernel's default loses as much."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from statistics import mean
 from typing import Any
 
 import pytest
@@ -17,12 +19,13 @@ from lab.lab import Lab
 from lab.topology import Topology
 from testkit import bpf
 from testkit.bpf import Program
-from testkit.starts import SERVER, Link, topology
+from testkit.starts import SERVER, SHARE, Link, topology
 
 pytestmark = pytest.mark.root
 
-# The first one's queue takes no burst of more than ten segments.
-NARROW, WIDE = Link("narrow", 20, 20, 12, 1), Link("wide", 200, 20, None, 2)
+# The first one's queue takes no burst of more than ten segments; the last one's takes not even those.
+NARROW, WIDE, TINY = Link("narrow", 20, 20, 12, 1), Link("wide", 200, 20, None, 2), Link("tiny", 50, 10, 6, 3)
+LINKS = (NARROW, WIDE, TINY)
 EVERYBODY = "10.73.0.0/16"
 SIZE = 120_000
 BRAKE = {"lost_permille": 400, "connections": 20, "half_life_s": 600}
@@ -58,6 +61,24 @@ for source in sys.argv[2:]:
     with socket.create_connection((sys.argv[1], 7000), 20, (source, 0)) as one:
         while one.recv(1 << 20):
             pass
+"""
+# Connections that stay open and read what comes; one more of them on demand.
+KEEP = f"""
+import socket, sys
+def read(sources):
+    global kept
+    kept += [socket.create_connection((sys.argv[1], 7000), 20, (source, 0)) for source in sources]
+    print("open", flush=True)
+    for one in kept:
+        left = {SIZE}
+        while left:
+            left -= len(one.recv(left))
+    print("read", flush=True)
+kept = []
+read(sys.argv[2:])
+sys.stdin.readline()
+read(sys.argv[2:3])
+sys.stdin.read()
 """
 # Connections that are open while the addresses that they came from are taken away.
 VANISH = """
@@ -112,8 +133,8 @@ def addresses(link: Link, count: int) -> list[str]:
 
 @pytest.fixture(scope="module")
 def lab() -> Iterator[Lab]:
-    text = topology((NARROW, WIDE)).model_dump(mode="json")
-    for link in (NARROW, WIDE):
+    text = topology(LINKS).model_dump(mode="json")
+    for link in LINKS:
         text["pops"][link.name]["edges"][f"{link.name}-1"]["addresses"] += addresses(link, 60)
     with Lab.up(Topology.model_validate(text, strict=False), f"c{os.getpid()}") as found:
         yield found
@@ -130,11 +151,17 @@ def values(**more: Any) -> list[dict[str, Any]]:
 
 
 def test_many_addresses_that_lose_brake_an_entry_within_fifty_connections(net: Net) -> None:
-    net.program.apply({"brake": BRAKE, "entries": values()})
-    net.fetch((NARROW, addresses(NARROW, 60)))
-    found = net.entry()["entry"]
-    assert found["brake_step"] == 2
-    assert found["started"] <= 50
+    """The default loses something in each flight too, but far less: it stays."""
+    net.program.apply({"brake": BRAKE, "record_permille": 1000, "entries": values()})
+    net.fetch((NARROW, (addresses(NARROW, 60) * 2)[:75]))
+    found = net.entry()
+    assert (found["entry"]["brake_step"], found["braked"], found["excused"]) == (2, 2, 0)
+    assert found["entry"]["started"] <= 50
+    records = net.program.records()
+    resent = [[one["first_resent"] for one in records if one["brake_step"] == step] for step in range(3)]
+    print([round(mean(one), 1) for one in resent])
+    assert sum(one > 0 for one in resent[2]) * 1000 > BRAKE["lost_permille"] * len(resent[2])
+    assert mean(resent[0]) > mean(resent[1]) > 1.25 * mean(resent[2])
 
 
 def test_one_address_that_loses_does_not_brake_the_entry_of_others(net: Net) -> None:
@@ -153,23 +180,125 @@ def test_an_address_that_is_alone_brakes_its_entry(net: Net) -> None:
     assert net.entry()["entry"]["brake_step"] == 2
 
 
+def ordered(serving: subprocess.Popen[bytes], task: bytes) -> list[int]:
+    """What each connection of a server has sent again, once it has done this."""
+    assert serving.stdin is not None
+    assert serving.stdout is not None
+    serving.stdin.write(task)
+    serving.stdin.flush()
+    found: list[int] = json.loads(serving.stdout.readline())
+    return found
+
+
+def excused(net: Net, connections: int = 80, **more: int) -> dict[str, Any]:
+    """An entry whose values are paced, over a path where the default loses as much; the brake is taken back."""
+    entries = values(initcwnd=20, start_rate=int(TINY.rate_mbit * SHARE * 125_000))
+    shared = {"brake": BRAKE, "record_permille": 1000, "lift": {"bytes": 1_000_000}}
+    net.program.apply({**shared, **more, "entries": entries})
+    net.fetch((TINY, (addresses(TINY, 60) * 2)[:connections]))
+    return net.entry()
+
+
+def test_where_the_default_loses_as_much_the_brake_is_taken_back(net: Net) -> None:
+    found = excused(net)
+    assert (found["braked"], found["excused"], found["entry"]["brake_step"]) == (2, 1, 0)
+    records = net.program.records()
+    steps = [one["brake_step"] for one in records]
+    assert steps == [0] * 20 + [1] * 20 + [2] * 20 + [0] * 20
+    assert all(one["first_resent"] for one in records), "each loses, with any value"
+    assert [one["window"] for one in records[-20:]] == [20] * 20
+    # What the default sent and lost is not counted as ours.
+    assert found["entry"] | {"brake_step": 0} == {
+        "started": 60,
+        "untreated": 20,
+        "exposed": 60,
+        "lost": 60,
+        "brake_step": 0,
+    }
+    totals = net.program.status()["totals"]
+    assert (totals["exposed"], totals["lost"], totals["braked"], totals["excused"]) == (60, 60, 2, 1)
+
+
+def test_one_address_that_loses_takes_no_brake_back(net: Net) -> None:
+    """More than every second connection at the default is its; without it nothing is lost there."""
+    before = excused(net, 40)
+    assert (before["entry"]["brake_step"], before["excused"]) == (2, 0)
+    net.program.records()
+    net.fetch((NARROW, addresses(NARROW, 1) * 60), (WIDE, addresses(WIDE, 40)))
+    resent = [one["first_resent"] for one in net.program.records()]
+    assert len(resent) == 100
+    assert sum(one > 0 for one in resent) * 1000 > BRAKE["lost_permille"] * len(resent)
+    assert mean(resent) > 4, "more than our values at half had lost"
+    found = net.entry()
+    assert (found["entry"]["brake_step"], found["braked"], found["excused"]) == (2, 2, 0)
+
+
+def test_what_was_taken_back_is_braked_again_once_it_is_worse_and_not_taken_back_twice(net: Net) -> None:
+    assert excused(net)["entry"]["brake_step"] == 0
+    wide = net.lab.topology
+    narrow = wide.model_dump(mode="json")
+    for path in narrow["paths"]:
+        if path["dst"] == TINY.name:
+            path |= {"rate_mbit": 10, "queue_packets": 3}
+    net.lab.reshape(type(wide).model_validate(narrow, strict=False))
+    try:
+        net.program.records()
+        net.fetch((TINY, (addresses(TINY, 60) * 2)[:75]))
+    finally:
+        net.lab.reshape(wide)
+    records = net.program.records()
+    resent = [[one["first_resent"] for one in records if one["brake_step"] == step] for step in range(3)]
+    print([(len(one), round(mean(one), 1)) for one in resent])
+    assert len(resent[0]) < 20, "a few that lose far more suffice"
+    assert min(resent[2]) > 0
+    found = net.entry()
+    assert (found["entry"]["brake_step"], found["braked"], found["excused"]) == (2, 4, 1)
+    # A newer round asks again.
+    found = excused(net, 65, round=2)
+    assert (found["entry"]["brake_step"], found["braked"], found["excused"]) == (0, 6, 2)
+
+
+def test_what_was_taken_back_is_braked_again_where_its_flights_do_not_end(net: Net) -> None:
+    """What they lose in all is not known then; after ten seconds that counts against them."""
+    assert excused(net, 65)["excused"] == 1
+    since, count = time.monotonic(), 25
+    with net.server("later") as serving, net.client(TINY, KEEP, addresses(TINY, count)) as keeping:
+
+        def answered(connections: int) -> dict[str, Any]:
+            assert keeping.stdout is not None
+            assert keeping.stdout.readline() == b"open\n"
+            while len(ordered(serving, b"look\n")) < connections:
+                pass
+            ordered(serving, b"send\n")
+            assert keeping.stdout.readline() == b"read\n"
+            return net.entry()
+
+        found = answered(count)
+        print(found)
+        assert found["entry"]["exposed"] > found["entry"]["started"] * 2 / 3
+        assert (found["entry"]["brake_step"], found["braked"]) == (0, 2)
+        time.sleep(max(0.0, since + 10 - time.monotonic()))
+        assert keeping.stdin is not None
+        keeping.stdin.write(b"\n")
+        keeping.stdin.flush()
+        found = answered(count + 1)
+        keeping.kill()
+    print(found)
+    assert (found["entry"]["brake_step"], found["braked"], found["excused"]) == (1, 3, 1)
+
+
 def test_who_never_answers_says_nothing_of_the_path_and_holds_no_place_in_the_budget(net: Net) -> None:
     net.program.apply({"brake": BRAKE, "entries": values(start_rate=10_000_000)})
     count = 40
-    with net.server("later") as serving:
-        assert serving.stdin is not None
-        assert serving.stdout is not None
-        with net.client(WIDE, VANISH, addresses(WIDE, count)) as gone:
-            assert gone.stdout is not None
-            assert gone.stdout.readline() == b"gone\n"
-            resent, task = [0], b"send\n"
-            while min(resent) == 0 or len(resent) < count:
-                serving.stdin.write(task)
-                serving.stdin.flush()
-                resent, task = json.loads(serving.stdout.readline()), b"look\n"
-            # Each has waited for its first answer once, and is open.
-            assert net.entry()["in_first_flights"] == 0
-            gone.kill()
+    with net.server("later") as serving, net.client(WIDE, VANISH, addresses(WIDE, count)) as gone:
+        assert gone.stdout is not None
+        assert gone.stdout.readline() == b"gone\n"
+        resent, task = [0], b"send\n"
+        while min(resent) == 0 or len(resent) < count:
+            resent, task = ordered(serving, task), b"look\n"
+        # Each has waited for its first answer once, and is open.
+        assert net.entry()["in_first_flights"] == 0
+        gone.kill()
     # Their server's end closes them.
     found = net.entry()
     assert found["entry"] == {"started": count, "untreated": 0, "exposed": 0, "lost": 0, "brake_step": 0}

@@ -167,6 +167,11 @@ pub const METRICS: &[(&str, &str, &str)] = &[
         "Connections that got another congestion control.",
     ),
     ("brake_steps_total", "counter", "Steps of brakes."),
+    (
+        "brake_excused_total",
+        "counter",
+        "Brakes that were taken back because the kernel's default lost as much.",
+    ),
     ("records_total", "counter", "First-flight records written."),
     (
         "records_lost_total",
@@ -373,6 +378,7 @@ fn counters(found: &mut Metrics, totals: &bpf::Totals) {
         ("lost_total", totals.lost),
         ("switched_total", totals.switched),
         ("brake_steps_total", totals.braked),
+        ("brake_excused_total", totals.excused),
         ("records_total", totals.records),
         ("records_lost_total", totals.records_lost),
     ] {

@@ -3,11 +3,13 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Changes with every struct of `bpf/start.h`; the directory of the pins is named after it.
-pub(super) const LAYOUT: u32 = 1;
+pub(super) const LAYOUT: u32 = 2;
 /// Places for the settings of a generation.
 pub(super) const SLOTS: u32 = 3;
 /// Addresses of which a brake knows how much they lost.
 pub(super) const SUSPECTS: usize = 4;
+/// Steps of a brake: the bundle's values, half of them, the kernel's default.
+pub(super) const STEPS: usize = 3;
 /// Ports and networks of this host whose connections are left alone, of a bundle.
 pub(super) const OWN_SIDES: usize = 64;
 /// Different congestion controls in one bundle.
@@ -19,7 +21,7 @@ pub(super) const PERIODS: u32 = 4;
 /// See [`PERIODS`].
 pub(super) const PERIOD_NS: u64 = 2_500_000_000;
 /// Sums of all CPUs, in the order of `enum total`.
-pub(super) const TOTALS: u32 = 19;
+pub(super) const TOTALS: u32 = 20;
 
 /// Entry.flags: an excluded destination.
 pub(super) const LEAVE_ALONE: u8 = 1;
@@ -138,16 +140,29 @@ pub(super) struct Suspect {
     pub(super) lost: u32,
 }
 
+/// What first flights lost that are over, of one step of a brake; in 1/256.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct Tally {
+    pub(super) flights: u64,
+    pub(super) resent: u64,
+}
+
 /// How an arm of an entry does; counts in 1/256.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub(super) struct BrakeState {
     pub(super) since_ns: u64,
+    pub(super) changed_ns: u64,
+    pub(super) default_mean: u64,
+    pub(super) tallies: [Tally; STEPS],
     pub(super) exposed: u32,
     pub(super) lost: u32,
     pub(super) step: u32,
     pub(super) turn: u32,
     pub(super) suspects: [Suspect; SUSPECTS],
+    pub(super) excused: u32,
+    pub(super) padding: u32,
 }
 
 /// What the program knows of a prefix.
@@ -167,6 +182,7 @@ pub(super) struct State {
     pub(super) refused: u64,
     pub(super) late: u64,
     pub(super) braked: u64,
+    pub(super) excused: u64,
 }
 
 /// A connection's first flights, as the ring buffer has them.

@@ -4,19 +4,19 @@
 //! that must outlive a process is pinned in one directory of a BPF file system:
 //!
 //! ```text
-//! PINS/v1/link       the program on its cgroup
-//! PINS/v1/bundle     one slot: a trie of prefixes, both families; swapped in one write
-//! PINS/v1/settings   what a generation's entries share: deadline, lift, brake, shares
-//! PINS/v1/left_alone of a generation: ports and networks of this host that are left alone
-//! PINS/v1/about      which generation is in force
-//! PINS/v1/states     per prefix that has seen connections: budget, brake, counters
-//! PINS/v1/starts     what each connection started with (socket storage)
-//! PINS/v1/totals     counters of the whole program
-//! PINS/v1/opted_out  how many connections were, for that
-//! PINS/v1/records    first flights (ring buffer)
+//! PINS/v2/link       the program on its cgroup
+//! PINS/v2/bundle     one slot: a trie of prefixes, both families; swapped in one write
+//! PINS/v2/settings   what a generation's entries share: deadline, lift, brake, shares
+//! PINS/v2/left_alone of a generation: ports and networks of this host that are left alone
+//! PINS/v2/about      which generation is in force
+//! PINS/v2/states     per prefix that has seen connections: budget, brake, counters
+//! PINS/v2/starts     what each connection started with (socket storage)
+//! PINS/v2/totals     counters of the whole program
+//! PINS/v2/opted_out  how many connections were, for that
+//! PINS/v2/records    first flights (ring buffer)
 //! ```
 //!
-//! A new set is made as `v1-new` and renamed: a process that is killed leaves the old state, or a directory that the next
+//! A new set is made as `v2-new` and renamed: a process that is killed leaves the old state, or a directory that the next
 //! `apply` or `withdraw` removes. Two at once are the caller's to prevent.
 
 mod apply;

@@ -88,6 +88,8 @@ pub struct Totals {
     pub switched: u64,
     /// Steps of brakes.
     pub braked: u64,
+    /// Brakes that were taken back, as the kernel's default lost as much.
+    pub excused: u64,
     /// First-flight records written.
     pub records: u64,
     /// First-flight records that found no room.
@@ -120,6 +122,7 @@ impl Totals {
             records_lost,
             caps,
             caps_ended,
+            excused,
         ] = sums;
         Self {
             started,
@@ -138,6 +141,7 @@ impl Totals {
             lost,
             switched,
             braked,
+            excused,
             records,
             records_lost,
             caps,
@@ -180,6 +184,8 @@ pub struct EntryStatus {
     pub late: u64,
     /// Steps of the brake, of all bundles.
     pub braked: u64,
+    /// How often it was taken back, as the kernel's default lost as much; of all bundles.
+    pub excused: u64,
 }
 
 /// What is in force, without what it has done.
@@ -417,6 +423,7 @@ fn prefixes(states: &[(Prefix, State)], round: i64) -> Vec<EntryStatus> {
                 refused: state.refused,
                 late: state.late,
                 braked: state.braked,
+                excused: state.excused,
             })
         })
         .collect();
