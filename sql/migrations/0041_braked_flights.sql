@@ -1,4 +1,4 @@
--- What the kernel's default loses in the same minutes as a path's values: of first flights that an edge's brake left at it.
+-- What the kernel's default loses in the same minutes as a path's values: of first flights that a brake left at it.
 alter table rollup_paths$on_cluster
 -- Of more than ten segments; those that lost anything, and the segments that they sent again.
 add column if not exists braked_flights UInt64 default 0 codec (ZSTD(1)) after default_lossy,
