@@ -193,7 +193,8 @@ pub(crate) mod tests {
         let right = record();
         for (at, value) in [
             (151, 0),
-            (151, 2),
+            (151, LAYOUT - 1),
+            (151, LAYOUT + 1),
             (148, 2),
             (149, 3),
             (81, 1),

@@ -15,6 +15,7 @@ use prost_reflect::{DescriptorPool, DynamicMessage, Kind, MessageDescriptor, Val
 
 use super::layouts::{ATTRIBUTES, INET_DIAG_MSG, Layout};
 use crate::kernel::inet_diag::{SocketView, attribute};
+use crate::kernel::pin::LAYOUT;
 use crate::kernel::starts::Start;
 use crate::sample::encode::{AccEcn, Encoder, Identity};
 use crate::sample::fields::{self, by_hand, message};
@@ -556,7 +557,7 @@ proptest! {
     ) {
         let mut storages: Vec<u8> =
             others.iter().flat_map(|(map, value)| storage(*map, value)).collect();
-        storages.extend(storage(MAP, &value(round, window, rate, [arm, step, flags, 1], &rest)));
+        storages.extend(storage(MAP, &value(round, window, rate, [arm, step, flags, LAYOUT], &rest)));
         let expected = (
             Some(round as u64),
             [Some(window), Some(rate), Some(arm.into()), Some(step.into())],
@@ -569,7 +570,7 @@ proptest! {
         prop_assert_eq!((found, stats.attributes_skipped), (UNKNOWN, 1));
         prop_assert_eq!(started(&storages, Some(MAP + 1)).0, UNKNOWN);
 
-        let known: Start = value(round, window, rate, [arm, step, flags, 1], &[]).try_into().unwrap();
+        let known: Start = value(round, window, rate, [arm, step, flags, LAYOUT], &[]).try_into().unwrap();
         let encoder = Encoder::new(&identity(), 1, SampleKind::Close, AccEcn::Unknown);
         let (payload, mut slot) = (payload_with(&[]), [0; SLOT]);
         let view = SocketView::parse(&payload).unwrap();
@@ -580,12 +581,14 @@ proptest! {
     #[test]
     fn start_values_out_of_their_range_are_unknown_and_counted(
         wrong in prop_oneof![
-            (i64::MIN..0).prop_map(|round| value(round, 10, 0, [0, 0, 0, 1], &[])),
-            (1_i64 << 32..=i64::MAX).prop_map(|round| value(round, 10, 0, [0, 0, 0, 1], &[])),
-            (65_536..=u32::MAX).prop_map(|window| value(1, window, 0, [0, 0, 0, 1], &[])),
-            (2..=u8::MAX).prop_map(|arm| value(1, 10, 0, [arm, 0, 0, 1], &[])),
-            (3..=u8::MAX).prop_map(|step| value(1, 10, 0, [0, step, 0, 1], &[])),
-            (2..=u8::MAX).prop_map(|layout| value(1, 10, 0, [0, 0, 0, layout], &[])),
+            (i64::MIN..0).prop_map(|round| value(round, 10, 0, [0, 0, 0, LAYOUT], &[])),
+            (1_i64 << 32..=i64::MAX).prop_map(|round| value(round, 10, 0, [0, 0, 0, LAYOUT], &[])),
+            (65_536..=u32::MAX).prop_map(|window| value(1, window, 0, [0, 0, 0, LAYOUT], &[])),
+            (2..=u8::MAX).prop_map(|arm| value(1, 10, 0, [arm, 0, 0, LAYOUT], &[])),
+            (3..=u8::MAX).prop_map(|step| value(1, 10, 0, [0, step, 0, LAYOUT], &[])),
+            (1..=u8::MAX)
+                .prop_filter("another one", |layout| *layout != LAYOUT)
+                .prop_map(|layout| value(1, 10, 0, [0, 0, 0, layout], &[])),
             prop::collection::vec(any::<u8>(), 0..20),
         ],
     ) {
@@ -604,7 +607,7 @@ proptest! {
         prop_assert_eq!(found, UNKNOWN);
         prop_assert!(stats.start_values_unreadable <= 1);
         // A right one with one byte changed, or cut.
-        let mut storages = storage(MAP, &value(1, 10, 5, [1, 2, 0, 1], &[0; 12]));
+        let mut storages = storage(MAP, &value(1, 10, 5, [1, 2, 0, LAYOUT], &[0; 12]));
         storages[at] = byte;
         for bytes in [&storages[..], &storages[..at]] {
             let ((round, [window, _, arm, step]), _) = started(bytes, Some(MAP));
