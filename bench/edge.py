@@ -54,7 +54,7 @@ def available() -> int:
 def measure(run: Run) -> None:
     with own_network(), ExitStack() as stack:
         names = ("few", "many", "hit", "none")
-        made = {name: stack.enter_context(bpf.program(f"springtide-bench-{name}")) for name in names}
+        made = {name: stack.enter_context(bpf.program(f"springtide-bench-{name}", optimized=True)) for name in names}
         connect = made["none"].binary.with_name("connect")
         build = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "springtide-edge", "--example", "connect"]
         subprocess.run(build, cwd=ROOT, check=True)

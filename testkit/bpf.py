@@ -55,12 +55,15 @@ def move(sender, receiver, size):
 """
 
 
-def binary() -> Path:
-    """The example as cargo builds it; it is built anew where its sources are newer."""
-    command = ["cargo", "build", "--release", "--locked", "--quiet", "-p", "springtide-edge", "--example", "bpf"]
-    subprocess.run(command, cwd=ROOT, check=True)
+def binary(optimized: bool = False) -> Path:
+    """The example; it is built anew where its sources are newer. What is timed must be optimized.
+
+    Else it is as `cargo test` builds it, of the whole workspace: anything else would compile what it needs once more.
+    """
+    how = ["--release", "-p", "springtide-edge"] if optimized else ["--workspace"]
+    subprocess.run(["cargo", "build", "--locked", "--quiet", *how, "--example", "bpf"], cwd=ROOT, check=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    return target / "release/examples/bpf"
+    return target / ("release" if optimized else "debug") / "examples/bpf"
 
 
 def cgroup2() -> Path:
@@ -151,11 +154,11 @@ def fill(pin: Path) -> None:
 
 
 @contextmanager
-def program(name: str) -> Iterator[Program]:
-    """A cgroup and pins of this name; both are gone at the end. Needs root."""
+def program(name: str, optimized: bool = False) -> Iterator[Program]:
+    """A cgroup and pins of this name; both are gone at the end. Needs root. `optimized`: as binary()."""
     if not BPF_FS.is_mount():
         subprocess.run(["mount", "-t", "bpf", "bpf", str(BPF_FS)], check=True)
-    found = Program(binary(), cgroup2() / name, BPF_FS / name)
+    found = Program(binary(optimized), cgroup2() / name, BPF_FS / name)
     found.cgroup.mkdir()
     try:
         yield found
