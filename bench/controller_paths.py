@@ -87,9 +87,6 @@ select
     800 + intDiv(e, 7) % 300,
     0,
     e % 5,
-    0,
-    0,
-    0,
     0
 from numbers({pops:UInt64} * {pops:UInt64} + {prefixes:UInt64})
 where not is_pair or s != d
@@ -129,8 +126,7 @@ PATH_SCANS = (
         sum(entry_carried_permille), sum(entry_path_carried_permille),
         sum(trial_flights), sum(trial_lossy), sum(trial_resent), sum(trial_segments), sum(trial_window_p50),
         sum(trial_rate_p50_bytes_per_s), sum(trial_50k_p50_us), sum(trial_100k_p50_us), sum(trial_carried_permille),
-        sum(trial_path_carried_permille), sum(braked), sum(default_flights), sum(default_lossy),
-        sum(braked_flights), sum(braked_lossy), sum(braked_resent)
+        sum(trial_path_carried_permille), sum(braked), sum(default_flights), sum(default_lossy)
     from round_paths where round = fromUnixTimestamp({round_s:UInt32})
     """,
     """

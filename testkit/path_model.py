@@ -120,22 +120,17 @@ def _flight(host: Host, unit: Unit, record: Sample, records: Sequence[Sample], d
         for moments in (before, decided)
     )
     was_given = bool(record["started_window"] or record["started_rate"])
-    is_given = gives[0] > 0 and record["started_step"] != 2
-    if gave != gives or was_given != is_given or (arm == 1 and not gives[0]):
+    if gave != gives or was_given != (gives[0] > 0) or (arm == 1 and not gives[0]):
         return
     host.counts["judged"][0] += 1
     host.counts["judged"][1] += record["started_step"] > 0
-    is_left = record["started_step"] == 2 and gives[0] > 0
-    is_cut = record["started_step"] and not is_left
-    if is_cut or record["data_segs_out"] - record["total_retrans"] <= 10:
+    if record["started_step"] or record["data_segs_out"] - record["total_retrans"] <= 10:
         return
-    counts = host.counts["left" if is_left else f"arm {arm}"]
+    counts = host.counts[f"arm {arm}"]
     counts[0] += 1
     counts[1] += record["first_flight_retrans"] > 0
     counts[2] += record["first_flight_retrans"]
     counts[3] += record["data_segs_out"]
-    if is_left:
-        return
     for name, value in (
         ("window", record["started_window"]),
         ("rate", record["started_rate"] * max(1, record["started_at_once"])),
@@ -295,8 +290,6 @@ def _combined(hosts: Mapping[str, Host], together: list[tuple[int, int]]) -> dic
         "default_flights": default[0],
         "default_lossy": default[1],
     }
-    left = _held_counts([host.counts["left"] for host in hosts.values()])
-    found |= {f"braked_{name}": n for name, n in zip(("flights", "lossy", "resent"), left[:3], strict=True)}
     for arm, kind in ((0, "entry"), (1, "trial")):
         counts = _held_counts([host.counts[f"arm {arm}"] for host in hosts.values()])
         found |= {f"{kind}_{n}": c for n, c in zip(("flights", "lossy", "resent", "segments"), counts, strict=True)}

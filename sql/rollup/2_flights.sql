@@ -163,10 +163,9 @@ select
     tupleElement(started, 5) as started_step,
     tupleElement(started, 6) as started_at_once,
     tupleElement(started, 7) as started_prefix_length,
-    -- Nothing in the bundle and nothing set, or both, but for what the brake left at the kernel's default. A trial is
-    -- always of something.
+    -- Nothing in the bundle and nothing set, or both. A trial is always of something.
     gave = gives
-    and (tupleElement(gives, 1) > 0 and started_step < 2) = (started_window > 0 or started_rate > 0)
+    and (tupleElement(gives, 1) > 0) = (started_window > 0 or started_rate > 0)
     and (started_arm = 0 or tupleElement(gives, 1) > 0) as in_force,
     tupleElement(gives, 2) as connection_rate,
     tupleElement(started, 10) as segments,

@@ -21,8 +21,6 @@ recorded as (
         cookie,
         in_force as is_judged,
         in_force and started_step = 0 and segments - least(segments, resent) > 10 as is_flight,
-        -- What a trial would have got too: as the kernel's default it has no arm.
-        in_force and started_step = 2 and connection_rate > 0 and segments - least(segments, resent) > 10 as is_left,
         started_arm = 1 as is_trial,
         started_step > 0 as is_braked,
         segments,
@@ -206,16 +204,7 @@ select
                 sumIf(toUInt64(segments), is_flight and is_trial)
             ]
         ),
-        (33, [countIf(is_judged), countIf(is_judged and is_braked)]),
-        (
-            34,
-            [
-                countIf(is_left),
-                countIf(is_left and first_flight_resent > 0),
-                sumIf(toUInt64(first_flight_resent), is_left),
-                sumIf(toUInt64(segments), is_left)
-            ]
-        )
+        (33, [countIf(is_judged), countIf(is_judged and is_braked)])
     ] as counts
 from flights
 group by at_pop, dst_pop, ip_version, network, host

@@ -12,8 +12,7 @@
 -- flights by arm: 10 and 11 windows, 12 and 13 rates, 14 and 15, 16 and 17, 18 and 19 the times of 10, 50 and 100 kB,
 -- 20 and 21 what of a single one's rate the path carried, 22 and 23 what of the rate of all who start at once.
 -- Counts, the first of each that of which the others are a part: 30 default starts, lossy ones; 31 and 32 first flights
--- by arm, lossy ones, segments sent again, segments; 33 those with brake steps or without, with them; 34 as 31 of those
--- that a brake left at the kernel's default.
+-- by arm, lossy ones, segments sent again, segments; 33 those with brake steps or without, with them.
 insert into rollup_paths
 with hosts as (
     select
@@ -408,8 +407,7 @@ summed as (
         maxIf(arrayCount(x -> x > 0, all), measure = 31) as entry_hosts,
         sumForEachIf(sums, measure = 32) as trial,
         maxIf(arrayCount(x -> x > 0, all), measure = 32) as trial_hosts,
-        sumIf(sums[2], measure = 33 and is_shared) as braked,
-        sumForEachIf(sums, measure = 34) as left_at_default
+        sumIf(sums[2], measure = 33 and is_shared) as braked
     from counted
     group by at_pop, dst_pop, ip_version, network
 ),
@@ -485,10 +483,7 @@ joined as (
         carried(23, summed.trial_hosts) as trial_path_carried_permille,
         summed.braked as braked,
         summed.default_flights as default_flights,
-        summed.default_lossy as default_lossy,
-        summed.left_at_default[1] as braked_flights,
-        summed.left_at_default[2] as braked_lossy,
-        summed.left_at_default[3] as braked_resent
+        summed.default_lossy as default_lossy
     from seen
     left join valued
         on

@@ -23,7 +23,7 @@ from springtide.store.files import sql
 # lost anything, segments sent and sent again, the medians of what was really set and of the time until 50 and 100 kB
 # were acknowledged, and the parts that the path carried of what a single one was given, and of what all who start at
 # once were. `braked`: connections that an edge's brake had cut. `default_*`: the same of connections that started with
-# the kernel's default in the round, on edges that are held out; `braked_*` of those that a brake left at it.
+# the kernel's default in the round, on edges that are held out.
 # `group`: whose estimates it may borrow (groups.py).
 OBSERVED = np.dtype(
     [
@@ -61,9 +61,6 @@ OBSERVED = np.dtype(
         ("braked", "<u8"),
         ("default_flights", "<u8"),
         ("default_lossy", "<u8"),
-        ("braked_flights", "<u8"),
-        ("braked_lossy", "<u8"),
-        ("braked_resent", "<u8"),
         ("group", "S64"),
     ]
 )

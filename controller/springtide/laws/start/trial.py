@@ -191,13 +191,15 @@ def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: Sta
     clearly = np.where(is_enough, ratio, ratio + chance)
     good = judged & np.where(steps, timed & (clearly <= no_gain), ~timed | (ratio <= too_slow))
     good = np.where(shown, judged & brings & ~slower, good)
-    braked = live & (_counts(seen["braked"], live) > 0) & (used | tried)
-    asked = np.flatnonzero(braked)
-    of_round = tuple(column[asked] for column in (default, default_lossy, each))
-    in_use = tuple(column[asked] for column in (flights[0], lossy[0], resent[0], segments[0]))
-    of_trial = tuple(column[asked] for column in (on_trial, trial_lossy, left["trial_resent"], left["trial_segments"]))
-    explained = [_explained(seen, asked, of_round, one, brake_share, law) for one in (in_use, of_trial)]
-    braked[asked] = ~np.where(tried[asked], explained[1] & (explained[0] | ~used[asked]), explained[0])
+    # An edge does not know what the default loses: where in this round that is clearly as much as makes it brake, and
+    # enough flights show that no more of them lose, nor more of them, its brake says nothing.
+    as_default, of_trial = (
+        ~more & (count >= law.trial_flights) & (lower_bound(lost, count) <= default_lossy / np.maximum(default, 1.0))
+        for more, lost, count in ((now_much, lossy[0], flights[0]), (much, trial_lossy, on_trial))
+    )
+    as_default = np.where(tried, of_trial & (as_default | ~used), as_default)
+    as_default &= lower_bound(default_lossy, default) >= brake_share
+    braked = live & (_counts(seen["braked"], live) > 0) & (used | tried) & ~as_default
     return Judged(
         sound & ~harm,
         carried,
@@ -251,31 +253,6 @@ def _times(seen: Columns, flights: list[Ints]) -> tuple[Floats, Floats]:
         total[known] = fewer[known] * np.log2(ours[known] / theirs[known])
         weight[known] = fewer[known]
     return total, weight
-
-
-def _explained(
-    seen: Columns,
-    rows: Ints,
-    default: tuple[NDArray[Any], ...],
-    flights: tuple[NDArray[Any], ...],
-    brake_share: float,
-    law: StartPolicy,
-) -> Bits:
-    """Whether an edge's brake on these flights (their number, lossy ones, segments sent again, segments) says nothing.
-
-    An edge does not know what the default loses: where in this round that is clearly as much as makes it brake, and
-    enough flights show that no more of them lose, nor more of them. `default`: the round's own, lossy ones, and what of
-    it is remembered of each. What a brake left at the default is of the same minutes, and says how much that was."""
-    count, lossy, resent, segments = flights
-    left, left_lossy, left_resent = (_ints(seen[f"braked_{name}"][rows]) for name in ("flights", "lossy", "resent"))
-    beside = default[0] + left
-    beside_lossy = default[1] + np.minimum(left_lossy, left)
-    each = np.where(left > 0, left_resent / np.maximum(left, 1), default[2])
-    explained: Bits = (count >= law.trial_flights) & (4 * beside >= law.trial_flights)
-    explained &= lower_bound(beside_lossy, beside) >= brake_share
-    explained &= lower_bound(lossy, count) <= beside_lossy / np.maximum(beside, 1)
-    explained &= ~_much(resent, segments, each * count, law)
-    return explained
 
 
 def _clearly(lossy: Ints, flights: Ints, bound: Floats) -> Bits:
