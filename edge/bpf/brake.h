@@ -32,6 +32,8 @@ static __always_inline void decay(struct brake *brake, __u64 now, __u64 half_lif
 		for (int index = 0; index < SUSPECTS; index++) {
 			brake->suspects[index].exposed /= 2;
 			brake->suspects[index].lost /= 2;
+			brake->suspects[index].by_default.flights /= 2;
+			brake->suspects[index].by_default.resent /= 2;
 		}
 		for (int step = 0; step < STEPS; step++) {
 			brake->tallies[step].flights /= 2;
@@ -75,33 +77,44 @@ static __always_inline void suspect(struct brake *brake, __u32 address, int expo
 		one->address = address;
 		one->exposed = 0;
 		one->lost = 0;
+		__builtin_memset(&one->by_default, 0, sizeof(one->by_default));
 	}
 	one->exposed += exposed;
 	one->lost += lost;
 }
 
+/* The address that lost most; nobody's is where none of those that are known did. */
+static __always_inline struct suspect most_lost(struct brake *brake)
+{
+	struct suspect found = {};
+
+	for (int index = 0; index < SUSPECTS; index++) {
+		if (brake->suspects[index].lost > found.lost)
+			found = brake->suspects[index];
+	}
+	return found;
+}
+
+/* Whether those beside the address that lost most are half as many as the brake needs. */
+static __always_inline int has_others(struct brake *brake, __u32 connections)
+{
+	return ((__u64)brake->exposed - most_lost(brake).exposed) * 2 >= (__u64)connections * 256;
+}
+
 /*
- * Whether an arm loses too much. The address that lost most does not count, where the others are half as many as the brake
- * needs: nobody brakes an entry for the others by what happens to themselves. Where it is nearly alone it counts, as there
- * is nobody else to ask, and hardly anybody else who would bear it.
+ * Whether an arm loses too much. The address that lost most does not count, where it has others beside it: nobody brakes an
+ * entry for the others by what happens to themselves. Where it is nearly alone it counts, as there is nobody else to ask, and
+ * hardly anybody else who would bear it.
  */
 static __always_inline int loses(struct brake *brake, __u32 connections, __u32 permille)
 {
-	__u32 exposed = 0, lost = 0;
+	struct suspect one = {};
 
 	if (brake->exposed < (__u64)connections * 256)
 		return 0;
-	for (int index = 0; index < SUSPECTS; index++) {
-		if (brake->suspects[index].lost > lost) {
-			lost = brake->suspects[index].lost;
-			exposed = brake->suspects[index].exposed;
-		}
-	}
-	if (((__u64)brake->exposed - exposed) * 2 < (__u64)connections * 256) {
-		exposed = 0;
-		lost = 0;
-	}
-	return ((__u64)brake->lost - lost) * 1000 > (__u64)permille * (brake->exposed - exposed);
+	if (has_others(brake, connections))
+		one = most_lost(brake);
+	return ((__u64)brake->lost - one.lost) * 1000 > (__u64)permille * (brake->exposed - one.exposed);
 }
 
 /* Half as many as the brake needs. */
@@ -117,21 +130,42 @@ static __always_inline __u64 mean_of(struct tally *tally)
 }
 
 /*
+ * What flights of the default lost, but for the address that sent most again, where there are others: nobody takes a brake
+ * back for them. It may be alone for a moment, as those who are first at the default are; where others were seen to lose,
+ * that shows nothing.
+ */
+static __always_inline struct tally of_default(struct brake *brake, int others)
+{
+	struct tally rest = brake->tallies[BY_DEFAULT], most = {};
+
+	if (!others)
+		return brake->crowded ? most : rest;
+	for (int index = 0; index < SUSPECTS; index++) {
+		if (brake->suspects[index].by_default.resent > most.resent)
+			most = brake->suspects[index].by_default;
+	}
+	rest.flights -= most.flights;
+	rest.resent -= most.resent;
+	return rest;
+}
+
+/*
  * The kernel's default loses too much as well: nothing is won by the brake where our values lose as much, a quarter more at
  * most. Once per round, as the default is not asked again while our values are in use.
  */
-static __always_inline int excuse(struct brake *brake, __u32 connections, __u64 now)
+static __always_inline int excuse(struct brake *brake, __u32 connections, int others, __u64 now)
 {
-	__u64 theirs = mean_of(&brake->tallies[BY_DEFAULT]);
+	struct tally asked = of_default(brake, others);
+	__u64 theirs = mean_of(&asked);
 
-	if (brake->excused || brake->tallies[BY_DEFAULT].flights < (__u64)connections * 256)
+	if (brake->excused || brake->tallies[BY_DEFAULT].flights < (__u64)connections * 256 || !enough(&asked, connections))
 		return 0;
 	for (int step = 0; step < BY_DEFAULT; step++) {
 		struct tally *ours = &brake->tallies[step];
 
 		if (!enough(ours, connections) || mean_of(ours) * 4 > theirs * 5)
 			continue;
-		brake->excused = 1;
+		brake->excused = others ? BY_SEVERAL : BY_ONE;
 		brake->default_mean = theirs;
 		enter_step(brake, step, now);
 		/* What was lost before would hide for long that the path becomes worse. */
@@ -144,14 +178,14 @@ static __always_inline int excuse(struct brake *brake, __u32 connections, __u64 
 
 /*
  * Whether what loses too much is braked. Where the default was seen to lose as much, only if it loses more than one and a
- * half times that. Where too few of the flights are over to tell, it is, after a grace: on a path that has collapsed they
+ * half times that; what one address said that was alone holds while it is. Where too few of the flights are over to tell, it is, after a grace: on a path that has collapsed they
  * last.
  */
-static __always_inline int is_worse(struct brake *brake, __u32 connections, __u64 now)
+static __always_inline int is_worse(struct brake *brake, __u32 connections, int others, __u64 now)
 {
 	struct tally *ours = &brake->tallies[brake->step & 1];
 
-	if (!brake->default_mean)
+	if (!brake->default_mean || (others && brake->excused == BY_ONE))
 		return 1;
 	if (enough(ours, connections) && ours->flights * 2 >= brake->exposed)
 		return mean_of(ours) * 2 > brake->default_mean * 3;
@@ -163,12 +197,16 @@ enum verdict { STAYS, STEPS_BACK, RETURNS };
 /* What follows from what an arm has lost by now. Called with the lock held. */
 static __always_inline enum verdict weigh(struct brake *brake, __u32 connections, __u32 permille, __u64 now)
 {
+	int others;
+
 	if (!loses(brake, connections, permille))
 		return STAYS;
+	others = has_others(brake, connections);
 	if (brake->step >= BY_DEFAULT)
-		return excuse(brake, connections, now) ? RETURNS : STAYS;
-	if (!is_worse(brake, connections, now))
+		return excuse(brake, connections, others, now) ? RETURNS : STAYS;
+	if (!is_worse(brake, connections, others, now))
 		return STAYS;
+	brake->crowded |= others;
 	/* From here on as if the default had not been asked: the path is not what it was. */
 	brake->default_mean = 0;
 	enter_step(brake, brake->step + 1, now);
@@ -237,12 +275,25 @@ static __always_inline __u64 most_of_default(struct brake *brake, __u32 connecti
 	return 256;
 }
 
+/* Addresses that are not known any more were seen least. */
+static __always_inline void said_by(struct brake *brake, __u32 address, __u64 claim)
+{
+	for (int index = 0; index < SUSPECTS; index++) {
+		struct suspect *one = &brake->suspects[index];
+
+		if (one->address == address && one->exposed) {
+			one->by_default.flights += 256;
+			one->by_default.resent += claim;
+		}
+	}
+}
+
 /* The first flights of a connection are over; what it lost counts for the step that it started with. */
-static __always_inline void tell(struct start *start, struct state *state, __u64 now, __u32 resent)
+static __always_inline void tell(struct bpf_sock_ops *ctx, struct start *start, struct state *state, __u64 now, __u32 resent)
 {
 	struct brake *brake = &state->brakes[start->arm & 1];
 	__u64 claim = (__u64)(resent < MOST_RESENT ? resent : MOST_RESENT) * 256, most;
-	__u32 step = start->step;
+	__u32 step = start->step, address = end_of(ctx);
 	enum verdict verdict = STAYS;
 
 	if (step >= STEPS || !start->brake_connections || !start->half_life_ns)
@@ -255,6 +306,7 @@ static __always_inline void tell(struct start *start, struct state *state, __u64
 			most = most_of_default(brake, start->brake_connections);
 			if (claim > most)
 				claim = most;
+			said_by(brake, address, claim);
 		}
 		brake->tallies[step].flights += 256;
 		brake->tallies[step].resent += claim;
@@ -300,6 +352,7 @@ static __always_inline __u32 step_of(struct state *state, __u32 arm, __s64 round
 
 			enter_step(brake, 0, now);
 			brake->excused = 0;
+			brake->crowded = 0;
 			brake->default_mean = 0;
 			__builtin_memset(brake->tallies, 0, sizeof(brake->tallies));
 		}

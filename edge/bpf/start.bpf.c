@@ -325,7 +325,7 @@ static __always_inline void tell_brake(struct bpf_sock_ops *ctx, struct start *s
 		return;
 	start->untold = 0;
 	if (state && start->flags & EXPOSED)
-		tell(start, state, now, ctx->total_retrans - start->resent);
+		tell(ctx, start, state, now, ctx->total_retrans - start->resent);
 }
 
 /*

@@ -29,6 +29,10 @@
 #define STEPS 3
 #define BY_DEFAULT 2
 
+/* Who said that the default loses as much: an address that was nearly alone, or others beside the one that lost most. */
+#define BY_ONE 1
+#define BY_SEVERAL 2
+
 /* Segments sent again that one flight is taken for at most. */
 #define MOST_RESENT 4096
 
@@ -93,7 +97,7 @@ struct settings {
 
 /*
  * One for the whole program: what user space must find again after a restart, and switches that the program reads. The first
- * three words stay where they are in every LAYOUT: by them a set of another version is told to lift its caps.
+ * three words stay where they are in every LAYOUT: by them a set of another version is by_default to lift its caps.
  */
 struct about {
 	__u32 layout;
@@ -135,17 +139,19 @@ struct flights {
 	__u32 most;	/* of all periods that count, the most at once */
 };
 
-/* What one address did to an arm of an entry, in 1/256. */
-struct suspect {
-	__u32 address;	/* hashed; an IPv6 address counts by its first 64 bits */
-	__u32 exposed;
-	__u32 lost;
-};
-
 /* First flights that are over, of those that sent more than the kernel's first window; in 1/256. */
 struct tally {
 	__u64 flights;
 	__u64 resent;	/* segments, in all of them */
+};
+
+/* What one address did to an arm of an entry since its present step was entered, in 1/256. */
+struct suspect {
+	__u32 address;	/* hashed; an IPv6 address counts by its first 64 bits */
+	__u32 exposed;
+	__u32 lost;
+	__u32 padding;
+	struct tally by_default;	/* of the kernel's default */
 };
 
 /* How an arm of an entry does. Counts are in 1/256 and decay; all but the tallies are of the present step. */
@@ -159,8 +165,8 @@ struct brake {
 	__u32 step;
 	__u32 turn;	/* of the suspect's place that is looked at first */
 	struct suspect suspects[SUSPECTS];
-	__u32 excused;	/* the default lost as much in this round, and the brake was taken back */
-	__u32 padding;
+	__u32 excused;	/* the default lost as much in this round, and the brake was taken back: BY_ONE or BY_SEVERAL */
+	__u32 crowded;	/* addresses beside the one that lost most were there as it stepped back in this round */
 };
 
 /* What the program knows of a prefix; made at its first connection, and kept from bundle to bundle. */

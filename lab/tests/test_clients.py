@@ -233,6 +233,36 @@ def test_one_address_that_loses_takes_no_brake_back(net: Net) -> None:
     assert (found["entry"]["brake_step"], found["braked"], found["excused"]) == (2, 2, 0)
 
 
+def test_one_address_that_is_first_at_the_default_takes_no_brake_back(net: Net) -> None:
+    """For that moment it is nearly alone there; the brake acted because others lost."""
+    before = excused(net, 40)
+    assert (before["entry"]["brake_step"], before["excused"]) == (2, 0)
+    net.program.records()
+    net.fetch((NARROW, addresses(NARROW, 1) * 40))
+    resent = [one["first_resent"] for one in net.program.records()]
+    assert min(resent) > 0
+    assert mean(resent) > 4, "more than our values at half had lost"
+    found = net.entry()
+    assert (found["entry"]["brake_step"], found["braked"], found["excused"]) == (2, 2, 0)
+
+
+def test_an_address_that_is_alone_takes_its_own_brake_back_until_there_are_others(net: Net) -> None:
+    net.program.apply(
+        {
+            "brake": BRAKE,
+            "record_permille": 1000,
+            "lift": {"bytes": 1_000_000},
+            "entries": values(initcwnd=20, start_rate=int(TINY.rate_mbit * SHARE * 125_000)),
+        }
+    )
+    net.fetch((TINY, addresses(TINY, 1) * 65))
+    found = net.entry()
+    assert (found["entry"]["brake_step"], found["braked"], found["excused"]) == (0, 2, 1)
+    net.fetch((TINY, addresses(TINY, 60)))
+    found = net.entry()
+    assert (found["entry"]["brake_step"], found["braked"], found["excused"]) == (2, 4, 1)
+
+
 def test_what_was_taken_back_is_braked_again_once_it_is_worse_and_not_taken_back_twice(net: Net) -> None:
     assert excused(net)["entry"]["brake_step"] == 0
     wide = net.lab.topology

@@ -138,6 +138,8 @@ pub(super) struct Suspect {
     pub(super) address: u32,
     pub(super) exposed: u32,
     pub(super) lost: u32,
+    pub(super) padding: u32,
+    pub(super) by_default: Tally,
 }
 
 /// What first flights lost that are over, of one step of a brake; in 1/256.
@@ -162,7 +164,7 @@ pub(super) struct BrakeState {
     pub(super) turn: u32,
     pub(super) suspects: [Suspect; SUSPECTS],
     pub(super) excused: u32,
-    pub(super) padding: u32,
+    pub(super) crowded: u32,
 }
 
 /// What the program knows of a prefix.
