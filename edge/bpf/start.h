@@ -97,7 +97,7 @@ struct settings {
 
 /*
  * One for the whole program: what user space must find again after a restart, and switches that the program reads. The first
- * three words stay where they are in every LAYOUT: by them a set of another version is by_default to lift its caps.
+ * three words stay where they are in every LAYOUT: by them a set of another version is told to lift its caps.
  */
 struct about {
 	__u32 layout;
