@@ -134,7 +134,7 @@ PATH_SCANS = (
         max(round), max(src_pop), max(destination), max(ip_version), sum(window), sum(connection_rate),
         sum(path_rate), sum(trial_window), sum(trial_connection_rate), sum(trial_path_rate), sum(trial_permille),
         sum(borrowed), sum(trial_borrowed), sum(trial_step), sum(default_flights), sum(default_lossy),
-        sum(default_resent), sum(used_flights), sum(used_lossy), sum(used_segments), sum(used_resent),
+        sum(default_resent), max(default_at), sum(used_flights), sum(used_lossy), sum(used_segments), sum(used_resent),
         sum(trial_rounds),
         sum(trial_flights), sum(trial_lossy), sum(trial_segments), sum(trial_resent), sum(trial_log2_time),
         sum(trial_times), sum(share_log2), sum(share_var), sum(share_weight), sum(path_log2), sum(harmful_rate),

@@ -202,7 +202,7 @@ def _decide(
 
     in_use = _in_use(before, is_overridden, law)
     kept = CAREFUL if law.careful else 1.0
-    judged = judge(seen, before, is_frozen, member, law, policy.enforce.brake_lost_permille / 1000)
+    judged = judge(now, seen, before, is_frozen, member, law, policy.enforce.brake_lost_permille / 1000)
     # Of what is in use no more than the path carries.
     share = np.fmin(judged.carried, 1.0) * in_use.rate / (law.pace_gain * kept)
     proved = prove(seen, before, share, judged.sound, alive, is_frozen, member, law)

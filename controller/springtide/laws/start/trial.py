@@ -42,13 +42,14 @@ _SURE = 3.0
 # A path carries all of a rate where it shows this part of it: with several at once the queue of what came before blurs
 # it. A step that brings less than a tenth is in vain.
 CARRIED, _STEP_UP = 0.95, 1.1
-# What is counted from round to round: flights of the default (decayed), of the values in use since they are, and of the
-# trial; `trial_log2_time` sums the trial's time over the others' (log2), each round's weighed by the fewer flights of
-# both, which `trial_times` sums.
+# What is counted from round to round: flights of the default (decayed), and when there last were some, of the values in
+# use since they are, and of the trial; `trial_log2_time` sums the trial's time over the others' (log2), each round's
+# weighed by the fewer flights of both, which `trial_times` sums.
 COUNTED = [
     ("default_flights", "<f8"),
     ("default_lossy", "<f8"),
     ("default_resent", "<f8"),
+    ("default_at", "<u4"),
     ("used_flights", "<u8"),
     ("used_lossy", "<u8"),
     ("used_segments", "<u8"),
@@ -86,7 +87,9 @@ class Judged:
     left: Columns
 
 
-def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: StartPolicy, brake_share: float) -> Judged:
+def judge(
+    now: int, seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: StartPolicy, brake_share: float
+) -> Judged:
     """`seen` are OBSERVED and `before` PREVIOUS rows of the same units; `group` the numbers of their groups, 0 is none.
     `brake_share`: of connections that lose anything, at which edges brake.
 
@@ -106,6 +109,7 @@ def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: Sta
     kept = np.where(default > 0, _DEFAULT_KEPT, 1.0)
     left["default_flights"] = kept * before["default_flights"] + default
     left["default_lossy"] = np.minimum(kept * before["default_lossy"] + default_lossy, left["default_flights"])
+    left["default_at"] = np.where(default > 0, now, before["default_at"]).astype(np.int64)
     share = left["default_lossy"] / np.maximum(left["default_flights"], 1.0)
     # Held-out edges say how many lose, not how much.
     own_lossy, own_resent = np.where(used, 0, lossy[0]), np.where(used, 0, resent[0])
@@ -191,14 +195,18 @@ def judge(seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: Sta
     clearly = np.where(is_enough, ratio, ratio + chance)
     good = judged & np.where(steps, timed & (clearly <= no_gain), ~timed | (ratio <= too_slow))
     good = np.where(shown, judged & brings & ~slower, good)
-    # An edge does not know what the default loses: where in this round that is clearly as much as makes it brake, and
-    # enough flights show that no more of them lose, nor more of them, its brake says nothing.
-    as_default, of_trial = (
-        ~more & (count >= law.trial_flights) & (lower_bound(lost, count) <= default_lossy / np.maximum(default, 1.0))
-        for more, lost, count in ((now_much, lossy[0], flights[0]), (much, trial_lossy, on_trial))
-    )
-    as_default = np.where(tried, of_trial & (as_default | ~used), as_default)
-    as_default &= lower_bound(default_lossy, default) >= brake_share
+    # Edges brake what loses, whatever the default loses: where that is clearly as much as makes them brake, and enough
+    # flights of this round and of all before show that no more of them lose, nor more of them, it says nothing. What
+    # the default lost long ago was on another path.
+    fresh = default >= law.trial_flights
+    of_default = np.where(fresh, default, _ints(left["default_flights"]))
+    of_default_lossy = np.where(fresh, default_lossy, _ints(left["default_lossy"]))
+    theirs = of_default_lossy / np.maximum(of_default, 1)
+    explains = (left["default_at"] + law.ttl_s > now) & (lower_bound(of_default_lossy, of_default) >= brake_share)
+    as_default = ~more & ~now_much & ~all_much & (used_flights >= law.trial_flights) & (flights[0] > 0)
+    as_default &= (lower_bound(lossy[0], flights[0]) <= theirs) & (lower_bound(used_lossy, used_flights) <= theirs)
+    of_trial = ~more & ~much & (on_trial >= law.trial_flights) & (lower_bound(trial_lossy, on_trial) <= theirs)
+    as_default = explains & np.where(tried, of_trial & (as_default | ~used), as_default)
     braked = live & (_counts(seen["braked"], live) > 0) & (used | tried) & ~as_default
     return Judged(
         sound & ~harm,

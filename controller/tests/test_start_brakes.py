@@ -1,0 +1,83 @@
+"""What an edge's brake says of a unit: harm, unless the kernel's default loses as much there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from springtide.laws.start.decision import Reason
+
+from testkit.start_law import STEP, Loop, policy, proved, reason, well
+
+
+def test_a_brake_cuts_what_is_in_use_or_ends_the_trial() -> None:
+    loop = Loop(policy())
+    loop.round(proved(5e6))
+    loop.round(proved(5e6))
+    ended = loop.round(proved(5e6, braked=5))
+    assert (reason(ended), ended["trial_window"][0]) == (Reason.TRIAL_LOSS, 0)
+    loop = Loop(policy())
+    before = loop.in_use(5e6)
+    braked = loop.round(proved(5e6, braked=1))
+    assert reason(braked) is Reason.BRAKED
+    assert braked["connection_rate"][0] < before["connection_rate"][0]
+
+
+LOSSY: dict[str, Any] = {"lossy_0": 120, "segments_0": 14_000, "resent_0": 2400}
+HELD_OUT: dict[str, Any] = {"default_flights": 60, "default_lossy": 40}
+
+
+def test_a_brake_where_the_default_loses_as_much_cuts_nothing_and_ends_no_trial() -> None:
+    """Several at once overrun a queue of ten by the segments that the kernel does not pace: with any value."""
+    trial: dict[str, Any] = {"lossy_1": 18, "segments_1": 2100, "resent_1": 360}
+    loop = Loop(policy())
+    loop.round(proved(5e6, **well(flights_1=0, **LOSSY)))
+    tried = loop.round(proved(5e6, **well(flights_1=0, **LOSSY)))
+    assert tried["trial_window"][0] > 0
+    found = loop.round(proved(5e6, braked=1, **well(**LOSSY, **trial)))
+    assert (reason(found), found["connection_rate"][0]) == (Reason.PROMOTED, tried["trial_connection_rate"][0])
+    kept = loop.round(proved(5e6, braked=1, **well(flights_1=0, **LOSSY), **HELD_OUT))
+    assert (reason(kept), kept["connection_rate"][0]) == (Reason.PROVED, found["connection_rate"][0])
+    # And nothing more is tried meanwhile.
+    more = loop.round(proved(9e6, braked=1, **well(flights_1=0, **LOSSY), **HELD_OUT))
+    assert (more["connection_rate"][0], more["trial_window"][0]) == (found["connection_rate"][0], 0)
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        # A third of its flights make no edge brake, whatever it lost before.
+        {**LOSSY, **HELD_OUT, "default_lossy": 20},
+        # More of the flights lose, or they lose more.
+        {**LOSSY, **HELD_OUT, "lossy_0": 190},
+        {**LOSSY, **HELD_OUT, "resent_0": 4800},
+        # Those that a brake counts may be too small for the law.
+        {**HELD_OUT, "flights_0": 0},
+    ],
+)
+def test_a_brake_that_the_default_does_not_explain_is_harm(shown: dict[str, Any]) -> None:
+    loop = Loop(policy())
+    for _ in range(3):
+        found = loop.round(proved(5e6, **well(**LOSSY, lossy_1=18, segments_1=2100, resent_1=360)))
+    assert found["window"][0] > 0
+    for _ in range(3):
+        found = loop.round(proved(5e6, **well(flights_1=0, **LOSSY), **HELD_OUT))
+    cut = loop.round(proved(5e6, braked=1, **(well(flights_1=0) | shown)))
+    assert reason(cut) in (Reason.BRAKED, Reason.LOSS)
+    assert cut["connection_rate"][0] < 0.9 * found["connection_rate"][0]
+
+
+def test_what_the_default_lost_explains_a_brake_for_as_long_as_a_value_lives() -> None:
+    """Nobody is held out: with values in use no flight starts with the default any more."""
+    loop = Loop(policy())
+    for _ in range(3):
+        found = loop.round(proved(5e6, **well(**LOSSY, lossy_1=18, segments_1=2100, resent_1=360)))
+    assert found["window"][0] > 0
+    rate, lasts = found["connection_rate"][0], policy().start.ttl_s // STEP
+    for _ in range(lasts - 2):
+        found = loop.round(proved(5e6, braked=1, **well(flights_1=0, **LOSSY)))
+        assert (reason(found), found["connection_rate"][0]) == (Reason.PROVED, rate)
+    for _ in range(2):
+        found = loop.round(proved(5e6, braked=1, **well(flights_1=0, **LOSSY)))
+    assert reason(found) is Reason.BRAKED
+    assert found["connection_rate"][0] < 0.9 * rate
