@@ -122,27 +122,34 @@ def passes(client: Client, chosen: Sequence[Cell], count: int, until: float, res
     return count
 
 
-def learn(clients: Sequence[Client], edges: int, seconds: float) -> None:
+def learn(turns: Mapping[Client, Iterator[tuple[int, int, int]]], edges: int, seconds: float) -> None:
     """Traffic of Springtide's edges over all paths for so long: fresh connections of every size, alone and several at
-    once, as in the cells. The first flights of large objects meet the path."""
+    once, as in the cells. The first flights of large objects meet the path. `turns` go on from round to round: a path
+    on which a few megabytes take one would see nothing else."""
     until = time.monotonic() + seconds
     nowhere: Results = defaultdict(Result)
 
     def fetch(client: Client) -> None:
-        shapes = cycle((size, count) for count in (1, 4, 1, 10) for size in (100_000, 10_000, 1_000_000, 50_000))
-        for number, (size, count) in enumerate(shapes):
-            if time.monotonic() > until:
-                return
+        for number, size, count in turns[client]:
             if client.path.limit_ms(size, count) <= LONGEST_MS / 2:
                 # Alone from one edge, then from the other.
                 shift = number // 4 % edges
                 # Both families fetch every size.
                 family = 6 if (number + number // 4) % 2 else 4
                 client.run(Group(Cell(size, count, edges), "springtide", family), nowhere, shift)
+            if time.monotonic() > until:
+                return
 
-    with ThreadPoolExecutor(len(clients)) as pool:
-        for one in [pool.submit(fetch, client) for client in clients]:
+    with ThreadPoolExecutor(len(turns)) as pool:
+        for one in [pool.submit(fetch, client) for client in turns]:
             one.result()
+
+
+def turns_of() -> Iterator[tuple[int, int, int]]:
+    """The number of a group, its objects' size, and how many connections."""
+    shapes = cycle((size, count) for count in (1, 4, 1, 10) for size in (100_000, 10_000, 1_000_000, 50_000))
+    for number, (size, count) in enumerate(shapes):
+        yield number, size, count
 
 
 def measure_paths(run: Run, lab: Lab, paths: Sequence[Path], springtide: Springtide, results: Results) -> None:
@@ -156,7 +163,7 @@ def measure_paths(run: Run, lab: Lab, paths: Sequence[Path], springtide: Springt
             with ExitStack() as stack, ThreadPoolExecutor(len(paths)) as pool:
                 if bulk:
                     stack.enter_context(bulk_flows(lab, paths))
-                springtide(lab, paths, edges, partial(learn, clients, edges))
+                springtide(lab, paths, edges, partial(learn, {client: turns_of() for client in clients}, edges))
                 # What the program remembers of before is not of these cells.
                 time.sleep(QUIET_S)
                 until = time.monotonic() + run.sizes["phase_seconds"]
