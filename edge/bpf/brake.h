@@ -265,6 +265,15 @@ static __always_inline void judge(struct bpf_sock_ops *ctx, struct start *start,
 	note(state, verdict);
 }
 
+/*
+ * The most that a flight with our values may claim, in 1/256. Where they are compared with the default, nobody brakes by a few
+ * that lose hugely; all together still can.
+ */
+static __always_inline __u64 most_of_ours(struct brake *brake)
+{
+	return brake->default_mean ? brake->default_mean * 4 + 256 : MOST_RESENT * 256;
+}
+
 /* The most that a flight of the default may claim, in 1/256: nobody takes a brake back by a few that lose hugely. */
 static __always_inline __u64 most_of_default(struct brake *brake, __u32 connections)
 {
@@ -302,12 +311,11 @@ static __always_inline void tell(struct bpf_sock_ops *ctx, struct start *start, 
 	/* Those of a step that was left and came back would be taken for what it does now. */
 	if (state->round == start->round && (brake->step != step || is_present(brake, start))) {
 		decay(brake, now, start->half_life_ns);
-		if (step == BY_DEFAULT) {
-			most = most_of_default(brake, start->brake_connections);
-			if (claim > most)
-				claim = most;
+		most = step == BY_DEFAULT ? most_of_default(brake, start->brake_connections) : most_of_ours(brake);
+		if (claim > most)
+			claim = most;
+		if (step == BY_DEFAULT)
 			said_by(brake, address, claim);
-		}
 		brake->tallies[step].flights += 256;
 		brake->tallies[step].resent += claim;
 		verdict = weigh(brake, start->brake_connections, start->brake_permille, now);

@@ -104,8 +104,8 @@ class Net:
         return self.lab.popen(f"{link.name}-1", command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     @contextmanager
-    def server(self, how: str) -> Iterator[subprocess.Popen[bytes]]:
-        command = [sys.executable, "-c", SERVE, str(SIZE), how, str(self.program.cgroup)]
+    def server(self, how: str, size: int = SIZE) -> Iterator[subprocess.Popen[bytes]]:
+        command = [sys.executable, "-c", SERVE, str(size), how, str(self.program.cgroup)]
         with self.lab.popen(f"{SERVER}-1", command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as serving:
             assert serving.stdout is not None
             assert serving.stdout.readline() == b"ready\n"
@@ -114,9 +114,9 @@ class Net:
             finally:
                 serving.kill()
 
-    def fetch(self, *orders: tuple[Link, Sequence[str]]) -> None:
+    def fetch(self, *orders: tuple[Link, Sequence[str]], size: int = SIZE) -> None:
         """Each order's addresses one after another, the orders at once."""
-        with self.server("answer"):
+        with self.server("answer", size):
             running = [self.client(link, FETCH, sources) for link, sources in orders]
             for one in running:
                 one.communicate(timeout=120)
@@ -190,13 +190,27 @@ def ordered(serving: subprocess.Popen[bytes], task: bytes) -> list[int]:
     return found
 
 
-def excused(net: Net, connections: int = 80, **more: int) -> dict[str, Any]:
+def excused(net: Net, connections: int = 80, **more: Any) -> dict[str, Any]:
     """An entry whose values are paced, over a path where the default loses as much; the brake is taken back."""
     entries = values(initcwnd=20, start_rate=int(TINY.rate_mbit * SHARE * 125_000))
     shared = {"brake": BRAKE, "record_permille": 1000, "lift": {"bytes": 1_000_000}}
     net.program.apply({**shared, **more, "entries": entries})
     net.fetch((TINY, (addresses(TINY, 60) * 2)[:connections]))
     return net.entry()
+
+
+@contextmanager
+def worse(net: Net, link: Link, **what: float) -> Iterator[None]:
+    usual = net.lab.topology
+    other = usual.model_dump(mode="json")
+    for path in other["paths"]:
+        if path["dst"] == link.name:
+            path |= what
+    net.lab.reshape(type(usual).model_validate(other, strict=False))
+    try:
+        yield
+    finally:
+        net.lab.reshape(usual)
 
 
 def test_where_the_default_loses_as_much_the_brake_is_taken_back(net: Net) -> None:
@@ -265,17 +279,9 @@ def test_an_address_that_is_alone_takes_its_own_brake_back_until_there_are_other
 
 def test_what_was_taken_back_is_braked_again_once_it_is_worse_and_not_taken_back_twice(net: Net) -> None:
     assert excused(net)["entry"]["brake_step"] == 0
-    wide = net.lab.topology
-    narrow = wide.model_dump(mode="json")
-    for path in narrow["paths"]:
-        if path["dst"] == TINY.name:
-            path |= {"rate_mbit": 10, "queue_packets": 3}
-    net.lab.reshape(type(wide).model_validate(narrow, strict=False))
-    try:
-        net.program.records()
+    net.program.records()
+    with worse(net, TINY, rate_mbit=10, queue_packets=3):
         net.fetch((TINY, (addresses(TINY, 60) * 2)[:75]))
-    finally:
-        net.lab.reshape(wide)
     records = net.program.records()
     resent = [[one["first_resent"] for one in records if one["brake_step"] == step] for step in range(3)]
     print([(len(one), round(mean(one), 1)) for one in resent])
@@ -286,6 +292,19 @@ def test_what_was_taken_back_is_braked_again_once_it_is_worse_and_not_taken_back
     # A newer round asks again.
     found = excused(net, 65, round=2)
     assert (found["entry"]["brake_step"], found["braked"], found["excused"]) == (0, 6, 2)
+
+
+def test_one_address_that_loses_hugely_does_not_brake_what_was_taken_back(net: Net) -> None:
+    """A path that is worse for all is braked (above): what each may claim is far more than what suffices."""
+    assert excused(net)["entry"]["brake_step"] == 0
+    usual = mean(one["first_resent"] for one in net.program.records()[-20:])
+    with worse(net, NARROW, loss=0.2):
+        net.fetch((NARROW, addresses(NARROW, 1)), size=1_200_000)
+    huge = net.program.records()[0]["first_resent"]
+    assert huge > 12 * usual, "what twenty lose, and a half more"
+    net.fetch((TINY, addresses(TINY, 10)))
+    found = net.entry()
+    assert (found["entry"]["brake_step"], found["braked"], found["excused"]) == (0, 2, 1)
 
 
 def test_what_was_taken_back_is_braked_again_where_its_flights_do_not_end(net: Net) -> None:
