@@ -30,7 +30,8 @@ def nginx() -> str:
 
 def check_tools() -> None:
     """Raises InputError when a command that the lab calls is missing."""
-    for command, package in (("ip", "iproute2"), ("nsenter", "util-linux"), ("sysctl", "procps"), ("ss", "iproute2")):
+    linux = {"ip": "iproute2", "ss": "iproute2", "nsenter": "util-linux", "chrt": "util-linux", "sysctl": "procps"}
+    for command, package in linux.items():
         _tool(command, package)
 
 
@@ -67,6 +68,15 @@ def run(command: Sequence[str], text_in: str = "") -> str:
 def inside(namespace: str, command: Sequence[str]) -> list[str]:
     """The command line that runs a command in a namespace; unlike `ip netns exec` it leaves /sys as it is."""
     return ["nsenter", f"--net=/run/netns/{namespace}", "--", *command]
+
+
+def promptly(command: Sequence[str]) -> list[str]:
+    """The command line that runs a command before all ordinary ones where this machine lets us (`sched(7)`, SCHED_RR):
+    a path's delays and queues are then its own, not those of who else computes. Only for what sleeps most of the time.
+    """
+    asked = ["chrt", "--rr", "1"]
+    allowed = subprocess.run([*asked, "true"], capture_output=True, check=False).returncode == 0
+    return [*asked, *command] if allowed else list(command)
 
 
 def namespaces() -> set[str]:

@@ -263,7 +263,8 @@ class Lab:
         config, log, complaints = (self.directory / name for name in ("wan.json", "wan.log", "wan.err"))
         config.write_text(json.dumps(render(self.topology, self.name), indent=1))
         with log.open("wb") as out, complaints.open("wb") as err:
-            command = host.inside(namespace(self.name, HUB), [str(wan), "--config", str(config)])
+            emulation = [str(wan), "--config", str(config)]
+            command = host.inside(namespace(self.name, HUB), host.promptly(emulation))
             if self.flows_interval_s is not None:
                 command += ["--flows", str(self.directory / "flows.jsonl")]
                 command += ["--flows-interval", str(self.flows_interval_s)]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lab import counters, sizes
+from lab import counters, sizes, state
 from lab.errors import InputError, LabError
 from lab.lab import Lab
 from lab.topology import SYSCTLS, Topology
@@ -50,6 +50,11 @@ def udp(lab: Lab, src: str, dst: str, count: int, size: int, rate_mbit: float) -
         seen: dict[str, Any] = json.loads(receiver.stdout.readline())
     after = path(lab, pops[src], pops[dst])
     return seen | {"path": {name: after[name] - before[name] for name in before if name not in ("src", "dst")}}
+
+
+def test_the_emulator_does_not_wait_for_who_else_computes(lab: Lab) -> None:
+    [emulator] = [entry for entry in state.load(lab.name).processes if entry.what == "wan"]
+    assert os.sched_getscheduler(emulator.pid) == os.SCHED_RR
 
 
 def test_round_trips_are_those_of_the_matrix(lab: Lab) -> None:
