@@ -81,3 +81,23 @@ def test_what_the_default_lost_explains_a_brake_for_as_long_as_a_value_lives() -
         found = loop.round(proved(5e6, braked=1, **well(flights_1=0, **LOSSY)))
     assert reason(found) is Reason.BRAKED
     assert found["connection_rate"][0] < 0.9 * rate
+
+
+@pytest.mark.parametrize(
+    ("flights", "lossy", "is_cut"),
+    [(6, 4, False), (3, 2, True), (6, 2, True)],
+    ids=["ten or more say it", "fewer than ten", "a third of them make no edge brake"],
+)
+def test_few_flights_of_the_default_say_what_it_loses(flights: int, lossy: int, is_cut: bool) -> None:
+    """Where few connect, values are in use before twenty flights have started with the default: three rounds here."""
+    few: dict[str, Any] = {"flights_0": flights, "lossy_0": lossy, "segments_0": 70 * flights, "resent_0": 20 * lossy}
+    own: dict[str, Any] = {"flights_0": 24, "lossy_0": 7, "segments_0": 1680, "resent_0": 30}
+    loop = Loop(policy())
+    for _ in range(3):
+        found = loop.round(proved(5e6, **well(**few, flights_1=20, segments_1=1400)))
+    assert found["window"][0] > 0
+    for _ in range(3):
+        found = loop.round(proved(5e6, **well(**own, flights_1=0)))
+    rate = found["connection_rate"][0]
+    braked = loop.round(proved(5e6, braked=1, **well(**own, flights_1=0)))
+    assert (reason(braked) is Reason.BRAKED, braked["connection_rate"][0] < 0.9 * rate) == (is_cut, is_cut)

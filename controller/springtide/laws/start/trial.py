@@ -195,14 +195,14 @@ def judge(
     clearly = np.where(is_enough, ratio, ratio + chance)
     good = judged & np.where(steps, timed & (clearly <= no_gain), ~timed | (ratio <= too_slow))
     good = np.where(shown, judged & brings & ~slower, good)
-    # Edges brake what loses, whatever the default loses: where that is clearly as much as makes them brake, and enough
-    # flights of this round and of all before show that no more of them lose, nor more of them, it says nothing. What
-    # the default lost long ago was on another path.
+    # Edges brake what loses, whatever the default loses: where that is enough to make them brake, and flights of this
+    # round and of all before show that no more of them lose, nor more of them, it says nothing. Few starts show the
+    # default's loss before there are values: half of what a trial needs says it, as long as no segments contradict.
+    # What the default lost long ago was on another path.
     fresh = default >= law.trial_flights
-    of_default = np.where(fresh, default, _ints(left["default_flights"]))
-    of_default_lossy = np.where(fresh, default_lossy, _ints(left["default_lossy"]))
-    theirs = of_default_lossy / np.maximum(of_default, 1)
-    explains = (left["default_at"] + law.ttl_s > now) & (lower_bound(of_default_lossy, of_default) >= brake_share)
+    theirs = np.where(fresh, default_lossy / np.maximum(default, 1), share)
+    known = left["default_at"] + law.ttl_s > now
+    explains = known & (2 * left["default_flights"] >= law.trial_flights) & (theirs >= brake_share)
     as_default = ~more & ~now_much & ~all_much & (used_flights >= law.trial_flights) & (flights[0] > 0)
     as_default &= (lower_bound(lossy[0], flights[0]) <= theirs) & (lower_bound(used_lossy, used_flights) <= theirs)
     of_trial = ~more & ~much & (on_trial >= law.trial_flights) & (lower_bound(trial_lossy, on_trial) <= theirs)
