@@ -253,6 +253,10 @@ BROKEN: dict[str, tuple[Change, str]] = {
         lambda d: entry(d, connection_rate=1000),
         "entries[0].connection_rate: is there without start_rate",
     ),
+    "default resent": (
+        lambda d: entry(d, default_resent=4_000_001),
+        "entries[0].default_resent: 4000001 is outside 1 to 4000000",
+    ),
     "receive window": (lambda d: entry(d, receive_window=1001), "entries[0].receive_window: 1001 is outside 1 to 1000"),
     "unknown prefix": (lambda d: entry(d, prefix="10.77.9.0/24"), "10.77.9.0/24 is not a prefix of the fleet"),
     "own PoP": (lambda d: entry(d, prefix="10.77.1.0/24"), "belongs to the edge's own PoP ams"),

@@ -231,6 +231,8 @@ def test_starts_of_a_pair_that_is_off_are_left_out_of_bundles(
         "connection_rate": 1e6,
         "trial_permille": 0,
         "overridden": overridden,
+        "default_flights": 0.0,
+        "default_lossy": 0.0,
         "expires_at": TEST + 9 * DAY_S,
     }
     for experiment, at, is_off in (
@@ -259,6 +261,8 @@ def test_a_share_is_drawn_by_the_edge_and_waits_for_a_trial_of_the_law(trial: in
         "trial_path_rate": 1e6,
         "trial_connection_rate": 1e6,
         "overridden": False,
+        "default_flights": 0.0,
+        "default_lossy": 0.0,
         "expires_at": HOUR + DAY_S,
     }
     policy = Policy.model_validate({"experiment": {"kind": "share"}, "enforce": {"by": "bpf"}})

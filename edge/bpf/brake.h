@@ -17,6 +17,7 @@ static __always_inline void enter_step(struct brake *brake, __u32 step, __u64 no
 {
 	brake->step = step;
 	brake->changed_ns = now;
+	brake->doubted_s = 0;
 	begin_anew(brake, now);
 }
 
@@ -178,18 +179,24 @@ static __always_inline int excuse(struct brake *brake, __u32 connections, int ot
 
 /*
  * Whether what loses too much is braked. Where the default was seen to lose as much, only if it loses more than one and a
- * half times that; what one address said that was alone holds while it is. Where too few of the flights are over to tell, it is, after a grace: on a path that has collapsed they
- * last.
+ * half times that; what one address said that was alone holds while it is. Where too few of the flights are over to tell, it
+ * is, after a grace: on a path that has collapsed they last.
  */
 static __always_inline int is_worse(struct brake *brake, __u32 connections, int others, __u64 now)
 {
 	struct tally *ours = &brake->tallies[brake->step & 1];
+	/* Never 0, which is no doubt. */
+	__u16 seconds = now / 1000000000ULL | 1;
 
 	if (!brake->default_mean || (others && brake->excused == BY_ONE))
 		return 1;
-	if (enough(ours, connections) && ours->flights * 2 >= brake->exposed)
+	if (enough(ours, connections) && ours->flights * 2 >= brake->exposed) {
+		brake->doubted_s = 0;
 		return mean_of(ours) * 2 > brake->default_mean * 3;
-	return (__s64)(now - brake->changed_ns) >= (__s64)GRACE_NS;
+	}
+	if (!brake->doubted_s)
+		brake->doubted_s = seconds;
+	return (__s16)(seconds - brake->doubted_s) >= GRACE_S;
 }
 
 enum verdict { STAYS, STEPS_BACK, RETURNS };
@@ -199,8 +206,10 @@ static __always_inline enum verdict weigh(struct brake *brake, __u32 connections
 {
 	int others;
 
-	if (!loses(brake, connections, permille))
+	if (!loses(brake, connections, permille)) {
+		brake->doubted_s = 0;
 		return STAYS;
+	}
 	others = has_others(brake, connections);
 	if (brake->step >= BY_DEFAULT)
 		return excuse(brake, connections, others, now) ? RETURNS : STAYS;
@@ -347,8 +356,11 @@ static __always_inline void watch(struct bpf_sock_ops *ctx, struct start *start,
 		judge(ctx, start, state, now, exposed, lost);
 }
 
-/* The brake's step of an arm; another round than the one that braked begins anew. */
-static __always_inline __u32 step_of(struct state *state, __u32 arm, __s64 round, __u64 now)
+/*
+ * The brake's step of an arm; another round than the one that braked begins anew, with what the bundle says that the default
+ * loses: where that is known, it need not be asked.
+ */
+static __always_inline __u32 step_of(struct state *state, __u32 arm, __s64 round, __u32 default_resent, __u64 now)
 {
 	__u32 step;
 
@@ -361,7 +373,7 @@ static __always_inline __u32 step_of(struct state *state, __u32 arm, __s64 round
 			enter_step(brake, 0, now);
 			brake->excused = 0;
 			brake->crowded = 0;
-			brake->default_mean = 0;
+			brake->default_mean = default_resent * 16;
 			__builtin_memset(brake->tallies, 0, sizeof(brake->tallies));
 		}
 	}

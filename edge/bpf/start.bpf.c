@@ -200,7 +200,7 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 	window = start->arm ? entry->trial_window : entry->window;
 	rate = start->arm ? entry->trial_rate : entry->rate;
 	most = start->arm ? entry->trial_connection_rate : entry->connection_rate;
-	start->step = step_of(state, start->arm, common->round, now);
+	start->step = step_of(state, start->arm, common->round, entry->default_resent, now);
 	start->control = start->step >= BY_DEFAULT && (window || rate) && !start->resent;
 	if (start->step) {
 		window = start->step == 1 ? window / 2 : 0;

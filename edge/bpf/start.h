@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What the program and user space share: src/enforce/bpf/layout.rs has the same values in Rust, and a test compares
- * sizes. Every struct has explicit padding. LAYOUT changes whenever one of them does.
+ * sizes. Every struct has explicit padding. LAYOUT changes whenever one of them does, but for what was padding and means
+ * nothing while it is 0.
  */
 #pragma once
 
@@ -36,8 +37,8 @@
 /* Segments sent again that one flight is taken for at most. */
 #define MOST_RESENT 4096
 
-/* So long what is taken back from a brake may keep its flights unfinished. */
-#define GRACE_NS 10000000000ULL
+/* So long, in seconds, flights that are beside the default may keep the brake in doubt. */
+#define GRACE_S 10
 
 /* Of a bundle. */
 #define OWN_SIDES 64
@@ -76,7 +77,8 @@ struct entry {
 	__u8 length;		/* of its prefix */
 	__u8 flags;
 	__u8 slot;		/* of the settings of its generation */
-	__u8 padding[6];
+	__u16 default_resent;	/* segments that a first flight of the default sends again, in 1/16; 0 is not known */
+	__u8 padding[4];
 };
 
 /* What all entries of a generation share. */
@@ -165,7 +167,8 @@ struct brake {
 	__u32 step;
 	__u32 turn;	/* of the suspect's place that is looked at first */
 	struct suspect suspects[SUSPECTS];
-	__u32 excused;	/* the default lost as much in this round, and the brake was taken back: BY_ONE or BY_SEVERAL */
+	__u16 excused;	/* the default lost as much in this round, and the brake was taken back: BY_ONE or BY_SEVERAL */
+	__u16 doubted_s;	/* since when too much is lost but too few flights are over to compare; 0 is not so */
 	__u32 crowded;	/* addresses beside the one that lost most were there as it stepped back in this round */
 };
 

@@ -177,6 +177,7 @@ fn entry(value: &Value) -> Result<Entry, Box<dyn Error>> {
                 always: false,
             }),
         receive_window: number(&value["receive_window"]),
+        default_resent: number(&value["default_resent"]),
         trial: number(&trial["permille"]).map(|permille| Trial {
             permille,
             initcwnd: number(&trial["initcwnd"]),

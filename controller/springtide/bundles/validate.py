@@ -14,7 +14,7 @@ from springtide.bundles.enforce import own_sides
 from springtide.bundles.model import Bundle, Document, FirstBundle, SecondBundle, digest, fields_of, parse
 from springtide.errors import InputError, Problem
 from springtide.fleet import MAPPED_IPV4, MAX_OPTED_OUT, Fleet, parse_prefix, prefix_order
-from springtide.laws.entry import MAX_RATE, MIN_RATE, Entry, Trial
+from springtide.laws.entry import MAX_DEFAULT_RESENT, MAX_RATE, MIN_RATE, Entry, Trial
 from springtide.laws.initcwnd.bundle import Route
 from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
 from springtide.policy import CLIENT_PREFIX_LENGTH, MAX_OBJECT_BYTES, Policy
@@ -193,6 +193,7 @@ def _entry_values(bundle: Bundle, context: Context) -> Iterator[Finding]:
             yield field, f"{entry.prefix} has no value", "leave it out"
         yield from _rates(field, entry)
         yield from _whole(f"{field}.receive_window", entry.receive_window, 1, MAX_WINDOW)
+        yield from _whole(f"{field}.default_resent", entry.default_resent, 1, MAX_DEFAULT_RESENT)
         if entry.trial is not None:
             yield from _whole(f"{field}.trial.permille", entry.trial.permille, 1, 1000)
             yield from _rates(f"{field}.trial", entry.trial)

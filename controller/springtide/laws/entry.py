@@ -10,6 +10,8 @@ from pydantic_core import CoreSchema
 
 # Bytes/s, as edges take them (edge/src/bundle/values.rs).
 MIN_RATE, MAX_RATE = 1000, 10_000_000_000
+# Segments of a thousand first flights: what one is taken for at most by an edge's brake (edge/bpf/start.h).
+MAX_DEFAULT_RESENT = 4_000_000
 
 
 class _Absent:
@@ -70,3 +72,6 @@ class Entry(Shape):
     congestion: Annotated[StartCongestion | None, ABSENT] = optional("another congestion control than the default")
     receive_window: Annotated[int | None, ABSENT] = optional("receive window announced at first, segments")
     trial: Annotated[Trial | None, ABSENT] = optional("other values for a share of the connections")
+    default_resent: Annotated[int | None, ABSENT] = optional(
+        "segments that a thousand first flights with the kernel's default were seen to send again"
+    )

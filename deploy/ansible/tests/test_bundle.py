@@ -292,6 +292,7 @@ ENTRY = {
     "congestion": {"algorithm": "bbr", "from_bytes": 100_000, "always": True},
     "receive_window": 200,
     "trial": {"permille": 100, "initcwnd": 10},
+    "default_resent": 7500,
 }
 LONE = {key: value for key, value in ENTRY.items() if key != "start_rate"}
 ENFORCE: dict[str, Any] = {
@@ -369,6 +370,8 @@ def test_schema_2_is_read_whole(place: Path) -> None:
         ({"entries": [ENTRY | {"start_rate": 10.5}]}, "entries[0].start_rate", "is not a whole number"),
         ({"entries": [ENTRY | {"start_rate": 999}]}, "entries[0].start_rate", "in 1000..10000000000"),
         ({"entries": [ENTRY | {"connection_rate": 999}]}, "entries[0].connection_rate", "in 1000..10000000000"),
+        ({"entries": [ENTRY | {"default_resent": 0}]}, "entries[0].default_resent", "in 1..4000000"),
+        ({"entries": [ENTRY | {"default_resent": 4_000_001}]}, "entries[0].default_resent", "in 1..4000000"),
         ({"entries": [LONE]}, "entries[0].connection_rate", "is there without start_rate"),
         ({"entries": [ENTRY | {"surprise": 1}]}, "entries[0]", "'surprise', which is not one of"),
         ({"entries": [ENTRY | {"congestion": {"algorithm": "bbr"}}]}, "entries[0].congestion.from_bytes", "is missing"),

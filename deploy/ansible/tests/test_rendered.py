@@ -102,6 +102,8 @@ def handed_over(draw: st.DrawFn) -> list[Entry]:
         if draw(st.booleans()):
             values["connection_rate"] = draw(RATES)
         if draw(st.booleans()):
+            values["default_resent"] = draw(st.sampled_from([1, 4_000_000]))
+        if draw(st.booleans()):
             trial = {"permille": draw(st.integers(1, 1000)), "initcwnd": draw(WINDOWS)}
             values["trial"] = Trial(
                 **{name: trial[name] for name in draw(st.sampled_from([["permille"], list(trial)]))}

@@ -133,6 +133,8 @@ pub struct Entry {
     pub receive_window: Option<u32>,
     /// Another value for a share of the connections.
     pub trial: Option<Trial>,
+    /// Segments that a thousand first flights with the kernel's default were seen to send again.
+    pub default_resent: Option<u32>,
 }
 
 /// A congestion control, and from when on it acts.

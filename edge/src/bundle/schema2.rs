@@ -5,8 +5,8 @@ use ipnet::IpNet;
 use super::json::Json;
 use super::model::{Brake, Congestion, Enforce, Entry, Lift, Live, Otherwise, OwnSide, Trial, Way};
 use super::values::{
-    Field, MAX_ENTRIES, MAX_INITCWND, MAX_OBJECT_BYTES, MAX_RATE, Object, Order, RENDER, Reader,
-    get,
+    Field, MAX_DEFAULT_RESENT, MAX_ENTRIES, MAX_INITCWND, MAX_OBJECT_BYTES, MAX_RATE, Object,
+    Order, RENDER, Reader, get,
 };
 use crate::error::Result;
 
@@ -168,6 +168,7 @@ impl Reader<'_> {
             "congestion",
             "receive_window",
             "trial",
+            "default_resent",
         ];
         let pairs = self.object(field, value, &names)?;
         let Some(prefix) = get(pairs, "prefix") else {
@@ -192,6 +193,12 @@ impl Reader<'_> {
             trial: get(pairs, "trial")
                 .map(|value| self.trial(field, value))
                 .transpose()?,
+            default_resent: self.number(
+                Field::In(&field, "default_resent"),
+                get(pairs, "default_resent"),
+                1,
+                MAX_DEFAULT_RESENT,
+            )?,
         })
     }
 

@@ -15,6 +15,8 @@ pub(super) const MAX_ENTRIES: usize = 100_000;
 pub(super) const MAX_INITCWND: i64 = 1000;
 /// 80 Gbit/s.
 pub(super) const MAX_RATE: i64 = 10_000_000_000;
+/// Segments of a thousand first flights.
+pub(super) const MAX_DEFAULT_RESENT: i64 = 4_000_000;
 /// As the policy.
 pub(super) const MAX_OBJECT_BYTES: i64 = 1_000_000_000;
 
@@ -304,6 +306,7 @@ pub(super) fn nothing_for(prefix: IpNet) -> Entry {
         connection_rate: None,
         congestion: None,
         receive_window: None,
+        default_resent: None,
         trial: None,
     }
 }

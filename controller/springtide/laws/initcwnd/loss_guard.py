@@ -154,13 +154,19 @@ def allowed_share(started: Ints, default_share: Floats, law: LossBounds) -> Floa
     return allowed
 
 
-def lower_bound(lossy: Ints, connections: Ints) -> Floats:
+def lower_bound(lossy: Ints | Floats, connections: Ints | Floats) -> Floats:
     """Of the share lossy / connections: Wilson's score interval (J. Am. Stat. Assoc. 22, 1927); 0 of none."""
     count = np.maximum(connections, 1).astype(np.float64)
     share = np.minimum(lossy / count, 1.0)
     spread = _Z * np.sqrt(share * (1.0 - share) / count + _Z**2 / (4.0 * count**2))
     lower: Floats = np.maximum((share + _Z**2 / (2.0 * count) - spread) / (1.0 + _Z**2 / count), 0.0)
     return lower
+
+
+def upper_bound(lossy: Ints | Floats, connections: Ints | Floats) -> Floats:
+    """The same interval's other end; 1 of none."""
+    upper: Floats = 1.0 - lower_bound(connections - lossy, connections)
+    return upper
 
 
 def _ints(column: NDArray[Any]) -> Ints:

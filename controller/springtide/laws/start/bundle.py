@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+import numpy as np
+
 from springtide.fleet import Fleet
 from springtide.laws.columns import Table
-from springtide.laws.entry import MAX_RATE, MIN_RATE, Entry, Trial
+from springtide.laws.entry import MAX_DEFAULT_RESENT, MAX_RATE, MIN_RATE, Entry, Trial
 from springtide.laws.holdout import held_out_edges
+from springtide.laws.start.trial import brakes
 from springtide.laws.switchback import turn, untreated_permille
 from springtide.policy import Policy
 from springtide.store import Row
@@ -39,7 +42,7 @@ def entries(
     do pairs whose turn it is to be off, nor anything in a disable test, but for overrides (laws/switchback.py).
     An edge's start rate is the path's rate times its part of the unit's starts.
     """
-    acting: dict[str, list[tuple[Row, int]]] = {}
+    acting: dict[str, list[tuple[Row, int, int]]] = {}
     left_out = []
     for row in rows:
         if not row["window"] and not row["trial_permille"]:
@@ -49,7 +52,11 @@ def entries(
         if not row["overridden"] and (row["expires_at"] or 0) < expires_unix_s:
             left_out.append(f"{row['src_pop']} to {row['destination']} (IPv{row['ip_version']})")
         else:
-            acting.setdefault(row["src_pop"], []).append((row, _untreated(policy, round_unix_s, row)))
+            untreated, default_resent = (
+                _untreated(policy, round_unix_s, row),
+                _default_resent(policy, round_unix_s, row),
+            )
+            acting.setdefault(row["src_pop"], []).append((row, untreated, default_resent))
     held_out = held_out_edges(fleet, policy.holdout)
     found: dict[str, list[Entry]] = {}
     for name, pop in fleet.pops.items():
@@ -57,8 +64,8 @@ def entries(
             paces = policy.enforce_of(edge, name, round_unix_s).by == "bpf" and edge not in held_out
             decided = acting.get(name, []) if paces else []
             found[edge] = [
-                _entry(prefix, row, _part(parts, row, edge, len(pop.edges)), untreated)
-                for row, untreated in decided
+                _entry(prefix, row, _part(parts, row, edge, len(pop.edges)), untreated, default_resent)
+                for row, untreated, default_resent in decided
                 for prefix in _prefixes(fleet, row)
             ]
     return found, left_out
@@ -94,8 +101,23 @@ def _untreated(policy: Policy, round_unix_s: int, row: Row) -> int:
     return untreated_permille(own.share)
 
 
-def _entry(prefix: str, row: Row, part: float, untreated: int) -> Entry:
+def _default_resent(policy: Policy, round_unix_s: int, row: Row) -> int:
+    """Segments that a thousand first flights with the kernel's default send again; 0 unless that is known, and as many
+    lose that edges brake: each would ask it anew in every round, with flights that start as slowly."""
+    law, brake = policy.start, policy.enforce
+    flights, lossy = row["default_flights"], row["default_lossy"]
+    if not lossy or 2 * flights < law.trial_flights or (row["default_at"] or 0) + law.ttl_s <= round_unix_s:
+        return 0
+    share = lossy / flights
+    if not brakes(np.array([share]), brake.brake_lost_permille / 1000, brake.brake_connections)[0]:
+        return 0
+    return int(min(round(1000 * share * row["default_resent"]), MAX_DEFAULT_RESENT))
+
+
+def _entry(prefix: str, row: Row, part: float, untreated: int, default_resent: int) -> Entry:
     values = _values(row, "", part)
+    if default_resent:
+        values["default_resent"] = default_resent
     if untreated:
         values["trial"] = Trial(permille=untreated)
     elif row["trial_permille"]:

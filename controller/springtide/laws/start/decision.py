@@ -34,6 +34,7 @@ class Reason(StrEnum):
     LOSS = "loss"
     BRAKED = "braked"
     ROUND_TRIP_CHANGED = "round_trip_changed"
+    DEFAULT_ASKED = "default_asked"
     EXPIRED = "expired"
     # Trials of what is proved, of a step beyond what was reached, of the group's low quantile; and what became of them.
     TRIAL_PROVED = "trial_proved"

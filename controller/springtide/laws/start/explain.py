@@ -23,6 +23,7 @@ RULES = {
     Reason.LOSS: "start.loss_bound: more first flights lost something than random loss explains",
     Reason.BRAKED: "an edge's brake: enforce.brake_lost_permille, enforce.brake_connections",
     Reason.ROUND_TRIP_CHANGED: "start.careful (RFC 9959)",
+    Reason.DEFAULT_ASKED: "start.ttl_s: what the default loses, which explains its losses, was seen too long ago",
     Reason.EXPIRED: "start.ttl_s",
     Reason.TRIAL_PROVED: "start.trial_permille: nothing rises before it was judged on a share of the connections",
     Reason.TRIAL_STEP: "start.step, on trial",

@@ -202,7 +202,9 @@ def _decide(
 
     in_use = _in_use(before, is_overridden, law)
     kept = CAREFUL if law.careful else 1.0
-    judged = judge(now, seen, before, is_frozen, member, law, policy.enforce.brake_lost_permille / 1000)
+    brake = policy.enforce
+    brakes = brake.brake_lost_permille / 1000, brake.brake_connections
+    judged = judge(now, seen, before, is_frozen, member, law, *brakes)
     # Of what is in use no more than the path carries.
     share = np.fmin(judged.carried, 1.0) * in_use.rate / (law.pace_gain * kept)
     proved = prove(seen, before, share, judged.sound, alive, is_frozen, member, law)
@@ -224,7 +226,7 @@ def _decide(
     on_trial = tried.values.where(living & ~is_overridden, nothing)
 
     used, tested = before["window"] > 0, before["trial_permille"] > 0
-    lowered = (in_use.window > 0) & value.below(in_use) & living & ~is_overridden
+    lowered = (in_use.window > 0) & value.below(in_use) & living & ~is_overridden & ~moves.asks
     penalty = damping.charge(penalty, lowered, policy.damping)
     reason = _reason(moves, proved, seen, value, on_trial, used | tested, living, is_frozen, rounds, law)
     reason[is_overridden] = _CODE[Reason.OVERRIDE]
@@ -242,7 +244,11 @@ def _decide(
         which = stale.get(name.partition("_")[0])
         out[name] = column if which is None else np.where(which, 0, column)
     out |= proved.left
-    out["harmful_rate"], out["hold_until"], out["hold_s"], out["harmful_share"] = bound
+    # A unit that nobody connects to any more leaves no row for good: its ceiling ends a hold after the hold.
+    _, hold_until, hold_s, _ = bound
+    gone = ~living & (now >= hold_until + hold_s)
+    for name, column in zip(("harmful_rate", "hold_until", "hold_s", "harmful_share"), bound, strict=True):
+        out[name] = np.where(gone, 0, column)
     out["was_cut"] = moves.cut | ((before["was_cut"] > 0) & ~moves.changed & (value.window > 0))
     renewed = (moves.changed & (value.window > 0)) | ~(before["learnt_rtt_us"] > 0)
     out["learnt_rtt_us"] = np.where(renewed, rtt_us, before["learnt_rtt_us"])

@@ -41,7 +41,7 @@ _STAYS = 0.8
 class Moves:
     """Of each unit: the values from now on; whether a trial was promoted, failed (or what is in use did), or goes on.
     `harmful_rate`: what did harm now, 0 is nothing. `cut`: what was in use did, and this is what is left of it.
-    `changed`: what is in use is another than before."""
+    `changed`: what is in use is another than before. `asks`: it goes back on trial, beside the kernel's default."""
 
     value: Values
     reason: Codes
@@ -51,6 +51,7 @@ class Moves:
     goes_on: Bits
     cut: Bits
     changed: Bits
+    asks: Bits
 
 
 def falls(
@@ -78,7 +79,7 @@ def falls(
     # A step is beyond what single connections met, which is asked for where it is less than what is in use.
     overtaken = runs & (before["trial_step"] == 0) & ~is_frozen & proved.known & (target.window > 0)
     overtaken &= target.rate <= law.collapse * on_trial.rate
-    good = judged.trial_good & ~harm & ~trial_harm & ~overtaken & ~proved.fell
+    good = judged.trial_good & ~harm & ~trial_harm & ~overtaken & ~proved.fell & ~judged.asks
     given = _promoted(on_trial, in_use, judged, law)
     # Of what was carried of one, alone on one of several edges, and was not of all, nothing may be left.
     promoted = good & given.above(in_use)
@@ -110,6 +111,9 @@ def falls(
     cut = _cut(now, seen, before, in_use, target, judged, law)
     value = cut.where(harm, value)
     reason[harm] = np.where(judged.harm, _CODE[Reason.LOSS], _CODE[Reason.BRAKED])[harm]
+    asks = judged.asks & ~harm
+    value = Values.none(len(asks)).where(asks, value)
+    reason[asks] = _CODE[Reason.DEFAULT_ASKED]
     # What carries less than the kernel's default would only slow connections down.
     value = Values.none(len(lower)).where((lower | over | harm) & idle(value.rate, rtt_us, seen), value)
     if law.careful:
@@ -123,7 +127,7 @@ def falls(
     # What was only slower, or not faster, is no danger: it waits, and leaves no ceiling.
     harmful = np.where(harm, in_use.rate, np.where(trial_harm, on_trial.rate, 0.0))
     goes_on = runs & ~failed & ~overtaken & ~changed & ~promoted
-    return Moves(value, reason, promoted, failed, harmful, goes_on, harm & (value.window > 0), changed)
+    return Moves(value, reason, promoted, failed, harmful, goes_on, harm & (value.window > 0), changed, asks)
 
 
 def _promoted(on_trial: Values, in_use: Values, judged: Judged, law: StartPolicy) -> Values:
@@ -293,7 +297,10 @@ def trials(
     moves.reason[held] = _CODE[Reason.HELD_CEILING]
     damped = worth & suppressed & used
     moves.reason[damped & ~moves.changed] = _CODE[Reason.HELD_DAMPING]
-    begins = worth & ~damped
+    again = moves.asks & may_begin
+    wanted = Values.of(before).scaled(1.0, law.cmax).where(again, wanted)
+    steps &= ~again
+    begins = (worth & ~damped) | again
     quiet = begins & ~moves.changed
     moves.reason[quiet] = np.select(
         [steps, proved.borrowed], [_CODE[Reason.TRIAL_STEP], _CODE[Reason.TRIAL_BORROWED]], _CODE[Reason.TRIAL_PROVED]

@@ -15,16 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from springtide.laws.columns import Bits, Columns
-from springtide.laws.initcwnd.loss_guard import FEWEST_LOSSY, KERNEL_DEFAULT, allowed_share, lower_bound
+from springtide.laws.initcwnd.loss_guard import FEWEST_LOSSY, KERNEL_DEFAULT, allowed_share, lower_bound, upper_bound
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats
 
 Ints = NDArray[np.int64]
 
-# Counts of what is sent again vary by their roots: so many of them are chance.
+# So many standard errors are chance.
 _BY_CHANCE = 2.0
-# What of default starts is remembered from round to round.
-_DEFAULT_KEPT = 0.9
+# What of default starts is remembered from round to round, and of how many flights at most, in multiples of
+# trial_flights: what comes later must be able to change it.
+_DEFAULT_KEPT, _MOST_DEFAULT = 0.9, 10
 # Where the default loses something in nearly all of its flights, their share says nothing: only segments are compared.
 _BLIND = 0.9
 # Of all segments this part sent again, and so many times the default's, is harm where more than half of the flights
@@ -69,8 +70,9 @@ class Judged:
     """Of each unit; what is none of these is not known yet. `sound`: enough of the round's first flights went well with
     the values in use, on a path that nothing filled. `carried`, `trial_carried`: what the path carried of what a single
     one is given, in use and on trial, 1 where that is all of it, NaN unknown; `path_carried`, `trial_path_carried` of
-    what all who start at once are given. `flood`: harm of so much that the path was full. `left`: COUNTED for the next
-    round, as if all stayed."""
+    what all who start at once are given. `flood`: harm of so much that the path was full. `asks`: that what is
+    in use loses is explained by nothing but what the default lost long ago. `left`: COUNTED for the next round, as if
+    all stayed."""
 
     sound: Bits
     carried: Floats
@@ -80,6 +82,7 @@ class Judged:
     harm: Bits
     flood: Bits
     braked: Bits
+    asks: Bits
     trial_harm: Bits
     trial_slower: Bits
     trial_in_vain: Bits
@@ -87,11 +90,37 @@ class Judged:
     left: Columns
 
 
+@dataclass(frozen=True)
+class Lost:
+    """What the default loses: the share of its flights that lose any, and the segments that one of them sends again."""
+
+    share: Floats
+    of_lossy: Floats
+
+    @classmethod
+    def nothing(cls, count: int) -> Lost:
+        return cls(np.zeros(count), np.zeros(count))
+
+    def most(self, flights: NDArray[Any]) -> Floats:
+        """Segments that so many flights send again, with chance: whether one loses and how much one does vary."""
+        each = self.share * self.of_lossy
+        by_chance = _BY_CHANCE * np.sqrt(each * (1.0 + self.of_lossy) * flights)
+        most: Floats = each * flights + by_chance
+        return most
+
+
 def judge(
-    now: int, seen: Columns, before: Columns, is_frozen: Bits, group: Ints, law: StartPolicy, brake_share: float
+    now: int,
+    seen: Columns,
+    before: Columns,
+    is_frozen: Bits,
+    group: Ints,
+    law: StartPolicy,
+    brake_share: float,
+    brake_connections: int,
 ) -> Judged:
     """`seen` are OBSERVED and `before` PREVIOUS rows of the same units; `group` the numbers of their groups, 0 is none.
-    `brake_share`: of connections that lose anything, at which edges brake.
+    `brake_share`: of so many connections those that lose anything, at which edges brake.
 
     Long: one count after the other, each over all units at once.
     """
@@ -106,7 +135,8 @@ def judge(
     # Where nothing is in use, the trial's others start with the kernel's default.
     default = _counts(seen["default_flights"], live) + np.where(used, 0, flights[0])
     default_lossy = _counts(seen["default_lossy"], live) + np.where(used, 0, lossy[0])
-    kept = np.where(default > 0, _DEFAULT_KEPT, 1.0)
+    most = _MOST_DEFAULT * law.trial_flights / np.maximum(before["default_flights"], 1.0)
+    kept = np.where(default > 0, np.minimum(_DEFAULT_KEPT, most), 1.0)
     left["default_flights"] = kept * before["default_flights"] + default
     left["default_lossy"] = np.minimum(kept * before["default_lossy"] + default_lossy, left["default_flights"])
     left["default_at"] = np.where(default > 0, now, before["default_at"]).astype(np.int64)
@@ -115,8 +145,10 @@ def judge(
     own_lossy, own_resent = np.where(used, 0, lossy[0]), np.where(used, 0, resent[0])
     newest = own_resent / np.maximum(own_lossy, 1)
     weight = np.where(own_lossy > 0, own_lossy / np.maximum(left["default_lossy"], 1.0), 0.0)
+    # Where nothing is known yet, that is all of it.
+    weight[(own_lossy > 0) & (before["default_resent"] == 0)] = 1.0
     left["default_resent"] = before["default_resent"] + np.minimum(weight, 1.0) * (newest - before["default_resent"])
-    each = left["default_resent"] * share
+    default_lost = Lost(share, left["default_resent"])
 
     worn = np.where(before["used_flights"] > _MOST_USED * law.trial_flights, 2, 1)
     used_flights = np.where(used, _ints(before["used_flights"]) // worn + flights[0], 0)
@@ -124,21 +156,19 @@ def judge(
     left["used_flights"], left["used_lossy"] = used_flights, used_lossy
     left["used_segments"] = np.where(used, _ints(before["used_segments"]) // worn + segments[0], 0)
     left["used_resent"] = np.where(used, _ints(before["used_resent"]) // worn + resent[0], 0)
-    bound = _allowed(before["window"], share, share, law)
-    now_much = _much(resent[0], segments[0], each * flights[0], law)
-    now_harm = now_much & _too_many(lossy[0], flights[0], bound, segments[0])
-    flood = now_much & (lossy[0] >= FEWEST_LOSSY) & (2 * lossy[0] > flights[0]) & (resent[0] > _FLOOD * segments[0])
-    flood &= resent[0] > _FLOOD_OF_DEFAULT * each * flights[0]
-    now_harm |= flood
-    all_much = _much(left["used_resent"], left["used_segments"], each * used_flights, law)
-    in_all = all_much & (lossy[0] > 0) & _too_many(used_lossy, used_flights, bound, left["used_segments"])
+    now_much, all_much, harm, flood = _harm(
+        before, left, lossy[0], flights[0], segments[0], resent[0], default_lost, law
+    )
+    # What the default lost long ago was on another path: what only that explains is asked anew.
+    is_old = used & (left["default_at"] + law.ttl_s <= now)
+    *_, unexplained, _ = _harm(before, left, lossy[0], flights[0], segments[0], resent[0], Lost.nothing(len(used)), law)
+    asks = is_old & unexplained & ~harm
     with np.errstate(invalid="ignore"):
         is_filled = ~(seen["rtt_p50_us"] <= _FILLED * seen["min_rtt_us"])
     (carried, path_carried), (trial_carried, trial_path_carried) = (
         _carried(seen, before, arm, kind, flights[arm], law) for arm, kind in ((0, ""), (1, "trial_"))
     )
     sound = used & (flights[0] >= law.min_connections) & ~now_much & ~is_filled
-    harm = used & (now_harm | in_all)
 
     rounds = np.where(tried, _ints(before["trial_rounds"]) + live, 0)
     on_trial = np.where(tried, _ints(before["trial_flights"]) + flights[1], 0)
@@ -146,7 +176,7 @@ def judge(
     left["trial_rounds"], left["trial_flights"], left["trial_lossy"] = rounds, on_trial, trial_lossy
     left["trial_segments"] = np.where(tried, _ints(before["trial_segments"]) + segments[1], 0)
     left["trial_resent"] = np.where(tried, _ints(before["trial_resent"]) + resent[1], 0)
-    much = _much(left["trial_resent"], left["trial_segments"], each * on_trial, law)
+    much = _much(left["trial_resent"], left["trial_segments"], on_trial, default_lost, law)
     others = np.where(used & ~harm, used_lossy / np.maximum(used_flights, 1), share)
     bound = _allowed(before["trial_window"], share, np.maximum(share, others), law)
     trial_harm = tried & (lossy[1] > 0) & much & _too_many(trial_lossy, on_trial, bound, left["trial_segments"])
@@ -162,8 +192,19 @@ def judge(
     borrowed = tried & (before["trial_borrowed"] > 0)
     # Of a group's borrowers those count that are on trial, and those that already use what they borrowed.
     lends = (group != 0) & (borrowed | (used & (before["borrowed"] > 0)))
-    pooled = _together(group, np.where(borrowed, on_trial, used_flights), lends)
-    pooled_lossy = _together(group, np.where(borrowed, trial_lossy, used_lossy), lends)
+    # None of them counts for more than a trial needs: by its own losses it would decide for the others.
+    of_each = np.where(borrowed, on_trial, used_flights)
+    part = np.minimum(1.0, law.trial_flights / np.maximum(of_each, 1))
+    pooled, pooled_lossy, pooled_segments, pooled_resent = (
+        _together(group, part * np.where(borrowed, of_trial, of_used), lends)
+        for of_trial, of_used in (
+            (on_trial, used_flights),
+            (trial_lossy, used_lossy),
+            (left["trial_segments"], left["used_segments"]),
+            (left["trial_resent"], left["used_resent"]),
+        )
+    )
+    pooled_much = _much(pooled_resent, pooled_segments, pooled, Lost.nothing(len(group)), law)
     # Half as many of which none lost anything show as much: of ten, a quarter that lose would show in 19 of 20 trials.
     needed = np.where(
         np.where(borrowed, pooled_lossy, trial_lossy) == 0, (law.trial_flights + 1) // 2, law.trial_flights
@@ -171,7 +212,8 @@ def judge(
     enough = np.where(borrowed, pooled, on_trial) >= needed
     clean = trial_lossy <= bound * np.maximum(on_trial, FEWEST_LOSSY)
     clean |= ~much
-    clean &= np.where(borrowed, pooled_lossy <= bound * pooled, (trial_lossy <= bound * on_trial) | ~much)
+    of_all = (pooled_lossy <= bound * pooled) | ~pooled_much
+    clean &= np.where(borrowed, of_all, (trial_lossy <= bound * on_trial) | ~much)
     clean &= (bound < _BLIND) | ~much | (left["trial_segments"] == 0)
     judged = tried & live & enough & (rounds >= law.trial_rounds)
     trial_harm |= judged & ~clean
@@ -195,34 +237,47 @@ def judge(
     clearly = np.where(is_enough, ratio, ratio + chance)
     good = judged & np.where(steps, timed & (clearly <= no_gain), ~timed | (ratio <= too_slow))
     good = np.where(shown, judged & brings & ~slower, good)
-    # Edges brake what loses, whatever the default loses: where that is enough to make them brake, and flights of this
-    # round and of all before show that no more of them lose, nor more of them, it says nothing. Few starts show the
-    # default's loss before there are values: half of what a trial needs says it, as long as no segments contradict.
-    # What the default lost long ago was on another path.
+    # Edges brake what loses, whatever the default loses: where as many lose with it that edges brake, now and then by
+    # chance, and flights of this round and of all before show that no more of them lose, nor more of them, it says
+    # nothing. Few starts show the default's loss before there are values: half of what a trial needs says it, as long
+    # as no segments contradict.
     fresh = default >= law.trial_flights
-    theirs = np.where(fresh, default_lossy / np.maximum(default, 1), share)
-    known = left["default_at"] + law.ttl_s > now
-    explains = known & (2 * left["default_flights"] >= law.trial_flights) & (theirs >= brake_share)
+    asked = np.where(fresh, default, left["default_flights"])
+    asked_lossy = np.minimum(np.where(fresh, default_lossy, left["default_lossy"]), asked)
+    theirs = asked_lossy / np.maximum(asked, 1.0)
+    explains = (2 * left["default_flights"] >= law.trial_flights) & brakes(theirs, brake_share, brake_connections)
+    most_lossy = upper_bound(asked_lossy, asked)
     as_default = ~more & ~now_much & ~all_much & (used_flights >= law.trial_flights) & (flights[0] > 0)
-    as_default &= (lower_bound(lossy[0], flights[0]) <= theirs) & (lower_bound(used_lossy, used_flights) <= theirs)
-    of_trial = ~more & ~much & (on_trial >= law.trial_flights) & (lower_bound(trial_lossy, on_trial) <= theirs)
+    as_default &= lower_bound(lossy[0], flights[0]) <= most_lossy
+    as_default &= lower_bound(used_lossy, used_flights) <= most_lossy
+    of_trial = ~more & ~much & (on_trial >= law.trial_flights)
+    of_trial &= lower_bound(trial_lossy, on_trial) <= most_lossy
     as_default = explains & np.where(tried, of_trial & (as_default | ~used), as_default)
-    braked = live & (_counts(seen["braked"], live) > 0) & (used | tried) & ~as_default
+    acted = live & (_counts(seen["braked"], live) > 0) & (used | tried)
+    braked = acted & ~as_default
+    asks |= is_old & acted & as_default
     return Judged(
-        sound & ~harm,
+        sound & ~harm & ~asks,
         carried,
         path_carried,
         trial_carried,
         trial_path_carried,
         harm,
-        used & flood,
+        flood,
         braked,
+        asks & ~braked,
         trial_harm,
         slower,
         in_vain,
         good,
         left,
     )
+
+
+def brakes(share: Floats, brake_share: float, brake_connections: int) -> Bits:
+    """Whether edges brake, now and then by chance, where this share of connections loses something."""
+    by_chance: Bits = share + _BY_CHANCE * np.sqrt(share * (1.0 - share) / brake_connections) >= brake_share
+    return by_chance
 
 
 def _carried(
@@ -274,20 +329,44 @@ def _too_many(lossy: Ints, flights: Ints, bound: Floats, segments: NDArray[Any])
     return _clearly(lossy, flights, bound) | blind
 
 
-def _much(resent: NDArray[Any], segments: NDArray[Any], of_default: Floats, law: StartPolicy) -> Bits:
+def _much(resent: NDArray[Any], segments: NDArray[Any], flights: NDArray[Any], default: Lost, law: StartPolicy) -> Bits:
     """Whether of the flights' segments more were sent again than does no harm, and more than as many flights with the
     kernel's default send again, and than chance adds; unknown is much."""
-    by_chance = _BY_CHANCE * np.sqrt(of_default)
-    harmless = np.maximum(law.loss_segments * _ints(segments), of_default + by_chance)
+    harmless = np.maximum(law.loss_segments * _ints(segments), default.most(flights))
     much: Bits = (_ints(segments) == 0) | (_ints(resent) > harmless)
     return much
 
 
-def _together(group: Ints, values: Ints, which: Bits) -> Ints:
+def _harm(
+    before: Columns,
+    left: Columns,
+    lossy: Ints,
+    flights: Ints,
+    segments: Ints,
+    resent: Ints,
+    default: Lost,
+    law: StartPolicy,
+) -> tuple[Bits, Bits, Bits, Bits]:
+    """Of the values in use: whether this round's flights, and all since they are, send much again; whether they do
+    harm, beside what the default loses; and whether that is a flood."""
+    used = before["window"] > 0
+    bound = _allowed(before["window"], default.share, default.share, law)
+    now_much = _much(resent, segments, flights, default, law)
+    flood = used & now_much & (lossy >= FEWEST_LOSSY) & (2 * lossy > flights) & (resent > _FLOOD * segments)
+    flood &= resent > _FLOOD_OF_DEFAULT * default.share * default.of_lossy * flights
+    all_much = _much(left["used_resent"], left["used_segments"], left["used_flights"], default, law)
+    too_many = now_much & _too_many(lossy, flights, bound, segments)
+    too_many |= (
+        all_much & (lossy > 0) & _too_many(left["used_lossy"], left["used_flights"], bound, left["used_segments"])
+    )
+    return now_much, all_much, used & (too_many | flood), flood
+
+
+def _together(group: Ints, values: Floats, which: Bits) -> Floats:
     """Of each row the sum over its group's rows that count."""
-    sums = np.zeros(group.max(initial=0) + 1, np.int64)
+    sums = np.zeros(group.max(initial=0) + 1)
     np.add.at(sums, group[which], values[which])
-    together: Ints = sums[group]
+    together: Floats = sums[group]
     return together
 
 

@@ -1,9 +1,7 @@
 //! A bundle as the maps want it. Pure.
 
-use std::collections::{BTreeMap, HashSet};
-use std::net::{IpAddr, Ipv6Addr};
+use std::collections::BTreeMap;
 
-use ipnet::{IpNet, Ipv6Net};
 use sha2::{Digest, Sha256};
 
 use super::error::{Error, Result};
@@ -11,13 +9,8 @@ use super::layout::{
     ALGORITHM_NAME, ALGORITHMS, LEAVE_ALONE, LeftAlone, NOTHING, OWN_SIDES, Prefix, Settings, Side,
     Values,
 };
+use super::prefixes::{Cover, MAPPED, hides, length_of, mask, prefix_of};
 use crate::bundle::{Bundle, Entry};
-
-/// The mapped addresses, ::ffff:0:0/96.
-const MAPPED: Prefix = Prefix {
-    length: 96,
-    address: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0],
-};
 
 /// Bytes/s: above it 4 bytes of SO_MAX_PACING_RATE mean no cap.
 const LARGEST_RATE: u64 = u32::MAX as u64 - 1;
@@ -87,94 +80,6 @@ pub(super) fn encode(bundle: &Bundle, moment: Moment) -> Result<Encoded> {
     })
 }
 
-/// Its mapped form.
-pub(super) fn prefix_of(net: &IpNet) -> Prefix {
-    match net {
-        IpNet::V4(four) => Prefix {
-            length: 96 + u32::from(four.prefix_len()),
-            address: four.network().to_ipv6_mapped().octets(),
-        },
-        IpNet::V6(six) => Prefix {
-            length: u32::from(six.prefix_len()),
-            address: six.network().octets(),
-        },
-    }
-}
-
-/// The network of a mapped form; None where the length is impossible.
-pub(super) fn net_of(prefix: &Prefix) -> Option<IpNet> {
-    let length = u8::try_from(prefix.length).ok()?;
-    match address_of(prefix.address) {
-        IpAddr::V4(four) if length >= 96 => Some(IpNet::new(IpAddr::V4(four), length - 96).ok()?),
-        _ => Some(IpNet::V6(
-            Ipv6Net::new(Ipv6Addr::from(prefix.address), length).ok()?,
-        )),
-    }
-}
-
-/// An address of the mapped form.
-pub(super) fn address_of(bytes: [u8; 16]) -> IpAddr {
-    Ipv6Addr::from(bytes).to_canonical()
-}
-
-fn length_of(prefix: &Prefix) -> u8 {
-    u8::try_from(prefix.length).unwrap_or(128)
-}
-
-/// Whether an IPv6 prefix would match every mapped IPv4 address.
-fn hides(prefix: &Prefix) -> bool {
-    prefix.length < 96 && cut(&MAPPED, prefix.length) == *prefix
-}
-
-fn cut(prefix: &Prefix, length: u32) -> Prefix {
-    Prefix {
-        length,
-        address: (u128::from_be_bytes(prefix.address) & mask(length)).to_be_bytes(),
-    }
-}
-
-/// The bits that a prefix of this length fixes.
-fn mask(length: u32) -> u128 {
-    match length {
-        0 => 0,
-        _ => u128::MAX << (128 - length.min(128)),
-    }
-}
-
-/// Networks by length, so that whether one of them has a prefix inside takes one look per length.
-struct Cover {
-    lengths: Vec<u32>,
-    networks: HashSet<Prefix>,
-}
-
-impl Cover {
-    fn of(networks: &[Prefix]) -> Self {
-        let mut lengths: Vec<u32> = networks.iter().map(|one| one.length).collect();
-        lengths.sort_unstable();
-        lengths.dedup();
-        Self {
-            lengths,
-            networks: networks.iter().copied().collect(),
-        }
-    }
-
-    fn covers(&self, prefix: &Prefix) -> bool {
-        // An IPv6 network that has the mapped addresses inside means no IPv4.
-        let shortest = if cut(prefix, MAPPED.length) == MAPPED {
-            MAPPED.length
-        } else {
-            0
-        };
-        let wider = self
-            .lengths
-            .iter()
-            .filter(|length| (shortest..=prefix.length).contains(*length));
-        wider
-            .map(|length| cut(prefix, *length))
-            .any(|network| self.networks.contains(&network))
-    }
-}
-
 fn algorithms(bundle: &Bundle) -> Result<BTreeMap<&str, u8>> {
     let mut found = BTreeMap::new();
     for congestion in bundle
@@ -206,6 +111,13 @@ fn rate_of(rate: Option<u64>) -> u32 {
     rate.map_or(0, |rate| u32::try_from(rate.min(LARGEST_RATE)).unwrap_or(0))
 }
 
+/// Segments of a thousand flights as sixteenths of a segment of one.
+fn resent_of(thousand: Option<u32>) -> u16 {
+    thousand.map_or(0, |segments| {
+        u16::try_from((segments.saturating_mul(16).div_ceil(1000)).max(1)).unwrap_or(u16::MAX)
+    })
+}
+
 fn values_of(entry: &Entry, prefix: &Prefix, algorithms: &BTreeMap<&str, u8>, slot: u8) -> Values {
     let congestion = entry.congestion.as_ref();
     let trial = entry.trial.as_ref();
@@ -228,7 +140,8 @@ fn values_of(entry: &Entry, prefix: &Prefix, algorithms: &BTreeMap<&str, u8>, sl
         length: length_of(prefix),
         flags: 0,
         slot,
-        padding: [0; 6],
+        default_resent: resent_of(entry.default_resent),
+        padding: [0; 4],
     }
 }
 
@@ -295,6 +208,7 @@ fn seed(digest: &str) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::prefixes::net_of;
     use super::*;
     use crate::bundle::{Brake, Congestion, Enforce, Trial, Way};
 
@@ -313,6 +227,7 @@ mod tests {
             connection_rate: None,
             congestion: None,
             receive_window: None,
+            default_resent: None,
             trial: None,
         }
     }
@@ -405,6 +320,7 @@ mod tests {
                 always: false,
             }),
             receive_window: Some(90),
+            default_resent: Some(7500),
             trial: Some(Trial {
                 permille: 50,
                 initcwnd: None,
@@ -430,6 +346,11 @@ mod tests {
             (50, 0, 7)
         );
         assert_eq!((value.connection_rate, value.trial_connection_rate), (9, 5));
+        assert_eq!(value.default_resent, 120);
+        assert_eq!(
+            [None, Some(1), Some(4_000_000)].map(resent_of),
+            [0, 1, 64_000]
+        );
         assert_eq!(
             (value.algorithm, value.from_bytes, value.length, value.slot),
             (1, 100_000, 120, 2)

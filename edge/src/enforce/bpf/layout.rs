@@ -57,7 +57,8 @@ pub(super) struct Values {
     pub(super) length: u8,
     pub(super) flags: u8,
     pub(super) slot: u8,
-    pub(super) padding: [u8; 6],
+    pub(super) default_resent: u16,
+    pub(super) padding: [u8; 4],
 }
 
 /// What all entries of a generation share.
@@ -163,7 +164,8 @@ pub(super) struct BrakeState {
     pub(super) step: u32,
     pub(super) turn: u32,
     pub(super) suspects: [Suspect; SUSPECTS],
-    pub(super) excused: u32,
+    pub(super) excused: u16,
+    pub(super) doubted_s: u16,
     pub(super) crowded: u32,
 }
 

@@ -25,6 +25,7 @@ mod error;
 mod layout;
 mod others;
 mod pins;
+mod prefixes;
 mod probe;
 mod program;
 mod put_back;

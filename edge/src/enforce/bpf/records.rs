@@ -10,10 +10,10 @@ use libbpf_rs::{RingBuffer, RingBufferBuilder};
 use serde::Serialize;
 use zerocopy::FromBytes;
 
-use super::encode::{address_of, net_of};
 use super::error::{Result, failed, plain};
 use super::layout::{LAYOUT, Prefix, RawRecord};
 use super::pins::{self, Places};
+use super::prefixes::{address_of, net_of};
 
 /// How a connection's first flights went, recorded as it closed. Times in microseconds since it was established, late by
 /// up to a round trip, because the program looks once in each; None: it did not happen.

@@ -9,11 +9,11 @@ use serde::{Serialize, Serializer};
 use zerocopy::FromBytes;
 
 use super::apply::{boot_ns, is_on, is_ours, now};
-use super::encode::net_of;
 use super::error::{Result, failed, plain};
 use super::layout::{PERIOD_NS, PERIODS, Prefix, Settings, State, TOTALS};
 use super::others::others;
 use super::pins::{self, Places};
+use super::prefixes::net_of;
 
 /// Something is not as it was left.
 #[derive(Clone, Debug, PartialEq, Eq)]

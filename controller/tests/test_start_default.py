@@ -1,0 +1,163 @@
+"""What the kernel's default loses, beside which values are judged: who says it, how much, and for how long."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from springtide.fleet import Fleet
+from springtide.frame import Frame
+from springtide.laws.start import bundle, rows
+from springtide.laws.start.decision import Reason
+
+from testkit.start_law import STEP, Loop, group, policy, proved, reason, row, well
+
+
+def _by_name(rows: np.ndarray[Any, Any]) -> dict[str, np.void]:
+    return {one["destination"].decode(): one for one in rows}
+
+
+def test_one_borrowers_losses_do_not_fail_the_others_trials() -> None:
+    """It loses one segment of seventy in six of ten flights, and has as many as all others together."""
+    thin = [f"thin{number}" for number in range(20)]
+    loop = Loop(policy(), group("a", "b", "c", "busy", *thin))
+    full = [proved(4e6, name) for name in "abc"]
+    for number in range(4):
+        flights = 10 if number >= 2 else 0
+        found = loop.round(*full, row("busy", connections=3, flights_1=flights, segments_1=70 * flights))
+    assert _by_name(found)["busy"]["window"] > 0
+    for _ in range(6):
+        last = _by_name(loop.last)
+        rows = [row("busy", connections=400, flights_0=400, lossy_0=240, segments_0=28_000, resent_0=240)]
+        for name in thin:
+            arm = int(name in last and last[name]["trial_permille"] > 0)
+            rows.append(row(name, connections=3, **{f"flights_{arm}": 3, f"segments_{arm}": 210}))
+        found = loop.round(*full, *rows)
+    now = _by_name(found)
+    assert all(now[name]["window"] > 0 for name in thin)
+
+
+def test_borrowers_that_all_lose_much_get_nothing() -> None:
+    thin = [f"thin{number}" for number in range(20)]
+    loop = Loop(policy(), group("a", "b", "c", *thin))
+    full = [proved(4e6, name) for name in "abc"]
+    for _ in range(8):
+        last = _by_name(loop.last)
+        rows = []
+        for name in thin:
+            tried = int(name in last and last[name]["trial_permille"] > 0)
+            rows.append(row(name, connections=3, flights_1=3 * tried, lossy_1=2 * tried, segments_1=210, resent_1=40))
+        found = loop.round(*full, *rows)
+    assert not any(_by_name(found)[name]["window"] > 0 for name in thin)
+
+
+def test_held_out_edges_do_not_hide_how_much_the_default_loses() -> None:
+    """Each flight loses a quarter of its segments, with the values as with the default; three of four are held out."""
+    held_out: dict[str, Any] = {"default_flights": 60, "default_lossy": 60}
+    own: dict[str, Any] = {"flights_0": 20, "lossy_0": 20, "segments_0": 2000, "resent_0": 500}
+    trial: dict[str, Any] = {"flights_1": 20, "lossy_1": 20, "segments_1": 2000, "resent_1": 500}
+    times: dict[str, Any] = {"t100_0_us": 3e5, "t100_1_us": 2e5}
+    loop = Loop(policy())
+    for _ in range(2):
+        found = loop.round(proved(5e6, **held_out))
+    for _ in range(3):
+        found = loop.round(proved(5e6, **held_out, **own, **trial, **times))
+    assert found["window"][0] > 0
+    assert found["default_resent"][0] == 25
+
+
+def test_what_explains_losses_is_asked_anew_once_it_is_old() -> None:
+    """No edge brakes and none is held out: nothing else would ever end what the default was seen to lose once."""
+    lossy: dict[str, Any] = {"lossy_0": 200, "segments_0": 14_000, "resent_0": 3500}
+    loop = Loop(policy())
+    for _ in range(3):
+        found = loop.round(proved(5e6, **well(**lossy, lossy_1=20, segments_1=2100, resent_1=400)))
+    rate, lasts = found["connection_rate"][0], policy().start.ttl_s // STEP
+    assert rate > 0
+    reasons: list[Reason] = []
+    while len(reasons) < 2 * lasts and loop.last["window"][0] > 0:
+        found = loop.round(proved(5e6, **well(flights_1=0, **lossy)))
+        reasons.append(reason(found))
+    assert set(reasons[:-1]) == {Reason.PROVED}
+    assert lasts - 2 <= len(reasons) <= lasts + 1
+    assert (reasons[-1], found["trial_connection_rate"][0], found["harmful_rate"][0]) == (Reason.DEFAULT_ASKED, rate, 0)
+    # The path has become another: the default loses nothing on it.
+    after = loop.round(proved(5e6, **well(lossy_1=30, segments_1=2100, resent_1=600)))
+    assert (reason(after), after["window"][0]) == (Reason.TRIAL_LOSS, 0)
+
+
+def test_values_that_lose_as_the_default_does_are_not_cut_by_chance() -> None:
+    """Every flight loses with the same chance, five segments on average: a draw for each of three hosts' days."""
+    means = []
+    for seed in range(3):
+        draws = np.random.default_rng(seed)
+        loop = Loop(policy())
+        rates = []
+        for _ in range(288):
+            last = loop.last[0] if len(loop.last) else None
+            seen: dict[str, Any] = {}
+            if last is not None and (last["trial_permille"] > 0 or last["window"] > 0):
+                tried = int(200 * last["trial_permille"] / 1000)
+                for arm, flights in ((0, 200 - tried), (1, tried)):
+                    lossy = draws.binomial(flights, 0.5)
+                    resent = int(np.ceil(draws.exponential(5, lossy)).clip(1, 70).sum())
+                    seen |= {f"flights_{arm}": flights, f"lossy_{arm}": lossy}
+                    seen |= {f"segments_{arm}": 70 * flights, f"resent_{arm}": resent}
+                seen |= {"t100_0_us": 3e5, "t100_1_us": 2e5}
+            rates.append(float(loop.round(proved(5e6, **seen))["connection_rate"][0]))
+        means.append(np.mean(rates[12:]) / max(rates))
+    assert min(means) > 0.65
+
+
+def test_what_a_busy_path_lost_is_outweighed_within_hours() -> None:
+    """Two thousand flights a round lost; then the five of a round do not."""
+    loop = Loop(policy())
+    for _ in range(30):
+        found = loop.round(proved(5e6, default_flights=2000, default_lossy=1400))
+    for _ in range(48):
+        found = loop.round(proved(5e6, default_flights=5))
+    assert found["default_lossy"][0] < 0.2 * found["default_flights"][0]
+
+
+def test_a_unit_that_nobody_connects_to_any_more_leaves_no_row() -> None:
+    loop = Loop(policy())
+    loop.round(proved(5e6))
+    loop.round(proved(5e6))
+    failed = loop.round(proved(5e6, **well(lossy_1=25)))
+    assert (reason(failed), len(loop.last)) == (Reason.TRIAL_LOSS, 1)
+    loop.now += 2 * int(failed["hold_s"][0]) + policy().start.ttl_s
+    loop.round()
+    assert len(loop.last) == 0
+
+
+FLEET = Fleet.model_validate(
+    {
+        "version": 1,
+        "pops": {
+            name: {"prefixes": [f"10.{at}.0.0/24"], "edges": {f"{name}-1": {"address": f"10.{at}.0.1"}}}
+            for at, name in enumerate(("ams", "p"))
+        },
+    }
+)
+
+
+def test_edges_know_what_the_default_loses_where_it_makes_them_brake() -> None:
+    """Else each of them asks it in every round, with connections that start as slowly."""
+
+    def given(lossy: int, resent: int, later_s: int = 0) -> int | None:
+        default: dict[str, Any] = {"lossy_0": lossy, "segments_0": 14_000, "resent_0": resent}
+        loop = Loop(policy().model_copy(update={"enforce": policy().enforce.model_copy(update={"by": "bpf"})}))
+        for _ in range(3):
+            decided = loop.round(proved(5e6, **well(**default, lossy_1=lossy // 10, segments_1=2100, resent_1=10)))
+        assert decided["window"][0] > 0
+        moment = loop.now - STEP + later_s
+        [row] = list(rows.rows(Frame.of(decided)))
+        row["expires_at"] += later_s
+        [entry] = bundle.entries(FLEET, loop.policy, moment, [row], {}, moment)[0]["ams-1"]
+        return entry.default_resent
+
+    assert given(120, 2400) == 12_000, "segments of a thousand flights"
+    assert given(70, 140) == 700
+    assert given(20, 40) is None, "as few make no edge brake"
+    assert given(0, 0) is None
+    assert given(120, 2400, later_s=policy().start.ttl_s) is None, "of another path, perhaps"

@@ -1,0 +1,102 @@
+//! Prefixes of both families as the maps have them: IPv4 in its mapped form. Pure.
+
+use std::collections::HashSet;
+use std::net::{IpAddr, Ipv6Addr};
+
+use ipnet::{IpNet, Ipv6Net};
+
+use super::layout::Prefix;
+
+/// The mapped addresses, ::ffff:0:0/96.
+pub(super) const MAPPED: Prefix = Prefix {
+    length: 96,
+    address: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0],
+};
+
+/// Its mapped form.
+pub(super) fn prefix_of(net: &IpNet) -> Prefix {
+    match net {
+        IpNet::V4(four) => Prefix {
+            length: 96 + u32::from(four.prefix_len()),
+            address: four.network().to_ipv6_mapped().octets(),
+        },
+        IpNet::V6(six) => Prefix {
+            length: u32::from(six.prefix_len()),
+            address: six.network().octets(),
+        },
+    }
+}
+
+/// The network of a mapped form; None where the length is impossible.
+pub(super) fn net_of(prefix: &Prefix) -> Option<IpNet> {
+    let length = u8::try_from(prefix.length).ok()?;
+    match address_of(prefix.address) {
+        IpAddr::V4(four) if length >= 96 => Some(IpNet::new(IpAddr::V4(four), length - 96).ok()?),
+        _ => Some(IpNet::V6(
+            Ipv6Net::new(Ipv6Addr::from(prefix.address), length).ok()?,
+        )),
+    }
+}
+
+/// An address of the mapped form.
+pub(super) fn address_of(bytes: [u8; 16]) -> IpAddr {
+    Ipv6Addr::from(bytes).to_canonical()
+}
+
+pub(super) fn length_of(prefix: &Prefix) -> u8 {
+    u8::try_from(prefix.length).unwrap_or(128)
+}
+
+/// Whether an IPv6 prefix would match every mapped IPv4 address.
+pub(super) fn hides(prefix: &Prefix) -> bool {
+    prefix.length < 96 && cut(&MAPPED, prefix.length) == *prefix
+}
+
+fn cut(prefix: &Prefix, length: u32) -> Prefix {
+    Prefix {
+        length,
+        address: (u128::from_be_bytes(prefix.address) & mask(length)).to_be_bytes(),
+    }
+}
+
+/// The bits that a prefix of this length fixes.
+pub(super) fn mask(length: u32) -> u128 {
+    match length {
+        0 => 0,
+        _ => u128::MAX << (128 - length.min(128)),
+    }
+}
+
+/// Networks by length, so that whether one of them has a prefix inside takes one look per length.
+pub(super) struct Cover {
+    lengths: Vec<u32>,
+    networks: HashSet<Prefix>,
+}
+
+impl Cover {
+    pub(super) fn of(networks: &[Prefix]) -> Self {
+        let mut lengths: Vec<u32> = networks.iter().map(|one| one.length).collect();
+        lengths.sort_unstable();
+        lengths.dedup();
+        Self {
+            lengths,
+            networks: networks.iter().copied().collect(),
+        }
+    }
+
+    pub(super) fn covers(&self, prefix: &Prefix) -> bool {
+        // An IPv6 network that has the mapped addresses inside means no IPv4.
+        let shortest = if cut(prefix, MAPPED.length) == MAPPED {
+            MAPPED.length
+        } else {
+            0
+        };
+        let wider = self
+            .lengths
+            .iter()
+            .filter(|length| (shortest..=prefix.length).contains(*length));
+        wider
+            .map(|length| cut(prefix, *length))
+            .any(|network| self.networks.contains(&network))
+    }
+}
