@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 UNDER_WAY = ("running", "queued")
+STEP_UNDER_WAY = ("queued", "running", "restarting")
 
 
 @dataclass
@@ -48,15 +49,15 @@ class Api:
     def log(self, run: dict[str, Any], task: str) -> str:
         return json.dumps(self.get(f"dags/{run['dag_id']}/dagRuns/{run['dag_run_id']}/taskInstances/{task}/logs/1"))
 
-    def unfinished(self, dag: str) -> bool:
-        return any(run["state"] in UNDER_WAY for run in self.runs(dag))
+    def paused_between_steps(self, dag: str) -> bool:
+        """Paused, with no step under way. Airflow begins no step of a paused DAG and lets the one that runs end.
 
-    def paused_between_runs(self, dag: str) -> bool:
-        """Paused, with no run under way. Airflow starts no task of a paused DAG: a run under way never ends."""
-        if self.unfinished(dag):
+        Its run stays where it is, between two steps: where runs last longer than their interval, the next one begins as
+        one ends, and there is no pause between them to wait for.
+        """
+        if not self.get(f"dags/{dag}")["is_paused"]:
+            # A step that the scheduler was about to begin is there at the next look.
+            self.pause(dag, paused=True)
             return False
-        self.pause(dag, paused=True)
-        if not self.unfinished(dag):
-            return True
-        self.pause(dag, paused=False)
-        return False
+        runs = [run for run in self.runs(dag) if run["state"] in UNDER_WAY]
+        return not any(task["state"] in STEP_UNDER_WAY for run in runs for task in self.tasks(run).values())

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -200,7 +201,7 @@ class Chain:
         self.print_step("what it had changed was taken back")
 
     def drain(self) -> None:
-        """A round that began after the last sample was sent, and a rollout; then no more of them is under way."""
+        """A round that began after the last sample was sent, and a rollout; then no step of either is under way."""
         known = {run["dag_run_id"] for run in self.api.runs(ROUND)}
 
         def drained() -> bool:
@@ -210,8 +211,8 @@ class Chain:
         self.print_step("a round has taken what was left")
         self.until("rollout that is done", lambda: bool(self.site.rollouts("done")))
         self.print_step(f"rolled out: {self.site.rollouts('done')[-1]}")
-        self.until("pause between rounds", lambda: self.api.paused_between_runs(ROUND))
-        self.until("end of the last rollout", lambda: not self.api.unfinished(ROLLOUT))
+        for dag in (ROUND, ROLLOUT):
+            self.until(f"pause between two steps of {dag}", partial(self.api.paused_between_steps, dag))
 
     def end_plays(self) -> None:
         """Plays are sessions of their own: one that runs as the chain ends early is not Airflow's to end."""

@@ -184,13 +184,7 @@ def test_the_loop_runs_by_itself(site: AirflowSite) -> None:
     assert held is not None
     assert held.parent.name in folder.rounds()
 
-    # The next publication's step is killed after its effect: the journal's lock stops it between both.
-    with (site.farm.publish_dir / journal.FILE).open("a") as locked:
-        fcntl.flock(locked, fcntl.LOCK_EX)
-        before, known = set(folder.rounds()), site.names()
-        killed = until("a step that waits for the journal", lambda: waiting_for(locked.fileno()))
-        [new] = set(folder.rounds()) - before
-        os.kill(killed, signal.SIGKILL)
+    new = killed_publication(site)
     events = journal.read(site.farm.publish_dir)[0]
     assert not [event for event in events if event.publication == new], "it was killed too late to show anything"
 
@@ -230,7 +224,7 @@ def test_the_loop_runs_by_itself(site: AirflowSite) -> None:
 @pytest.mark.root
 def test_the_other_jobs_run_and_a_failed_one_reports_what_to_do(site: AirflowSite) -> None:
     """By hand, at once, as from the browser; they wait for each other at the store's pool."""
-    until("a pause between two rounds", lambda: site.api.paused_between_runs("springtide_round"))
+    until("a pause between two steps of a round", lambda: site.api.paused_between_steps("springtide_round"))
     rounds = site.decided()
     span = {"from": instants.show(rounds[1]), "to": instants.show(rounds[2])}
     query = f"select * from initcwnd_decisions where toUnixTimestamp(round) <= {rounds[-1]} order by all"
@@ -280,6 +274,24 @@ def publishing(site: AirflowSite) -> bool:
     return any(
         site.api.tasks(run).get("publish", {}).get("state") in ("running", "queued", "scheduled") for run in runs
     )
+
+
+def killed_publication(site: AirflowSite) -> str:
+    """The next one: its step is killed after its effect; the journal's lock stops it between both."""
+    # A rollout would wait for the lock as well.
+    until("a pause between two steps of a rollout", lambda: site.api.paused_between_steps("springtide_rollout"))
+    with (site.farm.publish_dir / journal.FILE).open("a") as locked:
+        fcntl.flock(locked, fcntl.LOCK_EX)
+        killed = until("a step that waits for the journal", lambda: waiting_for(locked.fileno()))
+        [new] = set(site.farm.folder.rounds()) - written(site)
+        os.kill(killed, signal.SIGKILL)
+    site.api.unpause("springtide_rollout")
+    return new
+
+
+def written(site: AirflowSite) -> set[str]:
+    """The publications that the journal has."""
+    return {event.publication for event in journal.read(site.farm.publish_dir)[0] if event.event == "publish"}
 
 
 def waiting_for(descriptor: int) -> int | None:
