@@ -55,15 +55,15 @@ def move(sender, receiver, size):
 """
 
 
-def binary(optimized: bool = False) -> Path:
-    """The example; it is built anew where its sources are newer. What is timed must be optimized.
+def binary(optimized: bool = False, name: str = "bpf") -> Path:
+    """An example of the edge's; it is built anew where its sources are newer. What is timed must be optimized.
 
     Else it is as `cargo test` builds it, of the whole workspace: anything else would compile what it needs once more.
     """
     how = ["--release", "-p", "springtide-edge"] if optimized else ["--workspace"]
-    subprocess.run(["cargo", "build", "--locked", "--quiet", *how, "--example", "bpf"], cwd=ROOT, check=True)
+    subprocess.run(["cargo", "build", "--locked", "--quiet", *how, "--example", name], cwd=ROOT, check=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    return target / ("release" if optimized else "debug") / "examples/bpf"
+    return target / ("release" if optimized else "debug") / "examples" / name
 
 
 def cgroup2() -> Path:
