@@ -25,6 +25,8 @@ _TOTAL_RETRANS = 8 + 4 * 23
 # After these come four of 64 bits and five of 32: tcpi_data_segs_out.
 _DATA_SEGS_OUT = 8 + 4 * 24 + 8 * 4 + 4 * 5
 _SIZE = struct.Struct(">Q")
+# Bytes, a segment.
+_PIECE = 1448
 
 Peer = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
@@ -36,21 +38,29 @@ def counted(connection: Any) -> dict[str, int]:
     return {name: struct.unpack_from("I", information, place)[0] for name, place in places.items()}
 
 
-async def send(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answers requests until the other end closes."""
-    connection = writer.get_extra_info("socket")
-    peer = list(writer.get_extra_info("peername")[:2])
-    sent = 0
-    try:
-        while request := await reader.read(_SIZE.size):
-            size = _SIZE.unpack(request)[0]
-            writer.write(bytes(size))
-            sent += size
-        print(json.dumps({"sent": sent, "peer": peer, **counted(connection)}), flush=True)
-    except (OSError, struct.error) as error:
-        print(json.dumps({"sent": sent, "peer": peer, "error": str(error)}), flush=True)
-    finally:
-        writer.close()
+def send(pause_s: float) -> Peer:
+    """Answers requests until the other end closes; at once, or with a pause after each piece."""
+
+    async def one(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = writer.get_extra_info("socket")
+        peer = list(writer.get_extra_info("peername")[:2])
+        sent = 0
+        try:
+            while request := await reader.read(_SIZE.size):
+                size = _SIZE.unpack(request)[0]
+                piece = _PIECE if pause_s else size
+                for begin in range(0, size, piece):
+                    writer.write(bytes(min(piece, size - begin)))
+                    if pause_s:
+                        await asyncio.sleep(pause_s)
+                sent += size
+            print(json.dumps({"sent": sent, "peer": peer, **counted(connection)}), flush=True)
+        except (OSError, struct.error) as error:
+            print(json.dumps({"sent": sent, "peer": peer, "error": str(error)}), flush=True)
+        finally:
+            writer.close()
+
+    return one
 
 
 def receive(size: int) -> Peer:
@@ -106,7 +116,7 @@ def main() -> None:
         (Path(group) / "cgroup.procs").write_text(str(os.getpid()))
     # A garbage collection's pause would show in the measurement.
     gc.disable()
-    peer = send if role == "send" else receive(task["size"])
+    peer = send(task.get("pause_s", 0.0)) if role == "send" else receive(task["size"])
     if "listen" in task:
         asyncio.run(listen(task["listen"], task["port"], peer))
     else:

@@ -107,13 +107,15 @@ class Measured:
 
 @dataclass(frozen=True)
 class Order:
-    """Transfers of `size` bytes over one path at these times; `active`: the server opens the connections."""
+    """Transfers of `size` bytes over one path at these times; `active`: the server opens the connections; `pause_s`:
+    its application writes them segment by segment, so far apart."""
 
     path: Link
     at_s: Sequence[float]
     size: int = 100_000
     family: int = 4
     active: bool = False
+    pause_s: float = 0.0
 
 
 def transfer(lab: Lab, orders: Sequence[Order], cgroup: Path | None, first_port: int = 5000) -> list[Measured]:
@@ -144,7 +146,7 @@ def _start(
         {"listen": [address], "port": port, "size": order.size},
         {"connect": address, "port": port, "at_s": list(order.at_s), "size": order.size},
     )
-    tasks[roles.index("send")].update(group)
+    tasks[roles.index("send")].update(group, pause_s=order.pause_s)
     commands = [
         [sys.executable, str(TRANSFERS), role, json.dumps(task)] for role, task in zip(roles, tasks, strict=True)
     ]

@@ -39,6 +39,10 @@ struct inet_connection_sock {
 struct tcp_sock {
 	struct inet_connection_sock inet_conn;
 	__u32 write_seq;
+	__u32 delivered;
+	__u32 sacked_out;
+	__u64 delivered_mstamp;
+	__u64 first_tx_mstamp;
 } __attribute__((preserve_access_index));
 
 /* struct state as the kernel must see it: it finds the lock by the name of its type. */

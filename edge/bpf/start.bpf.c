@@ -3,7 +3,7 @@
  * What new TCP connections start with: initial window, start rate, congestion control, per destination prefix.
  *
  * A sockops program of a cgroup. User space fills the maps and decides everything; the program looks up, sets, counts. It
- * reads the stable context of sockops and two fields of struct tcp_sock (CO-RE). What fails is counted and leaves the
+ * reads the stable context of sockops and a few fields of struct tcp_sock (CO-RE). What fails is counted and leaves the
  * connection as the kernel made it.
  */
 #include <linux/bpf.h>
@@ -18,6 +18,7 @@
 #include "record.h"
 #include "socket.h"
 #include "start.h"
+#include "train.h"
 
 /* Finalizer of MurmurHash3: each bit of the result depends on all of the seed's and the cookie's. */
 static __always_inline __u32 mixed(__u64 value)
@@ -116,8 +117,8 @@ static __always_inline void give(struct bpf_sock_ops *ctx, struct start *start, 
 	}
 }
 
-static __always_inline void fill(struct bpf_sock_ops *ctx, struct start *start, struct settings *common,
-				 struct entry *entry, struct prefix *prefix, __u64 now)
+static __always_inline void fill(struct bpf_sock_ops *ctx, struct bpf_sock *sk, struct start *start,
+				 struct settings *common, struct entry *entry, struct prefix *prefix, __u64 now)
 {
 	__u32 algorithm = entry->algorithm;
 
@@ -131,6 +132,7 @@ static __always_inline void fill(struct bpf_sock_ops *ctx, struct start *start, 
 	start->sequence = ctx->snd_nxt;
 	start->round_end = start->sequence;
 	start->srtt_us = ctx->srtt_us >> 3;
+	start->train_base = delivered_by(sk);
 	start->lift_bytes = common->lift_bytes;
 	start->lift_round_trips = common->lift_round_trips;
 	start->brake_permille = common->brake_permille;
@@ -192,10 +194,12 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 	now = bpf_ktime_get_ns();
 	cookie = bpf_get_socket_cookie(ctx);
 	random = mixed(cookie ^ common->seed);
-	fill(ctx, start, common, entry, &prefix, now);
+	fill(ctx, sk, start, common, entry, &prefix, now);
 	start->others = ctx->bpf_sock_ops_cb_flags;
-	if (within(mixed(cookie ^ ~common->seed), common->record_permille))
+	if (within(mixed(cookie ^ ~common->seed), common->record_permille)) {
 		start->flags |= RECORD;
+		wanted |= BPF_SOCK_OPS_PARSE_ALL_HDR_OPT_CB_FLAG;
+	}
 	start->arm = within(random, entry->trial_permille);
 	window = start->arm ? entry->trial_window : entry->window;
 	rate = start->arm ? entry->trial_rate : entry->rate;
@@ -394,6 +398,19 @@ static __always_inline void unanswered(struct bpf_sock_ops *ctx)
 	leave_budget(start, known(&start->entry));
 }
 
+/* A segment has come, which is not read yet: what those before it acknowledged is known. */
+static __always_inline void received(struct bpf_sock_ops *ctx)
+{
+	struct bpf_sock *sk = ctx->sk;
+	struct start *start = sk ? bpf_sk_storage_get(&starts, sk, 0, 0) : 0;
+
+	if (!start)
+		return;
+	note_train(sk, start);
+	if (start->train_over)
+		forgo(ctx, start, BPF_SOCK_OPS_PARSE_ALL_HDR_OPT_CB_FLAG);
+}
+
 /* Once a round trip, as soon as data is acknowledged that was sent since the last time (tcp_rtt_estimator). */
 static __always_inline void acknowledged(struct bpf_sock_ops *ctx)
 {
@@ -465,6 +482,7 @@ static __always_inline void end(struct bpf_sock_ops *ctx)
 	now = bpf_ktime_get_ns();
 	state = known(&start->entry);
 	note_times(start, ctx->bytes_acked - start->acked, since(start, now));
+	note_train(sk, start);
 	watch(ctx, start, state, now);
 	if (!(start->flags & JUDGED)) {
 		start->flags |= JUDGED;
@@ -501,6 +519,9 @@ int springtide(struct bpf_sock_ops *ctx)
 		break;
 	case BPF_SOCK_OPS_RTT_CB:
 		acknowledged(ctx);
+		break;
+	case BPF_SOCK_OPS_PARSE_HDR_OPT_CB:
+		received(ctx);
 		break;
 	case BPF_SOCK_OPS_HDR_OPT_LEN_CB:
 		sending(ctx);

@@ -8,7 +8,7 @@
 
 #include <linux/types.h>
 
-#define LAYOUT 2
+#define LAYOUT 3
 
 /* The kernel's own first window (RFC 6928), segments: more than that is sent only because of us. */
 #define KERNEL_WINDOW 10
@@ -39,6 +39,10 @@
 
 /* So long, in seconds, flights that are beside the default may keep the brake in doubt. */
 #define GRACE_S 10
+
+/* Segments that the kernel sends at once, at any rate (tcp_update_skb_after_send); and fewer than these say little. */
+#define TRAIN 10
+#define LEAST_TRAIN 4
 
 /* Of a bundle. */
 #define OWN_SIDES 64
@@ -242,6 +246,16 @@ struct start {
 	__u32 seen_bytes;
 	__u32 control;		/* starts as the kernel does because of the brake, which asks what that loses */
 	__u32 untold;		/* the brake has still to hear what its first flights lost in all */
+	__u32 train_base;	/* tcp_sock.delivered when established */
+	__u32 train_seen;	/* segments delivered since, at the last look, and when; 0 none yet */
+	__u32 train_seen_us;
+	__u32 train_first;	/* the same of the look with which the train began */
+	__u32 train_first_us;
+	__u32 train_sent_us;	/* when the last of those was sent */
+	__u32 train_segments;	/* of the longest train, delivered after its first look; and in how long */
+	__u32 train_us;
+	__u32 train_over;
+	__u32 padding;
 };
 
 /*
@@ -275,6 +289,8 @@ struct record {
 	__u32 acked_100k_us;
 	__u32 lifted_us;
 	__u32 lived_us;
+	__u32 train_bytes;	/* of what the kernel sends at once, delivered after the first of it; 0 is not known */
+	__u32 train_us;		/* ... in how long */
 	__u8 arm;
 	__u8 step;
 	__u8 flags;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from statistics import median
+from typing import Any
 
 import pytest
 
@@ -85,6 +86,41 @@ def test_what_starts_as_the_kernel_does_is_judged_as_long_as_what_has_a_cap(lab:
     assert [one["window"] for one in records] == [None] * 3
     assert sum(one["resent"] for one in records) > 20
     assert all(one["first_resent"] == one["resent"] for one in records)
+
+
+@pytest.mark.parametrize("given", ["the kernel's default", "half of the path's rate", "twice the path's rate"])
+def test_every_connection_shows_what_the_path_carries(lab: Lab, program: Program, given: str) -> None:
+    """Alone and four at once, whatever it was given and lost: its first segments leave at once."""
+    entries = []
+    for path in (FIFTY, SEVENTY):
+        rate = path.entries()[0]["start_rate"]
+        values: dict[str, Any] = {"initcwnd": path.window(), "start_rate": rate // 2 if "half" in given else 2 * rate}
+        if "default" in given:
+            values = {"initcwnd": None, "start_rate": None, "trial": {"permille": 1, "initcwnd": 20}}
+        entries += path.entries(**values)
+    program.apply({"record_permille": 1000, "entries": entries})
+    times = [0.2 + 1.5 * number for number in range(4)] + [6.5] * 4
+    found = transfer(lab, [Order(FIFTY, times, SIZE), Order(SEVENTY, times, SIZE, family=6)], program.cgroup)
+    assert not found[0].errors + found[1].errors
+    records = program.records()
+    for path in (FIFTY, SEVENTY):
+        mine = [one for one in records if one["prefix"] in path.prefixes() and one["train_bytes"]]
+        rates = [8 * one["train_bytes"] / one["train_us"] for one in mine]
+        lossy = sum(one["first_resent"] > 0 for one in mine)
+        print(f"{path.name}: {median(rates):.1f} of {path.rate_mbit} Mbit/s, {len(mine)} trains, {lossy} lossy flights")
+        assert len(mine) >= 6
+        # Of each packet of 1500 bytes 1448 or 1428 are data.
+        assert 0.85 * path.rate_mbit < median(rates) < 1.1 * path.rate_mbit
+
+
+def test_an_application_that_writes_slowly_shows_nothing_of_the_path(lab: Lab, program: Program) -> None:
+    program.apply({"record_permille": 1000, "entries": FIFTY.entries()})
+    orders = [Order(FIFTY, [0.2 + number for number in range(4)], 40_000, pause_s=pause) for pause in (0.003, 0.0)]
+    for order in orders:
+        assert not transfer(lab, [order], program.cgroup)[0].errors
+    trains = [one["train_bytes"] for one in program.records()]
+    assert trains[:4] == [None] * 4
+    assert None not in trains[4:]
 
 
 def test_one_connection_gets_no_more_than_its_own_rate(lab: Lab, program: Program) -> None:

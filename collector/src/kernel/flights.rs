@@ -4,7 +4,7 @@ use super::inet_diag::{AF_INET, AF_INET6, HEADER};
 use super::pin::LAYOUT;
 
 /// Length of struct record of edge/bpf/start.h.
-const LEN: usize = 152;
+const LEN: usize = 160;
 /// Bytes of an IPv4 address in IPv6.
 const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 const MAPPED_BITS: u32 = 96;
@@ -39,6 +39,8 @@ pub struct Flight {
     pub(crate) acked_100k_us: u32,
     pub(crate) lifted_us: u32,
     pub(crate) lived_us: u32,
+    pub(crate) train_bytes: u32,
+    pub(crate) train_us: u32,
 }
 
 impl Flight {
@@ -80,10 +82,12 @@ impl Flight {
             acked_100k_us: word(136),
             lifted_us: word(140),
             lived_us: word(144),
-            arm: record[148].into(),
-            step: record[149].into(),
+            train_bytes: word(148),
+            train_us: word(152),
+            arm: record[156].into(),
+            step: record[157].into(),
         };
-        let known = record[151] == LAYOUT
+        let known = record[159] == LAYOUT
             && u32::try_from(flight.round).is_ok()
             && u16::try_from(flight.window).is_ok()
             && length <= 128
@@ -149,9 +153,9 @@ pub(crate) mod tests {
             bytes.extend(MAPPED);
             bytes.extend(address);
         }
-        let words: [u32; 17] = [
+        let words: [u32; 19] = [
             443, 40_000, 120, 60, 5_000_000, 2, 1, 4, 180, 102_000, 101_000, 103_000, 104_000,
-            130_000, 160_000, 140_000, 900_000,
+            130_000, 160_000, 140_000, 900_000, 13_032, 2_100,
         ];
         for word in words {
             bytes.extend(word.to_ne_bytes());
@@ -182,6 +186,7 @@ pub(crate) mod tests {
         );
         assert_eq!((flight.acked_100k_us, flight.lifted_us), (160_000, 140_000));
         assert_eq!((flight.lived_us, flight.netns), (900_000, 4_026_531_840));
+        assert_eq!((flight.train_bytes, flight.train_us), (13_032, 2_100));
         let view = crate::kernel::inet_diag::SocketView::parse(&flight.header).unwrap();
         assert_eq!((view.source_port(), view.destination_port()), (443, 40_000));
         assert_eq!((view.cookie(), view.family()), (77, AF_INET));
@@ -192,11 +197,11 @@ pub(crate) mod tests {
     fn what_cannot_be_a_record_is_none() {
         let right = record();
         for (at, value) in [
-            (151, 0),
-            (151, LAYOUT - 1),
-            (151, LAYOUT + 1),
-            (148, 2),
-            (149, 3),
+            (159, 0),
+            (159, LAYOUT - 1),
+            (159, LAYOUT + 1),
+            (156, 2),
+            (157, 3),
             (81, 1),
             (28, 1),
             (94, 1),

@@ -187,6 +187,10 @@ impl Encoder {
         happened::<177>(flight.acked_100k_us, &mut row);
         happened::<178>(flight.lifted_us, &mut row);
         happened::<179>(flight.lived_us, &mut row);
+        if flight.train_bytes > 0 && flight.train_us > 0 {
+            row.varint::<180>(flight.train_bytes);
+            row.varint::<181>(flight.train_us);
+        }
         row.len()
     }
 
@@ -317,6 +321,6 @@ fn cut(text: &str, limit: usize) -> &str {
 const TIME_PLACEHOLDER: u64 = 1 << 55;
 
 const _: () = assert!(
-    fields::by_hand::FIELDS.len() == 13 && fields::flight::FIELDS.len() == 10,
+    fields::by_hand::FIELDS.len() == 13 && fields::flight::FIELDS.len() == 12,
     "a field added by hand must be encoded by hand"
 );

@@ -125,6 +125,8 @@ by_hand! {
         acked_100k_time: 177, "uint32", u32::LIMIT;
         cap_lifted_time: 178, "uint32", u32::LIMIT;
         lived_time: 179, "uint32", u32::LIMIT;
+        train_bytes: 180, "uint32", u32::LIMIT;
+        train_time: 181, "uint32", u32::LIMIT;
     }
 }
 

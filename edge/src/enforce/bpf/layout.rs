@@ -3,7 +3,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Changes with every struct of `bpf/start.h`; the directory of the pins is named after it.
-pub(super) const LAYOUT: u32 = 2;
+pub(super) const LAYOUT: u32 = 3;
 /// Places for the settings of a generation.
 pub(super) const SLOTS: u32 = 3;
 /// Addresses of which a brake knows how much they lost.
@@ -220,6 +220,8 @@ pub(super) struct RawRecord {
     pub(super) acked_100k_us: u32,
     pub(super) lifted_us: u32,
     pub(super) lived_us: u32,
+    pub(super) train_bytes: u32,
+    pub(super) train_us: u32,
     pub(super) arm: u8,
     pub(super) step: u8,
     pub(super) flags: u8,

@@ -67,6 +67,10 @@ pub struct Record {
     pub lifted_us: Option<u32>,
     /// It closed.
     pub lived_us: u32,
+    /// Bytes of its first segments, which the kernel sends at once, that were delivered after the first of them.
+    pub train_bytes: Option<u32>,
+    /// In so many microseconds.
+    pub train_us: Option<u32>,
     /// Bytes acknowledged until it closed.
     pub acked_bytes: u64,
 }
@@ -113,6 +117,8 @@ impl From<&RawRecord> for Record {
             acked_100k_us: happened(raw.acked_100k_us),
             lifted_us: happened(raw.lifted_us),
             lived_us: raw.lived_us,
+            train_bytes: happened(raw.train_bytes),
+            train_us: happened(raw.train_us).filter(|_| raw.train_bytes > 0),
             acked_bytes: raw.acked_bytes,
             netns: raw.netns,
         }

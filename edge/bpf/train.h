@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * What the path makes of a connection's first segments. The kernel paces none of the first ten (tcp_update_skb_after_send):
+ * they leave as one train, and are delivered as fast as the slowest link sends them, whatever rate the connection was given.
+ * So every connection shows what the path carries, also that which uses less of it (packet
+ * train dispersion: Dovrolis, Ramanathan, Moore, INFOCOM 2001).
+ */
+#pragma once
+
+#include "maps.h"
+
+static __always_inline __u32 delivered_by(struct bpf_sock *sk)
+{
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+
+	return tcp ? tcp->delivered : 0;
+}
+
+/*
+ * By the kernel's own times, so that it does not matter when this is called, before an acknowledgement is read or after:
+ * when the last of what was delivered came, and when it had been sent. Differences of microseconds that wrap are right.
+ */
+static __always_inline void note_train(struct bpf_sock *sk, struct start *start)
+{
+	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);
+	__u32 delivered, came_us, sent_us, took_us;
+
+	if (!tcp || start->train_over)
+		return;
+	delivered = tcp->delivered - start->train_base;
+	came_us = tcp->delivered_mstamp;
+	sent_us = tcp->first_tx_mstamp;
+	if (!delivered || delivered == start->train_seen)
+		return;
+	/* After a gap it may be of what was paced that so many were delivered. */
+	if (delivered > TRAIN || tcp->sacked_out) {
+		start->train_over = 1;
+		return;
+	}
+	took_us = came_us - start->train_first_us;
+	/* Of what follows a pause, or was sent no faster than it came, the path made nothing: a train begins with it. */
+	if (!start->train_seen || came_us - start->train_seen_us > start->srtt_us / 2 ||
+	    2 * (sent_us - start->train_sent_us) > took_us) {
+		start->train_first = delivered;
+		start->train_first_us = came_us;
+		start->train_sent_us = sent_us;
+	} else if (delivered - start->train_first > start->train_segments) {
+		start->train_segments = delivered - start->train_first;
+		start->train_us = took_us;
+	}
+	start->train_seen_us = came_us;
+	start->train_seen = delivered;
+	if (delivered >= TRAIN)
+		start->train_over = 1;
+}
