@@ -121,7 +121,8 @@ PATH_SCANS = (
         sum(connections), sum(hosts), sum(mss_p50), sum(min_rtt_p10_us), sum(rtt_p50_us),
         sum(share_connections), sum(share_log2_variance), sum(byteSize(share_state)), sum(reached_connections),
         sum(reached_p90_bytes_per_s), sum(path_buckets), sum(byteSize(path_state)), sum(at_once_p90),
-        sum(receiver_window_p50_bytes), sum(entry_flights), sum(entry_lossy), sum(entry_resent), sum(entry_segments),
+        sum(receiver_window_p50_bytes), sum(trains), sum(train_p25_bytes_per_s), sum(train_p50_bytes_per_s),
+        sum(entry_flights), sum(entry_lossy), sum(entry_resent), sum(entry_segments),
         sum(entry_window_p50), sum(entry_rate_p50_bytes_per_s), sum(entry_50k_p50_us), sum(entry_100k_p50_us),
         sum(entry_carried_permille), sum(entry_path_carried_permille),
         sum(trial_flights), sum(trial_lossy), sum(trial_resent), sum(trial_segments), sum(trial_window_p50),
@@ -137,8 +138,9 @@ PATH_SCANS = (
         sum(default_resent), max(default_at), sum(used_flights), sum(used_lossy), sum(used_segments), sum(used_resent),
         sum(trial_rounds),
         sum(trial_flights), sum(trial_lossy), sum(trial_segments), sum(trial_resent), sum(trial_log2_time),
-        sum(trial_times), sum(share_log2), sum(share_var), sum(share_weight), sum(path_log2), sum(harmful_rate),
-        max(hold_until), sum(hold_s), sum(harmful_share), sum(was_cut), sum(learnt_rtt_us),
+        sum(trial_times), sum(share_log2), sum(share_var), sum(share_weight), sum(path_log2), sum(train_log2),
+        sum(train_sharp), sum(harmful_rate),
+        max(hold_until), sum(hold_s), sum(harmful_share), max(shared_at), sum(was_cut), sum(learnt_rtt_us),
         sum(measured_rounds), sum(penalty), sum(suppressed),
         sum(overridden), max(last_evidence)
     from start_decisions where round = fromUnixTimestamp({last_s:UInt32})

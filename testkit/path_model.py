@@ -46,6 +46,8 @@ def paths(samples: Sequence[Sample], round_unix_s: int, decided: Mapping[int, Ga
         flights[unit, record["host"]].append(record)
     for (unit, name), records in flights.items():
         for record in records:
+            if rate := _train(record):
+                hosts[unit][name].values["train"].append((rate, 1))
             _flight(hosts[unit][name], unit, record, records, decided)
     together = _together(samples, round_unix_s)
     return {unit: _combined(of, together.get(unit, [])) for unit, of in hosts.items()}
@@ -140,6 +142,13 @@ def _flight(host: Host, unit: Unit, record: Sample, records: Sequence[Sample], d
             host.values[f"{name} {arm}"].append((value, 1))
     if not record["first_flight_retrans"]:
         _carried(host, record, records, gives[1])
+
+
+def _train(record: Sample) -> int:
+    """How fast its first segments were delivered, whatever it started with; 0 is unknown."""
+    if not record.get("train_bytes") or not record.get("train_time"):
+        return 0
+    return int(record["train_bytes"] * 10**6 // max(500, record["train_time"]))
 
 
 def _acked(record: Sample, kilobytes: int) -> int:
@@ -286,6 +295,9 @@ def _combined(hosts: Mapping[str, Host], together: list[tuple[int, int]]) -> dic
         "path_p90_bytes_per_s": quantile([(rates, 1) for rates, _ in together], "0.9") or 0,
         "at_once_p90": quantile([(connections, 1) for _, connections in together], "0.9") or 0,
         "receiver_window_p50_bytes": at("snd_wnd", "0.5"),
+        "trains": len(values.get("train", [])),
+        "train_p25_bytes_per_s": at("train", "0.25"),
+        "train_p50_bytes_per_s": at("train", "0.5"),
         "braked": 0 if is_own_brake else judged[1],
         "default_flights": default[0],
         "default_lossy": default[1],

@@ -66,6 +66,7 @@ OPTIONAL = (
     *("data_segs_out", "first_flight_retrans", "handshake_rtt", "started_at_once", "started_prefix_length"),
     *(f"started_{name}" for name in ("round", "window", "rate", "arm", "step")),
     *(f"{name}_time" for name in ("first_acked", "acked_10k", "acked_50k", "acked_100k", "cap_lifted", "lived")),
+    *("train_bytes", "train_time"),
 )
 FRA, CLIENTS = ("ams", "fra", 4), ("ams", "203.0.113.0/24", 4)
 DECIDED: dict[int, Gave] = {
@@ -219,6 +220,8 @@ class Traffic:
                 first_acked_time=draw.choice([None, 35_000, 120_000]),
                 acked_100k_time=draw.choice([None, draw.randrange(10**5, 10**6)]),
                 started_at_once=draw.choice([None, 0, 1, 5]) or 0,
+                train_bytes=(train := draw.choice([None, None, 5_792, 13_032])),
+                train_time=train and draw.choice([1, 400, draw.randrange(1_000, 40_000)]),
             )
 
 

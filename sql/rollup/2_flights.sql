@@ -35,7 +35,14 @@ with records as (
         ) as started,
         argMax(
             tuple(
-                first_acked_time, acked_10k_time, acked_50k_time, acked_100k_time, cap_lifted_time, lived_time
+                first_acked_time,
+                acked_10k_time,
+                acked_50k_time,
+                acked_100k_time,
+                cap_lifted_time,
+                lived_time,
+                coalesce(train_bytes, 0),
+                coalesce(train_time, 0)
             ),
             time_unix_us
         ) as times
@@ -179,6 +186,12 @@ select
     tupleElement(times, 3) as acked_50k_us,
     tupleElement(times, 4) as acked_100k_us,
     tupleElement(times, 5) as cap_lifted_us,
-    tupleElement(times, 6) as lived_us
+    tupleElement(times, 6) as lived_us,
+    -- What takes less than half a millisecond is as much the hosts' clocks as the path.
+    if(
+        tupleElement(times, 8) > 0,
+        intDiv(toUInt64(tupleElement(times, 7)) * 1000000, greatest(tupleElement(times, 8), 500)),
+        0
+    ) as train_bytes_per_s
 from given
 settings prefer_column_name_to_alias = 1

@@ -31,6 +31,7 @@ recorded as (
         connection_rate,
         min_rtt_us,
         bytes_acked,
+        bitShiftLeft(least(train_bytes_per_s, 281474976710655), 16) + 1 as train,
         least(coalesce(acked_10k_us, 0), 281474976710655) as at_10k,
         least(coalesce(acked_50k_us, 0), 281474976710655) as at_50k,
         least(coalesce(acked_100k_us, 0), 281474976710655) as at_100k,
@@ -170,6 +171,7 @@ select
     0 as starts,
     0 as gain_us,
     [
+        (9, arraySort(groupArrayIf(train, train >= 65536))),
         (10, arraySort(groupArrayIf(initial_window, is_flight and not is_trial and initial_window >= 65536))),
         (11, arraySort(groupArrayIf(initial_window, is_flight and is_trial and initial_window >= 65536))),
         (12, arraySort(groupArrayIf(rate, is_flight and not is_trial and rate >= 65536))),

@@ -8,9 +8,10 @@
 -- shows is not known.
 --
 -- Lists: 1 delivery rates of connections that met the path, 2 what any of them reached, 3 minimum round trips, 4 round
--- trips, 5 segment sizes, 6 receivers' windows, 7 what all were delivered together, 8 how many those were; of first
--- flights by arm: 10 and 11 windows, 12 and 13 rates, 14 and 15, 16 and 17, 18 and 19 the times of 10, 50 and 100 kB,
--- 20 and 21 what of a single one's rate the path carried, 22 and 23 what of the rate of all who start at once.
+-- trips, 5 segment sizes, 6 receivers' windows, 7 what all were delivered together, 8 how many those were, 9 how fast
+-- first segments were delivered; of first flights by arm: 10 and 11 windows, 12 and 13 rates, 14 and 15, 16 and 17, 18
+-- and 19 the times of 10, 50 and 100 kB, 20 and 21 what of a single one's rate the path carried, 22 and 23 what of the
+-- rate of all who start at once.
 -- Counts, the first of each that of which the others are a part: 30 default starts, lossy ones; 31 and 32 first flights
 -- by arm, lossy ones, segments sent again, segments; 33 those with brake steps or without, with them.
 insert into rollup_paths
@@ -288,6 +289,7 @@ valued as (
         sumIf(size, measure = 1) as share_size,
         sumIf(size, measure = 2) as reached_size,
         sumIf(size, measure = 7) as path_size,
+        sumIf(size, measure = 9) as train_size,
         sumIf(log2_variance, measure = 1) as share_variance,
         quantilesTDigestWeightedMergeStateIf(0.1, 0.25, 0.5, 0.75, 0.9)(state, measure = 1) as share, -- noqa: LT01
         quantilesTDigestWeightedMergeStateIf(0.1, 0.25, 0.5, 0.75, 0.9)(state, measure = 2) as reached, -- noqa: LT01
@@ -459,6 +461,9 @@ joined as (
         valued.combined as path_state,
         valued.each[indexOf(valued.measures, 8)][5] as at_once_p90,
         valued.each[indexOf(valued.measures, 6)][3] as receiver_window_p50_bytes,
+        valued.train_size as trains,
+        valued.each[indexOf(valued.measures, 9)][2] as train_p25_bytes_per_s,
+        valued.each[indexOf(valued.measures, 9)][3] as train_p50_bytes_per_s,
         summed.entry[1] as entry_flights,
         summed.entry[2] as entry_lossy,
         summed.entry[3] as entry_resent,

@@ -1,5 +1,5 @@
-"""What a unit's path has proved: a single connection's share, and the rate of all together; smoothed, and borrowed
-where its own evidence is thin."""
+"""What a unit's path has proved: what it carries, as the trains of segments show with which connections start; a single
+connection's share, and the rate of all together, smoothed, and borrowed where its own evidence is thin."""
 
 from __future__ import annotations
 
@@ -18,23 +18,41 @@ _OF_QUARTILE = 1.86
 # Of log2 of single delivery rates, where it is unknown, and at least: rates differ by a quarter, as with CUBIC's
 # sawtooth.
 _USUAL_VARIANCE, _LEAST_VARIANCE = 0.25, 0.02
+# Trains are sharp where nine of them are timed to a tenth: of segments of 1448 bytes, by clocks and interrupts that
+# are some 50 us late.
+_SHARPEST = 2e7
+# And where the slowest quarter shows nearly as much as the middle: jitter makes trains longer and shorter. (A link that
+# sends at random, each packet by itself, as cells do: 1.25.)
+_BLURRED = 1.4
+# What trains show is smoothed so much, but for what is further away than that: the path has become another.
+_TRAIN_KEPT, _TRAIN_MOVED = 0.5, 1.4
 # How a path's rate is followed, weights of what was known: what was delivered once was there, what was not may have
 # been lack of traffic. A collapsed share takes the path's rate with it.
 _PATH_RISE, _PATH_FALL = 0.5, 0.95
 
-# What is remembered: log2 of bytes/s, its variance, and connections, decayed.
-LEARNT = [("share_log2", "<f8"), ("share_var", "<f8"), ("share_weight", "<f8"), ("path_log2", "<f8")]
+# What is remembered: log2 of bytes/s, its variance, and connections, decayed; what the last trains showed, and whether
+# they were sharp.
+LEARNT = [
+    ("share_log2", "<f8"),
+    ("share_var", "<f8"),
+    ("share_weight", "<f8"),
+    ("path_log2", "<f8"),
+    ("train_log2", "<f8"),
+    ("train_sharp", "u1"),
+]
 
 
 @dataclass(frozen=True)
 class Proved:
     """Of each unit, rates in bytes/s, NaN where there is none. `share`: what a single connection may be given, `known`
-    from what met the path (shrunken: `own_weight` is its own evidence's), `borrowed` from the group, else only a lower
-    bound; never below what was reached in the round. `measured`: the round has evidence, `met` some of what met the
-    path. `fell`: it is far below what was known or is in use."""
+    from trains or from what met the path (shrunken: `own_weight` is its own evidence's), `borrowed` from the group,
+    else only a lower bound; never below what was reached in the round. `carries`: what the path carries, where
+    trains show that much and no more. `measured`: the round has evidence, `met` some of what shows the path.
+    `fell`: it is far below what was known or is in use."""
 
     share: Floats
     path: Floats
+    carries: Floats
     known: Bits
     borrowed: Bits
     measured: Bits
@@ -49,6 +67,7 @@ def prove(
     seen: Columns,
     before: Columns,
     in_use: Floats,
+    is_shared: Bits,
     is_sound: Bits,
     alive: Bits,
     is_frozen: Bits,
@@ -56,10 +75,12 @@ def prove(
     law: StartPolicy,
 ) -> Proved:
     """`seen` are OBSERVED and `before` PREVIOUS rows of the same units; `in_use` the share that is in use, 0 is none;
-    `is_sound`: the round's first flights went well with it; `alive`: what was known has not expired.
+    `is_shared`: first flights were carried less of a rate than trains show; `is_sound`: the round's went well with what
+    is in use; `alive`: what was known has not expired.
 
     What a connection was delivered after its window collapsed is less than the path gives: nothing is below what
-    others of the round reached, or started with and lost nothing.
+    others of the round reached, or started with and lost nothing. And where trains show more it may not be the path's:
+    that is asked first, and what is known of shares counts where others were on the path.
 
     Long: one estimate after the other, each of the one before.
     """
@@ -98,19 +119,37 @@ def prove(
     borrowed = lends & ~(lower >= of_group.low)
     share = np.where(enough, np.fmax(drawn, floor), np.where(borrowed, of_group.low, lower))
     path = _path(seen, before, own, alive, is_frozen, fell)
+    newest = np.where(is_frozen | (seen["trains"] < law.min_connections), np.nan, _log2(seen["train_rate"]))
+    is_new = np.isfinite(newest)
+    known = np.where(alive, before["train_log2"], np.nan)
+    with np.errstate(invalid="ignore"):
+        kept = np.where(np.abs(newest - known) <= np.log2(_TRAIN_MOVED), _TRAIN_KEPT, 0.0)
+    mixed = np.where(kept > 0, kept * known + (1 - kept) * newest, newest)
+    carries = np.where(is_new, mixed, known)
+    sharp = np.where(is_new, _sharp(seen), (before["train_sharp"] > 0) & np.isfinite(carries))
+    shown = np.isfinite(carries) & ~is_shared
+    share = np.where(shown, np.where(sharp, carries, np.fmax(carries, share)), share)
     left = {"share_log2": own, "share_var": own_variance, "share_weight": total, "path_log2": path}
+    left |= {"train_log2": carries, "train_sharp": sharp}
     return Proved(
         share=np.exp2(share),
-        path=np.exp2(np.fmax(path, share)),
-        known=enough,
-        borrowed=borrowed,
-        measured=(count > 0) | np.isfinite(reached),
-        met=count > 0,
-        fell=fell,
+        path=np.exp2(np.where(shown & sharp, carries, np.fmax(path, share))),
+        carries=np.exp2(np.where(sharp, carries, np.nan)),
+        known=enough | shown,
+        borrowed=borrowed & ~shown,
+        measured=(count > 0) | np.isfinite(reached) | is_new,
+        met=(count > 0) | (shown & is_new),
+        fell=np.where(shown & sharp & is_new, carries <= _log2(in_use, -np.inf) + np.log2(law.collapse), fell),
         own_weight=np.where(enough, own_weight, 0.0),
         group=of_group,
         left=left,
     )
+
+
+def _sharp(seen: Columns) -> Bits:
+    with np.errstate(invalid="ignore"):
+        sharp: Bits = (seen["train_low_rate"] * _BLURRED >= seen["train_rate"]) & (seen["train_rate"] < _SHARPEST)
+    return sharp
 
 
 def _path(seen: Columns, before: Columns, own: Floats, alive: Bits, is_frozen: Bits, fell: Bits) -> Floats:

@@ -18,12 +18,14 @@ from springtide.store.files import sql
 # that the application did not limit and that met the path; `reached_*`: what any of them were delivered, also over
 # their lives, a high quantile: a lower bound of what the path gives, since most are limited by their windows.
 # `path_rate`: a high quantile over `path_buckets` short times of what all of a unit's busy connections were delivered
-# together, `at_once` of how many those were. `receiver_window`: bytes, the median peer's. Of arm 0 (the entry) and 1
-# (the trial), first flights under the decision in force that sent more than ten segments: how many, how many of them
-# lost anything, segments sent and sent again, the medians of what was really set and of the time until 50 and 100 kB
-# were acknowledged, and the parts that the path carried of what a single one was given, and of what all who start at
-# once were. `braked`: connections that an edge's brake had cut. `default_*`: the same of connections that started with
-# the kernel's default in the round, on edges that are held out.
+# together, `at_once` of how many those were. `receiver_window`: bytes, the median peer's. `train_rate`: the median of
+# how fast first segments were delivered, which leave at once with any values, of so many `trains`; `train_low_rate` is
+# what a quarter of them are below. Of arm 0 (the entry) and 1 (the trial), first flights under the decision in force
+# that sent more than ten segments: how many, how many of them lost anything, segments sent and sent again, the medians
+# of what was really set and of the time until 50 and 100 kB were acknowledged, and the parts that the path carried of
+# what a single one was given, and of what all who start at once were. `braked`: connections that an edge's brake had
+# cut. `default_*`: the same of connections that started with the kernel's default in the round, on edges that are held
+# out.
 # `group`: whose estimates it may borrow (groups.py).
 OBSERVED = np.dtype(
     [
@@ -42,6 +44,9 @@ OBSERVED = np.dtype(
         ("path_buckets", "<u8"),
         ("at_once", "<f8"),
         ("receiver_window", "<f8"),
+        ("trains", "<u8"),
+        ("train_low_rate", "<f8"),
+        ("train_rate", "<f8"),
         *(
             column
             for arm in (0, 1)
@@ -97,7 +102,7 @@ def observe(store: Store, round_unix_s: int, law: StartPolicy) -> Frame:
 
 def edge_parts(store: Store, round_unix_s: int, since_unix_s: int, units: Frame) -> Table:
     """Each edge's part of the path's rate of these units, as PARTS rows: by the connections that began there in the
-    rounds since < round <= until. Every edge that the fleet has in the unit's PoP has one, and they add up to 1.
+    rounds since < round <= until. Every edge that the fleet has in the unit's PoP has one.
     Raises StoreError."""
     started = store.columns(
         """
@@ -148,24 +153,17 @@ def _parts(pop: bytes, edges: list[bytes], started: Table, units: Frame) -> Tabl
 def bounded_parts(starts: Floats) -> Floats:
     """Parts by (unit, edge) in proportion to what began there. Pure.
 
-    None is below half of an equal part: what begins there next must not wait. Of three or more none is above a half.
+    None is below half of an equal part: what begins there next must not wait. That is not taken from the others, who
+    would leave it unused: all parts together are less than one and a half. Of three or more none is above a half.
     Where nothing began all are equal.
     """
     count = starts.shape[1]
     total = starts.sum(axis=1, keepdims=True)
-    part = np.where(total > 0, starts / np.where(total > 0, total, 1.0), 1.0 / count)
-    least = 1.0 / (2 * count)
-    low = np.zeros(part.shape, bool)
-    # What is raised is taken from the others in proportion, which may bring one of them below it.
-    for _ in range(count):
-        low |= part < least
-        free = np.where(low, 0.0, part)
-        left = 1.0 - least * low.sum(axis=1, keepdims=True)
-        part = np.where(low, least, free * left / np.maximum(free.sum(axis=1, keepdims=True), 1e-12))
+    part = np.maximum(np.where(total > 0, starts / np.where(total > 0, total, 1.0), 1.0 / count), 1.0 / (2 * count))
     if count >= 3:
         high = part > _MOST
         others = np.where(high, 0.0, part)
-        scale = (1.0 - _MOST) / np.maximum(others.sum(axis=1, keepdims=True), 1e-12)
+        scale = np.maximum((1.0 - _MOST) / np.maximum(others.sum(axis=1, keepdims=True), 1e-12), 1.0)
         part = np.where(high.any(axis=1, keepdims=True), np.where(high, _MOST, others * scale), part)
     bounded: Floats = part
     return bounded

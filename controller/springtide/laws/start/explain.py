@@ -115,6 +115,8 @@ def _because(row: Row) -> str:
     text += f", a quarter of them at most at {mbit(row['share_rate'])}" if share else ""
     if reached:
         text += f"; {reached} others reached {mbit(row['reached_rate'])}"
+    if row["train_rate"] is not None:
+        text += f"; first segments came at {mbit(row['train_rate'])}, the median of {row['trains']}"
     if row["proved_share"] is not None:
         text += f"; that proves {mbit(row['proved_share'])} for one and {mbit(row['proved_path'])} for all together"
     if row["group_units"] and row["own_weight"] is not None and row["own_weight"] < 1:

@@ -31,7 +31,7 @@ from springtide.laws.start.evidence import OBSERVED
 from springtide.laws.start.moves import Moves, ceiling, falls, trials
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats
-from springtide.laws.start.trial import COUNTED, judge
+from springtide.laws.start.trial import COUNTED, judge, shows_others
 from springtide.laws.start.units import UNIT_KEY, keys, named, shared_keys
 from springtide.laws.start.values import CAREFUL, VALUES, Values, segment, size
 from springtide.laws.vocabulary import codes
@@ -49,8 +49,8 @@ _TOGETHER = 8192
 # What is in use and on trial (values.py), what is counted (trial.py) and learnt (estimate.py), and: `borrowed`,
 # `trial_borrowed`, `trial_step`: flags of what the values come from. `harmful_rate`: the lowest connection rate that
 # did harm or was tried in vain, 0 is none, with the instant until which nothing near it is tried, and how long that
-# hold was. `was_cut`: what is in use is what harm left of what was. `learnt_rtt_us`: the lowest round trip when what is
-# in use was proved.
+# hold was. `shared_at`: when flights were last carried less than trains show that the path carries. `was_cut`: what is
+# in use is what harm left of what was. `learnt_rtt_us`: the lowest round trip when what is in use was proved.
 STATE = [
     *VALUES,
     ("trial_permille", "<u2"),
@@ -63,6 +63,7 @@ STATE = [
     ("hold_until", "<u4"),
     ("hold_s", "<u4"),
     ("harmful_share", "<f8"),
+    ("shared_at", "<u4"),
     ("was_cut", "u1"),
     ("learnt_rtt_us", "<f8"),
     ("measured_rounds", "u1"),
@@ -83,6 +84,9 @@ SEEN = (
     "reached_connections",
     "at_once",
     "receiver_window",
+    "trains",
+    "train_low_rate",
+    "train_rate",
     *(f"{name}_{arm}" for arm in (0, 1) for name in ("flights", "lossy", "resent", "segments")),
     *(f"{name}_{arm}_us" for arm in (0, 1) for name in ("t50", "t100")),
     *(f"{name}_{arm}" for arm in (0, 1) for name in ("carried", "path_carried")),
@@ -207,8 +211,11 @@ def _decide(
     judged = judge(now, seen, before, is_frozen, member, law, *brakes)
     # Of what is in use no more than the path carries.
     share = np.fmin(judged.carried, 1.0) * in_use.rate / (law.pace_gain * kept)
-    proved = prove(seen, before, share, judged.sound, alive, is_frozen, member, law)
+    shared_at = np.where(shows_others(seen, before, judged), now, before["shared_at"].astype(np.int64))
+    is_shared = (shared_at > 0) & (now < shared_at + law.ttl_s)
+    proved = prove(seen, before, share, is_shared, judged.sound, alive, is_frozen, member, law)
     target = size(proved.share, proved.path, rtt_us, seen, law)
+    most = size(proved.carries, proved.carries, rtt_us, seen, law)
 
     evident = (proved.measured | proved.borrowed) & ~is_frozen
     evidence = np.where(evident, now, last_evidence)
@@ -218,9 +225,9 @@ def _decide(
     suppressed = (before["suppressed"] > 0) & (penalty >= policy.damping.reuse_below)
     may_begin = living & ~is_frozen & ~is_overridden & ((rounds >= law.duty_rounds) | (in_use.window > 0))
 
-    moves = falls(now, seen, before, in_use, target, rtt_us, proved, judged, is_frozen, law)
+    moves = falls(now, seen, before, in_use, target, most, rtt_us, proved, judged, is_frozen, law)
     bound = ceiling(now, before, target, proved, moves, law)
-    tried = trials(now, seen, rtt_us, before, target, proved, judged, moves, bound, may_begin, suppressed, law)
+    tried = trials(now, seen, rtt_us, before, target, most, proved, judged, moves, bound, may_begin, suppressed, law)
     nothing = Values.none(len(member))
     value = _word(word, rtt_us, seen, law).where(is_overridden, moves.value.where(living, nothing))
     on_trial = tried.values.where(living & ~is_overridden, nothing)
@@ -249,6 +256,7 @@ def _decide(
     gone = ~living & (now >= hold_until + hold_s)
     for name, column in zip(("harmful_rate", "hold_until", "hold_s", "harmful_share"), bound, strict=True):
         out[name] = np.where(gone, 0, column)
+    out["shared_at"] = np.where(is_shared, shared_at, 0)
     out["was_cut"] = moves.cut | ((before["was_cut"] > 0) & ~moves.changed & (value.window > 0))
     renewed = (moves.changed & (value.window > 0)) | ~(before["learnt_rtt_us"] > 0)
     out["learnt_rtt_us"] = np.where(renewed, rtt_us, before["learnt_rtt_us"])

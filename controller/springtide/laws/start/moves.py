@@ -14,7 +14,7 @@ from springtide.laws.start.estimate import Proved
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats
 from springtide.laws.start.trial import Judged
-from springtide.laws.start.values import Values, segment
+from springtide.laws.start.values import Values, most_paced, segment
 from springtide.laws.vocabulary import codes
 from springtide.section import MAX_TTL_S
 
@@ -31,10 +31,9 @@ _CUT_AGAIN = 3
 _LEAST_PART, _LEAST_AFTER_HARM = 0.5, 0.25
 # Larger than any policy's hysteresis lets pass is of no use.
 _SMALL_STEP = 1.3
-# Windows a round trip, while it is in slow start.
-_KERNEL_PACES = 2.0
-# What is in use stays where the path carries this part of it: medians of a dozen flights differ by less.
-_STAYS = 0.8
+# What is in use stays where the path carries this part of it, or trains show as much less: medians of a dozen flights
+# differ by less.
+_STAYS, _BEYOND = 0.8, 1.15
 
 
 @dataclass(frozen=True)
@@ -60,13 +59,15 @@ def falls(
     before: Columns,
     in_use: Values,
     target: Values,
+    most: Values,
     rtt_us: Floats,
     proved: Proved,
     judged: Judged,
     is_frozen: Bits,
     law: StartPolicy,
 ) -> Moves:
-    """What trials and evidence make of the values in use; `target` is what the evidence asks for, 0 is nothing.
+    """What trials and evidence make of the values in use; `target` is what the evidence asks for, and `most` what the
+    path carries, 0 is nothing.
 
     Long: one move after the other, each of the values that the one before it left.
     """
@@ -79,7 +80,11 @@ def falls(
     # A step is beyond what single connections met, which is asked for where it is less than what is in use.
     overtaken = runs & (before["trial_step"] == 0) & ~is_frozen & proved.known & (target.window > 0)
     overtaken &= target.rate <= law.collapse * on_trial.rate
+    # Where it is known what was carried of it, all get that.
+    overtaken &= ~(judged.trial_good & np.isfinite(judged.trial_carried))
     good = judged.trial_good & ~harm & ~trial_harm & ~overtaken & ~proved.fell & ~judged.asks
+    # Far less than what is known now, where it shows nothing yet: the next trial is of that.
+    overtaken |= runs & ~good & ~trial_harm & ~is_frozen & (law.collapse * target.rate > on_trial.rate)
     given = _promoted(on_trial, in_use, judged, law)
     # Of what was carried of one, alone on one of several edges, and was not of all, nothing may be left.
     promoted = good & given.above(in_use)
@@ -107,7 +112,9 @@ def falls(
     reason[lower & proved.fell] = _CODE[Reason.COLLAPSED]
     over = used & ~is_frozen & ~promoted & ((judged.carried < _STAYS) | (judged.path_carried < _STAYS))
     value = _given(in_use, judged.carried, judged.path_carried, law).least(value).where(over, value)
-    reason[over] = _CODE[Reason.LOWERED]
+    beyond = used & ~is_frozen & (most.window > 0) & (np.maximum(value.rate, value.path) > _BEYOND * most.rate)
+    value = value.least(most).where(beyond, value)
+    reason[over | beyond] = _CODE[Reason.LOWERED]
     cut = _cut(now, seen, before, in_use, target, judged, law)
     value = cut.where(harm, value)
     reason[harm] = np.where(judged.harm, _CODE[Reason.LOSS], _CODE[Reason.BRAKED])[harm]
@@ -214,7 +221,9 @@ def _most(
 
 def _bounded(
     now: int,
+    target: Values,
     wanted: Values,
+    carries: Values,
     steps: Bits,
     judged: Judged,
     bound: tuple[Floats, Ints, Ints, Floats],
@@ -224,7 +233,9 @@ def _bounded(
     proved: Proved,
     law: StartPolicy,
 ) -> tuple[Values, Bits]:
-    """What may be tried of what is wanted, and where its rate is held back; never below what is in use."""
+    """What may be tried of what is wanted, and where its rate is held back; never below what is in use, nor above what
+    the path carries, where that is known."""
+    wanted = wanted.least(carries).most(value).where(carries.window > 0, wanted)
     most = _most(now, bound, value, rtt_us, seen, law)
     # Beside others whoever is faster than the path takes from them, and seems to gain: a step is at most a step beyond
     # what all together were delivered, with the room that polls of few connections need; or beyond what was carried.
@@ -236,13 +247,10 @@ def _bounded(
     over = wanted.rate > most
     factor = np.where(over, most / np.maximum(wanted.rate, 1.0), 1.0)
     wanted = wanted.scaled(factor, law.cmax).where(over, wanted)
-    # The kernel paces two windows a round trip at most (tcp_pacing_ss_ratio): more would never leave, nor be carried.
-    with np.errstate(divide="ignore", invalid="ignore"):
-        paced = _KERNEL_PACES * wanted.window * segment(seen) / rtt_us * 1e6
-    wanted = replace(wanted, rate=np.fmin(wanted.rate, paced))
-    # All that start at once are given what one is, or what all were delivered: that what one was given went well says
+    wanted = replace(wanted, rate=np.fmin(wanted.rate, most_paced(wanted.window, rtt_us, seen)))
+    # All that start at once are given what one is, or what is proved of all: that what one was given went well says
     # nothing of all. Where they started together and all of it was carried, a step more.
-    most_path = np.fmax(together, wanted.rate)
+    most_path = np.fmax(np.fmax(together, wanted.rate), target.path)
     most_path = np.where(judged.path_carried >= 1, np.fmax(most_path, law.step * value.path), most_path)
     wanted = replace(wanted, path=np.minimum(wanted.path, most_path)).most(value)
     return wanted, over
@@ -260,6 +268,7 @@ def trials(
     rtt_us: Floats,
     before: Columns,
     target: Values,
+    most: Values,
     proved: Proved,
     judged: Judged,
     moves: Moves,
@@ -284,7 +293,7 @@ def trials(
     step = np.where(bound[2] > 0, min(law.step, _SMALL_STEP), law.step)
     wanted = moves.value.scaled(step, law.cmax).where(steps, wanted).most(moves.value)
     wanted = wanted.where(target.window > 0, Values.none(len(used)))
-    wanted, over = _bounded(now, wanted, steps, judged, bound, moves.value, rtt_us, seen, proved, law)
+    wanted, over = _bounded(now, target, wanted, most, steps, judged, bound, moves.value, rtt_us, seen, proved, law)
 
     worth = may_begin & ~moves.goes_on & (wanted.window > 0) & wanted.above(moves.value, law.hysteresis)
     # What the path carries only a part of is no reason to try more.

@@ -19,8 +19,8 @@ from springtide.store import Row, Store
 from springtide.store.binary import Columns
 
 TABLE = "start_decisions"
-_INSTANTS = ("default_at", "hold_until", "last_evidence", "expires_at")
-_FLAGS = ("borrowed", "trial_borrowed", "trial_step", "was_cut", "suppressed", "overridden")
+_INSTANTS = ("default_at", "hold_until", "shared_at", "last_evidence", "expires_at")
+_FLAGS = ("borrowed", "trial_borrowed", "trial_step", "train_sharp", "was_cut", "suppressed", "overridden")
 _NAMES = DECIDED.names or ()
 # An alias may have the name of the column that it is made of. Rows are sorted after they are read: in order `final`
 # would merge them, which takes twice as long.

@@ -40,6 +40,8 @@ _MOST_USED = 10
 _OF_MEDIANS, _MOST_TRIAL = 0.76, 4
 # So many of these are no chance, where something else shows the contrary.
 _SURE = 3.0
+# Of what trains show this much or more was carried where nothing else is on the path: both are medians of few.
+_OTHERS = 0.85
 # A path carries all of a rate where it shows this part of it: with several at once the queue of what came before blurs
 # it. A step that brings less than a tenth is in vain.
 CARRIED, _STEP_UP = 0.95, 1.1
@@ -278,6 +280,21 @@ def brakes(share: Floats, brake_share: float, brake_connections: int) -> Bits:
     """Whether edges brake, now and then by chance, where this share of connections loses something."""
     by_chance: Bits = share + _BY_CHANCE * np.sqrt(share * (1.0 - share) / brake_connections) >= brake_share
     return by_chance
+
+
+def shows_others(seen: Columns, before: Columns, judged: Judged) -> Bits:
+    """Where a part of a rate was carried that is clearly less than trains show that the path carries: something else is
+    on it."""
+    found = np.zeros(len(seen["trains"]), bool)
+    for part, given in (
+        (judged.carried, before["connection_rate"]),
+        (judged.path_carried, before["path_rate"]),
+        (judged.trial_carried, before["trial_connection_rate"]),
+        (judged.trial_path_carried, before["trial_path_rate"]),
+    ):
+        with np.errstate(invalid="ignore"):
+            found |= (part < 1) & (part * given < _OTHERS * seen["train_rate"])
+    return found
 
 
 def _carried(

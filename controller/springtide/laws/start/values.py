@@ -23,6 +23,8 @@ VALUES = [
 ]
 # Ethernet's, with TCP timestamps, where none was seen.
 _USUAL_MSS = 1448.0
+# Windows a round trip, while it is in slow start.
+_KERNEL_PACES = 2.0
 # RFC 9959: at most half of what was saved.
 CAREFUL = 0.5
 
@@ -108,9 +110,17 @@ def size(share: Floats, path: Floats, rtt_us: Floats, seen: Columns, law: StartP
     with np.errstate(invalid="ignore"):
         receiver = np.where(seen["receiver_window"] > 0, seen["receiver_window"] / mss, np.inf)
     window = np.clip(np.floor(np.minimum(window, receiver)), KERNEL_DEFAULT, law.cmax).astype(np.int64)
-    rate = np.maximum(np.floor(kept * law.pace_gain * single), 1.0)
+    rate = np.maximum(np.floor(np.fmin(kept * law.pace_gain * single, most_paced(window, rtt_us, seen))), 1.0)
     sized = Values(window, rate, np.maximum(np.floor(law.pace_gain * together), rate))
     return sized.where(known, Values.none(len(share)))
+
+
+def most_paced(window: Ints, rtt_us: Floats, seen: Columns) -> Floats:
+    """Bytes/s. The kernel paces two windows a round trip at most (tcp_pacing_ss_ratio): more would never leave, nor be
+    carried."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        paced: Floats = _KERNEL_PACES * window * segment(seen) / rtt_us * 1e6
+    return paced
 
 
 def segment(seen: Columns) -> Floats:

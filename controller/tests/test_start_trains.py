@@ -1,0 +1,168 @@
+"""What paths carry, by the trains of segments with which connections start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from springtide.laws.start.decision import Reason
+from springtide.store import Store
+
+from testkit.home import ROUND
+from testkit.path_traffic import FRA, Traffic, rolled, seen
+from testkit.start_law import STEP, Loop, policy, proved, reason, row
+
+# Nine segments.
+TRAIN = 13_032
+
+
+def trains(rate: float, low: float = 0.97, **values: Any) -> dict[str, Any]:
+    return {"trains": 20, "train_rate": rate, "train_low_rate": low * rate} | values
+
+
+def carried(**values: Any) -> dict[str, Any]:
+    """First flights without loss, of which all was carried."""
+    return {"flights_0": 30, "segments_0": 2100, "carried_0": 1.0, "rtt_p50_us": 100_000} | values
+
+
+def good(**values: Any) -> dict[str, Any]:
+    """A trial's, too."""
+    return carried(flights_1=20, segments_1=1400, carried_1=1.0, t100_0_us=3e5, t100_1_us=2e5) | values
+
+
+@pytest.fixture
+def fresh() -> Loop:
+    """A lower bound, of connections that never met the path, is on trial."""
+    loop = Loop(policy())
+    for _ in range(2):
+        found = loop.round(row(connections=100, reached_rate=4e5, reached_connections=30))
+    assert reason(found) is Reason.TRIAL_PROVED
+    assert found["trial_connection_rate"][0] < 1e6
+    return loop
+
+
+def in_use(loop: Loop, rate: float, **values: Any) -> np.ndarray[Any, Any]:
+    """Rounds until what trains show is in use."""
+    for _ in range(3):
+        found = loop.round(row(connections=100, **trains(rate), **good(**values)))
+    assert found["connection_rate"][0] == pytest.approx(0.95 * rate, rel=1e-4)
+    return found
+
+
+def test_what_trains_show_is_given_on_trial_at_once_and_a_round_later_to_all(fresh: Loop) -> None:
+    tried = fresh.round(row(connections=100, **trains(6e6), **carried(flights_1=3)))
+    # 6 MB/s for 100 ms are 415 segments, of which the policy allows 400.
+    assert (tried["window"][0], tried["trial_window"][0]) == (0, 400)
+    assert tried["trial_connection_rate"][0] == tried["trial_path_rate"][0] == pytest.approx(5.7e6)
+    done = fresh.round(row(connections=100, **trains(6e6), **good()))
+    assert (reason(done), done["connection_rate"][0]) == (Reason.PROMOTED, pytest.approx(5.7e6))
+
+
+def test_nothing_beyond_sharp_trains_is_tried(fresh: Loop) -> None:
+    in_use(fresh, 6e6)
+    for _ in range(30):
+        found = fresh.round(row(connections=100, **trains(6e6), **carried()))
+        assert found["trial_permille"][0] == 0
+
+
+def test_blurred_trains_hold_nothing_down(fresh: Loop) -> None:
+    """Jitter makes them longer: the path carries more, which steps find."""
+    in_use(fresh, 2e6)
+    for _ in range(12):
+        found = fresh.round(row(connections=100, **trains(2e6, low=0.6), **good()))
+    assert found["connection_rate"][0] > 5e6
+
+
+@pytest.mark.parametrize("left", [0.1, 0.25, 0.7])
+def test_a_path_that_carries_less_is_followed_at_once_though_every_flight_loses(fresh: Loop, left: float) -> None:
+    in_use(fresh, 6e6)
+    fallen = fresh.round(row(connections=100, **trains(left * 6e6), flights_0=30, lossy_0=30, segments_0=2100))
+    assert 0.8 * left * 6e6 < fallen["connection_rate"][0] <= 0.9501 * left * 6e6
+    assert fallen["path_rate"][0] <= 0.9501 * left * 6e6
+
+
+def test_a_path_that_carries_four_times_as_much_is_tried_whole(fresh: Loop) -> None:
+    in_use(fresh, 1e6)
+    tried = fresh.round(row(connections=100, **trains(4e6), **carried()))
+    assert tried["trial_connection_rate"][0] == pytest.approx(3.8e6)
+    assert in_use(fresh, 4e6)["window"][0] > 250
+
+
+def test_a_rate_for_all_at_once_that_is_beyond_the_path_is_lowered(fresh: Loop) -> None:
+    """Two that start on one of two edges were carried all of its part of it."""
+    loop = fresh
+    in_use(loop, 6e6)
+    loop.last["path_rate"] = 1.6 * 6e6
+    found = loop.round(row(connections=100, **trains(6e6), **carried(path_carried_0=1.0)))
+    assert (reason(found), found["path_rate"][0]) == (Reason.LOWERED, pytest.approx(5.7e6))
+    assert found["connection_rate"][0] == pytest.approx(5.7e6)
+
+
+def test_where_others_are_on_the_path_the_share_counts_for_a_while(fresh: Loop) -> None:
+    """Trains are as fast beside a bulk flow as without; what follows them is not."""
+    shared: dict[str, Any] = {"share_rate": 2e6, "share_log2_var": 0.1, "share_connections": 20}
+    values = {"connections": 100, **trains(6e6), **shared, "path_rate": 6e6, "path_buckets": 10}
+    fresh.round(row(**values))
+    part = fresh.round(row(**values, **good(carried_1=0.6)))
+    assert part["connection_rate"][0] == pytest.approx(0.95 * 0.6 * 5.7e6, rel=0.01)
+    for _ in range(policy().start.ttl_s // STEP - 1):
+        found = fresh.round(row(**values, **carried()))
+        assert (found["trial_permille"][0], found["shared_at"][0]) == (0, part["shared_at"][0])
+    # They may have gone.
+    asked = fresh.round(row(**values, **carried()))
+    assert asked["trial_connection_rate"][0] == pytest.approx(5.7e6)
+
+
+def test_single_rates_that_collapsed_are_not_the_paths(fresh: Loop) -> None:
+    """What overshot a short queue goes on at a tenth of the path: it met the path, and says little of it."""
+    collapsed: dict[str, Any] = {"share_rate": 5e5, "share_log2_var": 0.1, "share_connections": 20}
+    for _ in range(4):
+        found = fresh.round(row(connections=100, **trains(6e6), **collapsed, **good()))
+    assert found["connection_rate"][0] == pytest.approx(5.7e6)
+
+
+def test_rounds_without_connections_change_nothing_of_what_is_on_trial(fresh: Loop) -> None:
+    tried = fresh.round(row(connections=100, **trains(6e6), **carried()))
+    for _ in range(3):
+        quiet = fresh.round(proved(5e5))
+        assert quiet["trial_connection_rate"][0] == tried["trial_connection_rate"][0] > 0
+
+
+def test_few_trains_and_frozen_rounds_show_nothing(fresh: Loop) -> None:
+    few = fresh.round(row(connections=2, **trains(6e6, trains=2)))
+    assert few["trial_connection_rate"][0] < 1e6
+    in_use(fresh, 6e6)
+    frozen = fresh.round(row(connections=100, **trains(1e6)), frozen=("ams",))
+    assert frozen["connection_rate"][0] == pytest.approx(5.7e6)
+
+
+@pytest.mark.usefixtures("path_fleet")
+def test_trains_are_of_all_records_and_their_median_is_of_all_hosts(store: Store) -> None:
+    """With whatever they started, lost or braked; what takes less than half a millisecond counts as that long."""
+    traffic = Traffic()
+    traffic.hosts("ams-1", "ams-2", "ams-3")
+    peer = "::ffff:10.77.2.9"
+    for took in (2_172, 4_344, 13_032):
+        traffic.flight("ams-1", peer, ROUND - 900, 0, train_bytes=TRAIN, train_time=took, first_flight_retrans=30)
+        traffic.flight("ams-2", peer, ROUND - 300, 60, train_bytes=TRAIN, train_time=took, step=2)
+        # Says whatever it likes: bounded by the others, and no more of it than of them together.
+        for _ in range(10):
+            traffic.flight("ams-3", peer, ROUND - 300, 60, train_bytes=4_000_000_000, train_time=1)
+    traffic.flight("ams-1", peer, ROUND - 300, 60, train_bytes=TRAIN)
+    traffic.flight("ams-1", peer, ROUND - 300, 60, train_time=100)
+    rolled(store, [traffic.rows])
+    found = seen(store, FRA)
+    assert found["trains"] == 12
+    assert found["train_low_rate"] == 3_000_000
+    assert 3_000_000 <= found["train_rate"] <= 7_400_000
+
+
+@pytest.mark.usefixtures("path_fleet")
+def test_a_train_that_is_over_too_fast_is_believed_half_a_millisecond(store: Store) -> None:
+    traffic = Traffic()
+    traffic.hosts("ams-1")
+    for took in (1, 499):
+        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 60, train_bytes=TRAIN, train_time=took)
+    rolled(store, [traffic.rows])
+    assert seen(store, FRA)["train_rate"] == TRAIN * 2000
