@@ -39,11 +39,13 @@ REGIONS = 6
 
 @dataclass(frozen=True)
 class Moment:
-    """One round of all paths: bytes/s of payload that one fresh connection may have (`share`) and that `at_once` have
-    together (`together`); the queue in packets; connections that met the path, and young ones."""
+    """One round of all paths: bytes/s of payload that one fresh connection may have (`share`), that `at_once` have
+    together (`together`), and that the link carries (`capacity`); the queue in packets; connections that met the path,
+    and young ones."""
 
     share: Floats
     together: Floats
+    capacity: Floats
     rtt_ms: Floats
     queue: Floats
     at_once: Ints
@@ -93,6 +95,7 @@ class Paths:
         return Moment(
             share=rate / (1 + bulk),
             together=rate * self.at_once / (self.at_once + bulk),
+            capacity=rate,
             rtt_ms=self.rtt_ms,
             queue=np.maximum(4.0, self.queue * self.turn_queue),
             at_once=self.at_once,
