@@ -24,7 +24,7 @@ static __always_inline void forget(struct bpf_sock_ops *ctx)
 	if (!start)
 		return;
 	forgo(ctx, start, BPF_SOCK_OPS_RTT_CB_FLAG | BPF_SOCK_OPS_STATE_CB_FLAG | BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG |
-				  BPF_SOCK_OPS_RTO_CB_FLAG);
+				  BPF_SOCK_OPS_RTO_CB_FLAG | BPF_SOCK_OPS_PARSE_ALL_HDR_OPT_CB_FLAG);
 	bpf_sk_storage_delete(&starts, sk);
 }
 

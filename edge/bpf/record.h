@@ -49,7 +49,7 @@ static __always_inline void leave_record(struct bpf_sock_ops *ctx, struct bpf_so
 	record->acked_100k_us = start->acked_100k_us;
 	record->lifted_us = start->lifted_us;
 	record->lived_us = since(start, now);
-	record->train_bytes = start->train_segments < LEAST_TRAIN ? 0 : start->train_segments * ctx->mss_cache;
+	record->train_bytes = start->train_bytes;
 	record->train_us = start->train_us;
 	record->arm = start->arm;
 	record->step = start->step;

@@ -398,7 +398,10 @@ static __always_inline void unanswered(struct bpf_sock_ops *ctx)
 	leave_budget(start, known(&start->entry));
 }
 
-/* A segment has come, which is not read yet: what those before it acknowledged is known. */
+/*
+ * A segment has come, which is not read yet: what those before it acknowledged is known. (Not each: acknowledgements that the
+ * kernel foresaw, with an unchanged window, are read without asking.)
+ */
 static __always_inline void received(struct bpf_sock_ops *ctx)
 {
 	struct bpf_sock *sk = ctx->sk;
@@ -406,7 +409,7 @@ static __always_inline void received(struct bpf_sock_ops *ctx)
 
 	if (!start)
 		return;
-	note_train(sk, start);
+	note_train(ctx, sk, start);
 	if (start->train_over)
 		forgo(ctx, start, BPF_SOCK_OPS_PARSE_ALL_HDR_OPT_CB_FLAG);
 }
@@ -482,7 +485,7 @@ static __always_inline void end(struct bpf_sock_ops *ctx)
 	now = bpf_ktime_get_ns();
 	state = known(&start->entry);
 	note_times(start, ctx->bytes_acked - start->acked, since(start, now));
-	note_train(sk, start);
+	note_train(ctx, sk, start);
 	watch(ctx, start, state, now);
 	if (!(start->flags & JUDGED)) {
 		start->flags |= JUDGED;

@@ -251,11 +251,11 @@ struct start {
 	__u32 train_seen_us;
 	__u32 train_first;	/* the same of the look with which the train began */
 	__u32 train_first_us;
+	__u32 train_first_bytes;	/* acknowledged then */
 	__u32 train_sent_us;	/* when the last of those was sent */
-	__u32 train_segments;	/* of the longest train, delivered after its first look; and in how long */
+	__u32 train_bytes;	/* of the longest train, delivered after its first look; and in how long */
 	__u32 train_us;
 	__u32 train_over;
-	__u32 padding;
 };
 
 /*
