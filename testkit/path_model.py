@@ -265,8 +265,10 @@ def _combined(hosts: Mapping[str, Host], together: list[tuple[int, int]]) -> dic
     for name in names:
         shown = [host.values[name] for host in hosts.values() if host.values[name]]
         # What the path carried is compounded: no host of three or more decides it, nor shows it alone.
-        is_part = "carried" in name
-        is_alone = len(shown) == 1 and sum(host.counts[f"arm {name[-1]}"][0] > 0 for host in hosts.values()) >= 3
+        is_part = "carried" in name or name == "train"
+        arms = (name[-1],) if "carried" in name else (0, 1)
+        showing = max(sum(host.counts[f"arm {arm}"][0] > 0 for host in hosts.values()) for arm in arms)
+        is_alone = len(shown) == 1 and showing >= 3
         held = [] if is_part and is_alone else _held(shown, fewer=int(is_part))
         values[name] = [] if is_part and name.endswith("0") and len(held) < 3 else held
 

@@ -5,7 +5,7 @@
 --
 -- What the path carried is a part of what is in use: what one host alone could say would be taken again each round,
 -- until nothing is left. So among three hosts or more none has half of the weight there, and what only one of them
--- shows is not known.
+-- shows is not known. The same holds for how fast first segments were delivered, which lowers what is in use at once.
 --
 -- Lists: 1 delivery rates of connections that met the path, 2 what any of them reached, 3 minimum round trips, 4 round
 -- trips, 5 segment sizes, 6 receivers' windows, 7 what all were delivered together, 8 how many those were, 9 how fast
@@ -108,7 +108,7 @@ held as (
                         arrayMap(mean -> least(greatest(mean, middle / 2), middle * 2), means),
                         arrayMap(
                             weight -> if(
-                                length(weights) < 3, weight, toUInt64(least(weight, total - weight - (measure >= 20)))
+                                length(weights) < 3, weight, toUInt64(least(weight, total - weight - (measure = 9 or measure >= 20)))
                             ),
                             weights
                         )
@@ -436,6 +436,7 @@ joined as (
         valued.each[indexOf(valued.measures, measure)][3]
     ) as carried
     select
+        carried(9, greatest(summed.entry_hosts, summed.trial_hosts)) as train_middle,
         seen.at_pop as src_pop,
         if(seen.dst_pop = '', springtide_prefix_text(seen.ip_version, seen.network), seen.dst_pop) as destination,
         seen.ip_version as ip_version,
@@ -461,9 +462,9 @@ joined as (
         valued.combined as path_state,
         valued.each[indexOf(valued.measures, 8)][5] as at_once_p90,
         valued.each[indexOf(valued.measures, 6)][3] as receiver_window_p50_bytes,
-        valued.train_size as trains,
-        valued.each[indexOf(valued.measures, 9)][2] as train_p25_bytes_per_s,
-        valued.each[indexOf(valued.measures, 9)][3] as train_p50_bytes_per_s,
+        if(train_middle > 0, valued.train_size, 0) as trains,
+        if(train_middle > 0, valued.each[indexOf(valued.measures, 9)][2], 0) as train_p25_bytes_per_s,
+        train_middle as train_p50_bytes_per_s,
         summed.entry[1] as entry_flights,
         summed.entry[2] as entry_lossy,
         summed.entry[3] as entry_resent,
@@ -507,7 +508,7 @@ joined as (
 select
     fromUnixTimestamp({round_s:UInt32}) as round,
     {generation:UInt64} as generation,
-    joined.*
+    joined.* except (train_middle)
 from joined
 settings prefer_column_name_to_alias = 1,
 min_insert_block_size_rows = 100000, min_insert_block_size_bytes = 0

@@ -26,18 +26,21 @@ _SHARPEST = 2e7
 _BLURRED = 1.4
 # What trains show is smoothed so much, but for what is further away than that: the path has become another.
 _TRAIN_KEPT, _TRAIN_MOVED = 0.5, 1.4
+# Trains that show less than single connections were delivered by so much are not of the path.
+_REACHED = 1.15
 # How a path's rate is followed, weights of what was known: what was delivered once was there, what was not may have
 # been lack of traffic. A collapsed share takes the path's rate with it.
 _PATH_RISE, _PATH_FALL = 0.5, 0.95
 
-# What is remembered: log2 of bytes/s, its variance, and connections, decayed; what the last trains showed, and whether
-# they were sharp.
+# What is remembered: log2 of bytes/s, its variance, and connections, decayed; what the last trains showed, when those
+# were, and whether they were sharp.
 LEARNT = [
     ("share_log2", "<f8"),
     ("share_var", "<f8"),
     ("share_weight", "<f8"),
     ("path_log2", "<f8"),
     ("train_log2", "<f8"),
+    ("train_at", "<u4"),
     ("train_sharp", "u1"),
 ]
 
@@ -47,12 +50,14 @@ class Proved:
     """Of each unit, rates in bytes/s, NaN where there is none. `share`: what a single connection may be given, `known`
     from trains or from what met the path (shrunken: `own_weight` is its own evidence's), `borrowed` from the group,
     else only a lower bound; never below what was reached in the round. `carries`: what the path carries, where
-    trains show that much and no more. `measured`: the round has evidence, `met` some of what shows the path.
-    `fell`: it is far below what was known or is in use."""
+    trains show that much and no more. `shown`: `share` is what trains show, of a path that nobody else is on.
+    `measured`: the round has evidence, `met` some of what shows the path. `fell`: it is far below what was known or
+    is in use."""
 
     share: Floats
     path: Floats
     carries: Floats
+    shown: Bits
     known: Bits
     borrowed: Bits
     measured: Bits
@@ -64,6 +69,7 @@ class Proved:
 
 
 def prove(
+    now: int,
     seen: Columns,
     before: Columns,
     in_use: Floats,
@@ -121,20 +127,28 @@ def prove(
     path = _path(seen, before, own, alive, is_frozen, fell)
     newest = np.where(is_frozen | (seen["trains"] < law.min_connections), np.nan, _log2(seen["train_rate"]))
     is_new = np.isfinite(newest)
-    known = np.where(alive, before["train_log2"], np.nan)
+    # Only what a bundle names leaves records: what was withdrawn since shows no more.
+    named = (before["window"] > 0) | (before["trial_permille"] > 0)
+    lasts = alive & named & (now < before["train_at"].astype(np.int64) + law.ttl_s)
+    known = np.where(lasts, before["train_log2"], np.nan)
     with np.errstate(invalid="ignore"):
         kept = np.where(np.abs(newest - known) <= np.log2(_TRAIN_MOVED), _TRAIN_KEPT, 0.0)
     mixed = np.where(kept > 0, kept * known + (1 - kept) * newest, newest)
     carries = np.where(is_new, mixed, known)
     sharp = np.where(is_new, _sharp(seen), (before["train_sharp"] > 0) & np.isfinite(carries))
+    # What was delivered was there.
+    with np.errstate(invalid="ignore"):
+        sharp &= ~(reached > carries + np.log2(_REACHED))
     shown = np.isfinite(carries) & ~is_shared
     share = np.where(shown, np.where(sharp, carries, np.fmax(carries, share)), share)
     left = {"share_log2": own, "share_var": own_variance, "share_weight": total, "path_log2": path}
-    left |= {"train_log2": carries, "train_sharp": sharp}
+    train_at = np.where(is_new, now, np.where(np.isfinite(carries), before["train_at"], 0))
+    left |= {"train_log2": carries, "train_at": train_at, "train_sharp": sharp}
     return Proved(
         share=np.exp2(share),
         path=np.exp2(np.where(shown & sharp, carries, np.fmax(path, share))),
         carries=np.exp2(np.where(sharp, carries, np.nan)),
+        shown=shown,
         known=enough | shown,
         borrowed=borrowed & ~shown,
         measured=(count > 0) | np.isfinite(reached) | is_new,

@@ -112,7 +112,8 @@ def falls(
     reason[lower & proved.fell] = _CODE[Reason.COLLAPSED]
     over = used & ~is_frozen & ~promoted & ((judged.carried < _STAYS) | (judged.path_carried < _STAYS))
     value = _given(in_use, judged.carried, judged.path_carried, law).least(value).where(over, value)
-    beyond = used & ~is_frozen & (most.window > 0) & (np.maximum(value.rate, value.path) > _BEYOND * most.rate)
+    beyond = used & ~is_frozen & (most.window > 0)
+    beyond &= (value.rate > _BEYOND * most.rate) | (value.path > _BEYOND * most.path)
     value = value.least(most).where(beyond, value)
     reason[over | beyond] = _CODE[Reason.LOWERED]
     cut = _cut(now, seen, before, in_use, target, judged, law)
@@ -122,7 +123,7 @@ def falls(
     value = Values.none(len(asks)).where(asks, value)
     reason[asks] = _CODE[Reason.DEFAULT_ASKED]
     # What carries less than the kernel's default would only slow connections down.
-    value = Values.none(len(lower)).where((lower | over | harm) & idle(value.rate, rtt_us, seen), value)
+    value = Values.none(len(lower)).where((lower | over | beyond | harm) & idle(value.rate, rtt_us, seen), value)
     if law.careful:
         ratio = rtt_us / np.where(before["learnt_rtt_us"] > 0, before["learnt_rtt_us"], np.nan)
         outside = used & ~is_frozen & ((ratio <= _RTT_RANGE[0]) | (ratio > _RTT_RANGE[1]))
@@ -189,7 +190,8 @@ def ceiling(
     asked = np.where(moves.harmful_rate > 0, target.rate, before["harmful_share"])
     # What is in use has passed it.
     passed = moves.promoted & (moves.value.rate >= harmful) & ~moves.failed
-    passed |= proved.known & (harmful > 0) & (law.collapse * target.rate > harmful) & ~moves.failed
+    # Trains show no more than they did when it failed at what they show.
+    passed |= proved.known & ~proved.shown & (harmful > 0) & (law.collapse * target.rate > harmful) & ~moves.failed
     passed |= proved.known & proved.met & (asked > 0) & (law.collapse * target.rate > asked) & ~moves.failed
     none = np.where(passed, 0, 1)
     return harmful * none, until * none, hold_s * none, asked * none

@@ -19,7 +19,7 @@ from springtide.store import Row, Store
 from springtide.store.binary import Columns
 
 TABLE = "start_decisions"
-_INSTANTS = ("default_at", "hold_until", "shared_at", "last_evidence", "expires_at")
+_INSTANTS = ("default_at", "hold_until", "train_at", "shared_at", "last_evidence", "expires_at")
 _FLAGS = ("borrowed", "trial_borrowed", "trial_step", "train_sharp", "was_cut", "suppressed", "overridden")
 _NAMES = DECIDED.names or ()
 # An alias may have the name of the column that it is made of. Rows are sorted after they are read: in order `final`

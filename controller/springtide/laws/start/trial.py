@@ -282,7 +282,7 @@ def brakes(share: Floats, brake_share: float, brake_connections: int) -> Bits:
     return by_chance
 
 
-def shows_others(seen: Columns, before: Columns, judged: Judged) -> Bits:
+def shows_others(seen: Columns, before: Columns, judged: Judged, law: StartPolicy) -> Bits:
     """Where a part of a rate was carried that is clearly less than trains show that the path carries: something else is
     on it."""
     found = np.zeros(len(seen["trains"]), bool)
@@ -294,7 +294,7 @@ def shows_others(seen: Columns, before: Columns, judged: Judged) -> Bits:
     ):
         with np.errstate(invalid="ignore"):
             found |= (part < 1) & (part * given < _OTHERS * seen["train_rate"])
-    return found
+    return found & (seen["trains"] >= law.min_connections)
 
 
 def _carried(
