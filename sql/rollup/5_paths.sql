@@ -108,7 +108,9 @@ held as (
                         arrayMap(mean -> least(greatest(mean, middle / 2), middle * 2), means),
                         arrayMap(
                             weight -> if(
-                                length(weights) < 3, weight, toUInt64(least(weight, total - weight - (measure = 9 or measure >= 20)))
+                                length(weights) < 3,
+                                weight,
+                                toUInt64(least(weight, total - weight - (measure = 9 or measure >= 20)))
                             ),
                             weights
                         )
