@@ -125,20 +125,7 @@ def prove(
     borrowed = lends & ~(lower >= of_group.low)
     share = np.where(enough, np.fmax(drawn, floor), np.where(borrowed, of_group.low, lower))
     path = _path(seen, before, own, alive, is_frozen, fell)
-    newest = np.where(is_frozen | (seen["trains"] < law.min_connections), np.nan, _log2(seen["train_rate"]))
-    is_new = np.isfinite(newest)
-    # Only what a bundle names leaves records: what was withdrawn since shows no more.
-    named = (before["window"] > 0) | (before["trial_permille"] > 0)
-    lasts = alive & named & (now < before["train_at"].astype(np.int64) + law.ttl_s)
-    known = np.where(lasts, before["train_log2"], np.nan)
-    with np.errstate(invalid="ignore"):
-        kept = np.where(np.abs(newest - known) <= np.log2(_TRAIN_MOVED), _TRAIN_KEPT, 0.0)
-    mixed = np.where(kept > 0, kept * known + (1 - kept) * newest, newest)
-    carries = np.where(is_new, mixed, known)
-    sharp = np.where(is_new, _sharp(seen), (before["train_sharp"] > 0) & np.isfinite(carries))
-    # What was delivered was there.
-    with np.errstate(invalid="ignore"):
-        sharp &= ~(reached > carries + np.log2(_REACHED))
+    carries, sharp, is_new = _trains(now, seen, before, reached, alive, is_frozen, law)
     shown = np.isfinite(carries) & ~is_shared
     share = np.where(shown, np.where(sharp, carries, np.fmax(carries, share)), share)
     left = {"share_log2": own, "share_var": own_variance, "share_weight": total, "path_log2": path}
@@ -160,10 +147,25 @@ def prove(
     )
 
 
-def _sharp(seen: Columns) -> Bits:
+def _trains(
+    now: int, seen: Columns, before: Columns, reached: Floats, alive: Bits, is_frozen: Bits, law: StartPolicy
+) -> tuple[Floats, Bits, Bits]:
+    """Log2 of what trains show that the path carries; whether they are sharp, and whether the round has some."""
+    newest = np.where(is_frozen | (seen["trains"] < law.min_connections), np.nan, _log2(seen["train_rate"]))
+    is_new = np.isfinite(newest)
+    # Only what a bundle names leaves records: what was withdrawn since shows no more.
+    named = (before["window"] > 0) | (before["trial_permille"] > 0)
+    lasts = alive & named & (now < before["train_at"].astype(np.int64) + law.ttl_s)
+    known = np.where(lasts, before["train_log2"], np.nan)
     with np.errstate(invalid="ignore"):
-        sharp: Bits = (seen["train_low_rate"] * _BLURRED >= seen["train_rate"]) & (seen["train_rate"] < _SHARPEST)
-    return sharp
+        is_near = np.abs(newest - known) <= np.log2(_TRAIN_MOVED)
+        sharp = (seen["train_low_rate"] * _BLURRED >= seen["train_rate"]) & (seen["train_rate"] < _SHARPEST)
+    smoothed = np.where(is_near, _TRAIN_KEPT * known + (1 - _TRAIN_KEPT) * newest, newest)
+    carries = np.where(is_new, smoothed, known)
+    sharp = np.where(is_new, sharp, (before["train_sharp"] > 0) & np.isfinite(carries))
+    # What was delivered was there.
+    with np.errstate(invalid="ignore"):
+        return carries, sharp & ~(reached > carries + np.log2(_REACHED)), is_new
 
 
 def _path(seen: Columns, before: Columns, own: Floats, alive: Bits, is_frozen: Bits, fell: Bits) -> Floats:
