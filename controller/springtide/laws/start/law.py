@@ -245,8 +245,12 @@ def _decide(
     out["borrowed"] = np.where((value.window > 0) & ~is_overridden, of_group, 0)
     out["trial_borrowed"] = tried.borrowed & (on_trial.window > 0)
     out["trial_step"] = tried.step & (on_trial.window > 0)
-    # Other values have other first flights.
-    stale = {"used": value.differs(Values.of(before)), "trial": ~moves.goes_on | (on_trial.window == 0)}
+    # Other values have other first flights; and what the default lost on another path is asked anew.
+    stale = {
+        "used": value.differs(Values.of(before)),
+        "trial": ~moves.goes_on | (on_trial.window == 0),
+        "default": moves.asks,
+    }
     for name, column in judged.left.items():
         which = stale.get(name.partition("_")[0])
         out[name] = column if which is None else np.where(which, 0, column)

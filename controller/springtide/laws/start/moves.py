@@ -117,9 +117,12 @@ def falls(
     value = value.least(most).where(beyond, value)
     reason[over | beyond] = _CODE[Reason.LOWERED]
     cut = _cut(now, seen, before, in_use, target, judged, law)
+    # Where nothing would be left of what trains show, it is not the rate that is in doubt, but what the default loses.
+    followed = harm & (cut.window == 0) & (most.window > 0) & ~(in_use.rate > _BEYOND * most.rate)
+    harm &= ~followed
     value = cut.where(harm, value)
     reason[harm] = np.where(judged.harm, _CODE[Reason.LOSS], _CODE[Reason.BRAKED])[harm]
-    asks = judged.asks & ~harm
+    asks = (judged.asks & ~harm) | followed
     value = Values.none(len(asks)).where(asks, value)
     reason[asks] = _CODE[Reason.DEFAULT_ASKED]
     # What carries less than the kernel's default would only slow connections down.
