@@ -2,8 +2,8 @@
 /*
  * What the path makes of a connection's first segments. The kernel paces none of the first ten (tcp_update_skb_after_send):
  * they leave as one train, and are delivered as fast as the slowest link sends them, whatever rate the connection was given.
- * So every connection shows what the path carries, also that which uses less of it (packet
- * train dispersion: Dovrolis, Ramanathan, Moore, INFOCOM 2001).
+ * So every connection shows what the path carries, also that which uses less of it (packet train dispersion: Dovrolis,
+ * Ramanathan, Moore, INFOCOM 2001).
  */
 #pragma once
 
