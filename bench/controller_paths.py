@@ -142,7 +142,7 @@ PATH_SCANS = (
         sum(trial_rounds),
         sum(trial_flights), sum(trial_lossy), sum(trial_segments), sum(trial_resent), sum(trial_log2_time),
         sum(trial_times), sum(share_log2), sum(share_var), sum(share_weight), sum(path_log2), sum(train_log2),
-        max(train_at), sum(train_sharp), sum(harmful_rate),
+        sum(train_weight), max(train_at), sum(train_sharp), sum(harmful_rate),
         max(hold_until), sum(hold_s), sum(harmful_share), max(shared_at), sum(was_cut), sum(learnt_rtt_us),
         sum(measured_rounds), sum(penalty), sum(suppressed),
         sum(overridden), max(last_evidence)

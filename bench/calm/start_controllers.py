@@ -208,7 +208,7 @@ class Start:
                 time = found.trips[:, size] * moment.rtt_ms * 1000 * noise
                 seen[f"{name}_{arm}_us"] = np.where(flights > 0, time, np.nan)
             other = arms[1 - arm] / np.maximum(sum(arms), 1)
-            parts = self._carried(given, (self.trial, in_use)[arm], other, arm == 1, moment, found)
+            parts = self._carried(given, (self.trial, in_use)[arm], other, arm == 1, moment, found, flights)
             for name, part in zip(("carried", "path_carried"), parts, strict=True):
                 seen[f"{name}_{arm}"] = np.where(flights > 0, part, np.nan)
         flights = draw.binomial(held_out, PARTS[1:].sum())
@@ -217,7 +217,7 @@ class Start:
         return seen
 
     def _carried(
-        self, given: Given, others: Given, other: Floats, is_trial: bool, moment: Moment, found: Met
+        self, given: Given, others: Given, other: Floats, is_trial: bool, moment: Moment, found: Met, flights: Ints
     ) -> tuple[Floats, Floats]:
         """Of what a single one is given, and of what all at once are, what the path carries: of that which limits.
         `other`: the part of those that start with another arm's values."""
@@ -225,7 +225,8 @@ class Start:
         together = each * moment.at_once
         beside = each + (moment.at_once - 1) * ((1 - other) * each + other * np.where(theirs > 0, theirs, each))
         with np.errstate(divide="ignore", invalid="ignore"):
-            back = np.minimum(moment.together * np.exp(self._draw.normal(0, CARRIED_SIGMA, len(each))) / together, 1.0)
+            sigma = CARRIED_SIGMA * np.sqrt(np.clip(10 / np.maximum(flights, 1), 1, None))
+            back = np.minimum(moment.together * np.exp(sigma * self._draw.normal(0, 1, len(each))) / together, 1.0)
             gave = beside / together
         # As the roll-up has it (sql/rollup/4_path_flights.sql).
         known = (gave >= 0.95) | (back < 0.85 * gave)

@@ -132,7 +132,7 @@ def test_what_the_path_does_not_carry_is_lowered(carried: float, after: float) -
     # Of a few flights it says nothing.
     loop = Loop(policy())
     loop.in_use(5e6)
-    assert loop.round(proved(5e6, flights_0=4, segments_0=1200, carried_0=carried))["connection_rate"][0] == before
+    assert loop.round(proved(5e6, flights_0=2, segments_0=600, carried_0=carried))["connection_rate"][0] == before
 
 
 def test_what_all_at_once_are_given_is_lowered_and_raised_by_what_the_path_carried_of_it() -> None:

@@ -209,6 +209,86 @@ def test_a_small_receive_window_is_no_reason_to_lower_anything(fresh: Loop) -> N
     assert 40 <= found["window"][0] <= 45
 
 
+def test_a_trial_under_a_ceiling_goes_on_to_its_end(fresh: Loop) -> None:
+    """It cannot be what trains show: to begin it anew for that each round would show nothing, ever."""
+    in_use(fresh, 6e6)
+    fresh.last["window"] = fresh.last["connection_rate"] = fresh.last["path_rate"] = 0
+    fresh.last["harmful_rate"], fresh.last["harmful_share"], fresh.last["hold_s"] = 2.5e6, 5.7e6, 900
+    fresh.last["default_flights"], fresh.last["default_lossy"], fresh.last["default_resent"] = 40, 40, 8
+    values = trains(6e6) | {"flights_0": 20, "lossy_0": 20, "segments_0": 1400, "resent_0": 160}
+    fresh.round(row(connections=100, **values))
+    for _ in range(3):
+        few = {"flights_1": 2, "lossy_1": 2, "segments_1": 140, "resent_1": 16}
+        found = fresh.round(row(connections=100, **values, **few))
+    assert found["connection_rate"][0] == pytest.approx(2e6, rel=0.01)
+
+
+def test_a_ceiling_of_a_path_that_has_become_faster_is_forgotten(fresh: Loop) -> None:
+    in_use(fresh, 2e6)
+    flood = {"flights_0": 30, "lossy_0": 30, "segments_0": 2100, "resent_0": 500}
+    cut = fresh.round(row(connections=100, **trains(2e6), **flood))
+    assert (reason(cut), cut["harmful_rate"][0]) == (Reason.LOSS, pytest.approx(1.9e6))
+    # A third more is no other path.
+    same = fresh.round(row(connections=100, **trains(2.6e6), **carried()))
+    assert same["harmful_rate"][0] > 0
+    faster = fresh.round(row(connections=100, **trains(3.2e6), **carried()))
+    assert (faster["harmful_rate"][0], faster["hold_until"][0]) == (0, 0)
+    assert faster["trial_connection_rate"][0] > 2.5e6
+
+
+def test_loss_by_what_trains_show_is_of_others_where_connections_met_less(fresh: Loop) -> None:
+    """Flights that lose something do not show what was carried of them."""
+    in_use(fresh, 6e6)
+    met: dict[str, Any] = {"share_rate": 2e6, "share_log2_var": 0.1, "share_connections": 20, "path_rate": 2.2e6}
+    met |= {"path_buckets": 10, "reached_rate": 2e6, "reached_connections": 20}
+    fresh.round(row(connections=100, **trains(6e6), **met))
+    flood = {"flights_0": 30, "lossy_0": 30, "segments_0": 2100, "resent_0": 500}
+    cut = fresh.round(row(connections=100, **trains(6e6), **met, **flood))
+    assert cut["shared_at"][0] == fresh.now - STEP
+    assert 1.8e6 < cut["connection_rate"][0] < 2.2e6
+
+
+def test_loss_beside_what_single_connections_reach_is_not_of_others(fresh: Loop) -> None:
+    """A single rate that collapsed, and others that reached what trains show: nobody else is there."""
+    in_use(fresh, 6e6)
+    met: dict[str, Any] = {"share_rate": 6e5, "share_log2_var": 0.1, "share_connections": 20}
+    met |= {"reached_rate": 5.5e6, "reached_connections": 20}
+    fresh.round(row(connections=100, **trains(6e6), **met, **carried()))
+    flood = {"flights_0": 30, "lossy_0": 30, "segments_0": 2100, "resent_0": 500}
+    cut = fresh.round(row(connections=100, **trains(6e6), **met, **flood))
+    assert (reason(cut), cut["shared_at"][0]) == (Reason.LOSS, 0)
+    # Half a cut: what trains show is not far from the path.
+    assert cut["connection_rate"][0] == pytest.approx(5.7e6 * 0.8**0.5, rel=1e-3)
+
+
+def test_few_trains_a_round_say_it_together(fresh: Loop) -> None:
+    for count, known in ((1, False), (1, False), (0, False), (1, True), (0, True)):
+        found = fresh.round(row(connections=2, **trains(6e6, trains=count), flights_0=1, flights_1=1))
+        assert (found["trial_connection_rate"][0] > 5e6) == known
+
+
+def test_few_trains_that_contradict_one_another_say_nothing(fresh: Loop) -> None:
+    for number in range(20):
+        found = fresh.round(row(connections=2, **trains(2e6 * 2 ** (number % 2), trains=1), flights_0=1))
+        assert found["trial_connection_rate"][0] < 1e6
+
+
+def test_one_train_a_round_is_smoothed_and_one_alone_moves_little(fresh: Loop) -> None:
+    for _ in range(6):
+        fresh.round(row(connections=2, **trains(6e6, trains=1), flights_0=1, flights_1=1))
+    assert 2 ** fresh.last["train_log2"][0] == pytest.approx(6e6)
+    fresh.round(row(connections=2, **trains(4.5e6, trains=1), flights_0=1, flights_1=1))
+    assert 2 ** fresh.last["train_log2"][0] == pytest.approx(6e6 * 0.75**0.25, rel=1e-3)
+
+
+def test_what_sharp_trains_show_is_judged_by_a_quarter_of_the_flights(fresh: Loop) -> None:
+    fresh.round(row(connections=100, **trains(6e6), **carried()))
+    few = {"flights_1": 4, "segments_1": 280, "t100_0_us": 3e5, "t100_1_us": 2e5}
+    assert fresh.round(row(connections=100, **trains(6e6), **carried(**few)))["window"][0] == 0
+    done = fresh.round(row(connections=100, **trains(6e6), **carried(**few | {"flights_1": 1, "segments_1": 70})))
+    assert reason(done) is Reason.PROMOTED
+
+
 def test_what_fails_at_what_trains_show_is_not_tried_again_every_other_round(fresh: Loop) -> None:
     """A policer lets a train pass, and nothing of the kind after it."""
     lossy = 0

@@ -48,10 +48,11 @@ alter table start_decisions$on_cluster
 add column if not exists trains UInt64 default 0 codec (ZSTD(1)) after receiver_window,
 add column if not exists train_low_rate Nullable(Float64) codec (ZSTD(1)) after trains,
 add column if not exists train_rate Nullable(Float64) codec (ZSTD(1)) after train_low_rate,
--- What is remembered of them: log2 of bytes per second, when there last were some, and whether nothing beyond is worth
--- a try.
+-- What is remembered of them: log2 of bytes per second, of how many, when there last were some, and whether nothing
+-- beyond is worth a try.
 add column if not exists train_log2 Nullable(Float64) codec (ZSTD(1)) after path_log2,
-add column if not exists train_at Nullable(DateTime('UTC')) codec (ZSTD(1)) after train_log2,
+add column if not exists train_weight Float64 default 0 codec (ZSTD(1)) after train_log2,
+add column if not exists train_at Nullable(DateTime('UTC')) codec (ZSTD(1)) after train_weight,
 add column if not exists train_sharp Bool default false after train_at,
 -- When first flights were last carried clearly less than that.
 add column if not exists shared_at Nullable(DateTime('UTC')) codec (ZSTD(1)) after harmful_share;

@@ -12,36 +12,24 @@ from springtide.laws.columns import Bits, Columns
 from springtide.laws.start import shrink
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats, Grouped
+from springtide.laws.start.trains import TRAINS, log2_of, read_trains
 
 # The variance of a normal sample's lower quartile, in the sample's variance over its size.
 _OF_QUARTILE = 1.86
 # Of log2 of single delivery rates, where it is unknown, and at least: rates differ by a quarter, as with CUBIC's
 # sawtooth.
 _USUAL_VARIANCE, _LEAST_VARIANCE = 0.25, 0.02
-# Trains are sharp where nine of them are timed to a tenth: of segments of 1448 bytes, by clocks and interrupts that
-# are some 50 us late.
-_SHARPEST = 2e7
-# And where the slowest quarter shows nearly as much as the middle: jitter makes trains longer and shorter. (A link that
-# sends at random, each packet by itself, as cells do: 1.25.)
-_BLURRED = 1.4
-# What trains show is smoothed so much, but for what is further away than that: the path has become another.
-_TRAIN_KEPT, _TRAIN_MOVED = 0.5, 1.4
-# Trains that show less than single connections were delivered by so much are not of the path.
-_REACHED = 1.15
 # How a path's rate is followed, weights of what was known: what was delivered once was there, what was not may have
 # been lack of traffic. A collapsed share takes the path's rate with it.
 _PATH_RISE, _PATH_FALL = 0.5, 0.95
 
-# What is remembered: log2 of bytes/s, its variance, and connections, decayed; what the last trains showed, when those
-# were, and whether they were sharp.
+# What is remembered: log2 of bytes/s, its variance, and connections, decayed; and of trains.
 LEARNT = [
     ("share_log2", "<f8"),
     ("share_var", "<f8"),
     ("share_weight", "<f8"),
     ("path_log2", "<f8"),
-    ("train_log2", "<f8"),
-    ("train_at", "<u4"),
-    ("train_sharp", "u1"),
+    *TRAINS,
 ]
 
 
@@ -91,9 +79,9 @@ def prove(
     Long: one estimate after the other, each of the one before.
     """
     count = np.where(is_frozen, 0, np.minimum(seen["share_connections"], 2**40)).astype(np.float64)
-    reached = np.where(is_frozen | (seen["reached_connections"] == 0), np.nan, _log2(seen["reached_rate"]))
-    floor = np.fmax(reached, np.where(is_sound, _log2(in_use), np.nan))
-    met = _log2(seen["share_rate"])
+    reached = np.where(is_frozen | (seen["reached_connections"] == 0), np.nan, log2_of(seen["reached_rate"]))
+    floor = np.fmax(reached, np.where(is_sound, log2_of(in_use), np.nan))
+    met = log2_of(seen["share_rate"])
     count[np.isnan(met)] = 0.0
     newest = np.where(np.isnan(met), np.nan, np.fmax(met, floor))
     variance = np.where(seen["share_log2_var"] > 0, seen["share_log2_var"], _USUAL_VARIANCE)
@@ -101,7 +89,7 @@ def prove(
 
     weight = np.where(alive & np.isfinite(before["share_log2"]), before["share_weight"], 0.0)
     known_before = np.where(weight > 0, before["share_log2"], -np.inf)
-    highest = np.maximum(known_before, _log2(in_use, -np.inf))
+    highest = np.maximum(known_before, log2_of(in_use, -np.inf))
     fell = (count >= law.min_connections) & (newest <= highest + np.log2(law.collapse))
     # Up it leads to a trial only: what is far above what was known is followed as well.
     rose = (count >= law.min_connections) & (weight > 0) & (newest >= known_before - np.log2(law.collapse))
@@ -120,17 +108,16 @@ def prove(
     of_group = shrink.grouped(group, own, of_mean, enough, law.group_quantile)
     drawn, own_weight = shrink.shrunken(own, np.where(enough, of_mean, 1.0), of_group, law.group_units)
 
-    lower = np.fmax(reached, _log2(in_use))
+    lower = np.fmax(reached, log2_of(in_use))
     lends = ~enough & (of_group.units >= law.group_units)
     borrowed = lends & ~(lower >= of_group.low)
     share = np.where(enough, np.fmax(drawn, floor), np.where(borrowed, of_group.low, lower))
     path = _path(seen, before, own, alive, is_frozen, fell)
-    carries, sharp, is_new = _trains(now, seen, before, reached, alive, is_frozen, law)
+    trains = read_trains(now, seen, before, reached, alive, is_frozen, law)
+    carries, sharp = trains.carries, trains.sharp
     shown = np.isfinite(carries) & ~is_shared
     share = np.where(shown, np.where(sharp, carries, np.fmax(carries, share)), share)
-    left = {"share_log2": own, "share_var": own_variance, "share_weight": total, "path_log2": path}
-    train_at = np.where(is_new, now, np.where(np.isfinite(carries), before["train_at"], 0))
-    left |= {"train_log2": carries, "train_at": train_at, "train_sharp": sharp}
+    left = {"share_log2": own, "share_var": own_variance, "share_weight": total, "path_log2": path} | trains.left
     return Proved(
         share=np.exp2(share),
         path=np.exp2(np.where(shown & sharp, carries, np.fmax(path, share))),
@@ -138,38 +125,17 @@ def prove(
         shown=shown,
         known=enough | shown,
         borrowed=borrowed & ~shown,
-        measured=(count > 0) | np.isfinite(reached) | is_new,
-        met=(count > 0) | (shown & is_new),
-        fell=np.where(shown & sharp & is_new, carries <= _log2(in_use, -np.inf) + np.log2(law.collapse), fell),
+        measured=(count > 0) | np.isfinite(reached) | trains.is_new,
+        met=(count > 0) | (shown & trains.is_new),
+        fell=np.where(shown & sharp & trains.is_new, carries <= log2_of(in_use, -np.inf) + np.log2(law.collapse), fell),
         own_weight=np.where(enough, own_weight, 0.0),
         group=of_group,
         left=left,
     )
 
 
-def _trains(
-    now: int, seen: Columns, before: Columns, reached: Floats, alive: Bits, is_frozen: Bits, law: StartPolicy
-) -> tuple[Floats, Bits, Bits]:
-    """Log2 of what trains show that the path carries; whether they are sharp, and whether the round has some."""
-    newest = np.where(is_frozen | (seen["trains"] < law.min_connections), np.nan, _log2(seen["train_rate"]))
-    is_new = np.isfinite(newest)
-    # Only what a bundle names leaves records: what was withdrawn since shows no more.
-    named = (before["window"] > 0) | (before["trial_permille"] > 0)
-    lasts = alive & named & (now < before["train_at"].astype(np.int64) + law.ttl_s)
-    known = np.where(lasts, before["train_log2"], np.nan)
-    with np.errstate(invalid="ignore"):
-        is_near = np.abs(newest - known) <= np.log2(_TRAIN_MOVED)
-        sharp = (seen["train_low_rate"] * _BLURRED >= seen["train_rate"]) & (seen["train_rate"] < _SHARPEST)
-    smoothed = np.where(is_near, _TRAIN_KEPT * known + (1 - _TRAIN_KEPT) * newest, newest)
-    carries = np.where(is_new, smoothed, known)
-    sharp = np.where(is_new, sharp, (before["train_sharp"] > 0) & np.isfinite(carries))
-    # What was delivered was there.
-    with np.errstate(invalid="ignore"):
-        return carries, sharp & ~(reached > carries + np.log2(_REACHED)), is_new
-
-
 def _path(seen: Columns, before: Columns, own: Floats, alive: Bits, is_frozen: Bits, fell: Bits) -> Floats:
-    newest = np.where(is_frozen | (seen["path_buckets"] == 0), np.nan, _log2(seen["path_rate"]))
+    newest = np.where(is_frozen | (seen["path_buckets"] == 0), np.nan, log2_of(seen["path_rate"]))
     known = np.where(alive, before["path_log2"], np.nan)
     weight = np.where(newest > known, _PATH_RISE, _PATH_FALL)
     mixed = np.where(np.isnan(known), newest, np.where(np.isnan(newest), known, weight * known + (1 - weight) * newest))
@@ -177,9 +143,3 @@ def _path(seen: Columns, before: Columns, own: Floats, alive: Bits, is_frozen: B
     fallen = fell & np.isfinite(lowered)
     followed: Floats = np.where(fallen, np.where(np.isnan(newest), lowered, np.maximum(lowered, newest)), mixed)
     return followed
-
-
-def _log2(rates: Floats, otherwise: float = np.nan) -> Floats:
-    """Of what is positive and finite."""
-    usable = np.isfinite(rates) & (rates > 0)
-    return np.where(usable, np.log2(np.where(usable, rates, 1.0)), otherwise)

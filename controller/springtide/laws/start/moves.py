@@ -13,6 +13,7 @@ from springtide.laws.start.decision import Reason
 from springtide.laws.start.estimate import Proved
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats
+from springtide.laws.start.trains import BEYOND, MOVED
 from springtide.laws.start.trial import Judged
 from springtide.laws.start.values import Values, most_paced, segment
 from springtide.laws.vocabulary import codes
@@ -31,9 +32,8 @@ _CUT_AGAIN = 3
 _LEAST_PART, _LEAST_AFTER_HARM = 0.5, 0.25
 # Larger than any policy's hysteresis lets pass is of no use.
 _SMALL_STEP = 1.3
-# What is in use stays where the path carries this part of it, or trains show as much less: medians of a dozen flights
-# differ by less.
-_STAYS, _BEYOND = 0.8, 1.15
+# What is in use stays where the path carries this part of it: medians of a dozen flights differ by less.
+_STAYS = 0.8
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,9 @@ def falls(
     # Where it is known what was carried of it, all get that.
     overtaken &= ~(judged.trial_good & np.isfinite(judged.trial_carried))
     good = judged.trial_good & ~harm & ~trial_harm & ~overtaken & ~proved.fell & ~judged.asks
-    # Far less than what is known now, where it shows nothing yet: the next trial is of that.
-    overtaken |= runs & ~good & ~trial_harm & ~is_frozen & (law.collapse * target.rate > on_trial.rate)
+    # Far less than what is known now, where it shows nothing yet: the next trial is of that, as far as a ceiling lets.
+    reachable = np.where(before["harmful_rate"] > 0, np.minimum(target.rate, before["harmful_rate"]), target.rate)
+    overtaken |= runs & ~good & ~trial_harm & ~is_frozen & (law.collapse * reachable > on_trial.rate)
     given = _promoted(on_trial, in_use, judged, law)
     # Of what was carried of one, alone on one of several edges, and was not of all, nothing may be left.
     promoted = good & given.above(in_use)
@@ -113,12 +114,12 @@ def falls(
     over = used & ~is_frozen & ~promoted & ((judged.carried < _STAYS) | (judged.path_carried < _STAYS))
     value = _given(in_use, judged.carried, judged.path_carried, law).least(value).where(over, value)
     beyond = used & ~is_frozen & (most.window > 0)
-    beyond &= (value.rate > _BEYOND * most.rate) | (value.path > _BEYOND * most.path)
+    beyond &= (value.rate > BEYOND * most.rate) | (value.path > BEYOND * most.path)
     value = value.least(most).where(beyond, value)
     reason[over | beyond] = _CODE[Reason.LOWERED]
-    cut = _cut(now, seen, before, in_use, target, judged, law)
+    cut = _cut(now, seen, before, in_use, target, _cut_once(proved, law), judged, law)
     # Where nothing would be left of what trains show, it is not the rate that is in doubt, but what the default loses.
-    followed = harm & (cut.window == 0) & (most.window > 0) & ~(in_use.rate > _BEYOND * most.rate)
+    followed = harm & (cut.window == 0) & (most.window > 0) & ~(in_use.rate > BEYOND * most.rate)
     harm &= ~followed
     value = cut.where(harm, value)
     reason[harm] = np.where(judged.harm, _CODE[Reason.LOSS], _CODE[Reason.BRAKED])[harm]
@@ -157,15 +158,27 @@ def _given(values: Values, single: Floats, together: Floats, law: StartPolicy, l
     return replace(within, path=path)
 
 
+def _cut_once(proved: Proved, law: StartPolicy) -> Floats:
+    """What trains show is not far from what the path carries: of that half a cut is enough."""
+    return np.where(proved.shown, np.sqrt(law.cut), law.cut)
+
+
 def _cut(
-    now: int, seen: Columns, before: Columns, in_use: Values, target: Values, judged: Judged, law: StartPolicy
+    now: int,
+    seen: Columns,
+    before: Columns,
+    in_use: Values,
+    target: Values,
+    once: Floats,
+    judged: Judged,
+    law: StartPolicy,
 ) -> Values:
     """What is left after harm: what the path carried, at once; where that much was lost that no flight shows it, what
     all together were delivered meanwhile. Loss in spite of a cut: the path has become less, and each round of it costs;
     where the edges' brakes act they have cut already. And in spite of a cut to less than a half: what was learnt is of
     another path, and what the kernel's default loses on this one is not known: all begins anew with it."""
     again = judged.harm & (before["was_cut"] > 0) & (before["hold_until"].astype(np.int64) > now)
-    cut = in_use.scaled(np.where(again, law.cut**_CUT_AGAIN, law.cut), law.cmax)
+    cut = in_use.scaled(np.where(again, law.cut**_CUT_AGAIN, once), law.cmax)
     carried = _given(in_use, judged.carried, judged.path_carried, law, _LEAST_AFTER_HARM)
     cut = carried.least(cut).where(judged.harm, cut)
     full = judged.flood & (seen["path_buckets"] > 0) & np.isfinite(seen["path_rate"])
@@ -196,6 +209,7 @@ def ceiling(
     # Trains show no more than they did when it failed at what they show.
     passed |= proved.known & ~proved.shown & (harmful > 0) & (law.collapse * target.rate > harmful) & ~moves.failed
     passed |= proved.known & proved.met & (asked > 0) & (law.collapse * target.rate > asked) & ~moves.failed
+    passed |= proved.shown & proved.met & (asked > 0) & (target.rate > MOVED * asked) & ~moves.failed
     none = np.where(passed, 0, 1)
     return harmful * none, until * none, hold_s * none, asked * none
 

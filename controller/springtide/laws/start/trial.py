@@ -18,6 +18,7 @@ from springtide.laws.columns import Bits, Columns
 from springtide.laws.initcwnd.loss_guard import FEWEST_LOSSY, KERNEL_DEFAULT, allowed_share, lower_bound, upper_bound
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats
+from springtide.laws.start.trains import proves, shows_less
 
 Ints = NDArray[np.int64]
 
@@ -40,8 +41,6 @@ _MOST_USED = 10
 _OF_MEDIANS, _MOST_TRIAL = 0.76, 4
 # So many of these are no chance, where something else shows the contrary.
 _SURE = 3.0
-# Of what trains show this much or more was carried where nothing else is on the path: both are medians of few.
-_OTHERS = 0.85
 # A path carries all of a rate where it shows this part of it: with several at once the queue of what came before blurs
 # it. A step that brings less than a tenth is in vain.
 CARRIED, _STEP_UP = 0.95, 1.1
@@ -208,9 +207,9 @@ def judge(
     )
     pooled_much = _much(pooled_resent, pooled_segments, pooled, Lost.nothing(len(group)), law)
     # Half as many of which none lost anything show as much: of ten, a quarter that lose would show in 19 of 20 trials.
-    needed = np.where(
-        np.where(borrowed, pooled_lossy, trial_lossy) == 0, (law.trial_flights + 1) // 2, law.trial_flights
-    )
+    # And what sharp trains show needs no proof but that nobody else is there.
+    parts = np.where(np.where(borrowed, pooled_lossy, trial_lossy) == 0, 2, 1)
+    needed = np.ceil(law.trial_flights / np.where(proves(before, law), 4, parts))
     enough = np.where(borrowed, pooled, on_trial) >= needed
     clean = trial_lossy <= bound * np.maximum(on_trial, FEWEST_LOSSY)
     clean |= ~much
@@ -283,18 +282,23 @@ def brakes(share: Floats, brake_share: float, brake_connections: int) -> Bits:
 
 
 def shows_others(seen: Columns, before: Columns, judged: Judged, law: StartPolicy) -> Bits:
-    """Where a part of a rate was carried that is clearly less than trains show that the path carries: something else is
-    on it."""
+    """Where clearly less of a rate was carried than trains show that the path carries: something else is on it. Of
+    flights that lose something none says it: there connections that met the path do."""
     found = np.zeros(len(seen["trains"]), bool)
+    enough = seen["trains"] >= law.min_connections
     for part, given in (
         (judged.carried, before["connection_rate"]),
         (judged.path_carried, before["path_rate"]),
         (judged.trial_carried, before["trial_connection_rate"]),
         (judged.trial_path_carried, before["trial_path_rate"]),
     ):
-        with np.errstate(invalid="ignore"):
-            found |= (part < 1) & (part * given < _OTHERS * seen["train_rate"])
-    return found & (seen["trains"] >= law.min_connections)
+        found |= enough & (part < 1) & shows_less(part * given, seen["train_rate"])
+    met = np.fmax(np.exp2(np.fmax(before["share_log2"], before["path_log2"])), seen["reached_rate"])
+    is_less = (before["share_weight"] >= law.min_connections) & shows_less(met, np.exp2(before["train_log2"]))
+    blind = (seen["flights_0"] >= law.min_connections) & (seen["lossy_0"] >= _BLIND * seen["flights_0"])
+    found |= is_less & (judged.harm | blind) & shows_less(met, before["connection_rate"])
+    found |= is_less & judged.trial_harm & shows_less(met, before["trial_connection_rate"])
+    return found
 
 
 def _carried(
@@ -303,7 +307,7 @@ def _carried(
     """Of what a single one and of what all at once are given: 1 where nearly all was carried, NaN where too few flights
     say it. Where none was limited by what a single one is given, it gets no more than all of them together."""
     # A trial's part is given to no one before it is judged, by its losses too; what is in use falls at once.
-    few = (4 if kind else 2) * flights < law.trial_flights
+    few = 4 * flights < law.trial_flights if kind else flights < law.min_connections
     single, together = (np.where(few, np.nan, seen[f"{name}_{arm}"]) for name in ("carried", "path_carried"))
     rate, path = before[f"{kind}connection_rate"], before[f"{kind}path_rate"]
     with np.errstate(invalid="ignore"):

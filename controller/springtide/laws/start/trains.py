@@ -1,0 +1,100 @@
+"""What the trains of segments show with which connections start: what the path carries, whether that is sharp, and
+whether others are on it.
+
+The kernel sends the first ten segments at once; they come as fast as the path's slowest link sends them (packet train
+dispersion: Dovrolis, Ramanathan, Moore, INFOCOM 2001; the edge's part is edge/bpf/train.h)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from springtide.laws.columns import Bits, Columns
+from springtide.laws.start.policy import StartPolicy
+from springtide.laws.start.shrink import Floats
+
+# Log2 of bytes/s, of how many trains (no more than the last round's, or than are enough, count from before), when the
+# last ones were, and whether they were sharp.
+TRAINS = [
+    ("train_log2", "<f8"),
+    ("train_weight", "<f8"),
+    ("train_at", "<u4"),
+    ("train_sharp", "u1"),
+]
+# They are sharp where nine of them are timed to a tenth: of segments of 1448 bytes, by clocks and interrupts that are
+# some 50 us late.
+_SHARPEST = 2e7
+# And where the slowest quarter shows nearly as much as the middle: jitter makes trains longer and shorter. (A link that
+# sends at random, each packet by itself, as cells do: 1.25.)
+_BLURRED = 1.4
+# Further away than that the path has become another.
+MOVED = 1.4
+# What is as much above, or below, what trains show is no chance: medians of a dozen differ by less.
+BEYOND = 1.15
+# Of what they show this much or more was carried where nothing else is on the path: both are medians of few.
+_OTHERS = 0.85
+
+
+@dataclass(frozen=True)
+class Trains:
+    """Of each unit: log2 of the bytes/s that its path carries, NaN where too few trains say it; whether they are
+    sharp, and whether the round had some. `left`: TRAINS for the next round."""
+
+    carries: Floats
+    sharp: Bits
+    is_new: Bits
+    left: dict[str, NDArray[Any]]
+
+
+def read_trains(
+    now: int, seen: Columns, before: Columns, reached: Floats, alive: Bits, is_frozen: Bits, law: StartPolicy
+) -> Trains:
+    """`seen` are OBSERVED and `before` PREVIOUS rows of the same units; `reached` is log2 of what single connections
+    were delivered. Where a round has few trains, several rounds say it together."""
+    newest = np.where(is_frozen | (seen["trains"] == 0), np.nan, log2_of(seen["train_rate"]))
+    count = np.where(np.isfinite(newest), seen["trains"], 0).astype(np.float64)
+    # Only what a bundle names leaves records: what was withdrawn since shows no more.
+    named = (before["window"] > 0) | (before["trial_permille"] > 0)
+    lasts = alive & named & (now < before["train_at"].astype(np.int64) + law.ttl_s)
+    weight = np.where(lasts, before["train_weight"], 0.0)
+    with np.errstate(invalid="ignore"):
+        is_near = np.abs(newest - before["train_log2"]) <= np.log2(MOVED)
+        is_sharp = (seen["train_low_rate"] * _BLURRED >= seen["train_rate"]) & (seen["train_rate"] < _SHARPEST)
+    capped = np.where(is_near, np.minimum(weight, np.maximum(count, law.min_connections)), 0.0)
+    weight = np.where(count > 0, capped, weight)
+    total = weight + count
+    sums = np.where(weight > 0, weight * before["train_log2"], 0.0) + np.where(count > 0, count * newest, 0.0)
+    known = np.where(total > 0, sums / np.maximum(total, 1.0), np.nan)
+    sharp = np.where(weight > 0, before["train_sharp"] > 0, total > 0) & (is_sharp | (count == 0))
+    sharp = np.where(count >= law.min_connections, is_sharp, sharp)
+    with np.errstate(invalid="ignore"):
+        # What was delivered was there.
+        sharp &= ~(reached > known + np.log2(BEYOND))
+    at = np.where(count > 0, now, np.where(total > 0, before["train_at"], 0))
+    left = {"train_log2": known, "train_weight": total, "train_at": at, "train_sharp": sharp}
+    enough = total >= law.min_connections
+    return Trains(np.where(enough, known, np.nan), sharp & enough, enough & (count > 0), left)
+
+
+def proves(before: Columns, law: StartPolicy) -> Bits:
+    """Whether sharp trains showed what is on trial before it began."""
+    with np.errstate(invalid="ignore"):
+        shown = before["trial_connection_rate"] <= BEYOND * np.exp2(before["train_log2"])
+    proved: Bits = (before["train_sharp"] > 0) & (before["train_weight"] >= law.min_connections) & shown
+    return proved
+
+
+def shows_less(rate: NDArray[np.float64], shown: NDArray[np.float64]) -> Bits:
+    """Where a rate is clearly less than trains show that the path carries: something else is on it."""
+    with np.errstate(invalid="ignore"):
+        less: Bits = rate < _OTHERS * shown
+    return less
+
+
+def log2_of(rates: Floats, otherwise: float = np.nan) -> Floats:
+    """Of what is positive and finite."""
+    usable = np.isfinite(rates) & (rates > 0)
+    return np.where(usable, np.log2(np.where(usable, rates, 1.0)), otherwise)
