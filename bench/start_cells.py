@@ -169,6 +169,42 @@ def rises(results: Results) -> dict[tuple[str, str], int]:
     return found
 
 
+def pooled(results: Results) -> Results:
+    """Of each path, number at once and way the cells of all sizes and edges together, each time as a multiple of the
+    cell's median by default: a cell has a dozen connections, by which chance decides; these have some hundred."""
+    found: Results = defaultdict(Result)
+    for (name, cell, way), result in results.items():
+        default = results[name, cell, "default"] if (name, cell, "default") in results else Result()
+        if not (result.ms and default.ms):
+            continue
+        into = found[name, Cell(0, cell.at_once, 0, cell.bulk), way]
+        into.halves = into.halves or [Result(), Result()]
+        for pool, one in ((into, result), *zip(into.halves, result.halves, strict=False)):
+            pool.ms += [ms / default.p50() for ms in one.ms]
+            pool.segments, pool.resent = pool.segments + one.segments, pool.resent + one.resent
+    return found
+
+
+def pooled_rows(pools: Results) -> list[dict[str, Any]]:
+    """`pools` of the result: shares sent again, and p95 over the default's."""
+    rows = []
+    for (name, cell, way), default in pools.items():
+        ours = pools[name, cell, "springtide"] if (name, cell, "springtide") in pools else Result()
+        if way == "default" and ours.ms:
+            rows.append(
+                {
+                    "name": name,
+                    "at_once": cell.at_once,
+                    "bulk": cell.bulk,
+                    "retransmit_default": round(default.resent_share(), 5),
+                    "retransmit_springtide": round(ours.resent_share(), 5),
+                    "p95_per_default": round(ours.p95() / default.p95(), 4),
+                    "connections": min(len(default.ms), len(ours.ms)),
+                }
+            )
+    return rows
+
+
 def _named(one: dict[str, Any]) -> str:
     bulk = ", bulk" if one["bulk"] else ""
     return f"{one['name']}, {one['size_bytes']} B, {one['at_once']} from {one['edges']}{bulk}"

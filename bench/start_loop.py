@@ -26,7 +26,21 @@ from pathlib import Path as File
 from typing import Any
 
 from bench.runner import Bench, BenchError, Run, progress
-from bench.start_cells import LONGEST_MS, Cell, Group, Result, Results, Slowest, cells, groups, rises, row, summary
+from bench.start_cells import (
+    LONGEST_MS,
+    Cell,
+    Group,
+    Result,
+    Results,
+    Slowest,
+    cells,
+    groups,
+    pooled,
+    pooled_rows,
+    rises,
+    row,
+    summary,
+)
 from bench.start_clients import Client, Senders
 from bench.start_closed import Closed
 from bench.start_paths import BULK, EDGES, PATHS, WAYS, Path, edge_of, topology
@@ -232,7 +246,8 @@ def measure(run: Run) -> None:
         shutil.rmtree(directory, ignore_errors=True)
     rows = rows_of(results, paths)
     found = summary(rows)
-    run.more.update(paths=rows, **found)
+    pools = pooled(results)
+    run.more.update(paths=rows, pools=pooled_rows(pools), **found)
     run.note(table(rows))
     failed = sum(len(result.errors) for result in results.values())
     run.figure("failed_transfers", failed)
@@ -240,6 +255,9 @@ def measure(run: Run) -> None:
     run.figure("ratio_limit_100k", [one["ratio_limit"] for one in rows if one["size_bytes"] == 100_000])
     for (name, of), count in sorted(rises(results).items()):
         run.figure(name, count, way=of)
+    for (name, of), count in sorted(rises(pools).items()):
+        run.figure(f"pooled_{name}", count, way=of)
+    run.figure("pools", len(run.more["pools"]))
     for name in ("worst_ratio_limit_100k", "median_ratio_limit_100k", "worst_retransmit_rise", "worst_p95_per_default"):
         run.figure(name, found[name])
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from pathlib import Path as File
 
 import jsonschema
 import pytest
 
 from bench import start_changes
-from bench.start_cells import Cell, Result, Results, Slowest, cells, groups, rises, row, summary
+from bench.start_cells import Cell, Result, Results, Slowest, cells, groups, pooled, pooled_rows, rises, row, summary
 from bench.start_paths import PATHS, Path, topology
 from bench.start_ways import given, means
 from lab.topology import load_topology
@@ -107,6 +108,29 @@ def test_rises_are_held_against_those_of_one_half_of_the_defaults_over_the_other
         assert found[name, "default"] == 1
     assert found["retransmit_rises_in_halves", "springtide"] == 1
     assert found["p95_rises_in_halves", "springtide"] == 0
+
+
+def test_cells_of_a_path_with_as_many_at_once_are_judged_together() -> None:
+    """Each time is held against its own cell's median by default: large objects do not decide for all."""
+    results: Results = defaultdict(Result)
+    for size, scale in ((10_000, 1.0), (1_000_000, 10.0)):
+        for way, ms, resent in (("default", 100.0, 3), ("springtide", 50.0, 1), ("riptide", 100.0, 3)):
+            for repeat in range(4):
+                for one in results["fifty", Cell(size, 4), way].begin():
+                    # The last of one's own is late, with the small objects only.
+                    late = 3.0 if (way, repeat, size) == ("springtide", 3, 10_000) else 1.0
+                    one.ms.append(scale * ms * late)
+                    one.segments, one.resent = one.segments + 100, one.resent + resent
+    results["fifty", Cell(10_000, 10), "springtide"].ms.append(1.0)
+    pools = pooled(results)
+    assert len(pools) == 3
+    [found] = pooled_rows(pools)
+    assert (found["at_once"], found["connections"]) == (4, 8)
+    assert (found["retransmit_default"], found["retransmit_springtide"]) == (0.03, 0.01)
+    assert 0.5 < found["p95_per_default"] <= 1.5
+    counted = rises(pools)
+    assert (counted["retransmit_rises", "springtide"], counted["retransmit_rises", "riptide"]) == (0, 0)
+    assert counted["cells_in_halves", "default"] == 1
 
 
 def test_riptide_averages_all_windows_of_a_destination() -> None:
