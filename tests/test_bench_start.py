@@ -125,6 +125,7 @@ def test_cells_of_a_path_with_as_many_at_once_are_judged_together() -> None:
     pools = pooled(results)
     assert len(pools) == 3
     [found] = pooled_rows(pools)
+    jsonschema.validate([found], SCHEMA["properties"]["pools"])
     assert (found["at_once"], found["connections"]) == (4, 8)
     assert (found["retransmit_default"], found["retransmit_springtide"]) == (0.03, 0.01)
     assert 0.5 < found["p95_per_default"] <= 1.5
