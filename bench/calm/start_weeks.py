@@ -131,6 +131,14 @@ def after_change(change: Change, count: int, seed: int, policy: Policy) -> tuple
     return unsafe, lacking
 
 
+def means(found: Sequence[dict[tuple[str, str], dict[str, float]]]) -> dict[tuple[str, str], dict[str, float]]:
+    """Over fleets."""
+    return {
+        which: {key: float(np.mean([each[which][key] for each in found])) for key in one}
+        for which, one in found[0].items()
+    }
+
+
 LABELS = {
     "time_saved_share": ("time saved", True),
     "share_of_attainable_gain": ("share of attainable gain", True),
@@ -192,13 +200,14 @@ def measure(run: Run) -> None:
     run.figure("model_median_error", measured.median_error(points))
     run.figure("model_points", len(points))
     policy = Policy()
-    found = weeks(run.sizes["pairs"], run.sizes["days"], run.sizes["seed"], policy)
-    run.note(table(found))
-    for (name, which), one in found.items():
-        for key, value in one.items():
-            run.figure(key, value, controller=name, pairs=which)
+    seeds = range(1, run.sizes["seeds"] + 1)
+    found = [weeks(run.sizes["pairs"], run.sizes["days"], seed, policy) for seed in seeds]
+    run.note(table(means(found)))
+    for (name, which), one in found[0].items():
+        for key in one:
+            run.figure(key, [each[name, which][key] for each in found], controller=name, pairs=which)
     for change in CHANGES:
-        unsafe, lacking = after_change(change, run.sizes["changed"], run.sizes["seed"], policy)
+        unsafe, lacking = after_change(change, run.sizes["changed"], seeds[0], policy)
         for key, rounds in (("rounds_to_safety", unsafe), ("rounds_to_gain", lacking)):
             run.figure(f"{key}_median", float(np.median(rounds)), change=change.name)
             run.figure(f"{key}_p95", float(np.quantile(rounds, 0.95)), change=change.name)
@@ -206,9 +215,9 @@ def measure(run: Run) -> None:
 
 BENCH = Bench(
     name="calm-start",
-    summary="days of the law of starts beside bursts, half of the pairs thin, simulated",
+    summary="days of the law of starts beside bursts, half of the pairs thin, over three fleets, simulated",
     measure=measure,
-    sizes={"pairs": (100, 24), "days": (3.0, 0.2), "seed": (1, 1), "changed": (100, 12)},
+    sizes={"pairs": (100, 24), "days": (3.0, 0.2), "seeds": (3, 1), "changed": (100, 12)},
     seconds=600,
     turns=None,
 )
