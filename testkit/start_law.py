@@ -82,3 +82,36 @@ def group(*names: str, of: str = "eu>us") -> Rows:
     found["src_pop"], found["ip_version"], found["group"] = b"ams", 4, of.encode()
     found["destination"] = [name.encode() for name in names]
     return found
+
+
+def trains(rate: float, low: float = 0.97, **values: Any) -> dict[str, Any]:
+    """Twenty, whose slowest quarter shows this part of the rate."""
+    return {"trains": 20, "train_rate": rate, "train_low_rate": low * rate} | values
+
+
+def carried(**values: Any) -> dict[str, Any]:
+    """First flights without loss, of which all was carried."""
+    return {"flights_0": 30, "segments_0": 2100, "carried_0": 1.0, "rtt_p50_us": 100_000} | values
+
+
+def good(**values: Any) -> dict[str, Any]:
+    """A trial's, too."""
+    return carried(flights_1=20, segments_1=1400, carried_1=1.0, t100_0_us=3e5, t100_1_us=2e5) | values
+
+
+def beginning() -> Loop:
+    """A lower bound, of connections that never met the path, is on trial."""
+    loop = Loop(policy())
+    for _ in range(2):
+        found = loop.round(row(connections=100, reached_rate=4e5, reached_connections=30))
+    assert reason(found) is Reason.TRIAL_PROVED
+    assert found["trial_connection_rate"][0] < 1e6
+    return loop
+
+
+def in_use(loop: Loop, rate: float, **values: Any) -> Rows:
+    """Rounds until what trains show is in use."""
+    for _ in range(3):
+        found = loop.round(row(connections=100, **trains(rate), **good(**values)))
+    assert abs(found["connection_rate"][0] - 0.95 * rate) <= 1e-4 * rate
+    return found

@@ -12,7 +12,8 @@ from springtide.laws.columns import Bits, Columns
 from springtide.laws.start import shrink
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats, Grouped
-from springtide.laws.start.trains import TRAINS, log2_of, read_trains
+from springtide.laws.start.trains import TRAINS, log2_of, read_trains, remembered, shows_less
+from springtide.laws.start.trial import BLIND, Judged
 
 # The variance of a normal sample's lower quartile, in the sample's variance over its size.
 _OF_QUARTILE = 1.86
@@ -132,6 +133,32 @@ def prove(
         group=of_group,
         left=left,
     )
+
+
+def shows_others(now: int, seen: Columns, before: Columns, judged: Judged, law: StartPolicy) -> Bits:
+    """Where clearly less of a rate was carried than trains show that the path carries: something else is on it. Of
+    flights that lose something none says it: where they lose much, or harm comes again, connections that met the path
+    do. (Once is no sign: what connections meet is bounded by their sizes, and by what they overshot.)"""
+    known = remembered(before, law)
+    shown = np.where(seen["trains"] >= law.min_connections, seen["train_rate"], known)
+    found = np.zeros(len(known), bool)
+    for part, given in (
+        (judged.carried, before["connection_rate"]),
+        (judged.path_carried, before["path_rate"]),
+        (judged.trial_carried, before["trial_connection_rate"]),
+        (judged.trial_path_carried, before["trial_path_rate"]),
+    ):
+        found |= (part < 1) & shows_less(part, given, shown)
+    met = np.fmax(np.exp2(np.fmax(before["share_log2"], before["path_log2"])), seen["reached_rate"])
+    is_less = (before["share_weight"] >= law.min_connections) & shows_less(1.0, met, known)
+    is_less &= ~((judged.carried >= 1) | (judged.path_carried >= 1)) & (before["overridden"] == 0)
+    flights, resent = judged.left["used_flights"], judged.left["used_resent"]
+    blind = (flights >= law.trial_flights) & (judged.left["used_lossy"] >= BLIND * flights)
+    blind &= resent > law.loss_segments * judged.left["used_segments"]
+    again = now < before["hold_until"].astype(np.int64) + before["hold_s"]
+    found |= is_less & ((judged.harm & again) | blind) & shows_less(1.0, met, before["connection_rate"])
+    found |= is_less & judged.trial_harm & again & shows_less(1.0, met, before["trial_connection_rate"])
+    return found
 
 
 def _path(seen: Columns, before: Columns, own: Floats, alive: Bits, is_frozen: Bits, fell: Bits) -> Floats:

@@ -26,12 +26,12 @@ from springtide.frame import Frame
 from springtide.laws import damping
 from springtide.laws.columns import Bits, Columns, Table, located, taken_at, union
 from springtide.laws.start.decision import Action, Reason
-from springtide.laws.start.estimate import LEARNT, Proved, prove
+from springtide.laws.start.estimate import LEARNT, Proved, prove, shows_others
 from springtide.laws.start.evidence import OBSERVED
 from springtide.laws.start.moves import Moves, ceiling, falls, trials
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats
-from springtide.laws.start.trial import COUNTED, judge, shows_others
+from springtide.laws.start.trial import COUNTED, judge
 from springtide.laws.start.units import UNIT_KEY, keys, named, shared_keys
 from springtide.laws.start.values import CAREFUL, VALUES, Values, segment, size
 from springtide.laws.vocabulary import codes
@@ -211,7 +211,7 @@ def _decide(
     judged = judge(now, seen, before, is_frozen, member, law, *brakes)
     # Of what is in use no more than the path carries.
     share = np.fmin(judged.carried, 1.0) * in_use.rate / (law.pace_gain * kept)
-    shared_at = np.where(shows_others(seen, before, judged, law), now, before["shared_at"].astype(np.int64))
+    shared_at = np.where(shows_others(now, seen, before, judged, law), now, before["shared_at"].astype(np.int64))
     is_shared = (shared_at > 0) & (now < shared_at + law.ttl_s)
     proved = prove(now, seen, before, share, is_shared, judged.sound, alive, is_frozen, member, law)
     target = size(proved.share, proved.path, rtt_us, seen, law)

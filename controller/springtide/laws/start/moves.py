@@ -209,7 +209,9 @@ def ceiling(
     # Trains show no more than they did when it failed at what they show.
     passed |= proved.known & ~proved.shown & (harmful > 0) & (law.collapse * target.rate > harmful) & ~moves.failed
     passed |= proved.known & proved.met & (asked > 0) & (law.collapse * target.rate > asked) & ~moves.failed
-    passed |= proved.shown & proved.met & (asked > 0) & (target.rate > MOVED * asked) & ~moves.failed
+    # What trains show swings where a path has two ways: two rounds say it.
+    shown = proved.shown & proved.met & (np.exp2(before["train_log2"]) * law.pace_gain > MOVED * asked)
+    passed |= shown & (asked > 0) & (target.rate > MOVED * asked) & ~moves.failed
     none = np.where(passed, 0, 1)
     return harmful * none, until * none, hold_s * none, asked * none
 

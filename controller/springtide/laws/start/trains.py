@@ -56,41 +56,51 @@ def read_trains(
     were delivered. Where a round has few trains, several rounds say it together."""
     newest = np.where(is_frozen | (seen["trains"] == 0), np.nan, log2_of(seen["train_rate"]))
     count = np.where(np.isfinite(newest), seen["trains"], 0).astype(np.float64)
+    many = count >= law.min_connections
     # Only what a bundle names leaves records: what was withdrawn since shows no more.
     named = (before["window"] > 0) | (before["trial_permille"] > 0)
     lasts = alive & named & (now < before["train_at"].astype(np.int64) + law.ttl_s)
     weight = np.where(lasts, before["train_weight"], 0.0)
     with np.errstate(invalid="ignore"):
-        is_near = np.abs(newest - before["train_log2"]) <= np.log2(MOVED)
+        is_near = np.abs(newest - before["train_log2"]) <= np.log2(np.where(many, MOVED, BEYOND))
         is_sharp = (seen["train_low_rate"] * _BLURRED >= seen["train_rate"]) & (seen["train_rate"] < _SHARPEST)
-    capped = np.where(is_near, np.minimum(weight, np.maximum(count, law.min_connections)), 0.0)
-    weight = np.where(count > 0, capped, weight)
+    # Few that contradict take their number from those before, and count where none of these are left.
+    doubted = np.where(many, 0.0, np.maximum(weight - count, 0.0))
+    near = np.minimum(weight, np.maximum(count, law.min_connections))
+    weight = np.where(count == 0, weight, np.where(is_near, near, doubted))
+    count = np.where(is_near | (weight == 0) | many, count, 0.0)
     total = weight + count
     sums = np.where(weight > 0, weight * before["train_log2"], 0.0) + np.where(count > 0, count * newest, 0.0)
     known = np.where(total > 0, sums / np.maximum(total, 1.0), np.nan)
-    sharp = np.where(weight > 0, before["train_sharp"] > 0, total > 0) & (is_sharp | (count == 0))
-    sharp = np.where(count >= law.min_connections, is_sharp, sharp)
-    with np.errstate(invalid="ignore"):
-        # What was delivered was there.
-        sharp &= ~(reached > known + np.log2(BEYOND))
+    # How much few differ shows from round to round.
+    sharp = np.where(many, is_sharp, np.where(weight > 0, before["train_sharp"] > 0, known < np.log2(_SHARPEST)))
     at = np.where(count > 0, now, np.where(total > 0, before["train_at"], 0))
     left = {"train_log2": known, "train_weight": total, "train_at": at, "train_sharp": sharp}
     enough = total >= law.min_connections
-    return Trains(np.where(enough, known, np.nan), sharp & enough, enough & (count > 0), left)
-
-
-def proves(before: Columns, law: StartPolicy) -> Bits:
-    """Whether sharp trains showed what is on trial before it began."""
     with np.errstate(invalid="ignore"):
-        shown = before["trial_connection_rate"] <= BEYOND * np.exp2(before["train_log2"])
-    proved: Bits = (before["train_sharp"] > 0) & (before["train_weight"] >= law.min_connections) & shown
+        # What was delivered was there.
+        sharp = sharp & enough & ~(reached > known + np.log2(BEYOND))
+    return Trains(np.where(enough, known, np.nan), sharp, enough & (count > 0), left)
+
+
+def remembered(before: Columns, law: StartPolicy) -> Floats:
+    """Bytes/s that trains showed until now, NaN where too few did."""
+    return np.where(before["train_weight"] >= law.min_connections, np.exp2(before["train_log2"]), np.nan)
+
+
+def proves(now: int, before: Columns, law: StartPolicy) -> Bits:
+    """Whether sharp trains showed what is on trial before it began, of a path that nobody else is on."""
+    is_alone = now >= before["shared_at"].astype(np.int64) + law.ttl_s
+    with np.errstate(invalid="ignore"):
+        shown = before["trial_connection_rate"] <= BEYOND * remembered(before, law)
+    proved: Bits = (before["train_sharp"] > 0) & shown & is_alone
     return proved
 
 
-def shows_less(rate: NDArray[np.float64], shown: NDArray[np.float64]) -> Bits:
-    """Where a rate is clearly less than trains show that the path carries: something else is on it."""
+def shows_less(part: Floats | float, rate: Floats, shown: Floats) -> Bits:
+    """Where a part of a rate is clearly less than trains show that the path carries: something else is on it."""
     with np.errstate(invalid="ignore"):
-        less: Bits = rate < _OTHERS * shown
+        less: Bits = part * rate < _OTHERS * shown
     return less
 
 

@@ -18,7 +18,7 @@ from springtide.laws.columns import Bits, Columns
 from springtide.laws.initcwnd.loss_guard import FEWEST_LOSSY, KERNEL_DEFAULT, allowed_share, lower_bound, upper_bound
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats
-from springtide.laws.start.trains import proves, shows_less
+from springtide.laws.start.trains import proves
 
 Ints = NDArray[np.int64]
 
@@ -28,7 +28,7 @@ _BY_CHANCE = 2.0
 # trial_flights: what comes later must be able to change it.
 _DEFAULT_KEPT, _MOST_DEFAULT = 0.9, 10
 # Where the default loses something in nearly all of its flights, their share says nothing: only segments are compared.
-_BLIND = 0.9
+BLIND = 0.9
 # Of all segments this part sent again, and so many times the default's, is harm where more than half of the flights
 # say so: where they are large, random loss may explain that each loses something; and one host's say it of one host.
 _FLOOD, _FLOOD_OF_DEFAULT = 0.1, 2.0
@@ -209,13 +209,13 @@ def judge(
     # Half as many of which none lost anything show as much: of ten, a quarter that lose would show in 19 of 20 trials.
     # And what sharp trains show needs no proof but that nobody else is there.
     parts = np.where(np.where(borrowed, pooled_lossy, trial_lossy) == 0, 2, 1)
-    needed = np.ceil(law.trial_flights / np.where(proves(before, law), 4, parts))
+    needed = np.ceil(law.trial_flights / np.where(proves(now, before, law), 4, parts))
     enough = np.where(borrowed, pooled, on_trial) >= needed
     clean = trial_lossy <= bound * np.maximum(on_trial, FEWEST_LOSSY)
     clean |= ~much
     of_all = (pooled_lossy <= bound * pooled) | ~pooled_much
     clean &= np.where(borrowed, of_all, (trial_lossy <= bound * on_trial) | ~much)
-    clean &= (bound < _BLIND) | ~much | (left["trial_segments"] == 0)
+    clean &= (bound < BLIND) | ~much | (left["trial_segments"] == 0)
     judged = tried & live & enough & (rounds >= law.trial_rounds)
     trial_harm |= judged & ~clean
     judged &= ~trial_harm
@@ -281,38 +281,22 @@ def brakes(share: Floats, brake_share: float, brake_connections: int) -> Bits:
     return by_chance
 
 
-def shows_others(seen: Columns, before: Columns, judged: Judged, law: StartPolicy) -> Bits:
-    """Where clearly less of a rate was carried than trains show that the path carries: something else is on it. Of
-    flights that lose something none says it: there connections that met the path do."""
-    found = np.zeros(len(seen["trains"]), bool)
-    enough = seen["trains"] >= law.min_connections
-    for part, given in (
-        (judged.carried, before["connection_rate"]),
-        (judged.path_carried, before["path_rate"]),
-        (judged.trial_carried, before["trial_connection_rate"]),
-        (judged.trial_path_carried, before["trial_path_rate"]),
-    ):
-        found |= enough & (part < 1) & shows_less(part * given, seen["train_rate"])
-    met = np.fmax(np.exp2(np.fmax(before["share_log2"], before["path_log2"])), seen["reached_rate"])
-    is_less = (before["share_weight"] >= law.min_connections) & shows_less(met, np.exp2(before["train_log2"]))
-    blind = (seen["flights_0"] >= law.min_connections) & (seen["lossy_0"] >= _BLIND * seen["flights_0"])
-    found |= is_less & (judged.harm | blind) & shows_less(met, before["connection_rate"])
-    found |= is_less & judged.trial_harm & shows_less(met, before["trial_connection_rate"])
-    return found
-
-
 def _carried(
     seen: Columns, before: Columns, arm: int, kind: str, flights: Ints, law: StartPolicy
 ) -> tuple[Floats, Floats]:
     """Of what a single one and of what all at once are given: 1 where nearly all was carried, NaN where too few flights
     say it. Where none was limited by what a single one is given, it gets no more than all of them together."""
-    # A trial's part is given to no one before it is judged, by its losses too; what is in use falls at once.
-    few = 4 * flights < law.trial_flights if kind else flights < law.min_connections
+    few = flights < law.min_connections
     single, together = (np.where(few, np.nan, seen[f"{name}_{arm}"]) for name in ("carried", "path_carried"))
     rate, path = before[f"{kind}connection_rate"], before[f"{kind}path_rate"]
     with np.errstate(invalid="ignore"):
         of_all = together * path / np.where(rate > 0, rate, np.nan)
         single = np.where(np.isnan(single), of_all, single)
+        if not kind:
+            # A trial's part is given to no one before it is judged, by its losses too; what is in use falls at once,
+            # and single flights differ much: what few of them show counts in part.
+            counts = np.minimum(2 * flights / law.trial_flights, 1.0)
+            single, together = single**counts, together**counts
         return np.where(single >= CARRIED, 1.0, single), np.where(together >= CARRIED, 1.0, together)
 
 
@@ -346,7 +330,7 @@ def _clearly(lossy: Ints, flights: Ints, bound: Floats) -> Bits:
 
 def _too_many(lossy: Ints, flights: Ints, bound: Floats, segments: NDArray[Any]) -> Bits:
     """Whether clearly more flights lose anything than may; where the bound says nothing, their segments do."""
-    blind: Bits = (bound >= _BLIND) & (segments > 0) & (lossy >= FEWEST_LOSSY)
+    blind: Bits = (bound >= BLIND) & (segments > 0) & (lossy >= FEWEST_LOSSY)
     return _clearly(lossy, flights, bound) | blind
 
 
