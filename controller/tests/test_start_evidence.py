@@ -65,6 +65,18 @@ def test_a_host_that_invents_prefixes_leaves_half_of_the_places(store: Store) ->
     assert sum(int(destination.split(".")[2]) <= 10 for destination in found) == 5
 
 
+def test_a_round_decided_again_is_remembered_as_it_was_decided_last(store: Store) -> None:
+    store.execute("system stop merges")
+    table = np.zeros(3, DECIDED)
+    table["src_pop"], table["destination"], table["ip_version"] = b"ams", [b"a", b"b", b"c"], 4
+    for windows in ([10, 20, 30], [10, 25, 30]):
+        decided = Frame.of(table)
+        decided["window"][:] = windows
+        assert rows.write_round(store, ROUND, decided, "0" * 12)
+        assert rows.remembered(store, ROUND + INTERVAL)["window"].tolist() == windows
+        assert not rows.write_round(store, ROUND, decided, "0" * 12)
+
+
 def test_thin_units_are_grouped_by_region_covering_prefix_and_autonomous_system(store: Store) -> None:
     traffic = Traffic()
     traffic.hosts("ams-1", "fra-1")

@@ -2,7 +2,8 @@
 -- most `max_prefixes` client prefixes: those that the last decisions gave or tried something, then those with most to
 -- gain. `covering` is the /16 or /40 of a client prefix as a number, without its zeros. Every column of fixed width.
 -- Nothing after the round is read. Parameters: round_s; share_quantile, path_quantile, max_prefixes as in the policy;
--- half_prefixes: half of them. The quantiles that the policy has by default are columns: no sketch is read for them.
+-- half_prefixes: half of them; crowded: the PoPs with more prefixes than places (crowded.sql). The quantiles that the
+-- policy has by default are columns: no sketch is read for them.
 with last as (
     select start_decisions.round as decided
     from start_decisions
@@ -12,27 +13,7 @@ with last as (
     limit 1
 ),
 
--- The PoPs with more prefixes than places. Elsewhere every prefix has one, and nothing is to be sorted. One array: a
--- single value is found once for all places that ask for it.
-crowded_pops as (
-    select groupArray(src_pop) as names
-    from (
-        select src_pop
-        from (
-            select
-                src_pop,
-                only_host,
-                count() as shown
-            from round_paths
-            where round = fromUnixTimestamp({round_s:UInt32}) and length(src_pop) <= 63 and dst_pop = ''
-            group by src_pop, only_host
-        ) as hosts
-        group by src_pop
-        having sum(shown) > {max_prefixes:UInt32} or maxIf(shown, only_host != '') > {half_prefixes:UInt32}
-    ) as pops
-),
-
--- What is in use comes first there.
+-- In crowded PoPs what is in use comes first.
 in_use as (
     select
         decisions.src_pop as used_pop,
@@ -42,7 +23,7 @@ in_use as (
     where
         decisions.round = (select last.decided from last)
         and decisions.round < fromUnixTimestamp({round_s:UInt32})
-        and has((select crowded_pops.names from crowded_pops), decisions.src_pop)
+        and has({crowded:Array(String)}, decisions.src_pop)
         and (decisions.window > 0 or decisions.trial_permille > 0)
 ),
 
@@ -78,7 +59,7 @@ clients as (
         round = fromUnixTimestamp({round_s:UInt32})
         and length(src_pop) <= 63
         and dst_pop = ''
-        and has((select crowded_pops.names from crowded_pops), src_pop)
+        and has({crowded:Array(String)}, src_pop)
 ),
 
 bounded as (
@@ -169,7 +150,9 @@ select
     if(is_prefix, toUInt64(bitShiftRight(toUInt128(client_prefix), if(ip_version = 4, 16, 88))), 0) as covering,
     if(is_prefix, dictGetOrDefault('asns', 'asn', client_prefix, 0), 0) as asn,
     dst_pop != ''
-    or not has((select crowded_pops.names from crowded_pops), src_pop)
+    -- Elsewhere every prefix has a place, and nothing is to be sorted.
+    or empty({crowded:Array(String)})
+    or not has({crowded:Array(String)}, src_pop)
     or (src_pop, client_prefix) in (
         select
             prefixes.src_pop,

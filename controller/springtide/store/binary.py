@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from fcntl import F_SETPIPE_SZ, fcntl
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -18,30 +20,48 @@ from springtide.frame import Frame
 Columns = Mapping[str, NDArray[Any]]
 
 
-# Rows that the engine is given at once.
-_BLOCK_ROWS = 65_536
+# Rows that the engine is given at once: smaller blocks it gathers, which copies them.
+_BLOCK_ROWS = 524_288
+# The most that a pipe of anyone may hold: each of the two threads runs longer before it waits for the other.
+_PIPE_BYTES = 1 << 20
 
 
 @contextmanager
 def binary_source(columns: Columns) -> Iterator[tuple[str, str]]:
-    """What to select and the table function to select it from, while the context lasts.
+    """What to select and the table function to select it from, once, while the context lasts.
 
-    A file in memory is removed even if this process is killed.
+    A pipe: nothing is written anywhere before the engine reads it, which it does without Python's lock.
     """
     structure, select = [], []
     for name, column in columns.items():
         kind = _type(column.dtype)
         structure.append((name, f"Nullable({kind})" if isinstance(column, np.ma.MaskedArray) else kind))
         select.append(f"toStringCutToZero({name})" if column.dtype.kind == "S" else name)
-    fd = os.memfd_create("springtide-columns", os.MFD_CLOEXEC)
+    reader, writer = os.pipe()
+    failed: list[Exception] = []
+    thread = Thread(target=_write, args=(writer, columns, structure, failed))
+    thread.start()
     try:
-        with os.fdopen(os.dup(fd), "wb") as file:
+        listed = ", ".join(f"{name} {kind}" for name, kind in structure)
+        yield ", ".join(select), f"file('/proc/self/fd/{reader}', 'Native', '{listed}')"
+    finally:
+        # What nobody reads ends the thread.
+        os.close(reader)
+        thread.join()
+    if failed:
+        # The engine has read what came before it as if that were all.
+        raise failed[0]
+
+
+def _write(fd: int, columns: Columns, structure: Sequence[tuple[str, str]], failed: list[Exception]) -> None:
+    try:
+        with suppress(BrokenPipeError), open(fd, "wb") as file:
+            with suppress(OSError):
+                fcntl(fd, F_SETPIPE_SZ, _PIPE_BYTES)
             for at in range(0, len(next(iter(columns.values()))), _BLOCK_ROWS):
                 file.writelines(_block(columns, structure, slice(at, at + _BLOCK_ROWS)))
-        listed = ", ".join(f"{name} {kind}" for name, kind in structure)
-        yield ", ".join(select), f"file('/proc/self/fd/{fd}', 'Native', '{listed}')"
-    finally:
-        os.close(fd)
+    except Exception as error:
+        failed.append(error)
 
 
 def _block(columns: Columns, structure: Sequence[tuple[str, str]], rows: slice) -> Iterator[bytes | memoryview]:

@@ -87,17 +87,15 @@ def observe(store: Store, round_unix_s: int, law: StartPolicy) -> Frame:
     """The round's evidence as SHOWN rows, sorted by unit. Listed are every pair of PoPs, and of each PoP at most
     law.max_prefixes client prefixes, those in use or with most to gain. First flights are those that started with what
     the last decisions before the round gave. Raises StoreError."""
-    return store.frame(
-        sql("start/evidence"),
-        SHOWN,
-        {
-            "round_s": round_unix_s,
-            "share_quantile": law.share_quantile,
-            "path_quantile": law.path_quantile,
-            "max_prefixes": law.max_prefixes,
-            "half_prefixes": (law.max_prefixes + 1) // 2,
-        },
-    )
+    places = {
+        "round_s": round_unix_s,
+        "max_prefixes": law.max_prefixes,
+        "half_prefixes": (law.max_prefixes + 1) // 2,
+    }
+    # Asked for first: most rounds have none, and the engine then looks for no places.
+    crowded = [row["src_pop"] for row in store.query(sql("start/crowded"), places)]
+    quantiles = {"share_quantile": law.share_quantile, "path_quantile": law.path_quantile}
+    return store.frame(sql("start/evidence"), SHOWN, {**places, **quantiles, "crowded": crowded})
 
 
 def edge_parts(store: Store, round_unix_s: int, since_unix_s: int, units: Frame) -> Table:

@@ -12,7 +12,7 @@ from socket import AF_INET6, inet_ntop
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.laws.columns import Bits, Columns
+from springtide.laws.columns import Bits, Columns, begins
 from springtide.store import Store
 
 Ints = NDArray[np.int64]
@@ -41,9 +41,8 @@ def named(
     Raises StoreError."""
     if not len(has_own):
         return np.zeros(0, "S64")
-    begins = np.ones(len(has_own), bool)
-    begins[1:] = units["src_pop"][1:] != units["src_pop"][:-1]
-    pops, src = units["src_pop"][begins].tolist(), np.cumsum(begins) - 1
+    of_pop = begins(units["src_pop"])
+    pops, src = units["src_pop"][of_pop].tolist(), np.cumsum(of_pop) - 1
     texts = sorted({_NO_REGION, *regions.values()})
     number = {text: at for at, text in enumerate(texts)}
     known = {pop: number[region or _NO_REGION] for pop, region in regions.items()}
@@ -55,8 +54,8 @@ def named(
 
     # Units in a row that differ in nothing that makes a group are looked at once.
     columns = [src, units["ip_version"], place["is_prefix"], to, place["asn"]]
-    begins[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in columns])
-    heads = np.flatnonzero(begins)
+    alike = np.cumsum(np.logical_or.reduce([begins(column) for column in columns])) - 1
+    heads = np.flatnonzero(begins(alike))
     src, version, is_prefix, to, asn = (column[heads] for column in columns)
     own = np.add.reduceat(has_own, heads, dtype=np.int64)
     region = np.array([known.get(pop, default) for pop in pops])[src]
@@ -78,18 +77,17 @@ def named(
             end = f"AS{whereto}, IPv{ip_version}" if kind == _SYSTEM else _covering(ip_version, whereto)
             name = f"{begin} to {end}"
         found.append(name)
-    names: NDArray[np.bytes_] = np.array(_shortened(store, found), "S64")[which][np.cumsum(begins) - 1]
+    names: NDArray[np.bytes_] = np.array(_shortened(store, found), "S64")[which][alike]
     return names
 
 
 def _numbered(*columns: NDArray[np.generic]) -> tuple[Ints, Ints]:
     """Rows' numbers, the same for the same, and of each number a row."""
     order = np.lexsort(columns)
-    begins = np.ones(len(order), bool)
-    begins[1:] = np.logical_or.reduce([column[order][1:] != column[order][:-1] for column in columns])
+    first = np.logical_or.reduce([begins(column[order]) for column in columns])
     numbers = np.empty(len(order), np.int64)
-    numbers[order] = np.cumsum(begins) - 1
-    return numbers, order[begins]
+    numbers[order] = np.cumsum(first) - 1
+    return numbers, order[first]
 
 
 def _together(counts: Ints, numbers: Ints) -> Ints:

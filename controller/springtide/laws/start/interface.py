@@ -33,7 +33,7 @@ from springtide.laws.base import (
     pops_of,
     replayed,
 )
-from springtide.laws.columns import Bits, located, taken_at, union
+from springtide.laws.columns import Bits, begins, located, taken_at, union
 from springtide.laws.congestion.explain import client_prefix
 from springtide.laws.standing import standing
 from springtide.laws.start import bundle, rows, shares
@@ -268,10 +268,7 @@ def _flags(flags: Bits, at: NDArray[np.intp]) -> Bits:
 
 def _runs(names: NDArray[np.bytes_]) -> NDArray[np.bytes_]:
     """The first of each run of equal names: tables are sorted by them."""
-    names = np.ascontiguousarray(names)
-    begins = np.ones(len(names), bool)
-    begins[1:] = names[1:] != names[:-1]
-    first: NDArray[np.bytes_] = names[begins]
+    first: NDArray[np.bytes_] = names[begins(names)]
     return first
 
 

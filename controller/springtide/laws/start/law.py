@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from springtide.frame import Frame
 from springtide.laws import damping
-from springtide.laws.columns import Bits, Columns, Table, located, taken_at, union
+from springtide.laws.columns import Bits, Columns, Table, begins, located, taken_at, union
 from springtide.laws.start.decision import Action, Reason
 from springtide.laws.start.estimate import LEARNT, Proved, prove, shows_others
 from springtide.laws.start.evidence import OBSERVED
@@ -146,10 +146,14 @@ def decide(
         located(own, wanted) for own in (seen_keys, previous_keys, override_keys, group_keys)
     )
     observed, previous, groups = Frame.of(observed), Frame.of(previous), Frame.of(groups)
-    group = taken_at(groups, ["group"], at_group)["group"]
-    units = observed if wanted is seen_keys else named(wanted)
-    named_columns = {name: units[name] for name, _ in UNIT_KEY}
-    decided = Frame(DECIDED, Frame.empty(len(wanted), DECIDED).columns | named_columns | {"group": group})
+    units, shown = observed, observed.columns
+    if wanted is not seen_keys:
+        units, shown = named(wanted), taken_at(observed, [*SEEN, "path_rate"], at_seen, UNSEEN)
+    group = groups["group"] if wanted is group_keys else taken_at(groups, ["group"], at_group)["group"]
+    # What no step changes is not copied.
+    given = {name: units[name] for name, _ in UNIT_KEY} | {name: shown[name] for name in SEEN}
+    given |= {"seen_path_rate": shown["path_rate"], "group": group}
+    decided = Frame(DECIDED, Frame.empty(len(wanted), DECIDED).columns | given)
     is_frozen = np.isin(decided["src_pop"], np.array(sorted(frozen), "S64"))
     for rows, member in _together(_numbers(group)):
         out = _decide(
@@ -170,17 +174,17 @@ def decide(
 def _together(group: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int64]]]:
     """Rows that are decided together, and the numbers of their groups among them: whole groups, since a unit depends on
     no other than those of its own. 0 is no group."""
-    order = np.argsort(group, kind="stable")
+    # Of two bytes they are sorted by counting, ten times as fast.
+    order = np.argsort(group.astype(np.min_scalar_type(group.max(initial=0))), kind="stable")
     ordered = group[order]
-    begins = np.ones(len(order), bool)
-    begins[1:] = (ordered[1:] != ordered[:-1]) | (ordered[1:] == 0)
-    ends = np.append(np.flatnonzero(begins), len(order))
+    first = begins(ordered) | (ordered == 0)
+    ends = np.append(np.flatnonzero(first), len(order))
     begin = 0
     while begin < len(order):
         # The last group that ends within so many rows, else the first one that ends.
         at = max(np.searchsorted(ends, begin + _TOGETHER, "right") - 1, np.searchsorted(ends, begin, "right"))
         rows = slice(begin, int(ends[at]))
-        yield order[rows], np.where(ordered[rows] == 0, 0, np.cumsum(begins[rows]))
+        yield order[rows], np.where(ordered[rows] == 0, 0, np.cumsum(first[rows]))
         begin = rows.stop
 
 
@@ -194,7 +198,7 @@ def _decide(
     is_frozen: Bits,
     member: NDArray[np.int64],
 ) -> dict[str, NDArray[Any]]:
-    """The columns of DECIDED but for names; `member` are the numbers of whole groups.
+    """The columns of DECIDED but for names and SEEN; `member` are the numbers of whole groups.
 
     Long: the steps in their order, each over all units at once.
     """
@@ -275,7 +279,7 @@ def _decide(
         _ACTION[Action.NONE],
     )
     out["reason"] = reason
-    _explain(out, seen, before, proved)
+    _explain(out, before, proved)
     return out
 
 
@@ -373,18 +377,14 @@ def _overrides(policy: Policy, now: int) -> Frame:
 
 def _numbers(group: NDArray[np.bytes_]) -> NDArray[np.int64]:
     """Numbers are compared faster than names; 0 is no group. Most have their neighbour's: one of a run is read."""
-    begins = np.ones(len(group), bool)
-    begins[1:] = group[1:] != group[:-1]
-    names = group[begins]
+    first = begins(group)
+    names = group[first]
     numbers = np.where(names != b"", np.unique(names, return_inverse=True)[1] + 1, 0)
-    found: NDArray[np.int64] = numbers[np.cumsum(begins) - 1]
+    found: NDArray[np.int64] = numbers[np.cumsum(first) - 1]
     return found
 
 
-def _explain(out: dict[str, NDArray[Any]], seen: Columns, before: Columns, proved: Proved) -> None:
-    for name in SEEN:
-        out[name] = seen[name]
-    out["seen_path_rate"] = seen["path_rate"]
+def _explain(out: dict[str, NDArray[Any]], before: Columns, proved: Proved) -> None:
     out["previous_window"], out["previous_connection_rate"] = before["window"], before["connection_rate"]
     out["proved_share"], out["proved_path"], out["own_weight"] = proved.share, proved.path, proved.own_weight
     out["group_units"] = proved.group.units

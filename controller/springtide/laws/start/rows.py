@@ -10,10 +10,11 @@ import numpy as np
 from springtide import instants
 from springtide.frame import Frame
 from springtide.laws import round_rows
+from springtide.laws.columns import begins
 from springtide.laws.start.decision import ACTIONS, REASONS
 from springtide.laws.start.groups import BEHIND, PLACE
 from springtide.laws.start.law import DECIDED, PREVIOUS, lasting_rows
-from springtide.laws.start.units import keys
+from springtide.laws.start.units import UNIT_KEY, keys
 from springtide.policy import MAX_HISTORY_S
 from springtide.store import Row, Store
 from springtide.store.binary import Columns
@@ -74,11 +75,19 @@ def remembered(store: Store, round_unix_s: int) -> Frame:
     newest = last_round(store, round_unix_s)
     if not newest:
         return Frame.empty(0, REMEMBERED)
+    found = _last(store, newest, TABLE, "settings prefer_column_name_to_alias = 1")
+    # Of a round that was decided twice, and not merged since, a unit may have two rows; to merge costs a fifth more.
+    if not np.logical_or.reduce([begins(found[name]) for name, _ in UNIT_KEY]).all():
+        found = _last(store, newest, f"{TABLE} final", _BY_COLUMN)
+    return found
+
+
+def _last(store: Store, round_unix_s: int, table: str, settings: str) -> Frame:
     return store.frame(
-        f"select {_REMEMBERED}, toUInt32(toUnixTimestamp(round)) as round from {TABLE} final "
-        f"where round = fromUnixTimestamp({{round:UInt32}}) order by src_pop, destination, ip_version {_BY_COLUMN}",
+        f"select {_REMEMBERED}, toUInt32(toUnixTimestamp(round)) as round from {table} "
+        f"where round = fromUnixTimestamp({{round:UInt32}}) order by src_pop, destination, ip_version {settings}",
         REMEMBERED,
-        {"round": newest},
+        {"round": round_unix_s},
     )
 
 
