@@ -62,7 +62,7 @@ def test_jitter_of_one_train_a_round_holds_nothing_down(fresh: Loop) -> None:
 
 def test_a_round_in_which_more_was_delivered_blurs_trains_for_itself_only(fresh: Loop) -> None:
     for reached in (None, None, None, None, 9e6, None):
-        values = {} if reached is None else {"reached_rate": reached, "reached_connections": 9}
+        values: dict[str, Any] = {} if reached is None else {"reached_rate": reached, "reached_connections": 9}
         fresh.round(row(connections=2, **trains(6e6, trains=1), flights_0=1, flights_1=1, **values))
         assert fresh.last["train_sharp"][0] == 1
 
@@ -71,9 +71,16 @@ def test_few_flights_beside_a_bulk_flow_end_a_trial_and_do_not_swing(fresh: Loop
     changes, before = 0, 0.0
     for _ in range(60):
         use, tried = (float(fresh.last[name][0]) for name in ("connection_rate", "trial_connection_rate"))
-        parts = {f"carried_{arm}": min(1.0, 3e6 / rate) for arm, rate in ((0, use), (1, tried)) if rate > 0}
-        times = {"t100_0_us": 3e5, "t100_1_us": 2e5}
-        values = {"flights_0": 4, "segments_0": 280, "flights_1": 4 * (tried > 0), "segments_1": 280 * (tried > 0)}
+        parts: dict[str, Any] = {
+            f"carried_{arm}": min(1.0, 3e6 / rate) for arm, rate in ((0, use), (1, tried)) if rate > 0
+        }
+        times: dict[str, Any] = {"t100_0_us": 3e5, "t100_1_us": 2e5}
+        values: dict[str, Any] = {
+            "flights_0": 4,
+            "segments_0": 280,
+            "flights_1": 4 * (tried > 0),
+            "segments_1": 280 * (tried > 0),
+        }
         found = fresh.round(row(connections=8, **trains(6e6, trains=2), **values, **parts, **times))
         changes += found["connection_rate"][0] != before
         before = float(found["connection_rate"][0])

@@ -74,7 +74,7 @@ def test_a_rate_for_all_at_once_that_is_beyond_the_path_is_lowered(fresh: Loop) 
 def test_where_others_are_on_the_path_the_share_counts_for_a_while(fresh: Loop) -> None:
     """Trains are as fast beside a bulk flow as without; what follows them is not."""
     shared: dict[str, Any] = {"share_rate": 2e6, "share_log2_var": 0.1, "share_connections": 20}
-    values = {"connections": 100, **trains(6e6), **shared, "path_rate": 6e6, "path_buckets": 10}
+    values: dict[str, Any] = {"connections": 100, **trains(6e6), **shared, "path_rate": 6e6, "path_buckets": 10}
     fresh.round(row(**values))
     part = fresh.round(row(**values, **good(carried_1=0.6)))
     assert part["connection_rate"][0] == pytest.approx(0.95 * 0.6 * 5.7e6, rel=0.01)
@@ -187,17 +187,17 @@ def test_a_trial_under_a_ceiling_goes_on_to_its_end(fresh: Loop) -> None:
     fresh.last["window"] = fresh.last["connection_rate"] = fresh.last["path_rate"] = 0
     fresh.last["harmful_rate"], fresh.last["harmful_share"], fresh.last["hold_s"] = 2.5e6, 5.7e6, 900
     fresh.last["default_flights"], fresh.last["default_lossy"], fresh.last["default_resent"] = 40, 40, 8
-    values = trains(6e6) | {"flights_0": 20, "lossy_0": 20, "segments_0": 1400, "resent_0": 160}
+    values: dict[str, Any] = trains(6e6) | {"flights_0": 20, "lossy_0": 20, "segments_0": 1400, "resent_0": 160}
     fresh.round(row(connections=100, **values))
     for _ in range(3):
-        few = {"flights_1": 2, "lossy_1": 2, "segments_1": 140, "resent_1": 16}
+        few: dict[str, Any] = {"flights_1": 2, "lossy_1": 2, "segments_1": 140, "resent_1": 16}
         found = fresh.round(row(connections=100, **values, **few))
     assert found["connection_rate"][0] == pytest.approx(2e6, rel=0.01)
 
 
 def test_a_ceiling_of_a_path_that_has_become_faster_is_forgotten(fresh: Loop) -> None:
     in_use(fresh, 2e6)
-    flood = {"flights_0": 30, "lossy_0": 30, "segments_0": 2100, "resent_0": 500}
+    flood: dict[str, Any] = {"flights_0": 30, "lossy_0": 30, "segments_0": 2100, "resent_0": 500}
     cut = fresh.round(row(connections=100, **trains(2e6), **flood))
     assert (reason(cut), cut["harmful_rate"][0]) == (Reason.LOSS, pytest.approx(1.9e6))
     # A third more is no other path.
@@ -216,7 +216,7 @@ def test_loss_by_what_trains_show_is_of_others_where_connections_met_less(fresh:
     met: dict[str, Any] = {"share_rate": 2e6, "share_log2_var": 0.1, "share_connections": 20, "path_rate": 2.2e6}
     met |= {"path_buckets": 10, "reached_rate": 2e6, "reached_connections": 20}
     fresh.round(row(connections=100, **trains(6e6), **met))
-    flood = {"flights_0": 30, "lossy_0": 30, "segments_0": 2100, "resent_0": 120}
+    flood: dict[str, Any] = {"flights_0": 30, "lossy_0": 30, "segments_0": 2100, "resent_0": 120}
     once = fresh.round(row(connections=100, **trains(6e6), **met, **flood | {"lossy_0": 25}))
     assert (reason(once), once["shared_at"][0]) == (Reason.LOSS, 0)
     cut = fresh.round(row(connections=100, **trains(6e6), **met, **flood))
@@ -230,7 +230,7 @@ def test_loss_beside_what_single_connections_reach_is_not_of_others(fresh: Loop)
     met: dict[str, Any] = {"share_rate": 6e5, "share_log2_var": 0.1, "share_connections": 20}
     met |= {"reached_rate": 5.5e6, "reached_connections": 20}
     fresh.round(row(connections=100, **trains(6e6), **met, **carried()))
-    flood = {"flights_0": 30, "lossy_0": 30, "segments_0": 2100, "resent_0": 500}
+    flood: dict[str, Any] = {"flights_0": 30, "lossy_0": 30, "segments_0": 2100, "resent_0": 500}
     cut = fresh.round(row(connections=100, **trains(6e6), **met, **flood))
     assert (reason(cut), cut["shared_at"][0]) == (Reason.LOSS, 0)
     # Half a cut: what trains show is not far from the path.
@@ -254,7 +254,7 @@ def test_neither_a_frozen_round_nor_an_operators_word_says_who_else_is_there(fre
     in_use(fresh, 6e6)
     met: dict[str, Any] = {"share_rate": 5e5, "share_log2_var": 0.1, "share_connections": 20}
     fresh.round(row(connections=100, **trains(6e6), **met))
-    flood = {"flights_0": 30, "lossy_0": 30, "segments_0": 2100, "resent_0": 500}
+    flood: dict[str, Any] = {"flights_0": 30, "lossy_0": 30, "segments_0": 2100, "resent_0": 500}
     for name in ("overridden", ""):
         loop = Loop(policy(), now=fresh.now, last=fresh.last.copy())
         if name:
@@ -268,7 +268,7 @@ def test_neither_a_frozen_round_nor_an_operators_word_says_who_else_is_there(fre
 
 def test_what_sharp_trains_show_is_judged_by_a_quarter_of_the_flights(fresh: Loop) -> None:
     fresh.round(row(connections=100, **trains(6e6), **carried()))
-    few = {"flights_1": 4, "segments_1": 280, "t100_0_us": 3e5, "t100_1_us": 2e5}
+    few: dict[str, Any] = {"flights_1": 4, "segments_1": 280, "t100_0_us": 3e5, "t100_1_us": 2e5}
     assert fresh.round(row(connections=100, **trains(6e6), **carried(**few)))["window"][0] == 0
     done = fresh.round(row(connections=100, **trains(6e6), **carried(**few | {"flights_1": 1, "segments_1": 70})))
     assert reason(done) is Reason.PROMOTED
@@ -318,7 +318,7 @@ def test_what_follows_a_path_that_fell_is_tried_beside_the_default_and_not_given
     """The default loses as much over the queue that is left; how much is not known until it is asked."""
     in_use(fresh, 8e6)
     lossy: dict[str, Any] = {"lossy_0": 28, "resent_0": 200}
-    values = {"connections": 100, **trains(2e6), "flights_0": 30, "segments_0": 2100}
+    values: dict[str, Any] = {"connections": 100, **trains(2e6), "flights_0": 30, "segments_0": 2100}
     fallen = fresh.round(row(**values, **lossy))
     assert fallen["connection_rate"][0] == pytest.approx(1.9e6)
     asked = fresh.round(row(**values, **lossy))
