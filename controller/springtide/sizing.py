@@ -33,8 +33,8 @@ class Measured:
     bytes_per_prefix_period: float = 322.9
     bytes_per_pair_decision: float = 13.5
     bytes_per_prefix_decision: float = 33.4
-    bytes_per_path: float = 279.4
-    bytes_per_start_decision: float = 97.6
+    bytes_per_path: float = 299.1
+    bytes_per_start_decision: float = 166.6
 
 
 SOURCES = {
