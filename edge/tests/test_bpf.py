@@ -234,7 +234,12 @@ for number, (opener, accepted) in enumerate(kept):
     elif number % 4 == 1:    # closed in order, by the accepted end
         accepted.close(); opener.close()
     elif number % 4 == 2:    # in both directions at once
-        opener.shutdown(2); accepted.shutdown(2); opener.close(); accepted.close()
+        opener.shutdown(2)
+        try:
+            accepted.shutdown(2)
+        except OSError:      # on a busy machine the kernel has reset it by then: data came to an end that is closed
+            pass
+        opener.close(); accepted.close()
     # the others end with the process
 print(1)
 """
