@@ -5,14 +5,14 @@ from __future__ import annotations
 import shutil
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 from springtide.errors import StoreError
-from springtide.store import Store, open_store
+from springtide.store import Store, binary, open_store
 
 from testkit.home import Home
 from testkit.spool import record, write_spool
@@ -30,6 +30,26 @@ def test_an_insert_over_many_days_is_stored(store: Store) -> None:
     """A day is a partition, of which the engine accepts a hundred in one insert by default."""
     store.insert("http_requests", days(150))
     assert store.query("select count() as n from http_requests final") == [{"n": 150}]
+
+
+def test_columns_that_end_before_their_last_row_are_an_error_with_its_cause(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The engine reads from a pipe, and takes its end for the end of the rows."""
+    whole = binary._block
+
+    def first(columns: binary.Columns, structure: Sequence[tuple[str, str]], rows: slice) -> Iterator[object]:
+        if rows.start:
+            raise MemoryError("no more")
+        return whole(columns, structure, rows)
+
+    monkeypatch.setattr(binary, "_BLOCK_ROWS", 10)
+    monkeypatch.setattr(binary, "_block", first)
+    store.execute("create table numbered (d Int64) engine = MergeTree order by d")
+    with pytest.raises(MemoryError, match="no more"):
+        store.insert_columns("numbered", {"d": np.arange(25)})
+    monkeypatch.undo()
+    store.insert_columns("numbered", {"d": np.arange(25)})
 
 
 def test_an_insert_that_the_engine_refuses_is_an_error(store: Store) -> None:

@@ -48,9 +48,9 @@ def binary_source(columns: Columns) -> Iterator[tuple[str, str]]:
         # What nobody reads ends the thread.
         os.close(reader)
         thread.join()
-    if failed:
-        # The engine has read what came before it as if that were all.
-        raise failed[0]
+        if failed:
+            # The engine may have read what came before it as if that were all.
+            raise failed[0]
 
 
 def _write(fd: int, columns: Columns, structure: Sequence[tuple[str, str]], failed: list[Exception]) -> None:

@@ -12,7 +12,7 @@ from springtide.laws.columns import Bits, Columns
 from springtide.laws.start import shrink
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats, Grouped
-from springtide.laws.start.trains import TRAINS, log2_of, read_trains, remembered, shows_less
+from springtide.laws.start.trains import TRAINS, log2_of, read_trains, shown_before, shows_less
 from springtide.laws.start.trial import BLIND, Judged
 
 # The variance of a normal sample's lower quartile, in the sample's variance over its size.
@@ -24,7 +24,7 @@ _USUAL_VARIANCE, _LEAST_VARIANCE = 0.25, 0.02
 # been lack of traffic. A collapsed share takes the path's rate with it.
 _PATH_RISE, _PATH_FALL = 0.5, 0.95
 
-# What is remembered: log2 of bytes/s, its variance, and connections, decayed; and of trains.
+# What is shown_before: log2 of bytes/s, its variance, and connections, decayed; and of trains.
 LEARNT = [
     ("share_log2", "<f8"),
     ("share_var", "<f8"),
@@ -139,7 +139,7 @@ def shows_others(now: int, seen: Columns, before: Columns, judged: Judged, law: 
     """Where clearly less of a rate was carried than trains show that the path carries: something else is on it. Of
     flights that lose something none says it: where they lose much, or harm comes again, connections that met the path
     do. (Once is no sign: what connections meet is bounded by their sizes, and by what they overshot.)"""
-    known = remembered(before, law)
+    known = shown_before(before, law)
     shown = np.where(seen["trains"] >= law.min_connections, seen["train_rate"], known)
     found = np.zeros(len(known), bool)
     for part, given in (

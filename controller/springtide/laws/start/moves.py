@@ -13,7 +13,7 @@ from springtide.laws.start.decision import Reason
 from springtide.laws.start.estimate import Proved
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats
-from springtide.laws.start.trains import BEYOND, MOVED
+from springtide.laws.start.trains import BEYOND, MOVED, shown_before
 from springtide.laws.start.trial import Judged
 from springtide.laws.start.values import Values, most_paced, segment
 from springtide.laws.vocabulary import codes
@@ -117,7 +117,7 @@ def falls(
     beyond &= (value.rate > BEYOND * most.rate) | (value.path > BEYOND * most.path)
     value = value.least(most).where(beyond, value)
     reason[over | beyond] = _CODE[Reason.LOWERED]
-    cut = _cut(now, seen, before, in_use, target, _cut_once(proved, law), judged, law)
+    cut = _cut(now, seen, before, in_use, target, proved, judged, law)
     # Where nothing would be left of what trains show, it is not the rate that is in doubt, but what the default loses.
     followed = harm & (cut.window == 0) & (most.window > 0) & ~(in_use.rate > BEYOND * most.rate)
     harm &= ~followed
@@ -158,18 +158,13 @@ def _given(values: Values, single: Floats, together: Floats, law: StartPolicy, l
     return replace(within, path=path)
 
 
-def _cut_once(proved: Proved, law: StartPolicy) -> Floats:
-    """What trains show is not far from what the path carries: of that half a cut is enough."""
-    return np.where(proved.shown, np.sqrt(law.cut), law.cut)
-
-
 def _cut(
     now: int,
     seen: Columns,
     before: Columns,
     in_use: Values,
     target: Values,
-    once: Floats,
+    proved: Proved,
     judged: Judged,
     law: StartPolicy,
 ) -> Values:
@@ -178,6 +173,8 @@ def _cut(
     where the edges' brakes act they have cut already. And in spite of a cut to less than a half: what was learnt is of
     another path, and what the kernel's default loses on this one is not known: all begins anew with it."""
     again = judged.harm & (before["was_cut"] > 0) & (before["hold_until"].astype(np.int64) > now)
+    # What trains show is not far from what the path carries: of that half a cut is enough.
+    once = np.where(proved.shown, np.sqrt(law.cut), law.cut)
     cut = in_use.scaled(np.where(again, law.cut**_CUT_AGAIN, once), law.cmax)
     carried = _given(in_use, judged.carried, judged.path_carried, law, _LEAST_AFTER_HARM)
     cut = carried.least(cut).where(judged.harm, cut)
@@ -210,8 +207,8 @@ def ceiling(
     passed |= proved.known & ~proved.shown & (harmful > 0) & (law.collapse * target.rate > harmful) & ~moves.failed
     passed |= proved.known & proved.met & (asked > 0) & (law.collapse * target.rate > asked) & ~moves.failed
     # What trains show swings where a path has two ways: two rounds say it.
-    shown = proved.shown & proved.met & (np.exp2(before["train_log2"]) * law.pace_gain > MOVED * asked)
-    passed |= shown & (asked > 0) & (target.rate > MOVED * asked) & ~moves.failed
+    twice = proved.shown & proved.met & (shown_before(before, law) * law.pace_gain > MOVED * asked)
+    passed |= twice & (asked > 0) & (target.rate > MOVED * asked) & ~moves.failed
     none = np.where(passed, 0, 1)
     return harmful * none, until * none, hold_s * none, asked * none
 

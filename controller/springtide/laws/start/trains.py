@@ -83,7 +83,7 @@ def read_trains(
     return Trains(np.where(enough, known, np.nan), sharp, enough & (count > 0), left)
 
 
-def remembered(before: Columns, law: StartPolicy) -> Floats:
+def shown_before(before: Columns, law: StartPolicy) -> Floats:
     """Bytes/s that trains showed until now, NaN where too few did."""
     return np.where(before["train_weight"] >= law.min_connections, np.exp2(before["train_log2"]), np.nan)
 
@@ -92,7 +92,7 @@ def proves(now: int, before: Columns, law: StartPolicy) -> Bits:
     """Whether sharp trains showed what is on trial before it began, of a path that nobody else is on."""
     is_alone = now >= before["shared_at"].astype(np.int64) + law.ttl_s
     with np.errstate(invalid="ignore"):
-        shown = before["trial_connection_rate"] <= BEYOND * remembered(before, law)
+        shown = before["trial_connection_rate"] <= BEYOND * shown_before(before, law)
     proved: Bits = (before["train_sharp"] > 0) & shown & is_alone
     return proved
 
