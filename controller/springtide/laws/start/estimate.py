@@ -13,7 +13,7 @@ from springtide.laws.start import shrink
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats, Grouped
 from springtide.laws.start.trains import TRAINS, log2_of, read_trains, shown_before, shows_less
-from springtide.laws.start.trial import BLIND, Judged
+from springtide.laws.start.trial import BLIND, CARRIED, Judged
 
 # The variance of a normal sample's lower quartile, in the sample's variance over its size.
 _OF_QUARTILE = 1.86
@@ -138,10 +138,12 @@ def prove(
 def shows_others(now: int, seen: Columns, before: Columns, judged: Judged, law: StartPolicy) -> Bits:
     """Where clearly less of a rate was carried than trains show that the path carries: something else is on it. Of
     flights that lose something none says it: where they lose much, or harm comes again, connections that met the path
-    do. (Once is no sign: what connections meet is bounded by their sizes, and by what they overshot.)"""
+    do. (Once is no sign: what connections meet is bounded by their sizes, and by what they overshot.) So does what
+    loses more than it did, of no more than trains still show."""
     known = shown_before(before, law)
     shown = np.where(seen["trains"] >= law.min_connections, seen["train_rate"], known)
-    found = np.zeros(len(known), bool)
+    with np.errstate(invalid="ignore"):
+        found = judged.joined & (CARRIED * before["connection_rate"] <= law.pace_gain * shown)
     for part, given in (
         (judged.carried, before["connection_rate"]),
         (judged.path_carried, before["path_rate"]),

@@ -14,7 +14,7 @@ from springtide.laws.start.estimate import Proved
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats
 from springtide.laws.start.trains import BEYOND, MOVED, shown_before
-from springtide.laws.start.trial import Judged
+from springtide.laws.start.trial import CARRIED, Judged
 from springtide.laws.start.values import Values, most_paced, segment
 from springtide.laws.vocabulary import codes
 from springtide.section import MAX_TTL_S
@@ -82,7 +82,9 @@ def falls(
     overtaken &= target.rate <= law.collapse * on_trial.rate
     # Where it is known what was carried of it, all get that.
     overtaken &= ~(judged.trial_good & np.isfinite(judged.trial_carried))
-    good = judged.trial_good & ~harm & ~trial_harm & ~overtaken & ~proved.fell & ~judged.asks
+    # Where trains show the path as it was, what loses more than it did has somebody beside it.
+    beside = used & judged.joined & (most.window > 0) & (CARRIED * in_use.rate <= most.rate)
+    good = judged.trial_good & ~harm & ~beside & ~trial_harm & ~overtaken & ~proved.fell & ~judged.asks
     # Far less than what is known now, where it shows nothing yet: the next trial is of that, as far as a ceiling lets.
     reachable = np.where(before["harmful_rate"] > 0, np.minimum(target.rate, before["harmful_rate"]), target.rate)
     overtaken |= runs & ~good & ~trial_harm & ~is_frozen & (law.collapse * reachable > on_trial.rate)
@@ -123,11 +125,14 @@ def falls(
     harm &= ~followed
     value = cut.where(harm, value)
     reason[harm] = np.where(judged.harm, _CODE[Reason.LOSS], _CODE[Reason.BRAKED])[harm]
-    asks = (judged.asks & ~harm) | followed
+    value = _beside_one_more(in_use, most, law).least(value).where(beside, value)
+    reason[beside & ~harm] = _CODE[Reason.LOSS]
+    asks = (judged.asks & ~harm & ~beside) | followed
     value = Values.none(len(asks)).where(asks, value)
     reason[asks] = _CODE[Reason.DEFAULT_ASKED]
     # What carries less than the kernel's default would only slow connections down.
-    value = Values.none(len(lower)).where((lower | over | beyond | harm) & idle(value.rate, rtt_us, seen), value)
+    fallen = lower | over | beyond | harm | beside
+    value = Values.none(len(lower)).where(fallen & idle(value.rate, rtt_us, seen), value)
     if law.careful:
         ratio = rtt_us / np.where(before["learnt_rtt_us"] > 0, before["learnt_rtt_us"], np.nan)
         outside = used & ~is_frozen & ((ratio <= _RTT_RANGE[0]) | (ratio > _RTT_RANGE[1]))
@@ -135,9 +140,9 @@ def falls(
         reason[outside] = _CODE[Reason.ROUND_TRIP_CHANGED]
 
     changed = value.differs(in_use)
-    failed = harm | trial_harm | slower | in_vain
+    failed = harm | beside | trial_harm | slower | in_vain
     # What was only slower, or not faster, is no danger: it waits, and leaves no ceiling.
-    harmful = np.where(harm, in_use.rate, np.where(trial_harm, on_trial.rate, 0.0))
+    harmful = np.where(harm | beside, in_use.rate, np.where(trial_harm, on_trial.rate, 0.0))
     goes_on = runs & ~failed & ~overtaken & ~changed & ~promoted
     return Moves(value, reason, promoted, failed, harmful, goes_on, harm & (value.window > 0), changed, asks)
 
@@ -184,6 +189,15 @@ def _cut(
     cut = in_use.scaled(part, law.cmax).least(cut)
     cut = cut.least(target).where(target.window > 0, cut)
     return Values.none(len(again)).where(again & (in_use.rate <= law.collapse * before["harmful_rate"]), cut)
+
+
+def _beside_one_more(in_use: Values, most: Values, law: StartPolicy) -> Values:
+    """What is in use, an equal part of what the path carries beside so many others, beside one more of them. Of those
+    who start at once each has as much beside it alone: together they keep nearly all."""
+    part = most.rate / np.maximum(most.rate + in_use.rate, 1.0)
+    kept = in_use.scaled(np.sqrt(law.cut), law.cmax)
+    single = in_use.scaled(part, law.cmax)
+    return replace(single, path=np.maximum(kept.path, single.rate))
 
 
 def ceiling(

@@ -39,8 +39,11 @@ _MOST_USED = 10
 # The standard error of the log2 of two medians' ratio, times the root of the flights in each: single times differ by a
 # third. And what of a trial's flights is waited for at most, in multiples of trial_flights.
 _OF_MEDIANS, _MOST_TRIAL = 0.76, 4
-# So many of these are no chance, where something else shows the contrary.
+# So many of these are no chance, where something else shows the contrary, or where it is asked in each round.
 _SURE = 3.0
+# What is sent again has risen where it is this many times as much, and by this part of the segments: in fleets with
+# thousands of flights a round anything is more than chance.
+_RISEN, _RISE = 1.5, 0.005
 # A path carries all of a rate where it shows this part of it: with several at once the queue of what came before blurs
 # it. A step that brings less than a tenth is in vain.
 CARRIED, _STEP_UP = 0.95, 1.1
@@ -71,15 +74,17 @@ class Judged:
     """Of each unit; what is none of these is not known yet. `sound`: enough of the round's first flights went well with
     the values in use, on a path that nothing filled. `carried`, `trial_carried`: what the path carried of what a single
     one is given, in use and on trial, 1 where that is all of it, NaN unknown; `path_carried`, `trial_path_carried` of
-    what all who start at once are given. `flood`: harm of so much that the path was full. `asks`: that what is
-    in use loses is explained by nothing but what the default lost long ago. `left`: COUNTED for the next round, as if
-    all stayed."""
+    what all who start at once are given. `joined`: what is in use does no harm beside what the default lost, but loses
+    clearly more than it did: the path has become less, or something else has come onto it. `flood`: harm of so much
+    that the path was full. `asks`: that what is in use loses is explained by nothing but what the default lost long
+    ago. `left`: COUNTED for the next round, as if all stayed."""
 
     sound: Bits
     carried: Floats
     path_carried: Floats
     trial_carried: Floats
     trial_path_carried: Floats
+    joined: Bits
     harm: Bits
     flood: Bits
     braked: Bits
@@ -93,7 +98,8 @@ class Judged:
 
 @dataclass(frozen=True)
 class Lost:
-    """What the default loses: the share of its flights that lose any, and the segments that one of them sends again."""
+    """What flights lose: the share of them that lose any, and the segments that one of these sends again; of the
+    default's, but where another is named."""
 
     share: Floats
     of_lossy: Floats
@@ -102,10 +108,12 @@ class Lost:
     def nothing(cls, count: int) -> Lost:
         return cls(np.zeros(count), np.zeros(count))
 
-    def most(self, flights: NDArray[Any]) -> Floats:
-        """Segments that so many flights send again, with chance: whether one loses and how much one does vary."""
+    def most(self, flights: NDArray[Any], of: NDArray[Any] | None = None, errors: float = _BY_CHANCE) -> Floats:
+        """Segments that so many flights send again, with chance: whether one loses and how much one does vary; and so
+        does what is known, where it is of so few others."""
         each = self.share * self.of_lossy
-        by_chance = _BY_CHANCE * np.sqrt(each * (1.0 + self.of_lossy) * flights)
+        known = 1.0 if of is None else 1.0 + flights / np.maximum(of, 1)
+        by_chance = errors * np.sqrt(each * (1.0 + self.of_lossy) * flights * known)
         most: Floats = each * flights + by_chance
         return most
 
@@ -160,6 +168,7 @@ def judge(
     now_much, all_much, harm, flood = _harm(
         before, left, lossy[0], flights[0], segments[0], resent[0], default_lost, law
     )
+    joined = used & ~harm & _has_risen(before, lossy[0], flights[0], segments[0], resent[0], law)
     # What the default lost long ago was on another path: what only that explains is asked anew.
     is_old = used & (left["default_at"] + law.ttl_s <= now)
     *_, unexplained, _ = _harm(before, left, lossy[0], flights[0], segments[0], resent[0], Lost.nothing(len(used)), law)
@@ -263,6 +272,7 @@ def judge(
         path_carried,
         trial_carried,
         trial_path_carried,
+        joined,
         harm,
         flood,
         braked,
@@ -365,6 +375,23 @@ def _harm(
         all_much & (lossy > 0) & _too_many(left["used_lossy"], left["used_flights"], bound, left["used_segments"])
     )
     return now_much, all_much, used & (too_many | flood), flood
+
+
+def _has_risen(before: Columns, lossy: Ints, flights: Ints, segments: Ints, resent: Ints, law: StartPolicy) -> Bits:
+    """Whether a round's flights with the values in use clearly send more again than those before them did, whatever the
+    default loses: what that lost before says nothing of who else has come onto the path since."""
+    had, had_lossy = (before[f"used_{name}"].astype(np.float64) for name in ("flights", "lossy"))
+    # Of none the next one may lose, as much as one does now.
+    of_lossy = np.where(
+        had_lossy > 0, before["used_resent"] / np.maximum(had_lossy, 1.0), resent / np.maximum(lossy, 1)
+    )
+    own = Lost((had_lossy + 1.0) / (had + 1.0), of_lossy)
+    expected = own.share * own.of_lossy * flights
+    risen: Bits = (resent > _RISEN * expected) & (resent > expected + _RISE * segments)
+    risen &= (resent > own.most(flights, had, _SURE)) & (had >= law.trial_flights)
+    # Most say so: one of several hosts does not, nor do episodes of random loss.
+    risen &= (lossy >= FEWEST_LOSSY) & (2 * lossy > flights)
+    return risen
 
 
 def _together(group: Ints, values: Floats, which: Bits) -> Floats:
