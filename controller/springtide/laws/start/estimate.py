@@ -138,7 +138,8 @@ def prove(
 def shows_others(now: int, seen: Columns, before: Columns, judged: Judged, law: StartPolicy) -> Bits:
     """Where clearly less of a rate was carried than trains show that the path carries: something else is on it. Of
     flights that lose something none says it: where they lose much, or harm comes again, connections that met the path
-    do. (Once is no sign: what connections meet is bounded by their sizes, and by what they overshot.)"""
+    do. (Once is no sign: what connections meet is bounded by their sizes, and by what they overshot.) Too few flights
+    for a median say it together with those: where few connections start, there are never more of them."""
     known = shown_before(before, law)
     shown = np.where(seen["trains"] >= law.min_connections, seen["train_rate"], known)
     found = np.zeros(len(known), bool)
@@ -152,6 +153,12 @@ def shows_others(now: int, seen: Columns, before: Columns, judged: Judged, law: 
     met = np.fmax(np.exp2(np.fmax(before["share_log2"], before["path_log2"])), seen["reached_rate"])
     is_less = (before["share_weight"] >= law.min_connections) & shows_less(1.0, met, known)
     is_less &= ~((judged.carried >= 1) | (judged.path_carried >= 1)) & (before["overridden"] == 0)
+    for arm, kind in ((0, ""), (1, "trial_")):
+        few = is_less & (seen[f"flights_{arm}"] < law.min_connections)
+        for name, value in (("carried", "connection_rate"), ("path_carried", "path_rate")):
+            few_carried = seen[f"{name}_{arm}"]
+            with np.errstate(invalid="ignore"):
+                found |= few & (few_carried < 1) & shows_less(few_carried, before[f"{kind}{value}"], shown)
     flights, resent = judged.left["used_flights"], judged.left["used_resent"]
     blind = (flights >= law.trial_flights) & (judged.left["used_lossy"] >= BLIND * flights)
     blind &= resent > law.loss_segments * judged.left["used_segments"]
