@@ -4,9 +4,24 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from springtide.laws.start.decision import Reason
 
-from testkit.start_law import Loop, beginning, carried, good, in_use, row, trains
+from testkit.start_law import (
+    STEP,
+    Loop,
+    beginning,
+    carried,
+    good,
+    in_use,
+    policy,
+    proved,
+    reason,
+    row,
+    trains,
+    well,
+)
 
 
 @pytest.fixture
@@ -86,3 +101,63 @@ def test_few_flights_beside_a_bulk_flow_end_a_trial_and_do_not_swing(fresh: Loop
         before = float(found["connection_rate"][0])
     assert changes <= 6
     assert before < 4e6
+
+
+def _one_flight(arm: int, part: float, **values: Any) -> dict[str, Any]:
+    return {f"flights_{arm}": 1, f"segments_{arm}": 70, f"carried_{arm}": part, "rtt_p50_us": 100_000} | values
+
+
+@pytest.mark.parametrize(("met", "shared"), [(3e6, True), (5.8e6, False)])
+def test_one_flight_that_comes_back_slower_shows_others_where_connections_met_less(
+    fresh: Loop, met: float, shared: bool
+) -> None:
+    """Where few start there are never enough of a round; one alone says nothing against what connections met."""
+    values: dict[str, Any] = {"share_rate": met, "share_log2_var": 0.1, "share_connections": 4}
+    in_use(fresh, 6e6)
+    fresh.round(row(connections=6, **trains(6e6, trains=1), **values))
+    found = fresh.round(row(connections=2, **trains(6e6, trains=1), **_one_flight(0, 0.5)))
+    assert (found["shared_at"][0] > 0) == shared
+    found = fresh.round(row(connections=2, **trains(6e6, trains=1), **values))
+    assert (found["connection_rate"][0] < 4e6) == shared
+
+
+def test_one_flight_that_lost_a_tenth_of_its_segments_ends_a_trial(fresh: Loop) -> None:
+    fresh.round(row(connections=3, **trains(6e6), flights_0=1, segments_0=70))
+    assert fresh.last["trial_connection_rate"][0] > 5e6
+    same = fresh.round(row(connections=3, **trains(6e6), **_one_flight(1, np.nan, lossy_1=1, resent_1=6)))
+    assert same["trial_connection_rate"][0] > 5e6
+    ended = fresh.round(row(connections=3, **trains(6e6), **_one_flight(1, np.nan, lossy_1=1, resent_1=20)))
+    assert reason(ended) is Reason.TRIAL_LOSS
+
+
+def test_one_flight_that_lost_a_tenth_of_its_segments_lowers_what_is_in_use(fresh: Loop) -> None:
+    in_use(fresh, 6e6)
+    for resent, lower in ((6, False), (20, True)):
+        values = _one_flight(0, np.nan, lossy_0=1, resent_0=resent)
+        found = fresh.round(row(connections=2, **trains(6e6, trains=1), **values))
+        assert (found["connection_rate"][0] < 5.6e6) == lower
+
+
+def test_a_trial_beyond_the_trains_of_now_ends(fresh: Loop) -> None:
+    """Of few connections it lasts for hours, and what it began with may be of a path that was."""
+    in_use(fresh, 2e6)
+    begun = fresh.round(row(connections=3, **trains(6e6), flights_0=1, segments_0=70))
+    assert begun["trial_connection_rate"][0] > 5.6e6
+    found = fresh.round(row(connections=3, **trains(4.5e6), flights_0=1, segments_0=70))
+    assert found["trial_connection_rate"][0] < 5e6
+
+
+def test_what_the_default_lost_is_not_asked_anew_after_few_flights() -> None:
+    """To ask it takes twenty: of a flight a round, that is as long as it would be believed."""
+    lossy: dict[str, Any] = {"lossy_0": 200, "segments_0": 14_000, "resent_0": 3500}
+    loop = Loop(policy())
+    for _ in range(3):
+        found = loop.round(proved(5e6, **well(**lossy, lossy_1=20, segments_1=2100, resent_1=400)))
+    lasts = policy().start.ttl_s // STEP
+    few: dict[str, Any] = {"flights_0": 1, "lossy_0": 1, "segments_0": 70, "resent_0": 17}
+    reasons: list[Reason] = []
+    while len(reasons) < 6 * lasts and loop.last["window"][0] > 0:
+        found = loop.round(proved(5e6, **few))
+        reasons.append(reason(found))
+    assert reasons[-1] is Reason.DEFAULT_ASKED
+    assert 2 * lasts < len(reasons) <= 4 * lasts + 1

@@ -327,3 +327,31 @@ def test_what_follows_a_path_that_fell_is_tried_beside_the_default_and_not_given
     trial: dict[str, Any] = {"flights_1": 30, "segments_1": 2100, "lossy_1": 28, "resent_1": 200}
     again = fresh.round(row(**values, **lossy, **trial, t100_0_us=3e5, t100_1_us=2e5))
     assert (reason(again), again["connection_rate"][0]) == (Reason.PROMOTED, pytest.approx(1.9e6))
+
+
+def test_what_a_path_shows_by_turns_is_smoothed(fresh: Loop) -> None:
+    """A tenth more and less from round to round is its own noise: what is in use does not follow."""
+    shown = []
+    for number in range(40):
+        fresh.round(row(connections=100, **trains(6e6 * 1.15 ** (-1) ** number), **good()))
+        shown.append(2 ** float(fresh.last["train_log2"][0]))
+    assert max(shown[20:]) < 1.05 * min(shown[20:])
+
+
+def test_a_rise_by_more_than_a_fifth_is_tried(fresh: Loop) -> None:
+    in_use(fresh, 6e6)
+    fresh.last["connection_rate"] = fresh.last["path_rate"] = 5.7e6 / 1.22
+    tried = fresh.round(row(connections=100, **trains(6e6), **carried()))
+    assert tried["trial_connection_rate"][0] == pytest.approx(5.7e6, rel=1e-3)
+
+
+def test_in_a_round_in_which_none_met_a_shared_path_nothing_beyond_its_share_is_tried(fresh: Loop) -> None:
+    met: dict[str, Any] = {"share_rate": 3e6, "share_log2_var": 0.1, "share_connections": 20}
+    in_use(fresh, 6e6)
+    fresh.last["shared_at"] = fresh.now - STEP
+    for _ in range(2):
+        low = fresh.round(row(connections=100, **trains(6e6), **met))
+    assert low["connection_rate"][0] < 4e6
+    for _ in range(3):
+        found = fresh.round(row(connections=100, **trains(6e6), **carried()))
+        assert (reason(found), found["trial_permille"][0]) == (Reason.PROVED, 0)

@@ -13,7 +13,7 @@ from springtide.laws.start import shrink
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats, Grouped
 from springtide.laws.start.trains import TRAINS, log2_of, read_trains, shown_before, shows_less
-from springtide.laws.start.trial import BLIND, CARRIED, Judged
+from springtide.laws.start.trial import BLIND, Judged
 
 # The variance of a normal sample's lower quartile, in the sample's variance over its size.
 _OF_QUARTILE = 1.86
@@ -138,12 +138,11 @@ def prove(
 def shows_others(now: int, seen: Columns, before: Columns, judged: Judged, law: StartPolicy) -> Bits:
     """Where clearly less of a rate was carried than trains show that the path carries: something else is on it. Of
     flights that lose something none says it: where they lose much, or harm comes again, connections that met the path
-    do. (Once is no sign: what connections meet is bounded by their sizes, and by what they overshot.) So does what
-    loses more than it did, of no more than trains still show."""
+    do. (Once is no sign: what connections meet is bounded by their sizes, and by what they overshot.) Too few flights
+    for a median say it together with those: where few connections start, there are never more of them."""
     known = shown_before(before, law)
     shown = np.where(seen["trains"] >= law.min_connections, seen["train_rate"], known)
-    with np.errstate(invalid="ignore"):
-        found = judged.joined & (CARRIED * before["connection_rate"] <= law.pace_gain * shown)
+    found = np.zeros(len(known), bool)
     for part, given in (
         (judged.carried, before["connection_rate"]),
         (judged.path_carried, before["path_rate"]),
@@ -154,6 +153,12 @@ def shows_others(now: int, seen: Columns, before: Columns, judged: Judged, law: 
     met = np.fmax(np.exp2(np.fmax(before["share_log2"], before["path_log2"])), seen["reached_rate"])
     is_less = (before["share_weight"] >= law.min_connections) & shows_less(1.0, met, known)
     is_less &= ~((judged.carried >= 1) | (judged.path_carried >= 1)) & (before["overridden"] == 0)
+    for arm, kind in ((0, ""), (1, "trial_")):
+        few = is_less & (seen[f"flights_{arm}"] < law.min_connections)
+        for name, value in (("carried", "connection_rate"), ("path_carried", "path_rate")):
+            few_carried = seen[f"{name}_{arm}"]
+            with np.errstate(invalid="ignore"):
+                found |= few & (few_carried < 1) & shows_less(few_carried, before[f"{kind}{value}"], shown)
     flights, resent = judged.left["used_flights"], judged.left["used_resent"]
     blind = (flights >= law.trial_flights) & (judged.left["used_lossy"] >= BLIND * flights)
     blind &= resent > law.loss_segments * judged.left["used_segments"]

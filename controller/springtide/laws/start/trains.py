@@ -16,8 +16,8 @@ from springtide.laws.columns import Bits, Columns
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats
 
-# Log2 of bytes/s, of how many trains (no more than the last round's, or than are enough, count from before), when the
-# last ones were, and whether they were sharp.
+# Log2 of bytes/s, of how many trains (of those before so many times the last round's count, or as many as are enough),
+# when the last ones were, and whether they were sharp.
 TRAINS = [
     ("train_log2", "<f8"),
     ("train_weight", "<f8"),
@@ -32,6 +32,9 @@ _SHARPEST = 2e7
 _BLURRED = 1.4
 # Further away than that the path has become another.
 MOVED = 1.4
+# Those of the rounds before count for so many times the last round's at most, where that has enough: a path's rate
+# differs by a tenth from round to round by itself, and what follows that changes for nothing.
+_KEPT = 4
 # What is as much above, or below, what trains show is no chance: medians of a dozen differ by less.
 BEYOND = 1.15
 # Of what they show this much or more was carried where nothing else is on the path: both are medians of few.
@@ -66,7 +69,7 @@ def read_trains(
         is_sharp = (seen["train_low_rate"] * _BLURRED >= seen["train_rate"]) & (seen["train_rate"] < _SHARPEST)
     # Few that contradict take their number from those before, and count where none of these are left.
     doubted = np.where(many, 0.0, np.maximum(weight - count, 0.0))
-    near = np.minimum(weight, np.maximum(count, law.min_connections))
+    near = np.minimum(weight, np.where(many, _KEPT * count, law.min_connections))
     weight = np.where(count == 0, weight, np.where(is_near, near, doubted))
     count = np.where(is_near | (weight == 0) | many, count, 0.0)
     total = weight + count

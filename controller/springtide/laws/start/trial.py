@@ -34,6 +34,9 @@ BLIND = 0.9
 _FLOOD, _FLOOD_OF_DEFAULT = 0.1, 2.0
 # A round trip of twice the lowest: what starts meets a queue, which hides that the path carries less.
 _FILLED = 2.0
+# What the default lost is old once this many trials' flights started with the values in use since they are: to ask it
+# takes one trial's. And after this many times start.ttl_s, however few start.
+_ASKED_AFTER, _OLDEST_DEFAULT = 2, 4
 # Flights of values in use that are remembered, in multiples of trial_flights: what comes later must be able to count.
 _MOST_USED = 10
 # The standard error of the log2 of two medians' ratio, times the root of the flights in each: single times differ by a
@@ -74,10 +77,10 @@ class Judged:
     """Of each unit; what is none of these is not known yet. `sound`: enough of the round's first flights went well with
     the values in use, on a path that nothing filled. `carried`, `trial_carried`: what the path carried of what a single
     one is given, in use and on trial, 1 where that is all of it, NaN unknown; `path_carried`, `trial_path_carried` of
-    what all who start at once are given. `joined`: what is in use does no harm beside what the default lost, but loses
-    clearly more than it did: the path has become less, or something else has come onto it. `flood`: harm of so much
-    that the path was full. `asks`: that what is in use loses is explained by nothing but what the default lost long
-    ago. `left`: COUNTED for the next round, as if all stayed."""
+    what all who start at once are given. `joined`: what is in use loses what only the default's loss of before
+    explains, and clearly more than it did: the path has become less, or something else has come onto it. `flood`: harm
+    of so much that the path was full. `asks`: that what is in use loses is explained by nothing but what the default
+    lost long ago. `left`: COUNTED for the next round, as if all stayed."""
 
     sound: Bits
     carried: Floats
@@ -168,11 +171,15 @@ def judge(
     now_much, all_much, harm, flood = _harm(
         before, left, lossy[0], flights[0], segments[0], resent[0], default_lost, law
     )
-    joined = used & ~harm & _has_risen(before, lossy[0], flights[0], segments[0], resent[0], law)
     # What the default lost long ago was on another path: what only that explains is asked anew.
-    is_old = used & (left["default_at"] + law.ttl_s <= now)
+    age_s = now - left["default_at"]
+    is_old = used & (age_s >= law.ttl_s) & (used_flights >= _ASKED_AFTER * law.trial_flights)
+    is_old |= used & (age_s >= _OLDEST_DEFAULT * law.ttl_s)
     *_, unexplained, _ = _harm(before, left, lossy[0], flights[0], segments[0], resent[0], Lost.nothing(len(used)), law)
     asks = is_old & unexplained & ~harm
+    # Nor does it explain that more is lost than before. (What an operator set is judged by none of this.)
+    joined = used & ~harm & unexplained & (before["overridden"] == 0)
+    joined &= _has_risen(before, lossy[0], flights[0], segments[0], resent[0], law)
     with np.errstate(invalid="ignore"):
         is_filled = ~(seen["rtt_p50_us"] <= _FILLED * seen["min_rtt_us"])
     (carried, path_carried), (trial_carried, trial_path_carried) = (
@@ -190,6 +197,7 @@ def judge(
     others = np.where(used & ~harm, used_lossy / np.maximum(used_flights, 1), share)
     bound = _allowed(before["trial_window"], share, np.maximum(share, others), law)
     trial_harm = tried & (lossy[1] > 0) & much & _too_many(trial_lossy, on_trial, bound, left["trial_segments"])
+    trial_harm |= tried & much & _flood(lossy[1], flights[1], segments[1], resent[1], default_lost)
     log2_time, times = _times(seen, flights)
     left["trial_log2_time"] = np.where(tried & live, before["trial_log2_time"] + log2_time, before["trial_log2_time"])
     left["trial_times"] = np.where(tried & live, before["trial_times"] + times, before["trial_times"])
@@ -228,7 +236,10 @@ def judge(
     judged = tried & live & enough & (rounds >= law.trial_rounds)
     trial_harm |= judged & ~clean
     judged &= ~trial_harm
-    # What seems slower, or no faster, by less than chance explains goes on, up to so many flights.
+    # What seems slower, or no faster, by less than chance explains goes on, up to so many flights. A step must save
+    # something; and so must what takes the kernel's default's place: ten segments each may be all that several at once
+    # have room for.
+    gains = steps | (~used & timed)
     chance = _OF_MEDIANS / np.sqrt(np.maximum(left["trial_times"], 1.0))
     is_enough = on_trial >= _MOST_TRIAL * law.trial_flights
     sure = np.where(is_enough, ratio, ratio - chance)
@@ -243,9 +254,10 @@ def judge(
     # Of small objects neither times nor parts are known: what a step brings is not seen, and nothing else is tried.
     unseen = steps & ~timed & is_enough
     in_vain = judged & ~slower & np.where(shown, ~brings, (steps & timed & (sure > no_gain)) | unseen)
+    in_vain |= judged & ~slower & gains & timed & is_enough & (ratio > no_gain) & ~shown
     # Where a step's flights lose so much that none shows what was carried, half of all steps seem faster by chance.
     clearly = np.where(is_enough, ratio, ratio + chance)
-    good = judged & np.where(steps, timed & (clearly <= no_gain), ~timed | (ratio <= too_slow))
+    good = judged & np.where(gains, timed & (clearly <= no_gain), ~timed | (ratio <= too_slow))
     good = np.where(shown, judged & brings & ~slower, good)
     # Edges brake what loses, whatever the default loses: where as many lose with it that edges brake, now and then by
     # chance, and flights of this round and of all before show that no more of them lose, nor more of them, it says
@@ -367,8 +379,7 @@ def _harm(
     used = before["window"] > 0
     bound = _allowed(before["window"], default.share, default.share, law)
     now_much = _much(resent, segments, flights, default, law)
-    flood = used & now_much & (lossy >= FEWEST_LOSSY) & (2 * lossy > flights) & (resent > _FLOOD * segments)
-    flood &= resent > _FLOOD_OF_DEFAULT * default.share * default.of_lossy * flights
+    flood = used & now_much & _flood(lossy, flights, segments, resent, default)
     all_much = _much(left["used_resent"], left["used_segments"], left["used_flights"], default, law)
     too_many = now_much & _too_many(lossy, flights, bound, segments)
     too_many |= (
@@ -392,6 +403,13 @@ def _has_risen(before: Columns, lossy: Ints, flights: Ints, segments: Ints, rese
     # Most say so: one of several hosts does not, nor do episodes of random loss.
     risen &= (lossy >= FEWEST_LOSSY) & (2 * lossy > flights)
     return risen
+
+
+def _flood(lossy: Ints, flights: Ints, segments: Ints, resent: Ints, default: Lost) -> Bits:
+    """Whether a round's flights lost so much that the path was full. One is enough: where few connections start others
+    follow only rounds later, and each of them would lose as much."""
+    flood: Bits = (2 * lossy > flights) & (resent > _FLOOD * segments)
+    return flood & (resent > _FLOOD_OF_DEFAULT * default.share * default.of_lossy * flights)
 
 
 def _together(group: Ints, values: Floats, which: Bits) -> Floats:
