@@ -363,7 +363,7 @@ def _possible(hosts: Sequence[list[int]]) -> list[list[int]]:
 
 
 def _held_counts(claims: Sequence[list[int]], *, losses: bool = True) -> list[int]:
-    """Of three hosts or more none loses more than three times what the others do, and one flight more."""
+    """Of three hosts or more none loses more than three times what the others do, and one flight and one segment more."""
     hosts = [host for host in _possible(claims) if host[0]]
     kept = _most([host[0] for host in hosts])
     parts = [[-(-n * most // host[0]) for n in host] for host, most in zip(hosts, kept, strict=True)]
@@ -373,5 +373,5 @@ def _held_counts(claims: Sequence[list[int]], *, losses: bool = True) -> list[in
             sum(column) for column in zip(*(part for n, part in enumerate(parts) if n != at), strict=True)
         )
         own[1] = min(own[1], math.ceil(3 * own[0] * (lossy + 1) / flights))
-        own[2] = min(own[2], math.ceil(3 * own[3] * (resent / max(segments, 1) + 1 / flights)))
+        own[2] = min(own[2], math.ceil(3 * own[3] * (resent + 1) / max(segments, 1)))
     return [sum(part[at] for part in found) for at in range(4)]

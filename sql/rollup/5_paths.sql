@@ -348,7 +348,7 @@ claimed as (
 ),
 
 -- In proportion to what of a host counts, rounded up: few losses do not become zero. Of three hosts or more none loses
--- more than three times what the others do and one flight more: one that says that the default loses all would excuse
+-- more than three times what the others do and one flight and one segment more: one that says that the default loses all would excuse
 -- all that a trial loses. The brake of a single one of them is in force there, and says nothing of the others.
 counted as (
     select
@@ -382,10 +382,7 @@ counted as (
                         one[3],
                         toUInt64(
                             ceil(
-                                3. * one[4] * (
-                                    (claims[3] - one[3]) / greatest(claims[4] - one[4], 1)
-                                    + 1 / greatest(claims[1] - one[1], 1)
-                                )
+                                3. * one[4] * (claims[3] - one[3] + 1) / greatest(claims[4] - one[4], 1)
                             )
                         )
                     ),
