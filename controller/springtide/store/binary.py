@@ -84,18 +84,30 @@ def _number(value: int) -> bytes:
     return bytes([*digits, value])
 
 
-def read_blocks(url: str, raws: Iterable[memoryview], dtype: np.dtype[np.void]) -> Frame:
+def read_blocks(url: str, raws: Iterable[memoryview], dtype: np.dtype[np.void], expected: int = 0) -> Frame:
     """Rows of `dtype` from blocks in the engine's Native format, which it writes faster than rows. Raises StoreError
-    for other columns."""
-    blocks = [{name: np.empty(0, dtype[name]) for name in dtype.names or ()}]
+    for other columns. For as many rows as are `expected` memory is taken once.
+
+    A block may end before the next one begins: the engine then uses its memory again. What is used for the first time
+    costs more than to copy it."""
+    names = dtype.names or ()
+    rows, count, room = {name: np.empty(0, dtype[name]) for name in names}, 0, 0
     for raw in raws:
         at = 0
         while at < len(raw):
             columns, at = _read_block(url, raw, at, dtype)
-            if columns:
-                blocks.append(columns)
-    # A copy: the blocks end with their memory.
-    return Frame(dtype, {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]})
+            if not columns:
+                continue
+            more = count + len(columns[names[0]])
+            if more > room:
+                room = max(expected, more if not count else 2 * more)
+                for name, column in rows.items():
+                    rows[name] = np.empty(room, dtype[name])
+                    rows[name][:count] = column[:count]
+            for name in names:
+                rows[name][count:more] = columns[name]
+            count = more
+    return Frame(dtype, {name: column[:count] for name, column in rows.items()})
 
 
 def _read_block(url: str, raw: memoryview, at: int, dtype: np.dtype[np.void]) -> tuple[dict[str, NDArray[Any]], int]:

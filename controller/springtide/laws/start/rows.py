@@ -70,24 +70,26 @@ def last_round(store: Store, before_unix_s: int) -> int:
     return int(found[0]["newest"]) if found else 0
 
 
-def remembered(store: Store, round_unix_s: int) -> Frame:
-    """The last round's decisions before this one as REMEMBERED rows, sorted by unit; no later round is read."""
+def remembered(store: Store, round_unix_s: int, expected: int = 0) -> Frame:
+    """The last round's decisions before this one as REMEMBERED rows, about as many as are `expected`, sorted by unit;
+    no later round is read."""
     newest = last_round(store, round_unix_s)
     if not newest:
         return Frame.empty(0, REMEMBERED)
-    found = _last(store, newest, TABLE, "settings prefer_column_name_to_alias = 1")
+    found = _last(store, newest, TABLE, "settings prefer_column_name_to_alias = 1", expected)
     # Of a round that was decided twice, and not merged since, a unit may have two rows; to merge costs a fifth more.
     if not np.logical_or.reduce([begins(found[name]) for name, _ in UNIT_KEY]).all():
-        found = _last(store, newest, f"{TABLE} final", _BY_COLUMN)
+        found = _last(store, newest, f"{TABLE} final", _BY_COLUMN, expected)
     return found
 
 
-def _last(store: Store, round_unix_s: int, table: str, settings: str) -> Frame:
+def _last(store: Store, round_unix_s: int, table: str, settings: str, expected: int) -> Frame:
     return store.frame(
         f"select {_REMEMBERED}, toUInt32(toUnixTimestamp(round)) as round from {table} "
         f"where round = fromUnixTimestamp({{round:UInt32}}) order by src_pop, destination, ip_version {settings}",
         REMEMBERED,
         {"round": round_unix_s},
+        expected,
     )
 
 
