@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from fcntl import F_SETPIPE_SZ, fcntl
 from threading import Thread
 from typing import Any
@@ -16,14 +17,32 @@ from numpy.typing import NDArray
 from springtide.errors import StoreError
 from springtide.frame import Frame
 
+
+@dataclass(frozen=True)
+class Coded:
+    """A column of texts of which few are different: these, and of each row the number of its own."""
+
+    texts: NDArray[np.bytes_]
+    numbers: NDArray[np.unsignedinteger[Any]]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def tolist(self) -> list[bytes]:
+        listed: list[bytes] = self.texts[self.numbers].tolist()
+        return listed
+
+
 # Masked values are null.
-Columns = Mapping[str, NDArray[Any]]
+Columns = Mapping[str, NDArray[Any] | Coded]
 
 
 # Rows that the engine is given at once: smaller blocks it gathers, which copies them.
 _BLOCK_ROWS = 524_288
 # The most that a pipe of anyone may hold: each of the two threads runs longer before it waits for the other.
 _PIPE_BYTES = 1 << 20
+# Of LowCardinality: a block brings the texts that its numbers are of.
+_HAS_TEXTS = 1 << 9
 
 
 @contextmanager
@@ -34,6 +53,10 @@ def binary_source(columns: Columns) -> Iterator[tuple[str, str]]:
     """
     structure, select = [], []
     for name, column in columns.items():
+        if isinstance(column, Coded):
+            structure.append((name, "LowCardinality(String)"))
+            select.append(name)
+            continue
         kind = _type(column.dtype)
         structure.append((name, f"Nullable({kind})" if isinstance(column, np.ma.MaskedArray) else kind))
         select.append(f"toStringCutToZero({name})" if column.dtype.kind == "S" else name)
@@ -66,13 +89,26 @@ def _write(fd: int, columns: Columns, structure: Sequence[tuple[str, str]], fail
 
 def _block(columns: Columns, structure: Sequence[tuple[str, str]], rows: slice) -> Iterator[bytes | memoryview]:
     """Some rows in the engine's Native format: column by column, which it parses faster than rows."""
-    yield _number(len(structure)) + _number(len(next(iter(columns.values()))[rows]))
+    count = len(range(*rows.indices(len(next(iter(columns.values()))))))
+    yield _number(len(structure)) + _number(count)
     for name, kind in structure:
-        yield b"".join(_number(len(text)) + text for text in (name.encode(), kind.encode()))
-        column = columns[name][rows]
+        yield _listed([name.encode(), kind.encode()])
+        whole = columns[name]
+        if isinstance(whole, Coded):
+            numbers = np.ascontiguousarray(whole.numbers[rows])
+            # The form's version, what is in it, and how wide numbers are.
+            head = (1, _HAS_TEXTS | numbers.itemsize.bit_length() - 1, len(whole.texts))
+            yield np.array(head, "<u8").tobytes() + _listed(whole.texts.tolist()) + np.uint64(count).tobytes()
+            yield numbers.data
+            continue
+        column = whole[rows]
         if isinstance(column, np.ma.MaskedArray):
             yield np.ascontiguousarray(np.ma.getmaskarray(column)).data
         yield np.ascontiguousarray(np.ma.getdata(column)).data
+
+
+def _listed(texts: Iterable[bytes]) -> bytes:
+    return b"".join(_number(len(text)) + text for text in texts)
 
 
 def _number(value: int) -> bytes:

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from springtide import instants
 from springtide.frame import Frame
 from springtide.laws import round_rows
-from springtide.laws.columns import begins
+from springtide.laws.columns import begins, numbered
 from springtide.laws.start.decision import ACTIONS, REASONS
 from springtide.laws.start.groups import BEHIND, PLACE
 from springtide.laws.start.law import DECIDED, PREVIOUS, lasting_rows
 from springtide.laws.start.units import UNIT_KEY, keys
 from springtide.policy import MAX_HISTORY_S
 from springtide.store import Row, Store
-from springtide.store.binary import Columns
+from springtide.store.binary import Coded, Columns
 
 TABLE = "start_decisions"
 _INSTANTS = ("default_at", "hold_until", "train_at", "shared_at", "last_evidence", "expires_at")
 _FLAGS = ("borrowed", "trial_borrowed", "trial_step", "train_sharp", "was_cut", "suppressed", "overridden")
+_REASONS = np.array([reason.encode() for reason in REASONS])
 _NAMES = DECIDED.names or ()
 # An alias may have the name of the column that it is made of. Rows are sorted after they are read: in order `final`
 # would merge them, which takes twice as long.
@@ -141,13 +144,15 @@ def _texts(decided: Frame) -> list[str]:
 
 def _columns(decided: Frame) -> Columns:
     """As the table has them: null where nothing is known."""
-    columns = dict(decided.columns)
-    columns["reason"] = np.array([reason.encode() for reason in REASONS])[columns["reason"]]
+    columns: dict[str, NDArray[Any] | Coded] = dict(decided.columns)
+    columns["reason"] = Coded(_REASONS, decided["reason"])
+    for name in ("src_pop", "group"):
+        columns[name] = Coded(*numbered(decided[name]))
     for name in _INSTANTS:
-        columns[name] = np.ma.array(columns[name], mask=columns[name] == 0)
+        columns[name] = np.ma.array(decided[name], mask=decided[name] == 0)
     for name in _NAMES:
         if DECIDED[name].kind == "f":
-            columns[name] = np.ma.array(columns[name], mask=np.isnan(columns[name]))
+            columns[name] = np.ma.array(decided[name], mask=np.isnan(decided[name]))
     return columns
 
 
