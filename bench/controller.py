@@ -8,9 +8,11 @@ processor seconds. Both sides run in one process, in turns.
 `start_` is the same for the law of starts: each ordered pair of PoPs and each client prefix is a unit that is decided
 in each round. `start_read_rows` are the rows of all tables that the engine read for a decision; `start_round_rows` are
 those of the round, `start_kept_rows` those of the decisions before it, which are all that the law keeps, and
-`start_history_rows` those of all decisions in the store; `start_observe_s`, `start_law_s`, `start_write_s` its parts.
+`start_history_rows` those of all decisions in the store; `start_observe_cpu_s`, `start_law_cpu_s`,
+`start_write_cpu_s` its parts.
 `start_bare_write_cpu_per_scan_ratio` is what the engine alone needs to write the same rows from its memory / the scan:
-a part of `start_cpu_per_scan_ratio` that no change of the law can save.
+a part of `start_cpu_per_scan_ratio` that no change of the law can save. The engine's merges, which are of every round's
+rows and would be in either side as it happens, are stopped for all of `start_` until its rows' bytes are counted.
 """
 
 from __future__ import annotations
@@ -180,6 +182,7 @@ def _measure_starts(run: Run, store: Store) -> None:
     """Each turn is a round of its own, after `start_rounds` others: history grows, as it does where this runs."""
     pops, prefixes, rounds = (run.sizes[name] for name in ("pops", "prefixes", "start_rounds"))
     add_fleet(store, pops, prefixes)
+    store.execute("system stop merges")
     moments: list[int] = []
 
     def begin() -> None:
@@ -207,7 +210,7 @@ def _measure_starts(run: Run, store: Store) -> None:
     _beside_scan(run, "start", decide, scan, begin)
     run.figure("peak_memory_before_start_gb", memory / 1e6)
     for name, spent in zip(("observe", "law", "write"), zip(*parts, strict=True), strict=True):
-        run.figure(f"start_{name}_s", spent)
+        run.figure(f"start_{name}_cpu_s", spent)
     run.figure("start_read_rows", read)
     bare = write_bare(store, moments[-1])
     found = in_turns(run.turns, {"write": _timed(bare), "scan": _timed(scan)})
@@ -220,6 +223,7 @@ def _measure_starts(run: Run, store: Store) -> None:
     )
     for name, count in counted.items():
         run.figure(f"start_{name}", int(count))
+    store.execute("system start merges")
     _row_bytes(run, store, {"rollup_paths": "bytes_per_path", "start_decisions": "bytes_per_start_decision"})
 
 
@@ -258,15 +262,15 @@ def _decide_pairs(store: Store, moment: int, policy: Policy) -> None:
 
 
 def _decide_starts(store: Store, moment: int) -> tuple[float, float, float]:
-    """As the command does: what the round shows, what of it arrived, the law, its rows. Seconds of each."""
-    policy, begun = Policy(enforce=EnforcePolicy(by="bpf")), time.perf_counter()
+    """As the command does: what the round shows, what of it arrived, the law, its rows. Processor seconds of each."""
+    policy, begun = Policy(enforce=EnforcePolicy(by="bpf")), time.process_time()
     seen, before = START.observe(store, policy, moment)
     _, thin = frozen(store, policy, moment, START.pops(seen, before))
-    observed = time.perf_counter()
+    observed = time.process_time()
     decided = START.decide(moment, policy, seen, before, thin)
-    judged = time.perf_counter()
+    judged = time.process_time()
     start_rows.write_round(store, moment, decided, policy.version)
-    return observed - begun, judged - observed, time.perf_counter() - judged
+    return observed - begun, judged - observed, time.process_time() - judged
 
 
 def _widen_decisions(store: Store, rounds: int) -> None:

@@ -52,6 +52,26 @@ def test_columns_that_end_before_their_last_row_are_an_error_with_its_cause(
     store.insert_columns("numbered", {"d": np.arange(25)})
 
 
+def test_texts_of_which_few_are_different_are_read_as_they_were_written(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In several blocks, each with all texts; and read as one, whatever number of rows was expected."""
+    monkeypatch.setattr(binary, "_BLOCK_ROWS", 10)
+    store.execute("create table coded (d Int64, t LowCardinality(String)) engine = MergeTree order by d")
+    texts = np.array([b"", b"first", b"x" * 200])
+    numbers = (np.arange(35) * 7 % 3).astype(np.uint16)
+    store.insert_columns("coded", {"d": np.arange(35), "t": binary.Coded(texts, numbers)})
+    form = np.dtype([("d", "<i8"), ("t", "S200")])
+    for expected in (0, 12, 35, 100):
+        found = store.frame(
+            "select d, toFixedString(t, 200) as t from coded order by d settings max_block_size = 10",
+            form,
+            expected=expected,
+        )
+        assert found["d"].tolist() == list(range(35))
+        assert found["t"].tolist() == texts[numbers].tolist()
+
+
 def test_an_insert_that_the_engine_refuses_is_an_error(store: Store) -> None:
     store.execute("create table narrow (d Int64) engine = MergeTree partition by d order by d")
     store.execute("alter table narrow add constraint small check d < 5")

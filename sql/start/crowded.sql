@@ -1,14 +1,17 @@
--- The PoPs with more client prefixes in a round than places. Parameters: round_s; max_prefixes as in the policy;
--- half_prefixes: half of them.
-select src_pop
+-- How many rows a round has of each PoP, and whether it has more client prefixes than places. Parameters: round_s;
+-- max_prefixes as in the policy; half_prefixes: half of them.
+select
+    src_pop,
+    sum(shown) as units,
+    sum(clients) > {max_prefixes:UInt32} or maxIf(clients, only_host != '') > {half_prefixes:UInt32} as is_crowded
 from (
     select
         src_pop,
         only_host,
-        count() as shown
+        count() as shown,
+        countIf(dst_pop = '') as clients
     from round_paths
-    where round = fromUnixTimestamp({round_s:UInt32}) and length(src_pop) <= 63 and dst_pop = ''
+    where round = fromUnixTimestamp({round_s:UInt32}) and length(src_pop) <= 63
     group by src_pop, only_host
 ) as hosts
 group by src_pop
-having sum(shown) > {max_prefixes:UInt32} or maxIf(shown, only_host != '') > {half_prefixes:UInt32}

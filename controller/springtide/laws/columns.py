@@ -49,6 +49,15 @@ def begins(column: NDArray[Any]) -> Bits:
     return different
 
 
+def numbered(column: NDArray[np.bytes_]) -> tuple[NDArray[np.bytes_], NDArray[np.uint32]]:
+    """The different texts of a column, as they first come, and of each row the number of its own. Quick where most rows
+    have their neighbour's: one of a run is read."""
+    first = begins(column)
+    known: dict[bytes, int] = {}
+    numbers = [known.setdefault(text, len(known)) for text in column[first].tolist()]
+    return np.array(list(known), column.dtype), np.array(numbers, np.uint32)[np.cumsum(first) - 1]
+
+
 def located(own: Keys, wanted: Keys) -> NDArray[np.intp]:
     """Of each of the sorted keys `wanted` the row that has it, of rows with the keys `own`: the first, -1 is none."""
     rows, found = _rows(own, wanted)
@@ -65,7 +74,7 @@ def taken_at(
     """These columns of these rows; of row -1 those of `missing`, or zeros."""
     has = rows >= 0
     if has.all():
-        return {name: frame[name][rows] for name in names}
+        return {name: frame[name].take(rows) for name in names}
     columns = {}
     for name in names:
         # Not np.full: of texts its 0 is "0".

@@ -12,7 +12,7 @@ from springtide.errors import StoreError
 from springtide.frame import Frame
 from springtide.laws.columns import Keys, Table, same
 from springtide.store import Store
-from springtide.store.binary import Columns
+from springtide.store.binary import Coded, Columns
 
 R = TypeVar("R", Table, Frame)
 
@@ -48,9 +48,9 @@ def write(
     elif not len(decided):
         return False
     count = len(decided)
-    head = {
+    head: Columns = {
         "round": np.full(count, round_unix_s, "<u4"),
-        "policy_version": np.full(count, policy_version.encode(), "S12"),
+        "policy_version": Coded(np.array([policy_version.encode()], "S12"), np.zeros(count, np.uint8)),
     }
     if count:
         store.insert_columns(table, {**head, **columns(decided)})

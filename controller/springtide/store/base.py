@@ -32,8 +32,10 @@ class Store(Protocol):
         Raises StoreError where the statement returns other columns."""
         ...
 
-    def frame(self, sql: str, dtype: np.dtype[np.void], params: Mapping[str, Param] | None = None) -> Frame:
-        """The same, each column an array of its own."""
+    def frame(
+        self, sql: str, dtype: np.dtype[np.void], params: Mapping[str, Param] | None = None, expected: int = 0
+    ) -> Frame:
+        """The same, each column an array of its own. With about as many rows as are `expected` it takes less memory."""
         ...
 
     def execute(self, sql: str, params: Mapping[str, Param] | None = None) -> None: ...

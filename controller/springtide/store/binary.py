@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from fcntl import F_SETPIPE_SZ, fcntl
 from threading import Thread
 from typing import Any
@@ -16,14 +17,32 @@ from numpy.typing import NDArray
 from springtide.errors import StoreError
 from springtide.frame import Frame
 
+
+@dataclass(frozen=True)
+class Coded:
+    """A column of texts of which few are different: these, and of each row the number of its own."""
+
+    texts: NDArray[np.bytes_]
+    numbers: NDArray[np.unsignedinteger[Any]]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def tolist(self) -> list[bytes]:
+        listed: list[bytes] = self.texts[self.numbers].tolist()
+        return listed
+
+
 # Masked values are null.
-Columns = Mapping[str, NDArray[Any]]
+Columns = Mapping[str, NDArray[Any] | Coded]
 
 
 # Rows that the engine is given at once: smaller blocks it gathers, which copies them.
 _BLOCK_ROWS = 524_288
 # The most that a pipe of anyone may hold: each of the two threads runs longer before it waits for the other.
 _PIPE_BYTES = 1 << 20
+# Of LowCardinality: a block brings the texts that its numbers are of.
+_HAS_TEXTS = 1 << 9
 
 
 @contextmanager
@@ -34,6 +53,10 @@ def binary_source(columns: Columns) -> Iterator[tuple[str, str]]:
     """
     structure, select = [], []
     for name, column in columns.items():
+        if isinstance(column, Coded):
+            structure.append((name, "LowCardinality(String)"))
+            select.append(name)
+            continue
         kind = _type(column.dtype)
         structure.append((name, f"Nullable({kind})" if isinstance(column, np.ma.MaskedArray) else kind))
         select.append(f"toStringCutToZero({name})" if column.dtype.kind == "S" else name)
@@ -66,13 +89,26 @@ def _write(fd: int, columns: Columns, structure: Sequence[tuple[str, str]], fail
 
 def _block(columns: Columns, structure: Sequence[tuple[str, str]], rows: slice) -> Iterator[bytes | memoryview]:
     """Some rows in the engine's Native format: column by column, which it parses faster than rows."""
-    yield _number(len(structure)) + _number(len(next(iter(columns.values()))[rows]))
+    count = len(range(*rows.indices(len(next(iter(columns.values()))))))
+    yield _number(len(structure)) + _number(count)
     for name, kind in structure:
-        yield b"".join(_number(len(text)) + text for text in (name.encode(), kind.encode()))
-        column = columns[name][rows]
+        yield _listed([name.encode(), kind.encode()])
+        whole = columns[name]
+        if isinstance(whole, Coded):
+            numbers = np.ascontiguousarray(whole.numbers[rows])
+            # The form's version, what is in it, and how wide numbers are.
+            head = (1, _HAS_TEXTS | numbers.itemsize.bit_length() - 1, len(whole.texts))
+            yield np.array(head, "<u8").tobytes() + _listed(whole.texts.tolist()) + np.uint64(count).tobytes()
+            yield numbers.data
+            continue
+        column = whole[rows]
         if isinstance(column, np.ma.MaskedArray):
             yield np.ascontiguousarray(np.ma.getmaskarray(column)).data
         yield np.ascontiguousarray(np.ma.getdata(column)).data
+
+
+def _listed(texts: Iterable[bytes]) -> bytes:
+    return b"".join(_number(len(text)) + text for text in texts)
 
 
 def _number(value: int) -> bytes:
@@ -84,18 +120,30 @@ def _number(value: int) -> bytes:
     return bytes([*digits, value])
 
 
-def read_blocks(url: str, raws: Iterable[memoryview], dtype: np.dtype[np.void]) -> Frame:
+def read_blocks(url: str, raws: Iterable[memoryview], dtype: np.dtype[np.void], expected: int = 0) -> Frame:
     """Rows of `dtype` from blocks in the engine's Native format, which it writes faster than rows. Raises StoreError
-    for other columns."""
-    blocks = [{name: np.empty(0, dtype[name]) for name in dtype.names or ()}]
+    for other columns. For as many rows as are `expected` memory is taken once.
+
+    A block may end before the next one begins: the engine then uses its memory again. What is used for the first time
+    costs more than to copy it."""
+    names = dtype.names or ()
+    rows, count, room = {name: np.empty(0, dtype[name]) for name in names}, 0, 0
     for raw in raws:
         at = 0
         while at < len(raw):
             columns, at = _read_block(url, raw, at, dtype)
-            if columns:
-                blocks.append(columns)
-    # A copy: the blocks end with their memory.
-    return Frame(dtype, {name: np.concatenate([block[name] for block in blocks]) for name in blocks[0]})
+            if not columns:
+                continue
+            more = count + len(columns[names[0]])
+            if more > room:
+                room = max(expected, more if not count else 2 * more)
+                for name, column in rows.items():
+                    rows[name] = np.empty(room, dtype[name])
+                    rows[name][:count] = column[:count]
+            for name in names:
+                rows[name][count:more] = columns[name]
+            count = more
+    return Frame(dtype, {name: column[:count] for name, column in rows.items()})
 
 
 def _read_block(url: str, raw: memoryview, at: int, dtype: np.dtype[np.void]) -> tuple[dict[str, NDArray[Any]], int]:

@@ -84,16 +84,18 @@ class EmbeddedStore:
     ) -> NDArray[np.void]:
         return self.frame(sql, dtype, params).table()
 
-    def frame(self, sql: str, dtype: np.dtype[np.void], params: Mapping[str, Param] | None = None) -> Frame:
+    def frame(
+        self, sql: str, dtype: np.dtype[np.void], params: Mapping[str, Param] | None = None, expected: int = 0
+    ) -> Frame:
         encoded = {name: encode(value) for name, value in (params or {}).items()}
         try:
             # Block by block: all of them as one result are copied each time that its memory grows.
             with self._session.send_query(sql, "Native", params=encoded) as stream:
-                # A block's memory lives as long as the block.
-                blocks = list(stream)
+                return read_blocks(self.url, (block.get_memview().view() for block in stream), dtype, expected)
+        except StoreError:
+            raise
         except Exception as error:
             raise _store_error(f"store {self.url}", error) from error
-        return read_blocks(self.url, (block.get_memview().view() for block in blocks), dtype)
 
     def execute(self, sql: str, params: Mapping[str, Param] | None = None) -> None:
         self._run(sql, params, "Null")

@@ -108,7 +108,9 @@ class ServerStore:
     ) -> NDArray[np.void]:
         return self.frame(sql, dtype, params).table()
 
-    def frame(self, sql: str, dtype: np.dtype[np.void], params: Mapping[str, Param] | None = None) -> Frame:
+    def frame(
+        self, sql: str, dtype: np.dtype[np.void], params: Mapping[str, Param] | None = None, expected: int = 0
+    ) -> Frame:
         found, types = self._run(
             lambda: self._send(sql, params, with_column_types=True, columnar=True), retry=_is_read(sql)
         )

@@ -92,10 +92,12 @@ def observe(store: Store, round_unix_s: int, law: StartPolicy) -> Frame:
         "max_prefixes": law.max_prefixes,
         "half_prefixes": (law.max_prefixes + 1) // 2,
     }
-    # Asked for first: most rounds have none, and the engine then looks for no places.
-    crowded = [row["src_pop"] for row in store.query(sql("start/crowded"), places)]
+    # Asked for first: most rounds have none that is crowded, and the engine then looks for no places.
+    pops = store.query(sql("start/crowded"), places)
+    crowded = [row["src_pop"] for row in pops if row["is_crowded"]]
     quantiles = {"share_quantile": law.share_quantile, "path_quantile": law.path_quantile}
-    return store.frame(sql("start/evidence"), SHOWN, {**places, **quantiles, "crowded": crowded})
+    units = sum(int(row["units"]) for row in pops)
+    return store.frame(sql("start/evidence"), SHOWN, {**places, **quantiles, "crowded": crowded}, units)
 
 
 def edge_parts(store: Store, round_unix_s: int, since_unix_s: int, units: Frame) -> Table:

@@ -81,8 +81,8 @@ class Start(Law):
     def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Frame, Frame]:
         if not policy.paces(round_unix_s):
             return Frame.empty(0, OBSERVED), rows.previous(store, 0)
-        last = rows.remembered(store, round_unix_s)
-        return _seen(store, policy, round_unix_s, last), rows.lasting(last)
+        seen, last = _seen(store, policy, round_unix_s)
+        return seen, rows.lasting(last)
 
     def pops(self, seen: Frame, before: Frame) -> set[str]:
         return pops_of(*(_runs(table["src_pop"]).tolist() for table in (seen, before)))
@@ -129,7 +129,7 @@ class Start(Law):
                 continue
             seen = Frame.empty(0, OBSERVED)
             if policy.paces(moment):
-                seen = _seen(store, policy, moment, rows.remembered(store, moment))
+                seen, _ = _seen(store, policy, moment)
             decided = self.decide(moment, policy, seen, last, frozen(store, policy, moment, self.pops(seen, last))[1])
             last = carry(decided, moment)
             theirs = self.acting(recorded) if len(recorded) else None
@@ -236,10 +236,12 @@ class Start(Law):
 START = Start()
 
 
-def _seen(store: Store, policy: Policy, round_unix_s: int, last: Frame) -> Frame:
-    """OBSERVED rows, with their groups, of all units that the round shows or the last decisions remember, REMEMBERED
-    rows: what is not listed could borrow from its group."""
+def _seen(store: Store, policy: Policy, round_unix_s: int) -> tuple[Frame, Frame]:
+    """OBSERVED rows, with their groups, of all units that the round shows or the last decisions remember, and these as
+    REMEMBERED rows: what is not listed could borrow from its group."""
     shown = observe(store, round_unix_s, policy.start)
+    # Some that were there are not now.
+    last = rows.remembered(store, round_unix_s, len(shown) * 5 // 4)
     shown_keys = keys(shown)
     last_keys = shared_keys(last, shown, shown_keys)
     wanted = union(shown_keys, last_keys)
@@ -256,7 +258,7 @@ def _seen(store: Store, policy: Policy, round_unix_s: int, last: Frame) -> Frame
     listed = _flags(shown["listed"] > 0, at_shown)
     if wanted is not shown_keys or not listed.all():
         columns = taken_at(shown, _EVIDENCE, np.where(listed, at_shown, -1), UNSEEN)
-    return Frame(OBSERVED, {**columns, **unit_columns, "group": group})
+    return Frame(OBSERVED, {**columns, **unit_columns, "group": group}), last
 
 
 def _flags(flags: Bits, at: NDArray[np.intp]) -> Bits:

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from springtide import instants
 from springtide.frame import Frame
 from springtide.laws import round_rows
-from springtide.laws.columns import begins
+from springtide.laws.columns import begins, numbered
 from springtide.laws.start.decision import ACTIONS, REASONS
 from springtide.laws.start.groups import BEHIND, PLACE
 from springtide.laws.start.law import DECIDED, PREVIOUS, lasting_rows
 from springtide.laws.start.units import UNIT_KEY, keys
 from springtide.policy import MAX_HISTORY_S
 from springtide.store import Row, Store
-from springtide.store.binary import Columns
+from springtide.store.binary import Coded, Columns
 
 TABLE = "start_decisions"
 _INSTANTS = ("default_at", "hold_until", "train_at", "shared_at", "last_evidence", "expires_at")
 _FLAGS = ("borrowed", "trial_borrowed", "trial_step", "train_sharp", "was_cut", "suppressed", "overridden")
+_REASONS = np.array([reason.encode() for reason in REASONS])
 _NAMES = DECIDED.names or ()
 # An alias may have the name of the column that it is made of. Rows are sorted after they are read: in order `final`
 # would merge them, which takes twice as long.
@@ -70,24 +73,26 @@ def last_round(store: Store, before_unix_s: int) -> int:
     return int(found[0]["newest"]) if found else 0
 
 
-def remembered(store: Store, round_unix_s: int) -> Frame:
-    """The last round's decisions before this one as REMEMBERED rows, sorted by unit; no later round is read."""
+def remembered(store: Store, round_unix_s: int, expected: int = 0) -> Frame:
+    """The last round's decisions before this one as REMEMBERED rows, about as many as are `expected`, sorted by unit;
+    no later round is read."""
     newest = last_round(store, round_unix_s)
     if not newest:
         return Frame.empty(0, REMEMBERED)
-    found = _last(store, newest, TABLE, "settings prefer_column_name_to_alias = 1")
+    found = _last(store, newest, TABLE, "settings prefer_column_name_to_alias = 1", expected)
     # Of a round that was decided twice, and not merged since, a unit may have two rows; to merge costs a fifth more.
     if not np.logical_or.reduce([begins(found[name]) for name, _ in UNIT_KEY]).all():
-        found = _last(store, newest, f"{TABLE} final", _BY_COLUMN)
+        found = _last(store, newest, f"{TABLE} final", _BY_COLUMN, expected)
     return found
 
 
-def _last(store: Store, round_unix_s: int, table: str, settings: str) -> Frame:
+def _last(store: Store, round_unix_s: int, table: str, settings: str, expected: int) -> Frame:
     return store.frame(
         f"select {_REMEMBERED}, toUInt32(toUnixTimestamp(round)) as round from {table} "
         f"where round = fromUnixTimestamp({{round:UInt32}}) order by src_pop, destination, ip_version {settings}",
         REMEMBERED,
         {"round": round_unix_s},
+        expected,
     )
 
 
@@ -139,13 +144,15 @@ def _texts(decided: Frame) -> list[str]:
 
 def _columns(decided: Frame) -> Columns:
     """As the table has them: null where nothing is known."""
-    columns = dict(decided.columns)
-    columns["reason"] = np.array([reason.encode() for reason in REASONS])[columns["reason"]]
+    columns: dict[str, NDArray[Any] | Coded] = dict(decided.columns)
+    columns["reason"] = Coded(_REASONS, decided["reason"])
+    for name in ("src_pop", "group"):
+        columns[name] = Coded(*numbered(decided[name]))
     for name in _INSTANTS:
-        columns[name] = np.ma.array(columns[name], mask=columns[name] == 0)
+        columns[name] = np.ma.array(decided[name], mask=decided[name] == 0)
     for name in _NAMES:
         if DECIDED[name].kind == "f":
-            columns[name] = np.ma.array(columns[name], mask=np.isnan(columns[name]))
+            columns[name] = np.ma.array(decided[name], mask=np.isnan(decided[name]))
     return columns
 
 

@@ -46,7 +46,9 @@ def grouped(group: NDArray[np.int64], own: Floats, variance: Floats, known: Bits
         weight = 1.0 / (v + between[at])
         mean = np.bincount(at, weight * x, count) / np.bincount(at, weight, count)
     low = np.full(count, np.nan)
-    order = np.lexsort((x, at))
+    # By group, then by value: as lexsort, which sorts doubles several times as slowly.
+    order = np.argsort(x)
+    order = order[np.argsort(at[order].astype(np.min_scalar_type(count)), kind="stable")]
     begin = np.searchsorted(at[order], np.arange(count))
     has = units > 0
     low[has] = x[order][(begin + np.floor(quantile * (units - 1)).astype(np.int64))[has]]

@@ -426,4 +426,4 @@ def _counts(column: NDArray[Any], live: Bits) -> Ints:
 
 def _ints(column: NDArray[Any]) -> Ints:
     # What a broken row claims beyond this is as much as this: sums stay numbers.
-    return np.minimum(column.astype(np.uint64), np.uint64(2**40)).astype(np.int64)
+    return np.minimum(column.astype(np.uint64, copy=False), np.uint64(2**40)).view(np.int64)
