@@ -348,8 +348,9 @@ claimed as (
 ),
 
 -- In proportion to what of a host counts, rounded up: few losses do not become zero. Of three hosts or more none loses
--- more than three times what the others do and one flight and one segment more: one that says that the default loses all would excuse
--- all that a trial loses. The brake of a single one of them is in force there, and says nothing of the others.
+-- more than three times what the others do and one flight and one segment more: one that says that the default loses
+-- all would excuse all that a trial loses. The brake of a single one of them is in force there, and says nothing of the
+-- others.
 counted as (
     select
         at_pop,

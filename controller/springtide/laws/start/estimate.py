@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from springtide.laws.columns import Bits, Columns
 from springtide.laws.start import shrink
+from springtide.laws.start.losses import BLIND
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats, Grouped
 from springtide.laws.start.trains import TRAINS, log2_of, read_trains, shown_before, shows_less
-from springtide.laws.start.trial import BLIND, Judged
+from springtide.laws.start.trial import Judged
 
 # The variance of a normal sample's lower quartile, in the sample's variance over its size.
 _OF_QUARTILE = 1.86

@@ -15,23 +15,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from springtide.laws.columns import Bits, Columns
-from springtide.laws.initcwnd.loss_guard import FEWEST_LOSSY, KERNEL_DEFAULT, allowed_share, lower_bound, upper_bound
+from springtide.laws.initcwnd.loss_guard import FEWEST_LOSSY, lower_bound, upper_bound
+from springtide.laws.start.losses import (
+    BLIND,
+    BY_CHANCE,
+    SURE,
+    Lost,
+    allowed_lossy,
+    does_harm,
+    has_risen,
+    ints,
+    is_flood,
+    sends_much,
+    too_many_lossy,
+)
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats
 from springtide.laws.start.trains import proves
 
 Ints = NDArray[np.int64]
 
-# So many standard errors are chance.
-_BY_CHANCE = 2.0
 # What of default starts is remembered from round to round, and of how many flights at most, in multiples of
 # trial_flights: what comes later must be able to change it.
 _DEFAULT_KEPT, _MOST_DEFAULT = 0.9, 10
-# Where the default loses something in nearly all of its flights, their share says nothing: only segments are compared.
-BLIND = 0.9
-# Of all segments this part sent again, and so many times the default's, is harm where more than half of the flights
-# say so: where they are large, random loss may explain that each loses something; and one host's say it of one host.
-_FLOOD, _FLOOD_OF_DEFAULT = 0.1, 2.0
 # A round trip of twice the lowest: what starts meets a queue, which hides that the path carries less.
 _FILLED = 2.0
 # What the default lost is old once this many trials' flights started with the values in use since they are: to ask it
@@ -42,11 +48,6 @@ _MOST_USED = 10
 # The standard error of the log2 of two medians' ratio, times the root of the flights in each: single times differ by a
 # third. And what of a trial's flights is waited for at most, in multiples of trial_flights.
 _OF_MEDIANS, _MOST_TRIAL = 0.76, 4
-# So many of these are no chance, where something else shows the contrary, or where it is asked in each round.
-_SURE = 3.0
-# What is sent again has risen where it is this many times as much, and by this part of the segments: in fleets with
-# thousands of flights a round anything is more than chance.
-_RISEN, _RISE = 1.5, 0.005
 # A path carries all of a rate where it shows this part of it: with several at once the queue of what came before blurs
 # it. A step that brings less than a tenth is in vain.
 CARRIED, _STEP_UP = 0.95, 1.1
@@ -99,28 +100,6 @@ class Judged:
     left: Columns
 
 
-@dataclass(frozen=True)
-class Lost:
-    """What flights lose: the share of them that lose any, and the segments that one of these sends again; of the
-    default's, but where another is named."""
-
-    share: Floats
-    of_lossy: Floats
-
-    @classmethod
-    def nothing(cls, count: int) -> Lost:
-        return cls(np.zeros(count), np.zeros(count))
-
-    def most(self, flights: NDArray[Any], of: NDArray[Any] | None = None, errors: float = _BY_CHANCE) -> Floats:
-        """Segments that so many flights send again, with chance: whether one loses and how much one does vary; and so
-        does what is known, where it is of so few others."""
-        each = self.share * self.of_lossy
-        known = 1.0 if of is None else 1.0 + flights / np.maximum(of, 1)
-        by_chance = errors * np.sqrt(each * (1.0 + self.of_lossy) * flights * known)
-        most: Floats = each * flights + by_chance
-        return most
-
-
 def judge(
     now: int,
     seen: Columns,
@@ -163,23 +142,25 @@ def judge(
     default_lost = Lost(share, left["default_resent"])
 
     worn = np.where(before["used_flights"] > _MOST_USED * law.trial_flights, 2, 1)
-    used_flights = np.where(used, _ints(before["used_flights"]) // worn + flights[0], 0)
-    used_lossy = np.where(used, np.minimum(_ints(before["used_lossy"]) // worn + lossy[0], used_flights), 0)
+    used_flights = np.where(used, ints(before["used_flights"]) // worn + flights[0], 0)
+    used_lossy = np.where(used, np.minimum(ints(before["used_lossy"]) // worn + lossy[0], used_flights), 0)
     left["used_flights"], left["used_lossy"] = used_flights, used_lossy
-    left["used_segments"] = np.where(used, _ints(before["used_segments"]) // worn + segments[0], 0)
-    left["used_resent"] = np.where(used, _ints(before["used_resent"]) // worn + resent[0], 0)
-    now_much, all_much, harm, flood = _harm(
+    left["used_segments"] = np.where(used, ints(before["used_segments"]) // worn + segments[0], 0)
+    left["used_resent"] = np.where(used, ints(before["used_resent"]) // worn + resent[0], 0)
+    now_much, all_much, harm, flood = does_harm(
         before, left, lossy[0], flights[0], segments[0], resent[0], default_lost, law
     )
     # What the default lost long ago was on another path: what only that explains is asked anew.
     age_s = now - left["default_at"]
     is_old = used & (age_s >= law.ttl_s) & (used_flights >= _ASKED_AFTER * law.trial_flights)
     is_old |= used & (age_s >= _OLDEST_DEFAULT * law.ttl_s)
-    *_, unexplained, _ = _harm(before, left, lossy[0], flights[0], segments[0], resent[0], Lost.nothing(len(used)), law)
+    *_, unexplained, _ = does_harm(
+        before, left, lossy[0], flights[0], segments[0], resent[0], Lost.nothing(len(used)), law
+    )
     asks = is_old & unexplained & ~harm
     # Nor does it explain that more is lost than before. (What an operator set is judged by none of this.)
     joined = used & ~harm & unexplained & (before["overridden"] == 0)
-    joined &= _has_risen(before, lossy[0], flights[0], segments[0], resent[0], law)
+    joined &= has_risen(before, lossy[0], flights[0], segments[0], resent[0], law)
     with np.errstate(invalid="ignore"):
         is_filled = ~(seen["rtt_p50_us"] <= _FILLED * seen["min_rtt_us"])
     (carried, path_carried), (trial_carried, trial_path_carried) = (
@@ -187,17 +168,17 @@ def judge(
     )
     sound = used & (flights[0] >= law.min_connections) & ~now_much & ~is_filled
 
-    rounds = np.where(tried, _ints(before["trial_rounds"]) + live, 0)
-    on_trial = np.where(tried, _ints(before["trial_flights"]) + flights[1], 0)
-    trial_lossy = np.where(tried, np.minimum(_ints(before["trial_lossy"]) + lossy[1], on_trial), 0)
+    rounds = np.where(tried, ints(before["trial_rounds"]) + live, 0)
+    on_trial = np.where(tried, ints(before["trial_flights"]) + flights[1], 0)
+    trial_lossy = np.where(tried, np.minimum(ints(before["trial_lossy"]) + lossy[1], on_trial), 0)
     left["trial_rounds"], left["trial_flights"], left["trial_lossy"] = rounds, on_trial, trial_lossy
-    left["trial_segments"] = np.where(tried, _ints(before["trial_segments"]) + segments[1], 0)
-    left["trial_resent"] = np.where(tried, _ints(before["trial_resent"]) + resent[1], 0)
-    much = _much(left["trial_resent"], left["trial_segments"], on_trial, default_lost, law)
+    left["trial_segments"] = np.where(tried, ints(before["trial_segments"]) + segments[1], 0)
+    left["trial_resent"] = np.where(tried, ints(before["trial_resent"]) + resent[1], 0)
+    much = sends_much(left["trial_resent"], left["trial_segments"], on_trial, default_lost, law)
     others = np.where(used & ~harm, used_lossy / np.maximum(used_flights, 1), share)
-    bound = _allowed(before["trial_window"], share, np.maximum(share, others), law)
-    trial_harm = tried & (lossy[1] > 0) & much & _too_many(trial_lossy, on_trial, bound, left["trial_segments"])
-    trial_harm |= tried & much & _flood(lossy[1], flights[1], segments[1], resent[1], default_lost)
+    bound = allowed_lossy(before["trial_window"], share, np.maximum(share, others), law)
+    trial_harm = tried & (lossy[1] > 0) & much & too_many_lossy(trial_lossy, on_trial, bound, left["trial_segments"])
+    trial_harm |= tried & much & is_flood(lossy[1], flights[1], segments[1], resent[1], default_lost)
     log2_time, times = _times(seen, flights)
     left["trial_log2_time"] = np.where(tried & live, before["trial_log2_time"] + log2_time, before["trial_log2_time"])
     left["trial_times"] = np.where(tried & live, before["trial_times"] + times, before["trial_times"])
@@ -222,7 +203,7 @@ def judge(
             (left["trial_resent"], left["used_resent"]),
         )
     )
-    pooled_much = _much(pooled_resent, pooled_segments, pooled, Lost.nothing(len(group)), law)
+    pooled_much = sends_much(pooled_resent, pooled_segments, pooled, Lost.nothing(len(group)), law)
     # Half as many of which none lost anything show as much: of ten, a quarter that lose would show in 19 of 20 trials.
     # And what sharp trains show needs no proof but that nobody else is there.
     parts = np.where(np.where(borrowed, pooled_lossy, trial_lossy) == 0, 2, 1)
@@ -250,7 +231,7 @@ def judge(
     with np.errstate(invalid="ignore"):
         brings = trial_carried * before["trial_connection_rate"] >= _STEP_UP * before["connection_rate"]
         brings |= trial_path_carried * before["trial_path_rate"] >= _STEP_UP * before["path_rate"]
-    slower = judged & timed & (np.where(shown & brings, ratio - _SURE * chance, sure) > too_slow)
+    slower = judged & timed & (np.where(shown & brings, ratio - SURE * chance, sure) > too_slow)
     # Of small objects neither times nor parts are known: what a step brings is not seen, and nothing else is tried.
     unseen = steps & ~timed & is_enough
     in_vain = judged & ~slower & np.where(shown, ~brings, (steps & timed & (sure > no_gain)) | unseen)
@@ -299,7 +280,7 @@ def judge(
 
 def brakes(share: Floats, brake_share: float, brake_connections: int) -> Bits:
     """Whether edges brake, now and then by chance, where this share of connections loses something."""
-    by_chance: Bits = share + _BY_CHANCE * np.sqrt(share * (1.0 - share) / brake_connections) >= brake_share
+    by_chance: Bits = share + BY_CHANCE * np.sqrt(share * (1.0 - share) / brake_connections) >= brake_share
     return by_chance
 
 
@@ -322,16 +303,6 @@ def _carried(
         return np.where(single >= CARRIED, 1.0, single), np.where(together >= CARRIED, 1.0, together)
 
 
-def _allowed(window: NDArray[Any], default: Floats, others: Floats, law: StartPolicy) -> Floats:
-    """Share of flights that may lose anything: what random loss explains, or what others lose who start with less and
-    the policy's bound on top."""
-    started = np.maximum(_ints(window), KERNEL_DEFAULT)
-    no_loss = np.zeros(len(started))
-    more = np.minimum(others + allowed_share(started, no_loss, law), 1.0)
-    allowed: Floats = np.maximum(allowed_share(started, default, law), more)
-    return allowed
-
-
 def _times(seen: Columns, flights: list[Ints]) -> tuple[Floats, Floats]:
     """The log2 of the trial's time over the others', of 100 kB, else of 50, times its weight; and the weight."""
     fewer = np.minimum(flights[0], flights[1]).astype(np.float64)
@@ -345,73 +316,6 @@ def _times(seen: Columns, flights: list[Ints]) -> tuple[Floats, Floats]:
     return total, weight
 
 
-def _clearly(lossy: Ints, flights: Ints, bound: Floats) -> Bits:
-    clearly: Bits = (lossy >= FEWEST_LOSSY) & (lower_bound(lossy, flights) > bound)
-    return clearly
-
-
-def _too_many(lossy: Ints, flights: Ints, bound: Floats, segments: NDArray[Any]) -> Bits:
-    """Whether clearly more flights lose anything than may; where the bound says nothing, their segments do."""
-    blind: Bits = (bound >= BLIND) & (segments > 0) & (lossy >= FEWEST_LOSSY)
-    return _clearly(lossy, flights, bound) | blind
-
-
-def _much(resent: NDArray[Any], segments: NDArray[Any], flights: NDArray[Any], default: Lost, law: StartPolicy) -> Bits:
-    """Whether of the flights' segments more were sent again than does no harm, and more than as many flights with the
-    kernel's default send again, and than chance adds; unknown is much."""
-    harmless = np.maximum(law.loss_segments * _ints(segments), default.most(flights))
-    much: Bits = (_ints(segments) == 0) | (_ints(resent) > harmless)
-    return much
-
-
-def _harm(
-    before: Columns,
-    left: Columns,
-    lossy: Ints,
-    flights: Ints,
-    segments: Ints,
-    resent: Ints,
-    default: Lost,
-    law: StartPolicy,
-) -> tuple[Bits, Bits, Bits, Bits]:
-    """Of the values in use: whether this round's flights, and all since they are, send much again; whether they do
-    harm, beside what the default loses; and whether that is a flood."""
-    used = before["window"] > 0
-    bound = _allowed(before["window"], default.share, default.share, law)
-    now_much = _much(resent, segments, flights, default, law)
-    flood = used & now_much & _flood(lossy, flights, segments, resent, default)
-    all_much = _much(left["used_resent"], left["used_segments"], left["used_flights"], default, law)
-    too_many = now_much & _too_many(lossy, flights, bound, segments)
-    too_many |= (
-        all_much & (lossy > 0) & _too_many(left["used_lossy"], left["used_flights"], bound, left["used_segments"])
-    )
-    return now_much, all_much, used & (too_many | flood), flood
-
-
-def _has_risen(before: Columns, lossy: Ints, flights: Ints, segments: Ints, resent: Ints, law: StartPolicy) -> Bits:
-    """Whether a round's flights with the values in use clearly send more again than those before them did, whatever the
-    default loses: what that lost before says nothing of who else has come onto the path since."""
-    had, had_lossy = (before[f"used_{name}"].astype(np.float64) for name in ("flights", "lossy"))
-    # Of none the next one may lose, as much as one does now.
-    of_lossy = np.where(
-        had_lossy > 0, before["used_resent"] / np.maximum(had_lossy, 1.0), resent / np.maximum(lossy, 1)
-    )
-    own = Lost((had_lossy + 1.0) / (had + 1.0), of_lossy)
-    expected = own.share * own.of_lossy * flights
-    risen: Bits = (resent > _RISEN * expected) & (resent > expected + _RISE * segments)
-    risen &= (resent > own.most(flights, had, _SURE)) & (had >= law.trial_flights)
-    # Most say so: one of several hosts does not, nor do episodes of random loss.
-    risen &= (lossy >= FEWEST_LOSSY) & (2 * lossy > flights)
-    return risen
-
-
-def _flood(lossy: Ints, flights: Ints, segments: Ints, resent: Ints, default: Lost) -> Bits:
-    """Whether a round's flights lost so much that the path was full. One is enough: where few connections start others
-    follow only rounds later, and each of them would lose as much."""
-    flood: Bits = (2 * lossy > flights) & (resent > _FLOOD * segments)
-    return flood & (resent > _FLOOD_OF_DEFAULT * default.share * default.of_lossy * flights)
-
-
 def _together(group: Ints, values: Floats, which: Bits) -> Floats:
     """Of each row the sum over its group's rows that count."""
     sums = np.zeros(group.max(initial=0) + 1)
@@ -421,9 +325,4 @@ def _together(group: Ints, values: Floats, which: Bits) -> Floats:
 
 
 def _counts(column: NDArray[Any], live: Bits) -> Ints:
-    return np.where(live, _ints(column), 0)
-
-
-def _ints(column: NDArray[Any]) -> Ints:
-    # What a broken row claims beyond this is as much as this: sums stay numbers.
-    return np.minimum(column.astype(np.uint64, copy=False), np.uint64(2**40)).view(np.int64)
+    return np.where(live, ints(column), 0)
