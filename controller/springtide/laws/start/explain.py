@@ -20,7 +20,7 @@ RULES = {
     Reason.HELD_DAMPING: "damping.suppress_above, until damping.reuse_below",
     Reason.LOWERED: "what the path proves now, start.hysteresis",
     Reason.COLLAPSED: "start.collapse",
-    Reason.LOSS: "start.loss_bound: more first flights lost something than random loss explains",
+    Reason.LOSS: "start.loss_bound: more first flights lost something than random loss explains, or than lately",
     Reason.BRAKED: "an edge's brake: enforce.brake_lost_permille, enforce.brake_connections",
     Reason.ROUND_TRIP_CHANGED: "start.careful (RFC 9959)",
     Reason.DEFAULT_ASKED: "start.ttl_s: what the default loses, which explains its losses, was seen too long ago",
