@@ -363,7 +363,7 @@ def _possible(hosts: Sequence[list[int]]) -> list[list[int]]:
 
 
 def _held_counts(claims: Sequence[list[int]], *, losses: bool = True) -> list[int]:
-    """Of three hosts or more none loses more than three times what the others do, and one flight and one segment more."""
+    """Of three hosts or more none loses more than three times what the others do, and one flight, one segment, more."""
     hosts = [host for host in _possible(claims) if host[0]]
     kept = _most([host[0] for host in hosts])
     parts = [[-(-n * most // host[0]) for n in host] for host, most in zip(hosts, kept, strict=True)]
