@@ -376,17 +376,6 @@ def test_borrowers_are_judged_together_and_each_by_its_own_losses() -> None:
     assert REASONS[by_name["t1"]["reason"]] is Reason.PROMOTED_BORROWED
 
 
-@pytest.mark.parametrize(("time_us", "after"), [(300_000, Reason.TRIAL_NO_GAIN), (240_000, Reason.PROMOTED)])
-def test_what_saves_nothing_does_not_take_the_defaults_place(time_us: int, after: Reason) -> None:
-    """Ten segments each may be all that several at once have room for."""
-    loop = Loop(policy())
-    loop.round(proved(5e6))
-    found = loop.round(proved(5e6))
-    while found["trial_permille"][0] > 0:
-        found = loop.round(proved(5e6, **well(flights_1=20, t100_1_us=time_us)))
-    assert (reason(found), found["window"][0] > 0) == (after, after is Reason.PROMOTED)
-
-
 @pytest.mark.parametrize(("part", "stays"), [(0.79, True), (0.77, False)])
 def test_what_a_weak_round_carries_nearly_four_fifths_of_stays(part: float, stays: bool) -> None:
     """A path's rate differs by a tenth from round to round: to follow that would be two changes for nothing."""

@@ -217,10 +217,7 @@ def judge(
     judged = tried & live & enough & (rounds >= law.trial_rounds)
     trial_harm |= judged & ~clean
     judged &= ~trial_harm
-    # What seems slower, or no faster, by less than chance explains goes on, up to so many flights. A step must save
-    # something; and so must what takes the kernel's default's place: ten segments each may be all that several at once
-    # have room for.
-    gains = steps | (~used & timed)
+    # What seems slower, or no faster, by less than chance explains goes on, up to so many flights.
     chance = _OF_MEDIANS / np.sqrt(np.maximum(left["trial_times"], 1.0))
     is_enough = on_trial >= _MOST_TRIAL * law.trial_flights
     sure = np.where(is_enough, ratio, ratio - chance)
@@ -235,10 +232,9 @@ def judge(
     # Of small objects neither times nor parts are known: what a step brings is not seen, and nothing else is tried.
     unseen = steps & ~timed & is_enough
     in_vain = judged & ~slower & np.where(shown, ~brings, (steps & timed & (sure > no_gain)) | unseen)
-    in_vain |= judged & ~slower & gains & timed & is_enough & (ratio > no_gain) & ~shown
     # Where a step's flights lose so much that none shows what was carried, half of all steps seem faster by chance.
     clearly = np.where(is_enough, ratio, ratio + chance)
-    good = judged & np.where(gains, timed & (clearly <= no_gain), ~timed | (ratio <= too_slow))
+    good = judged & np.where(steps, timed & (clearly <= no_gain), ~timed | (ratio <= too_slow))
     good = np.where(shown, judged & brings & ~slower, good)
     # Edges brake what loses, whatever the default loses: where as many lose with it that edges brake, now and then by
     # chance, and flights of this round and of all before show that no more of them lose, nor more of them, it says
