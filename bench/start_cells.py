@@ -9,6 +9,9 @@ from itertools import product
 from statistics import median, quantiles
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bench.start_paths import WAYS, Path
 
 # Of one connection alone, so many a pass: a pass of several at once has as many by itself.
@@ -22,6 +25,8 @@ BESIDE_BULK = (1, 10)
 ASKED_SIZE = 100_000
 # What a way may send again more than the default, of its segments, and of how many times the default's p95 its own is.
 MORE_AGAIN, LATER = 0.002, 1.05
+# Draws of a bootstrap, whose lower end is the 2.5th percentile.
+DRAWS, LOWER_END = 500, 0.025
 
 
 @dataclass(frozen=True)
@@ -45,18 +50,23 @@ class Group:
 
 @dataclass
 class Result:
-    """Of one path, cell and way: times in ms, and segments of all connections together; and of every other group."""
+    """Of one path, cell and way: times in ms, and segments of all connections together; and of each group, which
+    opened together, and whose connections are no chances of their own."""
 
     ms: list[float] = field(default_factory=list)
     segments: int = 0
     resent: int = 0
     errors: list[str] = field(default_factory=list)
-    halves: list[Result] = field(default_factory=list)
+    groups: list[Result] = field(default_factory=list)
 
     def begin(self) -> list[Result]:
-        """Of a group that begins: what it counts for, the whole and a half, by turns the one and the other."""
-        self.halves = [*self.halves[1:], self.halves[0]] if len(self.halves) == 2 else [*self.halves, Result()]
-        return [self, self.halves[-1]]
+        """Of a group that begins: what it counts for."""
+        self.groups.append(Result())
+        return [self, self.groups[-1]]
+
+    def halves(self) -> list[Result]:
+        """Every other group together, and the others."""
+        return [_sum(self.groups[at::2]) for at in (0, 1)]
 
     def p50(self) -> float:
         return median(self.ms)
@@ -73,6 +83,38 @@ class Result:
 
     def is_later(self, than: Result) -> bool:
         return self.p95() > LATER * than.p95()
+
+    def clearly(self, than: Result) -> tuple[bool, bool]:
+        """Whether it sends more again, and is later, also at the lower end of the interval (95 %, bootstrap over the
+        groups of both): what one group of few did is no more than that."""
+        # One group says nothing of how much they differ.
+        if min(sum(bool(group.ms) for group in one.groups) for one in (self, than)) < 2:
+            return False, False
+        ours, theirs = _drawn(self, 0), _drawn(than, 1)
+        more, later = np.quantile(ours[0] - theirs[0], LOWER_END), np.quantile(ours[1] / theirs[1], LOWER_END)
+        return bool(more > MORE_AGAIN), bool(later > LATER)
+
+
+def _sum(results: Sequence[Result]) -> Result:
+    return Result(
+        [ms for one in results for ms in one.ms],
+        sum(one.segments for one in results),
+        sum(one.resent for one in results),
+    )
+
+
+def _drawn(result: Result, seed: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The share sent again, and the p95, of as many of its groups drawn anew, DRAWS times."""
+    groups_ = [one for one in result.groups if one.ms]
+    chances = np.full(len(groups_), 1 / len(groups_))
+    # How often each is drawn.
+    drawn = np.random.default_rng(seed).multinomial(len(groups_), chances, DRAWS)
+    resent, segments = (np.array([getattr(one, name) for one in groups_]) for name in ("resent", "segments"))
+    times, group = np.array([(ms, at) for at, one in enumerate(groups_) for ms in one.ms]).T
+    order = np.argsort(times)
+    until = np.cumsum(drawn[:, group[order].astype(int)], axis=1)
+    late = times[order][np.argmax(until >= 0.95 * until[:, -1:], axis=1)]
+    return drawn @ resent / np.maximum(drawn @ segments, 1), late
 
 
 Results = defaultdict[tuple[str, Cell, str], Result]
@@ -115,6 +157,7 @@ def row(path: Path, cell: Cell, ways: dict[str, Result]) -> dict[str, Any]:
     times = {f"{way}_ms": round(found.p50(), 1) for way, found in ways.items()}
     late = {f"{way}_p95_ms": round(found.p95(), 1) for way, found in ways.items()}
     again = {f"retransmit_{way}": round(found.resent_share(), 5) for way, found in ways.items()}
+    more, later = ways["springtide"].clearly(ways["default"])
     return {
         "name": path.name,
         "rtt_ms": path.rtt_ms,
@@ -129,6 +172,8 @@ def row(path: Path, cell: Cell, ways: dict[str, Result]) -> dict[str, Any]:
         "ratio_limit": round(ways["springtide"].p50() / limit_ms, 4),
         **late,
         **again,
+        "clear_retransmit_rise": more,
+        "clear_p95_rise": later,
         "connections": min(len(found.ms) for found in ways.values()),
     }
 
@@ -150,8 +195,8 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def rises(results: Results) -> dict[tuple[str, str], int]:
-    """By name and way, in how many cells it sends more again than the default, or its p95 is later; by halves, a half
-    of its groups over a half of the default's: the default's other half says how many are chance."""
+    """By name and way, in how many cells it sends more again than the default, or its p95 is later, and clearly so; by
+    halves, a half of its groups over a half of the default's: the default's other half says how many are chance."""
     found: dict[tuple[str, str], int] = defaultdict(int)
     for (name, cell, way), result in results.items():
         default = results[name, cell, "default"] if (name, cell, "default") in results else Result()
@@ -160,8 +205,11 @@ def rises(results: Results) -> dict[tuple[str, str], int]:
         if way != "default":
             found["retransmit_rises", way] += result.sends_more_again(default)
             found["p95_rises", way] += result.is_later(default)
-        halves = [one.halves for one in (default, result)]
-        if all(len(two) == 2 and all(one.ms for one in two) for two in halves):
+            more, later = result.clearly(default)
+            found["clear_retransmit_rises", way] += more
+            found["clear_p95_rises", way] += later
+        halves = [one.halves() for one in (default, result)]
+        if all(one.ms for two in halves for one in two):
             ours, theirs = halves[1][1], halves[0][0]
             found["cells_in_halves", way] += 1
             found["retransmit_rises_in_halves", way] += ours.sends_more_again(theirs)
@@ -178,10 +226,10 @@ def pooled(results: Results) -> Results:
         if not (result.ms and default.ms):
             continue
         into = found[name, Cell(0, cell.at_once, 0, cell.bulk), way]
-        into.halves = into.halves or [Result(), Result()]
-        for pool, one in ((into, result), *zip(into.halves, result.halves, strict=False)):
-            pool.ms += [ms / default.p50() for ms in one.ms]
-            pool.segments, pool.resent = pool.segments + one.segments, pool.resent + one.resent
+        for group in result.groups:
+            for one in into.begin():
+                one.ms += [ms / default.p50() for ms in group.ms]
+                one.segments, one.resent = one.segments + group.segments, one.resent + group.resent
     return found
 
 
@@ -191,6 +239,7 @@ def pooled_rows(pools: Results) -> list[dict[str, Any]]:
     for (name, cell, way), default in pools.items():
         ours = pools[name, cell, "springtide"] if (name, cell, "springtide") in pools else Result()
         if way == "default" and ours.ms:
+            more, later = ours.clearly(default)
             rows.append(
                 {
                     "name": name,
@@ -199,6 +248,8 @@ def pooled_rows(pools: Results) -> list[dict[str, Any]]:
                     "retransmit_default": round(default.resent_share(), 5),
                     "retransmit_springtide": round(ours.resent_share(), 5),
                     "p95_per_default": round(ours.p95() / default.p95(), 4),
+                    "clear_retransmit_rise": more,
+                    "clear_p95_rise": later,
                     "connections": min(len(default.ms), len(ours.ms)),
                 }
             )

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Sequence
 from pathlib import Path as File
+from random import Random
 
+import hypothesis
 import jsonschema
 import pytest
+from hypothesis import strategies as st
 
 from bench import start_changes
 from bench.start_cells import Cell, Result, Results, Slowest, cells, groups, pooled, pooled_rows, rises, row, summary
@@ -95,19 +99,54 @@ def test_rises_are_held_against_those_of_one_half_of_the_defaults_over_the_other
                 one.ms.append(300.0 if resent < 9 else 400.0)
                 one.segments, one.resent = one.segments + 100, one.resent + resent
     default = results["fifty", cell, "default"]
-    assert [(one.segments, one.resent) for one in (default, *default.halves)] == [(400, 20), (200, 2), (200, 18)]
+    assert [(one.segments, one.resent) for one in (default, *default.halves())] == [(400, 20), (200, 2), (200, 18)]
     # Of one group there are no halves.
     results["fifty", Cell(100_000, 10), "default"].begin()[0].ms.append(300.0)
     found = rises(results)
     assert {key: count for key, count in found.items() if "halves" not in key[0]} == {
         ("retransmit_rises", "springtide"): 0,
         ("p95_rises", "springtide"): 0,
+        ("clear_retransmit_rises", "springtide"): 0,
+        ("clear_p95_rises", "springtide"): 0,
     }
     assert (found["cells_in_halves", "default"], found["cells_in_halves", "springtide"]) == (1, 1)
     for name in ("retransmit_rises_in_halves", "p95_rises_in_halves"):
         assert found[name, "default"] == 1
     assert found["retransmit_rises_in_halves", "springtide"] == 1
     assert found["p95_rises_in_halves", "springtide"] == 0
+
+
+def of_groups(groups: Sequence[tuple[float, int]]) -> Result:
+    """Of four connections each, with these times and of their 280 segments so many sent again."""
+    found = Result()
+    for ms, resent in groups:
+        for one in found.begin():
+            one.ms += [ms] * 4
+            one.segments, one.resent = one.segments + 280, one.resent + resent
+    return found
+
+
+def test_what_one_group_of_few_did_is_no_clear_rise() -> None:
+    default = of_groups([(300.0, 0)] * 5)
+    one_of_five = of_groups([(300.0, 0)] * 4 + [(900.0, 60)])
+    assert one_of_five.sends_more_again(default)
+    assert one_of_five.is_later(default)
+    assert one_of_five.clearly(default) == (False, False)
+    assert of_groups([(900.0, 20), (700.0, 50), (800.0, 30), (900.0, 60)]).clearly(default) == (True, True)
+    assert of_groups([(900.0, 60)]).clearly(default) == (False, False), "one group"
+    assert Result().clearly(default) == (False, False)
+
+
+@hypothesis.settings(max_examples=30, deadline=None)
+@hypothesis.given(st.integers(0, 1000))
+def test_the_same_is_seldom_clearly_more(seed: int) -> None:
+    """Of forty pairs that differ by chance only hardly any does so clearly."""
+    chance = Random(seed)
+    pairs = [
+        [of_groups([(chance.gauss(300, 60), chance.choice([0, 0, 5, 40])) for _ in range(6)]) for _ in "ab"]
+        for _ in range(20)
+    ]
+    assert sum(any(one.clearly(other)) for one, other in pairs) <= 6
 
 
 def test_cells_of_a_path_with_as_many_at_once_are_judged_together() -> None:

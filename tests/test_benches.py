@@ -70,8 +70,9 @@ FIGURES = {
     """,
     "start": """
         cells failed_transfers ratio_limit_100k worst_ratio_limit_100k median_ratio_limit_100k worst_retransmit_rise
-        worst_p95_per_default retransmit_rises p95_rises cells_in_halves retransmit_rises_in_halves p95_rises_in_halves
-        pools pooled_retransmit_rises pooled_p95_rises pooled_cells_in_halves pooled_retransmit_rises_in_halves
+        worst_p95_per_default retransmit_rises p95_rises clear_retransmit_rises clear_p95_rises cells_in_halves
+        retransmit_rises_in_halves p95_rises_in_halves pools pooled_retransmit_rises pooled_p95_rises
+        pooled_clear_retransmit_rises pooled_clear_p95_rises pooled_cells_in_halves pooled_retransmit_rises_in_halves
         pooled_p95_rises_in_halves
     """,
     "start-changes": "connections_until_safe rounds_until_safe rounds_until_gain",
