@@ -96,11 +96,12 @@ class Bursts:
 class Late:
     """One who knows what each path carried in the round before, with the policy's part of the rate and its window: what
     a law reaches that never errs. Follows at once, or `tries`: falls at once by more than the policy's hysteresis, and
-    gives more than that only to a part of the connections for a round."""
+    gives more than that only to a part of the connections, for a round and for as many `flights` as show it."""
 
-    def __init__(self, policy: Policy, name: str, paths: Paths, tries: bool = False) -> None:
-        self.name, self._policy, self._tries = name, policy, tries
-        self._rate, self._tried, self._rtt_ms = np.zeros((3, paths.count))
+    def __init__(self, policy: Policy, name: str, paths: Paths, tries: bool = False, flights: int = 0) -> None:
+        self.name, self._policy, self._tries, self._needed = name, policy, tries, flights
+        self._draw = paths.another()
+        self._rate, self._tried, self._rtt_ms, self._shown = np.zeros((4, paths.count))
         self.changes, self.trials = np.zeros((2, paths.count), np.int64)
 
     @property
@@ -121,8 +122,11 @@ class Late:
         self._rate = carried
         if self._tries:
             held = np.where(carried < (1 - law.hysteresis) * before, carried, before)
-            self._rate = np.maximum(held, np.minimum(tried, carried))
+            self._shown += self._draw.binomial(moment.young, self.permille / 1000 * PARTS[1:].sum())
+            is_shown = self._shown >= self._needed
+            self._rate = np.where(is_shown, np.maximum(held, np.minimum(tried, carried)), held)
             self._tried = np.where(carried > (1 + law.hysteresis) * self._rate, carried, 0.0)
+            self._shown = np.where(is_shown | (self._tried == 0) | (tried == 0), 0.0, self._shown)
         self.changes += self._rate != before
         self.trials += (self._tried != tried) & (self._tried > 0)
 

@@ -186,6 +186,9 @@ def weeks(pairs: int, days: float, seed: int, policy: Policy) -> dict[tuple[str,
     controllers = [
         Start(policy, "start", paths),
         Start(policy, "the same without groups", paths, grouped=False),
+        Late(policy, "knows it, and tries first", paths, tries=True),
+        # As few as the law asks for where it is surest.
+        Late(policy, "knows it, and shows flights first", paths, tries=True, flights=policy.start.trial_flights // 4),
         Bursts(Springtide(policy), "initcwnd as a burst", paths),
     ]
     for one, tally in zip(controllers, play(controllers, paths, rounds), strict=True):
