@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from fcntl import F_SETPIPE_SZ, fcntl
 from threading import Thread
 from typing import Any
@@ -15,23 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from springtide.errors import StoreError
-from springtide.frame import Frame
-
-
-@dataclass(frozen=True)
-class Coded:
-    """A column of texts of which few are different: these, and of each row the number of its own."""
-
-    texts: NDArray[np.bytes_]
-    numbers: NDArray[np.unsignedinteger[Any]]
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def tolist(self) -> list[bytes]:
-        listed: list[bytes] = self.texts[self.numbers].tolist()
-        return listed
-
+from springtide.frame import Coded, Frame
 
 # Masked values are null.
 Columns = Mapping[str, NDArray[Any] | Coded]

@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.frame import Frame
+from springtide.frame import Coded, Frame
 from springtide.laws import damping
-from springtide.laws.columns import Bits, Columns, Table, begins, numbered, taken_at
+from springtide.laws.columns import Bits, Columns, Table, begins, coded, taken_at
 from springtide.laws.start.decision import Action, Reason
 from springtide.laws.start.estimate import LEARNT, Proved, prove, shows_others
 from springtide.laws.start.evidence import OBSERVED
@@ -145,11 +145,11 @@ def decide(
     shown = observed.columns
     if units is not observed:
         shown = taken_at(observed, [*SEEN, "path_rate"], at_seen, UNSEEN)
-    group = groups["group"] if units is groups else taken_at(groups, ["group"], at_group)["group"]
+    group = coded(groups.columns["group"] if units is groups else taken_at(groups, ["group"], at_group)["group"])
     # What no step changes is not copied.
-    given = {name: units[name] for name, _ in UNIT_KEY} | {name: shown[name] for name in SEEN}
+    given = {name: units.columns[name] for name, _ in UNIT_KEY} | {name: shown[name] for name in SEEN}
     given |= {"seen_path_rate": shown["path_rate"], "group": group}
-    decided = Frame(DECIDED, Frame.empty(len(units), DECIDED).columns | given)
+    decided = Frame(DECIDED, {**Frame.empty(len(units), DECIDED).columns, **given})
     is_frozen = np.isin(decided["src_pop"], np.array(sorted(frozen), "S64"))
     for rows, member in _together(_numbers(group)):
         out = _decide(
@@ -371,12 +371,11 @@ def _overrides(policy: Policy, now: int) -> Frame:
     return Frame.of(np.array([(*unit, *values) for unit, values in found.items()], _OVERRIDE))
 
 
-def _numbers(group: NDArray[np.bytes_]) -> NDArray[np.int64]:
-    """Numbers are compared faster than names; 0 is no group. In the rows' order: most of what is decided together is
-    together."""
-    names, numbers = numbered(group)
-    of_names: NDArray[np.int64] = np.where(names != b"", np.arange(1, len(names) + 1), 0)
-    return of_names[numbers]
+def _numbers(group: Coded) -> NDArray[np.int64]:
+    """Of groups; 0 is none."""
+    of_names: NDArray[np.int64] = np.where(group.texts != b"", np.arange(1, len(group.texts) + 1), 0)
+    numbers: NDArray[np.int64] = of_names[group.numbers]
+    return numbers
 
 
 def _explain(out: dict[str, NDArray[Any]], before: Columns, proved: Proved) -> None:
