@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from fcntl import F_SETPIPE_SZ, fcntl
+from functools import cache
 from threading import Thread
 from typing import Any
 
@@ -194,6 +195,7 @@ def _bare(kind: str) -> str:
     return kind.removeprefix("LowCardinality(").removesuffix(")") if kind.startswith("LowCardinality(") else kind
 
 
+@cache
 def _dtype(kind: str) -> np.dtype[Any] | None:
     """Of a type of fixed width."""
     found = re.fullmatch(r"(UInt|Int|Float)(8|16|32|64)|FixedString\((\d+)\)", _bare(kind))
@@ -202,6 +204,7 @@ def _dtype(kind: str) -> np.dtype[Any] | None:
     return np.dtype(f"S{found[3]}" if found[3] else f"<{found[1][0].lower()}{int(found[2]) // 8}")
 
 
+@cache
 def _type(dtype: np.dtype[Any]) -> str:
     if dtype.kind == "S":
         return f"FixedString({dtype.itemsize})"
