@@ -38,6 +38,7 @@ def placed(*frames: Frame) -> tuple[Frame, list[NDArray[np.intp]]]:
 
 
 def _ascends(frame: Frame) -> bool:
+    """Whether its units are sorted, each once."""
     src, destination, version = (frame[name] for name in _KEY.names or ())
     further = (destination[1:] > destination[:-1]) | ((version[1:] > version[:-1]) & ~begins(destination)[1:])
     at = np.flatnonzero(begins(src))
