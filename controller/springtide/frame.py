@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, overload
 
 import numpy as np
@@ -11,12 +12,38 @@ from numpy.typing import NDArray
 from springtide.pieces import fill, taken
 
 
-class Frame:
-    """Rows of `dtype`, read like a structured array: a column by its name, some of the rows by their places."""
+@dataclass(frozen=True)
+class Coded:
+    """A column of texts of which few are different: these, and of each row the number of its own."""
 
-    def __init__(self, dtype: np.dtype[np.void], columns: Mapping[str, NDArray[Any]]) -> None:
+    texts: NDArray[np.bytes_]
+    numbers: NDArray[np.unsignedinteger[Any]]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def __getitem__(self, at: slice | NDArray[Any]) -> Coded:
+        return Coded(self.texts, self.numbers[at])
+
+    def listed(self) -> NDArray[np.bytes_]:
+        """Each row's own."""
+        listed: NDArray[np.bytes_] = self.texts[self.numbers]
+        return listed
+
+    def tolist(self) -> list[bytes]:
+        texts: list[bytes] = self.listed().tolist()
+        return texts
+
+
+class Frame:
+    """Rows of `dtype`, read like a structured array: a column by its name, some of the rows by their places. What is
+    coded stays so in `columns`."""
+
+    def __init__(self, dtype: np.dtype[np.void], columns: Mapping[str, NDArray[Any] | Coded]) -> None:
         self.dtype = dtype
-        self.columns = {name: np.asarray(columns[name], dtype[name]) for name in dtype.names or ()}
+        self.columns: Mapping[str, NDArray[Any] | Coded] = {
+            name: _column(columns[name], dtype[name]) for name in dtype.names or ()
+        }
 
     @classmethod
     def of(cls, rows: Frame | NDArray[np.void]) -> Frame:
@@ -38,7 +65,8 @@ class Frame:
 
     def __getitem__(self, at: str | slice | NDArray[Any]) -> Frame | NDArray[Any]:
         if isinstance(at, str):
-            return self.columns[at]
+            column = self.columns[at]
+            return column.listed() if isinstance(column, Coded) else column
         return Frame(self.dtype, {name: column[at] for name, column in self.columns.items()})
 
     def __iter__(self) -> Iterator[np.void]:
@@ -50,5 +78,9 @@ class Frame:
     def table(self) -> NDArray[np.void]:
         """The same as a structured array."""
         rows = np.empty(len(self), self.dtype)
-        fill(rows, self.columns)
+        fill(rows, {name: self[name] for name in self.columns})
         return rows
+
+
+def _column(column: NDArray[Any] | Coded, form: np.dtype[Any]) -> NDArray[Any] | Coded:
+    return Coded(column.texts.astype(form), column.numbers) if isinstance(column, Coded) else np.asarray(column, form)

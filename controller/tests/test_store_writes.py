@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from springtide.errors import StoreError
+from springtide.frame import Coded
 from springtide.store import Store, binary, open_store
 
 from testkit.home import Home
@@ -60,7 +61,7 @@ def test_texts_of_which_few_are_different_are_read_as_they_were_written(
     store.execute("create table coded (d Int64, t LowCardinality(String)) engine = MergeTree order by d")
     texts = np.array([b"", b"first", b"x" * 200])
     numbers = (np.arange(35) * 7 % 3).astype(np.uint16)
-    store.insert_columns("coded", {"d": np.arange(35), "t": binary.Coded(texts, numbers)})
+    store.insert_columns("coded", {"d": np.arange(35), "t": Coded(texts, numbers)})
     form = np.dtype([("d", "<i8"), ("t", "S200")])
     for expected in (0, 12, 35, 100):
         found = store.frame(

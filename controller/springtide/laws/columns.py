@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.frame import Frame
+from springtide.frame import Coded, Frame
 
 Bits = NDArray[np.bool_]
 Keys = NDArray[np.bytes_]
@@ -18,6 +18,22 @@ Table = NDArray[np.void]
 Rows = Any
 # Arrays of one length by name.
 Columns = Mapping[str, NDArray[Any]]
+
+
+class Picked(Columns):
+    """These rows of columns, each taken when it is asked for."""
+
+    def __init__(self, columns: Columns, rows: NDArray[np.intp]) -> None:
+        self._columns, self._rows = columns, rows
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self._columns[name].take(self._rows)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
 
 
 def align(table: Table, own: Keys, wanted: Keys, missing: Table | None = None) -> tuple[Table, Bits]:
@@ -49,13 +65,14 @@ def begins(column: NDArray[Any]) -> Bits:
     return different
 
 
-def numbered(column: NDArray[np.bytes_]) -> tuple[NDArray[np.bytes_], NDArray[np.uint32]]:
-    """The different texts of a column, as they first come, and of each row the number of its own. Quick where most rows
-    have their neighbour's: one of a run is read."""
+def coded(column: NDArray[np.bytes_] | Coded) -> Coded:
+    """Texts are numbered as they first come. Quick where most rows have their neighbour's: one of a run is read."""
+    if isinstance(column, Coded):
+        return column
     first = begins(column)
     known: dict[bytes, int] = {}
     numbers = [known.setdefault(text, len(known)) for text in column[first].tolist()]
-    return np.array(list(known), column.dtype), np.array(numbers, np.uint32)[np.cumsum(first) - 1]
+    return Coded(np.array(list(known), column.dtype), np.array(numbers, np.uint32)[np.cumsum(first) - 1])
 
 
 def located(own: Keys, wanted: Keys) -> NDArray[np.intp]:

@@ -9,10 +9,10 @@ import numpy as np
 
 from springtide import instants
 from springtide.errors import StoreError
-from springtide.frame import Frame
+from springtide.frame import Coded, Frame
 from springtide.laws.columns import Keys, Table, same
 from springtide.store import Store
-from springtide.store.binary import Coded, Columns
+from springtide.store.binary import Columns
 
 R = TypeVar("R", Table, Frame)
 

@@ -6,8 +6,8 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from fcntl import F_SETPIPE_SZ, fcntl
+from functools import cache
 from threading import Thread
 from typing import Any
 
@@ -15,23 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from springtide.errors import StoreError
-from springtide.frame import Frame
-
-
-@dataclass(frozen=True)
-class Coded:
-    """A column of texts of which few are different: these, and of each row the number of its own."""
-
-    texts: NDArray[np.bytes_]
-    numbers: NDArray[np.unsignedinteger[Any]]
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def tolist(self) -> list[bytes]:
-        listed: list[bytes] = self.texts[self.numbers].tolist()
-        return listed
-
+from springtide.frame import Coded, Frame
 
 # Masked values are null.
 Columns = Mapping[str, NDArray[Any] | Coded]
@@ -211,6 +195,7 @@ def _bare(kind: str) -> str:
     return kind.removeprefix("LowCardinality(").removesuffix(")") if kind.startswith("LowCardinality(") else kind
 
 
+@cache
 def _dtype(kind: str) -> np.dtype[Any] | None:
     """Of a type of fixed width."""
     found = re.fullmatch(r"(UInt|Int|Float)(8|16|32|64)|FixedString\((\d+)\)", _bare(kind))
@@ -219,6 +204,7 @@ def _dtype(kind: str) -> np.dtype[Any] | None:
     return np.dtype(f"S{found[3]}" if found[3] else f"<{found[1][0].lower()}{int(found[2]) // 8}")
 
 
+@cache
 def _type(dtype: np.dtype[Any]) -> str:
     if dtype.kind == "S":
         return f"FixedString({dtype.itemsize})"

@@ -12,6 +12,7 @@ from socket import AF_INET6, inet_ntop
 import numpy as np
 from numpy.typing import NDArray
 
+from springtide.frame import Coded
 from springtide.laws.columns import Bits, Columns, begins
 from springtide.store import Store
 
@@ -35,12 +36,12 @@ def regions(store: Store) -> dict[bytes, str]:
 
 def named(
     store: Store, units: Columns, place: Columns, has_own: Bits, regions: Mapping[bytes, str], least: int
-) -> NDArray[np.bytes_]:
-    """Each unit's group. `units` are the columns of UNIT_KEY, sorted, `place` those of PLACE; `has_own`: which have
-    evidence of their own; `least`: how many of these are enough. The store is asked only for what shortens names.
-    Raises StoreError."""
+) -> Coded:
+    """Each unit's group, numbered as they first come: most of a group's units are near each other. `units` are the
+    columns of UNIT_KEY, sorted, `place` those of PLACE; `has_own`: which have evidence of their own; `least`: how many
+    of these are enough. The store is asked only for what shortens names. Raises StoreError."""
     if not len(has_own):
-        return np.zeros(0, "S64")
+        return Coded(np.zeros(0, "S64"), np.zeros(0, np.uint32))
     of_pop = begins(units["src_pop"])
     pops, src = units["src_pop"][of_pop].tolist(), np.cumsum(of_pop) - 1
     texts = sorted({_NO_REGION, *regions.values()})
@@ -77,8 +78,13 @@ def named(
             end = f"AS{whereto}, IPv{ip_version}" if kind == _SYSTEM else _covering(ip_version, whereto)
             name = f"{begin} to {end}"
         found.append(name)
-    names: NDArray[np.bytes_] = np.array(_shortened(store, found), "S64")[which][alike]
-    return names
+    # Two that read the same are one.
+    numbered: dict[bytes, int] = {}
+    names = _shortened(store, found)
+    numbers = np.empty(len(names), np.uint32)
+    for at in np.argsort(first).tolist():
+        numbers[at] = numbered.setdefault(names[at], len(numbered))
+    return Coded(np.array(list(numbered), "S64"), numbers[which][alike])
 
 
 def _numbered(*columns: NDArray[np.generic]) -> tuple[Ints, Ints]:

@@ -33,7 +33,7 @@ from springtide.laws.base import (
     pops_of,
     replayed,
 )
-from springtide.laws.columns import Bits, begins, located, taken_at, union
+from springtide.laws.columns import Bits, begins, taken_at
 from springtide.laws.congestion.explain import client_prefix
 from springtide.laws.standing import standing
 from springtide.laws.start import bundle, rows, shares
@@ -42,7 +42,7 @@ from springtide.laws.start.explain import became, labelled, without_decision
 from springtide.laws.start.groups import PLACE, regions
 from springtide.laws.start.groups import named as group_names
 from springtide.laws.start.law import UNSEEN, carry, decide
-from springtide.laws.start.units import UNIT_KEY, keys, named, shared_keys
+from springtide.laws.start.units import UNIT_KEY, keys, placed
 from springtide.metrics import Metric
 from springtide.policy import Policy
 from springtide.store import Store
@@ -242,11 +242,7 @@ def _seen(store: Store, policy: Policy, round_unix_s: int) -> tuple[Frame, Frame
     shown = observe(store, round_unix_s, policy.start)
     # Some that were there are not now.
     last = rows.remembered(store, round_unix_s, len(shown) * 5 // 4)
-    shown_keys = keys(shown)
-    last_keys = shared_keys(last, shown, shown_keys)
-    wanted = union(shown_keys, last_keys)
-    at_shown, at_last = located(shown_keys, wanted), located(last_keys, wanted)
-    units = shown if wanted is shown_keys else named(wanted)
+    units, (at_shown, at_last) = placed(shown, last)
     unit_columns = {name: units[name] for name, _ in UNIT_KEY}
     place_names, missing = [name for name, _ in PLACE], at_shown < 0
     place = taken_at(shown, place_names, at_shown)
@@ -256,7 +252,7 @@ def _seen(store: Store, policy: Policy, round_unix_s: int) -> tuple[Frame, Frame
     group = group_names(store, unit_columns, place, has_own, regions(store), policy.start.group_units)
     columns = shown.columns
     listed = _flags(shown["listed"] > 0, at_shown)
-    if wanted is not shown_keys or not listed.all():
+    if units is not shown or not listed.all():
         columns = taken_at(shown, _EVIDENCE, np.where(listed, at_shown, -1), UNSEEN)
     return Frame(OBSERVED, {**columns, **unit_columns, "group": group}), last
 

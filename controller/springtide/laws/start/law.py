@@ -22,9 +22,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.frame import Frame
+from springtide.frame import Coded, Frame
 from springtide.laws import damping
-from springtide.laws.columns import Bits, Columns, Table, begins, located, numbered, taken_at, union
+from springtide.laws.columns import Bits, Columns, Table, begins, coded, taken_at
 from springtide.laws.start.decision import Action, Reason
 from springtide.laws.start.estimate import LEARNT, Proved, prove, shows_others
 from springtide.laws.start.evidence import OBSERVED
@@ -32,7 +32,7 @@ from springtide.laws.start.moves import Moves, ceiling, falls, trials
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats
 from springtide.laws.start.trial import COUNTED, judge
-from springtide.laws.start.units import UNIT_KEY, keys, named, shared_keys
+from springtide.laws.start.units import UNIT_KEY, placed
 from springtide.laws.start.values import CAREFUL, VALUES, Values, segment, size
 from springtide.laws.vocabulary import codes
 from springtide.policy import Policy
@@ -137,23 +137,19 @@ def decide(
     stands until it expires.
     """
     overrides = _overrides(policy, now)
-    seen_keys, override_keys = keys(observed), keys(overrides)
-    previous_keys = shared_keys(previous, observed, seen_keys)
     # One table may be both.
-    group_keys = seen_keys if groups is observed else keys(groups)
-    wanted = union(seen_keys, previous_keys, group_keys, override_keys)
-    at_seen, at_previous, at_override, at_group = (
-        located(own, wanted) for own in (seen_keys, previous_keys, override_keys, group_keys)
-    )
-    observed, previous, groups = Frame.of(observed), Frame.of(previous), Frame.of(groups)
-    units, shown = observed, observed.columns
-    if wanted is not seen_keys:
-        units, shown = named(wanted), taken_at(observed, [*SEEN, "path_rate"], at_seen, UNSEEN)
-    group = groups["group"] if wanted is group_keys else taken_at(groups, ["group"], at_group)["group"]
+    is_both = groups is observed
+    observed, previous = Frame.of(observed), Frame.of(previous)
+    groups = observed if is_both else Frame.of(groups)
+    units, (at_seen, at_previous, at_group, at_override) = placed(observed, previous, groups, overrides)
+    shown = observed.columns
+    if units is not observed:
+        shown = taken_at(observed, [*SEEN, "path_rate"], at_seen, UNSEEN)
+    group = coded(groups.columns["group"] if units is groups else taken_at(groups, ["group"], at_group)["group"])
     # What no step changes is not copied.
-    given = {name: units[name] for name, _ in UNIT_KEY} | {name: shown[name] for name in SEEN}
+    given = {name: units.columns[name] for name, _ in UNIT_KEY} | {name: shown[name] for name in SEEN}
     given |= {"seen_path_rate": shown["path_rate"], "group": group}
-    decided = Frame(DECIDED, Frame.empty(len(wanted), DECIDED).columns | given)
+    decided = Frame(DECIDED, {**Frame.empty(len(units), DECIDED).columns, **given})
     is_frozen = np.isin(decided["src_pop"], np.array(sorted(frozen), "S64"))
     for rows, member in _together(_numbers(group)):
         out = _decide(
@@ -375,12 +371,11 @@ def _overrides(policy: Policy, now: int) -> Frame:
     return Frame.of(np.array([(*unit, *values) for unit, values in found.items()], _OVERRIDE))
 
 
-def _numbers(group: NDArray[np.bytes_]) -> NDArray[np.int64]:
-    """Numbers are compared faster than names; 0 is no group. In the rows' order: most of what is decided together is
-    together."""
-    names, numbers = numbered(group)
-    of_names: NDArray[np.int64] = np.where(names != b"", np.arange(1, len(names) + 1), 0)
-    return of_names[numbers]
+def _numbers(group: Coded) -> NDArray[np.int64]:
+    """Of groups; 0 is none."""
+    of_names: NDArray[np.int64] = np.where(group.texts != b"", np.arange(1, len(group.texts) + 1), 0)
+    numbers: NDArray[np.int64] = of_names[group.numbers]
+    return numbers
 
 
 def _explain(out: dict[str, NDArray[Any]], before: Columns, proved: Proved) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.laws.columns import Bits, Columns
+from springtide.laws.columns import Bits, Columns, Picked
 from springtide.laws.initcwnd.loss_guard import FEWEST_LOSSY, KERNEL_DEFAULT, allowed_share, lower_bound
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats
@@ -41,6 +41,9 @@ class Lost:
     @classmethod
     def nothing(cls, count: int) -> Lost:
         return cls(np.zeros(count), np.zeros(count))
+
+    def at(self, rows: NDArray[np.intp]) -> Lost:
+        return Lost(self.share[rows], self.of_lossy[rows])
 
     def most(self, flights: NDArray[Any], of: NDArray[Any] | None = None, errors: float = BY_CHANCE) -> Floats:
         """Segments that so many flights send again, with chance: whether one loses and how much one does vary; and so
@@ -95,16 +98,18 @@ def does_harm(
 ) -> tuple[Bits, Bits, Bits, Bits]:
     """Of the values in use: whether this round's flights, and all since they are, send much again; whether they do
     harm, beside what the default loses; and whether that is a flood."""
-    used = before["window"] > 0
-    bound = allowed_lossy(before["window"], default.share, default.share, law)
     now_much = sends_much(resent, segments, flights, default, law)
-    flood = used & now_much & is_flood(lossy, flights, segments, resent, default)
     all_much = sends_much(left["used_resent"], left["used_segments"], left["used_flights"], default, law)
-    too_many = now_much & too_many_lossy(lossy, flights, bound, segments)
-    too_many |= (
-        all_much & (lossy > 0) & too_many_lossy(left["used_lossy"], left["used_flights"], bound, left["used_segments"])
-    )
-    return now_much, all_much, used & (too_many | flood), flood
+    harm, flood = np.zeros((2, len(lossy)), bool)
+    # Where none of the round's loses anything nothing does harm.
+    at = np.flatnonzero((before["window"] > 0) & (lossy > 0) & (now_much | all_much))
+    had, default = Picked(left, at), default.at(at)
+    lossy, flights, segments, resent = (one[at] for one in (lossy, flights, segments, resent))
+    bound = allowed_lossy(before["window"][at], default.share, default.share, law)
+    flood[at] = now_much[at] & is_flood(lossy, flights, segments, resent, default)
+    harm[at] = flood[at] | (now_much[at] & too_many_lossy(lossy, flights, bound, segments))
+    harm[at] |= all_much[at] & too_many_lossy(had["used_lossy"], had["used_flights"], bound, had["used_segments"])
+    return now_much, all_much, harm, flood
 
 
 def has_risen(before: Columns, lossy: Ints, flights: Ints, segments: Ints, resent: Ints, law: StartPolicy) -> Bits:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.laws.columns import Bits, Columns
+from springtide.laws.columns import Bits, Columns, Picked
 from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
 from springtide.laws.start.decision import Reason
 from springtide.laws.start.estimate import Proved
@@ -97,7 +97,10 @@ def falls(
     # And what is beyond the trains of now ends: of few connections a trial lasts for hours.
     too_much = runs & ~trial_harm & ~is_frozen & (most.window > 0) & (on_trial.rate > BEYOND * most.rate)
     overtaken, good = overtaken | too_much, good & ~too_much
-    given = _promoted(on_trial, in_use, judged, law)
+    # Of a trial that the path carried in part, that part.
+    at = np.flatnonzero(good)
+    carried = judged.trial_carried[at], judged.trial_path_carried[at]
+    given = in_use.but(at, _given(on_trial.at(at), *carried, law).most(in_use.at(at)))
     # Of what was carried of one, alone on one of several edges, and was not of all, nothing may be left.
     promoted = good & given.above(in_use)
     in_vain |= good & ~promoted
@@ -123,18 +126,22 @@ def falls(
     reason[lower] = _CODE[Reason.LOWERED]
     reason[lower & proved.fell] = _CODE[Reason.COLLAPSED]
     over = used & ~is_frozen & ~promoted & ((judged.carried < _STAYS) | (judged.path_carried < _STAYS))
-    value = _given(in_use, judged.carried, judged.path_carried, law).least(value).where(over, value)
+    at = np.flatnonzero(over)
+    part = _given(in_use.at(at), judged.carried[at], judged.path_carried[at], law)
+    value = value.but(at, part.least(value.at(at)))
     beyond = used & ~is_frozen & (most.window > 0)
     beyond &= (value.rate > BEYOND * most.rate) | (value.path > BEYOND * most.path)
     value = value.least(most).where(beyond, value)
     reason[over | beyond] = _CODE[Reason.LOWERED]
-    cut = _cut(now, seen, before, in_use, target, proved, judged, law)
+    at = np.flatnonzero(harm)
+    cut = Values.none(len(harm)).but(at, _cut(at, now, seen, before, in_use, target, proved, judged, law))
     # Where nothing would be left of what trains show, it is not the rate that is in doubt, but what the default loses.
     followed = harm & (cut.window == 0) & (most.window > 0) & ~(in_use.rate > BEYOND * most.rate)
     harm &= ~followed
     value = cut.where(harm, value)
     reason[harm] = np.where(judged.harm, _CODE[Reason.LOSS], _CODE[Reason.BRAKED])[harm]
-    value = _beside_one_more(in_use, alone, law).least(value).where(beside, value)
+    at = np.flatnonzero(beside)
+    value = value.but(at, _beside_one_more(in_use.at(at), alone[at], law).least(value.at(at)))
     reason[beside] = _CODE[Reason.LOSS]
     asks = (judged.asks & ~harm & ~beside) | followed
     value = Values.none(len(asks)).where(asks, value)
@@ -156,11 +163,6 @@ def falls(
     return Moves(value, reason, promoted, failed, harmful, goes_on, harm & (value.window > 0), changed, asks)
 
 
-def _promoted(on_trial: Values, in_use: Values, judged: Judged, law: StartPolicy) -> Values:
-    """Of a trial that the path carried in part, that part."""
-    return _given(on_trial, judged.trial_carried, judged.trial_path_carried, law).most(in_use)
-
-
 def _given(values: Values, single: Floats, together: Floats, law: StartPolicy, least: float = _LEAST_PART) -> Values:
     """What is left of values of which the path carried these parts, 1 or NaN all; of less than all what was carried,
     less what else is on the path, and at least a part. A single one is given no more than all at once: alone on one
@@ -173,6 +175,7 @@ def _given(values: Values, single: Floats, together: Floats, law: StartPolicy, l
 
 
 def _cut(
+    at: NDArray[np.intp],
     now: int,
     seen: Columns,
     before: Columns,
@@ -182,17 +185,25 @@ def _cut(
     judged: Judged,
     law: StartPolicy,
 ) -> Values:
-    """What is left after harm: what the path carried, at once; where that much was lost that no flight shows it, what
-    all together were delivered meanwhile. Loss in spite of a cut: the path has become less, and each round of it costs;
-    where the edges' brakes act they have cut already. And in spite of a cut to less than a half: what was learnt is of
-    another path, and what the kernel's default loses on this one is not known: all begins anew with it."""
-    again = judged.harm & (before["was_cut"] > 0) & (before["hold_until"].astype(np.int64) > now)
+    """What is left in these rows after harm: what the path carried, at once; where that much was lost that no flight
+    shows it, what all together were delivered meanwhile. Loss in spite of a cut: the path has become less, and each
+    round of it costs; where the edges' brakes act they have cut already. And in spite of a cut to less than a half:
+    what was learnt is of another path, and what the kernel's default loses on this one is not known: all begins anew
+    with it."""
+    seen, before, in_use, target, harm = (
+        Picked(seen, at),
+        Picked(before, at),
+        in_use.at(at),
+        target.at(at),
+        judged.harm[at],
+    )
+    again = harm & (before["was_cut"] > 0) & (before["hold_until"].astype(np.int64) > now)
     # What trains show is not far from what the path carries: of that half a cut is enough.
-    once = np.where(proved.shown, np.sqrt(law.cut), law.cut)
+    once = np.where(proved.shown[at], np.sqrt(law.cut), law.cut)
     cut = in_use.scaled(np.where(again, law.cut**_CUT_AGAIN, once), law.cmax)
-    carried = _given(in_use, judged.carried, judged.path_carried, law, _LEAST_AFTER_HARM)
-    cut = carried.least(cut).where(judged.harm, cut)
-    full = judged.flood & (seen["path_buckets"] > 0) & np.isfinite(seen["path_rate"])
+    carried = _given(in_use, judged.carried[at], judged.path_carried[at], law, _LEAST_AFTER_HARM)
+    cut = carried.least(cut).where(harm, cut)
+    full = judged.flood[at] & (seen["path_buckets"] > 0) & np.isfinite(seen["path_rate"])
     part = law.pace_gain * seen["path_rate"] / np.maximum(in_use.path, 1.0)
     part = np.where(full, np.clip(part, _LEAST_AFTER_HARM, 1.0), 1.0)
     cut = in_use.scaled(part, law.cmax).least(cut)

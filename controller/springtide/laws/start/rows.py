@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from springtide import instants
-from springtide.frame import Frame
+from springtide.frame import Coded, Frame
 from springtide.laws import round_rows
-from springtide.laws.columns import begins, numbered
+from springtide.laws.columns import begins, coded
 from springtide.laws.start.decision import ACTIONS, REASONS
 from springtide.laws.start.groups import BEHIND, PLACE
 from springtide.laws.start.law import DECIDED, PREVIOUS, lasting_rows
 from springtide.laws.start.units import UNIT_KEY, keys
 from springtide.policy import MAX_HISTORY_S
 from springtide.store import Row, Store
-from springtide.store.binary import Coded, Columns
+from springtide.store.binary import Columns
 
 TABLE = "start_decisions"
 _INSTANTS = ("default_at", "hold_until", "train_at", "shared_at", "last_evidence", "expires_at")
@@ -144,10 +142,10 @@ def _texts(decided: Frame) -> list[str]:
 
 def _columns(decided: Frame) -> Columns:
     """As the table has them: null where nothing is known."""
-    columns: dict[str, NDArray[Any] | Coded] = dict(decided.columns)
+    columns = dict(decided.columns)
     columns["reason"] = Coded(_REASONS, decided["reason"])
     for name in ("src_pop", "group"):
-        columns[name] = Coded(*numbered(decided[name]))
+        columns[name] = coded(decided.columns[name])
     for name in _INSTANTS:
         columns[name] = np.ma.array(decided[name], mask=decided[name] == 0)
     for name in _NAMES:

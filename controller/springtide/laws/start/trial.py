@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.laws.columns import Bits, Columns
+from springtide.laws.columns import Bits, Columns, Picked
 from springtide.laws.initcwnd.loss_guard import FEWEST_LOSSY, lower_bound, upper_bound
 from springtide.laws.start.losses import (
     BLIND,
@@ -154,13 +154,22 @@ def judge(
     age_s = now - left["default_at"]
     is_old = used & (age_s >= law.ttl_s) & (used_flights >= _ASKED_AFTER * law.trial_flights)
     is_old |= used & (age_s >= _OLDEST_DEFAULT * law.ttl_s)
-    *_, unexplained, _ = does_harm(
-        before, left, lossy[0], flights[0], segments[0], resent[0], Lost.nothing(len(used)), law
+    unexplained, joined = np.zeros((2, len(used)), bool)
+    at = np.flatnonzero(used & ~harm & (lossy[0] > 0))
+    *_, unexplained[at], _ = does_harm(
+        Picked(before, at),
+        Picked(left, at),
+        lossy[0][at],
+        flights[0][at],
+        segments[0][at],
+        resent[0][at],
+        Lost.nothing(len(at)),
+        law,
     )
-    asks = is_old & unexplained & ~harm
+    asks = is_old & unexplained
     # Nor does it explain that more is lost than before. (What an operator set is judged by none of this.)
-    joined = used & ~harm & unexplained & (before["overridden"] == 0)
-    joined &= has_risen(before, lossy[0], flights[0], segments[0], resent[0], law)
+    at = np.flatnonzero(unexplained & (before["overridden"] == 0))
+    joined[at] = has_risen(Picked(before, at), lossy[0][at], flights[0][at], segments[0][at], resent[0][at], law)
     with np.errstate(invalid="ignore"):
         is_filled = ~(seen["rtt_p50_us"] <= _FILLED * seen["min_rtt_us"])
     (carried, path_carried), (trial_carried, trial_path_carried) = (
@@ -236,25 +245,24 @@ def judge(
     clearly = np.where(is_enough, ratio, ratio + chance)
     good = judged & np.where(steps, timed & (clearly <= no_gain), ~timed | (ratio <= too_slow))
     good = np.where(shown, judged & brings & ~slower, good)
-    # Edges brake what loses, whatever the default loses: where as many lose with it that edges brake, now and then by
-    # chance, and flights of this round and of all before show that no more of them lose, nor more of them, it says
-    # nothing. Few starts show the default's loss before there are values: half of what a trial needs says it, as long
-    # as no segments contradict.
-    fresh = default >= law.trial_flights
-    asked = np.where(fresh, default, left["default_flights"])
-    asked_lossy = np.minimum(np.where(fresh, default_lossy, left["default_lossy"]), asked)
-    theirs = asked_lossy / np.maximum(asked, 1.0)
-    explains = (2 * left["default_flights"] >= law.trial_flights) & brakes(theirs, brake_share, brake_connections)
-    most_lossy = upper_bound(asked_lossy, asked)
-    as_default = ~more & ~now_much & ~all_much & (used_flights >= law.trial_flights) & (flights[0] > 0)
-    as_default &= lower_bound(lossy[0], flights[0]) <= most_lossy
-    as_default &= lower_bound(used_lossy, used_flights) <= most_lossy
-    of_trial = ~more & ~much & (on_trial >= law.trial_flights)
-    of_trial &= lower_bound(trial_lossy, on_trial) <= most_lossy
-    as_default = explains & np.where(tried, of_trial & (as_default | ~used), as_default)
     acted = live & (_counts(seen["braked"], live) > 0) & (used | tried)
+    at, as_default = np.flatnonzero(acted), np.zeros(len(used), bool)
+    as_default[at] = _loses_as_default(
+        Picked(left, at),
+        used[at],
+        tried[at],
+        (~more & ~now_much & ~all_much)[at],
+        (~more & ~much)[at],
+        flights[0][at],
+        lossy[0][at],
+        default[at],
+        default_lossy[at],
+        law,
+        brake_share,
+        brake_connections,
+    )
     braked = acted & ~as_default
-    asks |= is_old & acted & as_default
+    asks |= is_old & as_default
     return Judged(
         sound & ~harm & ~asks,
         carried,
@@ -272,6 +280,38 @@ def judge(
         good,
         left,
     )
+
+
+def _loses_as_default(
+    left: Columns,
+    used: Bits,
+    tried: Bits,
+    used_little: Bits,
+    trial_little: Bits,
+    flights: Ints,
+    lossy: Ints,
+    default: Ints,
+    default_lossy: Ints,
+    law: StartPolicy,
+    brake_share: float,
+    brake_connections: int,
+) -> Bits:
+    """Where an edge's brake says nothing. Edges brake what loses, whatever the default loses: where as many lose with
+    it that edges brake, now and then by chance, and flights of this round (`flights`, `lossy`) and of all before show
+    that no more of them lose, nor more of them (`used_little`, `trial_little`). Few starts show the default's loss
+    before there are values: half of what a trial needs says it, as long as no segments contradict."""
+    fresh = default >= law.trial_flights
+    asked = np.where(fresh, default, left["default_flights"])
+    asked_lossy = np.minimum(np.where(fresh, default_lossy, left["default_lossy"]), asked)
+    theirs = asked_lossy / np.maximum(asked, 1.0)
+    explains = (2 * left["default_flights"] >= law.trial_flights) & brakes(theirs, brake_share, brake_connections)
+    most_lossy = upper_bound(asked_lossy, asked)
+    as_default = used_little & (left["used_flights"] >= law.trial_flights) & (flights > 0)
+    as_default &= lower_bound(lossy, flights) <= most_lossy
+    as_default &= lower_bound(left["used_lossy"], left["used_flights"]) <= most_lossy
+    of_trial = trial_little & (left["trial_flights"] >= law.trial_flights)
+    of_trial &= lower_bound(left["trial_lossy"], left["trial_flights"]) <= most_lossy
+    return explains & np.where(tried, of_trial & (as_default | ~used), as_default)
 
 
 def brakes(share: Floats, brake_share: float, brake_connections: int) -> Bits:

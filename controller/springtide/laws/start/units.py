@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from springtide.frame import Frame
-from springtide.laws.columns import Keys, Table
+from springtide.laws.columns import Keys, Table, begins, located, union
 from springtide.pieces import fill
 
 # `destination` is the other PoP's name, or a client prefix as text, like 203.0.113.0/24.
@@ -23,12 +23,34 @@ def keys(table: Table | Frame) -> Keys:
     return packed.view(f"S{_KEY.itemsize}").reshape(len(table))
 
 
-def shared_keys(table: Table | Frame, other: Table | Frame, other_keys: Keys) -> Keys:
-    """The same, the other's where both are of the same units in the same order: nothing needs to be compared again."""
-    alike = len(table) == len(other) and all(
-        np.array_equal(_numbers(table[name]), _numbers(other[name])) for name in _KEY.names or ()
+def placed(*frames: Frame) -> tuple[Frame, list[NDArray[np.intp]]]:
+    """All units of these frames, sorted, each once, and of each frame the rows that are theirs (of several the first,
+    -1 is none). The units are the first frame itself where it has just these rows: where a round has the units of the
+    one before nothing is searched for."""
+    first = frames[0]
+    if _ascends(first) and all(frame is first or not len(frame) or _alike(frame, first) for frame in frames[1:]):
+        every, none = np.arange(len(first)), np.full(len(first), -1)
+        return first, [every if len(frame) else none for frame in frames]
+    of_first = keys(first)
+    own = [of_first if frame is first or _alike(frame, first) else keys(frame) for frame in frames]
+    wanted = union(*own)
+    return first if wanted is of_first else named(wanted), [located(one, wanted) for one in own]
+
+
+def _ascends(frame: Frame) -> bool:
+    """Whether its units are sorted, each once."""
+    src, destination, version = (frame[name] for name in _KEY.names or ())
+    further = (destination[1:] > destination[:-1]) | ((version[1:] > version[:-1]) & ~begins(destination)[1:])
+    at = np.flatnonzero(begins(src))
+    further[at[1:] - 1] = src[at[1:]] > src[at[1:] - 1]
+    return bool(further.all())
+
+
+def _alike(frame: Frame, other: Frame) -> bool:
+    """Whether they are of the same units in the same order."""
+    return len(frame) == len(other) and all(
+        np.array_equal(_numbers(frame[name]), _numbers(other[name])) for name in _KEY.names or ()
     )
-    return other_keys if alike else keys(table)
 
 
 def _numbers(column: NDArray[Any]) -> NDArray[Any]:

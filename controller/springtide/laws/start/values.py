@@ -50,6 +50,15 @@ class Values:
         table[f"{kind}window"] = self.window
         table[f"{kind}connection_rate"], table[f"{kind}path_rate"] = self.rate, self.path
 
+    def at(self, rows: NDArray[np.intp]) -> Values:
+        return Values(self.window[rows], self.rate[rows], self.path[rows])
+
+    def but(self, rows: NDArray[np.intp], other: Values) -> Values:
+        """These, and in these rows the other's, which has no others."""
+        changed = Values(self.window.copy(), self.rate.copy(), self.path.copy())
+        changed.window[rows], changed.rate[rows], changed.path[rows] = other.window, other.rate, other.path
+        return changed
+
     def where(self, which: Bits, other: Values) -> Values:
         """These, and the other's elsewhere."""
         return Values(

@@ -1,0 +1,49 @@
+"""The units of several tables, and columns of texts of which few are different."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from springtide.frame import Coded, Frame
+from springtide.laws.start.units import UNIT_KEY, placed
+
+Unit = tuple[bytes, bytes, int]
+ALL: list[Unit] = [
+    (src, dst, version) for src in (b"ams", b"fra") for dst in (b"10.0.0.0/24", b"nyc") for version in (4, 6)
+]
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        (ALL, ALL, []),
+        (ALL, ALL[::2], ALL[1:]),
+        (ALL[::2], ALL, ALL[:1]),
+        (ALL[::-1], ALL),
+        ([*ALL, ALL[0]], ALL),
+        ([], ALL[:3], ALL[2:]),
+        ([], []),
+    ],
+)
+def test_units_are_placed_as_one_by_one(tables: tuple[list[Unit], ...]) -> None:
+    frames = [Frame.of(np.array(rows, UNIT_KEY)) for rows in tables]
+    units, places = placed(*frames)
+    wanted = sorted({unit for rows in tables for unit in rows})
+    assert units.tolist() == wanted
+    for rows, found in zip(tables, places, strict=True):
+        assert found.tolist() == [rows.index(unit) if unit in rows else -1 for unit in wanted]
+
+
+def test_the_first_table_is_taken_as_it_is() -> None:
+    frame, same = Frame.of(np.array(ALL, UNIT_KEY)), Frame.of(np.array(ALL, UNIT_KEY))
+    assert placed(frame, same)[0] is frame
+    assert placed(frame, same[:3])[0] is frame
+
+
+def test_coded_texts_read_as_texts() -> None:
+    form = np.dtype([("name", "S8"), ("n", "u1")])
+    frame = Frame(form, {"name": Coded(np.array([b"b", b"a"]), np.array([1, 0, 1], np.uint8)), "n": np.arange(3)})
+    assert frame["name"].tolist() == [b"a", b"b", b"a"]
+    assert frame[1:].tolist() == [(b"b", 1), (b"a", 2)]
+    assert frame.table()["name"].dtype == "S8"
+    assert isinstance(frame[np.array([0])].columns["name"], Coded)
