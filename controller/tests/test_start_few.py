@@ -161,3 +161,35 @@ def test_what_the_default_lost_is_not_asked_anew_after_few_flights() -> None:
         reasons.append(reason(found))
     assert reasons[-1] is Reason.DEFAULT_ASKED
     assert 2 * lasts < len(reasons) <= 4 * lasts + 1
+
+
+def beside_others(fresh: Loop) -> dict[str, Any]:
+    """Trains ask for what the path carries of a unit whose connections met a quarter of it."""
+    in_use(fresh, 2e6)
+    for _ in range(3):
+        fresh.round(row(connections=60, **trains(6e6), share_rate=1.5e6, share_log2_var=0.1, share_connections=4))
+    assert fresh.last["trial_connection_rate"][0] > 5.6e6
+    return {"flights_1": 1, "segments_1": 70, "carried_1": 0.4, "rtt_p50_us": 100_000}
+
+
+@pytest.mark.parametrize("others", [1, 0])
+def test_one_slow_flight_on_trial_shows_others_with_and_without_another_in_its_round(fresh: Loop, others: int) -> None:
+    slow = beside_others(fresh)
+    found = fresh.round(row(connections=2, flights_0=others, segments_0=70 * others, **slow))
+    assert found["shared_at"][0] > 0
+
+
+def test_a_slow_flight_of_a_round_that_is_too_incomplete_to_be_trusted_shows_nothing(fresh: Loop) -> None:
+    found = fresh.round(row(connections=2, **beside_others(fresh)), frozen=("ams",))
+    assert found["shared_at"][0] == 0
+
+
+@pytest.mark.parametrize("flights", [1, 0])
+def test_a_step_is_bounded_by_what_all_were_delivered_with_and_without_a_flight_in_the_round(flights: int) -> None:
+    """In use are 1.9 MB/s, and all together were delivered 0.5."""
+    loop = Loop(policy())
+    loop.in_use(2e6)
+    loop.last["share_weight"], loop.last["path_log2"] = 0, np.log2(5e5)
+    values = {"reached_rate": 4e5, "reached_connections": 3, "flights_0": flights, "segments_0": 70 * flights}
+    found = loop.round(row(connections=3, rtt_p50_us=100_000, **values))
+    assert (found["trial_connection_rate"][0], found["trial_path_rate"][0]) == (0, 0)

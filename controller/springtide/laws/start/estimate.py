@@ -136,7 +136,7 @@ def prove(
     )
 
 
-def shows_others(now: int, seen: Columns, before: Columns, judged: Judged, law: StartPolicy) -> Bits:
+def shows_others(now: int, seen: Columns, before: Columns, judged: Judged, is_frozen: Bits, law: StartPolicy) -> Bits:
     """Where clearly less of a rate was carried than trains show that the path carries: something else is on it. Of
     flights that lose something none says it: where they lose much, or harm comes again, connections that met the path
     do. (Once is no sign: what connections meet is bounded by their sizes, and by what they overshot.) Too few flights
@@ -155,7 +155,7 @@ def shows_others(now: int, seen: Columns, before: Columns, judged: Judged, law: 
     is_less = (before["share_weight"] >= law.min_connections) & shows_less(1.0, met, known)
     is_less &= ~((judged.carried >= 1) | (judged.path_carried >= 1)) & (before["overridden"] == 0)
     for arm, kind in ((0, ""), (1, "trial_")):
-        few = is_less & (seen[f"flights_{arm}"] < law.min_connections)
+        few = is_less & ~is_frozen & (seen[f"flights_{arm}"] < law.min_connections)
         for name, value in (("carried", "connection_rate"), ("path_carried", "path_rate")):
             few_carried = seen[f"{name}_{arm}"]
             with np.errstate(invalid="ignore"):

@@ -211,7 +211,9 @@ def _decide(
     judged = judge(now, seen, before, is_frozen, member, law, *brakes)
     # Of what is in use no more than the path carries.
     share = np.fmin(judged.carried, 1.0) * in_use.rate / (law.pace_gain * kept)
-    shared_at = np.where(shows_others(now, seen, before, judged, law), now, before["shared_at"].astype(np.int64))
+    shared_at = np.where(
+        shows_others(now, seen, before, judged, is_frozen, law), now, before["shared_at"].astype(np.int64)
+    )
     is_shared = (shared_at > 0) & (now < shared_at + law.ttl_s)
     proved = prove(now, seen, before, share, is_shared, judged.sound, alive, is_frozen, member, law)
     target = size(proved.share, proved.path, rtt_us, seen, law)

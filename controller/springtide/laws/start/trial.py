@@ -334,7 +334,8 @@ def _carried(
         if not kind:
             # A trial's part is given to no one before it is judged, by its losses too; what is in use falls at once,
             # and single flights differ much: what few of them show counts in part.
-            counts = np.minimum(2 * flights / law.trial_flights, 1.0)
+            # (Of none nothing is known: NaN to the power of 0 is 1.)
+            counts = np.minimum(2 * np.maximum(flights, 1) / law.trial_flights, 1.0)
             single, together = single**counts, together**counts
         return np.where(single >= CARRIED, 1.0, single), np.where(together >= CARRIED, 1.0, together)
 
