@@ -11,7 +11,9 @@ those of the round, `start_kept_rows` those of the decisions before it, which ar
 `start_history_rows` those of all decisions in the store; `start_observe_cpu_s`, `start_law_cpu_s`,
 `start_write_cpu_s` its parts.
 `start_bare_write_cpu_per_scan_ratio` is what the engine alone needs to write the same rows from its memory / the scan:
-a part of `start_cpu_per_scan_ratio` that no change of the law can save. The engine's merges, which are of every round's
+a part of `start_cpu_per_scan_ratio` that no change of the law can save. That scan reads the sketches of rates too,
+which a decision reads for other quantiles than the policy's defaults only, and which are half of its time:
+`start_cpu_per_plain_scan_ratio` is over a scan without them. The engine's merges, which are of every round's
 rows and would be in either side as it happens, are stopped for all of `start_` until its rows' bytes are counted.
 """
 
@@ -20,7 +22,8 @@ from __future__ import annotations
 import resource
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from springtide.laws.base import frozen
 from springtide.laws.congestion import rows as congestion_rows
@@ -34,7 +37,7 @@ from springtide.policy import EnforcePolicy, Policy
 from springtide.store import Store, open_store
 from springtide.store.migrations import migrate, read_migrations
 
-from bench.controller_paths import PATH_SCANS, add_fleet, add_round, write_bare
+from bench.controller_paths import PATH_SCANS, PLAIN_SCANS, add_fleet, add_round, write_bare
 from bench.runner import Bench, Run, in_turns, progress
 
 # 2026-01-02T03:00:00Z
@@ -202,8 +205,8 @@ def _measure_starts(run: Run, store: Store) -> None:
         parts.append(_decide_starts(store, moments[-1]))
         read.append(_selected_rows(store) - before)
 
-    def scan() -> None:
-        for query in PATH_SCANS:
+    def scan(queries: Sequence[str] = PATH_SCANS) -> None:
+        for query in queries:
             store.execute(query, {"round_s": moments[-1], "last_s": moments[-2]})
 
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -213,8 +216,13 @@ def _measure_starts(run: Run, store: Store) -> None:
         run.figure(f"start_{name}_cpu_s", spent)
     run.figure("start_read_rows", read)
     bare = write_bare(store, moments[-1])
-    found = in_turns(run.turns, {"write": _timed(bare), "scan": _timed(scan)})
-    run.ratio("start_bare_write_cpu_per_scan", *([one[1] for one in found[name]] for name in ("write", "scan")))
+    found = in_turns(
+        run.turns, {"write": _timed(bare), "scan": _timed(scan), "plain": _timed(partial(scan, PLAIN_SCANS))}
+    )
+    written, scanned, plain = ([one[1] for one in found[name]] for name in ("write", "scan", "plain"))
+    run.ratio("start_bare_write_cpu_per_scan", written, scanned)
+    run.figure("start_plain_scan_cpu_s", plain)
+    run.ratio("start_cpu_per_plain_scan", [sum(one) for one in parts[-run.turns :]], plain)
     [counted] = store.query(
         "select (select count() from round_paths where round = fromUnixTimestamp({round_s:UInt32})) as round_rows, "
         "(select count() from start_decisions where round = fromUnixTimestamp({last_s:UInt32})) as kept_rows, "

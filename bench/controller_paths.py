@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 from springtide.store import Store
@@ -115,8 +116,7 @@ from numbers(1 + intDiv({prefixes:UInt64}, 256))
 """
 
 # What the law reads of the round, and of the last decisions: the same columns of the same rows. (What a PoP with more
-# prefixes than places is asked for besides is left out: here none has. Sketches the law reads only for other quantiles
-# than the policy's defaults; the scan reads them always, so that its ratios compare with earlier ones.)
+# prefixes than places is asked for besides is left out: here none has.)
 PATH_SCANS = (
     """
     select
@@ -149,6 +149,8 @@ PATH_SCANS = (
     from start_decisions where round = fromUnixTimestamp({last_s:UInt32})
     """,
 )
+# Sketches are read only for other quantiles than the policy's defaults: the same without them.
+PLAIN_SCANS = tuple(re.sub(r" sum\(byteSize\(\w+\)\),", "", query) for query in PATH_SCANS)
 
 
 def add_fleet(store: Store, pops: int, prefixes: int) -> None:
