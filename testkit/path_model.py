@@ -259,7 +259,7 @@ def _summed(hosts: Mapping[str, Mapping[int, list[tuple[int, int]]]]) -> list[tu
     return [(int(rates), int(connections)) for rates, connections in total.values()]
 
 
-def _values(hosts: Mapping[str, Host]) -> dict[str, list[Weighed]]:
+def _values(hosts: Mapping[str, Host], entry_flights: int) -> dict[str, list[Weighed]]:
     """By their names, each host's bounded by the others'."""
     values = {}
     starting = max(sum(host.counts[f"arm {arm}"][0] > 0 for host in hosts.values()) for arm in (0, 1))
@@ -274,15 +274,16 @@ def _values(hosts: Mapping[str, Host]) -> dict[str, list[Weighed]]:
         is_of_flights = name == "train" or name[-2:] in (" 0", " 1")
         values[name] = _held(shown, len(hosts) if is_of_flights else len(shown), lowers=lowers)
 
+    # Of what is in use one or two of many say nothing; where there are no more flights they are all that is known.
     for name in ("carried 0", "path carried 0"):
-        if len(values.get(name, [])) < 3:
+        if len(values.get(name, [])) < 3 <= entry_flights:
             values[name] = []
     return values
 
 
 def combined(hosts: Mapping[str, Host], together: list[tuple[int, int]]) -> dict[str, Any]:
     counted = {arm: _held_counts([host.counts[f"arm {arm}"] for host in hosts.values()]) for arm in (0, 1)}
-    values = _values(hosts)
+    values = _values(hosts, counted[0][0])
 
     def at(name: str, level: str) -> int:
         return quantile(values.get(name, []), level) or 0

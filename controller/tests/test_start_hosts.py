@@ -1,4 +1,4 @@
-"""What one of three edges or more can say of a unit where few connections start."""
+"""What one of three edges or more can say of a unit where few connections start, and what few flights say."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from testkit.home import ROUND
 from testkit.path_model import Host
 from testkit.path_traffic import DECIDED, FRA, Traffic, rolled, seen
 from testkit.start_hosts import host, shown
-from testkit.start_law import beginning, in_use
+from testkit.start_law import beginning, in_use, row, trains
 
 FRANKFURT = "::ffff:10.77.2.9"
 
@@ -74,6 +74,33 @@ def test_of_two_of_three_hosts_neither_says_less_than_the_other(store: Store, na
     rolled(store, [traffic.rows], DECIDED)
     found = seen(store, FRA)
     assert (found["carried_0"], found["trains"], found["train_rate"]) == (0.8, 4, 1_303_200)
+
+
+@pytest.mark.usefixtures("path_fleet")
+@pytest.mark.parametrize(("flights", "lossy", "known"), [(1, 0, True), (2, 0, True), (1, 1, True), (1, 2, False)])
+def test_what_few_flights_in_use_were_carried_is_known_where_there_are_no_more(
+    store: Store, flights: int, lossy: int, known: bool
+) -> None:
+    traffic = Traffic()
+    traffic.hosts("ams-1")
+    for _ in range(flights):
+        flight(traffic, "ams-1", 98_552)
+    for _ in range(lossy):
+        flight(traffic, "ams-1", 98_552, first_flight_retrans=1)
+    rolled(store, [traffic.rows], DECIDED)
+    found = seen(store, FRA)["carried_0"]
+    assert found == 0.5 if known else np.isnan(found)
+
+
+@pytest.mark.parametrize("flights", [1, 2])
+def test_a_slow_flight_in_use_shows_others(flights: int) -> None:
+    loop = beginning()
+    in_use(loop, 6e6)
+    met: dict[str, Any] = {"share_rate": 1.5e6, "share_log2_var": 0.1, "share_connections": 4}
+    for _ in range(2):
+        loop.round(row(connections=6, **trains(6e6), **met))
+    found = loop.round(shown({"ams-1": host([(70, 0, 250)] * flights, trains=[6e6] * flights)}))
+    assert found["shared_at"][0] > 0
 
 
 LIES: dict[str, Host | None] = {

@@ -313,8 +313,6 @@ sized as (
             if(measure in (1, 2, 7), weights, [])
         ) as state
     from listed
-    -- What is in use is not lowered for one or two flights, whose senders may have waited for what they sent.
-    where measure not in (20, 22) or length(list) >= 3
 ),
 
 valued as (
@@ -326,6 +324,7 @@ valued as (
         arrayMap(n -> toUInt64(n), groupArray(measure)) as measures,
         groupArray(quantiles) as each,
         groupArray(shown_by) as shown_by_hosts,
+        groupArray(size) as sizes,
         sumIf(size, measure = 1) as share_size,
         sumIf(size, measure = 2) as reached_size,
         sumIf(size, measure = 7) as path_size,
@@ -458,8 +457,13 @@ summed as (
 
 joined as (
     with
+    -- What is in use is not lowered for one or two flights of more, whose senders may have waited for what they sent.
+    -- Where there are no more the law believes them only beside what else it knows.
     (measure, hosts) -> if(
-        hosts >= 3 and valued.shown_by_hosts[indexOf(valued.measures, measure)] = 1,
+        (hosts >= 3 and valued.shown_by_hosts[indexOf(valued.measures, measure)] = 1)
+        or (
+            measure in (20, 22) and summed.entry[1] >= 3 and valued.sizes[indexOf(valued.measures, measure)] < 3
+        ),
         0,
         valued.each[indexOf(valued.measures, measure)][3]
     ) as carried
