@@ -50,7 +50,7 @@ def paths(samples: Sequence[Sample], round_unix_s: int, decided: Mapping[int, Ga
                 hosts[unit][name].values["train"].append((rate, 1))
             _flight(hosts[unit][name], unit, record, records, decided)
     together = _together(samples, round_unix_s)
-    return {unit: _combined(of, together.get(unit, [])) for unit, of in hosts.items()}
+    return {unit: combined(of, together.get(unit, [])) for unit, of in hosts.items()}
 
 
 def _prefix(address: str, version: int) -> str:
@@ -259,18 +259,31 @@ def _summed(hosts: Mapping[str, Mapping[int, list[tuple[int, int]]]]) -> list[tu
     return [(int(rates), int(connections)) for rates, connections in total.values()]
 
 
-def _combined(hosts: Mapping[str, Host], together: list[tuple[int, int]]) -> dict[str, Any]:
-    names = {name for host in hosts.values() for name in host.values}
+def _values(hosts: Mapping[str, Host], entry_flights: int) -> dict[str, list[Weighed]]:
+    """By their names, each host's bounded by the others'."""
     values = {}
-    for name in names:
+    starting = max(sum(host.counts[f"arm {arm}"][0] > 0 for host in hosts.values()) for arm in (0, 1))
+    for name in {name for host in hosts.values() for name in host.values}:
         shown = [host.values[name] for host in hosts.values() if host.values[name]]
-        # What the path carried is compounded: no host of three or more decides it, nor shows it alone.
-        is_part = "carried" in name or name == "train"
-        arms = (name[-1],) if "carried" in name else (0, 1)
-        showing = max(sum(host.counts[f"arm {arm}"][0] > 0 for host in hosts.values()) for arm in arms)
-        is_alone = len(shown) == 1 and showing >= 3
-        held = [] if is_part and is_alone else _held(shown, fewer=int(is_part))
-        values[name] = [] if is_part and name.endswith("0") and len(held) < 3 else held
+        # What the path carried is compounded: no host of three or more decides it, nor shows it alone. A train of one
+        # alone counts where fewer than three could have shown some.
+        lowers = "carried" in name or name == "train"
+        could = starting if name == "train" else len(hosts)
+        if lowers and len(shown) == 1 and could >= 3:
+            continue
+        is_of_flights = name == "train" or name[-2:] in (" 0", " 1")
+        values[name] = _held(shown, len(hosts) if is_of_flights else len(shown), lowers=lowers)
+
+    # Of what is in use one or two of many say nothing; where there are no more flights they are all that is known.
+    for name in ("carried 0", "path carried 0"):
+        if len(values.get(name, [])) < 3 <= entry_flights:
+            values[name] = []
+    return values
+
+
+def combined(hosts: Mapping[str, Host], together: list[tuple[int, int]]) -> dict[str, Any]:
+    counted = {arm: _held_counts([host.counts[f"arm {arm}"] for host in hosts.values()]) for arm in (0, 1)}
+    values = _values(hosts, counted[0][0])
 
     def at(name: str, level: str) -> int:
         return quantile(values.get(name, []), level) or 0
@@ -278,7 +291,7 @@ def _combined(hosts: Mapping[str, Host], together: list[tuple[int, int]]) -> dic
     default = _held_counts([host.counts["default"] for host in hosts.values()])
     claims = [host.counts["judged"] for host in hosts.values()]
     judged = _held_counts(claims, losses=False)
-    is_own_brake = sum(own[0] > 0 for own in claims) >= 3 and sum(own[1] > 0 for own in claims) == 1
+    is_own_brake = len(hosts) >= 3 and sum(own[1] > 0 for own in claims) == 1
     found = {
         "hosts": len(hosts),
         "only_host": next(iter(hosts)) if len(hosts) == 1 else "",
@@ -305,8 +318,8 @@ def _combined(hosts: Mapping[str, Host], together: list[tuple[int, int]]) -> dic
         "default_lossy": default[1],
     }
     for arm, kind in ((0, "entry"), (1, "trial")):
-        counts = _held_counts([host.counts[f"arm {arm}"] for host in hosts.values()])
-        found |= {f"{kind}_{n}": c for n, c in zip(("flights", "lossy", "resent", "segments"), counts, strict=True)}
+        of_arm = zip(("flights", "lossy", "resent", "segments"), counted[arm], strict=True)
+        found |= {f"{kind}_{n}": count for n, count in of_arm}
         found[f"{kind}_window_p50"] = at(f"window {arm}", "0.5")
         found[f"{kind}_rate_p50_bytes_per_s"] = at(f"rate {arm}", "0.5")
         found |= {f"{kind}_{of}_p50_us": at(f"{of} {arm}", "0.5") for of in ("10k", "50k", "100k")}
@@ -323,29 +336,36 @@ def _log2_variance(values: list[Weighed]) -> float:
     return sum((math.log2(max(value, 1)) - mean) ** 2 * weight for value, weight in values) / total
 
 
-def _most(weights: Sequence[int], fewer: int = 0) -> list[int]:
-    """Of three or more that have any, each at most as much as the others together, or so much less."""
-    if sum(weight > 0 for weight in weights) < 3:
+def _most(weights: Sequence[int], hosts: int, fewer: int = 0) -> list[int]:
+    """Of three hosts or more each at most as much as the others together, or so much less, and one at least."""
+    if hosts < 3:
         return list(weights)
-    return [min(weight, sum(weights) - weight - fewer) for weight in weights]
+    return [min(weight, max(1, sum(weights) - weight - fewer)) for weight in weights]
 
 
-def _held(hosts: Sequence[list[Weighed]], fewer: int = 0) -> list[Weighed]:
-    if not hosts:
+def _held(shown: Sequence[list[Weighed]], hosts: int, *, lowers: bool = False) -> list[Weighed]:
+    """`shown` by each of the hosts that show any. `lowers`: what lowers values in use, of which none may have half of
+    the weight; where only two of more show it neither shows less than the other, on the mean."""
+    if not shown:
         return []
-    weights = [sum(weight for _, weight in host) for host in hosts]
-    means = [sum(v * w for v, w in host) / weight for host, weight in zip(hosts, weights, strict=True)]
+    weights = [sum(weight for _, weight in host) for host in shown]
+    means = [sum(v * w for v, w in host) / weight for host, weight in zip(shown, weights, strict=True)]
     middle = median_low(means)
+    least, most = middle / 2, middle * 2
+    if lowers and len(shown) == 2 and hosts >= 3:
+        least = most = max(means)
+    counting = _most(weights, hosts, fewer=int(lowers and len(shown) >= 3))
     found: list[Weighed] = []
-    for host, mean, weight, most in zip(hosts, means, weights, _most(weights, fewer), strict=True):
-        held = min(max(mean, middle / 2), middle * 2)
-        if (held, most) == (mean, weight):
+    for host, mean, weight, counts in zip(shown, means, weights, counting, strict=True):
+        held = min(max(mean, least), most)
+        if (held, counts) == (mean, weight):
             found += host
             continue
-        kept = min(len(host), most)
+        kept = min(len(host), counts)
         ordered = sorted(host)
-        chosen = [ordered[n * len(host) // kept][0] for n in range(kept)]
-        found += [(round(value * held / mean), min(65535, most // kept)) for value in chosen]
+        # The middles of so many equal parts.
+        chosen = [ordered[(2 * n + 1) * len(host) // (2 * kept)][0] for n in range(kept)]
+        found += [(round(value * held / mean), min(65535, counts // kept)) for value in chosen]
     return found
 
 
@@ -363,15 +383,16 @@ def _possible(hosts: Sequence[list[int]]) -> list[list[int]]:
 
 
 def _held_counts(claims: Sequence[list[int]], *, losses: bool = True) -> list[int]:
-    """Of three hosts or more none loses more than three times what the others do, and one flight, one segment, more."""
-    hosts = [host for host in _possible(claims) if host[0]]
-    kept = _most([host[0] for host in hosts])
-    parts = [[-(-n * most // host[0]) for n in host] for host, most in zip(hosts, kept, strict=True)]
+    """`claims` of each of the unit's hosts. Of three or more none loses more than three times what the others do, and
+    one flight, one segment, more."""
+    hosts = _possible(claims)
+    kept = _most([host[0] for host in hosts], len(hosts))
+    parts = [[-(-n * most // max(host[0], 1)) for n in host] for host, most in zip(hosts, kept, strict=True)]
     found = [list(part) for part in parts]
     for at, own in enumerate(found if losses and len(parts) >= 3 else []):
         flights, lossy, resent, segments = (
             sum(column) for column in zip(*(part for n, part in enumerate(parts) if n != at), strict=True)
         )
-        own[1] = min(own[1], math.ceil(3 * own[0] * (lossy + 1) / flights))
-        own[2] = min(own[2], math.ceil(3 * own[3] * (resent + 1) / max(segments, 1)))
+        own[1] = min(own[1], math.ceil(3 * own[0] * lossy / max(flights, 1)) + 1)
+        own[2] = min(own[2], math.ceil(3 * own[3] * resent / max(segments, 1)) + 1)
     return [sum(part[at] for part in found) for at in range(4)]

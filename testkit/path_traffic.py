@@ -234,6 +234,36 @@ def mixed(seed: int) -> list[Row]:
     return traffic.rows
 
 
+def thin(seed: int, units: int = 60) -> tuple[list[Row], dict[int, Gave]]:
+    """Client prefixes with connections on two to four hosts, of which few have a first flight, and one may have many;
+    and what was decided for them."""
+    traffic, gave = Traffic(seed), {}
+    draw, hosts = traffic.random, ("ams-1", "ams-2", "ams-3", "ams-4")
+    traffic.hosts(*hosts)
+    for number in range(units):
+        peer = f"::ffff:192.0.{number}.1"
+        PEERS[peer] = ""
+        gave["ams", f"192.0.{number}.0/24", 4] = (FAST, STEP)
+        for host in hosts[: draw.randrange(2, 5)]:
+            traffic.connection(host, peer, 10**6, sent=100_000)
+            for _ in range(draw.choice([0, 0, 0, 1, 1, 2, 7])):
+                traffic.flight(
+                    host,
+                    peer,
+                    ROUND - 300,
+                    80,
+                    arm=draw.choice([0, 0, 0, 1]),
+                    step=draw.choice([0, 0, 0, 0, 1]),
+                    data_segs_out=draw.choice([12, 70]),
+                    first_flight_retrans=draw.choice([0, 0, 0, 5, 35]),
+                    started_at_once=1,
+                    acked_100k_time=draw.randrange(10**5, 10**6),
+                    train_bytes=(train := draw.choice([None, 5_792, 13_032])),
+                    train_time=train and draw.randrange(1_000, 40_000),
+                )
+    return traffic.rows, {ROUND - 600: gave}
+
+
 def seen(store: Store, unit: Unit, law: StartPolicy | None = None) -> dict[str, Any]:
     """The law's evidence of a unit."""
     table = observe(store, ROUND, law or StartPolicy())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
 import numpy as np
 import pytest
@@ -15,8 +16,8 @@ from springtide.store import Row, Store
 
 from testkit import path_model
 from testkit.home import ROUND
-from testkit.path_model import Unit
-from testkit.path_traffic import CLIENTS, DECIDED, FRA, INTERVAL, MSS, SLOW, Traffic, load, mixed, rolled, seen
+from testkit.path_model import Gave, Unit
+from testkit.path_traffic import CLIENTS, DECIDED, FRA, INTERVAL, MSS, SLOW, Traffic, load, mixed, rolled, seen, thin
 
 LAW = StartPolicy(share_quantile=0.25)
 
@@ -31,15 +32,12 @@ def found_paths(store: Store) -> dict[Unit, Row]:
     return {unit_of(row): row for row in store.query("select * from round_paths")}
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_paths_match_the_definition(store: Store, seed: int) -> None:
-    rows = mixed(seed)
-    rolled(store, [rows], DECIDED)
-    expected, found = path_model.paths(rows, ROUND, DECIDED), found_paths(store)
+def found_as_defined(store: Store, rows: list[Row], decided: Mapping[int, Gave]) -> dict[Unit, Row]:
+    """What is the same in the plain loops."""
+    rolled(store, [rows], decided)
+    expected, found = path_model.paths(rows, ROUND, decided), found_paths(store)
     # Prefixes without anything to gain have no row.
     assert {unit for unit in expected if "/" not in unit[1]} <= set(found) <= set(expected)
-    assert len(found) >= 10
-    assert any(expected[unit]["entry_flights"] + expected[unit]["trial_flights"] for unit in found)
     for unit, row in found.items():
         for name, value in expected[unit].items():
             if name == "starts":
@@ -54,6 +52,25 @@ def test_paths_match_the_definition(store: Store, seed: int) -> None:
     assert {(*unit_of(row), row["host"]): row["starts"] for row in parts} == {
         (*unit, host): count for unit in found for host, count in expected[unit]["starts"].items()
     }
+    return found
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_paths_match_the_definition(store: Store, seed: int) -> None:
+    found = found_as_defined(store, mixed(seed), DECIDED)
+    assert len(found) >= 10
+    assert any(row["entry_flights"] + row["trial_flights"] for row in found.values())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_paths_with_few_flights_match_the_definition(store: Store, seed: int) -> None:
+    found = found_as_defined(store, *thin(seed))
+    for hosts in (2, 3, 4):
+        of_hosts = [row for row in found.values() if row["hosts"] == hosts]
+        for name in ("entry_flights", "entry_resent", "trial_flights", "trains", "entry_carried_permille"):
+            assert any(row[name] for row in of_hosts), (hosts, name)
+    assert any(row["braked"] for row in found.values() if row["hosts"] >= 3)
+    assert not all(row["entry_carried_permille"] for row in found.values() if row["entry_flights"])
 
 
 def test_copies_order_and_splitting_change_no_byte(store: Store) -> None:
@@ -207,11 +224,17 @@ def test_no_record_hides_what_others_lost(store: Store) -> None:
             traffic.flight(host, "::ffff:10.77.2.9", ROUND - 300, 60, arm=1, first_flight_retrans=35)
     for _ in range(30):
         traffic.flight("ams-4", "::ffff:10.77.2.9", ROUND - 300, 60, arm=1, data_segs_out=2**32 - 1)
-    # In the other arm all that it sent, and more, was sent again.
-    traffic.flight("ams-4", "::ffff:10.77.2.9", ROUND - 300, 40, data_segs_out=70, first_flight_retrans=2**31)
     rolled(store, [traffic.rows], DECIDED)
     found = seen(store, FRA)
     assert found["resent_1"] * 70 * 4 >= found["segments_1"] * 35
+
+
+def test_no_more_was_sent_again_than_was_sent(store: Store) -> None:
+    traffic = Traffic()
+    traffic.hosts("ams-4")
+    traffic.flight("ams-4", "::ffff:10.77.2.9", ROUND - 300, 40, data_segs_out=70, first_flight_retrans=2**31)
+    rolled(store, [traffic.rows], DECIDED)
+    found = seen(store, FRA)
     assert (found["resent_0"], found["segments_0"]) == (70, 70)
 
 

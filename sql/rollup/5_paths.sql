@@ -3,9 +3,12 @@
 -- everything independent of the order of what arrived. All of a path's values are in rows of one kind, (path, host,
 -- measure, list): the influence of one host is bounded in one place, as in 3_pairs.sql.
 --
--- What the path carried is a part of what is in use: what one host alone could say would be taken again each round,
--- until nothing is left. So among three hosts or more none has half of the weight there, and what only one of them
--- shows is not known. The same holds for how fast first segments were delivered, which lowers what is in use at once.
+-- Of first flights a unit has three hosts or more where three have connections, though fewer have flights in the
+-- round: one host counts there for no more than the others together, and for one flight at least. What the path carried
+-- is a part of what is in use: what one host alone could say would be taken again each round, until nothing is left. So
+-- of three hosts or more none has half of the weight there; of two that show it neither shows less than the other; and
+-- what only one shows is not known. The same holds for how fast first segments were delivered, which lowers what is in
+-- use at once; but where fewer than three have flights, one train of only one counts: the law believes no single one.
 --
 -- Lists: 1 delivery rates of connections that met the path, 2 what any of them reached, 3 minimum round trips, 4 round
 -- trips, 5 segment sizes, 6 receivers' windows, 7 what all were delivered together, 8 how many those were, 9 how fast
@@ -30,6 +33,20 @@ with hosts as (
     where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
 ),
 
+seen as (
+    select
+        at_pop,
+        dst_pop,
+        ip_version,
+        network,
+        uniqExact(host) as host_count,
+        if(min(host) = max(host), min(host), '') as the_host,
+        sum(connections) as begun,
+        toUInt64(least(sum(toUInt128(gain_us)), 9223372036854775807)) as gain
+    from hosts
+    group by at_pop, dst_pop, ip_version, network
+),
+
 measured as (
     select
         at_pop,
@@ -45,7 +62,22 @@ measured as (
             weights
         ) as means,
         arraySort(means)[intDiv(length(means) + 1, 2)] as middle,
-        arraySum(weights) as total
+        arraySum(weights) as total,
+        measure = 9 or measure >= 20 as lowers,
+        if(
+            measure < 9,
+            length(lists) >= 3,
+            (at_pop, dst_pop, ip_version, network) in (
+                select
+                    seen.at_pop,
+                    seen.dst_pop,
+                    seen.ip_version,
+                    seen.network
+                from seen
+                where seen.host_count >= 3
+            )
+        ) as is_bounded,
+        lowers and is_bounded and length(lists) = 2 as are_two
     from (
         select
             at_pop,
@@ -69,7 +101,7 @@ held as (
         network,
         measure,
         if(
-            length(lists) = 1,
+            length(lists) = 1 and (not is_bounded or weights[1] = 1),
             lists[1],
             arraySort(
                 arrayFlatten(
@@ -85,8 +117,8 @@ held as (
                                                 one[
                                                     1
                                                     + intDiv(
-                                                        i * length(one),
-                                                        greatest(toUInt64(least(length(one), held_weight)), 1)
+                                                        (2 * i + 1) * length(one),
+                                                        2 * toUInt64(least(length(one), held_weight))
                                                     )
                                                 ],
                                                 16
@@ -97,7 +129,7 @@ held as (
                                     16
                                 )
                                 + least(
-                                    intDiv(held_weight, greatest(toUInt64(least(length(one), held_weight)), 1)), 65535
+                                    intDiv(held_weight, toUInt64(least(length(one), held_weight))), 65535
                                 ),
                                 range(toUInt64(least(length(one), held_weight)))
                             )
@@ -105,12 +137,18 @@ held as (
                         lists,
                         weights,
                         means,
-                        arrayMap(mean -> least(greatest(mean, middle / 2), middle * 2), means),
+                        arrayMap(
+                            mean -> if(are_two, arrayMax(means), least(greatest(mean, middle / 2), middle * 2)), means
+                        ),
                         arrayMap(
                             weight -> if(
-                                length(weights) < 3,
-                                weight,
-                                toUInt64(least(weight, total - weight - (measure = 9 or measure >= 20)))
+                                is_bounded,
+                                toUInt64(
+                                    least(
+                                        weight, greatest(total - weight - (lowers and length(weights) >= 3), 1)
+                                    )
+                                ),
+                                weight
                             ),
                             weights
                         )
@@ -275,8 +313,6 @@ sized as (
             if(measure in (1, 2, 7), weights, [])
         ) as state
     from listed
-    -- What is in use is not lowered for one or two flights, whose senders may have waited for what they sent.
-    where measure not in (20, 22) or length(list) >= 3
 ),
 
 valued as (
@@ -288,6 +324,7 @@ valued as (
         arrayMap(n -> toUInt64(n), groupArray(measure)) as measures,
         groupArray(quantiles) as each,
         groupArray(shown_by) as shown_by_hosts,
+        groupArray(size) as sizes,
         sumIf(size, measure = 1) as share_size,
         sumIf(size, measure = 2) as reached_size,
         sumIf(size, measure = 7) as path_size,
@@ -310,6 +347,15 @@ claimed as (
         network,
         measure,
         groupArray(numbers) as claims_of_hosts,
+        (at_pop, dst_pop, ip_version, network) in (
+            select
+                seen.at_pop,
+                seen.dst_pop,
+                seen.ip_version,
+                seen.network
+            from seen
+            where seen.host_count >= 3
+        ) as is_bounded,
         arrayMap(one -> toFloat64(one[4]) / greatest(one[1], 1), claims_of_hosts) as lengths,
         arraySort(arrayFilter((length, one) -> one[1] > 0, lengths, claims_of_hosts)) as sorted,
         sorted[intDiv(length(sorted) + 1, 2)] as middle,
@@ -348,9 +394,9 @@ claimed as (
 ),
 
 -- In proportion to what of a host counts, rounded up: few losses do not become zero. Of three hosts or more none loses
--- more than three times what the others do and one flight and one segment more: one that says that the default loses
--- all would excuse all that a trial loses. The brake of a single one of them is in force there, and says nothing of the
--- others.
+-- more than three times what the others do, of whom there may be none, and one flight and one segment more: one that
+-- says that the default loses all would excuse all that a trial loses. The brake of a single one of them is in force
+-- there, and says nothing of the others.
 counted as (
     select
         at_pop,
@@ -361,7 +407,7 @@ counted as (
         of_hosts,
         arrayMap(one -> one[1], of_hosts) as all,
         arraySum(all) as total,
-        arrayMap(n -> if(arrayCount(x -> x > 0, all) < 3, n, toUInt64(least(n, total - n))), all) as kept,
+        arrayMap(n -> if(is_bounded, toUInt64(least(n, greatest(total - n, 1))), n), all) as kept,
         arrayMap(
             (one, n, k) -> arrayMap(
                 x -> toUInt64(intDiv(toUInt128(x) * k + greatest(n, 1) - 1, greatest(n, 1))), one
@@ -370,22 +416,18 @@ counted as (
         ) as parts,
         arrayMap(at -> arraySum(one -> one[at], parts), [1, 2, 3, 4]) as claims,
         if(
-            arrayCount(x -> x > 0, all) < 3 or measure = 33,
+            not is_bounded or measure = 33,
             parts,
             arrayMap(
                 one -> [
                     one[1],
                     least(
                         one[2],
-                        toUInt64(ceil(3. * one[1] * (claims[2] - one[2] + 1) / greatest(claims[1] - one[1], 1)))
+                        1 + toUInt64(ceil(3. * one[1] * (claims[2] - one[2]) / greatest(claims[1] - one[1], 1)))
                     ),
                     least(
                         one[3],
-                        toUInt64(
-                            ceil(
-                                3. * one[4] * (claims[3] - one[3] + 1) / greatest(claims[4] - one[4], 1)
-                            )
-                        )
+                        1 + toUInt64(ceil(3. * one[4] * (claims[3] - one[3]) / greatest(claims[4] - one[4], 1)))
                     ),
                     one[4]
                 ],
@@ -393,7 +435,7 @@ counted as (
             )
         ) as bounded,
         arrayMap(at -> arraySum(one -> one[at], bounded), [1, 2, 3, 4]) as sums,
-        arrayCount(x -> x > 0, all) < 3 or arrayCount(one -> one[2] > 0, of_hosts) > 1 as is_shared
+        not is_bounded or arrayCount(one -> one[2] > 0, of_hosts) > 1 as is_shared
     from claimed
 ),
 
@@ -406,37 +448,27 @@ summed as (
         sumIf(sums[1], measure = 30) as default_flights,
         sumIf(sums[2], measure = 30) as default_lossy,
         sumForEachIf(sums, measure = 31) as entry,
-        maxIf(arrayCount(x -> x > 0, all), measure = 31) as entry_hosts,
+        maxIf(arrayCount(x -> x > 0, all), measure in (31, 32)) as starting_hosts,
         sumForEachIf(sums, measure = 32) as trial,
-        maxIf(arrayCount(x -> x > 0, all), measure = 32) as trial_hosts,
         sumIf(sums[2], measure = 33 and is_shared) as braked
     from counted
     group by at_pop, dst_pop, ip_version, network
 ),
 
-seen as (
-    select
-        at_pop,
-        dst_pop,
-        ip_version,
-        network,
-        uniqExact(host) as host_count,
-        if(min(host) = max(host), min(host), '') as the_host,
-        sum(connections) as begun,
-        toUInt64(least(sum(toUInt128(gain_us)), 9223372036854775807)) as gain
-    from hosts
-    group by at_pop, dst_pop, ip_version, network
-),
-
 joined as (
     with
+    -- What is in use is not lowered for one or two flights of more, whose senders may have waited for what they sent.
+    -- Where there are no more the law believes them only beside what else it knows.
     (measure, hosts) -> if(
-        hosts >= 3 and valued.shown_by_hosts[indexOf(valued.measures, measure)] = 1,
+        (hosts >= 3 and valued.shown_by_hosts[indexOf(valued.measures, measure)] = 1)
+        or (
+            measure in (20, 22) and summed.entry[1] >= 3 and valued.sizes[indexOf(valued.measures, measure)] < 3
+        ),
         0,
         valued.each[indexOf(valued.measures, measure)][3]
     ) as carried
     select
-        carried(9, greatest(summed.entry_hosts, summed.trial_hosts)) as train_middle,
+        carried(9, summed.starting_hosts) as train_middle,
         seen.at_pop as src_pop,
         if(seen.dst_pop = '', springtide_prefix_text(seen.ip_version, seen.network), seen.dst_pop) as destination,
         seen.ip_version as ip_version,
@@ -474,8 +506,8 @@ joined as (
         valued.each[indexOf(valued.measures, 14)][3] as entry_10k_p50_us,
         valued.each[indexOf(valued.measures, 16)][3] as entry_50k_p50_us,
         valued.each[indexOf(valued.measures, 18)][3] as entry_100k_p50_us,
-        carried(20, summed.entry_hosts) as entry_carried_permille,
-        carried(22, summed.entry_hosts) as entry_path_carried_permille,
+        carried(20, seen.host_count) as entry_carried_permille,
+        carried(22, seen.host_count) as entry_path_carried_permille,
         summed.trial[1] as trial_flights,
         summed.trial[2] as trial_lossy,
         summed.trial[3] as trial_resent,
@@ -485,8 +517,8 @@ joined as (
         valued.each[indexOf(valued.measures, 15)][3] as trial_10k_p50_us,
         valued.each[indexOf(valued.measures, 17)][3] as trial_50k_p50_us,
         valued.each[indexOf(valued.measures, 19)][3] as trial_100k_p50_us,
-        carried(21, summed.trial_hosts) as trial_carried_permille,
-        carried(23, summed.trial_hosts) as trial_path_carried_permille,
+        carried(21, seen.host_count) as trial_carried_permille,
+        carried(23, seen.host_count) as trial_path_carried_permille,
         summed.braked as braked,
         summed.default_flights as default_flights,
         summed.default_lossy as default_lossy

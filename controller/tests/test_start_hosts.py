@@ -1,0 +1,152 @@
+"""What one of three edges or more can say of a unit where few connections start, and what few flights say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from springtide.store import Store
+
+from testkit.home import ROUND
+from testkit.path_model import Host
+from testkit.path_traffic import DECIDED, FRA, Traffic, rolled, seen
+from testkit.start_hosts import host, shown
+from testkit.start_law import beginning, in_use, row, trains
+
+FRANKFURT = "::ffff:10.77.2.9"
+
+
+def three_hosts() -> Traffic:
+    """Each has a connection, and no first flight."""
+    traffic = Traffic()
+    traffic.hosts("ams-1", "ams-2", "ams-3")
+    for name in ("ams-1", "ams-2", "ams-3"):
+        traffic.connection(name, FRANKFURT, 10**6)
+    return traffic
+
+
+def flight(traffic: Traffic, name: str, took_us: int, **more: Any) -> None:
+    """Alone on its host: 98,552 bytes in so long; all of 2 MB/s is 49,276 us."""
+    times = {"min_rtt": 50_000, "first_acked_time": 50_000, "acked_100k_time": 50_000 + took_us}
+    values = {"started_rate": 2_000_000, "started_at_once": 1} | times | more
+    traffic.flight(name, FRANKFURT, ROUND - 300, 72, **values)
+    for number, one in enumerate(reversed(traffic.rows[-2:])):
+        one["time_unix_us"] = (ROUND - 290 + 2 * (traffic.cookies % 100)) * 1_000_000 + number
+
+
+@pytest.mark.usefixtures("path_fleet")
+@pytest.mark.parametrize(("others", "flights", "resent"), [(0, 1, 1), (1, 2, 1), (2, 4, 1)])
+def test_one_hosts_flights_count_as_the_others_though_some_are_idle(
+    store: Store, others: int, flights: int, resent: int
+) -> None:
+    traffic = three_hosts()
+    for name in ("ams-1", "ams-2")[:others]:
+        flight(traffic, name, 49_276)
+    for _ in range(20):
+        flight(traffic, "ams-3", 400_000, first_flight_retrans=35)
+        flight(traffic, "ams-3", 400_000, step=1)
+    rolled(store, [traffic.rows], DECIDED)
+    found = seen(store, FRA)
+    assert (found["hosts"], found["flights_0"], found["resent_0"], found["braked"]) == (3, flights, resent, 0)
+
+
+@pytest.mark.usefixtures("path_fleet")
+def test_what_one_of_three_hosts_alone_says_was_carried_is_not_known(store: Store) -> None:
+    traffic = three_hosts()
+    for _ in range(20):
+        flight(traffic, "ams-3", 98_552, train_bytes=13_032, train_time=10_000)
+    rolled(store, [traffic.rows], DECIDED)
+    found = seen(store, FRA)
+    assert np.isnan(found["carried_0"])
+    # The law believes no single train, but those of several rounds.
+    assert (found["flights_0"], found["trains"], found["train_rate"]) == (1, 1, 1_303_200)
+
+
+@pytest.mark.usefixtures("path_fleet")
+@pytest.mark.parametrize("name", ["ams-2", "ams-3"])
+def test_of_two_of_three_hosts_neither_says_less_than_the_other(store: Store, name: str) -> None:
+    traffic = three_hosts()
+    for _ in range(2):
+        flight(traffic, "ams-1", 49_276 * 10 // 8, train_bytes=13_032, train_time=10_000)
+    for _ in range(20):
+        flight(traffic, name, 400_000, train_bytes=13_032, train_time=100_000)
+    rolled(store, [traffic.rows], DECIDED)
+    found = seen(store, FRA)
+    assert (found["carried_0"], found["trains"], found["train_rate"]) == (0.8, 4, 1_303_200)
+
+
+@pytest.mark.usefixtures("path_fleet")
+@pytest.mark.parametrize(("flights", "lossy", "known"), [(1, 0, True), (2, 0, True), (1, 1, True), (1, 2, False)])
+def test_what_few_flights_in_use_were_carried_is_known_where_there_are_no_more(
+    store: Store, flights: int, lossy: int, known: bool
+) -> None:
+    traffic = Traffic()
+    traffic.hosts("ams-1")
+    for _ in range(flights):
+        flight(traffic, "ams-1", 98_552)
+    for _ in range(lossy):
+        flight(traffic, "ams-1", 98_552, first_flight_retrans=1)
+    rolled(store, [traffic.rows], DECIDED)
+    found = seen(store, FRA)["carried_0"]
+    assert found == 0.5 if known else np.isnan(found)
+
+
+@pytest.mark.parametrize("flights", [1, 2])
+def test_a_slow_flight_in_use_shows_others(flights: int) -> None:
+    loop = beginning()
+    in_use(loop, 6e6)
+    met: dict[str, Any] = {"share_rate": 1.5e6, "share_log2_var": 0.1, "share_connections": 4}
+    for _ in range(2):
+        loop.round(row(connections=6, **trains(6e6), **met))
+    found = loop.round(shown({"ams-1": host([(70, 0, 250)] * flights, trains=[6e6] * flights)}))
+    assert found["shared_at"][0] > 0
+
+
+LIES: dict[str, Host | None] = {
+    "none": None,
+    "carried": host([(70, 0, 100)] * 30),
+    "carried once": host([(70, 0, 100)]),
+    "brake": host([(70, 0, 1000)] * 30, braked=30),
+    "flood": host([(70, 35, 0)] * 30),
+    "trains": host([(70, 0, 100)] * 30, trains=[6e5] * 30),
+    "all": host([(70, 0, 100)] * 30, [(70, 35, 0)] * 30, braked=30, trains=[6e5] * 30),
+}
+
+
+def part_of_the_path(lie: Host | None, mean_flights: float, edges: int) -> float:
+    """The mean rate in use over a day, of what a path carries that nothing else is on. Every edge has a connection."""
+    draw, loop, rates = np.random.default_rng(0), beginning(), []
+    in_use(loop, 6e6)
+    for _ in range(288):
+        last = loop.last[0]
+        use, tried = float(last["connection_rate"]), float(last["trial_connection_rate"])
+        hosts = {} if lie is None else {"ams-9": lie}
+        for edge in range(edges - 1):
+            count = draw.poisson(mean_flights)
+            of_trial = draw.binomial(count, last["trial_permille"] / 1000)
+            in_use_now, on_trial = (
+                [(70, 0, min(1000.0, 6e9 / max(rate, 1.0)))] * number
+                for number, rate in ((count - of_trial, use), (of_trial, tried))
+            )
+            shows = list(6e6 * np.exp(draw.normal(0, 0.05, count)))
+            hosts[f"ams-{edge}"] = host(in_use_now, on_trial, trains=shows)
+        reached = {"reached_rate": np.clip(use, 4e5, 5.8e6), "reached_connections": 10}
+        rates.append(float(loop.round(shown(hosts, **reached))["connection_rate"][0]))
+    return float(np.mean(rates) / 5.7e6)
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize(("mean_flights", "edges"), [(0.3, 3), (1, 3), (2, 3), (0.3, 5)])
+def test_one_edge_of_three_takes_nothing_from_a_thin_unit(lie: str, mean_flights: float, edges: int) -> None:
+    assert part_of_the_path(LIES[lie], mean_flights, edges) > 0.95
+
+
+def test_an_edge_with_nearly_all_of_the_flights_of_three_still_teaches_the_law() -> None:
+    """A flight, and a train, a round: trains of three rounds are enough, and five flights of what they show."""
+    loop = beginning()
+    for _ in range(12):
+        tried = [(70, 0, 1000)] * 10 if loop.last["trial_permille"][0] else []
+        hosts = {"ams-1": host([(70, 0, 1000)] * 90, tried, trains=[6e6] * 100), "ams-2": host(), "ams-3": host()}
+        found = loop.round(shown(hosts, reached_rate=4e5, reached_connections=30))
+    assert found["connection_rate"][0] > 5e6
