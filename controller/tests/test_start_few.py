@@ -190,6 +190,11 @@ def test_a_step_is_bounded_by_what_all_were_delivered_with_and_without_a_flight_
     loop = Loop(policy())
     loop.in_use(2e6)
     loop.last["share_weight"], loop.last["path_log2"] = 0, np.log2(5e5)
-    values = {"reached_rate": 4e5, "reached_connections": 3, "flights_0": flights, "segments_0": 70 * flights}
+    values: dict[str, Any] = {
+        "reached_rate": 4e5,
+        "reached_connections": 3,
+        "flights_0": flights,
+        "segments_0": 70 * flights,
+    }
     found = loop.round(row(connections=3, rtt_p50_us=100_000, **values))
     assert (found["trial_connection_rate"][0], found["trial_path_rate"][0]) == (0, 0)
