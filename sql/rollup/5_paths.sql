@@ -47,6 +47,16 @@ seen as (
     group by at_pop, dst_pop, ip_version, network
 ),
 
+of_three as (
+    select
+        at_pop,
+        dst_pop,
+        ip_version,
+        network
+    from seen
+    where host_count >= 3
+),
+
 measured as (
     select
         at_pop,
@@ -67,15 +77,7 @@ measured as (
         if(
             measure < 9,
             length(lists) >= 3,
-            (at_pop, dst_pop, ip_version, network) in (
-                select
-                    seen.at_pop,
-                    seen.dst_pop,
-                    seen.ip_version,
-                    seen.network
-                from seen
-                where seen.host_count >= 3
-            )
+            (at_pop, dst_pop, ip_version, network) in (select of_three.* from of_three)
         ) as is_bounded,
         lowers and is_bounded and length(lists) = 2 as are_two
     from (
@@ -347,15 +349,7 @@ claimed as (
         network,
         measure,
         groupArray(numbers) as claims_of_hosts,
-        (at_pop, dst_pop, ip_version, network) in (
-            select
-                seen.at_pop,
-                seen.dst_pop,
-                seen.ip_version,
-                seen.network
-            from seen
-            where seen.host_count >= 3
-        ) as is_bounded,
+        (at_pop, dst_pop, ip_version, network) in (select of_three.* from of_three) as is_bounded,
         arrayMap(one -> toFloat64(one[4]) / greatest(one[1], 1), claims_of_hosts) as lengths,
         arraySort(arrayFilter((length, one) -> one[1] > 0, lengths, claims_of_hosts)) as sorted,
         sorted[intDiv(length(sorted) + 1, 2)] as middle,
