@@ -6,16 +6,18 @@ from typing import Any
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from springtide.laws.columns import same
+from springtide.laws.entry import MAX_RATE
 from springtide.laws.start import law
 from springtide.laws.start.evidence import OBSERVED
 from springtide.laws.start.law import decide
 
-from testkit.start_law import Loop, Rows, group, policy, row
+from testkit.start_law import Loop, Rows, good, group, policy, row, trains
 
-RATES = st.floats(1e3, 1e9) | st.sampled_from([0.0, float("nan"), float("inf")])
+RATES = st.floats(1e3, 1e9) | st.sampled_from([0.0, 2.0**48, float("nan"), float("inf")])
 COUNTS = st.integers(0, 400)
 
 
@@ -54,8 +56,8 @@ def test_nothing_is_above_its_bounds_and_nothing_rises_unjudged(history: list[Ro
                 assert one[f"{kind}window"] == 0 or 10 <= one[f"{kind}window"] <= cmax
                 assert (one[f"{kind}window"] > 0) == (one[f"{kind}connection_rate"] > 0)
                 assert one[f"{kind}path_rate"] >= one[f"{kind}connection_rate"] or one[f"{kind}path_rate"] > 0
-                assert np.isfinite(one[f"{kind}connection_rate"])
-                assert np.isfinite(one[f"{kind}path_rate"])
+                assert one[f"{kind}connection_rate"] <= MAX_RATE
+                assert one[f"{kind}path_rate"] <= MAX_RATE
             for name in ("window", "connection_rate", "path_rate"):
                 old = 0 if last is None else last[name]
                 if one[name] > old:
@@ -109,3 +111,14 @@ def test_frozen_keeps_what_is_given(history: list[Rows]) -> None:
                 continue
             for name in ("window", "connection_rate", "path_rate", "trial_window", "trial_permille", "share_log2"):
                 assert one[name] == old[name] or (np.isnan(one[name]) and np.isnan(old[name]))
+
+
+@pytest.mark.parametrize("name", ["path_rate", "share_rate", "reached_rate", "train_rate"])
+def test_no_rate_of_a_broken_row_is_decided_on(name: str) -> None:
+    loop = Loop(policy())
+    for _ in range(12):
+        values: dict[str, Any] = {"path_rate": 2e6, "path_buckets": 10, "reached_rate": 1e6, "reached_connections": 30}
+        values |= {"share_rate": 1e6, "share_log2_var": 0.1, "share_connections": 20, **trains(2e6), name: 2.0**48}
+        found = loop.round(row(connections=100, **values, **good()))
+        for column in ("connection_rate", "path_rate", "trial_connection_rate", "trial_path_rate"):
+            assert found[column][0] <= MAX_RATE

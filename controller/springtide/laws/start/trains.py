@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from springtide.laws.columns import Bits, Columns
+from springtide.laws.entry import MAX_RATE
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats
 
@@ -108,6 +109,6 @@ def shows_less(part: Floats | float, rate: Floats, shown: Floats) -> Bits:
 
 
 def log2_of(rates: Floats, otherwise: float = np.nan) -> Floats:
-    """Of what is positive and finite."""
+    """Of what is positive and finite; what a broken row claims beyond any entry's rate is as much as that."""
     usable = np.isfinite(rates) & (rates > 0)
-    return np.where(usable, np.log2(np.where(usable, rates, 1.0)), otherwise)
+    return np.where(usable, np.log2(np.where(usable, np.minimum(rates, MAX_RATE), 1.0)), otherwise)

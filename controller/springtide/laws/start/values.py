@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from springtide.laws.columns import Bits, Columns
+from springtide.laws.entry import MAX_RATE
 from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats
@@ -80,7 +81,7 @@ class Values:
     def scaled(self, factor: Floats | float, most: int) -> Values:
         """The window at least the kernel's default, and at most as many segments."""
         window = np.clip(np.floor(self.window * factor).astype(np.int64), KERNEL_DEFAULT, most)
-        rate, path = (np.maximum(np.floor(one * factor), 1.0) for one in (self.rate, self.path))
+        rate, path = (np.clip(np.floor(one * factor), 1.0, MAX_RATE) for one in (self.rate, self.path))
         scaled = Values(window, rate, path)
         return scaled.where(self.window > 0, Values.none(len(window)))
 
