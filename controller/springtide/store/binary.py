@@ -22,7 +22,7 @@ Columns = Mapping[str, NDArray[Any] | Coded]
 
 
 # Rows that the engine is given at once: smaller blocks it gathers, which copies them.
-_BLOCK_ROWS = 524_288
+_BLOCK_ROWS = 1_048_576
 # The most that a pipe of anyone may hold: each of the two threads runs longer before it waits for the other.
 _PIPE_BYTES = 1 << 20
 # Of LowCardinality: a block brings the texts that its numbers are of.
