@@ -164,4 +164,4 @@ where
     round = fromUnixTimestamp({round_s:UInt32})
     and length(src_pop) <= 63
 order by src_pop, destination, ip_version
-settings prefer_column_name_to_alias = 1
+settings prefer_column_name_to_alias = 1, max_threads = 1

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from springtide.frame import Coded
-from springtide.laws.columns import Bits, Columns, begins
+from springtide.laws.columns import Bits, Columns, Table, begins
 from springtide.store import Store
 
 Ints = NDArray[np.int64]
@@ -21,12 +21,36 @@ Ints = NDArray[np.int64]
 # Where a unit is: whether it is a client prefix, and of one its /16 or /40 as a number without the zeros behind it
 # (IPv4's as in IPv6) and its autonomous system, 0 is none.
 PLACE = [("is_prefix", "u1"), ("covering", "<u8"), ("asn", "<u4")]
+_PLACE = np.dtype(PLACE)
 # The bits behind a covering prefix, as sql/start/evidence.sql has them.
 BEHIND = {4: 16, 6: 88}
+# Destinations in a question.
+_ASKED = 10_000
+_PLACES = f"""
+with toIPv6OrDefault(substring(destination, 1, position(destination, '/') - 1)) as network
+select
+    position(destination, '/') > 0 as is_prefix,
+    if(
+        is_prefix,
+        toUInt64(
+            bitShiftRight(toUInt128(network), if(position(destination, ':') = 0, {BEHIND[4]}, {BEHIND[6]}))
+        ),
+        0
+    ) as covering,
+    if(is_prefix, dictGetOrDefault('asns', 'asn', network, 0), 0) as asn
+from (select arrayJoin({{destinations:Array(String)}}) as destination)
+"""
 _PAIR, _FROM_POP, _FROM_REGION, _SYSTEM = range(4)
 # What a column of names holds. Longer ones are cut, and distinguished by a hash.
 _LONGEST, _CUT = 63, 46
 _NO_REGION = "default"
+
+
+def places(store: Store, destinations: list[str]) -> Table:
+    """Where they are, as rows of PLACE, of what a round does not show: by names and prefixes alone. Raises StoreError."""
+    parts = range(0, len(destinations), _ASKED)
+    found = [store.columns(_PLACES, _PLACE, {"destinations": destinations[at : at + _ASKED]}) for at in parts]
+    return np.concatenate([np.zeros(0, _PLACE), *found])
 
 
 def regions(store: Store) -> dict[bytes, str]:

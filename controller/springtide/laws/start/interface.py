@@ -39,7 +39,7 @@ from springtide.laws.standing import standing
 from springtide.laws.start import bundle, rows, shares
 from springtide.laws.start.evidence import OBSERVED, SHOWN, edge_parts, observe
 from springtide.laws.start.explain import became, labelled, without_decision
-from springtide.laws.start.groups import PLACE, regions
+from springtide.laws.start.groups import PLACE, places, regions
 from springtide.laws.start.groups import named as group_names
 from springtide.laws.start.law import UNSEEN, carry, decide
 from springtide.laws.start.units import UNIT_KEY, keys, placed
@@ -238,7 +238,7 @@ START = Start()
 
 def _seen(store: Store, policy: Policy, round_unix_s: int) -> tuple[Frame, Frame]:
     """OBSERVED rows, with their groups, of all units that the round shows or the last decisions remember, and these as
-    REMEMBERED rows: what is not listed could borrow from its group."""
+    PREVIOUS rows: what is not listed could borrow from its group."""
     shown = observe(store, round_unix_s, policy.start)
     # Some that were there are not now.
     last = rows.remembered(store, round_unix_s, len(shown) * 5 // 4)
@@ -246,8 +246,10 @@ def _seen(store: Store, policy: Policy, round_unix_s: int) -> tuple[Frame, Frame
     unit_columns = {name: units[name] for name, _ in UNIT_KEY}
     place_names, missing = [name for name, _ in PLACE], at_shown < 0
     place = taken_at(shown, place_names, at_shown)
-    for name in place_names:
-        place[name][missing] = last[name][at_last[missing]]
+    if missing.any():
+        gone = places(store, [one.decode() for one in units["destination"][missing].tolist()])
+        for name in place_names:
+            place[name][missing] = gone[name]
     has_own = _flags(shown["share_connections"] > 0, at_shown) | _flags(last["share_weight"] > 0, at_last)
     group = group_names(store, unit_columns, place, has_own, regions(store), policy.start.group_units)
     columns = shown.columns

@@ -12,7 +12,6 @@ from springtide.frame import Coded, Frame
 from springtide.laws import round_rows
 from springtide.laws.columns import begins, coded
 from springtide.laws.start.decision import ACTIONS, REASONS
-from springtide.laws.start.groups import BEHIND, PLACE
 from springtide.laws.start.law import DECIDED, PREVIOUS, lasting_rows
 from springtide.laws.start.units import UNIT_KEY, keys
 from springtide.policy import MAX_HISTORY_S
@@ -47,16 +46,7 @@ def _fixed(name: str) -> str:
 
 
 _SELECT = ", ".join(map(_fixed, _NAMES))
-# What the last decisions left, and where its unit is.
-REMEMBERED = np.dtype([*((name, PREVIOUS[name]) for name in PREVIOUS.names or ()), *PLACE])
-_NETWORK = "toIPv6OrDefault(substring(destination, 1, position(destination, '/') - 1))"
-_BEHIND = f"if(ip_version = 4, {BEHIND[4]}, {BEHIND[6]})"
-_PLACES = (
-    "position(destination, '/') > 0 as is_prefix",
-    f"if(is_prefix, toUInt64(bitShiftRight(toUInt128({_NETWORK}), {_BEHIND})), 0) as covering",
-    f"if(is_prefix, dictGetOrDefault('asns', 'asn', {_NETWORK}, 0), 0) as asn",
-)
-_REMEMBERED = ", ".join([*(_fixed(name) for name in PREVIOUS.names or () if name != "round"), *_PLACES])
+_PREVIOUS = ", ".join(_fixed(name) for name in PREVIOUS.names or () if name != "round")
 
 
 def last_round(store: Store, before_unix_s: int) -> int:
@@ -72,12 +62,13 @@ def last_round(store: Store, before_unix_s: int) -> int:
 
 
 def remembered(store: Store, round_unix_s: int, expected: int = 0) -> Frame:
-    """The last round's decisions before this one as REMEMBERED rows, about as many as are `expected`, sorted by unit;
-    no later round is read."""
+    """The last round's decisions before this one as PREVIOUS rows, about as many as are `expected`, sorted by unit; no
+    later round is read."""
     newest = last_round(store, round_unix_s)
     if not newest:
-        return Frame.empty(0, REMEMBERED)
-    found = _last(store, newest, TABLE, "settings prefer_column_name_to_alias = 1", expected)
+        return Frame.empty(0, PREVIOUS)
+    # Of one thread each part is read in its order, and nothing is sorted.
+    found = _last(store, newest, TABLE, "settings prefer_column_name_to_alias = 1, max_threads = 1", expected)
     # Of a round that was decided twice, and not merged since, a unit may have two rows; to merge costs a fifth more.
     if not np.logical_or.reduce([begins(found[name]) for name, _ in UNIT_KEY]).all():
         found = _last(store, newest, f"{TABLE} final", _BY_COLUMN, expected)
@@ -86,20 +77,19 @@ def remembered(store: Store, round_unix_s: int, expected: int = 0) -> Frame:
 
 def _last(store: Store, round_unix_s: int, table: str, settings: str, expected: int) -> Frame:
     return store.frame(
-        f"select {_REMEMBERED}, toUInt32(toUnixTimestamp(round)) as round from {table} "
+        f"select {_PREVIOUS}, toUInt32(toUnixTimestamp(round)) as round from {table} "
         f"where round = fromUnixTimestamp({{round:UInt32}}) order by src_pop, destination, ip_version {settings}",
-        REMEMBERED,
+        PREVIOUS,
         {"round": round_unix_s},
         expected,
     )
 
 
 def lasting(last: Frame) -> Frame:
-    """What these rows leave for the next round, as PREVIOUS rows: each round decides anew on all that the one before it
-    left, and so whatever lasts is in them."""
+    """Those of these rows that leave something for the next round: each round decides anew on all that the one before
+    it left, and so whatever lasts is in them."""
     lasts = lasting_rows(last)
-    kept = last if lasts.all() else last[lasts]
-    return Frame(PREVIOUS, kept.columns)
+    return last if lasts.all() else last[lasts]
 
 
 def previous(store: Store, round_unix_s: int) -> Frame:
