@@ -269,4 +269,5 @@ def seen(store: Store, unit: Unit, law: StartPolicy | None = None) -> dict[str, 
     table = observe(store, ROUND, law or StartPolicy())
     assert table.dtype == SHOWN
     [row] = [row for row in table if (row["src_pop"].decode(), row["destination"].decode(), row["ip_version"]) == unit]
-    return {name: row[name].item() for name in SHOWN.names or ()}
+    # With the digits that a number has: a double would show more.
+    return {name: float(str(row[name])) if SHOWN[name].kind == "f" else row[name].item() for name in SHOWN.names or ()}

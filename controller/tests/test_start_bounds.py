@@ -15,7 +15,7 @@ from springtide.laws.start import law
 from springtide.laws.start.evidence import OBSERVED
 from springtide.laws.start.law import decide
 
-from testkit.start_law import Loop, Rows, good, group, policy, row, trains
+from testkit.start_law import Loop, Rows, good, group, policy, proved, row, trains, well
 
 RATES = st.floats(1e3, 1e9) | st.sampled_from([0.0, 2.0**48, float("nan"), float("inf")])
 COUNTS = st.integers(0, 400)
@@ -122,3 +122,13 @@ def test_no_rate_of_a_broken_row_is_decided_on(name: str) -> None:
         found = loop.round(row(connections=100, **values, **good()))
         for column in ("connection_rate", "path_rate", "trial_connection_rate", "trial_path_rate"):
             assert found[column][0] <= MAX_RATE
+
+
+def test_what_is_counted_over_rounds_stops_at_its_highest() -> None:
+    loop = Loop(policy())
+    loop.in_use(1e6)
+    for _ in range(4):
+        # A broken row's, of which none is lost: the values stay in use.
+        found = loop.round(proved(1e6, **well(flights_0=100, segments_0=2**32 - 1)))
+    assert found["window"][0] > 0
+    assert found["used_segments"][0] == 2**32 - 1

@@ -7,6 +7,7 @@ import pytest
 from springtide.frame import Frame
 from springtide.laws.start import rows
 from springtide.laws.start.evidence import bounded_parts, edge_parts, observe
+from springtide.laws.start.groups import PLACE, places
 from springtide.laws.start.interface import START
 from springtide.laws.start.law import DECIDED, PREVIOUS
 from springtide.observe.asn import Origin, publish_origins
@@ -16,7 +17,7 @@ from springtide.store import Store
 
 from testkit.home import ROUND
 from testkit.path_model import Gave, Unit
-from testkit.path_traffic import INTERVAL, NONE, PEERS, SLOW, Traffic, load, mixed, rolled
+from testkit.path_traffic import INTERVAL, NONE, PEERS, SLOW, Traffic, load, mixed, rolled, seen
 
 pytestmark = pytest.mark.usefixtures("path_fleet")
 
@@ -75,6 +76,35 @@ def test_a_round_decided_again_is_remembered_as_it_was_decided_last(store: Store
         assert rows.write_round(store, ROUND, decided, "0" * 12)
         assert rows.remembered(store, ROUND + INTERVAL)["window"].tolist() == windows
         assert not rows.write_round(store, ROUND, decided, "0" * 12)
+
+
+def test_what_a_round_does_not_show_has_the_place_that_it_had(store: Store) -> None:
+    publish_origins(store, [Origin("192.0.0.0/15", 64500, "one"), Origin("2001:db8::/32", 64501, "two")])
+    rolled(store, [mixed(1)])
+    shown = observe(store, ROUND, StartPolicy())
+    names = [name.decode() for name in shown["destination"].tolist()]
+    assert {":" in name for name in names} == {"/" in name for name in names} == {False, True}
+    # More than are asked for at once.
+    many = names * (25_000 // len(names))
+    found = places(store, many)
+    for name, _ in PLACE:
+        assert found[name].tolist() == shown[name].tolist() * (25_000 // len(names))
+
+
+def test_counters_of_a_broken_row_stop_at_their_highest(store: Store) -> None:
+    traffic = Traffic()
+    traffic.hosts("ams-1")
+    traffic.connection("ams-1", "::ffff:10.77.2.9", 10**6)
+    rolled(store, [traffic.rows])
+    counters = ("connections", "share_connections", "trains", "entry_flights", "entry_segments", "braked")
+    broken = ", ".join(f"{2**32 + 5} as {name}" for name in counters)
+    store.execute(
+        f"insert into rollup_paths select * replace ({broken}, 'nyc' as destination, 'nyc' as dst_pop) "
+        "from rollup_paths where dst_pop != '' limit 1"
+    )
+    found = seen(store, ("ams", "nyc", 4))
+    for name in ("connections", "share_connections", "trains", "flights_0", "segments_0", "braked"):
+        assert found[name] == 2**32 - 1
 
 
 def test_thin_units_are_grouped_by_region_covering_prefix_and_autonomous_system(store: Store) -> None:

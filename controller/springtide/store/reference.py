@@ -16,6 +16,7 @@ Made from `sql/migrations` (a test holds it to them). Read the views `round_*`, 
 CREATE = re.compile(r"create (table|view|dictionary|materialized view) if not exists (\w+)")
 COLUMN = re.compile(r"    (\w+) ([A-Z].*?)(?: codec \(.*)?,?$")
 ALTER = re.compile(r"alter table (\w+)\n")
+MODIFIED = re.compile(r"modify column if exists (\w+) ([A-Z][^ ,;]*)")
 ADDED = re.compile(r"((?:-- .*\n)*)add column if not exists (\w+) (\S+)")
 
 
@@ -26,14 +27,24 @@ Columns = Mapping[str, Sequence[tuple[str, str]]]
 def tables_page(migrations: Sequence[Migration], views: Columns) -> str:
     """The whole page; the columns of `views` are as the engine reports them."""
     added: dict[str, str] = {}
+    types: dict[str, dict[str, str]] = {}
     for migration in migrations:
         for statement in re.split(r";[ \t]*\n", migration.sql):
             if altered := ALTER.search(statement):
                 rows = "".join(_added(match) for match in ADDED.finditer(statement))
                 added[altered[1]] = added.get(altered[1], "") + rows
+                types.setdefault(altered[1], {}).update(MODIFIED.findall(statement))
     # What a later migration creates again is documented once, as its last definition has it.
     blocks = {_head(block)[2]: block for migration in migrations for block in _blocks(migration.sql)}
-    return HEAD + "".join(_section(block, added, views) for block in blocks.values())
+    return HEAD + "".join(_retyped(_section(block, added, views), types) for block in blocks.values())
+
+
+def _retyped(section: str, types: Mapping[str, Mapping[str, str]]) -> str:
+    """With the types that later migrations gave."""
+    name = section.split("\n", 2)[1].removeprefix("## ")
+    for column, kind in types.get(name, {}).items():
+        section = re.sub(rf"(\| `{column}` \| )[^ ]+", rf"\g<1>{kind}", section)
+    return section
 
 
 def _added(match: re.Match[str]) -> str:

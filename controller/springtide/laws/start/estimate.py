@@ -27,10 +27,10 @@ _PATH_RISE, _PATH_FALL = 0.5, 0.95
 
 # What is shown_before: log2 of bytes/s, its variance, and connections, decayed; and of trains.
 LEARNT = [
-    ("share_log2", "<f8"),
-    ("share_var", "<f8"),
-    ("share_weight", "<f8"),
-    ("path_log2", "<f8"),
+    ("share_log2", "<f4"),
+    ("share_var", "<f4"),
+    ("share_weight", "<f4"),
+    ("path_log2", "<f4"),
     *TRAINS,
 ]
 
@@ -80,7 +80,7 @@ def prove(
 
     Long: one estimate after the other, each of the one before.
     """
-    count = np.where(is_frozen, 0, np.minimum(seen["share_connections"], 2**40)).astype(np.float64)
+    count = np.where(is_frozen, 0, seen["share_connections"]).astype(np.float64)
     reached = np.where(is_frozen | (seen["reached_connections"] == 0), np.nan, log2_of(seen["reached_rate"]))
     floor = np.fmax(reached, np.where(is_sound, log2_of(in_use), np.nan))
     met = log2_of(seen["share_rate"])

@@ -42,6 +42,8 @@ Codes = NDArray[np.uint8]
 _CODE = codes(Reason)
 _ACTION = codes(Action)
 _MOST_ROUNDS = 255
+# What a counter holds.
+_MOST = np.iinfo(np.uint32).max
 # Units that are decided together: the arithmetic's columns are small enough for a processor's cache, and for memory
 # that is used again. Larger ones are fetched, and given back, at every step.
 _TOGETHER = 16_000
@@ -65,7 +67,7 @@ STATE = [
     ("harmful_share", "<f8"),
     ("shared_at", "<u4"),
     ("was_cut", "u1"),
-    ("learnt_rtt_us", "<f8"),
+    ("learnt_rtt_us", "<f4"),
     ("measured_rounds", "u1"),
     ("penalty", "<f8"),
     ("suppressed", "u1"),
@@ -103,14 +105,14 @@ DECIDED = np.dtype(
         *STATE,
         ("previous_window", "<u4"),
         ("previous_connection_rate", "<f8"),
-        ("proved_share", "<f8"),
-        ("proved_path", "<f8"),
-        ("own_weight", "<f8"),
+        ("proved_share", "<f4"),
+        ("proved_path", "<f4"),
+        ("own_weight", "<f4"),
         ("group", "S64"),
         ("group_units", "<u4"),
-        ("group_rate", "<f8"),
+        ("group_rate", "<f4"),
         *((name, OBSERVED[name]) for name in SEEN),
-        ("seen_path_rate", "<f8"),
+        ("seen_path_rate", "<f4"),
         ("expires_at", "<u4"),
     ]
 )
@@ -155,16 +157,21 @@ def decide(
         out = _decide(
             now,
             policy,
-            taken_at(observed, _OBSERVED, at_seen[rows], UNSEEN),
-            taken_at(previous, _PREVIOUS, at_previous[rows]),
+            _wide(taken_at(observed, _OBSERVED, at_seen[rows], UNSEEN)),
+            _wide(taken_at(previous, _PREVIOUS, at_previous[rows])),
             taken_at(overrides, _OVERRIDDEN, at_override[rows]),
             at_override[rows] >= 0,
             is_frozen[rows],
             member,
         )
         for name, column in out.items():
-            decided[name][rows] = column
+            decided[name][rows] = np.minimum(column, _MOST) if DECIDED[name] == np.uint32 else column
     return decided
+
+
+def _wide(columns: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """For arithmetic: rows have what is measured, and learnt, in half of a double's bytes."""
+    return {name: column.astype(np.float64) if column.dtype.kind == "f" else column for name, column in columns.items()}
 
 
 def _together(group: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.intp], NDArray[np.int64]]]:

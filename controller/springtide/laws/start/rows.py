@@ -23,6 +23,8 @@ _INSTANTS = ("default_at", "hold_until", "train_at", "shared_at", "last_evidence
 _FLAGS = ("borrowed", "trial_borrowed", "trial_step", "train_sharp", "was_cut", "suppressed", "overridden")
 _REASONS = np.array([reason.encode() for reason in REASONS])
 _NAMES = DECIDED.names or ()
+# Of half of a double's bytes.
+_HALVES = [name for name in _NAMES if DECIDED[name] == np.float32]
 # An alias may have the name of the column that it is made of. Rows are sorted after they are read: in order `final`
 # would merge them, which takes twice as long.
 _BY_COLUMN = "settings prefer_column_name_to_alias = 1, optimize_read_in_order = 0"
@@ -42,7 +44,9 @@ def _fixed(name: str) -> str:
         return f"toUInt8(indexOf([{listed}], toString(reason)) - 1) as reason"
     if name == "action" or name in _FLAGS:
         return f"toUInt8({name}) as {name}"
-    return f"coalesce({name}, nan) as {name}" if kind == "f" else name
+    if kind == "f":
+        return f"coalesce({name}, toFloat{8 * DECIDED[name].itemsize}(nan)) as {name}"
+    return name
 
 
 _SELECT = ", ".join(map(_fixed, _NAMES))
@@ -157,8 +161,9 @@ def rows(decided: Frame) -> Iterator[Row]:
 
 
 def as_dict(row: Row) -> dict[str, object]:
-    """For JSON: instants as text."""
-    return {**row, **{name: row[name] and instants.show(row[name]) for name in _INSTANTS}}
+    """For JSON: instants as text, and numbers with the digits that they have."""
+    shown = {name: None if row[name] is None else float(f"{row[name]:.7g}") for name in _HALVES}
+    return {**row, **shown, **{name: row[name] and instants.show(row[name]) for name in _INSTANTS}}
 
 
 def of_unit(decided: Frame, src_pop: str, destinations: Iterable[str]) -> Frame:

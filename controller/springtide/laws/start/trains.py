@@ -20,8 +20,8 @@ from springtide.laws.start.shrink import Floats
 # Log2 of bytes/s, of how many trains (of those before so many times the last round's count, or as many as are enough),
 # when the last ones were, and whether they were sharp.
 TRAINS = [
-    ("train_log2", "<f8"),
-    ("train_weight", "<f8"),
+    ("train_log2", "<f4"),
+    ("train_weight", "<f4"),
     ("train_at", "<u4"),
     ("train_sharp", "u1"),
 ]

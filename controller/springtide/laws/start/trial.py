@@ -55,21 +55,21 @@ CARRIED, _STEP_UP = 0.95, 1.1
 # use since they are, and of the trial; `trial_log2_time` sums the trial's time over the others' (log2), each round's
 # weighed by the fewer flights of both, which `trial_times` sums.
 COUNTED = [
-    ("default_flights", "<f8"),
-    ("default_lossy", "<f8"),
-    ("default_resent", "<f8"),
+    ("default_flights", "<f4"),
+    ("default_lossy", "<f4"),
+    ("default_resent", "<f4"),
     ("default_at", "<u4"),
-    ("used_flights", "<u8"),
-    ("used_lossy", "<u8"),
-    ("used_segments", "<u8"),
-    ("used_resent", "<u8"),
+    ("used_flights", "<u4"),
+    ("used_lossy", "<u4"),
+    ("used_segments", "<u4"),
+    ("used_resent", "<u4"),
     ("trial_rounds", "<u4"),
-    ("trial_flights", "<u8"),
-    ("trial_lossy", "<u8"),
-    ("trial_segments", "<u8"),
-    ("trial_resent", "<u8"),
-    ("trial_log2_time", "<f8"),
-    ("trial_times", "<f8"),
+    ("trial_flights", "<u4"),
+    ("trial_lossy", "<u4"),
+    ("trial_segments", "<u4"),
+    ("trial_resent", "<u4"),
+    ("trial_log2_time", "<f4"),
+    ("trial_times", "<f4"),
 ]
 
 
