@@ -47,7 +47,7 @@ _NO_REGION = "default"
 
 
 def places(store: Store, destinations: list[str]) -> Table:
-    """Where they are, as rows of PLACE, of what a round does not show: by names and prefixes alone. Raises StoreError."""
+    """Where these are, which a round does not show, as rows of PLACE: by their names alone. Raises StoreError."""
     parts = range(0, len(destinations), _ASKED)
     found = [store.columns(_PLACES, _PLACE, {"destinations": destinations[at : at + _ASKED]}) for at in parts]
     return np.concatenate([np.zeros(0, _PLACE), *found])
