@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import subprocess
 from pathlib import Path
+
+import pytest
 
 from testkit.debian import run
 from testkit.machine import Machine
@@ -31,6 +34,21 @@ def made(folder: Path) -> Path:
         if done.returncode == 0:
             return folder
     raise AssertionError(done.stderr)
+
+
+def shared(folders: pytest.TempPathFactory) -> Path:
+    """The release of this run of the tests, which nobody changes: made by the first worker that wants it."""
+    base = folders.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent
+    folder = base / "release/dist"
+    with (base / "release.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.exists():
+            shutil.rmtree(folder.parent, ignore_errors=True)
+            folder.parent.mkdir()
+            made(folder)
+    return folder
 
 
 def bring(there: Machine, release: Path) -> None:

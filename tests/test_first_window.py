@@ -28,7 +28,7 @@ from testkit.debian import run
 from testkit.edge import make_key
 from testkit.farm import SSHD, Node
 from testkit.machine import Machine, machine
-from testkit.release import bring, made
+from testkit.release import bring, shared
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs/how-to/first-window.md").read_text()
@@ -177,7 +177,7 @@ def connect(nodes: Collection[Node], folder: Path) -> subprocess.Popen[str]:
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return made(tmp_path_factory.mktemp("release") / "dist")
+    return shared(tmp_path_factory)
 
 
 @pytest.fixture(scope="module")

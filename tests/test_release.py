@@ -30,7 +30,7 @@ from testkit import postgres
 from testkit.debian import PACKAGES, run
 from testkit.machine import Machine, machine
 from testkit.oldserver import free_port
-from testkit.release import bring, made
+from testkit.release import bring, shared
 from testkit.spool import record, write_spool
 from testkit.traffic import MSS, Socket
 
@@ -47,8 +47,8 @@ PIN = re.compile(r"^([a-z0-9][\w.-]*)==([\w.+!-]+)", re.M)
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All of it, made once and signed."""
-    return made(tmp_path_factory.mktemp("release") / "dist")
+    """All of it, signed."""
+    return shared(tmp_path_factory)
 
 
 def checked(folder: Path) -> subprocess.CompletedProcess[str]:
