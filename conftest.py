@@ -19,6 +19,7 @@ BESIDE = (
     "lab/tests/test_sizes.py",
     "lab/tests/test_topology.py",
     "lab/tests/test_wan_config.py",
+    "tests/pipeline/test_chain.py",
     "tests/pipeline/test_consume.py",
     "tests/pipeline/test_memory.py",
     "tests/pipeline/test_poison.py",
@@ -47,6 +48,7 @@ BESIDE = (
     "tests/test_push_how_to.py",
     "tests/test_reference.py",
     "tests/test_release.py",
+    "tests/test_tutorial.py",
 )
 
 
