@@ -273,6 +273,11 @@ def _values(hosts: Mapping[str, Host], entry_flights: int) -> dict[str, list[Wei
             continue
         is_of_flights = name == "train" or name[-2:] in (" 0", " 1")
         values[name] = _held(shown, len(hosts) if is_of_flights else len(shown), lowers=lowers)
+        if name == "min_rtt_us" and len(shown) >= 3:
+            values[name] = [(median_low(quantile(host, "0.1") or 0 for host in shown), 1)]
+        if name == "train" and len(shown) == 2 and len(hosts) >= 3:
+            slow, fast = sorted(sum(v * w for v, w in host) / sum(w for _, w in host) for host in shown)
+            values[name] = [] if fast > 1.4 * slow else values[name]
 
     # Of what is in use one or two of many say nothing; where there are no more flights they are all that is known.
     for name in ("carried 0", "path carried 0"):
@@ -354,7 +359,7 @@ def _held(shown: Sequence[list[Weighed]], hosts: int, *, lowers: bool = False) -
     least, most = middle / 2, middle * 2
     if lowers and len(shown) == 2 and hosts >= 3:
         least = most = max(means)
-    counting = _most(weights, hosts, fewer=int(lowers and len(shown) >= 3))
+    counting = _most(weights, hosts, fewer=int(len(shown) >= 3))
     found: list[Weighed] = []
     for host, mean, weight, counts in zip(shown, means, weights, counting, strict=True):
         held = min(max(mean, least), most)
@@ -386,7 +391,7 @@ def _held_counts(claims: Sequence[list[int]], *, losses: bool = True) -> list[in
     """`claims` of each of the unit's hosts. Of three or more none loses more than three times what the others do, and
     one flight, one segment, more."""
     hosts = _possible(claims)
-    kept = _most([host[0] for host in hosts], len(hosts))
+    kept = _most([host[0] for host in hosts], len(hosts), fewer=1)
     parts = [[-(-n * most // max(host[0], 1)) for n in host] for host, most in zip(hosts, kept, strict=True)]
     found = [list(part) for part in parts]
     for at, own in enumerate(found if losses and len(parts) >= 3 else []):

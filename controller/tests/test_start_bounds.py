@@ -132,3 +132,13 @@ def test_what_is_counted_over_rounds_stops_at_its_highest() -> None:
         found = loop.round(proved(1e6, **well(flights_0=100, segments_0=2**32 - 1)))
     assert found["window"][0] > 0
     assert found["used_segments"][0] == 2**32 - 1
+
+
+@pytest.mark.parametrize(("permille", "stays"), [(780, True), (779, False), (950, True)])
+def test_a_part_that_is_met_exactly_is_met(permille: int, stays: bool) -> None:
+    """Parts of a thousand come out of the store as numbers of four bytes."""
+    loop = Loop(policy())
+    before = loop.in_use(1e6)["connection_rate"][0]
+    values = {**well(flights_0=100), "carried_0": float(np.float32(permille / 1000))}
+    found = loop.round(proved(1e6, **values))
+    assert (found["connection_rate"][0] >= before) == stays

@@ -9,6 +9,10 @@
 -- of three hosts or more none has half of the weight there; of two that show it neither shows less than the other; and
 -- what only one shows is not known. The same holds for how fast first segments were delivered, which lowers what is in
 -- use at once; but where fewer than three have flights, one train of only one counts: the law believes no single one.
+-- Two that differ by more than 1.4 say nothing: to the higher one no others set an end.
+-- Nor has one of three hosts or more half of any other list or count: what the law asks of more than half of the
+-- flights would never be. And its lowest round trip is the middle one of the hosts' own: few values make a low
+-- quantile.
 --
 -- Lists: 1 delivery rates of connections that met the path, 2 what any of them reached, 3 minimum round trips, 4 round
 -- trips, 5 segment sizes, 6 receivers' windows, 7 what all were delivered together, 8 how many those were, 9 how fast
@@ -79,7 +83,17 @@ measured as (
             length(lists) >= 3,
             (at_pop, dst_pop, ip_version, network) in (select of_three.* from of_three)
         ) as is_bounded,
-        lowers and is_bounded and length(lists) = 2 as are_two
+        lowers and is_bounded and length(lists) = 2 as are_two,
+        arraySort(
+            arrayMap(
+                one -> arrayReduce(
+                    'quantileExactWeighted(0.1)',
+                    arrayMap(x -> bitShiftRight(x, 16), one),
+                    arrayMap(x -> toUInt32(bitAnd(x, 65535)), one)
+                ),
+                if(measure = 3, lists, [])
+            )
+        )[intDiv(length(lists) + 1, 2)] as lowest
     from (
         select
             at_pop,
@@ -102,7 +116,11 @@ held as (
         ip_version,
         network,
         measure,
-        if(
+        multiIf(
+            measure = 3 and is_bounded,
+            [bitShiftLeft(toUInt64(lowest), 16) + 1],
+            measure = 9 and are_two and arrayMax(means) > 1.4 * arrayMin(means),
+            [],
             length(lists) = 1 and (not is_bounded or weights[1] = 1),
             lists[1],
             arraySort(
@@ -147,7 +165,7 @@ held as (
                                 is_bounded,
                                 toUInt64(
                                     least(
-                                        weight, greatest(total - weight - (lowers and length(weights) >= 3), 1)
+                                        weight, greatest(total - weight - (length(weights) >= 3), 1)
                                     )
                                 ),
                                 weight
@@ -401,7 +419,7 @@ counted as (
         of_hosts,
         arrayMap(one -> one[1], of_hosts) as all,
         arraySum(all) as total,
-        arrayMap(n -> if(is_bounded, toUInt64(least(n, greatest(total - n, 1))), n), all) as kept,
+        arrayMap(n -> if(is_bounded, toUInt64(least(n, greatest(toInt64(total - n) - 1, 1))), n), all) as kept,
         arrayMap(
             (one, n, k) -> arrayMap(
                 x -> toUInt64(intDiv(toUInt128(x) * k + greatest(n, 1) - 1, greatest(n, 1))), one

@@ -132,7 +132,9 @@ select
     if(entry_50k_p50_us > 0, toFloat32(entry_50k_p50_us), toFloat32(nan)) as t50_0_us,
     if(entry_100k_p50_us > 0, toFloat32(entry_100k_p50_us), toFloat32(nan)) as t100_0_us,
     if(entry_carried_permille > 0, toFloat32(entry_carried_permille / 1000), toFloat32(nan)) as carried_0,
-    if(entry_path_carried_permille > 0, toFloat32(entry_path_carried_permille / 1000), toFloat32(nan)) as path_carried_0,
+    if(
+        entry_path_carried_permille > 0, toFloat32(entry_path_carried_permille / 1000), toFloat32(nan)
+    ) as path_carried_0,
     toUInt32(least(trial_flights, 4294967295)) as flights_1,
     toUInt32(least(trial_lossy, 4294967295)) as lossy_1,
     toUInt32(least(trial_resent, 4294967295)) as resent_1,
@@ -142,7 +144,9 @@ select
     if(trial_50k_p50_us > 0, toFloat32(trial_50k_p50_us), toFloat32(nan)) as t50_1_us,
     if(trial_100k_p50_us > 0, toFloat32(trial_100k_p50_us), toFloat32(nan)) as t100_1_us,
     if(trial_carried_permille > 0, toFloat32(trial_carried_permille / 1000), toFloat32(nan)) as carried_1,
-    if(trial_path_carried_permille > 0, toFloat32(trial_path_carried_permille / 1000), toFloat32(nan)) as path_carried_1,
+    if(
+        trial_path_carried_permille > 0, toFloat32(trial_path_carried_permille / 1000), toFloat32(nan)
+    ) as path_carried_1,
     toUInt32(least(braked, 4294967295)) as braked,
     toUInt32(least(default_flights, 4294967295)) as default_flights,
     toUInt32(least(default_lossy, 4294967295)) as default_lossy,
@@ -163,5 +167,6 @@ from round_paths
 where
     round = fromUnixTimestamp({round_s:UInt32})
     and length(src_pop) <= 63
+    and length(destination) <= 63
 order by src_pop, destination, ip_version
 settings prefer_column_name_to_alias = 1, max_threads = 1

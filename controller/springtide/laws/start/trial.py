@@ -49,8 +49,9 @@ _MOST_USED = 10
 # third. And what of a trial's flights is waited for at most, in multiples of trial_flights.
 _OF_MEDIANS, _MOST_TRIAL = 0.76, 4
 # A path carries all of a rate where it shows this part of it: with several at once the queue of what came before blurs
-# it. A step that brings less than a tenth is in vain.
-CARRIED, _STEP_UP = 0.95, 1.1
+# it. (Rows have parts in half of a double, where 0.95 is a little less.) A step that brings less than a tenth is in
+# vain.
+CARRIED, _STEP_UP = 0.95 - 1e-6, 1.1
 # What is counted from round to round: flights of the default (decayed), and when there last were some, of the values in
 # use since they are, and of the trial; `trial_log2_time` sums the trial's time over the others' (log2), each round's
 # weighed by the fewer flights of both, which `trial_times` sums.
