@@ -34,7 +34,7 @@ class Measured:
     bytes_per_pair_decision: float = 13.5
     bytes_per_prefix_decision: float = 33.4
     bytes_per_path: float = 299.1
-    bytes_per_start_decision: float = 166.6
+    bytes_per_start_decision: float = 130.1
 
 
 SOURCES = {
