@@ -137,5 +137,5 @@ def is_flood(lossy: Ints, flights: Ints, segments: Ints, resent: Ints, default: 
 
 
 def ints(column: NDArray[Any]) -> Ints:
-    # What a broken row claims beyond this is as much as this: sums stay numbers.
-    return np.minimum(column.astype(np.uint64, copy=False), np.uint64(2**40)).view(np.int64)
+    """Counters of four bytes, whose sums are numbers."""
+    return column.astype(np.int64, copy=False)
