@@ -269,7 +269,7 @@ def _values(hosts: Mapping[str, Host], entry_flights: int) -> dict[str, list[Wei
         # alone counts where fewer than three could have shown some.
         lowers = "carried" in name or name == "train"
         could = starting if name == "train" else len(hosts)
-        if lowers and len(shown) == 1 and could >= 3:
+        if not shown or (lowers and len(shown) == 1 and could >= 3):
             continue
         is_of_flights = name == "train" or name[-2:] in (" 0", " 1")
         values[name] = _held(shown, len(hosts) if is_of_flights else len(shown), lowers=lowers)
@@ -278,7 +278,6 @@ def _values(hosts: Mapping[str, Host], entry_flights: int) -> dict[str, list[Wei
         if name == "train" and len(shown) == 2 and len(hosts) >= 3:
             slow, fast = sorted(sum(v * w for v, w in host) / sum(w for _, w in host) for host in shown)
             values[name] = [] if fast > 1.4 * slow else values[name]
-
     # Of what is in use one or two of many say nothing; where there are no more flights they are all that is known.
     for name in ("carried 0", "path carried 0"):
         if len(values.get(name, [])) < 3 <= entry_flights:
@@ -351,8 +350,6 @@ def _most(weights: Sequence[int], hosts: int, fewer: int = 0) -> list[int]:
 def _held(shown: Sequence[list[Weighed]], hosts: int, *, lowers: bool = False) -> list[Weighed]:
     """`shown` by each of the hosts that show any. `lowers`: what lowers values in use, of which none may have half of
     the weight; where only two of more show it neither shows less than the other, on the mean."""
-    if not shown:
-        return []
     weights = [sum(weight for _, weight in host) for host in shown]
     means = [sum(v * w for v, w in host) / weight for host, weight in zip(shown, weights, strict=True)]
     middle = median_low(means)
