@@ -1,6 +1,7 @@
--- What was measured, and what is learnt of it, is known to a few per cent: of a double's bytes half are enough.
--- Counters stop at the highest number that they hold, as the law does. What is given to connections, and what is
--- compared with it to the byte, stays as it is. A round is read, decided and written with a fifth less memory.
+-- What was measured, and what is learnt of it, is known to a few per cent: of a double's bytes half are enough. The
+-- law's counters stop at the highest number that they hold; a larger one of before, which only a broken row had,
+-- keeps its last four bytes, and counts for a round. What is given to connections, and what is compared with it to
+-- the byte, stays as it is. A round is read, decided and written with less memory.
 alter table start_decisions$on_cluster
 -- noqa: disable=CP02
 modify column if exists default_flights Float32 codec (LZ4),

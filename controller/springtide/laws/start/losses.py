@@ -137,5 +137,5 @@ def is_flood(lossy: Ints, flights: Ints, segments: Ints, resent: Ints, default: 
 
 
 def ints(column: NDArray[Any]) -> Ints:
-    """Counters of four bytes, whose sums are numbers."""
+    """Counters, which rows have in four bytes: sums of many are still numbers in eight."""
     return column.astype(np.int64, copy=False)
