@@ -121,16 +121,15 @@ PATH_SCANS = (
     """
     select
         max(src_pop), max(destination), max(ip_version), max(dst_pop), max(client_prefix), max(only_host),
-        sum(connections), sum(hosts), sum(mss_p50), sum(min_rtt_p10_us), sum(rtt_p50_us),
+        sum(connections), sum(mss_p50), sum(min_rtt_p10_us), sum(rtt_p50_us),
         sum(share_connections), sum(share_log2_variance), sum(byteSize(share_state)), sum(reached_connections),
         sum(reached_p90_bytes_per_s), sum(path_buckets), sum(byteSize(path_state)), sum(at_once_p90),
         sum(receiver_window_p50_bytes), sum(trains), sum(train_p25_bytes_per_s), sum(train_p50_bytes_per_s),
         sum(entry_flights), sum(entry_lossy), sum(entry_resent), sum(entry_segments),
-        sum(entry_window_p50), sum(entry_rate_p50_bytes_per_s), sum(entry_50k_p50_us), sum(entry_100k_p50_us),
-        sum(entry_carried_permille), sum(entry_path_carried_permille),
-        sum(trial_flights), sum(trial_lossy), sum(trial_resent), sum(trial_segments), sum(trial_window_p50),
-        sum(trial_rate_p50_bytes_per_s), sum(trial_50k_p50_us), sum(trial_100k_p50_us), sum(trial_carried_permille),
-        sum(trial_path_carried_permille), sum(braked), sum(default_flights), sum(default_lossy)
+        sum(entry_50k_p50_us), sum(entry_100k_p50_us), sum(entry_carried_permille), sum(entry_path_carried_permille),
+        sum(trial_flights), sum(trial_lossy), sum(trial_resent), sum(trial_segments),
+        sum(trial_50k_p50_us), sum(trial_100k_p50_us), sum(trial_carried_permille), sum(trial_path_carried_permille),
+        sum(braked), sum(default_flights), sum(default_lossy)
     from round_paths where round = fromUnixTimestamp({round_s:UInt32})
     """,
     """

@@ -265,9 +265,16 @@ def thin(seed: int, units: int = 60) -> tuple[list[Row], dict[int, Gave]]:
 
 
 def seen(store: Store, unit: Unit, law: StartPolicy | None = None) -> dict[str, Any]:
-    """The law's evidence of a unit."""
+    """The law's evidence of a unit, and what analysts see besides of the round's row, under its name there."""
     table = observe(store, ROUND, law or StartPolicy())
     assert table.dtype == SHOWN
     [row] = [row for row in table if (row["src_pop"].decode(), row["destination"].decode(), row["ip_version"]) == unit]
     # With the digits that a number has: a double would show more.
-    return {name: float(str(row[name])) if SHOWN[name].kind == "f" else row[name].item() for name in SHOWN.names or ()}
+    found = {name: float(str(row[name])) if SHOWN[name].kind == "f" else row[name].item() for name in SHOWN.names or ()}
+    [besides] = store.query(
+        "select hosts, entry_window_p50, entry_rate_p50_bytes_per_s, trial_window_p50 from round_paths "
+        "where round = fromUnixTimestamp({round_s:UInt32}) and src_pop = {src:String} "
+        "and destination = {to:String} and ip_version = {version:UInt8}",
+        {"round_s": ROUND, "src": unit[0], "to": unit[1], "version": unit[2]},
+    )
+    return found | besides

@@ -34,7 +34,7 @@ def host(
 
 def shown(hosts: Mapping[str, Host], **more: Any) -> Rows:
     found = combined(hosts, [])
-    values: dict[str, Any] = {name: found[name] for name in ("connections", "hosts", "trains", "braked")}
+    values: dict[str, Any] = {name: found[name] for name in ("connections", "trains", "braked")}
     values["train_rate"] = found["train_p50_bytes_per_s"] or np.nan
     values["train_low_rate"] = found["train_p25_bytes_per_s"] or np.nan
     for arm, kind in ((0, "entry"), (1, "trial")):

@@ -176,7 +176,7 @@ class Start:
         draw, count = self._draw, self._paths.count
         seen = np.full(count, UNSEEN)
         seen["src_pop"], seen["destination"], seen["ip_version"] = self._names, b"peer", 4
-        seen["connections"], seen["hosts"], seen["mss"] = moment.met + moment.young, 4, SEGMENT
+        seen["connections"], seen["mss"] = moment.met + moment.young, SEGMENT
         seen["min_rtt_us"] = seen["rtt_p50_us"] = moment.rtt_ms * 1000
         seen["share_rate"], seen["share_log2_var"] = singles(moment.share, moment.met, self._share_quantile, draw)
         seen["share_connections"] = moment.met

@@ -296,18 +296,14 @@ def test_first_flights_count_with_the_values_that_are_in_force(store: Store) -> 
     rolled(store, [traffic.rows], DECIDED)
     found = seen(store, FRA)
     assert [found[f"{name}_0"] for name in ("flights", "lossy", "resent", "segments")] == [4, 3, 6, 280]
-    assert (found["window_0"], found["rate_0"], found["t50_0_us"], found["t100_0_us"]) == (
-        40,
-        800_000,
-        150_000,
-        200_001,
-    )
+    assert (found["entry_window_p50"], found["entry_rate_p50_bytes_per_s"]) == (40, 800_000)
+    assert (found["t50_0_us"], found["t100_0_us"]) == (150_000, 200_001)
     assert [found[f"{name}_1"] for name in ("flights", "lossy", "t100")[:2]] == [2, 0]
-    assert (found["window_1"], found["t100_1_us"]) == (60, 150_000)
+    assert (found["trial_window_p50"], found["t100_1_us"]) == (60, 150_000)
     assert found["braked"] == 1
     client_found = seen(store, CLIENTS)
-    assert (client_found["flights_0"], client_found["flights_1"], client_found["window_1"]) == (3, 1, 20)
-    assert np.isnan(client_found["window_0"])
+    assert (client_found["flights_0"], client_found["flights_1"], client_found["trial_window_p50"]) == (3, 1, 20)
+    assert client_found["entry_window_p50"] == 0
     # What has a record is not a default start once more.
     assert client_found["default_flights"] == 0
 

@@ -22,16 +22,14 @@ from springtide.store.files import sql
 # how fast first segments were delivered, which leave at once with any values, of so many `trains`; `train_low_rate` is
 # what a quarter of them are below. Of arm 0 (the entry) and 1 (the trial), first flights under the decision in force
 # that sent more than ten segments: how many, how many of them lost anything, segments sent and sent again, the medians
-# of what was really set and of the time until 50 and 100 kB were acknowledged, and the parts that the path carried of
-# what a single one was given, and of what all who start at once were. `braked`: connections that an edge's brake had
-# cut. `default_*`: the same of connections that started with the kernel's default in the round, on edges that are held
-# out.
+# of the time until 50 and 100 kB were acknowledged, and the parts that the path carried of what a single one was given,
+# and of what all who start at once were. `braked`: connections that an edge's brake had cut. `default_*`: the same of
+# connections that started with the kernel's default in the round, on edges that are held out.
 # `group`: whose estimates it may borrow (groups.py).
 OBSERVED = np.dtype(
     [
         *UNIT_KEY,
         ("connections", "<u4"),
-        ("hosts", "<u4"),
         ("mss", "<f4"),
         ("min_rtt_us", "<f4"),
         ("rtt_p50_us", "<f4"),
@@ -55,8 +53,6 @@ OBSERVED = np.dtype(
                 (f"lossy_{arm}", "<u4"),
                 (f"resent_{arm}", "<u4"),
                 (f"segments_{arm}", "<u4"),
-                (f"window_{arm}", "<f4"),
-                (f"rate_{arm}", "<f4"),
                 (f"t50_{arm}_us", "<f4"),
                 (f"t100_{arm}_us", "<f4"),
                 (f"carried_{arm}", "<f4"),
