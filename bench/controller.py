@@ -15,11 +15,17 @@ a part of `start_cpu_per_scan_ratio` that no change of the law can save. That sc
 which a decision reads for other quantiles than the policy's defaults only, and which are half of its time:
 `start_cpu_per_plain_scan_ratio` is over a scan without them. The engine's merges, which are of every round's
 rows and would be in either side as it happens, are stopped for all of `start_` until its rows' bytes are counted.
+
+A decision uses gigabytes of memory for the first time, which on a virtual machine costs what its host takes to hand
+over what was free for a second (`cold_touch_s_per_gb`, `hot_touch_s_per_gb`: processor seconds). Before each side of
+a turn a process of its own touches that much and ends, so that both find it at hand; `start_cold_` are turns without.
 """
 
 from __future__ import annotations
 
 import resource
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -38,12 +44,23 @@ from springtide.store import Store, open_store
 from springtide.store.migrations import migrate, read_migrations
 
 from bench.controller_paths import PATH_SCANS, PLAIN_SCANS, add_fleet, add_round, write_bare
-from bench.runner import Bench, Run, in_turns, progress
+from bench.runner import Bench, Run, T, in_turns, progress
 
 # 2026-01-02T03:00:00Z
 ROUND = 1_767_322_800
 INTERVAL = 300
 POPS_OF_PREFIXES = 100
+# More than a decision uses for each of its units.
+_UNIT_BYTES = 4096
+_TOUCH = """
+import mmap, sys, time
+begin = time.process_time()
+pages = mmap.mmap(-1, int(sys.argv[1]), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+pages.madvise(mmap.MADV_HUGEPAGE)
+for at in range(0, len(pages), mmap.PAGESIZE):
+    pages[at] = 1
+print(time.process_time() - begin)
+"""
 
 # Rates are lognormal over prefixes and again from round to round; a fifth of the prefixes have too little traffic for
 # evidence in most rounds.
@@ -210,19 +227,30 @@ def _measure_starts(run: Run, store: Store) -> None:
             store.execute(query, {"round_s": moments[-1], "last_s": moments[-2]})
 
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    _beside_scan(run, "start", decide, scan, begin)
+    units = pops * (pops - 1) + prefixes
+    # Twice: the second time what the first one left is taken.
+    touched = [_touch(units) for _ in range(2)]
+    for name, seconds in zip(("cold", "hot"), touched, strict=True):
+        run.figure(f"{name}_touch_s_per_gb", seconds * 1e9 / (units * _UNIT_BYTES))
+    _beside_scan(run, "start", decide, scan, begin, lambda: _touch(units))
     run.figure("peak_memory_before_start_gb", memory / 1e6)
-    for name, spent in zip(("observe", "law", "write"), zip(*parts, strict=True), strict=True):
+    hot = parts[:]
+    for name, spent in zip(("observe", "law", "write"), zip(*hot, strict=True), strict=True):
         run.figure(f"start_{name}_cpu_s", spent)
     run.figure("start_read_rows", read)
+    _beside_scan(run, "start_cold", decide, scan, begin)
     bare = write_bare(store, moments[-1])
     found = in_turns(
-        run.turns, {"write": _timed(bare), "scan": _timed(scan), "plain": _timed(partial(scan, PLAIN_SCANS))}
+        run.turns,
+        {
+            name: _after(lambda: _touch(units), _timed(work))
+            for name, work in (("write", bare), ("scan", scan), ("plain", partial(scan, PLAIN_SCANS)))
+        },
     )
     written, scanned, plain = ([one[1] for one in found[name]] for name in ("write", "scan", "plain"))
     run.ratio("start_bare_write_cpu_per_scan", written, scanned)
     run.figure("start_plain_scan_cpu_s", plain)
-    run.ratio("start_cpu_per_plain_scan", [sum(one) for one in parts[-run.turns :]], plain)
+    run.ratio("start_cpu_per_plain_scan", [sum(one) for one in hot], plain)
     [counted] = store.query(
         "select (select count() from round_paths where round = fromUnixTimestamp({round_s:UInt32})) as round_rows, "
         "(select count() from start_decisions where round = fromUnixTimestamp({last_s:UInt32})) as kept_rows, "
@@ -298,16 +326,40 @@ def _forget(store: Store, table: str) -> None:
 
 
 def _beside_scan(
-    run: Run, law: str, work: Callable[[], None], scan: Callable[[], None], reset: Callable[[], None]
+    run: Run,
+    law: str,
+    work: Callable[[], None],
+    scan: Callable[[], None],
+    reset: Callable[[], None],
+    prepare: Callable[[], object] = lambda: None,
 ) -> None:
-    """Elapsed and processor seconds of both; `reset` comes before each turn and does not count."""
+    """Elapsed and processor seconds of both; `reset` comes before each turn, `prepare` before each side of it, and
+    neither counts."""
 
-    found = in_turns(run.turns, {"ours": _timed(work), "scan": _timed(scan)}, before=reset)
+    sides = {"ours": _after(prepare, _timed(work)), "scan": _after(prepare, _timed(scan))}
+    found = in_turns(run.turns, sides, before=reset)
     for at, kind in enumerate(("", "cpu_")):
         ours, bare = ([one[at] for one in found[name]] for name in ("ours", "scan"))
         run.figure(f"{law}_{kind}s", ours)
         run.figure(f"{law}_scan_{kind}s", bare)
         run.ratio(f"{law}_{kind}per_scan", ours, bare)
+
+
+def _touch(units: int) -> float:
+    """Touch as much memory as a decision on so many uses, in large pages where there are any, and give it back.
+    Processor seconds."""
+    found = subprocess.run(
+        [sys.executable, "-c", _TOUCH, str(units * _UNIT_BYTES)], stdout=subprocess.PIPE, check=True, text=True
+    )
+    return float(found.stdout)
+
+
+def _after(first: Callable[[], object], work: Callable[[], T]) -> Callable[[], T]:
+    def both() -> T:
+        first()
+        return work()
+
+    return both
 
 
 def _timed(what: Callable[[], None]) -> Callable[[], tuple[float, float]]:

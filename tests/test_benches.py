@@ -47,6 +47,8 @@ FIGURES = {
         congestion_scan_cpu_s congestion_cpu_per_scan_ratio prefix_rows pair_decision_rows prefix_decisions
         start_s start_scan_s start_per_scan_ratio start_cpu_s start_scan_cpu_s start_cpu_per_scan_ratio
         start_bare_write_cpu_per_scan_ratio start_plain_scan_cpu_s start_cpu_per_plain_scan_ratio
+        start_cold_s start_cold_scan_s start_cold_per_scan_ratio start_cold_cpu_s start_cold_scan_cpu_s
+        start_cold_cpu_per_scan_ratio cold_touch_s_per_gb hot_touch_s_per_gb
         start_observe_cpu_s start_law_cpu_s start_write_cpu_s start_read_rows start_round_rows start_kept_rows
         start_history_rows peak_memory_before_start_gb peak_memory_gb bytes_per_pair_decision bytes_per_path
         bytes_per_start_decision
