@@ -14,7 +14,7 @@ from springtide.pieces import fill, taken
 
 @dataclass(frozen=True)
 class Coded:
-    """A column of texts of which few are different: these, and of each row the number of its own."""
+    """A column of texts of which few are different: these, each once, and of each row the number of its own."""
 
     texts: NDArray[np.bytes_]
     numbers: NDArray[np.unsignedinteger[Any]]

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from springtide.frame import Frame
+from springtide.laws.columns import coded
 from springtide.laws.start.groups import PLACE, named
 from springtide.laws.start.units import UNIT_KEY
 from springtide.store import Store
@@ -24,14 +26,18 @@ def test_units_are_grouped_as_one_by_one(store: Store) -> None:
     source = np.random.default_rng(7)
     for least in (1, 3, 8):
         units, place, own = _units(source)
-        found = named(store, units, place, own, REGIONS, least)
+        # As the store gives rows, and as they may be made.
+        columns = [{**units, "src_pop": src} for src in (coded(units["src_pop"]), units["src_pop"])]
+        frames = [Frame(np.dtype(UNIT_KEY), one) for one in columns]
+        found, other = (named(store, frame, place, own, REGIONS, least) for frame in frames)
+        assert found.tolist() == other.tolist()
         assert [name.decode(errors="replace") for name in found.tolist()] == _model(store, units, place, own, least)
 
 
 def test_no_units_have_no_groups(store: Store) -> None:
     units, place, own = _units(np.random.default_rng(7))
-    nothing = [{name: column[:0] for name, column in columns.items()} for columns in (units, place)]
-    assert len(named(store, nothing[0], nothing[1], own[:0], REGIONS, 3)) == 0
+    nothing = {name: column[:0] for name, column in place.items()}
+    assert len(named(store, Frame(np.dtype(UNIT_KEY), units)[:0], nothing, own[:0], REGIONS, 3)) == 0
 
 
 def _units(source: np.random.Generator) -> tuple[Columns, Columns, Bits]:

@@ -25,8 +25,13 @@ ALL: list[Unit] = [
         ([], []),
     ],
 )
-def test_units_are_placed_as_one_by_one(tables: tuple[list[Unit], ...]) -> None:
+@pytest.mark.parametrize("texts", [None, [b"ams", b"fra"], [b"none", b"fra", b"ams"]])
+def test_units_are_placed_as_one_by_one(tables: tuple[list[Unit], ...], texts: list[bytes] | None) -> None:
     frames = [Frame.of(np.array(rows, UNIT_KEY)) for rows in tables]
+    if texts:
+        # The first and the others number the same texts in orders of their own.
+        orders = [texts, *([texts[::-1]] * (len(frames) - 1))]
+        frames = [_coded(frame, order) for frame, order in zip(frames, orders, strict=True)]
     units, places = placed(*frames)
     wanted = sorted({unit for rows in tables for unit in rows})
     assert units.tolist() == wanted
@@ -34,9 +39,23 @@ def test_units_are_placed_as_one_by_one(tables: tuple[list[Unit], ...]) -> None:
         assert found.tolist() == [rows.index(unit) if unit in rows else -1 for unit in wanted]
 
 
+def _coded(frame: Frame, texts: list[bytes]) -> Frame:
+    numbers = np.array([texts.index(src) for src in frame["src_pop"].tolist()], np.uint32)
+    return Frame(frame.dtype, {**frame.columns, "src_pop": Coded(np.array(texts), numbers)})
+
+
+def test_one_table_is_not_the_other_s_for_its_numbers_alone() -> None:
+    one, other = Frame.of(np.array(ALL[:4], UNIT_KEY)), Frame.of(np.array(ALL[4:], UNIT_KEY))
+    units, (first, second) = placed(_coded(one, [b"ams"]), _coded(other, [b"fra"]))
+    assert units.tolist() == ALL
+    assert (first.tolist(), second.tolist()) == ([0, 1, 2, 3, -1, -1, -1, -1], [-1, -1, -1, -1, 0, 1, 2, 3])
+
+
 def test_the_first_table_is_taken_as_it_is() -> None:
     frame, same = Frame.of(np.array(ALL, UNIT_KEY)), Frame.of(np.array(ALL, UNIT_KEY))
     assert placed(frame, same)[0] is frame
+    coded = _coded(frame, [b"ams", b"fra"])
+    assert placed(coded, _coded(same, [b"fra", b"", b"ams"]))[0] is coded
     assert placed(frame, same[:3])[0] is frame
 
 

@@ -52,8 +52,10 @@ def align(table: Table, own: Keys, wanted: Keys, missing: Table | None = None) -
     return aligned, found
 
 
-def begins(column: NDArray[Any]) -> Bits:
+def begins(column: NDArray[Any] | Coded) -> Bits:
     """Which rows differ from the one before them; the first does."""
+    if isinstance(column, Coded):
+        return begins(column.numbers)
     different = np.ones(len(column), bool)
     size = column.dtype.itemsize
     if column.dtype.kind == "S" and size == 64:

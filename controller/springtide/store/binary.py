@@ -111,7 +111,9 @@ def read_blocks(url: str, raws: Iterable[memoryview], dtype: np.dtype[np.void], 
     A block may end before the next one begins: the engine then uses its memory again. What is used for the first time
     costs more than to copy it."""
     names = dtype.names or ()
-    rows, count, room = {name: np.empty(0, dtype[name]) for name in names}, 0, 0
+    rows: dict[str, NDArray[Any]] = {}
+    known: dict[str, dict[bytes, int]] = {}
+    count = room = 0
     for raw in raws:
         at = 0
         while at < len(raw):
@@ -121,21 +123,32 @@ def read_blocks(url: str, raws: Iterable[memoryview], dtype: np.dtype[np.void], 
             more = count + len(columns[names[0]])
             if more > room:
                 room = max(expected, more if not count else 2 * more)
-                for name, column in rows.items():
-                    rows[name] = np.empty(room, dtype[name])
-                    rows[name][:count] = column[:count]
-            for name in names:
-                rows[name][count:more] = columns[name]
+                for name, column in columns.items():
+                    longer = np.empty(room, np.uint32 if isinstance(column, Coded) else dtype[name])
+                    longer[:count] = rows.get(name, longer)[:count]
+                    rows[name] = longer
+            for name, column in columns.items():
+                if isinstance(column, Coded):
+                    of_name = known.setdefault(name, {})
+                    numbers = [of_name.setdefault(text, len(of_name)) for text in column.texts.tolist()]
+                    column = np.array(numbers, np.uint32)[column.numbers]
+                rows[name][count:more] = column
             count = more
-    return Frame(dtype, {name: column[:count] for name, column in rows.items()})
+    if not rows:
+        return Frame.empty(0, dtype)
+    shown = {name: column[:count] for name, column in rows.items()}
+    coded = {name: Coded(np.array(list(of), dtype[name]), shown[name]) for name, of in known.items()}
+    return Frame(dtype, {**shown, **coded})
 
 
-def _read_block(url: str, raw: memoryview, at: int, dtype: np.dtype[np.void]) -> tuple[dict[str, NDArray[Any]], int]:
+def _read_block(
+    url: str, raw: memoryview, at: int, dtype: np.dtype[np.void]
+) -> tuple[dict[str, NDArray[Any] | Coded], int]:
     """A block's columns, none where it has no rows, and where it ends."""
     count, at = _varint(raw, at)
     rows, at = _varint(raw, at)
     head: list[tuple[str, str]] = []
-    columns = {}
+    columns: dict[str, NDArray[Any] | Coded] = {}
     for _ in range(count):
         name, at = _text(raw, at)
         kind, at = _text(raw, at)
@@ -155,12 +168,12 @@ def _plain(raw: memoryview, at: int, form: np.dtype[Any], rows: int) -> tuple[ND
     return np.frombuffer(raw, form, rows, at), at + rows * form.itemsize
 
 
-def _numbered(raw: memoryview, at: int, form: np.dtype[Any], rows: int) -> tuple[NDArray[Any], int]:
+def _numbered(raw: memoryview, at: int, form: np.dtype[Any], rows: int) -> tuple[Coded, int]:
     """The same of LowCardinality: a version, the width of the numbers, the different values, each row's number."""
     _, flags, count = np.frombuffer(raw, "<u8", 3, at).tolist()
     values, at = _plain(raw, at + 24, form, count)
     numbers, at = _plain(raw, at + 8, np.dtype(f"<u{1 << (flags & 0xFF)}"), rows)
-    return values[numbers], at
+    return Coded(values, numbers), at
 
 
 def require_columns(url: str, found: Sequence[tuple[str, str]], dtype: np.dtype[Any]) -> None:

@@ -12,7 +12,7 @@ from socket import AF_INET6, inet_ntop
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.frame import Coded
+from springtide.frame import Coded, Frame
 from springtide.laws.columns import Bits, Columns, Table, begins
 from springtide.store import Store
 
@@ -58,16 +58,14 @@ def regions(store: Store) -> dict[bytes, str]:
     return {row["pop"].encode(): row["region"] for row in store.query("select pop, region from fleet_regions")}
 
 
-def named(
-    store: Store, units: Columns, place: Columns, has_own: Bits, regions: Mapping[bytes, str], least: int
-) -> Coded:
-    """Each unit's group, numbered as they first come: most of a group's units are near each other. `units` are the
-    columns of UNIT_KEY, sorted, `place` those of PLACE; `has_own`: which have evidence of their own; `least`: how many
+def named(store: Store, units: Frame, place: Columns, has_own: Bits, regions: Mapping[bytes, str], least: int) -> Coded:
+    """Each unit's group, numbered as they first come: most of a group's units are near each other. `units` are
+    sorted, `place` are the columns of PLACE; `has_own`: which have evidence of their own; `least`: how many
     of these are enough. The store is asked only for what shortens names. Raises StoreError."""
     if not len(has_own):
         return Coded(np.zeros(0, "S64"), np.zeros(0, np.uint32))
-    of_pop = begins(units["src_pop"])
-    pops, src = units["src_pop"][of_pop].tolist(), np.cumsum(of_pop) - 1
+    of_pop = begins(units.columns["src_pop"])
+    pops, src = units.columns["src_pop"][of_pop].tolist(), np.cumsum(of_pop) - 1
     texts = sorted({_NO_REGION, *regions.values()})
     number = {text: at for at, text in enumerate(texts)}
     known = {pop: number[region or _NO_REGION] for pop, region in regions.items()}

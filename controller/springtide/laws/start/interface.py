@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from springtide import instants
 from springtide.fleet import Fleet
-from springtide.frame import Frame
+from springtide.frame import Coded, Frame
 from springtide.laws.base import (
     HISTORY_ROUNDS,
     BenefitLine,
@@ -85,7 +85,7 @@ class Start(Law):
         return seen, rows.lasting(last)
 
     def pops(self, seen: Frame, before: Frame) -> set[str]:
-        return pops_of(*(_runs(table["src_pop"]).tolist() for table in (seen, before)))
+        return pops_of(*(_runs(table.columns["src_pop"]).tolist() for table in (seen, before)))
 
     def decide(self, now: int, policy: Policy, seen: Frame, before: Frame, frozen: Collection[str]) -> Frame:
         if not policy.paces(now):
@@ -243,7 +243,7 @@ def _seen(store: Store, policy: Policy, round_unix_s: int) -> tuple[Frame, Frame
     # Some that were there are not now.
     last = rows.remembered(store, round_unix_s, len(shown) * 5 // 4)
     units, (at_shown, at_last) = placed(shown, last)
-    unit_columns = {name: units[name] for name, _ in UNIT_KEY}
+    unit_columns = {name: units.columns[name] for name, _ in UNIT_KEY}
     place_names, missing = [name for name, _ in PLACE], at_shown < 0
     place = taken_at(shown, place_names, at_shown)
     if missing.any():
@@ -251,7 +251,7 @@ def _seen(store: Store, policy: Policy, round_unix_s: int) -> tuple[Frame, Frame
         for name in place_names:
             place[name][missing] = gone[name]
     has_own = _flags(shown["share_connections"] > 0, at_shown) | _flags(last["share_weight"] > 0, at_last)
-    group = group_names(store, unit_columns, place, has_own, regions(store), policy.start.group_units)
+    group = group_names(store, units, place, has_own, regions(store), policy.start.group_units)
     columns = shown.columns
     listed = _flags(shown["listed"] > 0, at_shown)
     if units is not shown or not listed.all():
@@ -266,10 +266,9 @@ def _flags(flags: Bits, at: NDArray[np.intp]) -> Bits:
     return found
 
 
-def _runs(names: NDArray[np.bytes_]) -> NDArray[np.bytes_]:
+def _runs(names: NDArray[np.bytes_] | Coded) -> NDArray[np.bytes_] | Coded:
     """The first of each run of equal names: tables are sorted by them."""
-    first: NDArray[np.bytes_] = names[begins(names)]
-    return first
+    return names[begins(names)]
 
 
 def _changed(decided: Frame) -> int:

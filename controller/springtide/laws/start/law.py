@@ -149,10 +149,11 @@ def decide(
         shown = taken_at(observed, [*SEEN, "path_rate"], at_seen, UNSEEN)
     group = coded(groups.columns["group"] if units is groups else taken_at(groups, ["group"], at_group)["group"])
     # What no step changes is not copied.
+    src = coded(units.columns["src_pop"])
     given = {name: units.columns[name] for name, _ in UNIT_KEY} | {name: shown[name] for name in SEEN}
-    given |= {"seen_path_rate": shown["path_rate"], "group": group}
+    given |= {"seen_path_rate": shown["path_rate"], "src_pop": src, "group": group}
     decided = Frame(DECIDED, {**Frame.empty(len(units), DECIDED).columns, **given})
-    is_frozen = np.isin(decided["src_pop"], np.array(sorted(frozen), "S64"))
+    is_frozen = np.isin(src.texts, np.array(sorted(frozen), "S64"))[src.numbers]
     for rows, member in _together(_numbers(group)):
         out = _decide(
             now,

@@ -74,7 +74,7 @@ def remembered(store: Store, round_unix_s: int, expected: int = 0) -> Frame:
     # Of one thread each part is read in its order, and nothing is sorted.
     found = _last(store, newest, TABLE, "settings prefer_column_name_to_alias = 1, max_threads = 1", expected)
     # Of a round that was decided twice, and not merged since, a unit may have two rows; to merge costs a fifth more.
-    if not np.logical_or.reduce([begins(found[name]) for name, _ in UNIT_KEY]).all():
+    if not np.logical_or.reduce([begins(found.columns[name]) for name, _ in UNIT_KEY]).all():
         found = _last(store, newest, f"{TABLE} final", _BY_COLUMN, expected)
     return found
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.frame import Frame
+from springtide.frame import Coded, Frame
 from springtide.laws.columns import Keys, Table, begins, located, union
 from springtide.pieces import fill
 
@@ -39,18 +39,31 @@ def placed(*frames: Frame) -> tuple[Frame, list[NDArray[np.intp]]]:
 
 def _ascends(frame: Frame) -> bool:
     """Whether its units are sorted, each once."""
-    src, destination, version = (frame[name] for name in _KEY.names or ())
+    src, destination, version = frame.columns["src_pop"], frame["destination"], frame["ip_version"]
     further = (destination[1:] > destination[:-1]) | ((version[1:] > version[:-1]) & ~begins(destination)[1:])
     at = np.flatnonzero(begins(src))
-    further[at[1:] - 1] = src[at[1:]] > src[at[1:] - 1]
+    further[at[1:] - 1] = _listed(src[at[1:]]) > _listed(src[at[1:] - 1])
     return bool(further.all())
 
 
 def _alike(frame: Frame, other: Frame) -> bool:
     """Whether they are of the same units in the same order."""
     return len(frame) == len(other) and all(
-        np.array_equal(_numbers(frame[name]), _numbers(other[name])) for name in _KEY.names or ()
+        _same(frame.columns[name], other.columns[name]) for name in _KEY.names or ()
     )
+
+
+def _same(one: NDArray[Any] | Coded, other: NDArray[Any] | Coded) -> bool:
+    if isinstance(one, Coded) and isinstance(other, Coded):
+        known = {text: number for number, text in enumerate(one.texts.tolist())}
+        # What only the other has is no row's of this one.
+        of_one = np.array([known.get(text, len(known)) for text in other.texts.tolist()], np.uint32)
+        return np.array_equal(one.numbers, of_one[other.numbers])
+    return np.array_equal(_numbers(_listed(one)), _numbers(_listed(other)))
+
+
+def _listed(column: NDArray[Any] | Coded) -> NDArray[Any]:
+    return column.listed() if isinstance(column, Coded) else column
 
 
 def _numbers(column: NDArray[Any]) -> NDArray[Any]:
