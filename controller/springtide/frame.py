@@ -37,7 +37,7 @@ class Coded:
 
 class Frame:
     """Rows of `dtype`, read like a structured array: a column by its name, some of the rows by their places. What is
-    coded stays so in `columns`."""
+    coded stays so in `columns`, and texts take the room that they come with, if it is not more than `dtype` has."""
 
     def __init__(self, dtype: np.dtype[np.void], columns: Mapping[str, NDArray[Any] | Coded]) -> None:
         self.dtype = dtype
@@ -83,4 +83,11 @@ class Frame:
 
 
 def _column(column: NDArray[Any] | Coded, form: np.dtype[Any]) -> NDArray[Any] | Coded:
-    return Coded(column.texts.astype(form), column.numbers) if isinstance(column, Coded) else np.asarray(column, form)
+    if isinstance(column, Coded):
+        return Coded(column.texts.astype(form), column.numbers)
+    return column if fits(column.dtype, form) else np.asarray(column, form)
+
+
+def fits(narrow: np.dtype[Any], form: np.dtype[Any]) -> bool:
+    """Whether these are texts of at most that room."""
+    return narrow.kind == form.kind == "S" and narrow.itemsize <= form.itemsize

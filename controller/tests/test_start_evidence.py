@@ -10,6 +10,7 @@ from springtide.laws.start.evidence import bounded_parts, edge_parts, observe
 from springtide.laws.start.groups import PLACE, places
 from springtide.laws.start.interface import START
 from springtide.laws.start.law import DECIDED, PREVIOUS
+from springtide.laws.start.units import placed
 from springtide.observe.asn import Origin, publish_origins
 from springtide.observe.rollup import rollup
 from springtide.policy import MAX_HISTORY_S, EnforcePolicy, Policy, StartPolicy
@@ -64,6 +65,29 @@ def test_a_host_that_invents_prefixes_leaves_half_of_the_places(store: Store) ->
     found = listed(store, StartPolicy(max_prefixes=10))
     assert len(found) == 10
     assert sum(int(destination.split(".")[2]) <= 10 for destination in found) == 5
+
+
+@pytest.mark.parametrize("longest", ["x" * 63, "ffff:ffff:ffff:ff00::/56", "nyc"])
+def test_destinations_of_any_length_are_remembered(store: Store, longest: str) -> None:
+    names = sorted({longest, "10.0.0.0/24"})
+    decided = Frame.of(np.zeros(len(names), DECIDED))
+    decided["ip_version"][:], decided["window"][:] = 4, 20
+    for at, name in enumerate(names):
+        decided["src_pop"][at], decided["destination"][at] = b"ams", name.encode()
+    rows.write_round(store, ROUND, decided, "0" * 12)
+    last = rows.remembered(store, ROUND + INTERVAL)
+    assert [name.decode() for name in last["destination"].tolist()] == names
+    assert last["destination"].itemsize < 64 or len(longest) == 63
+    # The round after that knows them as they are, also read in another width.
+    units, (before, now) = placed(last, rows.read_round(store, ROUND))
+    assert units is last
+    assert before.tolist() == now.tolist() == list(range(len(names)))
+    # And as they were read they are written.
+    again = rows.read_round(store, ROUND)
+    narrow = Frame(DECIDED, {**again.columns, "destination": last["destination"]})
+    assert not rows.write_round(store, ROUND, narrow, "0" * 12)
+    assert rows.write_round(store, ROUND + INTERVAL, narrow, "0" * 12)
+    assert [name.decode() for name in rows.read_round(store, ROUND + INTERVAL)["destination"].tolist()] == names
 
 
 def test_a_round_decided_again_is_remembered_as_it_was_decided_last(store: Store) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from springtide.frame import Coded, Frame
+from springtide.laws.columns import begins, coded
 from springtide.laws.start.units import UNIT_KEY, placed
 
 Unit = tuple[bytes, bytes, int]
@@ -57,6 +58,15 @@ def test_the_first_table_is_taken_as_it_is() -> None:
     coded = _coded(frame, [b"ams", b"fra"])
     assert placed(coded, _coded(same, [b"fra", b"", b"ams"]))[0] is coded
     assert placed(frame, same[:3])[0] is frame
+
+
+@pytest.mark.parametrize("form", ["S1", "S8", "S16", "S24", "S64", "u4"])
+def test_runs_begin_where_a_row_differs(form: str) -> None:
+    column = np.array([1, 1, 12, 1, 12, 12], "u4").astype(form)
+    assert begins(column).tolist() == [True, *(column[1:] != column[:-1]).tolist()]
+    if column.dtype.kind == "S":
+        assert begins(coded(column)).tolist() == begins(column).tolist()
+    assert begins(column[:0]).tolist() == []
 
 
 def test_coded_texts_read_as_texts() -> None:

@@ -73,6 +73,15 @@ def test_texts_of_which_few_are_different_are_read_as_they_were_written(
         assert found["t"].tolist() == texts[numbers].tolist()
 
 
+def test_texts_take_no_more_room_than_a_statement_gives_them(store: Store) -> None:
+    sql = "select toFixedString('abc', {width:UInt8}) as t from numbers(3)"
+    for width in (3, 8):
+        found = store.frame(sql, np.dtype([("t", "S8")]), {"width": width})
+        assert found["t"].tolist() == [b"abc"] * 3
+    with pytest.raises(StoreError, match="FixedString"):
+        store.frame(sql, np.dtype([("t", "S8")]), {"width": 9})
+
+
 def test_an_insert_that_the_engine_refuses_is_an_error(store: Store) -> None:
     store.execute("create table narrow (d Int64) engine = MergeTree partition by d order by d")
     store.execute("alter table narrow add constraint small check d < 5")

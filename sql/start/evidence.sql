@@ -2,7 +2,8 @@
 -- most `max_prefixes` client prefixes: those that the last decisions gave or tried something, then those with most to
 -- gain. `covering` is the /16 or /40 of a client prefix as a number, without its zeros. Every column of fixed width.
 -- Nothing after the round is read. Parameters: round_s; share_quantile, path_quantile, max_prefixes as in the policy;
--- half_prefixes: half of them; crowded: the PoPs with more prefixes than places (crowded.sql). The quantiles that the
+-- half_prefixes: half of them; crowded: the PoPs with more prefixes than places, and width: no destination has more
+-- bytes (crowded.sql). The quantiles that the
 -- policy has by default are columns: no sketch is read for them.
 with last as (
     select start_decisions.round as decided
@@ -80,7 +81,7 @@ prefixes as (
 
 select
     toFixedString(toLowCardinality(src_pop), 64) as src_pop,
-    toFixedString(destination, 64) as destination,
+    toFixedString(destination, {width:UInt8}) as destination,
     ip_version,
     toUInt32(least(connections, 4294967295)) as connections,
     if(mss_p50 > 0, toFloat32(mss_p50), toFloat32(nan)) as mss,

@@ -57,11 +57,12 @@ def begins(column: NDArray[Any] | Coded) -> Bits:
     if isinstance(column, Coded):
         return begins(column.numbers)
     different = np.ones(len(column), bool)
-    size = column.dtype.itemsize
-    if column.dtype.kind == "S" and size == 64:
-        # Eight bytes at once, and eight of their answers.
-        words = np.ascontiguousarray(column).view(np.uint64).reshape(-1, 8)
-        different[1:] = (words[1:] != words[:-1]).view(np.uint64)[:, 0] > 0
+    if column.dtype.kind == "S" and column.dtype.itemsize % 8 == 0:
+        # Eight bytes at once.
+        words = np.ascontiguousarray(column).view(np.uint64).reshape(-1, column.dtype.itemsize // 8)
+        different[1:] = False
+        for at in range(words.shape[1]):
+            different[1:] |= words[1:, at] != words[:-1, at]
     else:
         different[1:] = column[1:] != column[:-1]
     return different

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from springtide.errors import StoreError
-from springtide.frame import Coded, Frame
+from springtide.frame import Coded, Frame, fits
 
 # Masked values are null.
 Columns = Mapping[str, NDArray[Any] | Coded]
@@ -124,7 +124,7 @@ def read_blocks(url: str, raws: Iterable[memoryview], dtype: np.dtype[np.void], 
             if more > room:
                 room = max(expected, more if not count else 2 * more)
                 for name, column in columns.items():
-                    longer = np.empty(room, np.uint32 if isinstance(column, Coded) else dtype[name])
+                    longer = np.empty(room, np.uint32 if isinstance(column, Coded) else column.dtype)
                     longer[:count] = rows.get(name, longer)[:count]
                     rows[name] = longer
             for name, column in columns.items():
@@ -181,7 +181,9 @@ def require_columns(url: str, found: Sequence[tuple[str, str]], dtype: np.dtype[
     would be read as other values."""
     names, wanted = [name for name, _ in found], dtype.names or ()
     for name, kind in found:
-        if name in wanted and _bare(kind) != _type(dtype[name]):
+        form = _dtype(kind)
+        narrower = form is not None and name in wanted and fits(form, dtype[name])
+        if name in wanted and _bare(kind) != _type(dtype[name]) and not narrower:
             message = f"a statement's column {name} is of type {kind}, not {_type(dtype[name])}"
             raise StoreError(f"store {url}: {message}; upgrade springtide")
     if sorted(names) != sorted(wanted):

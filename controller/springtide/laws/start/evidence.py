@@ -9,8 +9,8 @@ from springtide.laws.columns import Table, align
 from springtide.laws.start.groups import PLACE
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats
-from springtide.laws.start.units import UNIT_KEY, keys
-from springtide.store import Store
+from springtide.laws.start.units import UNIT_KEY, keys, width
+from springtide.store import Param, Store
 from springtide.store.files import sql
 
 # One row a unit and round, smoothed by nothing; 0 or NaN where unknown. Rates in bytes/s, times in us. `connections`
@@ -93,7 +93,9 @@ def observe(store: Store, round_unix_s: int, law: StartPolicy) -> Frame:
     crowded = [row["src_pop"] for row in pops if row["is_crowded"]]
     quantiles = {"share_quantile": law.share_quantile, "path_quantile": law.path_quantile}
     units = sum(int(row["units"]) for row in pops)
-    return store.frame(sql("start/evidence"), SHOWN, {**places, **quantiles, "crowded": crowded}, units)
+    longest = max((int(row["longest"]) for row in pops), default=0)
+    parameters: dict[str, Param] = {**places, **quantiles, "crowded": crowded, "width": width(longest)}
+    return store.frame(sql("start/evidence"), SHOWN, parameters, units)
 
 
 def edge_parts(store: Store, round_unix_s: int, since_unix_s: int, units: Frame) -> Table:

@@ -13,7 +13,7 @@ from springtide.laws import round_rows
 from springtide.laws.columns import begins, coded
 from springtide.laws.start.decision import ACTIONS, REASONS
 from springtide.laws.start.law import DECIDED, PREVIOUS, lasting_rows
-from springtide.laws.start.units import UNIT_KEY, keys
+from springtide.laws.start.units import UNIT_KEY, keys, width
 from springtide.policy import MAX_HISTORY_S
 from springtide.store import Row, Store
 from springtide.store.binary import Columns
@@ -34,9 +34,10 @@ def _fixed(name: str) -> str:
     """A column of the table as DECIDED has it."""
     kind = DECIDED[name].kind
     if kind == "S":
+        if name == "destination":
+            return f"toFixedString({name}, {{width:UInt8}}) as {name}"
         # Of few different ones each is handed over once.
-        text = name if name == "destination" else f"toLowCardinality({name})"
-        return f"toFixedString({text}, {DECIDED[name].itemsize}) as {name}"
+        return f"toFixedString(toLowCardinality({name}), {DECIDED[name].itemsize}) as {name}"
     if name in _INSTANTS:
         return f"toUInt32(coalesce({name}, toDateTime(0, 'UTC'))) as {name}"
     if name == "reason":
@@ -80,11 +81,15 @@ def remembered(store: Store, round_unix_s: int, expected: int = 0) -> Frame:
 
 
 def _last(store: Store, round_unix_s: int, table: str, settings: str, expected: int) -> Frame:
+    [found] = store.query(
+        f"select max(length(destination)) as longest from {TABLE} where round = fromUnixTimestamp({{round:UInt32}})",
+        {"round": round_unix_s},
+    )
     return store.frame(
         f"select {_PREVIOUS}, toUInt32(toUnixTimestamp(round)) as round from {table} "
         f"where round = fromUnixTimestamp({{round:UInt32}}) order by src_pop, destination, ip_version {settings}",
         PREVIOUS,
-        {"round": round_unix_s},
+        {"round": round_unix_s, "width": width(int(found["longest"]))},
         expected,
     )
 
@@ -110,7 +115,7 @@ def _read(store: Store, where: str, parameters: dict[str, int]) -> Frame:
     return store.frame(
         f"select {_SELECT} from {TABLE} final where {where} order by src_pop, destination, ip_version {_BY_COLUMN}",
         DECIDED,
-        dict(parameters),
+        {**parameters, "width": DECIDED["destination"].itemsize},
     )
 
 

@@ -16,6 +16,12 @@ UNIT_KEY = [("src_pop", "S64"), ("destination", "S64"), ("ip_version", "u1")]
 _KEY = np.dtype(UNIT_KEY)
 
 
+def width(longest: int) -> int:
+    """How many bytes of each destination are read where none is longer, in whole words: most are far shorter than one
+    may be."""
+    return max(-(-longest // 8) * 8, 8)
+
+
 def keys(table: Table | Frame) -> Keys:
     """One sortable key a row: by source, destination, IP version."""
     packed = np.empty(len(table), _KEY)
@@ -59,7 +65,10 @@ def _same(one: NDArray[Any] | Coded, other: NDArray[Any] | Coded) -> bool:
         # What only the other has is no row's of this one.
         of_one = np.array([known.get(text, len(known)) for text in other.texts.tolist()], np.uint32)
         return np.array_equal(one.numbers, of_one[other.numbers])
-    return np.array_equal(_numbers(_listed(one)), _numbers(_listed(other)))
+    texts, others = _listed(one), _listed(other)
+    if texts.dtype == others.dtype:
+        return np.array_equal(_numbers(texts), _numbers(others))
+    return np.array_equal(texts, others)
 
 
 def _listed(column: NDArray[Any] | Coded) -> NDArray[Any]:
