@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 
 from lab.demo.product import COLLECTOR
-from lab.demo.run import ROUNDS, TOPOLOGY, Demo
+from lab.demo.run import PACED_ROUNDS, ROUNDS, TOPOLOGY, Demo, rounds_of
 from lab.errors import InputError
 from lab.lab import Lab
 from lab.topology import Topology, load_topology
@@ -31,16 +31,15 @@ from lab.topology import Topology, load_topology
 @click.option(
     "--rounds",
     type=click.IntRange(1, 20),
-    default=ROUNDS,
-    show_default=True,
-    help="Decide, push and probe so many times: the second decision sees what the first has done.",
+    show_default=f"{ROUNDS}, {PACED_ROUNDS} where edges enforce by bpf",
+    help="Decide, push and probe so many times: each decision sees what the one before has done.",
 )
 @click.option(
     "--out", type=click.Path(path_type=Path), default="out/demo", show_default=True, help="Emptied, then filled."
 )
 @click.option("--name", help="The lab's name, instead of the file's: two can run side by side.")
 @click.option("--json", "as_json", is_flag=True, help="Print summary.json instead of the tables.")
-def demo(file: Path, rounds: int, out: Path, name: str | None, as_json: bool) -> None:
+def demo(file: Path, rounds: int | None, out: Path, name: str | None, as_json: bool) -> None:
     """Run the closed loop on a topology: measure, learn, apply, measure again, and let it expire.
 
     Takes about three minutes, and one more for each further round. Leaves report.html, summary.json, status.txt, the
@@ -61,7 +60,7 @@ def demo(file: Path, rounds: int, out: Path, name: str | None, as_json: bool) ->
     with Lab.up(topology, name) as lab:
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir(parents=True)
-        run = Demo(out.resolve(), lab, screen, rounds)
+        run = Demo(out.resolve(), lab, screen, rounds or rounds_of(topology))
         facts = run.run(tables=not as_json)
     if as_json:
         click.echo(json.dumps(facts))

@@ -11,8 +11,10 @@ import pytest
 import yaml
 
 from lab import host
+from lab.demo.run import rounds_of
 from lab.lab import Lab
 from lab.tests.conftest import TOPOLOGY
+from lab.topology import load_topology
 
 DEMO = host.REPOSITORY / "lab/topologies/demo.yaml"
 
@@ -72,6 +74,12 @@ def test_a_demo_of_nothing_is_refused_in_one_line(tmp_path: Path, pops: str, mor
     assert (done.returncode, done.stdout) == (2, "")
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_demo_decides_once_more_where_edges_pace() -> None:
+    shipped = load_topology(DEMO)
+    assert rounds_of(shipped) == 2
+    assert rounds_of(shipped.model_copy(update={"enforce": "bpf"})) == 3
 
 
 @pytest.mark.root
