@@ -85,7 +85,8 @@ class Frame:
 def _column(column: NDArray[Any] | Coded, form: np.dtype[Any]) -> NDArray[Any] | Coded:
     if isinstance(column, Coded):
         return Coded(column.texts.astype(form), column.numbers)
-    return column if fits(column.dtype, form) else np.asarray(column, form)
+    found = np.asarray(column)
+    return found if fits(found.dtype, form) else found.astype(form, copy=False)
 
 
 def fits(narrow: np.dtype[Any], form: np.dtype[Any]) -> bool:

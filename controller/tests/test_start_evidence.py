@@ -67,6 +67,18 @@ def test_a_host_that_invents_prefixes_leaves_half_of_the_places(store: Store) ->
     assert sum(int(destination.split(".")[2]) <= 10 for destination in found) == 5
 
 
+def test_a_destination_that_no_one_may_have_takes_no_other(store: Store) -> None:
+    rolled(store, [mixed(1)])
+    wanted = observe(store, ROUND, StartPolicy())
+    store.execute(
+        "insert into rollup_paths select * replace (repeat('x', 70) as destination) from rollup_paths "
+        "where round = fromUnixTimestamp({round_s:UInt32}) limit 1",
+        {"round_s": ROUND},
+    )
+    found = observe(store, ROUND, StartPolicy())
+    assert found["destination"].tolist() == wanted["destination"].tolist()
+
+
 @pytest.mark.parametrize("longest", ["x" * 63, "ffff:ffff:ffff:ff00::/56", "nyc"])
 def test_destinations_of_any_length_are_remembered(store: Store, longest: str) -> None:
     names = sorted({longest, "10.0.0.0/24"})

@@ -60,9 +60,33 @@ def test_the_first_table_is_taken_as_it_is() -> None:
     assert placed(frame, same[:3])[0] is frame
 
 
+def test_destinations_of_other_widths_are_compared_as_texts() -> None:
+    def frame(names: list[bytes], form: str) -> Frame:
+        values = {"src_pop": np.array([b"ams"] * 2), "destination": np.array(names, form)}
+        return Frame(np.dtype(UNIT_KEY), {**values, "ip_version": np.array([4, 4])})
+
+    for form in ("S1", "S8", "S16"):
+        first, same = frame([b"a", b"b"], "S8"), frame([b"a", b"b"], form)
+        assert placed(first, same)[0] is first
+        units, (of_first, of_other) = placed(first, frame([b"c", b"d"], form))
+        assert units["destination"].tolist() == [b"a", b"b", b"c", b"d"]
+        assert (of_first.tolist(), of_other.tolist()) == ([0, 1, -1, -1], [-1, -1, 0, 1])
+
+
+def test_numbers_that_ascend_are_not_names_that_do() -> None:
+    rows = [unit for unit in ALL if unit[0] == b"fra"] + [unit for unit in ALL if unit[0] == b"ams"]
+    frame = _coded(Frame.of(np.array(rows, UNIT_KEY)), [b"fra", b"ams"])
+    units, [at] = placed(frame)
+    assert units.tolist() == ALL
+    assert at.tolist() == [4, 5, 6, 7, 0, 1, 2, 3]
+
+
 @pytest.mark.parametrize("form", ["S1", "S8", "S16", "S24", "S64", "u4"])
 def test_runs_begin_where_a_row_differs(form: str) -> None:
     column = np.array([1, 1, 12, 1, 12, 12], "u4").astype(form)
+    if column.dtype.itemsize >= 16:
+        # They differ in their last bytes only.
+        column = np.char.rjust(column, column.dtype.itemsize - 1).astype(form)
     assert begins(column).tolist() == [True, *(column[1:] != column[:-1]).tolist()]
     if column.dtype.kind == "S":
         assert begins(coded(column)).tolist() == begins(column).tolist()

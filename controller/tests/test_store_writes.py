@@ -56,7 +56,7 @@ def test_columns_that_end_before_their_last_row_are_an_error_with_its_cause(
 def test_texts_of_which_few_are_different_are_read_as_they_were_written(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In several blocks, each with all texts; and read as one, whatever number of rows was expected."""
+    """Written in several blocks, each with all texts; and read as one, whatever number of rows was expected."""
     monkeypatch.setattr(binary, "_BLOCK_ROWS", 10)
     store.execute("create table coded (d Int64, t LowCardinality(String)) engine = MergeTree order by d")
     texts = np.array([b"", b"first", b"x" * 200])
@@ -71,6 +71,17 @@ def test_texts_of_which_few_are_different_are_read_as_they_were_written(
         )
         assert found["d"].tolist() == list(range(35))
         assert found["t"].tolist() == texts[numbers].tolist()
+
+
+@pytest.mark.parametrize("expected", [0, 120, 1000])
+def test_texts_of_blocks_that_number_them_each_in_its_own_way_are_read(store: Store, expected: int) -> None:
+    sql = """
+        select number as d, toFixedString(toLowCardinality(toString(number % 3 + intDiv(number, 50) * 2)), 8) as t
+        from numbers(200) settings max_block_size = 50
+    """
+    found = store.frame(sql, np.dtype([("d", "<u8"), ("t", "S8")]), expected=expected)
+    assert found["d"].tolist() == list(range(200))
+    assert found["t"].tolist() == [str(number % 3 + number // 50 * 2).encode() for number in range(200)]
 
 
 def test_texts_take_no_more_room_than_a_statement_gives_them(store: Store) -> None:

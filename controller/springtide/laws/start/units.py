@@ -18,7 +18,7 @@ _KEY = np.dtype(UNIT_KEY)
 
 def width(longest: int) -> int:
     """How many bytes of each destination are read where none is longer, in whole words: most are far shorter than one
-    may be."""
+    may be. (A statement fails on a longer one that another process wrote since that was asked; it is run again.)"""
     return max(-(-longest // 8) * 8, 8)
 
 
@@ -66,18 +66,14 @@ def _same(one: NDArray[Any] | Coded, other: NDArray[Any] | Coded) -> bool:
         of_one = np.array([known.get(text, len(known)) for text in other.texts.tolist()], np.uint32)
         return np.array_equal(one.numbers, of_one[other.numbers])
     texts, others = _listed(one), _listed(other)
-    if texts.dtype == others.dtype:
-        return np.array_equal(_numbers(texts), _numbers(others))
+    if texts.dtype == others.dtype and texts.dtype.itemsize % 8 == 0:
+        # Texts as numbers are compared eight bytes at once.
+        texts, others = (np.ascontiguousarray(column).view(np.uint64) for column in (texts, others))
     return np.array_equal(texts, others)
 
 
 def _listed(column: NDArray[Any] | Coded) -> NDArray[Any]:
     return column.listed() if isinstance(column, Coded) else column
-
-
-def _numbers(column: NDArray[Any]) -> NDArray[Any]:
-    """Texts as numbers, which are compared eight bytes at once."""
-    return np.ascontiguousarray(column).view(np.uint64) if column.dtype.kind == "S" else column
 
 
 def named(wanted: Keys) -> Frame:
