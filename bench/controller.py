@@ -239,18 +239,7 @@ def _measure_starts(run: Run, store: Store) -> None:
         run.figure(f"start_{name}_cpu_s", spent)
     run.figure("start_read_rows", read)
     _beside_scan(run, "start_cold", decide, scan, begin)
-    bare = write_bare(store, moments[-1])
-    found = in_turns(
-        run.turns,
-        {
-            name: _after(lambda: _touch(units), _timed(work))
-            for name, work in (("write", bare), ("scan", scan), ("plain", partial(scan, PLAIN_SCANS)))
-        },
-    )
-    written, scanned, plain = ([one[1] for one in found[name]] for name in ("write", "scan", "plain"))
-    run.ratio("start_bare_write_cpu_per_scan", written, scanned)
-    run.figure("start_plain_scan_cpu_s", plain)
-    run.ratio("start_cpu_per_plain_scan", [sum(one) for one in hot], plain)
+    _beside_bare(run, store, moments[-1], scan, [sum(one) for one in hot], units)
     [counted] = store.query(
         "select (select count() from round_paths where round = fromUnixTimestamp({round_s:UInt32})) as round_rows, "
         "(select count() from start_decisions where round = fromUnixTimestamp({last_s:UInt32})) as kept_rows, "
@@ -261,6 +250,24 @@ def _measure_starts(run: Run, store: Store) -> None:
         run.figure(f"start_{name}", int(count))
     store.execute("system start merges")
     _row_bytes(run, store, {"rollup_paths": "bytes_per_path", "start_decisions": "bytes_per_start_decision"})
+
+
+def _beside_bare(
+    run: Run, store: Store, moment: int, scan: Callable[..., None], hot: Sequence[float], units: int
+) -> None:
+    """What the engine alone needs to write a round, and to read it without sketches, beside the same scan."""
+    bare = write_bare(store, moment)
+    found = in_turns(
+        run.turns,
+        {
+            name: _after(lambda: _touch(units), _timed(work))
+            for name, work in (("write", bare), ("scan", scan), ("plain", partial(scan, PLAIN_SCANS)))
+        },
+    )
+    written, scanned, plain = ([one[1] for one in found[name]] for name in ("write", "scan", "plain"))
+    run.ratio("start_bare_write_cpu_per_scan", written, scanned)
+    run.figure("start_plain_scan_cpu_s", plain)
+    run.ratio("start_cpu_per_plain_scan", hot, plain)
 
 
 def _row_bytes(run: Run, store: Store, figures: Mapping[str, str]) -> None:

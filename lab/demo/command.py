@@ -10,7 +10,8 @@ import click
 from rich.console import Console
 
 from lab.demo.product import COLLECTOR
-from lab.demo.run import PACED_ROUNDS, ROUNDS, TOPOLOGY, Demo, rounds_of
+from lab.demo.run import TOPOLOGY, Demo
+from lab.demo.starts import PACED_ROUNDS, ROUNDS, rounds_of
 from lab.errors import InputError
 from lab.lab import Lab
 from lab.topology import Topology, load_topology

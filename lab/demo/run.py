@@ -27,14 +27,11 @@ from lab.demo.tables import conditions_text, paths_table, results_table
 from lab.errors import LabError
 from lab.fleet import fleet
 from lab.lab import Lab
-from lab.topology import Pair, Topology
+from lab.topology import Pair
 
 TOPOLOGY = ROOT / "lab/topologies/demo.yaml"
 POLICY = Path(__file__).with_name("policy.yaml")
 POLL_INTERVAL = "1s"
-ROUNDS = 2  # of deciding and pushing: the second decision sees what the first one's windows did
-# Where edges pace: the second sees a share of the first one's starts, and the third what all of them did.
-PACED_ROUNDS = 3
 AT_ONCE = 3  # rounds are decided before each push, so that a slow machine does not fall behind
 LEARN_S = 30  # of traffic after the first probes: windows grow, and more than one round smooths
 PROBES = 20  # of each size on each pair
@@ -58,11 +55,6 @@ LOOK = (
 def instant(unix_s: int) -> str:
     """As Springtide writes instants."""
     return datetime.fromtimestamp(unix_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def rounds_of(topology: Topology) -> int:
-    """How often a demo decides and pushes where nobody says so."""
-    return PACED_ROUNDS if starts.edges(topology) else ROUNDS
 
 
 class Demo:

@@ -13,6 +13,9 @@ from typing import Any
 from lab.topology import Topology
 
 LAW = "start"
+# Of deciding and pushing: the second decision sees what the first one's windows did. Where edges pace it sees a share
+# of the first one's starts, and the third what all of them did.
+ROUNDS, PACED_ROUNDS = 2, 3
 # Twenty seconds hold less evidence than five minutes, and a demo has few rounds: steps double, as slow start does.
 START_POLICY: dict[str, Any] = {
     "duty_rounds": 1,
@@ -38,6 +41,11 @@ class Start:
 def edges(topology: Topology) -> list[str]:
     """Those that enforce by eBPF."""
     return [edge for edge in topology.edges() if topology.enforced_by(edge) == "bpf"]
+
+
+def rounds_of(topology: Topology) -> int:
+    """How often a demo decides and pushes where nobody says so."""
+    return PACED_ROUNDS if edges(topology) else ROUNDS
 
 
 def laws(topology: Topology) -> list[str]:

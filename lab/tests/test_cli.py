@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from lab import host
-from lab.demo.run import rounds_of
+from lab.demo.starts import rounds_of
 from lab.lab import Lab
 from lab.tests.conftest import TOPOLOGY
 from lab.topology import load_topology
