@@ -65,8 +65,7 @@ class Frame:
 
     def __getitem__(self, at: str | slice | NDArray[Any]) -> Frame | NDArray[Any]:
         if isinstance(at, str):
-            column = self.columns[at]
-            return column.listed() if isinstance(column, Coded) else column
+            return listed(self.columns[at])
         return Frame(self.dtype, {name: column[at] for name, column in self.columns.items()})
 
     def __iter__(self) -> Iterator[np.void]:
@@ -87,6 +86,11 @@ def _column(column: NDArray[Any] | Coded, form: np.dtype[Any]) -> NDArray[Any] |
         return Coded(column.texts.astype(form), column.numbers)
     found = np.asarray(column)
     return found if fits(found.dtype, form) else found.astype(form, copy=False)
+
+
+def listed(column: NDArray[Any] | Coded) -> NDArray[Any]:
+    """Each row's own."""
+    return column.listed() if isinstance(column, Coded) else column
 
 
 def fits(narrow: np.dtype[Any], form: np.dtype[Any]) -> bool:

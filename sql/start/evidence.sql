@@ -3,8 +3,7 @@
 -- gain. `covering` is the /16 or /40 of a client prefix as a number, without its zeros. Every column of fixed width.
 -- Nothing after the round is read. Parameters: round_s; share_quantile, path_quantile, max_prefixes as in the policy;
 -- half_prefixes: half of them; crowded: the PoPs with more prefixes than places, and width: no destination has more
--- bytes (crowded.sql). The quantiles that the
--- policy has by default are columns: no sketch is read for them.
+-- bytes (crowded.sql). The quantiles that the policy has by default are columns: no sketch is read for them.
 with last as (
     select start_decisions.round as decided
     from start_decisions

@@ -59,9 +59,9 @@ def regions(store: Store) -> dict[bytes, str]:
 
 
 def named(store: Store, units: Frame, place: Columns, has_own: Bits, regions: Mapping[bytes, str], least: int) -> Coded:
-    """Each unit's group, numbered as they first come: most of a group's units are near each other. `units` are
-    sorted, `place` are the columns of PLACE; `has_own`: which have evidence of their own; `least`: how many
-    of these are enough. The store is asked only for what shortens names. Raises StoreError."""
+    """Each unit's group, numbered as they first come: most of a group's units are near each other. `units` are sorted,
+    `place` are the columns of PLACE; `has_own`: which have evidence of their own; `least`: how many of these are
+    enough. The store is asked only for what shortens names. Raises StoreError."""
     if not len(has_own):
         return Coded(np.zeros(0, "S64"), np.zeros(0, np.uint32))
     of_pop = begins(units.columns["src_pop"])

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.frame import Coded, Frame
+from springtide.frame import Coded, Frame, listed
 from springtide.laws.columns import Keys, Table, begins, located, union
 from springtide.pieces import fill
 
@@ -48,7 +48,7 @@ def _ascends(frame: Frame) -> bool:
     src, destination, version = frame.columns["src_pop"], frame["destination"], frame["ip_version"]
     further = (destination[1:] > destination[:-1]) | ((version[1:] > version[:-1]) & ~begins(destination)[1:])
     at = np.flatnonzero(begins(src))
-    further[at[1:] - 1] = _listed(src[at[1:]]) > _listed(src[at[1:] - 1])
+    further[at[1:] - 1] = listed(src[at[1:]]) > listed(src[at[1:] - 1])
     return bool(further.all())
 
 
@@ -65,15 +65,11 @@ def _same(one: NDArray[Any] | Coded, other: NDArray[Any] | Coded) -> bool:
         # What only the other has is no row's of this one.
         of_one = np.array([known.get(text, len(known)) for text in other.texts.tolist()], np.uint32)
         return np.array_equal(one.numbers, of_one[other.numbers])
-    texts, others = _listed(one), _listed(other)
+    texts, others = listed(one), listed(other)
     if texts.dtype == others.dtype and texts.dtype.itemsize % 8 == 0:
         # Texts as numbers are compared eight bytes at once.
         texts, others = (np.ascontiguousarray(column).view(np.uint64) for column in (texts, others))
     return np.array_equal(texts, others)
-
-
-def _listed(column: NDArray[Any] | Coded) -> NDArray[Any]:
-    return column.listed() if isinstance(column, Coded) else column
 
 
 def named(wanted: Keys) -> Frame:
