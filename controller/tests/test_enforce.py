@@ -258,7 +258,11 @@ BROKEN: dict[str, tuple[Change, str]] = {
         "entries[0].default_resent: 4000001 is outside 1 to 4000000",
     ),
     "receive window": (lambda d: entry(d, receive_window=1001), "entries[0].receive_window: 1001 is outside 1 to 1000"),
-    "unknown prefix": (lambda d: entry(d, prefix="10.77.9.0/24"), "10.77.9.0/24 is not a prefix of the fleet"),
+    "unknown prefix": (lambda d: entry(d, prefix="10.77.8.0/23"), "10.77.8.0/23 is neither a prefix of the fleet nor"),
+    "a client's window by a route": (
+        lambda d: (d["enforce"].update(by="routes"), entry(d, prefix="10.77.9.0/24")),
+        "10.77.9.0/24 is not a prefix of the fleet",
+    ),
     "own PoP": (lambda d: entry(d, prefix="10.77.1.0/24"), "belongs to the edge's own PoP ams"),
     "neither": (lambda d: entry(d, 1, prefix="192.0.2.0/25"), "192.0.2.0/25 is neither a prefix of the fleet nor an"),
     "multicast": (lambda d: entry(d, 1, prefix="224.0.2.0/24"), "224.0.2.0/24 is loopback, link-local, multicast"),

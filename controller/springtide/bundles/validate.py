@@ -88,9 +88,12 @@ def _prefixes(bundle: Bundle, context: Context) -> Iterator[Finding]:
     owners = context.owners
     shortest = {4: context.policy.bundle.min_prefix_length_ipv4, 6: context.policy.bundle.min_prefix_length_ipv6}
     name, parts = _destinations(bundle)
+    # A window by a route is decided for pairs of PoPs only; edges that pace start towards client prefixes as well.
+    by_route = bundle.by != "bpf"
     for index, part in enumerate(parts):
         field = f"{name}[{index}].prefix"
         prefix = parse_prefix(part.prefix)
+        needs_pop = by_route and (isinstance(part, Route) or part.initcwnd is not None)
         if prefix is None:
             yield (
                 field,
@@ -104,10 +107,10 @@ def _prefixes(bundle: Bundle, context: Context) -> Iterator[Finding]:
         elif (problem := destination_problem(prefix)) is not None:
             yield field, f"{prefix} {problem}", "drop it: edges refuse the whole bundle"
         # A client prefix is as long as it is.
-        elif prefix.prefixlen < shortest[prefix.version] and (owner is not None or _is_of_pops(part)):
+        elif prefix.prefixlen < shortest[prefix.version] and (owner is not None or needs_pop):
             key = f"bundle.min_prefix_length_ipv{prefix.version}"
             yield field, f"{prefix} is wider than {key} = {shortest[prefix.version]}", "split it in fleet.yaml"
-        if owner is None and _is_of_pops(part):
+        if owner is None and needs_pop:
             yield field, f"{prefix} is not a prefix of the fleet", "add it to fleet.yaml, or drop the route"
         elif owner is None and prefix.prefixlen != CLIENT_PREFIX_LENGTH[prefix.version]:
             what = f"{prefix} is neither a prefix of the fleet nor an IPv4 /24 or an IPv6 /56"
@@ -119,13 +122,6 @@ def _prefixes(bundle: Bundle, context: Context) -> Iterator[Finding]:
 def _destinations(bundle: Bundle) -> tuple[str, Sequence[Route | Entry]]:
     """What bundles name under `routes` or `entries`."""
     return ("routes", bundle.routes) if isinstance(bundle, FirstBundle) else ("entries", bundle.entries)
-
-
-def _is_of_pops(part: Route | Entry) -> bool:
-    """Whether it has a window: those are decided for pairs of PoPs."""
-    if isinstance(part, Route):
-        return True
-    return part.initcwnd is not None or (part.trial is not None and part.trial.initcwnd is not None)
 
 
 def _is_of_client(part: Route | Entry) -> bool:
