@@ -5,6 +5,11 @@
 #include "address.h"
 #include "maps.h"
 
+static __always_inline struct tally *tally_of(struct brake *brake, __u32 step)
+{
+	return element(brake->tallies, step, 3, sizeof(struct tally));
+}
+
 static __always_inline void begin_anew(struct brake *brake, __u64 now)
 {
 	brake->since_ns = now;
@@ -184,7 +189,7 @@ static __always_inline int excuse(struct brake *brake, __u32 connections, int ot
  */
 static __always_inline int is_worse(struct brake *brake, __u32 connections, int others, __u64 now)
 {
-	struct tally *ours = &brake->tallies[brake->step & 1];
+	struct tally *ours = tally_of(brake, brake->step & 1);
 	/* Never 0, which is no doubt. */
 	__u16 seconds = now / 1000000000ULL | 1;
 
@@ -313,6 +318,7 @@ static __always_inline void tell(struct bpf_sock_ops *ctx, struct start *start, 
 	__u64 claim = (__u64)(resent < MOST_RESENT ? resent : MOST_RESENT) * 256, most;
 	__u32 step = start->step, address = end_of(ctx);
 	enum verdict verdict = STAYS;
+	struct tally *ours;
 
 	if (step >= STEPS || !start->brake_connections || !start->half_life_ns)
 		return;
@@ -325,8 +331,9 @@ static __always_inline void tell(struct bpf_sock_ops *ctx, struct start *start, 
 			claim = most;
 		if (step == BY_DEFAULT)
 			said_by(brake, address, claim);
-		brake->tallies[step].flights += 256;
-		brake->tallies[step].resent += claim;
+		ours = tally_of(brake, step);
+		ours->flights += 256;
+		ours->resent += claim;
 		verdict = weigh(brake, start->brake_connections, start->brake_permille, now);
 	}
 	bpf_spin_unlock(lock_of(state));

@@ -178,3 +178,18 @@ static __always_inline void forgo(struct bpf_sock_ops *ctx, struct start *start,
 	if (one && !one->others)
 		bpf_sock_ops_cb_flags_set(ctx, ctx->bpf_sock_ops_cb_flags & ~(flags & ~start->others));
 }
+
+/*
+ * An element of an array in a map's value; `mask` is its last index, or the next number of ones only. Linux 6.1 and older forget
+ * the bounds of a number that was on the stack: the index is masked and added where clang can neither drop the mask nor keep
+ * the number for later.
+ */
+static __always_inline void *element(void *array, __u64 index, __u64 mask, __u64 size)
+{
+	asm volatile("%[index] &= %[mask]\n\t"
+		     "%[index] *= %[size]\n\t"
+		     "%[array] += %[index]"
+		     : [array] "+r"(array), [index] "+r"(index)
+		     : [mask] "i"(mask), [size] "i"(size));
+	return array;
+}
