@@ -146,16 +146,9 @@ pub(super) fn trie(values: &[(Prefix, Values)]) -> Result<MapHandle> {
         &options,
     )
     .map_err(|error| room(values.len(), &error))?;
-    // The kernel copies a batch's keys and values one by one: the size only bounds this process's memory.
-    for part in values.chunks(8192) {
-        let mut keys = Vec::with_capacity(part.len() * size_of::<Prefix>());
-        let mut bytes = Vec::with_capacity(part.len() * size_of::<Values>());
-        for (prefix, value) in part {
-            keys.extend_from_slice(prefix.as_bytes());
-            bytes.extend_from_slice(value.as_bytes());
-        }
-        let count = u32::try_from(part.len()).unwrap_or(0);
-        map.update_batch(&keys, &bytes, count, MapFlags::ANY, MapFlags::ANY)
+    // One by one: Linux 5.10 takes no batch for a trie, and newer ones copy a batch's parts one by one as well.
+    for (prefix, value) in values {
+        map.update(prefix.as_bytes(), value.as_bytes(), MapFlags::ANY)
             .map_err(|error| room(values.len(), &error))?;
     }
     Ok(map)
