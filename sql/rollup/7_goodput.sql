@@ -13,6 +13,8 @@ with answered as (
         and time_unix_us < {round_us:Int64}
         and status = 200
         and bytes > 0
+        -- Over a UNIX socket: nobody whose network this is.
+        and client_ip != toIPv6('::')
 ),
 
 placed as (

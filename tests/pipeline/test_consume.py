@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -250,6 +251,82 @@ BAD_LINES = {
     "[" * 5000: "is not a JSON object",
     '{"a":' * 5000: "is not a JSON object",
 }
+
+
+# Lines that a careful reader and a careless one take differently.
+ODD_LINES = [
+    *(request_line(200 + n, status=value) for n, value in enumerate([200.0, -0, 999, 1000, True, None])),
+    *(request_line(210 + n).replace("200", text, 1) for n, text in enumerate(["2e2", "1e5", "009", "000", "0200"])),
+    *(request_line(220 + n, bytes=value) for n, value in enumerate([200.7, 1000.5, 2**63, 2**63 + 1, 2**64, 1e3])),
+    request_line(230).replace('"method"', '"method": "POST", "method"'),
+    request_line(231).replace('"bytes"', '"bytes": 7, "bytes"'),
+    *(
+        request_line(240 + n, client=value)
+        for n, value in enumerate(
+            [
+                "198.051.100.7",
+                "::ffff:198.51.100.7",
+                "fe80::1%eth0",
+                " 192.0.2.1",
+                "192.0.2",
+                "unix:",
+                "UNIX:",
+                "",
+                "::1",
+            ]
+        )
+    ),
+    request_line(250, unread="\ud800"),
+    request_line(251, unread="\U0001f600", more={"deep": [1]}),
+    request_line(252, host="\ud800"),
+    *(
+        request_line(260 + n, method=value)
+        for n, value in enumerate(["", "x" * 255, "x" * 256, "\u00e9" * 255, None, 1])
+    ),
+    request_line(270, request_time=float("nan")),
+    request_line(271, request_time=1e9 + 1),
+    request_line(272) + " ",
+    "\ufeff" + request_line(273),
+    request_line(274) + "\r",
+    request_line(275) + " more",
+    request_line(276, request_id=f"{276:032X}"),
+    request_line(277, unread="x" * 65_536),
+    request_line(278, host="a\0b"),
+    "",
+    " ",
+]
+
+
+def test_each_line_is_judged_alike_by_both_ways(broker: Broker, home: Home) -> None:
+    """And what nginx writes of requests that it could not parse is no fault."""
+    topic = "springtide.http_requests"
+    broker.topic(topic)
+    of_nginx = Path(__file__).with_name("nginx-lines.json").read_text().splitlines()
+    of_nginx = [re.sub(r'"time":[0-9.]+', f'"time":{ROUND - 100}', line) for line in of_nginx]
+    log = home.path / "nginx.json"
+    log.write_text("\n".join(of_nginx) + "\n")
+    assert home.json("ingest-logs", log)["rows"] == len(of_nginx)
+    odd = home.path / "odd.json"
+    odd.write_text("\n".join(ODD_LINES) + "\n")
+    home.run("ingest-logs", odd, code=2)
+    by_file = home.query("select * from http_requests final order by request_id")
+    refused = odd.with_name("odd.json.rejected").read_text().removesuffix("\n").split("\n")
+    assert len(by_file) + len(refused) == len(of_nginx) + len(ODD_LINES) - 1
+
+    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    for line in [*of_nginx, *ODD_LINES]:
+        producer.produce(topic, line.encode(), key="ams-1")
+    assert producer.flush(30) == 0
+    clean = Home(home.path / "clean")
+    clean.path.mkdir()
+    clean.fleet.write_text(home.fleet.read_text())
+    clean.policy.write_text(home.policy.read_text())
+    clean.run("migrate")
+    with consume(clean, broker, "--requests", topic, "--until-caught-up") as process:
+        process.communicate(timeout=PATIENCE_S)
+    assert clean.query("select * from http_requests final order by request_id") == by_file
+    rejected = clean.query("select message from rejected_messages final")
+    assert sorted(row["message"] for row in rejected) == sorted(refused)
 
 
 def test_access_logs_come_through_kafka_as_they_come_from_files(broker: Broker, home: Home) -> None:

@@ -19,9 +19,20 @@ from springtide.observe.rejected_lines import PIECE_BYTES, Rejected
 from springtide.store import Row, Store
 
 BATCH_LINES = 50_000
+BATCH_BYTES = 16 << 20
 # A log whose every line is wrong is one fault, not a million lines on a terminal.
 SHOWN_PROBLEMS = 20
 MAX_LINE_BYTES = 65_536
+
+
+@dataclass(frozen=True)
+class _Line:
+    """`text` is without the line's end, and only the beginning of one that is too long."""
+
+    number: int
+    position: int
+    length: int
+    text: bytes
 
 
 @dataclass
@@ -41,13 +52,13 @@ class Summary:
         return {**asdict(self), "problems": [str(problem) for problem in self.problems]}
 
 
-# One line as a row, read at that time (seconds since the epoch); ValueError has what is wrong with it.
-Parse = Callable[[bytes, float], Row]
+# Each line, without its end, as a row or as what is wrong with it, read at that time (seconds since the epoch).
+Judge = Callable[[Sequence[bytes], float], Sequence[Row | str]]
 
 
-def ingest_lines(store: Store, table: str, paths: Sequence[Path], parse: Parse) -> Summary:
-    """Load every line of `paths`. Invalid lines are counted, reported and kept in FILE.rejected next to the
-    file; unreadable files are counted and reported."""
+def ingest_lines(store: Store, table: str, paths: Sequence[Path], judge: Judge) -> Summary:
+    """Load every line of `paths` that is not empty. Invalid lines are counted, reported and kept in FILE.rejected
+    next to the file; unreadable files are counted and reported."""
     summary = Summary()
     for path in paths:
         try:
@@ -59,7 +70,7 @@ def ingest_lines(store: Store, table: str, paths: Sequence[Path], parse: Parse) 
             continue
         with file:
             try:
-                _load(store, table, path, file, parse, summary)
+                _load(store, table, path, file, judge, summary)
             except OSError as error:
                 summary.unreadable_files += 1
                 fix = "the lines before are loaded: run again once it can be read"
@@ -78,29 +89,46 @@ def _opened(path: Path) -> BinaryIO:
     raise OSError(errno.EINVAL, "is not a regular file", str(path))
 
 
-def _load(store: Store, table: str, path: Path, file: BinaryIO, parse: Parse, summary: Summary) -> None:
-    batch: list[Row] = []
-    position = 0
+def _load(store: Store, table: str, path: Path, file: BinaryIO, judge: Judge, summary: Summary) -> None:
     now_s = instants.now()
     with Rejected(path) as rejected:
-        for number, (line, length) in enumerate(_lines(file), start=1):
-            try:
-                batch.append(parse(line, now_s))
-            except ValueError as error:
-                summary.rejected_lines += 1
-                fault = rejected.keep(file.fileno(), position, length)
-                summary.unkept_lines += fault is not None
-                if len(summary.problems) < SHOWN_PROBLEMS:
-                    place = shown(f"{path}.rejected")
-                    fix = f"it is kept in {place}" if fault is None else f"it cannot be kept in {place}: {fault}"
-                    summary.problems.append(Problem(shown(f"{path}:{number}"), "line", str(error), fix))
-            position += length
-            if len(batch) >= BATCH_LINES:
-                store.insert(table, batch)
-                summary.rows += len(batch)
-                batch = []
-    store.insert(table, batch)
-    summary.rows += len(batch)
+        for batch in _batches(file):
+            rows: list[Row] = []
+            for line, found in zip(batch, judge([line.text for line in batch], now_s), strict=True):
+                if isinstance(found, str):
+                    _reject(path, file, line, found, rejected, summary)
+                else:
+                    rows.append(found)
+            store.insert(table, rows)
+            summary.rows += len(rows)
+
+
+def _reject(path: Path, file: BinaryIO, line: _Line, reason: str, rejected: Rejected, summary: Summary) -> None:
+    summary.rejected_lines += 1
+    fault = rejected.keep(file.fileno(), line.position, line.length)
+    summary.unkept_lines += fault is not None
+    if len(summary.problems) < SHOWN_PROBLEMS:
+        place = shown(f"{path}.rejected")
+        fix = f"it is kept in {place}" if fault is None else f"it cannot be kept in {place}: {fault}"
+        summary.problems.append(Problem(shown(f"{path}:{line.number}"), "line", reason, fix))
+
+
+def _batches(file: BinaryIO) -> Iterator[list[_Line]]:
+    """Lines that are judged and inserted together."""
+    batch: list[_Line] = []
+    size = position = 0
+    for number, (text, length) in enumerate(_lines(file), start=1):
+        line = _Line(number, position, length, text.removesuffix(b"\n"))
+        position += length
+        if not line.text:
+            continue
+        batch.append(line)
+        size += len(text)
+        if len(batch) >= BATCH_LINES or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:

@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 
 from springtide.errors import InputError, Problem
+from springtide.observe import accesslog
 from springtide.observe import samples as fitting
 from springtide.store import Store, cluster
 from springtide.store.files import proto_file, sql
@@ -146,9 +147,16 @@ def _statements(
     }
     values = {"samples": {**common, **samples}}
     if source.requests:
-        span = {"before_s": str(fitting.TOPIC_DAYS_BEFORE * 86_400), "after_s": str(fitting.TOPIC_DAYS_AFTER * 86_400)}
-        topic = {"topic": _quoted(source.requests), "block": str(min(block, REQUEST_BLOCK))}
-        values["requests"] = {**common, **span, **topic}
+        before_s, after_s = fitting.TOPIC_DAYS_BEFORE * 86_400, fitting.TOPIC_DAYS_AFTER * 86_400
+        requests = {
+            "topic": _quoted(source.requests),
+            "block": str(min(block, REQUEST_BLOCK)),
+            "cleaned": accesslog.CLEANED,
+            "problem": accesslog.problem("toUnixTimestamp(now())", before_s, after_s),
+            "columns": ", ".join(accesslog.VALUES),
+            "values": ", ".join(f"{value} as {name}" for name, value in accesslog.VALUES.items()),
+        }
+        values["requests"] = {**common, **requests}
     return {
         kind: cluster.render(sql(f"kafka/{kind}"), on_cluster, f"sql/kafka/{kind}.sql", filled)
         for kind, filled in values.items()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 from springtide.fleet import Fleet
@@ -24,7 +23,19 @@ MAX_US = 60_000_000
 def ingest_probes(store: Store, fleet: Fleet, paths: Sequence[Path]) -> Summary:
     """Load every line of `paths`, as `ingest_lines` does."""
     publish_fleet(store, fleet)
-    return ingest_lines(store, "probes", paths, partial(parse, fleet.edges()))
+    edges = fleet.edges()
+
+    def judge(lines: Sequence[bytes], now_s: float) -> list[Row | str]:
+        return [_judged(edges, line, now_s) for line in lines]
+
+    return ingest_lines(store, "probes", paths, judge)
+
+
+def _judged(edges: Mapping[str, str], line: bytes, now_s: float) -> Row | str:
+    try:
+        return parse(edges, line, now_s)
+    except ValueError as error:
+        return str(error)
 
 
 def parse(edges: Mapping[str, str], line: bytes, now_s: float) -> Row:
