@@ -74,7 +74,7 @@ def put_aside(store: Store, source: Source, memory_bytes: int, why: str) -> Mess
     reader = kafka.consumer(settings)
     try:
         places = _retried(source, "the group's offsets", lambda: _places(reader, source))
-        found = [message for place in places if (message := _next(reader, source, place)) is not None]
+        found = [message for place in places if (message := next_message(reader, source, place)) is not None]
         heaviest = max(found, key=lambda message: message.footprint, default=None)
         if heaviest is None or heaviest.footprint * LEAST_SHARE < memory_bytes:
             where = f"the next message is {heaviest}" if heaviest else "no message is left"
@@ -110,7 +110,7 @@ def _places(reader: Consumer, source: Source) -> list[TopicPartition]:
     return [TopicPartition(one.topic, one.partition, max(one.offset, lows[one.topic, one.partition])) for one in found]
 
 
-def _next(reader: Consumer, source: Source, place: TopicPartition) -> Message | None:
+def next_message(reader: Consumer, source: Source, place: TopicPartition) -> Message | None:
     """The first message from there on that has a row; those before it are nothing. None at the end."""
     reader.assign([place])
     deadline = time.monotonic() + ANSWER_S

@@ -7,8 +7,9 @@ from typing import Self
 
 from confluent_kafka import KafkaException, TopicPartition
 
-from springtide.errors import SpringtideError
+from springtide.errors import SpringtideError, StoreError
 from springtide.observe import kafka
+from springtide.observe.aside import next_message
 from springtide.observe.kafka_tables import Source
 
 # A broker that is up answers within a second.
@@ -23,10 +24,15 @@ class Ends:
 
     def __init__(self, source: Source) -> None:
         self._topics = [topic for topic in (source.topic, source.requests) if topic]
-        own = {"group.id": source.group, "enable.auto.commit": False}
-        self._asker = kafka.consumer({"bootstrap.servers": source.brokers, **own})
+        self._source = source
+        own = {"group.id": source.group, "enable.auto.commit": False, "auto.offset.reset": "earliest"}
+        # Single messages are asked for, and the end of a partition.
+        looking = {"enable.partition.eof": True, "queued.min.messages": 1}
+        self._asker = kafka.consumer({"bootstrap.servers": source.brokers, **own, **looking})
         # Of each partition that has messages: the first, and the one behind the last.
         self._spans: dict[tuple[str, int], tuple[int, int]] | None = None
+        # Where the group was in each of them at the last look.
+        self._places: dict[tuple[str, int], int] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -48,14 +54,28 @@ class Ends:
                 return 0
             places = [TopicPartition(topic, number) for topic, number in self._spans]
             committed = self._asker.committed(places, timeout=ANSWER_S)
-        except KafkaException:
+            return sum(self._lacking(place, self._spans) for place in committed)
+        except (KafkaException, StoreError):
             return None
+
+    def _lacking(self, place: TopicPartition, spans: dict[tuple[str, int], tuple[int, int]]) -> int:
+        key = (place.topic, place.partition)
+        low, high = spans[key]
         # A group that has committed nothing begins with the first message that is kept (a negative offset).
-        return sum(
-            max(0, high - max(low, place.offset))
-            for place in committed
-            for low, high in [self._spans[place.topic, place.partition]]
-        )
+        place.offset = max(low, place.offset)
+        stays, self._places[key] = self._places.get(key) == place.offset, place.offset
+        # Offsets of control records, of aborted transactions and of what was compacted are of no message: a group that
+        # stays before them has nothing left.
+        if stays and place.offset < high and not self._comes(place, high):
+            high = place.offset
+            spans[key] = (low, high)
+        return max(0, high - place.offset)
+
+    def _comes(self, place: TopicPartition, high: int) -> bool:
+        """Whether a consumer is given a message from there on."""
+        message = next_message(self._asker, self._source, place)
+        self._asker.unassign()
+        return message is not None and message.offset < high
 
     def _found(self) -> dict[tuple[str, int], tuple[int, int]]:
         spans = {}
