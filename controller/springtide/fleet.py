@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal
@@ -60,9 +60,20 @@ def _region(value: object) -> str:
     return value
 
 
+def _is_host(text: str) -> bool:
+    """Whether a text is an IP address or may be a host's name, which has no colon and not numbers alone."""
+    if ":" not in text and text.strip(".0123456789"):
+        return True
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _address(value: object) -> str:
-    if not isinstance(value, str) or not ADDRESS.fullmatch(value):
-        raise _fault(f"{value!r} is not an address", "give the IP address or host name that ssh reaches it by")
+    if not isinstance(value, str) or not ADDRESS.fullmatch(value) or not _is_host(value):
+        raise _fault(f"{value!r} is not an address", "give the IP address or host name that ssh reaches it by, no port")
     return value
 
 

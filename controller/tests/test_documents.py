@@ -76,6 +76,18 @@ BAD_FLEETS = {
         FLEET.replace("nyc-1:", "ams-1:"),
         ":16: pops.nyc.edges.ams-1: is also an edge of pop ams (line 7); rename one of them",
     ),
+    "address with a port": (
+        FLEET.replace("{address: 10.77.3.1}", "{address: '10.77.3.1:22'}"),
+        ":16: pops.nyc.edges.nyc-1.address: '10.77.3.1:22' is not an address",
+    ),
+    "name with a port": (
+        FLEET.replace("{address: 10.77.3.1}", "{address: 'nyc-1.example:22'}"),
+        ":16: pops.nyc.edges.nyc-1.address: 'nyc-1.example:22' is not an address",
+    ),
+    "address with too much": (
+        FLEET.replace("{address: 10.77.3.1}", "{address: 10.77.3.1.22}"),
+        ":16: pops.nyc.edges.nyc-1.address: '10.77.3.1.22' is not an address",
+    ),
     "edge without address": (
         FLEET.replace("{address: 10.77.3.1}", "{}"),
         ":16: pops.nyc.edges.nyc-1.address: is missing",

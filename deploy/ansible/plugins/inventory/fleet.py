@@ -17,6 +17,7 @@ author:
 """
 
 import re
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -74,8 +75,11 @@ def edges(document: object) -> list[tuple[str, str, str, str]]:
                 raise ValueError(f"{edge!r} is not a name for an edge: Ansible means something else by it")
             if edge in found:
                 raise ValueError(f"{edge} is there twice")
-            address = _mapping(f"the edge {edge}", host, {"address"}, {"address"})["address"]
-            found[edge] = (edge, pop, region, _fitting(address, ADDRESS, f"the address of {edge}"))
+            given = _mapping(f"the edge {edge}", host, {"address"}, {"address"})["address"]
+            address = _fitting(given, ADDRESS, f"the address of {edge}")
+            if not _is_host(address):
+                raise ValueError(f"{address!r} is not the address of {edge}")
+            found[edge] = (edge, pop, region, address)
     return list(found.values())
 
 
@@ -90,6 +94,17 @@ def _mapping(what: str, value: object, may: Any = None, must: Any = ()) -> dict[
         if key not in value:
             raise ValueError(f"{what} is without {key}")
     return value
+
+
+def _is_host(text: str) -> bool:
+    """Whether a text is an IP address or may be a host's name, which has no colon and not numbers alone."""
+    if ":" not in text and text.strip(".0123456789"):
+        return True
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _fitting(value: object, rule: re.Pattern[str], what: str) -> str:
