@@ -37,11 +37,13 @@ def write(home: Home, name: str, lines: list[str]) -> Path:
 
 def test_goodput_counts_each_request_once(home: Home) -> None:
     lines = [line(n) for n in range(10)] + [line(20, bytes=500), line(21, status=404), line(22, client="2001:db8::1")]
+    # Not answered in full, and answered in full.
+    lines += [line(24, completion=""), line(25, completion="OK", bytes=500, client="198.51.100.7")]
     # Of nobody's network.
     lines.append(line(23, client="unix:", server="unix:/run/nginx.sock"))
     path = write(home, "access.json", lines)
     again = write(home, "again.json", lines[5:] + lines[:3])
-    assert home.json("ingest-logs", path)["rows"] == 14
+    assert home.json("ingest-logs", path)["rows"] == 16
     home.run("ingest-logs", path, again)
     home.run("rollup", "--round", instants.show(ROUND))
     rows = home.query(
@@ -52,6 +54,7 @@ def test_goodput_counts_each_request_once(home: Home) -> None:
         ("ams", "192.0.2.0/24", 0, 1, 0.001904, 0.001904),
         # 125 KB in 0.1 to 1 s.
         ("ams", "192.0.2.0/24", 100, 10, 1, 1.666664),
+        ("ams", "198.51.100.0/24", 0, 1, 0.001536, 0.001536),
         ("ams", "2001:db8::/56", 100, 1, 0.434776, 0.434776),
     ]
 

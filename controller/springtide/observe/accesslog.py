@@ -26,6 +26,12 @@ _ADDRESS = (
 
 _REQUEST_ID = "JSONExtractString(line, 'request_id')"
 
+# As nginx itself says where the client left before the answer began.
+_STATUS = (
+    "if(JSONHas(line, 'completion') and JSONExtractString(line, 'completion') != 'OK' "
+    "and JSONExtractUInt(line, 'status') = 200, 499, JSONExtractUInt(line, 'status'))"
+)
+
 # Columns of http_requests, of a line that has no problem; no expression can fail on another.
 VALUES = {
     "time_unix_us": "toInt64(round(JSONExtractFloat(line, 'time') * 1000000))",
@@ -34,7 +40,7 @@ VALUES = {
     "client_ip": "toIPv6OrDefault(JSONExtractString(line, 'client'))",
     "server_ip": "toIPv6OrDefault(JSONExtractString(line, 'server'))",
     "method": "JSONExtractString(line, 'method')",
-    "status": "toUInt16(JSONExtractUInt(line, 'status'))",
+    "status": f"toUInt16({_STATUS})",
     "bytes": "JSONExtractUInt(line, 'bytes')",
     "duration_us": "toUInt64(round(JSONExtractFloat(line, 'request_time') * 1000000))",
 }
