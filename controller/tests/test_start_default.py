@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from springtide.fleet import Fleet
 from springtide.frame import Frame
 from springtide.laws.start import bundle, rows
@@ -161,3 +162,41 @@ def test_edges_know_what_the_default_loses_where_it_makes_them_brake() -> None:
     assert given(20, 40) is None, "as few make no edge brake"
     assert given(0, 0) is None
     assert given(120, 2400, later_s=policy().start.ttl_s) is None, "of another path, perhaps"
+
+
+# Twelve segments at 1.6 Mbit/s over 80 ms: 100 kB take 580 ms.
+_SLOW: dict[str, Any] = {"min_rtt_us": 80_000, "rtt_p50_us": 80_000, "path_buckets": 0, "path_rate": np.nan}
+
+
+def test_what_would_be_slower_than_the_default_was_is_neither_tried_nor_given() -> None:
+    loop = Loop(policy())
+    slow = proved(2.1e5)
+    for name, value in _SLOW.items():
+        slow[name] = value
+    loop.round(slow)
+    assert loop.round(slow)["trial_window"][0] == 12
+    seen = slow.copy()
+    # Faster on trial, by chance; the default's random loss is no reason to try what is slower.
+    for name, value in well(flights_1=20, t100_0_us=325_000, t100_1_us=300_000, lossy_0=80, resent_0=100).items():
+        seen[name] = value
+    ended = loop.round(seen)
+    assert (reason(ended), ended["window"][0], ended["trial_window"][0]) == (Reason.TRIAL_SLOWER, 0, 0)
+    # Nor is it tried again in the same hours, in which nothing of the default is seen.
+    assert not any(loop.round(slow)["trial_window"][0] for _ in range(24))
+    # What is faster is.
+    assert loop.round(proved(5e6))["trial_window"][0] > 0
+
+
+@pytest.mark.parametrize(("name", "took"), [("default_t100_us", 325_000), ("default_t50_us", 200_000)])
+def test_what_is_in_use_ends_where_the_default_was_faster(name: str, took: int) -> None:
+    loop = Loop(policy())
+    loop.in_use(5e6)
+    loop.last["window"], loop.last["connection_rate"], loop.last["path_rate"] = 25, 2e5, 2e5
+    # What the default took beside the trial is not known any more.
+    loop.last["default_timed_at"] = 0
+    last = loop.last.copy()
+    assert loop.round(row(connections=100))["window"][0] > 0
+    loop.now, loop.last = loop.now - STEP, last
+    loop.last[name], loop.last["default_timed_at"] = took, loop.now - STEP
+    found = loop.round(row(connections=100))
+    assert (reason(found), found["window"][0]) == (Reason.LOWERED, 0)

@@ -264,6 +264,8 @@ def _decide(
     for name, column in judged.left.items():
         which = stale.get(name.partition("_")[0])
         out[name] = column if which is None else np.where(which, 0, column)
+    # Its times are of the path as it was.
+    out["default_timed_at"] = np.where(proved.fell, 0, out["default_timed_at"])
     out |= proved.left
     # A unit that nobody connects to any more leaves no row for good: its ceiling ends a hold after the hold.
     _, hold_until, hold_s, _ = bound

@@ -11,6 +11,7 @@ from springtide.laws.columns import Bits, Columns, Picked
 from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
 from springtide.laws.start.decision import Reason
 from springtide.laws.start.estimate import Proved
+from springtide.laws.start.gain import transfer_us
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats
 from springtide.laws.start.trains import BEYOND, MOVED, shown_before
@@ -96,6 +97,9 @@ def falls(
     overtaken |= runs & ~good & ~trial_harm & ~is_frozen & (law.collapse * reachable > on_trial.rate)
     # And what is beyond the trains of now ends: of few connections a trial lasts for hours.
     too_much = runs & ~trial_harm & ~is_frozen & (most.window > 0) & (on_trial.rate > BEYOND * most.rate)
+    # Nor is what would take longer than the default's starts did.
+    delays = runs & ~is_frozen & _is_slower_than_default(on_trial, rtt_us, seen, judged.left)
+    too_much |= delays
     overtaken, good = overtaken | too_much, good & ~too_much
     # Of a trial that the path carried in part, that part.
     at = np.flatnonzero(good)
@@ -112,6 +116,7 @@ def falls(
         (promoted, Reason.PROMOTED),
         (promoted & (before["trial_borrowed"] > 0), Reason.PROMOTED_BORROWED),
         (overtaken, Reason.TRIAL_OVERTAKEN),
+        (delays, Reason.TRIAL_SLOWER),
         (in_vain, Reason.TRIAL_NO_GAIN),
         (slower, Reason.TRIAL_SLOWER),
         (trial_harm, Reason.TRIAL_LOSS),
@@ -148,7 +153,9 @@ def falls(
     reason[asks] = _CODE[Reason.DEFAULT_ASKED]
     # What carries less than the kernel's default would only slow connections down.
     fallen = lower | over | beyond | harm | beside
-    value = Values.none(len(lower)).where(fallen & idle(value.rate, rtt_us, seen), value)
+    delays = (value.window > 0) & ~is_frozen & ~proved.fell & _is_slower_than_default(value, rtt_us, seen, judged.left)
+    reason[delays & ~fallen] = _CODE[Reason.LOWERED]
+    value = Values.none(len(lower)).where((fallen & idle(value.rate, rtt_us, seen)) | delays, value)
     if law.careful:
         ratio = rtt_us / np.where(before["learnt_rtt_us"] > 0, before["learnt_rtt_us"], np.nan)
         outside = used & ~is_frozen & ((ratio <= _RTT_RANGE[0]) | (ratio > _RTT_RANGE[1]))
@@ -314,6 +321,18 @@ def idle(rate: Floats, rtt_us: Floats, seen: Columns) -> Bits:
     return little
 
 
+def _is_slower_than_default(values: Values, rtt_us: Floats, seen: Columns, default: Columns) -> Bits:
+    """Whether 50 or 100 kB would take longer at these rates than starts with the kernel's default lately did."""
+    slower = np.zeros(len(values.window), bool)
+    at = np.flatnonzero((values.window > 0) & (default["default_timed_at"] > 0) & (rtt_us > 0))
+    given, rtt_us, mss = values.at(at), rtt_us[at], segment(seen)[at]
+    for name, size in (("t50", 50_000), ("t100", 100_000)):
+        took = default[f"default_{name}_us"][at]
+        # Less than a round trip was on another path.
+        slower[at] |= (took > rtt_us) & (transfer_us(size, rtt_us, given.rate, given.window, mss) > took)
+    return slower
+
+
 def _is_limit(now: int, seen: Columns, before: Columns, proved: Proved, value: Values, law: StartPolicy) -> Bits:
     """Whether what connections met is the path's: single rates far below what starts carry without loss are not. Alone,
     few connections meet it within their lives, and a window that collapsed says little. Where others are on it, as
@@ -361,6 +380,7 @@ def trials(
     worth &= ~(used & (seen["braked"] > 0))
     # Of ten segments there is nothing to gain.
     worth &= ~moves.failed & (used | (wanted.window > KERNEL_DEFAULT))
+    worth &= ~_is_slower_than_default(wanted, rtt_us, seen, judged.left)
     held = used & over & may_begin & ~worth & ~moves.goes_on & ~moves.changed & ~moves.failed
     moves.reason[held] = _CODE[Reason.HELD_CEILING]
     damped = worth & suppressed & used

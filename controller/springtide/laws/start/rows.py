@@ -19,7 +19,7 @@ from springtide.store import Row, Store
 from springtide.store.binary import Columns
 
 TABLE = "start_decisions"
-_INSTANTS = ("default_at", "hold_until", "train_at", "shared_at", "last_evidence", "expires_at")
+_INSTANTS = ("default_at", "default_timed_at", "hold_until", "train_at", "shared_at", "last_evidence", "expires_at")
 _FLAGS = ("borrowed", "trial_borrowed", "trial_step", "train_sharp", "was_cut", "suppressed", "overridden")
 _REASONS = np.array([reason.encode() for reason in REASONS])
 _NAMES = DECIDED.names or ()

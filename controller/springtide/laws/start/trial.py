@@ -52,7 +52,8 @@ _OF_MEDIANS, _MOST_TRIAL = 0.76, 4
 # it. (Rows have parts in half of a double, where 0.95 is a little less.) A step that brings less than a tenth is in
 # vain.
 CARRIED, _STEP_UP = 0.95 - 1e-6, 1.1
-# What is counted from round to round: flights of the default (decayed), and when there last were some, of the values in
+# What is counted from round to round: flights of the default (decayed), when there last were some, and how long they
+# took beside a trial (medians of 50 and 100 kB), and when that was last seen; of the values in
 # use since they are, and of the trial; `trial_log2_time` sums the trial's time over the others' (log2), each round's
 # weighed by the fewer flights of both, which `trial_times` sums.
 COUNTED = [
@@ -60,6 +61,9 @@ COUNTED = [
     ("default_lossy", "<f4"),
     ("default_resent", "<f4"),
     ("default_at", "<u4"),
+    ("default_t50_us", "<f4"),
+    ("default_t100_us", "<f4"),
+    ("default_timed_at", "<u4"),
     ("used_flights", "<u4"),
     ("used_lossy", "<u4"),
     ("used_segments", "<u4"),
@@ -133,6 +137,7 @@ def judge(
     left["default_lossy"] = np.minimum(kept * before["default_lossy"] + default_lossy, left["default_flights"])
     left["default_at"] = np.where(default > 0, now, before["default_at"]).astype(np.int64)
     share = left["default_lossy"] / np.maximum(left["default_flights"], 1.0)
+    left |= _default_times(now, seen, before, ~used & (flights[0] >= law.min_connections), law)
     # Held-out edges say how many lose, not how much.
     own_lossy, own_resent = np.where(used, 0, lossy[0]), np.where(used, 0, resent[0])
     newest = own_resent / np.maximum(own_lossy, 1)
@@ -281,6 +286,18 @@ def judge(
         good,
         left,
     )
+
+
+def _default_times(now: int, seen: Columns, before: Columns, shown: Bits, law: StartPolicy) -> Columns:
+    """What first flights with the kernel's default last took, us, 0 is unknown, and when; `shown` by this round's."""
+    newest = {name: np.where(shown & (seen[f"{name}_0_us"] > 0), seen[f"{name}_0_us"], 0.0) for name in ("t50", "t100")}
+    is_new = (newest["t50"] > 0) | (newest["t100"] > 0)
+    timed_at = np.where(is_new, now, before["default_timed_at"]).astype(np.int64)
+    lives = now < timed_at + _OLDEST_DEFAULT * law.ttl_s
+    left: dict[str, NDArray[Any]] = {"default_timed_at": np.where(lives, timed_at, 0)}
+    for name, time in newest.items():
+        left[f"default_{name}_us"] = np.where(is_new, time, np.where(lives, before[f"default_{name}_us"], 0.0))
+    return left
 
 
 def _loses_as_default(
