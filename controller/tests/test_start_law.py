@@ -9,6 +9,7 @@ import pytest
 from springtide.laws.start import shrink
 from springtide.laws.start.decision import ACTIONS, Action, Reason
 from springtide.policy import Policy
+from springtide.section import MAX_TTL_S
 
 from testkit.start_law import MSS, STEP, Loop, group, policy, proved, reason, row, well
 
@@ -229,13 +230,29 @@ def test_a_few_segments_of_many_flights_are_no_harm() -> None:
     assert reason(loop.round(proved(5e6, **flights, resent_1=300))) is Reason.TRIAL_LOSS
 
 
-def test_a_quiet_time_as_long_as_the_hold_forgets_it() -> None:
+@pytest.mark.parametrize("rounds", [4, 12, 40])
+def test_a_trial_that_lasts_longer_than_the_hold_still_doubles_it(rounds: int) -> None:
+    """Few connections' trials do."""
+    loop = Loop(policy())
+    holds = []
+    for _ in range(4):
+        while not loop.round(proved(5e6))["trial_permille"][0]:
+            pass
+        for _ in range(rounds):
+            loop.round(proved(5e6))
+        failed = loop.round(proved(5e6, **well(t100_1_us=600_000)))
+        assert reason(failed) is Reason.TRIAL_SLOWER
+        holds.append(int(failed["hold_s"][0]))
+    assert holds == [900, 1800, 3600, 7200]
+
+
+def test_a_quiet_day_forgets_a_hold() -> None:
     loop = Loop(policy(hold_s=2 * STEP))
     loop.round(proved(5e6))
     loop.round(proved(5e6))
     first = loop.round(proved(5e6, **well(lossy_1=25)))
-    # What is tried in the hold and after it goes well.
-    for _ in range(8):
+    # What is tried in the hold and after it goes well, for longer than a day.
+    for _ in range(2 + MAX_TTL_S // STEP):
         loop.round(proved(5e6, **well()))
     loop.round(proved(9e6, connections=100))
     loop.round(proved(9e6, connections=100))

@@ -235,7 +235,8 @@ def ceiling(
     become another."""
     harmful = before["harmful_rate"].astype(np.float64)
     until, held_s = before["hold_until"].astype(np.int64), before["hold_s"].astype(np.int64)
-    again = (held_s > 0) & (until <= now) & (now < until + held_s)
+    # Within a day, as for windows: few connections' trials take longer than a hold.
+    again = (held_s > 0) & (until <= now) & (now < until + MAX_TTL_S)
     same = (held_s > 0) & (until > now)
     longer = np.where(again, np.minimum(2 * held_s, MAX_TTL_S), np.where(same, held_s, 0))
     hold_s = np.where(moves.failed, np.maximum(longer, law.hold_s), held_s)
