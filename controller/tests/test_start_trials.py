@@ -383,3 +383,20 @@ def test_what_a_weak_round_carries_nearly_four_fifths_of_stays(part: float, stay
     rate = loop.in_use(5e6)["connection_rate"][0]
     found = loop.round(proved(5e6, rtt_p50_us=110_000, flights_0=200, segments_0=14_000, carried_0=part))
     assert (found["connection_rate"][0] == rate) == stays
+
+
+def test_a_ceilings_own_descent_is_no_other_path() -> None:
+    """Where flights lose above a third of what the evidence asks for: cuts after cuts do not forget the ceiling."""
+    loop = Loop(policy())
+    failed = 0
+    for _ in range(2 * 288):
+        rate = float(loop.last["trial_connection_rate"][0]) if len(loop.last) else 0.0
+        values: dict[str, Any] = well(flights_0=30, segments_0=2100)
+        if rate > 0:
+            over = rate > 0.38 * 5e6
+            failed += over
+            values |= {"flights_1": 20, "segments_1": 1400, "lossy_1": 20 * over, "resent_1": 400 * over}
+        found = loop.round(proved(5e6, **values))
+    assert 0 < found["connection_rate"][0] <= 0.38 * 5e6
+    # In two days.
+    assert failed < 60
