@@ -11,7 +11,7 @@ from springtide.frame import Frame
 from springtide.laws.start import bundle, rows
 from springtide.laws.start.decision import Reason
 
-from testkit.start_law import STEP, Loop, group, policy, proved, reason, row, well
+from testkit.start_law import ROUND, STEP, Loop, group, policy, proved, reason, row, well
 
 
 def _by_name(rows: np.ndarray[Any, Any]) -> dict[str, np.void]:
@@ -200,3 +200,17 @@ def test_what_is_in_use_ends_where_the_default_was_faster(name: str, took: int) 
     loop.last[name], loop.last["default_timed_at"] = took, loop.now - STEP
     found = loop.round(row(connections=100))
     assert (reason(found), found["window"][0]) == (Reason.LOWERED, 0)
+
+
+@pytest.mark.parametrize(("part", "is_given"), [(1.0, True), (0.25, True), (1 / 80, False)])
+def test_no_edge_is_given_a_part_that_is_slower_than_the_default(part: float, is_given: bool) -> None:
+    """An edge of forty has an eightieth of 40 Mbit/s: 100 kB take 1.7 s, by the default 0.3."""
+    loop = Loop(policy().model_copy(update={"enforce": policy().enforce.model_copy(update={"by": "bpf"})}))
+    on_trial, in_use = [loop.round(proved(2.5e6, **well())) for _ in range(3)][1:]
+    assert (on_trial["trial_window"][0] > 0, in_use["window"][0] > 0) == (True, True)
+    for decided in (on_trial, in_use):
+        [row] = list(rows.rows(Frame.of(decided)))
+        for timed_at in (row["default_timed_at"], None):
+            parts = {("ams", "p", 4): {"ams-1": part}}
+            given, _ = bundle.entries(FLEET, loop.policy, ROUND, [row | {"default_timed_at": timed_at}], parts, ROUND)
+            assert bool(given["ams-1"]) == is_given

@@ -11,7 +11,10 @@ from springtide.fleet import Fleet
 from springtide.laws.columns import Table
 from springtide.laws.entry import MAX_DEFAULT_RESENT, MAX_RATE, MIN_RATE, Entry, Trial
 from springtide.laws.holdout import held_out_edges
+from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
+from springtide.laws.start.gain import transfer_us
 from springtide.laws.start.trial import brakes
+from springtide.laws.start.values import USUAL_MSS
 from springtide.laws.switchback import turn, untreated_permille
 from springtide.policy import Policy
 from springtide.store import Row
@@ -40,7 +43,8 @@ def entries(
 
     Only edges that enforce by bpf get any: a route would send the window as one burst. Those held out get none, nor
     do pairs whose turn it is to be off, nor anything in a disable test, but for overrides (laws/switchback.py).
-    An edge's start rate is the path's rate times its part of the unit's starts.
+    An edge's start rate is the path's rate times its part of the unit's starts; where that is slower than the kernel's
+    default the edge gets none.
     """
     acting: dict[str, list[tuple[Row, int, int]]] = {}
     left_out = []
@@ -64,9 +68,10 @@ def entries(
             paces = policy.enforce_of(edge, name, round_unix_s).by == "bpf" and edge not in held_out
             decided = acting.get(name, []) if paces else []
             found[edge] = [
-                _entry(prefix, row, _part(parts, row, edge, len(pop.edges)), untreated, default_resent)
+                entry
                 for row, untreated, default_resent in decided
                 for prefix in _prefixes(fleet, row)
+                for entry in _entry(prefix, row, _part(parts, row, edge, len(pop.edges)), untreated, default_resent)
             ]
     return found, left_out
 
@@ -114,26 +119,44 @@ def _default_resent(policy: Policy, round_unix_s: int, row: Row) -> int:
     return int(min(round(1000 * share * row["default_resent"]), MAX_DEFAULT_RESENT))
 
 
-def _entry(prefix: str, row: Row, part: float, untreated: int, default_resent: int) -> Entry:
+def _entry(prefix: str, row: Row, part: float, untreated: int, default_resent: int) -> list[Entry]:
+    """None where nothing is left to give."""
     values = _values(row, "", part)
+    on_trial = _values(row, "trial_", part) if row["trial_permille"] else {}
+    if not values and not on_trial:
+        return []
     if default_resent:
         values["default_resent"] = default_resent
     if untreated:
         values["trial"] = Trial(permille=untreated)
-    elif row["trial_permille"]:
-        values["trial"] = Trial(permille=row["trial_permille"], **_values(row, "trial_", part))
-    return Entry(prefix=prefix, **values)
+    elif on_trial:
+        values["trial"] = Trial(permille=row["trial_permille"], **on_trial)
+    return [Entry(prefix=prefix, **values)]
 
 
 def _values(row: Row, kind: str, part: float) -> dict[str, Any]:
     """Those that are set; a window without a rate is one that an operator gave before a round trip was known."""
-    if not row[f"{kind}window"]:
+    if not row[f"{kind}window"] or _is_slower_in_part(row, kind, part):
         return {}
     values: dict[str, Any] = {"initcwnd": row[f"{kind}window"]}
     if row[f"{kind}connection_rate"]:
         values["start_rate"] = _rate(row[f"{kind}path_rate"] * part)
         values["connection_rate"] = _rate(row[f"{kind}connection_rate"])
     return values
+
+
+def _is_slower_in_part(row: Row, kind: str, part: float) -> bool:
+    """Whether 50 or 100 kB take longer at an edge's part of the path's rate than by the kernel's default, as lately
+    measured, else as the path carries it."""
+    path, rtt_us, mss = row[f"{kind}path_rate"], row["min_rtt_us"] or row["learnt_rtt_us"], row["mss"] or USUAL_MSS
+    if row["overridden"] or not rtt_us or path * part >= row[f"{kind}connection_rate"]:
+        return False
+    for name, size in (("t50", 50_000), ("t100", 100_000)):
+        took = row[f"default_{name}_us"] if row["default_timed_at"] else 0
+        default = took if took > rtt_us else transfer_us(size, rtt_us, path, KERNEL_DEFAULT, mss)
+        if transfer_us(size, rtt_us, path * part, row[f"{kind}window"], mss) > default:
+            return True
+    return False
 
 
 def _rate(rate: float) -> int:

@@ -23,7 +23,7 @@ VALUES = [
     for name, form in (("window", "<u4"), ("connection_rate", "<f8"), ("path_rate", "<f8"))
 ]
 # Ethernet's, with TCP timestamps, where none was seen.
-_USUAL_MSS = 1448.0
+USUAL_MSS = 1448.0
 # Windows a round trip, while it is in slow start.
 _KERNEL_PACES = 2.0
 # RFC 9959: at most half of what was saved.
@@ -136,4 +136,4 @@ def most_paced(window: Ints, rtt_us: Floats, seen: Columns) -> Floats:
 def segment(seen: Columns) -> Floats:
     """Bytes of a segment."""
     known = np.isfinite(seen["mss"]) & (seen["mss"] > 0)
-    return np.where(known, seen["mss"], _USUAL_MSS)
+    return np.where(known, seen["mss"], USUAL_MSS)
