@@ -231,8 +231,8 @@ def ceiling(
     now: int, before: Columns, target: Values, proved: Proved, moves: Moves, law: StartPolicy
 ) -> tuple[Floats, Ints, Ints, Floats]:
     """The rate that did harm (0 is none); until when nothing but less than its cut is tried, how long that is, and what
-    the evidence asked for when it did. Where connections that met the path are given far more than that, the path has
-    become another; what did harm last says nothing, since cuts after cuts lower it."""
+    the evidence asked for when it did. Where connections that met the path are given far more than either, the path has
+    become another."""
     harmful = before["harmful_rate"].astype(np.float64)
     until, held_s = before["hold_until"].astype(np.int64), before["hold_s"].astype(np.int64)
     # Within a day, as for windows: few connections' trials take longer than a hold.
@@ -245,6 +245,8 @@ def ceiling(
     asked = np.where(moves.harmful_rate > 0, target.rate, before["harmful_share"])
     # What is in use has passed it.
     passed = moves.promoted & (moves.value.rate >= harmful) & ~moves.failed
+    # Trains show no more than they did when it failed at what they show.
+    passed |= proved.known & ~proved.shown & (harmful > 0) & (law.collapse * target.rate > harmful) & ~moves.failed
     passed |= proved.known & proved.met & (asked > 0) & (law.collapse * target.rate > asked) & ~moves.failed
     # What trains show swings where a path has two ways: two rounds say it.
     twice = proved.shown & proved.met & (shown_before(before, law) * law.pace_gain > MOVED * asked)
