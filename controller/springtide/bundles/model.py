@@ -155,7 +155,8 @@ def parse(where: str, content: bytes, max_bytes: int | None = None) -> Document:
         message = f"is larger than bundle.max_bytes = {max_bytes}"
         raise InputError([Problem(where, "file", message, "find out what made it grow before raising the limit")])
     try:
-        document = json.loads(content, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
+        # Edges read UTF-8 without a mark; from bytes, json.loads would guess more.
+        document = json.loads(content.decode(), object_pairs_hook=_unique_keys, parse_constant=_no_constant)
         return Document(_schema_of(document).model_validate(document, strict=True), content)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise InputError([Problem(where, "document", f"is not JSON: {error}", fix)]) from error
