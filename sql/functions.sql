@@ -2,9 +2,11 @@
 -- and replaces those that differ. A released function never changes its result for the same arguments; a function with
 -- another result has another name.
 
--- Whether a socket in this state has a connection's tcp_info.
-create or replace function springtide_has_tcp_info$on_cluster as (state) -> -- noqa: PRS
-    state in ('ESTABLISHED', 'FIN_WAIT1', 'FIN_WAIT2', 'CLOSE', 'CLOSE_WAIT', 'LAST_ACK', 'CLOSING');
+-- Whether a record has a connection's tcp_info. A socket that closed first is in FIN_WAIT2 for a while without one: the
+-- kernel has kept no more of it than its addresses.
+create or replace function springtide_has_values$on_cluster as (state, bytes_sent) -> -- noqa: PRS
+    bytes_sent is not null
+    and state in ('ESTABLISHED', 'FIN_WAIT1', 'FIN_WAIT2', 'CLOSE', 'CLOSE_WAIT', 'LAST_ACK', 'CLOSING');
 
 -- The 10th, 25th, 50th, 75th and 90th percentile of merged sketches, weighted.
 create or replace function springtide_quantiles$on_cluster as (state) ->

@@ -57,7 +57,7 @@ def sockets(samples: Sequence[Sample], round_unix_s: int) -> list[Sample]:
         namespace = sample["host"], sample["boot_id"], sample["netns"]
         if sample["kind"] == "POLL":
             first_poll.setdefault(namespace, sample)
-        if sample["state"] in WITH_DATA:
+        if sample["state"] in WITH_DATA and sample.get("bytes_sent") is not None:
             lives[(*namespace, sample["cookie"])].append(sample)
     result = []
     for (*namespace, _), records in sorted(lives.items()):

@@ -177,6 +177,7 @@ def poll(host: str, sequence: int, at: float, cookies: range) -> list[Row]:
             "kind": "POLL",
             "state": "ESTABLISHED",
             "dst_ip": "::ffff:192.0.2.1",
+            "bytes_sent": 0,
         }
         for cookie in cookies
     ]
@@ -204,6 +205,33 @@ def test_missing_polls_and_silent_hosts_are_counted(store: Store) -> None:
     assert (found["fra-1"]["polls_seen"], found["fra-1"]["polls_expected"], found["fra-1"]["rows_seen"]) == (0, 5, 0)
     assert found["fra-1"]["rows_expected"] > 0
     assert (found["nyc-1"]["polls_seen"], found["nyc-1"]["polls_expected"]) == (5, 5)
+
+
+@pytest.mark.parametrize("closes", [False, True])
+def test_a_record_without_values_changes_none(store: Store, closes: bool) -> None:
+    """A server that closes first leaves a socket of the same cookie in FIN_WAIT2, of which only the addresses are known."""
+    seen = [
+        row | {"bytes_acked": 2_000_000 * n, "rtt": 40_000 * n, "snd_cwnd": 45 * n}
+        for n in range(3)
+        for row in poll("ams-1", n + 1, -280 + 60 * n, range(1))
+    ]
+    kept = ("host", "pop", "boot_id", "netns", "cookie", "kind", "src_ip", "dst_ip", "src_pop", "dst_pop")
+    bare = {name: seen[0][name] for name in kept if name in seen[0]} | {"state": "FIN_WAIT2"}
+    moments = [(4, (ROUND - 100) * 10**6), (5, (ROUND - 40) * 10**6)]
+    late = [bare | {"poll_sequence": number, "time_unix_us": moment} for number, moment in moments]
+    ends = {"kind": "CLOSE", "state": "CLOSE", "time_unix_us": seen[-1]["time_unix_us"] + 10, "poll_sequence": 3}
+    close = [seen[-1] | ends] if closes else []
+    expected = rolled(store, [seen + close])["round_sockets"]
+    assert expected[0]["rtt_us"] == 80_000
+    [found] = rolled(store, [seen + close, late])["round_sockets"]
+    values = ("bytes_acked", "life_bytes_acked", "rtt_us", "snd_cwnd", "samples", "live", "closed")
+    assert {name: found[name] for name in values} == {name: expected[0][name] for name in values}
+    # In the next round nothing is left of it.
+    again = [one | {"time_unix_us": one["time_unix_us"] + 300 * 10**6} for one in late]
+    store.insert("tcp_samples", again)
+    rollup(store, ROUND + 300, INTERVAL, ROUND + 360)
+    later = f"select count() as n from round_sockets where round = fromUnixTimestamp({ROUND + 300})"
+    assert store.query(later) == [{"n": 0}]
 
 
 @pytest.mark.parametrize("sequences", [range(1, 21), range(1, 71), [1, 65, 129, 2], [2**63, 2**63 + 64]])

@@ -46,7 +46,7 @@ records as (
         and time_unix_us <= {until_us:Int64}
         and kind in ('POLL', 'CLOSE')
         and host global in (select fleet_edges.edge from fleet_edges)
-        and springtide_has_tcp_info(state)
+        and springtide_has_values(state, bytes_sent)
 ),
 
 sockets as (

@@ -73,7 +73,7 @@ polls as (
             and not coalesce(delivery_rate_app_limited, false)
         where
             host global in (select fleet_edges.edge from fleet_edges)
-            and springtide_has_tcp_info(state)
+            and springtide_has_values(state, bytes_sent)
             and (
                 dst_pop != ''
                 or client_prefix global in (

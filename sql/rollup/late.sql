@@ -10,7 +10,7 @@ with now as (
         time_unix_us >= {round_start_us:Int64}
         and time_unix_us < {round_us:Int64}
         and host global in (select fleet_edges.edge from fleet_edges)
-        and springtide_has_tcp_info(state)
+        and springtide_has_values(state, bytes_sent)
     group by host
 ),
 
