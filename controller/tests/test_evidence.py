@@ -232,8 +232,8 @@ def wave(name: str, at: int, edges: list[str], verdict: str = "applied", **more:
 def started(store: Store, host: str = "ams-1") -> list[int]:
     """With what connections began that were first seen 1, 3, 5 ... 19 s into the two rounds."""
     # Polled before, so that these are known to be new.
-    rows = [sample(n, 2 * n + 1.0, {"snd_mss": MSS}, host=host) for n in range(10)]
-    rows += [sample(n, 19.5, {"snd_mss": MSS}, host=host) for n in range(10)]
+    rows = [sample(n, 2 * n + 1.0, {"snd_mss": MSS, "bytes_sent": 0}, host=host) for n in range(10)]
+    rows += [sample(n, 19.5, {"snd_mss": MSS, "bytes_sent": 0}, host=host) for n in range(10)]
     found = counted(store, rows)
     return [found[n]["start_cwnd"] for n in range(10)]
 

@@ -209,7 +209,7 @@ def test_missing_polls_and_silent_hosts_are_counted(store: Store) -> None:
 
 @pytest.mark.parametrize("closes", [False, True])
 def test_a_record_without_values_changes_none(store: Store, closes: bool) -> None:
-    """A server that closes first leaves a socket of the same cookie in FIN_WAIT2, of which only the addresses are known."""
+    """A server that closes first leaves a socket of the same cookie in FIN_WAIT2: only its addresses are known."""
     seen = [
         row | {"bytes_acked": 2_000_000 * n, "rtt": 40_000 * n, "snd_cwnd": 45 * n}
         for n in range(3)
