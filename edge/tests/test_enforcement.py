@@ -181,6 +181,19 @@ def test_routes_take_over_while_the_program_cannot_run(host: Host) -> None:
     assert (status.code, status.report["enforced_by"]) == (0, "bpf")
 
 
+def test_what_somebody_else_keeps_among_the_pins_stops_nothing(host: Host) -> None:
+    default = host.connections()
+    assert host.run("apply", host.document()).code == 0
+    (host.pins / "theirs").mkdir()
+    for command in ("withdraw", "withdraw", "follow", "expire", "status"):
+        assert host.run(command).code == 0, command
+        assert host.connections() == default
+    assert [path.name for path in host.pins.iterdir()] == ["theirs"]
+    assert host.run("apply", host.document()).code == 0
+    assert host.windows() == [60, 40]
+    (host.pins / "theirs").rmdir()
+
+
 def test_what_could_not_be_done_is_reported(host: Host) -> None:
     assert host.run("apply", host.document()).code == 0
     (host.pins / "v3").rename(host.pins / "v0")

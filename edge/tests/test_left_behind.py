@@ -121,9 +121,7 @@ def test_what_is_not_ours_in_the_place_of_the_pins_or_among_them_is_not_removed(
 ) -> None:
     """Where a BPF file system is writable by all, anybody may put a link there."""
     (program.pins / "theirs").mkdir()
-    done = program.run("withdraw", check=False)
-    assert done.returncode != 0
-    assert "cannot remove" in done.stderr
+    program.run("withdraw")
     assert [path.name for path in program.pins.iterdir()] == ["theirs"]
     (program.pins / "theirs").rmdir()
     program.pins.rmdir()

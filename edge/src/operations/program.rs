@@ -22,7 +22,7 @@ impl Program {
 
     /// Whether anything of it is there.
     pub(super) fn stands(&self) -> bool {
-        self.places.pins.exists()
+        bpf::stands(&self.places)
     }
 
     /// Why this host cannot run it, or None.

@@ -36,7 +36,7 @@ mod withdraw;
 pub use apply::{Applied, Loaded, apply, name_of, name_of_digest};
 pub use error::{Error, Result};
 pub use others::note_others;
-pub use pins::Places;
+pub use pins::{Places, stands};
 pub use probe::probe;
 pub use records::{Reader, Record};
 pub use status::{

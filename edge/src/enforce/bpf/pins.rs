@@ -50,6 +50,11 @@ impl Places {
     }
 }
 
+/// Whether anything of ours is there: what somebody else keeps in the directory is no program of ours.
+pub fn stands(places: &Places) -> bool {
+    places.set().exists() || !leftovers(places).is_empty()
+}
+
 /// Names of maps whose pin is missing.
 pub(super) fn missing(set: &Path) -> Vec<&'static str> {
     MAPS.into_iter()

@@ -1,6 +1,7 @@
 //! Everything is removed, and the host is as it was.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -41,7 +42,7 @@ pub fn withdraw(places: &Places, live: Live) -> Result<Withdrawn> {
     }
     // A link in its place would have what it leads to removed.
     pins::check_owner(&places.pins)?;
-    done.changed = true;
+    done.changed = pins::stands(places);
     let mut sets = vec![places.set()];
     sets.extend(pins::leftovers(places));
     for set in &sets {
@@ -58,6 +59,8 @@ pub fn withdraw(places: &Places, live: Live) -> Result<Withdrawn> {
         pins::remove(set)?;
     }
     match fs::remove_dir(&places.pins) {
+        // What is not ours stays, and the directory with it.
+        Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => Ok(done),
         Err(error) if !is_missing(&error) => Err(failed(
             "cannot remove",
             &places.pins,
