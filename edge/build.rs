@@ -19,7 +19,7 @@ fn compile(name: &str) {
     let object = PathBuf::from(variable("OUT_DIR")).join(format!("{name}.bpf.o"));
     let clang = env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
     let mut command = Command::new(&clang);
-    // Atomics and 32-bit instructions: Linux 5.12 and newer take v3.
+    // 32-bit instructions. Of the atomics only the addition is used: Linux 5.10 has no other.
     command.args([
         "-O2",
         "-g",

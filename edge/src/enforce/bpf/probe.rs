@@ -1,6 +1,5 @@
 //! Whether this host can run the program, and if not, exactly why.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FsWord, statfs};
@@ -44,7 +43,7 @@ pub(super) fn preconditions(places: &Places) -> Result<()> {
             places.cgroup.display()
         )));
     }
-    not_locked_down()
+    Ok(())
 }
 
 fn has_capabilities() -> Result<()> {
@@ -72,20 +71,6 @@ fn has_capabilities() -> Result<()> {
     Err(unsupported(format!(
         "this process lacks {missing}: run it as root, or give its unit AmbientCapabilities"
     )))
-}
-
-fn not_locked_down() -> Result<()> {
-    // Without the security module there is no such file.
-    let Ok(text) = fs::read_to_string("/sys/kernel/security/lockdown") else {
-        return Ok(());
-    };
-    if text.contains("[confidentiality]") {
-        return Err(unsupported(
-            "the kernel is locked down (confidentiality), which forbids programs to read its structs: use routes here"
-                .to_owned(),
-        ));
-    }
-    Ok(())
 }
 
 /// The path, or the nearest of its parents that exists.
