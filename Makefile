@@ -4,7 +4,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
 
-.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-edge bench-start bench-pipeline package release fuzz calm chaos chain kafka airflow lab-clean clean docs docs-reference
+.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-edge bench-start bench-pipeline package release fuzz calm chaos chain kernels kafka airflow lab-clean clean docs docs-reference
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -120,6 +120,11 @@ docs: ## the documentation as a site, links checked, into out/site
 docs-reference: ## write the pages of the reference that are made from the code
 	@tools/setup
 	@$(BIN)/python -m tools.reference
+
+kernels: ## the edge's programs on Debian's kernels 5.10 to 7.x, in qemu by emulation; KERNELS="6.1 6.12" takes some; writes out/kernels.json
+	@tools/need-root "make kernels" "it installs packages"
+	@tools/setup --dev
+	@$(BIN)/python -m testkit.kernels $(KERNELS)
 
 kafka: ## a Kafka broker on loopback to play with, until Ctrl-C
 	@tools/setup

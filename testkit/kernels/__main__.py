@@ -1,0 +1,99 @@
+"""`python -m testkit.kernels [SERIES ...]`: every check on every kernel, into out/kernels.json."""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from testkit.edge import bundle, make_key, sealed, sign
+from testkit.kernels.compare import as_ss
+from testkit.kernels.debian import SUITES, kernel
+from testkit.kernels.guest import ROOT, boot
+
+CACHE = Path.home() / ".cache/springtide/kernels"
+LOCKDOWNS = ("integrity", "confidentiality")
+ENTRIES = [
+    {"prefix": "10.77.2.0/24", "initcwnd": 60, "start_rate": 5_000_000},
+    {"prefix": "fd77:2::/48", "initcwnd": 40},
+]
+
+
+def inputs() -> dict[str, bytes]:
+    """Signed bundles for both ways, and whose signature counts."""
+    first = {key: value for key, value in bundle({}, ttl=3600).items() if key not in ("routes", "digest")}
+    program = sealed(first | {"schema_version": 2, "enforce": {"by": "bpf"}, "entries": ENTRIES})
+    routes = bundle({"10.77.2.0/24": 30, "fd77:2::/48": 30}, ttl=3600)
+    found = {}
+    with tempfile.TemporaryDirectory() as made:
+        key = make_key(Path(made) / "key")
+        found["allowed_signers"] = b"springtide " + key.with_suffix(".pub").read_bytes()
+        for name, document in (("bpf.json", program), ("routes.json", routes)):
+            path = Path(made) / name
+            path.write_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
+            found[name], found[f"{name}.sig"] = path.read_bytes(), sign(path, key).read_bytes()
+    return found
+
+
+def checks(said: str) -> dict[str, str]:
+    """Name -> what is wrong, empty where nothing is, of what a guest printed."""
+    found = {}
+    for line in said.splitlines():
+        word, _, rest = line.partition(" ")
+        if word == "check":
+            name, verdict, *text = rest.split(" ", 2)
+            found[name] = "" if verdict == "ok" else " ".join(text) or "failed"
+    return found
+
+
+def run(series: str, lockdowns: Sequence[str] = LOCKDOWNS) -> dict[str, Any]:
+    """One kernel's row: {"version", "loads", "checks": {name: bool}, "wrong": {name: text}}."""
+    folder, files = kernel(series, CACHE), inputs()
+    said = boot(folder, files)
+    found = checks(said)
+    found["collector_as_ss"] = as_ss(said)
+    for mode in lockdowns:
+        locked = checks(boot(folder, {**files, "only_loads": b""}, f"lockdown={mode}"))
+        found[f"lockdown_{mode}"] = locked.get("applies") or locked.get("opens_ipv4", "the guest said nothing")
+    if "leaves_no_route" not in found:
+        found["whole_run"] = f"the guest stopped early: {said[-300:]!r}"
+    version = next((line[7:] for line in said.splitlines() if line.startswith("kernel ")), series)
+    return {
+        "version": version,
+        "loads": found.get("applies", "no answer") == "",
+        "checks": {name: not wrong for name, wrong in found.items()},
+        "wrong": {name: wrong for name, wrong in found.items() if wrong},
+    }
+
+
+def show(rows: Sequence[Mapping[str, Any]]) -> None:
+    names = list(dict.fromkeys(name for row in rows for name in row["checks"]))
+    print("| check | " + " | ".join(row["version"] for row in rows) + " |")
+    print("|---" * (len(rows) + 1) + "|")
+    for name in names:
+        print(f"| {name} | " + " | ".join("yes" if row["checks"].get(name) else "no" for row in rows) + " |")
+    for row in rows:
+        for name, wrong in row["wrong"].items():
+            print(f"{row['version']}: {name}: {wrong}", file=sys.stderr)
+
+
+def main() -> int:
+    rows = []
+    for series in sys.argv[1:] or SUITES:
+        if series not in SUITES:
+            print(f"kernels: no series {series!r}: there are {', '.join(SUITES)}", file=sys.stderr)
+            return 2
+        print(f"== kernel {series}, three boots by emulation", file=sys.stderr, flush=True)
+        rows.append(run(series))
+    out = ROOT / "out/kernels.json"
+    out.parent.mkdir(exist_ok=True)
+    out.write_text(json.dumps({"kernels": rows}, indent=2) + "\n")
+    show(rows)
+    return int(any(row["wrong"] for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

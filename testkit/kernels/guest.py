@@ -1,0 +1,71 @@
+"""A guest: an initial file system with our programs, booted once."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from testkit.kernels.debian import image, modules
+
+ROOT = Path(__file__).parents[2]
+PROGRAMS = ("target/release/springtide-edge", "target/release/springtide-collector")
+TOOLS = ("ip", "ss")
+BUSYBOX = ("sh", "mount", "mkdir", "ls", "cat", "sleep", "poweroff", "echo", "insmod", "uname", "grep", "sed", "nc")
+# By emulation a boot takes some ten seconds, the checks as long again; another load on the machine doubles that.
+LIMIT_S = 300
+
+
+def boot(folder: Path, files: Mapping[str, bytes], more: str = "") -> str:
+    """What the guest prints. `files` go into its root; `more` goes to the kernel's command line."""
+    with tempfile.TemporaryDirectory() as made:
+        root = Path(made) / "root"
+        _fill(root, folder, files)
+        initrd = Path(made) / "initrd"
+        listed = subprocess.run(["find", "."], cwd=root, check=True, capture_output=True).stdout
+        packed = subprocess.run(
+            ["cpio", "-o", "-H", "newc", "--quiet"], cwd=root, input=listed, capture_output=True, check=True
+        )
+        initrd.write_bytes(packed.stdout)
+        command: list[str | Path] = [
+            "qemu-system-x86_64",
+            "-accel",
+            "tcg",
+            "-cpu",
+            "max",
+            "-m",
+            "1024",
+            "-nographic",
+            "-no-reboot",
+        ]
+        command += ["-nic", "none", "-rtc", "base=utc", "-kernel", image(folder), "-initrd", initrd]
+        command += ["-append", f"console=ttyS0 quiet panic=-1 {more}"]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=LIMIT_S)
+    return done.stdout.decode(errors="replace").replace("\r", "")
+
+
+def _fill(root: Path, folder: Path, files: Mapping[str, bytes]) -> None:
+    for part in ("bin", "proc", "sys", "dev", "tmp", "modules"):
+        (root / part).mkdir(parents=True)
+    shutil.copy2("/usr/bin/busybox", root / "bin/busybox")
+    for name in BUSYBOX:
+        (root / "bin" / name).symlink_to("busybox")
+    for program in (*(ROOT / one for one in PROGRAMS), *(Path(shutil.which(one) or one) for one in TOOLS)):
+        shutil.copy2(program, root / "bin" / program.name)
+        for library in re.findall(
+            r"(/\S+)", subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout
+        ):
+            target = root / library[1:]
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(library, target)
+    found = modules(folder)
+    (root / "modules/order").write_text("\n".join(found))
+    for name, content in found.items():
+        (root / "modules" / name).write_bytes(content)
+    for name, content in files.items():
+        (root / name).write_bytes(content)
+    shutil.copy2(Path(__file__).with_name("init.sh"), root / "init")
+    (root / "init").chmod(0o700)
