@@ -1,4 +1,7 @@
-"""The law of starts: what is tried, on how many, and when it is given to all."""
+"""The law of starts: what is tried, on how many, and when it is given to all.
+
+Long: one case after the other of the same law.
+"""
 
 from __future__ import annotations
 

@@ -298,7 +298,7 @@ ODD_LINES = [
 
 
 def test_each_line_is_judged_alike_by_both_ways(broker: Broker, home: Home) -> None:
-    """And what nginx writes of requests that it could not parse is no fault."""
+    """Lines that nginx writes of requests that it could not parse are taken as well."""
     topic = "springtide.http_requests"
     broker.topic(topic)
     of_nginx = Path(__file__).with_name("nginx-lines.json").read_text().splitlines()

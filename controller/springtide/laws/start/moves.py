@@ -1,4 +1,7 @@
-"""How values move: down at once, up by what was judged on trial, and what is tried next."""
+"""How values move: down at once, up by what was judged on trial, and what is tried next.
+
+Long: one step after the other over the same columns.
+"""
 
 from __future__ import annotations
 
