@@ -260,7 +260,9 @@ BROKEN: dict[str, tuple[Change, str]] = {
     "receive window": (lambda d: entry(d, receive_window=1001), "entries[0].receive_window: 1001 is outside 1 to 1000"),
     "unknown prefix": (lambda d: entry(d, prefix="10.77.8.0/23"), "10.77.8.0/23 is neither a prefix of the fleet nor"),
     "a client's window by a route": (
-        lambda d: (d["enforce"].update(by="routes"), entry(d, prefix="10.77.9.0/24")),
+        lambda d: d.update(
+            enforce={**d["enforce"], "by": "routes"}, entries=[{"prefix": "10.77.9.0/24", "initcwnd": 42}]
+        ),
         "10.77.9.0/24 is not a prefix of the fleet",
     ),
     "own PoP": (lambda d: entry(d, prefix="10.77.1.0/24"), "belongs to the edge's own PoP ams"),

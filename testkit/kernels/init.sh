@@ -1,4 +1,5 @@
 #!/bin/sh
+# shellcheck disable=SC2013,SC2086,SC2046,SC2116,SC2005,SC2320
 # The guest's first process: a host and a peer, the edge's programs between them, and lines `check NAME ok|failed TEXT`.
 export PATH=/bin
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
