@@ -248,13 +248,7 @@ pub(crate) fn lookup(to: IpAddr, from: Option<&[u8]>) -> Vec<u8> {
     let bits = if family == Family::V4 { 32 } else { 128 };
     let source = if from.is_some() { bits } else { 0 };
     let mut body = vec![family.number(), bits, source, 0, 0, 0, 0, 0];
-    // IPv6 gives the table unasked, and refuses the flag where requests are checked strictly.
-    let flags = if family == Family::V4 {
-        RTM_F_LOOKUP_TABLE
-    } else {
-        0
-    };
-    body.extend_from_slice(&flags.to_ne_bytes());
+    body.extend_from_slice(&RTM_F_LOOKUP_TABLE.to_ne_bytes());
     match to {
         IpAddr::V4(address) => push_attribute(&mut body, RTA_DST, &address.octets()),
         IpAddr::V6(address) => push_attribute(&mut body, RTA_DST, &address.octets()),
