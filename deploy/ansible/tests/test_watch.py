@@ -138,33 +138,6 @@ def test_a_rule_that_ours_would_bypass_ends_it_and_is_named(edge: Edge) -> None:
     assert "fwmark 0x7" in edge.status()["withdrawn"]["reason"]
 
 
-@pytest.mark.parametrize(
-    "rule",
-    [
-        "pref 105 lookup main suppress_prefixlength 0",
-        "pref 500 lookup main",
-        "pref 900 from 192.168.0.0/16 lookup main",
-        "pref 900 ipproto tcp lookup main",
-    ],
-)
-def test_destinations_that_a_rule_before_ours_keeps_from_it_are_named(edge: Edge, rule: str) -> None:
-    edge.ip("route", "add", "10.77.0.0/16", "via", "192.168.0.2")
-    edge.apply({DESTINATION: 83})
-    log = edge.directory / "watch.log"
-    with watching(edge):
-        edge.ip("rule", "add", *rule.split())
-        eventually(lambda: "not reached" in log.read_text(), "watch is silent")
-        applied = edge.apply({DESTINATION: 84})
-        assert (applied.code, [one["prefix"] for one in applied.report["refused"]]) == (3, [DESTINATION])
-        assert "a rule before 1000 answers (table 254)" in applied.report["refused"][0]["reason"]
-        status = edge.run("status")
-        assert (status.code, [one["prefix"] for one in status.report["drift"]]) == (3, [DESTINATION])
-        before = len(log.read_text())
-        edge.ip("rule", "del", "pref", rule.split()[1])
-        eventually(lambda: len(log.read_text()) > before, "watch does not notice that the rule is gone")
-        assert edge.run("status").code == 0
-
-
 def test_a_withdrawal_stays_and_an_expiry_comes_by_itself(edge: Edge) -> None:
     edge.ip("route", "add", "default", "via", "192.168.0.2")
     edge.apply({DESTINATION: 83})

@@ -88,11 +88,10 @@ pub fn apply(source: &Source<'_>, places: &Places) -> Result<Applied> {
     let shown = source.bundle.display().to_string();
     let fit = check_newer(&bundle, state.as_ref(), &shown)
         .and_then(|()| survey(&run.kernel, &chosen.destinations));
-    let (mut plan, before) = fit.map_err(|error| with_notes(error, &notes))?;
+    let (plan, before) = fit.map_err(|error| with_notes(error, &notes))?;
     let whole = (&bundle, &raw[..]);
     let state = state.as_ref();
     let steps = commit(&run, whole, chosen.by, &plan, &before, state, &mut notes)?;
-    plan.refused.extend(run.kernel.unreached(&plan.routes)?);
     if source.allowed_signers.is_none() {
         notes.push(UNSIGNED_NOTE.to_owned());
     }

@@ -137,9 +137,8 @@ fn copy_again(
     state: &State,
     notes: &mut Vec<String>,
 ) -> Result<Copied> {
-    let (mut plan, before) = survey(&run.kernel, &by_routes(bundle, by).0)?;
+    let (plan, before) = survey(&run.kernel, &by_routes(bundle, by).0)?;
     let steps = commit(run, (bundle, raw), by, &plan, &before, Some(state), notes)?;
-    plan.refused.extend(run.kernel.unreached(&plan.routes)?);
     Ok((steps, plan))
 }
 

@@ -9,7 +9,7 @@ use crate::clock::Clock;
 use crate::enforce::bpf;
 use crate::error::{Error, Result};
 use crate::instant;
-use crate::kernel::{Family, OUR_RULE, Routes, Snapshot, show};
+use crate::kernel::{Family, OUR_RULE, Snapshot, show};
 use crate::plan::difference;
 use crate::state::{Before, EnforcedBy, State, Store};
 
@@ -44,18 +44,6 @@ pub fn status(places: &Places) -> Result<Status> {
         .then(|| run.program.status())
         .transpose()?;
     let mut drift = drift(&actual, &wanted);
-    let ours: Routes = actual
-        .routes
-        .iter()
-        .filter(|(prefix, _)| wanted.routes.contains_key(prefix))
-        .map(|(prefix, way)| (*prefix, way.clone()))
-        .collect();
-    let unreached = run.kernel.unreached(&ours)?;
-    drift.extend(unreached.into_iter().map(|(prefix, why)| Drift {
-        prefix: prefix.to_string(),
-        wanted: ours.get(&prefix).map(|way| show(way, Family::of(&prefix))),
-        found: Some(why),
-    }));
     drift.extend(program_drift(&run, state.as_ref(), program.as_ref()));
     let claim = state.as_ref().map(|state| claim(state, &run.clock));
     let applied = state

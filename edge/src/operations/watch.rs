@@ -56,7 +56,7 @@ pub fn watch(
         match follow(places) {
             Ok(found) => {
                 pause = None;
-                if found.changed() || found.refused() != last.refused() {
+                if found.changed() {
                     report(&found);
                 }
                 passed(&lines(&found), true);
