@@ -24,7 +24,15 @@ def sample(n: int) -> bytes:
 
 @pytest.mark.parametrize(
     "transactions",
-    [(True,), (True, False), (False,), (False, True, False, False)],
+    [
+        (True,),
+        (True, False),
+        pytest.param(
+            (False,),
+            marks=pytest.mark.xfail(strict=True, reason="a group that committed nothing does not say what is left"),
+        ),
+        (False, True, False, False),
+    ],
     ids=["committed", "aborted behind", "aborted alone", "aborted around"],
 )
 def test_offsets_without_a_message_are_not_waited_for(
