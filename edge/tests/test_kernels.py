@@ -14,4 +14,4 @@ def test_every_check_passes(series: str) -> None:
     row = run(series, lockdowns=())
     assert row["wrong"] == {}
     assert row["loads"]
-    assert len(row["checks"]) == 18
+    assert len(row["checks"]) == 17
