@@ -54,10 +54,6 @@ def under(host: Host, prefix: list[str], *arguments: str) -> Outcome:
 
 CASES = {
     "no types": (mounted("/sys/kernel/btf"), "/sys/kernel/btf/vmlinux is missing: this kernel tells no types"),
-    "lockdown": (
-        mounted("/sys/kernel/security", "none integrity [confidentiality]"),
-        "the kernel is locked down (confidentiality)",
-    ),
     "no CAP_BPF": (without("-bpf,-sys_admin"), "this process lacks CAP_BPF: run it as root"),
     "no CAP_PERFMON": (without("-perfmon,-sys_admin"), "this process lacks CAP_PERFMON: run it as root"),
     "forbidden": (filtered("EPERM"), "this kernel does not load the eBPF program: Operation not permitted"),
