@@ -8,6 +8,17 @@ create or replace function springtide_has_values$on_cluster as (state, bytes_sen
     bytes_sent is not null
     and state in ('ESTABLISHED', 'FIN_WAIT1', 'FIN_WAIT2', 'CLOSE', 'CLOSE_WAIT', 'LAST_ACK', 'CLOSING');
 
+-- Whether a rate is of a window in flight: it carries at least half of the window in a smoothed round trip (Little's
+-- law). The last small record of an answer shows a rate of one segment, without the kernel's flag that the application
+-- limited it.
+create or replace function springtide_is_window_full$on_cluster as (rate, rtt_us, cwnd, mss) ->
+    toUInt128(rate) * rtt_us * 2 >= toUInt128(cwnd) * mss * 1000000;
+
+-- What a connection was delivered over the time in which it had data in flight, bytes/s. Fewer bytes than 100 kB show
+-- nothing of the path: 0.
+create or replace function springtide_mean_rate$on_cluster as (acked, busy_us) ->
+    if(acked >= 100000 and busy_us > 0, intDiv(toUInt128(acked) * 1000000, busy_us), toUInt128(0));
+
 -- The 10th, 25th, 50th, 75th and 90th percentile of merged sketches, weighted.
 create or replace function springtide_quantiles$on_cluster as (state) ->
     quantilesTDigestWeightedMerge(0.1, 0.25, 0.5, 0.75, 0.9)(state);

@@ -1,8 +1,9 @@
 -- What samples alone show of each path, from a PoP to another or to a client prefix: of the `max_units` on which
 -- connections that began had most round trips to save, one row for each of at most 128 connections. Reads
--- tcp_samples only, of hosts that are edges in fleet.yaml, each in fleet.yaml's PoP. Parameters: since_us, until_us
--- (microseconds since the epoch, the first is not included); min_met: from how many connections that met the path on
--- only those are picked; max_units.
+-- tcp_samples of hosts that are edges in fleet.yaml, each in fleet.yaml's PoP, and which windows edges were given.
+-- Parameters: since_us, until_us (microseconds since the epoch, the first is not included); min_met: from how many
+-- connections that met the path on only those are picked, and as many trains; loses: of a path that loses a larger
+-- share of what is sent, and makes the default slow, trains do not say what a connection is carried; max_units.
 --
 -- Copies of a record change nothing, nor does the order of records: counters only grow, and of connections those with
 -- the smallest hashes are picked.
@@ -27,26 +28,30 @@ records as (
         -- The kernel keeps a rate until the next valid one: this one was measured within the time that is looked at.
         time_unix_us - 1000 * toInt64(coalesce(last_data_sent, 0)) > {since_us:Int64} as is_recent,
         coalesce(delivery_rate, 0) as rate,
-        -- The path, and nobody else, limits it: it has left slow start (its window is above ssthresh; a remembered
-        -- ssthresh that it has not reached yet shows nothing), the application gave enough, the window was in flight
-        -- (Little's law; else it is the last small record of an answer), and neither the receiver's window nor the send
-        -- buffer held it back, now or for most of its time.
         is_recent
         and rate > 0
-        and not coalesce(delivery_rate_app_limited, false)
         and snd_cwnd > 0
+        and not coalesce(delivery_rate_app_limited, false)
+        and springtide_is_window_full(rate, coalesce(rtt, 0), snd_cwnd, snd_mss) as is_full,
+        -- The path, and nobody else, limits it: it has left slow start (its window is above ssthresh; a remembered
+        -- ssthresh that it has not reached yet shows nothing), the application gave enough, the window was in flight,
+        -- and neither the receiver's window nor the send buffer held it back, now or for most of its time.
+        is_full
         and snd_ssthresh between 1 and 2147483646
         and snd_cwnd >= snd_ssthresh
-        and toUInt128(rate) * coalesce(rtt, 0) * 2 >= toUInt128(snd_cwnd) * snd_mss * 1000000
+        -- Of less than that it may be a start that was ended early (HyStart).
+        and bytes_acked >= 100000
         and (snd_wnd is null or snd_wnd > toUInt64(snd_cwnd) * snd_mss)
         and 2 * (coalesce(rwnd_limited, 0) + coalesce(sndbuf_limited, 0)) <= coalesce(busy_time, 0) as is_met
     from tcp_samples
     where
         time_unix_us > {since_us:Int64}
         and time_unix_us <= {until_us:Int64}
-        and kind in ('POLL', 'CLOSE')
         and host global in (select fleet_edges.edge from fleet_edges)
-        and springtide_has_values(state, bytes_sent)
+        and (
+            kind in ('POLL', 'CLOSE') and springtide_has_values(state, bytes_sent)
+            or kind = 'FIRST_FLIGHT' and train_bytes > 0
+        )
 ),
 
 sockets as (
@@ -55,7 +60,7 @@ sockets as (
         -- Numbers in place of names: what is kept of each connection is what takes memory.
         any(cityHash64(host)) as at_host,
         any(cityHash64(host, boot_id, netns)) as at_space,
-        argMin(poll_sequence, moment) as known_poll,
+        argMinIf(poll_sequence, moment, kind != 'FIRST_FLIGHT') as known_poll,
         max(if(src_pop = '', 0, cityHash64(src_pop))) as from_pop,
         max(dst_pop) as to_pop,
         max(dst_ip) as peer,
@@ -64,13 +69,50 @@ sockets as (
         max(coalesce(bytes_sent, 0)) as sent,
         max(coalesce(bytes_retrans, 0)) as retransmitted,
         max(coalesce(dsack_dups, 0)) as twice,
-        argMax(coalesce(snd_mss, 0), moment) as mss,
-        argMax(coalesce(snd_wnd, 0), moment) as receiver_window,
-        argMax(coalesce(rtt, 0), moment) as last_rtt,
+        argMaxIf(coalesce(snd_mss, 0), moment, kind != 'FIRST_FLIGHT') as mss,
+        argMaxIf(coalesce(snd_wnd, 0), moment, kind != 'FIRST_FLIGHT') as receiver_window,
+        argMaxIf(coalesce(rtt, 0), moment, kind != 'FIRST_FLIGHT') as last_rtt,
         -- The kernel's value for "not measured" is the greatest number.
         minIf(coalesce(min_rtt, 0), min_rtt between 1 and 600000000) as low_rtt,
         argMaxIf(rate, moment, coalesce(is_met, false)) as met_rate,
-        maxIf(rate, is_recent) as reached_rate,
+        -- As in sql/rollup/2_flights.sql.
+        max(
+            if(train_time > 0, intDiv(toUInt64(train_bytes) * 1000000, greatest(train_time, 500)), 0)
+        ) as train_rate,
+        maxIf(coalesce(bytes_acked, 0), is_recent) as acked,
+        -- As the laws have it: what it was delivered over the time in which it had data in flight
+        -- (sql/rollup/4_path_sockets.sql), and rates of full windows, or of more in a round trip than the default
+        -- window (sql/rollup/2_sockets.sql). Other rates may be of one segment.
+        greatest(
+            toUInt64(least(springtide_mean_rate(acked, maxIf(coalesce(busy_time, 0), is_recent)), 100000000001)),
+            maxIf(
+                rate,
+                is_recent
+                and (
+                    coalesce(is_full, false)
+                    or toUInt128(rate) * coalesce(min_rtt, 0) > toUInt128(10000000) * coalesce(snd_mss, 0)
+                )
+            )
+        ) as reached_rate,
+        -- One request came: its answer is all that was sent. In flight until it was acknowledged; a FIN that follows
+        -- its data is a round trip more.
+        maxIf(coalesce(data_segs_in, 2), kind != 'FIRST_FLIGHT') = 1 as is_single,
+        greatest(
+            toInt64(maxIf(coalesce(busy_time, 0), kind = 'CLOSE'))
+            - maxIf(
+                coalesce(rtt, 0),
+                kind = 'CLOSE' and toUInt64(coalesce(last_data_sent, 0)) * 2000 >= 3 * coalesce(rtt, 0)
+            ),
+            0
+        ) as took_us,
+        -- Its edge's program gave it a start, or it shows a larger first window, as in sql/rollup/2_sockets.sql.
+        max(
+            coalesce(started_window, 0) > 0
+            or coalesce(started_rate, 0) > 0
+            or coalesce(
+                snd_ssthresh = 2147483647 and total_retrans = 0 and snd_cwnd > toUInt64(data_segs_out) + 11, false
+            )
+        ) as is_started,
         max(time_unix_us) as seen_us
     from records
     group by socket
@@ -78,7 +120,20 @@ sockets as (
     having mss between 1 and 65535 and sent <= 9007199254740992 and reached_rate <= 100000000000
 ),
 
-connections as (
+-- Windows that edges' routes gave in each round.
+treatments as (
+    select
+        cityHash64(host) as given_host,
+        dst_pop as given_pop,
+        ip_version as given_version,
+        toInt64(toUnixTimestamp(round)) * 1000000 as given_us,
+        max(decided_cwnd) as given_cwnd
+    from round_treatments
+    where round >= fromUnixTimestamp64Micro({since_us:Int64}, 'UTC') - interval 1 day
+    group by given_host, given_pop, given_version, given_us
+),
+
+placed as (
     select
         fleet_edges.pop as src_pop,
         sockets.to_pop as dst_pop,
@@ -106,12 +161,48 @@ connections as (
         if(low_rtt > 0, sockets.last_rtt / low_rtt, 0) as stretch,
         sockets.met_rate as met_rate,
         sockets.reached_rate as reached_rate,
+        coalesce(sockets.train_rate, 0) as train_rate,
+        sockets.acked as acked,
         sockets.seen_us as seen_us,
-        cityHash64(sockets.socket) as place
+        cityHash64(sockets.socket) as place,
+        is_fresh and sockets.closed and sockets.is_single and not sockets.is_started and low_rtt > 0 as is_timed,
+        sockets.took_us as took_us
     from sockets
     inner join fleet_edges on sockets.at_host = cityHash64(fleet_edges.edge)
     left join namespaces on sockets.at_space = namespaces.space
     where sockets.to_pop = '' or (sockets.from_pop = cityHash64(fleet_edges.pop) and sockets.to_pop != fleet_edges.pop)
+),
+
+given as (
+    select
+        placed.*,
+        coalesce(treatments.given_cwnd, 0) as given_cwnd
+    from placed
+    asof left join treatments
+        on
+            placed.host = treatments.given_host
+            and placed.dst_pop = treatments.given_pop
+            and placed.ip_version = treatments.given_version
+            and placed.seen_us >= treatments.given_us
+),
+
+connections as (
+    select
+        *,
+        -- Over what slow start takes at its best, without a limit of rate: one answer that began with the default.
+        if(
+            is_timed and given_cwnd <= 10 and mss > 0,
+            took_us / (low_rtt * greatest(ceil(log2(size / (10 * mss) + 1)), 1)),
+            0
+        ) as slowness,
+        if(
+            slowness > 0,
+            arrayFirstIndex(
+                answered -> size between 0.8 * answered and 1.25 * answered, [10000, 50000, 100000, 1000000]
+            ),
+            0
+        ) as answer
+    from given
 ),
 
 units as (
@@ -137,13 +228,28 @@ units as (
         medianTDigest(mss) as segment,
         countIf(met_rate > 0 and low_rtt > 0) as met,
         countIf(reached_rate > 0 and low_rtt > 0) as reached,
+        countIf(train_rate > 0 and low_rtt > 0) as trains,
         groupArraySortedIf(128)( -- noqa: LT01
             (place, seen_us, met_rate, low_rtt, weight), met_rate > 0 and low_rtt > 0
         ) as met_picks,
         groupArraySortedIf(128)( -- noqa: LT01
-            (place, seen_us, reached_rate, low_rtt, weight),
+            (place, seen_us, toUInt64(train_rate), low_rtt, weight), train_rate > 0 and low_rtt > 0
+        ) as train_picks,
+        groupArraySortedIf(128)( -- noqa: LT01
+            -- By the bytes that it is of: many short connections, which cannot show more, hide no long one.
+            (
+                place,
+                seen_us,
+                reached_rate,
+                low_rtt,
+                toUInt32(least(greatest(intDiv(acked * weight, 1000), 1), 4294967295))
+            ),
             reached_rate > 0 and low_rtt > 0
         ) as reached_picks,
+        if(countIf(answer = 1) >= {min_met:UInt32}, toFloat64(medianTDigestIf(slowness, answer = 1)), nan) as slow_10k,
+        if(countIf(answer = 2) >= {min_met:UInt32}, toFloat64(medianTDigestIf(slowness, answer = 2)), nan) as slow_50k,
+        if(countIf(answer = 3) >= {min_met:UInt32}, toFloat64(medianTDigestIf(slowness, answer = 3)), nan) as slow_100k,
+        if(countIf(answer = 4) >= {min_met:UInt32}, toFloat64(medianTDigestIf(slowness, answer = 4)), nan) as slow_1m,
         -- Round trips in which a window was doubled, at most seven, as in sql/rollup/3_units.sql: only for the choice.
         sumIf(
             toFloat64(weight) * low_rtt * least(floor(log2(size / (10 * mss))) + 1, 7), is_fresh and size > 10 * mss
@@ -174,14 +280,24 @@ select
     if(lossy > 0, toFloat64(lossy_stretch), nan) as lossy_stretch,
     if(receivers > 0, toFloat64(window_bytes), nan) as receiver_window,
     toFloat64(segment) as mss,
+    slow_10k,
+    slow_50k,
+    slow_100k,
+    slow_1m,
     met,
     reached,
+    trains,
     toUInt32(intDiv(tupleElement(pick, 2), 1000000)) as seen_s,
     toFloat64(tupleElement(pick, 3)) as rate,
     toFloat64(tupleElement(pick, 4)) as rtt_us,
     toUInt32(tupleElement(pick, 5)) as weight
 from units
-left array join if(met >= {min_met:UInt32}, met_picks, reached_picks) as pick
+left array join
+    multiIf(
+        trains >= {min_met:UInt32} and (lost_bytes <= {loses:Float64} * sent_bytes or slow_100k < 1.25), train_picks,
+        met >= {min_met:UInt32}, met_picks,
+        reached_picks
+    ) as pick
 order by src_pop, destination, ip_version, seen_s, rate, rtt_us, weight
 -- Where connections or paths do not fit into memory, groups are on disk.
 settings prefer_column_name_to_alias = 1, max_bytes_before_external_group_by = 2000000000,

@@ -301,12 +301,10 @@ judged as (
         if(dst_ip between toIPv6('::ffff:0.0.0.0') and toIPv6('::ffff:255.255.255.255'), 4, 6) as version,
         -- A rate is multiplied by the minimum round-trip time. An answer that is shorter than the window is a burst,
         -- whose acknowledgements the bottleneck spreads over the time that the smoothed one includes: at most as much
-        -- again. The path is the limit only if the window is in flight: the rate carries at least half of it in a
-        -- smoothed round trip (Little's law). The last small record of an answer shows a rate of one segment, without
-        -- the kernel's flag that the application limited it.
+        -- again. The path is the limit only if the window is in flight.
         is_fresh
         and not app_limited
-        and toUInt128(delivery_rate) * rtt * 2 >= toUInt128(snd_cwnd) * snd_mss * 1000000 as is_full,
+        and springtide_is_window_full(delivery_rate, rtt, snd_cwnd, snd_mss) as is_full,
         if(is_full, min_rtt, least(greatest(rtt, min_rtt), 2 * min_rtt)) as round_trip,
         -- Bytes: what the last rate carries in a round trip. An old rate proves nothing in this round; then the mean
         -- over the time in which data was outstanding is used. If that is far below the old rate it is a mixture with

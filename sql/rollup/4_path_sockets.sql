@@ -22,14 +22,12 @@ sockets as (
         snd_ssthresh between 1 and 2147483646
         or life_bytes_retransmitted > 0
         or life_bytes_acked >= 1000000 as has_met,
-        -- As in 2_sockets.sql: less than half of the window in a round trip is the end of an answer.
         fresh_rate
         and not app_limited
         and bytes_acked > 0
         and delivery_rate_bytes_per_s > 0
-        and toUInt128(delivery_rate_bytes_per_s) * rtt_us * 2 >= toUInt128(snd_cwnd) * snd_mss * 1000000 as is_full,
-        -- What it was delivered over the time in which it had data in flight; less says nothing of the path.
-        if(bytes_acked >= 100000 and busy_us > 0, intDiv(toUInt128(bytes_acked) * 1000000, busy_us), 0) as mean_rate,
+        and springtide_is_window_full(delivery_rate_bytes_per_s, rtt_us, snd_cwnd, snd_mss) as is_full,
+        springtide_mean_rate(bytes_acked, busy_us) as mean_rate,
         greatest(mean_rate, if(is_full, delivery_rate_bytes_per_s, 0)) as fastest,
         toUInt64(least(fastest, 281474976710655)) as reached_rate,
         bitShiftLeft(least(delivery_rate_bytes_per_s, 281474976710655), 16) + sample_weight as rate,

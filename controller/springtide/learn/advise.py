@@ -27,7 +27,7 @@ SIZES = (10_000, 50_000, 100_000, 1_000_000)
 MAX_UNITS = 5000
 # The engine's: larger than any path's, so that only round trips are left.
 _ENDLESS_RATE = 1e11
-# Of the others' delivery rates, which are lower bounds, as sql/rollup/5_paths.sql.
+# Of the others' rates by bytes delivered, which are lower bounds, as sql/rollup/5_paths.sql.
 _REACHED_QUANTILE = 0.75
 # A queue that overflows is full. Where connections that lost something saw less delay than this, it is short: the
 # short queues of the lab add at most a fifth to the round trip.
@@ -36,6 +36,8 @@ _SHORT_STRETCH = 1.25
 SLOT_S = 300
 
 _FRESH = ("fresh_10k", "fresh_50k", "fresh_100k", "fresh_1m")
+# How many times as long as slow start at its best answers of that size took that began with the default.
+_SLOW = ("slow_10k", "slow_50k", "slow_100k", "slow_1m")
 # One row a picked connection, with its unit's columns; a unit without any has one with rate 0.
 EVIDENCE = np.dtype(
     [
@@ -52,8 +54,10 @@ EVIDENCE = np.dtype(
         ("lossy_stretch", "<f8"),
         ("receiver_window", "<f8"),
         ("mss", "<f8"),
+        *((name, "<f8") for name in _SLOW),
         ("met", "<u8"),
         ("reached", "<u8"),
+        ("trains", "<u8"),
         ("seen_s", "<u4"),
         ("rate", "<f8"),
         ("rtt_us", "<f8"),
@@ -65,6 +69,8 @@ EVIDENCE = np.dtype(
 class Basis(StrEnum):
     """What a rate is worth."""
 
+    # First segments, which edges with the program time: how fast the path delivers what leaves at once.
+    TRAINS = "trains"
     # Connections that met the path: out of slow start, limited by nobody else.
     MET = "met"
     # None or too few did: what others were delivered, so that the path gives at least that.
@@ -78,6 +84,7 @@ class Risk(StrEnum):
     RECEIVER = "receiver"
 
 
+_COUNTS = {Basis.TRAINS: "trains", Basis.MET: "met", Basis.AT_LEAST: "reached"}
 RISKS = {
     Risk.LOSES: "the kernel's default start already loses packets here: a faster one may lose more",
     Risk.SHORT_QUEUE: "loses without delay: a short queue, a policer or a noisy link; only paced starts are safe",
@@ -104,11 +111,15 @@ class Interval:
 
 @dataclass(frozen=True)
 class Saving:
-    """Of one transfer of so many bytes, request to last byte; ms, and round trips of the path. `may_be_more`: the rate
-    is a lower bound, and a higher one would save more."""
+    """What one transfer of so many bytes saves, request to last byte; ms, and round trips of the path.
+
+    `is_measured`: the time by default is that of answers of this size, and no model's. `may_be_more`: the rate is a
+    lower bound, and a higher one would save more.
+    """
 
     size_bytes: int
     default_ms: float
+    is_measured: bool
     start_ms: float
     saved_ms: Interval
     saved_round_trips: Interval
@@ -169,11 +180,18 @@ class Advice:
             sum(path.total_ms.high for path in self.paths),
         )
 
+    @property
+    def averaged(self) -> list[Path]:
+        """The paths that means are of: those whose rate is known. Where none is, all; means are lower bounds then."""
+        return [path for path in self.paths if path.basis is not Basis.AT_LEAST] or self.paths
+
     def mean_ms(self, size_bytes: int) -> tuple[float, float]:
         """What a transfer takes by default, and what of it is saved; means over connections that began."""
-        weights = [path.fresh for path in self.paths] if self.fresh else [1] * len(self.paths)
+        paths = self.averaged
+        began = [path.fresh for path in paths]
+        weights = began if any(began) else [1] * len(paths)
         count = max(sum(weights), 1)
-        found = [path.saving(size_bytes) for path in self.paths]
+        found = [path.saving(size_bytes) for path in paths]
         default = sum(weight * one.default_ms for weight, one in zip(weights, found, strict=True))
         saved = sum(weight * one.saved_ms.estimate for weight, one in zip(weights, found, strict=True))
         return default / count, saved / count
@@ -193,6 +211,7 @@ class Advice:
                 {"size_bytes": size_bytes, "default_ms": round(default, 3), "saved_ms": round(saved, 3)}
                 for size_bytes, (default, saved) in means.items()
             ],
+            "paths_averaged": len(self.averaged),
             "paths_known": len(self.paths),
             "paths_unknown": self.unknown,
             "is_cut": self.is_cut,
@@ -210,6 +229,7 @@ def advise(store: Store, law: StartPolicy, since_unix_s: int, until_unix_s: int)
             "since_us": since_unix_s * 1_000_000,
             "until_us": until_unix_s * 1_000_000,
             "min_met": law.min_connections,
+            "loses": law.loss_segments / 2,
             "max_units": MAX_UNITS,
         },
     )
@@ -222,30 +242,51 @@ def advise(store: Store, law: StartPolicy, since_unix_s: int, until_unix_s: int)
 def path_of(rows: Table, law: StartPolicy) -> Path:
     """Of EVIDENCE rows of one unit, with rates. Pure.
 
-    The rate is the policy's quantile of what connections that met the path were delivered; with too few of these, a
-    high quantile of what the others were, which is a lower bound. The round trip is the median of connections'
-    shortest. Each interval is by bootstrap over rounds, or over connections where there are few rounds; of fewer than
-    five connections, from nothing to what an endless rate would save.
+    The rate is the middle of how fast first segments came; without these (or on a path that loses), the policy's
+    quantile of what connections that met the path were delivered; with too few of these, a high quantile of what the
+    others were, by bytes, which is a lower bound. The round trip is the median of the
+    shortest ones. The time by default is that of answers which began so, where there are enough of about that size;
+    else slow start at its best at the rate, and, of a lower bound, as if only round trips took time. Each interval
+    is by bootstrap over rounds, or over connections where there are few rounds; of fewer than five connections, from
+    nothing to what an endless rate would save.
     """
     unit = rows[0]
-    is_met = unit["met"] >= law.min_connections
+    basis = _basis(unit, law)
+    is_met = basis is not Basis.AT_LEAST
     slots = rows["seen_s"] // SLOT_S
-    quantile = law.share_quantile if is_met else _REACHED_QUANTILE
+    quantile = {Basis.TRAINS: 0.5, Basis.MET: law.share_quantile}.get(basis, _REACHED_QUANTILE)
     drawn = quantiles([(rows["rate"], quantile), (rows["rtt_us"], 0.5)], rows["weight"], slots)
     rate, rtt_us = drawn[:, 0], drawn[:, 1]
     window = start_window(rate, rtt_us, unit, law)
+    defaults_us = _defaults_us(rtt_us[0], rate[0] if is_met else _ENDLESS_RATE, unit)
     divided_us, saved_us, most_us = _saved_us(len(rows), rate, rtt_us, window, unit, law)
+    # What was measured may be less than the model's; no answer arrives before the path's limit.
+    room_us = defaults_us - rtt_us[0] - (np.array(SIZES) / rate[0] * 1e6 if is_met else 0.0)
+    saved_us, most_us = np.clip(saved_us, 0.0, np.maximum(room_us, 0.0)[:, None]), np.minimum(most_us, room_us)
     fresh_from = [int(unit[name]) for name in _FRESH]
     # Those of one size and not of the next.
     of_size = np.array(fresh_from) - np.array([*fresh_from[1:], 0])
     total_ms = of_size @ saved_us / 1000
     drawn_rows = np.vstack([rtt_us / 1000, rate, total_ms, saved_us / 1000, saved_us / divided_us])
     rtt, rates, total, *saved = (Interval(*row) for row in bounds(drawn_rows).tolist())
-    defaults = transfer_us(np.array(SIZES), rtt_us[0], rate[0], KERNEL_DEFAULT, unit["mss"]) / 1000
     savings = tuple(
-        Saving(size_bytes, default, default - ms.estimate, ms, trips, bool(not is_met) and most > ms.estimate * 1000)
-        for size_bytes, default, ms, trips, most in zip(
-            SIZES, defaults.tolist(), saved[: len(SIZES)], saved[len(SIZES) :], most_us.tolist(), strict=True
+        Saving(
+            size_bytes=size_bytes,
+            default_ms=default,
+            is_measured=bool(np.isfinite(unit[slow])),
+            start_ms=default - ms.estimate,
+            saved_ms=ms,
+            saved_round_trips=trips,
+            may_be_more=not is_met and most > ms.estimate * 1000,
+        )
+        for size_bytes, slow, default, ms, trips, most in zip(
+            SIZES,
+            _SLOW,
+            (defaults_us / 1000).tolist(),
+            saved[: len(SIZES)],
+            saved[len(SIZES) :],
+            most_us.tolist(),
+            strict=True,
         )
     )
     picked_rounds = len(np.unique(slots))
@@ -255,8 +296,8 @@ def path_of(rows: Table, law: StartPolicy) -> Path:
         ip_version=int(unit["ip_version"]),
         is_pair=bool(unit["is_pair"]),
         hosts=int(unit["hosts"]),
-        basis=Basis.MET if is_met else Basis.AT_LEAST,
-        connections=int(unit["met"] if is_met else unit["reached"]),
+        basis=basis,
+        connections=int(unit[_COUNTS[basis]]),
         rounds=picked_rounds,
         rtt_ms=rtt,
         rate_bytes_per_s=rates,
@@ -268,6 +309,24 @@ def path_of(rows: Table, law: StartPolicy) -> Path:
         lost_share=float(unit["lost_bytes"] / unit["sent_bytes"]) if unit["sent_bytes"] > 0 else 0.0,
         risks=tuple(_risks(unit, len(rows), picked_rounds, rate[0] * rtt_us[0] / 1e6, law)),
     )
+
+
+def _basis(unit: np.void, law: StartPolicy) -> Basis:
+    """As sql/advise/evidence.sql picked its rows."""
+    loses = unit["lost_bytes"] > law.loss_segments / 2 * unit["sent_bytes"] and not unit["slow_100k"] < 1.25
+    if unit["trains"] >= law.min_connections and not loses:
+        return Basis.TRAINS
+    return Basis.MET if unit["met"] >= law.min_connections else Basis.AT_LEAST
+
+
+def _defaults_us(rtt_us: float, rate: float, unit: np.void) -> Floats:
+    """By size what a transfer takes that begins with the kernel's default: measured, else by the model."""
+    sizes = np.array(SIZES)
+    best = transfer_us(sizes, rtt_us, _ENDLESS_RATE, KERNEL_DEFAULT, unit["mss"])
+    slow = np.array([unit[name] for name in _SLOW])
+    model = transfer_us(sizes, rtt_us, rate, KERNEL_DEFAULT, unit["mss"])
+    defaults: Floats = np.where(np.isfinite(slow), slow * best, model)
+    return defaults
 
 
 def _saved_us(
@@ -331,6 +390,7 @@ def _for_machines(path: Path) -> dict[str, Any]:
             {
                 "size_bytes": one.size_bytes,
                 "default_ms": round(one.default_ms, 3),
+                "default_is_measured": one.is_measured,
                 "start_ms": round(one.start_ms, 3),
                 "saved_ms": one.saved_ms.as_dict(),
                 "saved_round_trips": one.saved_round_trips.as_dict(),

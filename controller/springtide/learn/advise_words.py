@@ -23,8 +23,9 @@ KEY = (
 WORDS = {Risk.LOSES: "loses", Risk.SHORT_QUEUE: "short queue?", Risk.THIN: "thin", Risk.RECEIVER: "receiver"}
 
 CAVEATS = (
-    "The default is slow start at its best, from ten segments, without loss or an early exit: real ones take longer. "
-    "What your edges already set, by routes for instance, is not taken off.",
+    "The default's time is measured where connections of one answer began with it; else it is slow start at its best, "
+    "from ten segments, without loss or an early exit: real ones take longer. What your edges already set by other "
+    "means is not taken off.",
     "Object sizes are not in samples. In all counts the connections that began, each as if what it sent were one "
     "answer, of the largest of the four sizes that it sent in full; a connection that carried many small ones counts "
     "too much.",
@@ -54,12 +55,15 @@ def least(is_bound: bool) -> str:
 def headline(advice: Advice) -> str:
     """One sentence with the number."""
     default, saved = advice.mean_ms(MAIN_SIZE)
-    bound = "at least " if any(path.basis is Basis.AT_LEAST for path in advice.paths) else ""
+    known = advice.averaged
+    bound = "" if all(path.basis is not Basis.AT_LEAST for path in known) else "at least "
+    in_all = "at least " if any(path.basis is Basis.AT_LEAST for path in advice.paths) else ""
     total = advice.total_ms
+    of = f"{len(known)} of {len(advice.paths)} paths" if len(known) < len(advice.paths) else f"{len(known)} paths"
     return (
         f"Started at the proved rate, an answer of 100 kB would arrive {bound}{saved:.0f} ms sooner "
-        f"({default - saved:.0f} instead of {default:.0f} ms, the mean over {advice.fresh:,} connections that began); "
-        f"in all {bound}{duration(total.estimate)} of waiting saved "
+        f"({default - saved:.0f} instead of {default:.0f} ms, the mean over {sum(path.fresh for path in known):,} "
+        f"connections that began on {of}); in all {in_all}{duration(total.estimate)} of waiting saved "
         f"({duration(total.low)} to {duration(total.high)})."
     )
 
