@@ -212,7 +212,8 @@ def connections() -> Dashboard:
                     if(started_arm = 1, 'trial', 'entry') as arm,
                     transform(started_step, [0, 1, 2], ['none', 'half', 'default'], 'unknown') as brake,
                     count() as connections,
-                    countIf(data_segs_out > 10 and first_flight_retrans > 0) / countIf(data_segs_out > 10) as lost,
+                    countIf(coalesce(first_flight_segs, data_segs_out) > 10 and first_flight_retrans > 0)
+                    / countIf(coalesce(first_flight_segs, data_segs_out) > 10) as lost,
                     quantile(0.5)(acked_50k_time) / 1000 as acked_50k_p50_ms,
                     quantile(0.5)(acked_100k_time) / 1000 as acked_100k_p50_ms,
                     quantile(0.9)(acked_100k_time) / 1000 as acked_100k_p90_ms

@@ -1,4 +1,7 @@
-"""What a round shows of each path, as loops over rows, apart from the SQL that computes it."""
+"""What a round shows of each path, as loops over rows, apart from the SQL that computes it.
+
+Long: one definition, as the SQL that it checks is one.
+"""
 
 from __future__ import annotations
 
@@ -126,13 +129,17 @@ def _flight(host: Host, unit: Unit, record: Sample, records: Sequence[Sample], d
         return
     host.counts["judged"][0] += 1
     host.counts["judged"][1] += record["started_step"] > 0
-    if record["started_step"] or record["data_segs_out"] - record["total_retrans"] <= 10:
+    resent = record["first_flight_retrans"] or 0
+    segments = record.get("first_flight_segs")
+    if segments is None:
+        segments = max(0, record["data_segs_out"] - max(0, record["total_retrans"] - resent))
+    if record["started_step"] or segments - min(segments, resent, record["total_retrans"]) <= 10:
         return
     counts = host.counts[f"arm {arm}"]
     counts[0] += 1
     counts[1] += record["first_flight_retrans"] > 0
     counts[2] += record["first_flight_retrans"]
-    counts[3] += record["data_segs_out"]
+    counts[3] += segments
     for name, value in (
         ("window", record["started_window"]),
         ("rate", record["started_rate"] * max(1, record["started_at_once"])),

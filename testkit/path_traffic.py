@@ -63,7 +63,14 @@ NONE = path_model.NOTHING
 OPTIONAL = (
     *round_model.COUNTERS,
     *("snd_cwnd", "delivery_rate", "unacked", "sample_weight", "congestion_algorithm", "dsack_dups", "total_rto"),
-    *("data_segs_out", "first_flight_retrans", "handshake_rtt", "started_at_once", "started_prefix_length"),
+    *(
+        "data_segs_out",
+        "first_flight_segs",
+        "first_flight_retrans",
+        "handshake_rtt",
+        "started_at_once",
+        "started_prefix_length",
+    ),
     *(f"started_{name}" for name in ("round", "window", "rate", "arm", "step")),
     *(f"{name}_time" for name in ("first_acked", "acked_10k", "acked_50k", "acked_100k", "cap_lifted", "lived")),
     *("train_bytes", "train_time"),
@@ -222,6 +229,7 @@ class Traffic:
                 started_at_once=draw.choice([None, 0, 1, 5]) or 0,
                 train_bytes=(train := draw.choice([None, None, 5_792, 13_032])),
                 train_time=train and draw.choice([1, 400, draw.randrange(1_000, 40_000)]),
+                first_flight_segs=(None, 8, 12, 70)[self.cookies % 4],
             )
 
 
@@ -260,6 +268,7 @@ def thin(seed: int, units: int = 60) -> tuple[list[Row], dict[int, Gave]]:
                     acked_100k_time=draw.randrange(10**5, 10**6),
                     train_bytes=(train := draw.choice([None, 5_792, 13_032])),
                     train_time=train and draw.randrange(1_000, 40_000),
+                    first_flight_segs=(None, 8, 70)[traffic.cookies % 3],
                 )
     return traffic.rows, {ROUND - 600: gave}
 

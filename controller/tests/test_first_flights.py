@@ -164,6 +164,7 @@ def test_a_record_is_one_row_and_agrees_with_the_kernel(program: Program, sender
         assert (row["bytes_acked"], one["bytes_acked"]) == (size + 1, size)
         assert (row["data_segs_out"], row["total_retrans"]) == (one["data_segs_out"], one["total_retrans"])
         assert row["first_flight_retrans"] <= row["total_retrans"]
+        assert 0 < row["first_flight_segs"] <= row["data_segs_out"]
         assert row["state"] == "TCP_STATE_UNSPECIFIED"
         # Times rise, and are there for what was reached.
         reached = [
@@ -187,6 +188,19 @@ def test_a_record_is_one_row_and_agrees_with_the_kernel(program: Program, sender
     )
     assert (stored["n"], stored["sockets"]) == (len(rows), len(rows))
     assert stored["acked"] == sum(row["bytes_acked"] for row in rows.values())
+
+
+def test_what_was_sent_in_first_flights_is_not_what_a_long_connection_sent(
+    program: Program, sender: Sender, home: Home
+) -> None:
+    """A cap is lifted long before 20 MB are acknowledged."""
+    program.apply(BUNDLE)
+    collector = Collector(program, home.spool)
+    sender.send(("127.0.2.1", 20_000_000))
+    collector.until(1)
+    collector.stop()
+    [row] = [one for one in collector.flights() if one["bytes_acked"] > 20_000_000]
+    assert 0 < row["first_flight_segs"] < row["data_segs_out"] / 2
 
 
 def test_a_collector_that_comes_back_reads_what_was_left_and_nothing_twice(
@@ -233,7 +247,7 @@ def test_what_may_not_be_read_is_said_and_costs_no_sample(
     # Nobody who is not root and has no such right gets there.
     nobody = ["setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups"]
     refused = subprocess.run(
-        [*nobody, "cat", str(program.pins / "v3/records")], capture_output=True, text=True, check=False
+        [*nobody, "cat", str(program.pins / "v4/records")], capture_output=True, text=True, check=False
     )
     assert "Permission denied" in refused.stderr
 

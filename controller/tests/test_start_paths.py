@@ -14,7 +14,7 @@ from springtide.observe.rollup import rollup
 from springtide.policy import Policy, StartPolicy
 from springtide.store import Row, Store
 
-from testkit import path_model
+from testkit import path_model, start_law
 from testkit.home import ROUND
 from testkit.path_model import Gave, Unit
 from testkit.path_traffic import CLIENTS, DECIDED, FRA, INTERVAL, MSS, SLOW, Traffic, load, mixed, rolled, seen, thin
@@ -227,6 +227,24 @@ def test_no_record_hides_what_others_lost(store: Store) -> None:
     rolled(store, [traffic.rows], DECIDED)
     found = seen(store, FRA)
     assert found["resent_1"] * 70 * 4 >= found["segments_1"] * 35
+
+
+def test_a_long_connection_hides_no_lossy_first_flight(store: Store) -> None:
+    """One of eight connections lasts for 100 MB: what first flights lost is of what they sent."""
+    traffic = Traffic()
+    traffic.hosts("ams-1", "ams-2")
+    for host in ("ams-1", "ams-2"):
+        for number in range(12):
+            all_sent = 69_000 if number % 8 == 0 else 78
+            sent = {"data_segs_out": all_sent, "total_retrans": 8, "first_flight_retrans": 8, "first_flight_segs": 78}
+            traffic.flight(host, "::ffff:10.77.2.9", ROUND - 300, 40, **sent)
+    rolled(store, [traffic.rows], DECIDED)
+    found = seen(store, FRA)
+    lost = {f"{name}_0": found[f"{name}_0"] for name in ("flights", "lossy", "resent", "segments")}
+    assert list(lost.values()) == [24, 24, 192, 1_872]
+    loop = start_law.beginning()
+    rate = start_law.in_use(loop, 8e6)["connection_rate"][0]
+    assert loop.round(start_law.row(connections=24, **lost))["connection_rate"][0] < 0.9 * rate
 
 
 def test_no_more_was_sent_again_than_was_sent(store: Store) -> None:

@@ -39,6 +39,7 @@ static __always_inline void leave_record(struct bpf_sock_ops *ctx, struct bpf_so
 	record->rate = start->rate;
 	record->at_once = start->at_once;
 	record->first_resent = start->first_resent;
+	record->first_segments = start->first_segments;
 	record->resent = ctx->total_retrans - start->resent;
 	record->segments = ctx->data_segs_out;
 	record->handshake_us = start->srtt_us;
@@ -55,6 +56,7 @@ static __always_inline void leave_record(struct bpf_sock_ops *ctx, struct bpf_so
 	record->step = start->step;
 	record->flags = start->flags;
 	record->layout = LAYOUT;
+	record->padding = 0;
 	bpf_ringbuf_submit(record, 0);
 	count(RECORDS);
 }

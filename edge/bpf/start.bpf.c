@@ -316,6 +316,14 @@ static __always_inline int first_over(struct bpf_sock_ops *ctx, struct start *st
 	return (__s32)(ctx->snd_una - start->first_end) >= 0;
 }
 
+/* What was sent again and what was sent are of the same flights, however long the connection goes on. */
+static __always_inline void close_flights(struct bpf_sock_ops *ctx, struct start *start)
+{
+	start->flags |= JUDGED;
+	start->first_resent = ctx->total_retrans - start->resent;
+	start->first_segments = ctx->data_segs_out;
+}
+
 /*
  * The brake hears what was lost as soon as nothing more counts. Without a rate that is when a cap would have been lifted, with a
  * window and without: it compares them.
@@ -446,8 +454,7 @@ static __always_inline void acknowledged(struct bpf_sock_ops *ctx)
 		if (reached(start, acked, live) || draining())
 			lift(ctx, start, state, us);
 	} else if (!(start->flags & JUDGED) && start->round_trips && first_over(ctx, start, acked)) {
-		start->flags |= JUDGED;
-		start->first_resent = ctx->total_retrans - start->resent;
+		close_flights(ctx, start);
 	}
 	tell_brake(ctx, start, state, now, 0);
 	if (start->algorithm[0] && !(start->flags & SWITCHED) && acked >= start->from_bytes)
@@ -487,10 +494,8 @@ static __always_inline void end(struct bpf_sock_ops *ctx)
 	note_times(start, ctx->bytes_acked - start->acked, since(start, now));
 	note_train(ctx, sk, start);
 	watch(ctx, start, state, now);
-	if (!(start->flags & JUDGED)) {
-		start->flags |= JUDGED;
-		start->first_resent = ctx->total_retrans - start->resent;
-	}
+	if (!(start->flags & JUDGED))
+		close_flights(ctx, start);
 	tell_brake(ctx, start, state, now, 1);
 	leave_budget(start, state);
 	if (start->flags & CAPPED) {

@@ -8,7 +8,7 @@
 
 #include <linux/types.h>
 
-#define LAYOUT 3
+#define LAYOUT 4
 
 /* The kernel's own first window (RFC 6928), segments: more than that is sent only because of us. */
 #define KERNEL_WINDOW 10
@@ -256,6 +256,8 @@ struct start {
 	__u32 train_bytes;	/* of the longest train, delivered after its first look; and in how long */
 	__u32 train_us;
 	__u32 train_over;
+	__u32 first_segments;	/* data_segs_out when first_resent was read: both of the same flights */
+	__u32 padding;
 };
 
 /*
@@ -291,10 +293,12 @@ struct record {
 	__u32 lived_us;
 	__u32 train_bytes;	/* of what the kernel sends at once, delivered after the first of it; 0 is not known */
 	__u32 train_us;		/* ... in how long */
+	__u32 first_segments;	/* with data, sent in the first flights, first_resent among them */
 	__u8 arm;
 	__u8 step;
 	__u8 flags;
 	__u8 layout;
+	__u32 padding;
 };
 
 /* Counters of the whole program, one set per CPU. */

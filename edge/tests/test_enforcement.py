@@ -107,7 +107,7 @@ def test_past_its_time_a_bundle_does_nothing_though_no_command_runs(host: Host) 
 
 def test_a_program_that_was_detached_is_drift_and_is_put_back(host: Host) -> None:
     assert host.run("apply", host.document()).code == 0
-    link = str(host.pins / "v3/link")
+    link = str(host.pins / "v4/link")
     for take, drift in (
         (["bpftool", "link", "detach", "pinned", link], "the program is not on the cgroup"),
         (["rm", link], "the program's link is gone"),
@@ -139,10 +139,10 @@ def test_pins_that_are_gone_were_taken_away_and_only_an_apply_brings_them_back(h
 def test_a_set_of_another_version_is_replaced_without_a_gap(host: Host) -> None:
     assert host.run("apply", host.document()).code == 0
     with host.load() as seen:
-        (host.pins / "v3").rename(host.pins / "v0")
+        (host.pins / "v4").rename(host.pins / "v0")
         assert host.run("status").code == 3
         assert host.run("follow").report["changed"] is True
-        assert [path.name for path in host.pins.iterdir()] == ["v3"]
+        assert [path.name for path in host.pins.iterdir()] == ["v4"]
         assert host.run("status").code == 0
         assert host.windows() == [60, 40]
     assert [set(counter) for counter in seen] == [{"60"}, {"40"}]
@@ -196,7 +196,7 @@ def test_what_somebody_else_keeps_among_the_pins_stops_nothing(host: Host) -> No
 
 def test_what_could_not_be_done_is_reported(host: Host) -> None:
     assert host.run("apply", host.document()).code == 0
-    (host.pins / "v3").rename(host.pins / "v0")
+    (host.pins / "v4").rename(host.pins / "v0")
     for name in ("about", "starts"):
         (host.pins / "v0" / name).unlink()
     assert "what it has started may keep a cap" in host.run("follow").report["notes"][0]
@@ -205,7 +205,7 @@ def test_what_could_not_be_done_is_reported(host: Host) -> None:
 
 def test_other_programs_on_the_same_connections_are_named_and_noted(host: Host) -> None:
     assert host.run("apply", host.document()).code == 0
-    noted = ["bpftool", "-j", "map", "lookup", "pinned", str(host.pins / "v3/about"), "key", "0", "0", "0", "0"]
+    noted = ["bpftool", "-j", "map", "lookup", "pinned", str(host.pins / "v4/about"), "key", "0", "0", "0", "0"]
 
     def others() -> int:
         value = json.loads(subprocess.run(noted, check=True, capture_output=True, text=True).stdout)["value"]
@@ -314,7 +314,7 @@ def test_a_service_mends_and_tells_systemd(host: Host, tmp_path: Path) -> None:
         with subprocess.Popen(host.command("run"), stdout=subprocess.DEVNULL, env=environment) as service:
             try:
                 assert systemd.recv(1000) == b"READY=1\nWATCHDOG=1\nSTATUS=follow: unchanged\n"
-                (host.pins / "v3/link").unlink()
+                (host.pins / "v4/link").unlink()
                 assert b"mended: the program's link is gone" in systemd.recv(1000), "after half the watchdog's time"
                 assert host.windows() == [60, 40]
             finally:
@@ -330,7 +330,7 @@ def test_the_units_capabilities_suffice_to_put_it_back(host: Host, unit: Path) -
     [names] = re.findall(r"^CapabilityBoundingSet=(.*)$", unit.read_text(), re.M)
     only = "-all," + ",".join(f"+{name.removeprefix('CAP_').lower()}" for name in names.split())
     assert host.run("apply", host.document()).code == 0
-    (host.pins / "v3/link").unlink()
+    (host.pins / "v4/link").unlink()
     command = host.command("follow")
     at = command.index(str(PROGRAM))
     command[at:at] = ["setpriv", "--no-new-privs", f"--bounding-set={only}", f"--inh-caps={only}"]

@@ -74,7 +74,7 @@ def held(program: Program, *, elsewhere: bool = False) -> Iterator[Held]:
 @pytest.mark.parametrize("gone", ["totals", "bundle", "link", "about"])
 def test_a_pin_that_is_missing_keeps_no_cap_alive(program: Program, gone: str) -> None:
     with held(program) as connection:
-        (program.pins / "v3" / gone).unlink()
+        (program.pins / "v4" / gone).unlink()
         done = program.withdraw()
         assert connection.rates() == [NO_CAP, NO_CAP]
         assert (done["lifted"], done["warnings"]) == (2, []), done["warnings"]
@@ -82,7 +82,7 @@ def test_a_pin_that_is_missing_keeps_no_cap_alive(program: Program, gone: str) -
 
 def test_without_the_map_of_connections_it_is_said_how_many_may_keep_a_cap(program: Program) -> None:
     with held(program) as silent, held(program) as busy:
-        (program.pins / "v3/starts").unlink()
+        (program.pins / "v4/starts").unlink()
         busy.rates("move")
         done = program.withdraw()
         assert min(silent.rates()) < NO_CAP
@@ -110,7 +110,7 @@ def test_what_cannot_be_entered_is_said(program: Program) -> None:
 def test_a_set_that_a_killed_step_left_is_settled_by_whoever_removes_it(program: Program) -> None:
     for again in (True, False):
         with held(program) as connection:
-            (program.pins / "v3").rename(program.pins / "v3-old")
+            (program.pins / "v4").rename(program.pins / "v4-old")
             done = program.apply({"entries": ENTRIES}) if again else program.withdraw()
             assert done["warnings"] == []
             assert connection.rates() == [NO_CAP, NO_CAP]
@@ -125,7 +125,7 @@ def test_what_is_not_ours_in_the_place_of_the_pins_or_among_them_is_not_removed(
     assert [path.name for path in program.pins.iterdir()] == ["theirs"]
     (program.pins / "theirs").rmdir()
     program.pins.rmdir()
-    kept = tmp_path / "v3" / "kept"
+    kept = tmp_path / "v4" / "kept"
     kept.parent.mkdir()
     kept.touch()
     program.pins.symlink_to(tmp_path)
@@ -141,7 +141,7 @@ def test_what_is_not_ours_in_the_place_of_the_pins_or_among_them_is_not_removed(
 def test_another_versions_program_lifts_at_acknowledgements_and_silent_ones_are_said(program: Program) -> None:
     program.apply({"entries": ENTRIES, "lift": {"bytes": 1 << 30}})
     with held(program) as silent, held(program) as busy:
-        (program.pins / "v3").rename(program.pins / "v0")
+        (program.pins / "v4").rename(program.pins / "v0")
         where = ["--cgroup", str(program.cgroup), "--pins", str(program.pins)]
         command = [str(program.binary), *where, "withdraw"]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as withdrawing:

@@ -108,8 +108,8 @@ def test_a_directory_that_is_not_there_stops_nothing_and_is_said_once(host: Host
             )
             # It mends what others do all the while, also a second time.
             for _ in range(2):
-                (host.pins / "v3/link").unlink()
-                until((host.pins / "v3/link").exists)
+                (host.pins / "v4/link").unlink()
+                until((host.pins / "v4/link").exists)
             folder.mkdir()
             until((folder / "edge.prom").exists)
             assert values(folder / "edge.prom")["files_missed_total"] >= 2

@@ -15,8 +15,11 @@ select
     count() as connection_count,
     round(avg(started_at_once), 1) as at_once_mean,
     round(quantile(0.5)(started_rate) * 8 / 1000000, 1) as rate_p50_mbit_per_s, -- noqa: LT01
-    round(100 * countIf(data_segs_out > 10 and first_flight_retrans > 0) / countIf(data_segs_out > 10), 1)
-        as lost_percent,
+    round(
+        100 * countIf(coalesce(first_flight_segs, data_segs_out) > 10 and first_flight_retrans > 0)
+        / countIf(coalesce(first_flight_segs, data_segs_out) > 10),
+        1
+    ) as lost_percent,
     round(quantile(0.5)(acked_10k_time) / 1000, 1) as acked_10k_p50_ms, -- noqa: LT01
     round(quantile(0.5)(acked_50k_time) / 1000, 1) as acked_50k_p50_ms, -- noqa: LT01
     round(quantile(0.5)(acked_100k_time) / 1000, 1) as acked_100k_p50_ms, -- noqa: LT01

@@ -29,7 +29,16 @@ with records as (
                 coalesce(data_segs_out, 0),
                 coalesce(bytes_acked, 0),
                 coalesce(min_rtt, 0) % 4294967295,
-                coalesce(handshake_rtt, 0)
+                coalesce(handshake_rtt, 0),
+                -- A record of a program that did not count them: all, less what later flights sent again.
+                coalesce(
+                    first_flight_segs,
+                    data_segs_out - least(
+                        data_segs_out,
+                        total_retrans - least(total_retrans, coalesce(first_flight_retrans, 0))
+                    ),
+                    0
+                )
             ),
             time_unix_us
         ) as started,
@@ -176,6 +185,7 @@ select
     and (started_arm = 0 or tupleElement(gives, 1) > 0) as in_force,
     tupleElement(gives, 2) as connection_rate,
     tupleElement(started, 10) as segments,
+    toUInt32(tupleElement(started, 14)) as first_flight_segments,
     tupleElement(started, 8) as first_flight_resent,
     tupleElement(started, 9) as resent,
     tupleElement(started, 11) as bytes_acked,

@@ -20,10 +20,12 @@ recorded as (
         netns,
         cookie,
         in_force as is_judged,
-        in_force and started_step = 0 and segments - least(segments, resent) > 10 as is_flight,
+        in_force
+        and started_step = 0
+        and first_flight_segments - least(first_flight_segments, first_flight_resent, resent) > 10 as is_flight,
         started_arm = 1 as is_trial,
         started_step > 0 as is_braked,
-        segments,
+        first_flight_segments,
         first_flight_resent,
         started_window as opened,
         least(toUInt64(started_rate), 100000000000) as sent,
@@ -194,7 +196,7 @@ select
                 countIf(is_flight and not is_trial),
                 countIf(is_flight and not is_trial and first_flight_resent > 0),
                 sumIf(toUInt64(first_flight_resent), is_flight and not is_trial),
-                sumIf(toUInt64(segments), is_flight and not is_trial)
+                sumIf(toUInt64(first_flight_segments), is_flight and not is_trial)
             ]
         ),
         (
@@ -203,7 +205,7 @@ select
                 countIf(is_flight and is_trial),
                 countIf(is_flight and is_trial and first_flight_resent > 0),
                 sumIf(toUInt64(first_flight_resent), is_flight and is_trial),
-                sumIf(toUInt64(segments), is_flight and is_trial)
+                sumIf(toUInt64(first_flight_segments), is_flight and is_trial)
             ]
         ),
         (33, [countIf(is_judged), countIf(is_judged and is_braked)])

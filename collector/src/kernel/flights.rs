@@ -4,7 +4,7 @@ use super::inet_diag::{AF_INET, AF_INET6, HEADER};
 use super::pin::LAYOUT;
 
 /// Length of struct record of edge/bpf/start.h.
-const LEN: usize = 160;
+const LEN: usize = 168;
 /// Bytes of an IPv4 address in IPv6.
 const MAPPED: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff];
 const MAPPED_BITS: u32 = 96;
@@ -28,6 +28,7 @@ pub struct Flight {
     pub(crate) at_once: u32,
     pub(crate) prefix_length: u32,
     pub(crate) first_resent: u32,
+    pub(crate) first_segments: u32,
     pub(crate) resent: u32,
     pub(crate) segments: u32,
     pub(crate) acked_bytes: u64,
@@ -72,6 +73,7 @@ impl Flight {
             rate: word(96),
             at_once: word(100),
             first_resent: word(104),
+            first_segments: word(156),
             resent: word(108),
             segments: word(112),
             handshake_us: word(116),
@@ -84,10 +86,10 @@ impl Flight {
             lived_us: word(144),
             train_bytes: word(148),
             train_us: word(152),
-            arm: record[156].into(),
-            step: record[157].into(),
+            arm: record[160].into(),
+            step: record[161].into(),
         };
-        let known = record[159] == LAYOUT
+        let known = record[163] == LAYOUT
             && u32::try_from(flight.round).is_ok()
             && u16::try_from(flight.window).is_ok()
             && length <= 128
@@ -153,14 +155,14 @@ pub(crate) mod tests {
             bytes.extend(MAPPED);
             bytes.extend(address);
         }
-        let words: [u32; 19] = [
+        let words: [u32; 20] = [
             443, 40_000, 120, 60, 5_000_000, 2, 1, 4, 180, 102_000, 101_000, 103_000, 104_000,
-            130_000, 160_000, 140_000, 900_000, 13_032, 2_100,
+            130_000, 160_000, 140_000, 900_000, 13_032, 2_100, 72,
         ];
         for word in words {
             bytes.extend(word.to_ne_bytes());
         }
-        bytes.extend([1, 0, 0x7f, LAYOUT]);
+        bytes.extend([1, 0, 0x7f, LAYOUT, 0, 0, 0, 0]);
         bytes
     }
 
@@ -180,6 +182,7 @@ pub(crate) mod tests {
             (flight.first_resent, flight.resent, flight.segments),
             (1, 4, 180)
         );
+        assert_eq!(flight.first_segments, 72);
         assert_eq!(
             (flight.acked_10k_us, flight.acked_50k_us),
             (104_000, 130_000)
@@ -197,11 +200,11 @@ pub(crate) mod tests {
     fn what_cannot_be_a_record_is_none() {
         let right = record();
         for (at, value) in [
-            (159, 0),
-            (159, LAYOUT - 1),
-            (159, LAYOUT + 1),
-            (156, 2),
-            (157, 3),
+            (163, 0),
+            (163, LAYOUT - 1),
+            (163, LAYOUT + 1),
+            (160, 2),
+            (161, 3),
             (81, 1),
             (28, 1),
             (94, 1),

@@ -9,9 +9,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// LAYOUT of edge/bpf/start.h: of what the program leaves for readers.
-pub(crate) const LAYOUT: u8 = 3;
+pub(crate) const LAYOUT: u8 = 4;
 /// The directory of the pins, which is named after it.
-const DIRECTORY: &str = "v3";
+const DIRECTORY: &str = "v4";
 
 /// What can be pinned there.
 pub(crate) trait Pinned: Sized {

@@ -127,6 +127,7 @@ by_hand! {
         lived_time: 179, "uint32", u32::LIMIT;
         train_bytes: 180, "uint32", u32::LIMIT;
         train_time: 181, "uint32", u32::LIMIT;
+        first_flight_segs: 182, "uint32", u32::LIMIT;
     }
 }
 

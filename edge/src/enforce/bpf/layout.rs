@@ -3,7 +3,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Changes with every struct of `bpf/start.h`; the directory of the pins is named after it.
-pub(super) const LAYOUT: u32 = 3;
+pub(super) const LAYOUT: u32 = 4;
 /// Places for the settings of a generation.
 pub(super) const SLOTS: u32 = 3;
 /// Addresses of which a brake knows how much they lost.
@@ -222,8 +222,10 @@ pub(super) struct RawRecord {
     pub(super) lived_us: u32,
     pub(super) train_bytes: u32,
     pub(super) train_us: u32,
+    pub(super) first_segments: u32,
     pub(super) arm: u8,
     pub(super) step: u8,
     pub(super) flags: u8,
     pub(super) layout: u8,
+    pub(super) padding: u32,
 }

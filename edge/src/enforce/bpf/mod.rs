@@ -4,19 +4,19 @@
 //! that must outlive a process is pinned in one directory of a BPF file system:
 //!
 //! ```text
-//! PINS/v3/link       the program on its cgroup
-//! PINS/v3/bundle     one slot: a trie of prefixes, both families; swapped in one write
-//! PINS/v3/settings   what a generation's entries share: deadline, lift, brake, shares
-//! PINS/v3/left_alone of a generation: ports and networks of this host that are left alone
-//! PINS/v3/about      which generation is in force
-//! PINS/v3/states     per prefix that has seen connections: budget, brake, counters
-//! PINS/v3/starts     what each connection started with (socket storage)
-//! PINS/v3/totals     counters of the whole program
-//! PINS/v3/opted_out  how many connections were, for that
-//! PINS/v3/records    first flights (ring buffer)
+//! PINS/v4/link       the program on its cgroup
+//! PINS/v4/bundle     one slot: a trie of prefixes, both families; swapped in one write
+//! PINS/v4/settings   what a generation's entries share: deadline, lift, brake, shares
+//! PINS/v4/left_alone of a generation: ports and networks of this host that are left alone
+//! PINS/v4/about      which generation is in force
+//! PINS/v4/states     per prefix that has seen connections: budget, brake, counters
+//! PINS/v4/starts     what each connection started with (socket storage)
+//! PINS/v4/totals     counters of the whole program
+//! PINS/v4/opted_out  how many connections were, for that
+//! PINS/v4/records    first flights (ring buffer)
 //! ```
 //!
-//! A new set is made as `v3-new` and renamed: a process that is killed leaves the old state, or a directory that the next
+//! A new set is made as `v4-new` and renamed: a process that is killed leaves the old state, or a directory that the next
 //! `apply` or `withdraw` removes. Two at once are the caller's to prevent.
 
 mod apply;

@@ -47,6 +47,8 @@ pub struct Record {
     pub brake_step: u8,
     /// Segments of the first flights that were sent again.
     pub first_resent: u32,
+    /// Segments with data that were sent in the first flights.
+    pub first_segments: u32,
     /// Segments that were sent again until it closed.
     pub resent: u32,
     /// Segments with data that were sent.
@@ -107,6 +109,7 @@ impl From<&RawRecord> for Record {
             trial: raw.arm > 0,
             brake_step: raw.step,
             first_resent: raw.first_resent,
+            first_segments: raw.first_segments,
             resent: raw.resent,
             segments: raw.segments,
             handshake_us: raw.handshake_us,
