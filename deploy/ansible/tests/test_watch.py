@@ -138,6 +138,44 @@ def test_a_rule_that_ours_would_bypass_ends_it_and_is_named(edge: Edge) -> None:
     assert "fwmark 0x7" in edge.status()["withdrawn"]["reason"]
 
 
+@pytest.mark.parametrize(
+    ("version", "rule"),
+    [
+        (4, "pref 105 lookup main suppress_prefixlength 0"),
+        (4, "pref 500 lookup main"),
+        (4, "pref 900 from 192.168.0.0/16 lookup main"),
+        (4, "pref 900 ipproto tcp lookup main"),
+        (4, "pref 0 goto 32766"),
+        (4, "pref 900 to 10.77.0.0/16 prohibit"),
+        (6, "pref 105 lookup main suppress_prefixlength 0"),
+        (6, "pref 900 from fd00::/16 lookup main"),
+        (6, "pref 900 ipproto tcp lookup main"),
+        (6, "pref 900 to fd77::/32 unreachable"),
+    ],
+)
+def test_destinations_that_a_rule_before_ours_keeps_from_it_are_named(edge: Edge, version: int, rule: str) -> None:
+    both = {4: ("10.77.0.0/16", "192.168.0.2"), 6: ("fd77::/32", "fd00:0::2")}
+    for family, (prefix, via) in both.items():
+        edge.ip(f"-{family}", "route", "add", prefix, "via", via)
+    destination = both[version][0]
+    served = {prefix: 83 for prefix, _ in both.values()}
+    assert edge.apply(served).code == 0
+    assert edge.run("status").code == 0
+    log = edge.directory / "watch.log"
+    with watching(edge):
+        edge.ip(f"-{version}", "rule", "add", *rule.split())
+        eventually(lambda: "not reached" in log.read_text(), "watch is silent")
+        applied = edge.apply(dict.fromkeys(served, 84))
+        assert (applied.code, [one["prefix"] for one in applied.report["refused"]]) == (3, [destination])
+        assert "a rule before 1000 answers" in applied.report["refused"][0]["reason"]
+        status = edge.run("status")
+        assert (status.code, [one["prefix"] for one in status.report["drift"]]) == (3, [destination])
+        before = len(log.read_text())
+        edge.ip(f"-{version}", "rule", "del", *rule.split())
+        eventually(lambda: len(log.read_text()) > before, "watch does not notice that the rule is gone")
+        assert edge.run("status").code == 0
+
+
 def test_a_withdrawal_stays_and_an_expiry_comes_by_itself(edge: Edge) -> None:
     edge.ip("route", "add", "default", "via", "192.168.0.2")
     edge.apply({DESTINATION: 83})

@@ -29,6 +29,10 @@ pub(crate) use rule::{OURS as OUR_RULE, problem as rule_problem};
 
 /// What another run still writes meanwhile goes with the next pass.
 const DELETE_PASSES: usize = 5;
+/// Destinations that are looked up in one pass: some milliseconds.
+const LOOKED_UP: usize = 1024;
+/// Destinations that are named.
+const NAMED: usize = 20;
 /// A table that changes while it is read is read again, so often.
 const DUMP_PASSES: usize = 5;
 
@@ -218,6 +222,48 @@ impl<'a> Kernel<'a> {
             )));
         }
         Ok(rules)
+    }
+
+    /// Destinations whose connections another table than ours answers, and why; at most [`NAMED`] of a sample.
+    ///
+    /// A connection is looked up twice: without a source, then with the one that the first answer chose.
+    pub fn unreached(&self, routes: &Routes) -> Result<BTreeMap<IpNet, String>> {
+        let mut found = BTreeMap::new();
+        let mut conversation = Rtnetlink::open()?;
+        for prefix in routes
+            .keys()
+            .step_by(routes.len().div_ceil(LOOKED_UP).max(1))
+        {
+            let to = prefix.hosts().next().unwrap_or(prefix.addr());
+            let asked = conversation
+                .ask(RTM_GETROUTE, &route::lookup(to, None))
+                .and_then(|first| match route::answer(&first).1 {
+                    Some(from) => conversation.ask(RTM_GETROUTE, &route::lookup(to, Some(from))),
+                    None => Ok(first),
+                });
+            let by = match asked.as_ref().map(|body| route::answer(body).0) {
+                // An address of the host's own is for nobody to reach by a route.
+                Ok(table) if [TABLE, LOCAL].map(u32::from).contains(&table) => continue,
+                Ok(table) => format!("table {table}"),
+                Err(error) => reason(error),
+            };
+            let rule = rule::PREFERENCE;
+            let why = format!(
+                "not reached: a rule before {rule} answers ({by}); let it leave out this destination, or leave this edge out"
+            );
+            found.insert(*prefix, why);
+            if found.len() == NAMED {
+                break;
+            }
+        }
+        // What was withdrawn meanwhile is no longer for anybody to reach.
+        if !found.is_empty() {
+            let now = self.snapshot()?;
+            found.retain(|prefix, _| {
+                now.rules.contains(&Family::of(prefix)) && now.routes.contains_key(prefix)
+            });
+        }
+        Ok(found)
     }
 
     /// What is ours.

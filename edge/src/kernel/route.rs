@@ -8,12 +8,15 @@ use super::netlink::{
     Malformed, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, attributes, i32_at, message,
     number, push_attribute, u32_at,
 };
-use super::way::{RTA_DST, RTA_PRIORITY, RTA_SRC, RTA_TABLE, Way, address, normalise};
+use super::way::{RTA_DST, RTA_PREFSRC, RTA_PRIORITY, RTA_SRC, RTA_TABLE, Way, address, normalise};
 
 pub(crate) const RTM_NEWROUTE: u16 = 24;
 const RTM_DELROUTE: u16 = 25;
 pub(crate) const RTM_GETROUTE: u16 = 26;
 const RTM_F_CLONED: u32 = 0x200;
+const RTM_F_LOOKUP_TABLE: u32 = 0x1000;
+const RTA_IP_PROTO: u16 = 27;
+const IPPROTO_TCP: u8 = 6;
 const RT_SCOPE_NOWHERE: u8 = 255;
 const RTN_UNICAST: u8 = 1;
 const RTNH_F_DEAD: u32 = 1;
@@ -237,6 +240,43 @@ impl Change {
             Self::RemoveRule => super::rule::remove(family, sequence),
         }
     }
+}
+
+/// Asks which route a TCP connection to an address takes, from a source where one is given.
+pub(crate) fn lookup(to: IpAddr, from: Option<&[u8]>) -> Vec<u8> {
+    let family = Family::of(&to.into());
+    let bits = if family == Family::V4 { 32 } else { 128 };
+    let source = if from.is_some() { bits } else { 0 };
+    let mut body = vec![family.number(), bits, source, 0, 0, 0, 0, 0];
+    // IPv6 gives the table unasked, and refuses the flag where requests are checked strictly.
+    let flags = if family == Family::V4 {
+        RTM_F_LOOKUP_TABLE
+    } else {
+        0
+    };
+    body.extend_from_slice(&flags.to_ne_bytes());
+    match to {
+        IpAddr::V4(address) => push_attribute(&mut body, RTA_DST, &address.octets()),
+        IpAddr::V6(address) => push_attribute(&mut body, RTA_DST, &address.octets()),
+    }
+    if let Some(from) = from {
+        push_attribute(&mut body, RTA_SRC, from);
+    }
+    push_attribute(&mut body, RTA_IP_PROTO, &[IPPROTO_TCP]);
+    body
+}
+
+/// The table of the route that answered a lookup, and the source that it chose.
+pub(crate) fn answer(body: &[u8]) -> (u32, Option<&[u8]>) {
+    let (mut table, mut source) = (u32::from(body.get(4).copied().unwrap_or(0)), None);
+    for (kind, value) in attributes(body.get(RTMSG..).unwrap_or_default()).flatten() {
+        match number(kind) {
+            RTA_TABLE => table = u32_at(value, 0).unwrap_or(table),
+            RTA_PREFSRC => source = Some(value),
+            _ => {}
+        }
+    }
+    (table, source)
 }
 
 fn new_route(family: Family, prefix: &IpNet, way: &Way, flags: u16, sequence: u32) -> Vec<u8> {

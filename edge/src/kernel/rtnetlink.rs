@@ -137,6 +137,22 @@ impl Rtnetlink {
         }
     }
 
+    /// The body that answers one question.
+    pub(crate) fn ask(&mut self, kind: u16, body: &[u8]) -> io::Result<Vec<u8>> {
+        self.transmit(&message(kind, NLM_F_REQUEST, 0, body))?;
+        loop {
+            let length = self.receive()?;
+            if let Some(found) = messages(&self.buffer[..length]).next() {
+                return match found.kind {
+                    NLMSG_ERROR => Err(io::Error::from_raw_os_error(
+                        -i32_at(found.body, 0).unwrap_or(0),
+                    )),
+                    _ => Ok(found.body.to_vec()),
+                };
+            }
+        }
+    }
+
     /// The bodies that a dump of one address family gives, one after the other, and whether it is of one moment.
     pub(crate) fn dump(
         &mut self,

@@ -147,7 +147,7 @@ pub(crate) fn problem(rules: &[Rule], family: Family) -> Option<String> {
         return None;
     }
     Some(format!(
-        "{place} would be bypassed by Springtide's rule; move it before {PREFERENCE} or leave this edge out"
+        "{place} would be bypassed by Springtide's rule; leave this edge out, or enforce by bpf"
     ))
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::commit::commit;
 use super::repair::{load_state, repair};
 use super::report::{Applied, Counts, NotEnforced, Preview, Verified, refused_list, shown};
-use super::survey::{by_routes, survey};
+use super::survey::{by_routes, name_unreached, survey};
 use super::{Places, Run, Source, Uninterrupted, read_clock};
 use crate::bundle::{self, Bundle, Otherwise, Way};
 use crate::clock::Clock;
@@ -88,10 +88,11 @@ pub fn apply(source: &Source<'_>, places: &Places) -> Result<Applied> {
     let shown = source.bundle.display().to_string();
     let fit = check_newer(&bundle, state.as_ref(), &shown)
         .and_then(|()| survey(&run.kernel, &chosen.destinations));
-    let (plan, before) = fit.map_err(|error| with_notes(error, &notes))?;
+    let (mut plan, before) = fit.map_err(|error| with_notes(error, &notes))?;
     let whole = (&bundle, &raw[..]);
     let state = state.as_ref();
     let steps = commit(&run, whole, chosen.by, &plan, &before, state, &mut notes)?;
+    name_unreached(&run, &mut plan, &mut notes);
     if source.allowed_signers.is_none() {
         notes.push(UNSIGNED_NOTE.to_owned());
     }

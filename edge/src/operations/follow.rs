@@ -4,7 +4,7 @@ use super::apply::enforced_by;
 use super::commit::commit;
 use super::repair::{load_state, repair};
 use super::report::{Counts, Followed, refused_list};
-use super::survey::{by_routes, stale, survey};
+use super::survey::{by_routes, name_unreached, stale, survey};
 use super::withdraw::{Known, known_without_lock, lock_for_a_while, overdue, take_back};
 use super::{Places, Run, Uninterrupted, read_clock};
 use crate::bundle::{self, Bundle};
@@ -137,8 +137,9 @@ fn copy_again(
     state: &State,
     notes: &mut Vec<String>,
 ) -> Result<Copied> {
-    let (plan, before) = survey(&run.kernel, &by_routes(bundle, by).0)?;
+    let (mut plan, before) = survey(&run.kernel, &by_routes(bundle, by).0)?;
     let steps = commit(run, (bundle, raw), by, &plan, &before, Some(state), notes)?;
+    name_unreached(run, &mut plan, notes);
     Ok((steps, plan))
 }
 

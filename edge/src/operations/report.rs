@@ -182,6 +182,14 @@ impl Followed {
         }
     }
 
+    /// Destinations that are not served.
+    pub(super) fn refused(&self) -> &[RefusedDestination] {
+        match self {
+            Self::TakenBack(_) => &[],
+            Self::Copied { refused, .. } => refused,
+        }
+    }
+
     /// Seconds until a route of the host's runs out.
     pub fn next_look_s(&self) -> Option<f64> {
         match self {

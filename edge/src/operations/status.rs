@@ -44,6 +44,20 @@ pub fn status(places: &Places) -> Result<Status> {
         .then(|| run.program.status())
         .transpose()?;
     let mut drift = drift(&actual, &wanted);
+    // Where something plainer is wrong, that is what to mend first.
+    if drift.is_empty() {
+        let unreached = run.kernel.unreached(&actual.routes)?;
+        drift.extend(unreached.into_iter().map(|(prefix, why)| {
+            Drift {
+                prefix: prefix.to_string(),
+                wanted: actual
+                    .routes
+                    .get(&prefix)
+                    .map(|way| show(way, Family::of(&prefix))),
+                found: Some(why),
+            }
+        }));
+    }
     drift.extend(program_drift(&run, state.as_ref(), program.as_ref()));
     let claim = state.as_ref().map(|state| claim(state, &run.clock));
     let applied = state

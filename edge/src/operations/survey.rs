@@ -12,6 +12,7 @@ use crate::kernel::{
 use crate::plan::{Destination, HostTables, Plan, plan_routes};
 use crate::state::EnforcedBy;
 
+use super::Run;
 use super::report::NotEnforced;
 
 /// What of a bundle routes can carry, and how much they cannot.
@@ -56,6 +57,17 @@ pub(super) fn by_routes(bundle: &Bundle, by: EnforcedBy) -> (Vec<Destination>, N
         }
     }
     (destinations, left)
+}
+
+/// Adds the destinations that the kernel's own lookup does not find by our routes. What is committed stands, whether or not
+/// it can be looked up.
+pub(super) fn name_unreached(run: &Run<'_>, plan: &mut Plan, notes: &mut Vec<String>) {
+    match run.kernel.unreached(&plan.routes) {
+        Ok(unreached) => plan.refused.extend(unreached),
+        Err(error) => notes.push(format!(
+            "destinations could not be looked up, so `status` says which are reached: {error}"
+        )),
+    }
 }
 
 /// Destinations without the congestion controls that this kernel has not: those, and the reason for each.

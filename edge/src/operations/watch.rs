@@ -56,7 +56,7 @@ pub fn watch(
         match follow(places) {
             Ok(found) => {
                 pause = None;
-                if found.changed() {
+                if found.changed() || found.refused() != last.refused() {
                     report(&found);
                 }
                 passed(&lines(&found), true);
