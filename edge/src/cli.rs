@@ -29,6 +29,7 @@ const PROGRAM: &str = "springtide-edge";
 
 const AFTER: &str = "\
 Examples:
+  springtide-edge check                              what this host supports: the program, routes, bbr
   springtide-edge apply /etc/springtide/ams-1.json   the bundle's values into the kernel
   springtide-edge status                             what is applied, until when, and drift
   springtide-edge expire                             from a timer: withdraw an expired bundle
@@ -52,6 +53,15 @@ Exit codes:
   12  altered                           13  another edge's
   14  older than the applied one, or another one of the same round and creation time
   15  expired";
+
+const CHECK: &str = "\
+Example:
+  springtide-edge check --json | jq -r .bpf.reason
+
+Exit codes:
+  0   the eBPF program runs here
+  2   neither the program nor routes can be used
+  3   routes can be used, the program cannot";
 
 /// Makes this edge's new TCP connections start as a signed bundle says. It touches table 201, proto 201 and the rule pref
 /// 1000, or an eBPF program on one cgroup and its pins, and nothing else.
@@ -120,6 +130,12 @@ struct Measured {
 
 #[derive(Subcommand)]
 enum Command {
+    /// What this host supports: the eBPF program or exactly why not, routes, bbr; changes nothing
+    #[command(after_help = CHECK)]
+    Check {
+        #[command(flatten)]
+        common: Common,
+    },
     /// A bundle's values into the kernel
     Apply {
         #[command(flatten)]
@@ -197,6 +213,7 @@ enum Command {
 impl Command {
     const fn name(&self) -> &'static str {
         match self {
+            Self::Check { .. } => "check",
             Self::Apply { .. } => "apply",
             Self::Verify { .. } => "verify",
             Self::Status { .. } => "status",
@@ -210,7 +227,8 @@ impl Command {
 
     const fn common(&self) -> &Common {
         match self {
-            Self::Apply { common, .. }
+            Self::Check { common }
+            | Self::Apply { common, .. }
             | Self::Verify { common, .. }
             | Self::Status { common }
             | Self::Withdraw { common, .. }
@@ -271,7 +289,7 @@ const fn said(text: String) -> Answer {
 }
 
 fn run(command: Command) -> Result<Answer> {
-    if !matches!(command, Command::Verify { .. }) {
+    if !matches!(command, Command::Verify { .. } | Command::Check { .. }) {
         require_net_admin()?;
     }
     if let Command::Apply { signed, .. } | Command::Verify { signed, .. } = &command
@@ -295,6 +313,10 @@ fn run(command: Command) -> Result<Answer> {
         },
     );
     match &command {
+        Command::Check { .. } => {
+            let report = operations::check(&places, lacks_net_admin());
+            Ok(answer(&report, json))
+        }
         Command::Apply {
             common,
             signed,
@@ -419,12 +441,7 @@ fn watch(
 
 /// Where cgroup2 is mounted; systemd's place where it is not.
 fn cgroup2() -> PathBuf {
-    let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    let found = mounts.lines().find_map(|line| {
-        let mut words = line.split(' ').skip(1);
-        let place = words.next()?;
-        (words.next()? == "cgroup2").then(|| PathBuf::from(place))
-    });
+    let found = operations::mounted("cgroup2").into_iter().next();
     found.unwrap_or_else(|| PathBuf::from("/sys/fs/cgroup"))
 }
 
@@ -470,17 +487,20 @@ fn edge_name(given: Option<&str>) -> Result<String> {
 }
 
 fn require_net_admin() -> Result<()> {
+    lacks_net_admin().map_or(Ok(()), |why| {
+        Err(Error::refused(format!("{PROGRAM}: {why}")))
+    })
+}
+
+/// Why this process may change nothing, or None.
+fn lacks_net_admin() -> Option<String> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let bits = effective
         .and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok())
         .unwrap_or(0);
-    if bits >> CAP_NET_ADMIN & 1 == 1 {
-        return Ok(());
-    }
-    Err(Error::refused(format!(
-        "{PROGRAM}: changing what connections start with takes CAP_NET_ADMIN; run it as root"
-    )))
+    let why = "changing what connections start with takes CAP_NET_ADMIN; run it as root";
+    (bits >> CAP_NET_ADMIN & 1 == 0).then(|| why.to_owned())
 }
 
 /// A line for whoever still reads. A terminal or pipe that is gone keeps nothing from being done.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from testkit import bpf
+from testkit.bpf import cgroup2
 from testkit.edge import PROGRAM, Outcome
 from testkit.host import Host
 
@@ -64,6 +66,10 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_the_reason_is_exact_and_the_policy_decides(host: Host, case: str) -> None:
     prefix, reason = CASES[case]
+    checked = under(host, prefix, "check")
+    assert (checked.code, checked.report["bpf"]["supported"], checked.report["routes"]["supported"]) == (3, False, True)
+    assert checked.report["bpf"]["reason"].startswith(reason)
+    assert checked.report["btf"] is (case != "no types")
     default = under(host, prefix, "apply", host.document())
     assert (default.code, default.report["enforced_by"]) == (0, "nothing"), default.errors
     [note] = [one for one in default.report["notes"] if one.startswith("not by bpf")]
@@ -77,6 +83,34 @@ def test_the_reason_is_exact_and_the_policy_decides(host: Host, case: str) -> No
     assert under(host, prefix, "follow").report["changed"] is False
     assert host.run("follow").report["notes"] == ["by bpf, which this host can run now"]
     assert host.run("status").report["enforced_by"] == "bpf"
+
+
+def test_a_host_that_can_is_told_so_and_left_as_it_is(host: Host) -> None:
+    found = host.run("check")
+    assert found.code == 0, found.errors
+    assert [found.report[way] for way in ("bpf", "routes")] == [{"supported": True, "reason": None}] * 2
+    assert found.report["kernel"] == os.uname().release
+    assert str(cgroup2()) in found.report["cgroup2"]
+    assert "reno" in found.report["algorithms"]
+    assert found.report["bbr"]["supported"] is ("bbr" in found.report["algorithms"])
+    assert (host.windows(), host.pins.exists(), host.edge.state_dir.exists()) == ([10, 10], False, False)
+
+
+def test_why_neither_way_can_be_used(host: Host) -> None:
+    found = under(host, without("-net_admin,-sys_admin"), "check")
+    assert (found.code, found.errors) == (2, "")
+    assert found.report["bpf"]["reason"].startswith("this process lacks CAP_NET_ADMIN: run it as root")
+    assert found.report["routes"]["reason"].endswith("takes CAP_NET_ADMIN; run it as root")
+    host.edge.ip("-4", "route", "add", "192.0.2.0/24", "via", "192.168.0.2", "table", "201")
+    found = under(host, filtered("EPERM"), "check")
+    assert found.code == 2
+    assert "is not Springtide's; move it to another table" in found.report["routes"]["reason"]
+    assert host.run("check").code == 0, "the program needs no table"
+
+
+def test_a_lockdown_is_named(host: Host) -> None:
+    locked = under(host, mounted("/sys/kernel/security", "none [integrity] confidentiality"), "check")
+    assert (locked.report["lockdown"], locked.report["bpf"]["supported"]) == ("integrity", True)
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -1,4 +1,4 @@
-//! What the commands do: apply, withdraw, expire, follow, watch, status, and a look at a bundle.
+//! What the commands do: check, apply, withdraw, expire, follow, watch, status, and a look at a bundle.
 //!
 //! How it stays whole: a run that changes the kernel first writes an intent (what stood before), then changes, reads back,
 //! and commits by renaming state.json. A failure restores what stood before; after a kill or a crash the next run does it,
@@ -11,6 +11,7 @@
 //! but an apply.
 
 mod apply;
+mod check;
 mod commit;
 mod follow;
 mod metrics;
@@ -28,6 +29,7 @@ use std::time::Duration;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 
 pub use apply::{apply, preview, verify};
+pub use check::{Checked, check, mounted};
 pub use follow::follow;
 pub use metrics::{METRICS, Metrics, measure};
 pub use report::{

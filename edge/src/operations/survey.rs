@@ -7,7 +7,7 @@ use ipnet::IpNet;
 use crate::bundle::{Bundle, Entry};
 use crate::error::{Error, Result};
 use crate::kernel::{
-    Family, Kernel, Rule, Snapshot, Values, Way, congestion_problem, rule_problem,
+    Family, Kernel, OwnTable, Rule, Snapshot, Values, Way, congestion_problem, rule_problem,
 };
 use crate::plan::{Destination, HostTables, Plan, plan_routes};
 use crate::state::EnforcedBy;
@@ -96,6 +96,25 @@ fn without_unknown(destinations: &[Destination]) -> (Vec<Destination>, BTreeMap<
     (served, lacking)
 }
 
+/// Whether this host's routes of a family can carry values.
+///
+/// # Errors
+///
+/// [`Error::Refused`] when the host is not fit.
+pub(super) fn fit(kernel: &Kernel<'_>, family: Family) -> Result<()> {
+    may_carry(&kernel.own_table(family)?, &kernel.rules(family)?, family)
+}
+
+fn may_carry(table: &OwnTable, rules: &[Rule], family: Family) -> Result<()> {
+    if let Some(foreign) = &table.foreign {
+        let place = format!("`ip -{} route show table 201`", family.version());
+        return Err(Error::refused(format!(
+            "{place}: `{foreign}` is not Springtide's; move it to another table"
+        )));
+    }
+    rule_problem(rules, family).map_or(Ok(()), |problem| Err(Error::refused(problem)))
+}
+
 /// What destinations mean on this host, and what is ours now.
 ///
 /// # Errors
@@ -110,25 +129,18 @@ pub(super) fn survey(
     let mut host = BTreeMap::new();
     for family in kernel.families.iter().copied() {
         let (table, rules) = (kernel.own_table(family)?, kernel.rules(family)?);
-        own.routes.extend(table.routes);
         if rules.iter().any(Rule::is_ours) {
             own.rules.push(family);
         }
-        if !destinations
+        let serves = destinations
             .iter()
-            .any(|destination| Family::of(&destination.prefix) == family)
-        {
+            .any(|destination| Family::of(&destination.prefix) == family);
+        if serves {
+            may_carry(&table, &rules, family)?;
+        }
+        own.routes.extend(table.routes);
+        if !serves {
             continue;
-        }
-        let version = family.version();
-        if let Some(foreign) = table.foreign {
-            let place = format!("`ip -{version} route show table 201`");
-            return Err(Error::refused(format!(
-                "{place}: `{foreign}` is not Springtide's; move it to another table"
-            )));
-        }
-        if let Some(problem) = rule_problem(&rules, family) {
-            return Err(Error::refused(problem));
         }
         let (main, local) = kernel.host_tables(family)?;
         host.insert(family, HostTables { main, local });

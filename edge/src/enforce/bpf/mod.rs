@@ -37,7 +37,7 @@ pub use apply::{Applied, Loaded, apply, name_of, name_of_digest};
 pub use error::{Error, Result};
 pub use others::note_others;
 pub use pins::{Places, stands};
-pub use probe::probe;
+pub use probe::{probe, tells_types};
 pub use records::{Reader, Record};
 pub use status::{
     ArmStatus, Condition, Drift, EntryStatus, Status, Totals, condition, is_taken_away, status,

@@ -23,11 +23,16 @@ pub fn probe(places: &Places) -> Result<()> {
     program::load(None).map(drop)
 }
 
+/// Whether this kernel tells its types, which the program's reads are adapted to.
+pub fn tells_types() -> bool {
+    Path::new(BTF).exists()
+}
+
 /// All but the verifier.
 pub(super) fn preconditions(places: &Places) -> Result<()> {
     has_capabilities()?;
     let no_btf = "this kernel tells no types (CONFIG_DEBUG_INFO_BTF): use routes here, or a kernel that has them";
-    if !Path::new(BTF).exists() {
+    if !tells_types() {
         return Err(unsupported(format!("{BTF} is missing: {no_btf}")));
     }
     let pins = existing(&places.pins);
