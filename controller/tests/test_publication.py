@@ -22,13 +22,16 @@ from hypothesis import strategies as st
 from springtide import instants
 from springtide.bundles import caps
 from springtide.bundles.back import going_back, renewed
+from springtide.bundles.enforce import Enforce
 from springtide.bundles.model import Document, Documents, digest, fields_of, seal
 from springtide.bundles.published import PublishedBundles
 from springtide.errors import SpringtideError
 from springtide.jobs import audit
 from springtide.laws.congestion.bundle import Choice
+from springtide.laws.entry import Entry, Trial
 from springtide.laws.initcwnd.bundle import Route
 from springtide.laws.initcwnd.rows import write_round
+from springtide.laws.start.policy import StartPolicy
 from springtide.policy import BundlePolicy
 from springtide.publication import folder as publication
 from springtide.publication import journal
@@ -111,10 +114,104 @@ def test_caps_hold_back_what_is_too_much_at_once(before: Documents, after: Docum
     assert [problem.field for problem in found] == [f"cap {name}" for name in expected]
 
 
-def clients_of(count: int, least: int = 100_000) -> dict[str, Document]:
+OWN = Entry(prefix="10.0.0.0/24", initcwnd=60, start_rate=2_000_000, connection_rate=1_000_000)
+ON_TRIAL = Trial(permille=100, initcwnd=60, start_rate=2_000_000, connection_rate=1_000_000)
+HUGE = Trial(permille=500, initcwnd=400, start_rate=1_000_000_000, connection_rate=1_000_000_000)
+STEP = Trial(permille=100, initcwnd=60, start_rate=3_000_000, connection_rate=1_500_000)
+
+
+def paced(like: Entry, count: int = 100) -> dict[str, Document]:
+    """An edge that paces, with as many prefixes that start alike."""
+    entries = [like.model_copy(update={"prefix": f"10.0.{n}.0/24"}) for n in range(count)]
+    fields = {name: value for name, value in fields_of(document({}).bundle).items() if name != "routes"}
+    return {"ams-1": seal({**fields, "schema_version": 2, "enforce": Enforce(by="bpf"), "entries": entries})}
+
+
+def with_(entry: Entry, **values: Any) -> Entry:
+    return entry.model_copy(update=values)
+
+
+def times(factor: float, entry: Entry = OWN) -> Entry:
+    rates = {name: int(getattr(entry, name) * factor) for name in ("start_rate", "connection_rate")}
+    return with_(entry, **rates)
+
+
+BARE = Entry(prefix="10.0.0.0/24", trial=ON_TRIAL)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "expected"),
+    [
+        # What the law does by itself: a promotion, a step on trial, a trial that ends, and rates below its hysteresis.
+        (BARE, OWN, []),
+        (OWN, with_(OWN, trial=STEP), []),
+        (with_(OWN, trial=STEP), OWN, []),
+        (with_(OWN, trial=STEP), times(1.5), []),
+        (OWN, times(1.2), []),
+        (OWN, times(0.85), []),
+        # Faults upstream.
+        (OWN, times(10), ["100 of 100 routes are changed"]),
+        (OWN, times(0.01), ["100 of 100 routes are changed"]),
+        (OWN, with_(OWN, connection_rate=2_000_000), ["100 of 100 routes are changed"]),
+        (OWN, with_(OWN, start_rate=20_000), ["100 of 100 routes are changed"]),
+        (OWN, with_(OWN, initcwnd=61), ["100 of 100 routes are changed"]),
+        (OWN, with_(OWN, trial=HUGE), ["100 of 100 routes and trials are changed"]),
+        (OWN, with_(OWN, trial=Trial(permille=500)), ["100 of 100 routes and trials are changed"]),
+        (BARE, with_(BARE, trial=HUGE), ["100 of 100 routes and trials are changed"]),
+        (BARE, with_(BARE, trial=ON_TRIAL.model_copy(update={"permille": 500})), ["100 of 100 routes and trials"]),
+        (BARE, times(10), ["100 of 100 routes and trials are changed"]),
+        (OWN, BARE, ["100 of 100 routes are changed or withdrawn", "100 of 100 routes are withdrawn"]),
+    ],
+)
+def test_caps_judge_everything_that_an_entry_carries(before: Entry, after: Entry, expected: list[str]) -> None:
+    found = caps.problems("publish", caps.difference(paced(before), paced(after)), BundlePolicy())
+    for problem, begin in zip(found, expected, strict=True):
+        assert problem.message.startswith(begin)
+
+
+def test_trials_are_part_of_a_fleets_growth_and_hide_no_loss_of_values() -> None:
+    """Of many trials a few that are promoted in one round, or all, are no growth; ten times as many entries are."""
+    few = {"ams-1": paced(BARE)["ams-1"], "ams-2": paced(OWN, 20)["ams-1"]}
+    all_in_use = {"ams-1": paced(OWN)["ams-1"], "ams-2": paced(OWN, 20)["ams-1"]}
+    lost = {"ams-1": paced(BARE)["ams-1"], "ams-2": paced(OWN, 5)["ams-1"]}
+
+    def fields(before: Documents, after: Documents) -> list[str]:
+        found = caps.problems("publish", caps.difference(before, after), BundlePolicy())
+        return [problem.field.removeprefix("cap ") for problem in found]
+
+    assert fields(few, all_in_use) == []
+    assert fields(few, lost) == ["max_changed_share", "max_withdrawn_share"]
+    assert fields(paced(BARE, 20), paced(BARE, 200)) == ["max_growth"]
+
+
+def test_a_share_that_the_experiment_leaves_untreated_is_no_change() -> None:
+    found = caps.difference(paced(with_(OWN, trial=Trial(permille=100))), paced(with_(OWN, trial=Trial(permille=900))))
+    usual = caps.Usual.of(StartPolicy(), untreated=True)
+    assert list(caps.problems("publish", found, BundlePolicy(), usual=usual)) == []
+    assert [one.field for one in caps.problems("publish", found, BundlePolicy())] == ["cap max_changed_share"]
+
+
+def test_diff_shows_rates_and_trials(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = PublishFolder(home.path / "publish")
+    where = ("--publish-dir", folder.path)
+    folder.point("current", publish(folder, paced(OWN, 1)) / "edges")
+    created = instants.show(ROUND + 60)
+    publish(folder, {"ams-1": changed(paced(with_(times(2), trial=STEP), 1)["ams-1"], created_at=created)})
+    (change,) = home.json("diff", *where)["changes"]
+    assert (change["before"], change["after"]) == (60, 60)
+    assert [one["start_rate"] for one in change["starts"]] == [2_000_000, 4_000_000]
+    assert change["starts"][1]["trial"]["connection_rate"] == 1_500_000
+    monkeypatch.setenv("COLUMNS", "300")
+    (row,) = (line for line in home.run("diff", *where).stdout.splitlines() if "10.0.0.0/24" in line)
+    assert "60 at 1,000,000 B/s, 2,000,000 together " in row
+    assert "60 at 2,000,000 B/s, 4,000,000 together, on trial 60 at" in row
+
+
+def clients_of(count: int, least: int = 100_000, algorithm: str = "bbr") -> dict[str, Document]:
     """Two edges of one PoP, which are given the same: a client counts once."""
     choices = [
-        Choice(prefix=f"192.{n // 250}.{n % 250}.0/24", algorithm="bbr", min_object_bytes=least) for n in range(count)
+        Choice(prefix=f"192.{n // 250}.{n % 250}.0/24", algorithm=algorithm, min_object_bytes=least)
+        for n in range(count)
     ]
     return {edge: changed(document({}), edge=edge, congestion=choices) for edge in ("ams-1", "ams-2")}
 
@@ -129,6 +226,7 @@ def changed(of: Document, **fields: Any) -> Document:
         (clients_of(100), clients_of(50), []),
         (clients_of(100), clients_of(100, 7), []),
         (clients_of(100), clients_of(400), []),
+        (clients_of(100), clients_of(100, algorithm="cubic"), ["100 of 100 client prefixes leave BBR"]),
         (clients_of(100), clients_of(49), ["51 of 100 client prefixes leave BBR"]),
         (clients_of(100), fleet_of(3), ["100 of 100 client prefixes leave BBR"]),
         (clients_of(19), clients_of(0), []),

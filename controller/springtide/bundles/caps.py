@@ -6,9 +6,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 from springtide import instants
-from springtide.bundles.model import Documents
+from springtide.bundles.model import Bundle, Documents, FirstBundle
 from springtide.errors import Problem
 from springtide.fleet import Fleet
+from springtide.laws.entry import Entry
+from springtide.laws.start.policy import StartPolicy
 from springtide.laws.switchback import disable_test, last_rounds, off_pairs
 from springtide.policy import BundlePolicy, Policy
 
@@ -18,31 +20,109 @@ FIX = "look at `springtide diff`; if it is intended, use --force --reason TEXT"
 
 
 @dataclass(frozen=True)
-class Difference:
-    """Routes as (edge, prefix) -> initcwnd, and what happens to each."""
+class Values:
+    """What connections start with: all of an entry, or those that are on trial."""
 
-    added: Mapping[Value, int]
-    changed: Mapping[Value, tuple[int, int]]
-    withdrawn: Mapping[Value, int]
+    window: int = 0
+    start_rate: int | None = None
+    connection_rate: int | None = None
+
+    def is_near(self, other: Values, factor: float) -> bool:
+        """Whether no value is more than `factor` times the other, and none is there in one of them only."""
+        pairs = (
+            (self.window or None, other.window or None),
+            (self.start_rate, other.start_rate),
+            (self.connection_rate, other.connection_rate),
+        )
+        return all(a == b or (a is not None and b is not None and max(a, b) <= factor * min(a, b)) for a, b in pairs)
+
+
+@dataclass(frozen=True)
+class Start(Values):
+    """With what is on trial, for how many of a thousand connections; a trial without a window is the default's."""
+
+    permille: int = 0
+    trial: Values = Values()
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Starts as (edge, prefix) -> values, and what happens to each: one whose window goes is withdrawn, though a trial
+    may remain. `before` and `after` count those with a window, `carried` all."""
+
+    added: Mapping[Value, Start]
+    changed: Mapping[Value, tuple[Start, Start]]
+    withdrawn: Mapping[Value, Start]
     before: int
     after: int
+    carried: tuple[int, int]
 
 
-def routes(documents: Documents) -> dict[Value, int]:
+def starts(documents: Documents) -> dict[Value, Start]:
+    """Of each edge and prefix its window, rates and trial, where it has any window."""
     return {
-        (edge, route.prefix): route.initcwnd for edge, document in documents.items() for route in document.bundle.routes
+        (edge, prefix): start
+        for edge, document in documents.items()
+        for prefix, start in _starts(document.bundle)
+        if start.window or start.trial.window
     }
 
 
+def _starts(bundle: Bundle) -> Iterator[tuple[str, Start]]:
+    if isinstance(bundle, FirstBundle):
+        yield from ((route.prefix, Start(route.initcwnd)) for route in bundle.routes)
+    else:
+        yield from ((entry.prefix, _start(entry)) for entry in bundle.entries)
+
+
+def _start(entry: Entry) -> Start:
+    own = (entry.initcwnd or 0, entry.start_rate, entry.connection_rate)
+    trial = entry.trial
+    if trial is None:
+        return Start(*own)
+    return Start(*own, trial.permille, Values(trial.initcwnd or 0, trial.start_rate, trial.connection_rate))
+
+
 def difference(before: Documents, after: Documents) -> Difference:
-    old, new = routes(before), routes(after)
+    old, new = starts(before), starts(after)
+    gone = {key for key, start in old.items() if start.window and (key not in new or not new[key].window)}
     return Difference(
         added={key: new[key] for key in new.keys() - old.keys()},
-        changed={key: (old[key], new[key]) for key in old.keys() & new.keys() if old[key] != new[key]},
-        withdrawn={key: old[key] for key in old.keys() - new.keys()},
-        before=len(old),
-        after=len(new),
+        changed={key: (old[key], new[key]) for key in (old.keys() & new.keys()) - gone if old[key] != new[key]},
+        withdrawn={key: old[key] for key in gone},
+        before=sum(bool(start.window) for start in old.values()),
+        after=sum(bool(start.window) for start in new.values()),
+        carried=(len(old), len(new)),
     )
+
+
+@dataclass(frozen=True)
+class Usual:
+    """How much of a start may move without being a change: what the law of starts moves from round to round. A window
+    in use counts whenever it moves, unless it was on trial; what is on trial may be a step away from what was there."""
+
+    rates: float
+    step: float
+    # Whether the experiment itself keeps the default for a share of connections, another in each of its turns.
+    untreated: bool = False
+
+    @classmethod
+    def of(cls, law: StartPolicy, *, untreated: bool = False) -> Usual:
+        return cls(1 + law.hysteresis, law.step, untreated)
+
+    def is_own_new(self, old: Start, new: Start) -> bool:
+        is_same = old.window == new.window and old.is_near(new, self.rates)
+        return bool(new.window) and not is_same and not new.is_near(old.trial, self.rates)
+
+    def is_trial_new(self, old: Start, new: Start) -> bool:
+        if not new.permille:
+            return False
+        if not new.trial.window:
+            more = new.permille > self.rates * (0 if old.trial.window else old.permille)
+            return more and not self.untreated
+        if new.trial.is_near(old.trial, self.rates):
+            return new.permille > self.rates * old.permille
+        return not any(new.trial.is_near(known, self.step) for known in (old, old.trial))
 
 
 @dataclass(frozen=True)
@@ -105,7 +185,7 @@ def by_design(
         withdrawn=sum(is_off(value, after) for value in found.withdrawn),
         returned=sum(is_off(value, before) for value in found.added),
         due=len(due),
-        missing=len(due - found.added.keys()),
+        missing=sum(value not in found.added or not found.added[value].window for value in due),
     )
 
 
@@ -141,33 +221,43 @@ def congestion_difference(before: Documents, after: Documents) -> CongestionDiff
 def congestion_problems(where: str, found: CongestionDifference, policy: BundlePolicy) -> Iterator[Problem]:
     """As `problems`. What is added needs no cap: the law itself lets in congestion.max_new a round and PoP."""
     limit = policy.max_congestion_withdrawn_share
-    if found.before >= policy.caps_from_routes and len(found.withdrawn) > limit * found.before:
-        message = f"{len(found.withdrawn)} of {found.before} client prefixes leave BBR, over "
+    left = len(found.withdrawn) + sum(old[0] != new[0] for old, new in found.changed.values())
+    if found.before >= policy.caps_from_routes and left > limit * found.before:
+        message = f"{left} of {found.before} client prefixes leave BBR, over "
         message += f"bundle.max_congestion_withdrawn_share = {limit}"
         yield Problem(where, "cap max_congestion_withdrawn_share", message, FIX)
 
 
 NOTHING = ByDesign()
+USUAL = Usual.of(StartPolicy())
 
 
-def problems(where: str, found: Difference, policy: BundlePolicy, designed: ByDesign = NOTHING) -> Iterator[Problem]:
+def problems(
+    where: str, found: Difference, policy: BundlePolicy, designed: ByDesign = NOTHING, usual: Usual = USUAL
+) -> Iterator[Problem]:
     """Changes above a cap. A fleet with fewer than `caps_from_routes` routes is learning, and has none. Caps hold for
-    the routes with which the experiment does nothing, or that it gives back."""
-    if found.before + designed.due < policy.caps_from_routes:
-        return
-    before = found.before - designed.withdrawn + designed.due
+    the routes with which the experiment does nothing, or that it gives back; what is on trial is judged beside them,
+    so that neither hides the other."""
     withdrawn = len(found.withdrawn) - designed.withdrawn + designed.missing
     besides = f" besides {designed.withdrawn} that the experiment switches off" if designed.withdrawn else ""
+    in_use = sum(bool(old.window) and usual.is_own_new(old, new) for old, new in found.changed.values())
+    of_all = sum(usual.is_own_new(old, new) or usual.is_trial_new(old, new) for old, new in found.changed.values())
+    routes, carried = (count - designed.withdrawn + designed.due for count in (found.before, found.carried[0]))
     shares = (
-        ("max_changed_share", "changed or withdrawn", len(found.changed) + withdrawn),
-        ("max_withdrawn_share", "withdrawn", withdrawn),
+        ("max_changed_share", "routes are changed or withdrawn", in_use + withdrawn, routes),
+        ("max_withdrawn_share", "routes are withdrawn", withdrawn, routes),
+        ("max_changed_share", "routes and trials are changed or withdrawn", of_all + withdrawn, carried),
     )
-    for key, what, count in shares:
+    held_back = set()
+    for key, what, count, before in shares:
         limit = getattr(policy, key)
-        if count > limit * before:
-            message = f"{count} of {before} routes are {what}{besides}, over bundle.{key} = {limit}"
+        least = before + designed.withdrawn >= policy.caps_from_routes
+        if least and key not in held_back and count > limit * before:
+            held_back.add(key)
+            message = f"{count} of {before} {what}{besides}, over bundle.{key} = {limit}"
             yield Problem(where, f"cap {key}", message, FIX)
-    after = found.after - designed.returned
-    if found.before >= policy.caps_from_routes and after > policy.max_growth * found.before:
-        message = f"{found.before} routes become {after}, over bundle.max_growth = {policy.max_growth}"
+    before, after = found.carried
+    after -= designed.returned
+    if before >= policy.caps_from_routes and after > policy.max_growth * before:
+        message = f"{before} routes become {after}, over bundle.max_growth = {policy.max_growth}"
         yield Problem(where, "cap max_growth", message, FIX)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -44,18 +45,23 @@ def diff(what: str | None, publish_dir: Path, as_json: bool) -> None:
         candidate = folder.publication(what)
         new = published.part(candidate / "edges")
     found, of_clients = caps.difference(held, new), caps.congestion_difference(held, new)
-    rows = _rows(found)
+    starts = _rows(found)
+    rows = [(edge, prefix, _window(a), _window(b)) for edge, prefix, a, b in starts]
     clients = [(pop, prefix, _choice(a), _choice(b)) for pop, prefix, a, b in _rows(of_clients)]
     ways = _ways(held, new)
     names = ("edge", "prefix", "before", "after")
     if as_json:
-        listed = [dict(zip(names, row, strict=True)) for row in rows]
+        listed = [
+            {**dict(zip(names, row, strict=True)), "starts": [_fields(a), _fields(b)]}
+            for row, (_, _, a, b) in zip(rows, starts, strict=True)
+        ]
         chosen = [dict(zip(("pop", *names[1:]), row, strict=True)) for row in clients]
         head = {"publication": candidate.name, "before": found.before, "after": found.after}
         other = [dict(zip(("edge", "before", "after"), row, strict=True)) for row in ways]
         print_json({**head, "changes": listed, "congestion": chosen, "enforced_by": other})
         return
-    print_table(names, rows, title=f"{candidate.name}: {_counts(found)}")
+    shown = [(edge, prefix, _start(a), _start(b)) for edge, prefix, a, b in starts]
+    print_table(names, shown, title=f"{candidate.name}: {_counts(found)}")
     if clients:
         title = f"Congestion control of clients: {_counts(of_clients)}"
         print_table(("PoP", *names[1:]), clients, title=title)
@@ -78,6 +84,28 @@ def _rows(found: caps.Difference | caps.CongestionDifference) -> list[tuple[str,
         ],
         key=lambda row: row[:2],
     )
+
+
+def _window(start: caps.Start | None) -> int | None:
+    return (start.window or None) if start is not None else None
+
+
+def _fields(start: caps.Start | None) -> dict[str, Any] | None:
+    return None if start is None else asdict(start)
+
+
+def _start(start: caps.Start | None) -> str | None:
+    """A window alone as its number."""
+    if start is None:
+        return None
+    trial = f"{_values(start.trial)} for {start.permille / 10:g} %" if start.permille else ""
+    return ", on trial ".join(text for text in (_values(start), trial) if text)
+
+
+def _values(values: caps.Values) -> str:
+    if values.connection_rate is None or values.start_rate is None:
+        return str(values.window or "default")
+    return f"{values.window} at {values.connection_rate:,} B/s, {values.start_rate:,} together"
 
 
 def _choice(choice: caps.Choice | None) -> str | None:

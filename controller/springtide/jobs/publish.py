@@ -209,7 +209,8 @@ def _over(folder: PublishFolder, held: Documents, new: Documents, policy: Policy
     if fleet is not None and policy.experiment.switches:
         turns = caps.Turns(fleet, policy)
         designed = caps.by_design(found, held, new, turns, _resting(folder, held, turns))
-    routes = caps.problems(name, found, policy.bundle, designed)
+    usual = caps.Usual.of(policy.start, untreated=policy.experiment.kind == "share")
+    routes = caps.problems(name, found, policy.bundle, designed, usual)
     return [*routes, *caps.congestion_problems(name, caps.congestion_difference(held, new), policy.bundle)]
 
 
@@ -223,7 +224,9 @@ def _resting(folder: PublishFolder, held: Documents, turns: caps.Turns) -> set[c
         earlier = [name for name in names if name[: len(until)] <= until]
         if earlier:
             documents = published.part(folder.path / "rounds" / earlier[-1] / EDGES)
-            found |= {value for value in caps.routes(documents) if turns.pair(value) in on}
+            found |= {
+                value for value, start in caps.starts(documents).items() if start.window and turns.pair(value) in on
+            }
     return found
 
 

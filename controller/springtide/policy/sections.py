@@ -116,7 +116,8 @@ class BundlePolicy(Section):
     )
     max_changed_share: float = tunable(
         0.5,
-        "Most of the fleet's routes that one publication may change or withdraw, as a share.",
+        "Most of the fleet's routes, with their rates and trials, that one publication may change or withdraw, as a "
+        "share; a promotion, a trial within start.step and a rate within start.hysteresis are no change.",
         source="smoothing and hysteresis move few values a round: half of them moving is a fault upstream",
         ge=0.0,
         le=1.0,
@@ -130,14 +131,14 @@ class BundlePolicy(Section):
     )
     max_congestion_withdrawn_share: float = tunable(
         0.5,
-        "Most of the fleet's client prefixes on BBR that one publication may take off it, as a share.",
+        "Most of the fleet's client prefixes on BBR that one publication may take off it, or give another, as a share.",
         source="a whole PoP may be given back where BBR does not help it; half of a fleet at once is a fault upstream",
         ge=0.0,
         le=1.0,
     )
     max_growth: float = tunable(
         2.0,
-        "Most routes of a publication, as a multiple of those on the fleet.",
+        "Most routes of a publication, with what is on trial, as a multiple of those on the fleet.",
         source="a fleet does not double within a round: a duplicated or broken input does",
         ge=1.0,
         le=100.0,
