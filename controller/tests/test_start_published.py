@@ -92,6 +92,50 @@ def test_every_unit_and_part_is_published(home: Home, values: dict[str, Any]) ->
         assert entry.get("start_rate") == (2_000_000 if "window" in values else None)
 
 
+def test_what_gains_least_is_left_out_of_a_full_bundle_and_named(home: Home) -> None:
+    """Of as many IPv6 prefixes as one PoP may have by default, each with all that an entry may have, a few have no
+    room; the prefixes that also use BBR keep it, and other edges their bundles."""
+    home.policy.write_text("enforce: {by: bpf}\n")
+    count = Policy().start.max_prefixes
+    found = np.zeros(count + 1, DECIDED)
+    found["src_pop"] = b"ams"
+    for n, row in enumerate(found[:-1]):
+        row["destination"], row["ip_version"] = f"2001:db8:{n // 250 + 4096:x}:{n % 250 + 1:x}00::/56".encode(), 6
+        row["connections"] = 1 + (n * 7919) % count
+    # A pair of PoPs has few connections, and stays.
+    found[-1]["destination"], found[-1]["ip_version"], found[-1]["connections"] = b"fra", 4, 1
+    rates = {f"{kind}{name}_rate": 2e9 for kind in ("", "trial_") for name in ("connection", "path")}
+    default = {"default_flights": 99, "default_lossy": 80, "default_resent": 3, "default_at": ROUND}
+    for name, value in (IN_USE | ON_TRIAL | rates | default | {"min_rtt_us": 50_000, "mss": 1448}).items():
+        found[name] = value
+    found["action"], found["last_evidence"], found["expires_at"] = codes(Start)[Start.SET], ROUND, ROUND + 3600
+    found.sort(order=["src_pop", "destination", "ip_version"])
+    store = home.open()
+    write_round(store, ROUND, decided_table(DECISIONS), Policy().version)
+    rows.write_round(store, ROUND, Frame.of(found), Policy().version)
+    congestion_rows.write_round(store, ROUND, on_bbr(), Policy().version)
+    store.close()
+    result = home.run("publish", "--round", instants.show(ROUND))
+    edges = home.publish_dir / "candidate" / "edges"
+    content = (edges / "ams-1.json").read_bytes()
+    assert len(content) <= Policy().bundle.max_bytes
+    entries = {one["prefix"]: one for one in json.loads(content)["entries"]}
+    starts = {prefix for prefix, one in entries.items() if "initcwnd" in one}
+    assert UNITS["fra", 4] in starts
+    dropped = count + 1 - len(starts)
+    assert 0 < dropped < count // 2
+    # No more than is needed: another would not have fitted.
+    assert len(content) > Policy().bundle.max_bytes - 400
+    most = sorted(found, key=lambda row: (b"/" not in row["destination"], row["connections"]))[dropped:]
+    assert starts == {row["destination"].decode() for row in most} - {"fra"} | {UNITS["fra", 4]}
+    assert entries["198.51.100.0/24"].keys() == {"prefix", "congestion"}
+    note = f"{dropped:,} starts with least to gain, over bundle.max_bytes or max_routes"
+    assert f"left out: ams-1: {note}" in result.stderr.splitlines()
+    assert json.loads((edges / "fra-1.json").read_bytes())["entries"] == []
+    (step,) = (one for one in json.loads(home.run("status", "--json", code=None).stdout)["steps"] if one["what"] == "published")
+    assert "no room for" in step["text"]
+
+
 @pytest.mark.root
 def test_a_connection_starts_as_decided(home: Home) -> None:
     document = published(home, IN_USE)

@@ -120,32 +120,33 @@ def springtide_round() -> None:
 
     @task(pool=STORE)
     @guarded
-    def bundle(due: dict[str, Any]) -> str:
-        """A bundle for every edge of the newest decided round, laid beside the publications."""
+    def bundle(due: dict[str, Any]) -> dict[str, Any]:
+        """A bundle for every edge of the newest decided round, laid beside the publications; the round, and of each
+        edge how many starts its bundle has no room for."""
         from springtide.jobs.publish import render, stage
 
         site = Site.of()
         with site.open() as store:
             newest = LEADING.latest(store, due["newest"])
             rendered, moment = render(store, site.fleet(), site.policy(), newest, instants.now())
-        for what in rendered.unusable:
+        for what in rendered.notes():
             print(f"left out: {what}")
         stage(site.publish_dir, rendered.documents)
-        return instants.show(moment)
+        return {"round": instants.show(moment), "too_many": rendered.too_many}
 
     @task
     @guarded
-    def validate(moment: str) -> str:
+    def validate(bundled: dict[str, Any]) -> dict[str, Any]:
         """The bundles by themselves, and against what is current on the fleet by the policy's caps."""
         from springtide.jobs.publish import validate_staged
 
         site = Site.of()
         validate_staged(site.publish_dir, site.fleet(), site.policy(), instants.now())
-        return moment
+        return bundled
 
     @task(outlets=[PUBLICATION])
     @guarded
-    def publish(moment: str) -> str:
+    def publish(bundled: dict[str, Any]) -> str:
         """Sign the bundles with their way back and make them the newest publication, once; skipped while paused."""
         from springtide.jobs.publish import publish as run
         from springtide.jobs.publish import staged
@@ -155,8 +156,9 @@ def springtide_round() -> None:
         folder = PublishFolder(site.publish_dir)
         documents = staged(site.publish_dir)
         fleet = site.fleet_path.read_bytes()
-        path, _ = run(folder, documents, site.sign_key, site.policy(), instants.now(), once=True, fleet=fleet)
-        print(f"published {path.name}, round {moment}")
+        policy, full = site.policy(), bundled["too_many"]
+        path, _ = run(folder, documents, site.sign_key, policy, instants.now(), once=True, fleet=fleet, too_many=full)
+        print(f"published {path.name}, round {bundled['round']}")
         return path.name
 
     taken: Any = consume()

@@ -11,17 +11,20 @@ from pydantic import BaseModel
 from springtide import instants
 from springtide.bundles.destination import destination_problem
 from springtide.bundles.enforce import Enforce, enforcement, own_sides
-from springtide.bundles.model import Document, seal
+from springtide.bundles.model import Document, canonical, seal
+from springtide.bundles.validate import MAX_ENTRIES
 from springtide.fleet import Fleet, parse_prefix, prefix_order
 from springtide.laws.base import Contribution
 from springtide.laws.congestion.bundle import Choice
 from springtide.laws.entry import Entry, StartCongestion
 from springtide.laws.holdout import held_out_edges
 from springtide.laws.initcwnd.bundle import Route
-from springtide.policy import Policy
+from springtide.policy import BundlePolicy, Policy
 
 # What schema 1 has.
 FIRST = ("routes", "congestion")
+# What the law of starts gives an entry.
+STARTS = {"initcwnd", "start_rate", "connection_rate", "trial", "default_resent"}
 Given = Mapping[str, Mapping[str, int]]
 # What a receiver announces by itself: 65,535 bytes in segments of 1460. A smaller value would lower it.
 ANNOUNCED_ANYWAY = 44
@@ -30,11 +33,22 @@ ANNOUNCED_ANYWAY = 44
 @dataclass(frozen=True)
 class Rendered:
     """A round's bundles, and what was decided and is left out of them because its evidence is too old, or because no
-    bundle of schema 2 may name its prefix (`unusable`, with the reason)."""
+    bundle of schema 2 may name its prefix (`unusable`, with the reason). `too_many`: of each edge how many starts its
+    bundle has no room for, those that gain least."""
 
     documents: dict[str, Document]
     left_out: list[str]
     unusable: list[str] = field(default_factory=list)
+    too_many: dict[str, int] = field(default_factory=dict)
+
+    def notes(self) -> list[str]:
+        """Lines for whoever publishes."""
+        full = (f"{edge}: {no_room(count)}" for edge, count in sorted(self.too_many.items()))
+        return [*self.unusable, *full]
+
+
+def no_room(starts: int) -> str:
+    return f"{starts:,} starts with least to gain, over bundle.max_bytes or max_routes"
 
 
 def render(
@@ -47,7 +61,7 @@ def render(
     """
     given = [one for one in contributions if one.bundle_field]
     merged = _Merged(fleet, policy, round_unix_s, given)
-    documents = {}
+    documents, too_many = {}, {}
     opted_out = own_sides(fleet.tenant_rules())
     for pop in fleet.pops:
         for edge in fleet.pops[pop].edges:
@@ -67,7 +81,41 @@ def render(
             else:
                 fields |= {"schema_version": 2, "enforce": enforce, "entries": merged.of(edge, pop, enforce)}
             documents[edge] = seal(fields)
-    return Rendered(documents, [name for one in given for name in one.left_out], sorted(merged.unusable))
+            if enforce is not None and enforce.by == "bpf":
+                paced = (one for part in given if part.bundle_field == "entries" for one in part.entries[edge])
+                order = [one.prefix for one in paced if isinstance(one, Entry)]
+                fields["entries"], dropped = _fitting(fields["entries"], order, documents[edge], policy.bundle)
+                if dropped:
+                    documents[edge], too_many[edge] = seal(fields), dropped
+    return Rendered(documents, [name for one in given for name in one.left_out], sorted(merged.unusable), too_many)
+
+
+def _fitting(
+    entries: list[Entry], order: Sequence[str], document: Document, policy: BundlePolicy
+) -> tuple[list[Entry], int]:
+    """The entries of an edge that paces, without the starts at the end of `order` for which a bundle has no room; and
+    how many these are. One edge with too much is no reason to publish nothing for all others."""
+    excess, count = len(document.content) - policy.max_bytes, len(entries)
+    windows = sum(one.initcwnd is not None for one in entries)
+    known = {one.prefix: one for one in entries}
+    left: dict[str, Entry | None] = {}
+    for prefix in reversed(order):
+        if excess <= 0 and windows <= policy.max_routes and count <= MAX_ENTRIES:
+            break
+        one = known.get(prefix)
+        if one is None:
+            continue
+        rest = one.model_fields_set - STARTS
+        left[prefix] = Entry(**{name: getattr(one, name) for name in rest}) if rest != {"prefix"} else None
+        excess -= _size(one) - _size(left[prefix])
+        windows -= one.initcwnd is not None
+        count -= left[prefix] is None
+    return [kept for one in entries if (kept := left.get(one.prefix, one)) is not None], len(left)
+
+
+def _size(entry: Entry | None) -> int:
+    """Bytes within a bundle: a comma in place of the object around it."""
+    return 0 if entry is None else len(canonical({"": entry})) - 4
 
 
 class _Merged:

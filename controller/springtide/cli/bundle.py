@@ -74,6 +74,7 @@ def bundle(
                 "bundles": listed,
                 "left_out": rendered.left_out,
                 "unusable": rendered.unusable,
+                "too_many": rendered.too_many,
             }
         )
         return
@@ -85,7 +86,7 @@ def bundle(
     )
     for pair in rendered.left_out:
         click.echo(f"left out: {pair}: its last evidence is too old for a bundle valid until {expires}")
-    for what in rendered.unusable:
+    for what in rendered.notes():
         click.echo(f"left out: {what}")
 
 

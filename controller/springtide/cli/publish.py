@@ -77,12 +77,21 @@ def publish(
     requested = closed_round(round_text, policy)
     with store.open() as opened:
         rendered, _ = jobs.render(opened, fleet, policy, requested, instants.now())
-    for what in rendered.unusable:
+    for what in rendered.notes():
         click.echo(f"left out: {what}", err=True)
     folder = PublishFolder(publish_dir)
     copy = fleet_path.read_bytes()
     path, new = jobs.publish(
-        folder, rendered.documents, sign_key, policy, instants.now(), force=force, reason=reason, once=once, fleet=copy
+        folder,
+        rendered.documents,
+        sign_key,
+        policy,
+        instants.now(),
+        force=force,
+        reason=reason,
+        once=once,
+        fleet=copy,
+        too_many=rendered.too_many,
     )
     folder.prune(keep)
     if sign_key is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from springtide.store import Store
 
 # Bundles on their way from one step of a job to the next, in the publisher's folder.
 STAGED = "staged"
+NOTHING_LEFT_OUT: Mapping[str, int] = {}
 
 
 def render(store: Store, fleet: Fleet, policy: Policy, requested: int | None, now_unix_s: int) -> tuple[Rendered, int]:
@@ -74,12 +75,14 @@ def publish(
     reason: str = "",
     once: bool = False,
     fleet: bytes = b"",
+    too_many: Mapping[str, int] = NOTHING_LEFT_OUT,
 ) -> tuple[Path, Documents]:
     """Write the publication with its events, and point `candidate` to it; returns the publication and its bundles.
 
     With `once`, a candidate that has the same values of the same round is left as it is, and returned: a repetition
-    after a kill publishes nothing twice. `fleet` is fleet.yaml; the publication keeps it. In the mode advise nothing is
-    written but the event that says what would be. Raises PausedError, AdviceOnlyError, InputError, SpringtideError.
+    after a kill publishes nothing twice. `fleet` is fleet.yaml; the publication keeps it. `too_many`: as rendered, for
+    the journal. In the mode advise nothing is written but the event that says what would be. Raises PausedError,
+    AdviceOnlyError, InputError, SpringtideError.
     """
     refuse_when_paused(folder.path, now_unix_s)
     if policy.advises:
@@ -93,7 +96,8 @@ def publish(
         # An edge that paces starts connections by the law of starts, and has none of these windows either.
         "held_out": sorted({*_held_out(known_fleet, policy), *_pacing(documents)}),
     }
-    events = [journal.Event("publish", reason=reason, verdict="published", details={"windows": windows})]
+    details = {"windows": windows, **({"too_many": dict(too_many)} if too_many else {})}
+    events = [journal.Event("publish", reason=reason, verdict="published", details=details)]
     events += _disable_events(folder, policy, instants.parse(moment))
     held = published.current()
     if held is not None:

@@ -155,7 +155,8 @@ class Figure:
 @dataclass(frozen=True)
 class Contribution:
     """What a law puts into a round's bundles: a field of the bundle (bundles/model.py) and each edge's entries for it;
-    without a field, nothing. `left_out` names units whose evidence is too old for a bundle's lifetime."""
+    without a field, nothing. Of those of the field `entries` the first gain most. `left_out` names units whose evidence
+    is too old for a bundle's lifetime."""
 
     bundle_field: str = ""
     entries: Mapping[str, Sequence[BaseModel]] = field(default_factory=dict)

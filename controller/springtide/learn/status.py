@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from springtide.bundles.render import no_room
 from springtide.laws.base import LATE_ROUNDS, Clock, Newest, State, Step, Treated, age, once_a_round
 from springtide.laws.effect import Effect
 from springtide.laws.registry import LAWS
@@ -183,6 +184,10 @@ def _published(facts: Facts) -> Step:
     if found is None:
         return Step("published", State.NONE, "nothing yet", fix)
     text = f"{_ago(facts, found.created)}: {found.content} for {found.edges:,} edges ({found.name})"
+    last = facts.events.get("publish")
+    full = last.details.get("too_many", {}) if last is not None and last.publication == found.name else {}
+    if full:
+        text += f"; {len(full):,} edges have no room for {no_room(sum(full.values()))}"
     return once_a_round(facts.clock, "published", found.created, text, fix)
 
 

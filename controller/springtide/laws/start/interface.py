@@ -196,7 +196,8 @@ class Start(Law):
         decided = rows.read_round(store, 0 if old else newest)
         since = round_unix_s - _PARTS_ROUNDS * policy.round.interval_s
         parts = bundle.parts(edge_parts(store, round_unix_s, since, decided))
-        entries, left_out = bundle.entries(fleet, policy, round_unix_s, rows.rows(decided), parts, expires_unix_s)
+        listed = rows.rows(bundle.by_gain(decided))
+        entries, left_out = bundle.entries(fleet, policy, round_unix_s, listed, parts, expires_unix_s)
         return Contribution("entries", entries, left_out)
 
     def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> Treated:
