@@ -17,8 +17,11 @@ from springtide.laws.congestion import rows as congestion_rows
 from springtide.laws.congestion.law import ACTION, Action
 from springtide.laws.congestion.law import DECIDED as CONGESTION
 from springtide.laws.initcwnd.rows import write_round
+from springtide.laws.standing import Standing
 from springtide.laws.start import rows
 from springtide.laws.start.decision import Action as Start
+from springtide.laws.start.decision import Reason
+from springtide.laws.start.explain import labelled
 from springtide.laws.start.law import DECIDED
 from springtide.laws.vocabulary import codes
 from springtide.policy import Policy
@@ -68,17 +71,17 @@ def on_bbr() -> Any:
     return found
 
 
-def published(home: Home, values: dict[str, Any]) -> dict[str, Any]:
+def published(home: Home, values: dict[str, Any], found: Frame | None = None) -> dict[str, Any]:
     """The bundle of an edge in ams, as `springtide publish` makes it of what is in the store."""
     home.policy.write_text("enforce: {by: bpf}\n")
     store = home.open()
     write_round(store, ROUND, decided_table(DECISIONS), Policy().version)
-    rows.write_round(store, ROUND, decided(**values), Policy().version)
+    rows.write_round(store, ROUND, decided(**values) if found is None else found, Policy().version)
     congestion_rows.write_round(store, ROUND, on_bbr(), Policy().version)
     store.close()
     home.run("publish", "--round", instants.show(ROUND))
-    found: dict[str, Any] = json.loads((home.publish_dir / "candidate" / "edges" / "ams-1.json").read_bytes())
-    return found
+    bundle: dict[str, Any] = json.loads((home.publish_dir / "candidate" / "edges" / "ams-1.json").read_bytes())
+    return bundle
 
 
 @pytest.mark.parametrize("values", [IN_USE, ON_TRIAL, IN_USE | ON_TRIAL], ids=["in use", "on trial", "both"])
@@ -90,6 +93,38 @@ def test_every_unit_and_part_is_published(home: Home, values: dict[str, Any]) ->
         assert entry.get("trial", {}).get("initcwnd") == values.get("trial_window")
         # An edge that the store's fleet does not have begins with half of an equal part.
         assert entry.get("start_rate") == (2_000_000 if "window" in values else None)
+
+
+@pytest.mark.parametrize(("harmful", "where"), [(0.0, ""), (5e6, "near 40 Mbit/s ")])
+def test_a_hold_without_a_ceiling_names_no_rate(harmful: float, where: str) -> None:
+    found = decided(reason=codes(Reason)[Reason.TRIAL_SLOWER], harmful_rate=harmful, hold_until=ROUND + 900)
+    row = {"round": ROUND, **next(rows.rows(found))}
+    lines = dict(labelled(row, Policy(), Standing(ROUND, [], {})))
+    assert lines["would change"] == f"a fall at once; {where}nothing is tried before {instants.show(ROUND + 900)}"
+
+
+@pytest.mark.parametrize("overridden", [0, 1])
+@pytest.mark.parametrize("wider", ["198.51.100.0/24", "198.51.96.0/20"])
+def test_a_client_prefix_that_became_a_pops_has_no_values_of_its_own(home: Home, wider: str, overridden: int) -> None:
+    """But for an override; never some of the one unit and some of the other."""
+    home.fleet.write_text(home.fleet.read_text().replace("10.77.2.0/24", wider))
+    found = decided(**IN_USE).table()
+    client, pop = (found["destination"] == name for name in (b"198.51.100.0/24", b"fra"))
+    for name, value in ON_TRIAL.items():
+        found[name][pop] = value
+    found["window"][client] = 300
+    found["overridden"][client] = overridden
+    entries = {one["prefix"]: one for one in published(home, {}, Frame.of(found))["entries"]}
+    kept = [entries[wider]] if wider in entries else []
+    if overridden:
+        own = entries["198.51.100.0/24"]
+        assert own["initcwnd"] == 300
+        assert "trial" not in own
+        kept = [one for one in kept if one is not own]
+    else:
+        assert "initcwnd" not in entries.get("198.51.100.0/24", {}) or wider == "198.51.100.0/24"
+    for entry in kept:
+        assert (entry["initcwnd"], entry["trial"]["initcwnd"]) == (120, 160)
 
 
 def test_what_gains_least_is_left_out_of_a_full_bundle_and_named(home: Home) -> None:
@@ -132,7 +167,9 @@ def test_what_gains_least_is_left_out_of_a_full_bundle_and_named(home: Home) -> 
     note = f"{dropped:,} starts with least to gain, over bundle.max_bytes or max_routes"
     assert f"left out: ams-1: {note}" in result.stderr.splitlines()
     assert json.loads((edges / "fra-1.json").read_bytes())["entries"] == []
-    (step,) = (one for one in json.loads(home.run("status", "--json", code=None).stdout)["steps"] if one["what"] == "published")
+    (step,) = (
+        one for one in json.loads(home.run("status", "--json", code=None).stdout)["steps"] if one["what"] == "published"
+    )
     assert "no room for" in step["text"]
 
 

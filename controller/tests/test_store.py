@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -144,6 +145,15 @@ def holder(home: Home) -> subprocess.Popen[str]:
     assert process.stdout is not None
     assert process.stdout.readline() == "open\n"
     return process
+
+
+@pytest.mark.parametrize("zone", ["Nowhere/Atall", "../x"])
+def test_a_bad_time_zone_of_the_environment_is_ignored(home: Home, zone: str) -> None:
+    springtide = str(Path(sys.executable).with_name("springtide"))
+    command = [springtide, "sql", "select timezone() as zone", "--json"]
+    environment = {**os.environ, **home.environment, "TZ": zone}
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    assert json.loads(done.stdout)[0]["zone"] == "UTC"
 
 
 def test_a_held_store_is_waited_for_and_its_holder_named(home: Home) -> None:

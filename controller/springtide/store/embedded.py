@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -17,6 +16,7 @@ from springtide.errors import InputError, Problem, StoreError
 from springtide.frame import Frame
 from springtide.store.base import Param, Row, encode
 from springtide.store.binary import Columns, binary_source, read_blocks
+from springtide.store.engine import engine
 from springtide.store.files import engine_file
 from springtide.store.lock import DirectoryLock
 from springtide.store.messages import SYNTAX, message_source
@@ -50,7 +50,7 @@ class EmbeddedStore:
         self._lock.acquire(wait_s, on_wait)
         try:
             # The import maps a 300 MB library: only commands that need a store load it.
-            chdb: Any = importlib.import_module("chdb.session")
+            chdb: Any = engine("chdb.session")
             options = f"config-file={engine_file(reading=limits is not None)}&max_server_memory_usage={memory_bytes}"
             self._session: Any = chdb.Session(f"{directory}?{options}")
         except Exception as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
 import re
@@ -12,6 +11,7 @@ from typing import Any
 
 from springtide.errors import StoreError
 from springtide.store.base import encode
+from springtide.store.engine import engine
 from springtide.store.files import proto_file
 
 # The syntax tree of a text, which is a parameter here and never part of a statement.
@@ -54,7 +54,7 @@ def syntax(sql: str) -> str:
 
 def _query(what: str, sql: str, params: Mapping[str, str]) -> dict[str, list[Any]]:
     """The result's columns, from the engine in this process without an open store."""
-    query: Callable[..., Any] = importlib.import_module("chdb").query
+    query: Callable[..., Any] = engine("chdb").query
     try:
         columns: dict[str, list[Any]] = json.loads(bytes(query(sql, "JSONColumns", params=params).bytes()))
     except Exception as error:

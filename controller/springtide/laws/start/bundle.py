@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from springtide.fleet import Fleet
+from springtide.fleet import Fleet, Prefix, parse_prefix
 from springtide.frame import Frame
 from springtide.laws.columns import Table
 from springtide.laws.entry import MAX_DEFAULT_RESENT, MAX_RATE, MIN_RATE, Entry, Trial
@@ -62,13 +62,17 @@ def entries(
 
     Only edges that enforce by bpf get any: a route would send the window as one burst. Those held out get none, nor
     do pairs whose turn it is to be off, nor anything in a disable test, but for overrides (laws/switchback.py).
+    A client prefix that has become a PoP's, or a part of one's, has what its PoP is given, or an override of its own.
     An edge's start rate is the path's rate times its part of the unit's starts; where that is slower than the kernel's
     default the edge gets none.
     """
     acting: dict[str, list[tuple[Row, int, int]]] = {}
     left_out = []
+    owned = _Owned(fleet)
     for row in rows:
         if not row["window"] and not row["trial_permille"]:
+            continue
+        if not row["overridden"] and row["destination"] in owned:
             continue
         if not row["overridden"] and is_off(policy, round_unix_s, row):
             continue
@@ -86,13 +90,35 @@ def entries(
         for edge in pop.edges:
             paces = policy.enforce_of(edge, name, round_unix_s).by == "bpf" and edge not in held_out
             decided = acting.get(name, []) if paces else []
+            of_clients = {row["destination"] for row, *_ in decided}
             found[edge] = [
                 entry
                 for row, untreated, default_resent in decided
                 for prefix in _prefixes(fleet, row)
+                if prefix == row["destination"] or prefix not in of_clients
                 for entry in _entry(prefix, row, _part(parts, row, edge, len(pop.edges)), untreated, default_resent)
             ]
     return found, left_out
+
+
+class _Owned:
+    """Client prefixes that are, or are in, a prefix of the fleet."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._prefixes = {self._begin(one, one.prefixlen) for one, _ in fleet.prefixes()}
+        self._lengths = {(one.version, one.prefixlen) for one, _ in fleet.prefixes()}
+
+    def __contains__(self, destination: str) -> bool:
+        prefix = parse_prefix(destination) if "/" in destination else None
+        return prefix is not None and any(
+            self._begin(prefix, length) in self._prefixes
+            for version, length in self._lengths
+            if version == prefix.version and length <= prefix.prefixlen
+        )
+
+    @staticmethod
+    def _begin(prefix: Prefix, length: int) -> tuple[int, int, int]:
+        return prefix.version, length, int(prefix.network_address) >> (prefix.max_prefixlen - length)
 
 
 def is_off(policy: Policy, round_unix_s: int, row: Row) -> bool:

@@ -147,7 +147,9 @@ def _change(row: Row, policy: Policy) -> str:
         missing = max(0, law.trial_flights - row["trial_flights"])
         return f"{missing} more first flights on trial, if they lose no more and take no longer: then it is for all"
     if (row["hold_until"] or 0) > row["round"]:
-        return f"a fall at once; near {mbit(row['harmful_rate'])} nothing is tried before {_show(row['hold_until'])}"
+        # A trial that was only slower, or not faster, leaves no ceiling.
+        where = f"near {mbit(row['harmful_rate'])} " if row["harmful_rate"] else ""
+        return f"a fall at once; {where}nothing is tried before {_show(row['hold_until'])}"
     if not row["window"]:
         return f"{law.min_connections} connections that meet the path, or a group of {law.group_units} units that do"
     return "a path that proves more, on trial first; less, or losses in first flights, at once"
