@@ -154,6 +154,9 @@ def test_a_rate_is_tried_on_a_share_then_given_to_all_and_taken_back_where_it_ha
     assert "starts from ams to fra" in shown
     assert f"decided       {given['window']} segments at" in shown
     assert "0 of 40 lost something" in shown
+    # Not the path's rate, but what an edge enforces of it.
+    (line,) = (line for line in shown.splitlines() if line.strip().startswith("by edges"))
+    assert f"{8e-6 * parts['ams-1']['start_rate']:.3g} Mbit/s at once on ams-1" in line
 
     harm = flights(moments[3], moments[2], 0, 200, 150, 900_000, given["window"])
     cut = decide(fleet, moments[3], bulk(moments[3]), harm)

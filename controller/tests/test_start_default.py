@@ -214,3 +214,24 @@ def test_no_edge_is_given_a_part_that_is_slower_than_the_default(part: float, is
             parts = {("ams", "p", 4): {"ams-1": part}}
             given, _ = bundle.entries(FLEET, loop.policy, ROUND, [row | {"default_timed_at": timed_at}], parts, ROUND)
             assert bool(given["ams-1"]) == is_given
+
+
+@pytest.mark.xfail(
+    strict=True,
+    raises=AssertionError,
+    reason="an edge's part is enforced on its own; what others leave unused is not lent",
+)
+def test_forty_edges_of_a_pop_start_at_a_rate_on_50_mbit() -> None:
+    """None of them starts much at a time: each with a fortieth is slower than the default, and so none is given any."""
+    paced = policy().model_copy(update={"enforce": policy().enforce.model_copy(update={"by": "bpf"})})
+    loop = Loop(paced)
+    in_use = [loop.round(proved(6.25e6 / 2, **well())) for _ in range(3)][-1]
+    assert in_use["window"][0] > 0
+    [row] = list(rows.rows(Frame.of(in_use)))
+    names = [f"ams-{n}" for n in range(40)]
+    edges = {name: {"address": f"10.77.1.{n + 1}"} for n, name in enumerate(names)}
+    pops = {"ams": {"prefixes": ["10.77.1.0/24"], "edges": edges}, "p": {"prefixes": ["10.77.2.0/24"], "edges": {}}}
+    wide = Fleet.model_validate({"version": 1, "pops": pops})
+    parts = {("ams", "p", 4): dict.fromkeys(names, 1 / 40)}
+    given, _ = bundle.entries(wide, paced, ROUND, [row], parts, ROUND)
+    assert any(given[name] for name in names)

@@ -93,7 +93,7 @@ class Standing:
             return f"{nothing}: {self._why_nothing()}"
         if len(groups) == 1:
             return next(iter(groups))
-        return "; ".join(f"{text} on {_names(edges)}" for text, edges in groups.items())
+        return "; ".join(f"{text} on {named(edges)}" for text, edges in groups.items())
 
     def _why_nothing(self) -> str:
         if not self.last:
@@ -206,6 +206,6 @@ def _rollout(events: Iterable[Event], publication: str) -> str:
     return last
 
 
-def _names(edges: Sequence[str]) -> str:
+def named(edges: Sequence[str]) -> str:
     more = len(edges) - SHOWN
     return ", ".join(edges[:SHOWN]) + (f" and {more} more" if more > 0 else "")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
 from springtide import instants
-from springtide.laws.standing import Held, Standing
+from springtide.laws.entry import Entry
+from springtide.laws.standing import Held, Standing, named
 from springtide.laws.start.bundle import is_off
 from springtide.laws.start.decision import Reason
 from springtide.policy import Policy
@@ -38,12 +41,18 @@ RULES = {
     Reason.OVERRIDE: "an operator's override in the policy",
 }
 
+NO_EDGES: Mapping[str, Sequence[Entry]] = {}
+_NOTHING = "the kernel's default (not paced, held out, or its part of the rate is slower)"
 
-def labelled(row: Row, policy: Policy, now: Standing) -> list[tuple[str, str]]:
-    """A unit's lines, each with its label; `row` as rows.rows gives it."""
+
+def labelled(
+    row: Row, policy: Policy, now: Standing, edges: Mapping[str, Sequence[Entry]] = NO_EDGES
+) -> list[tuple[str, str]]:
+    """A unit's lines, each with its label; `row` as rows.rows gives it, `edges`: what bundles would have of it."""
     return [
         ("decided", _verdict(row, policy)),
         ("on trial", _trial(row)),
+        *([("by edges", by_edges(edges))] if edges and (row["window"] or row["trial_permille"]) else []),
         *(
             [("left out", "of bundles: the experiment has it switched off")]
             if is_off(policy, row["round"], row)
@@ -65,6 +74,22 @@ def became(policy: Policy, src_pop: str, now: Standing) -> list[tuple[str, str]]
         return str(held) if paces else "nothing of this law, as the edge does not pace"
 
     return [("pushed", now.pushed), ("in force", now.value(describe, "the kernel's default"))]
+
+
+def by_edges(edges: Mapping[str, Sequence[Entry]]) -> str:
+    """What each may start at once with: its part of the rate that is decided for all together."""
+    alike: dict[str, list[str]] = {}
+    for edge, entries in edges.items():
+        alike.setdefault(_part(entries[0]) if entries else _NOTHING, []).append(edge)
+    return "; ".join(f"{text} on {named(names)}" for text, names in alike.items())
+
+
+def _part(entry: Entry) -> str:
+    text = "the kernel's default"
+    if entry.initcwnd is not None:
+        text = f"{mbit(entry.start_rate)} at once" if entry.start_rate else "no cap"
+    trial = entry.trial.start_rate if entry.trial is not None else None
+    return text if trial is None else f"{text}, on trial {mbit(trial)}"
 
 
 def without_decision(round_text: str, was_decided: bool) -> list[tuple[str, str]]:

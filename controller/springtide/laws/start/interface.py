@@ -153,12 +153,18 @@ class Start(Law):
         found = [{"round": moment, **row} for row in rows.rows(decided)]
         was_decided = self.latest(store, moment) == moment
         now = standing(store, list(fleet.pops[src_pop].edges), policy, instants.now())
+        parts = bundle.parts(edge_parts(store, moment, moment - _PARTS_ROUNDS * interval_s, decided))
+        ends = moment + policy.bundle.ttl_s
+        edges = [bundle.entries(fleet, policy, moment, [row], parts, ends)[0] for row in found]
+        own = [{edge: of_all[edge] for edge in fleet.pops[src_pop].edges} for of_all in edges]
+        lines = [labelled(row, policy, now, of_pop) for row, of_pop in zip(found, own, strict=True)]
         nothing = without_decision(instants.show(moment), was_decided)
         nothing[1:1] = became(policy, src_pop, now)
         history = rows.history(store, src_pop, unit, moment - HISTORY_ROUNDS * interval_s, moment)
         return Explained(
             title=f"starts from {src_pop} to {unit}, round {instants.show(moment)}",
-            sections=[(f"IPv{row['ip_version']}", labelled(row, policy, now)) for row in found] or [("", nothing)],
+            sections=[(f"IPv{row['ip_version']}", one) for row, one in zip(found, lines, strict=True)]
+            or [("", nothing)],
             history=([name.replace("_", " ") for name in history[0]], [tuple(row.values()) for row in history])
             if history
             else ((), ()),
@@ -166,7 +172,7 @@ class Start(Law):
                 "round": instants.show(moment),
                 "src_pop": src_pop,
                 "destination": unit,
-                "explanations": [dict(labelled(row, policy, now)) for row in found] or [dict(nothing)],
+                "explanations": list(map(dict, lines)) or [dict(nothing)],
                 "decisions": [rows.as_dict(row) | {"round": instants.show(moment)} for row in found],
                 "history": history,
             },
