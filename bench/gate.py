@@ -24,6 +24,8 @@ EDGES, REGIONS, GROWTH, TRIES, DELAY_S = 3000, 5, 3, 10, 60
 ON_ITS_WAY_S = 120
 LOST, LOST_SHARE, TIMED_OUT, FAILED, SLOW = 0.02, 0.2, 0.01, 0.01, 0.1
 HARM = 0.3
+# The connections of a group are those of as many edges, twenty each, at most; more would be slow to draw.
+MOST_EDGES = 20
 Rng = np.random.Generator
 
 
@@ -59,11 +61,16 @@ def is_taken_back(chance: Rng, wave: int, changed: int, unchanged: int, lost: fl
         hits = [int(chance.binomial(n, p)) for p in (lost_share, TIMED_OUT, FAILED, SLOW)]
         return Tally(n, n, hits[0], 0, 0, n, hits[1], n, hits[2], n, hits[3])
 
-    groups = {
-        (Kind.WINDOWS, True): {"c": {"before": tally(changed, LOST), "after": tally(changed, lost)}},
-        (Kind.WINDOWS, False): {"u": {"before": tally(unchanged, LOST), "after": tally(unchanged, LOST)}},
-    }
-    return decide(Inputs(groups, {"c": 0.0}, wave), GatePolicy()).verdict is Verdict.ROLL_BACK
+    def edges(n: int, lost_share: float) -> dict[str, dict[str, Tally]]:
+        count = min(MOST_EDGES, max(1, n // 20))
+        sizes = [n // count + (number < n % count) for number in range(count)]
+        return {
+            f"{number}": {"before": tally(size, LOST), "after": tally(size, lost_share)}
+            for number, size in enumerate(sizes)
+        }
+
+    groups = {(Kind.WINDOWS, True): edges(changed, lost), (Kind.WINDOWS, False): edges(unchanged, LOST)}
+    return decide(Inputs(groups, {"0": 0.0}, wave), GatePolicy()).verdict is Verdict.ROLL_BACK
 
 
 def look(wave: int, changed: int, unchanged: int, times: int, seed: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any
 
 from springtide.bundles.model import Bundle, FirstBundle, SecondBundle
-from springtide.gate.proportions import NOTHING, Interval, Share, pooled, rise
+from springtide.gate.proportions import NOTHING, Interval, Share, effective, pooled, rise, spread
 from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
 from springtide.policy import GatePolicy
 
@@ -106,6 +106,8 @@ QUESTIONS = (
 _TESTED_SHARE = 5
 
 Windows = Mapping[str, Tally]
+# (whether the edges are changed, window) -> edge, share.
+Groups = Mapping[tuple[bool, str], Sequence[tuple[str, Share]]]
 
 
 @dataclass(frozen=True)
@@ -221,15 +223,13 @@ def _tests(inputs: Inputs, policy: GatePolicy) -> Iterator[Test]:
                 for changed in (True, False)
                 for window in ("before", "after")
             }
-            sums = {
-                key: pooled((share for _, share in shares), policy.max_host_ratio, policy.min_connections)
-                for key, shares in groups.items()
-            }
+            sums = _pooled(groups, policy)
             if sums[True, "after"].of * _TESTED_SHARE < policy.min_connections:
                 continue
             chance = chance_of_look(inputs.wave, inputs.look, policy) * question.weight * signal.weight
             compared = min(sums[False, "before"].of, sums[False, "after"].of) >= policy.min_connections
-            control = rise(sums[False, "before"], sums[False, "after"], chance) if compared else NOTHING
+            shown = _pooled(groups, policy, _spread(groups, compared=compared))
+            control = rise(shown[False, "before"], shown[False, "after"], chance) if compared else NOTHING
             worst = max(groups[True, "after"], key=lambda item: (item[1].hits, item[0]))
             yield Test(
                 question,
@@ -241,9 +241,29 @@ def _tests(inputs: Inputs, policy: GatePolicy) -> Iterator[Test]:
                 compared,
                 chance,
                 getattr(policy, signal.most),
-                rise(sums[True, "before"], sums[True, "after"], chance).minus(control),
+                rise(shown[True, "before"], shown[True, "after"], chance).minus(control),
                 worst,
             )
+
+
+def _pooled(groups: Groups, policy: GatePolicy, common: float = 0.0) -> dict[tuple[bool, str], Share]:
+    return {
+        key: pooled((effective(one, common) for _, one in shares), policy.max_host_ratio, policy.min_connections)
+        for key, shares in groups.items()
+    }
+
+
+def _spread(groups: Groups, *, compared: bool) -> float:
+    """Of unchanged edges, from before to after. Of two of them either could excuse what it wants: with fewer than three
+    the edges count besides as they were before, beside each other."""
+    unchanged = {window: dict(groups[False, window]) if compared else {} for window in ("before", "after")}
+    pairs = [
+        (share, unchanged["after"][edge]) for edge, share in unchanged["before"].items() if edge in unchanged["after"]
+    ]
+    if len(pairs) < 3:
+        before = [*(share for _, share in groups[True, "before"]), *unchanged["before"].values()]
+        pairs += zip(before[::2], before[1::2], strict=False)
+    return spread(pairs)
 
 
 def _shares(

@@ -9,9 +9,9 @@ estimates). They hold for small counts and for shares near zero, where the usual
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist, median_low
+from statistics import NormalDist, median, median_low
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,10 @@ class Share:
 
     def value(self) -> float:
         return self.hits / self.of if self.of > 0 else 0.0
+
+    def scaled(self, factor: float) -> Share:
+        """The same share, of another number of connections."""
+        return Share(self.hits * factor, self.of * factor)
 
     def __str__(self) -> str:
         return f"{self.hits:.0f} of {self.of:.0f}"
@@ -57,6 +61,33 @@ def wilson(share: Share, z: float) -> Interval:
     return Interval(p, max(0.0, middle - half), min(1.0, middle + half))
 
 
+def spread(pairs: Sequence[tuple[Share, Share]]) -> float:
+    """How alike the connections of one edge in one window are: the part of a single connection's variance that they
+    have in common, 0 where edges and windows differ by no more than chance. By pairs of shares, (before, after), of
+    edges to which nothing was done.
+
+    By moments, as of a beta-binomial (D. A. Williams, Applied Statistics 31, 1982): a share's variance is
+    p (1 - p) (1 + common (n - 1)) / n, and what edges differ in for good is in both windows. The edge that differs most
+    counts as the one after it: what one of them claims excuses nothing.
+    """
+    # Here too none counts for more than the middle one.
+    share = pooled((one for pair in pairs for one in pair), 1.0, 0.0).value()
+    variance = share * (1 - share)
+    if len(pairs) < 2 or variance <= 0:
+        return 0.0
+    chances = [1 / before.of + 1 / after.of for before, after in pairs]
+    moves = [after.value() - before.value() for before, after in pairs]
+    middle = median(moves)
+    unbiased = len(pairs) / (len(pairs) - 1)
+    found = sorted(
+        (unbiased * (move - middle) ** 2 / variance - chance) / max(2 - chance, 1e-9)
+        for move, chance in zip(moves, chances, strict=True)
+    )
+    if len(found) > 2:
+        found[-1] = found[-2]
+    return min(1.0, max(0.0, math.fsum(found) / len(found)))
+
+
 def deviate(chance: float) -> float:
     """The standard normal's value that is exceeded with this chance, as for a one-sided test."""
     return NormalDist().inv_cdf(1 - chance)
@@ -69,6 +100,11 @@ def rise(before: Share, after: Share, chance: float) -> Interval:
     """
     z = deviate(chance)
     return wilson(after, z).minus(wilson(before, z) if before.of > 0 else NOTHING)
+
+
+def effective(share: Share, common: float) -> Share:
+    """The share of as many independent connections as show as much as these, which have so much in common."""
+    return share.scaled(1 / (1 + common * max(0.0, share.of - 1)))
 
 
 def pooled(shares: Iterable[Share], ratio: float, enough: float) -> Share:
