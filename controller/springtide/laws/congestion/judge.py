@@ -13,6 +13,7 @@ each one's benefit is estimated, drawn to the middle of all by what is chance (e
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -66,12 +67,13 @@ def _until_now(
 ) -> tuple[Floats, Bits]:
     """Each one's growth beyond the held-out ones'; and the treated ones of PoPs that an interval shows not helped."""
     control, treated = known & held, known & ~held
+    of_fleet = growth[_even(pops, growth, control, law)]
     benefit = np.full(len(growth), np.nan)
     not_helped = np.zeros(len(growth), bool)
     for pop in np.unique(pops[known]):
         here = pops == pop
         own = growth[here & control]
-        theirs = own if len(own) >= law.min_held_out else growth[control]
+        theirs = own if len(own) >= law.min_held_out else of_fleet
         if len(theirs) < law.min_held_out:
             continue
         benefit[here & known] = np.exp2(growth[here & known] - np.median(theirs)) - 1.0
@@ -83,11 +85,43 @@ def _until_now(
 def _none_is_helped(ours: Floats, theirs: Floats, law: CongestionPolicy) -> bool:
     """Whether the interval of the median difference lies at or below `min_benefit`, as the report's does."""
     # An interval contains its middle: where that is above there is no need to draw.
-    if len(ours) < law.min_held_out or np.exp2(np.median(ours) - np.median(theirs)) - 1.0 > law.min_benefit + 1e-9:
+    if not len(ours) or np.exp2(np.median(ours) - np.median(theirs)) - 1.0 > law.min_benefit + 1e-9:
         return False
+    if len(ours) < law.min_held_out:
+        # Drawn anew, few seem to differ by less than they do.
+        most = _middle_at_most(ours) + _middle_at_most(-theirs)
+        return bool(np.exp2(most) - 1.0 <= law.min_benefit + 1e-9)
     is_treated = np.repeat([True, False], [len(ours), len(theirs)])
     found = difference(np.concatenate([ours, theirs]), is_treated, minimum=law.min_held_out)
     return found.high is not None and found.high <= law.min_benefit + 1e-9
+
+
+def _middle_at_most(values: Floats) -> float:
+    """What the middle of those that these were drawn from is not above, as sure as of an interval's end; infinite of
+    fewer than seven. By order statistics: of how many lie below it, the chance is a binomial's."""
+    count, above = len(values), 0.0
+    for rank in range(count, 0, -1):
+        above += math.comb(count, rank) / 2**count
+        if above > (1 - LEVEL) / 2:
+            return float(np.sort(values)[rank]) if rank < count else math.inf
+    return math.inf
+
+
+def _even(pops: NDArray[np.bytes_], growth: Floats, control: Bits, law: CongestionPolicy) -> Bits:
+    """The held-out prefixes that stand for the fleet: of a PoP at most as many as the middle PoP has, or its equal part
+    of those that a comparison needs, evenly through what they grew. What one PoP's edges invent decides for no other.
+    """
+    found = np.zeros(len(pops), bool)
+    names, counts = np.unique(pops[control], return_counts=True)
+    if not len(names):
+        return found
+    most = max(int(np.sort(counts)[(len(counts) - 1) // 2]), -(-law.min_held_out // len(names)))
+    for pop in names:
+        own = np.flatnonzero(control & (pops == pop))
+        own = own[np.argsort(growth[own], kind="stable")]
+        kept = min(most, len(own))
+        found[own[(2 * np.arange(kept) + 1) * len(own) // (2 * kept)]] = True
+    return found
 
 
 def _tried(pops: NDArray[np.bytes_], trial_growth: Floats, held: Bits, law: CongestionPolicy) -> tuple[Floats, Bits]:
@@ -95,10 +129,10 @@ def _tried(pops: NDArray[np.bytes_], trial_growth: Floats, held: Bits, law: Cong
     unknown; and those that, whichever held-out prefix they are compared with, grew too little."""
     expected, too_little = np.full(len(pops), np.nan), np.zeros(len(pops), bool)
     done = np.isfinite(trial_growth)
-    control, treated = done & held, done & ~held
+    control, treated = _even(pops, trial_growth, done & held, law), done & ~held
     if min(control.sum(), treated.sum()) < law.min_held_out:
         return expected, too_little
-    beyond = trial_growth - _centres(pops, trial_growth, control, law)
+    beyond = trial_growth - _centres(pops, trial_growth, control, done & held, law)
     chance, spread = _below(beyond[control]), _below(beyond[treated])
     # Of few, or of those that do not differ by more than chance, the middle of all says all there is.
     if spread.least > chance.most:
@@ -111,11 +145,11 @@ def _tried(pops: NDArray[np.bytes_], trial_growth: Floats, held: Bits, law: Cong
     return expected, too_little
 
 
-def _centres(pops: NDArray[np.bytes_], growth: Floats, control: Bits, law: CongestionPolicy) -> Floats:
-    """Of each prefix the median of its PoP's held-out ones, or of the fleet's where it has few."""
+def _centres(pops: NDArray[np.bytes_], growth: Floats, control: Bits, held: Bits, law: CongestionPolicy) -> Floats:
+    """Of each prefix the median of its PoP's held-out ones, or of those that stand for the fleet where it has few."""
     centres = np.full(len(pops), np.median(growth[control]))
-    for pop in np.unique(pops[control]):
-        own = control & (pops == pop)
+    for pop in np.unique(pops[held]):
+        own = held & (pops == pop)
         if own.sum() >= law.min_held_out:
             centres[pops == pop] = np.median(growth[own])
     return centres
