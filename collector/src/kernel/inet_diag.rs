@@ -21,6 +21,8 @@ pub(crate) mod attribute {
     pub(crate) const DCTCPINFO: u16 = 9;
     pub(crate) const PROTOCOL: u16 = 10;
     pub(crate) const SKV6ONLY: u16 = 11;
+    pub(crate) const LOCALS: u16 = 12;
+    pub(crate) const PEERS: u16 = 13;
     pub(crate) const PAD: u16 = 14;
     pub(crate) const MARK: u16 = 15;
     pub(crate) const BBRINFO: u16 = 16;

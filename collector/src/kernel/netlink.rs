@@ -56,6 +56,8 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<Received, Errno> 
 pub struct Message<'a> {
     /// nlmsg_seq: that of the request it answers.
     pub sequence: u32,
+    /// nlmsg_pid: the port that it answers.
+    pub port: u32,
     /// NLM_F_DUMP_INTR: the dump may be inconsistent.
     pub interrupted: bool,
     /// What it carries.
@@ -69,8 +71,8 @@ pub enum Body<'a> {
     Socket(&'a [u8]),
     /// A SOCK_DIAG_BY_FAMILY request's payload.
     Request(&'a [u8]),
-    /// A TCPDIAG_GETSOCK request.
-    TcpRequest,
+    /// A TCPDIAG_GETSOCK request's payload.
+    TcpRequest(&'a [u8]),
     /// The dump's end, with an errno when it failed.
     Done(i32),
     /// An error's errno; 0 is an acknowledgement.
@@ -92,6 +94,7 @@ pub fn messages(datagram: &[u8]) -> Messages<'_> {
 }
 
 /// See [`messages`].
+#[derive(Clone)]
 pub struct Messages<'a> {
     datagram: &'a [u8],
     at: usize,
@@ -120,10 +123,11 @@ impl<'a> Iterator for Messages<'a> {
         let flags = u16::from_ne_bytes([header[6], header[7]]);
         Some(Ok(Message {
             sequence: u32::from_ne_bytes([header[8], header[9], header[10], header[11]]),
+            port: u32::from_ne_bytes([header[12], header[13], header[14], header[15]]),
             interrupted: flags & NLM_F_DUMP_INTR != 0 && flags & NLM_F_REQUEST == 0,
             body: match kind {
                 SOCK_DIAG_BY_FAMILY if flags & NLM_F_REQUEST != 0 => Body::Request(payload),
-                TCPDIAG_GETSOCK if flags & NLM_F_REQUEST != 0 => Body::TcpRequest,
+                TCPDIAG_GETSOCK if flags & NLM_F_REQUEST != 0 => Body::TcpRequest(payload),
                 SOCK_DIAG_BY_FAMILY | TCPDIAG_GETSOCK => Body::Socket(payload),
                 NLMSG_DONE => Body::Done(errno(payload)),
                 NLMSG_ERROR => Body::Error(errno(payload)),

@@ -1,5 +1,6 @@
 //! Replays a netlink capture as if the kernel were saying it now.
 
+mod dumps;
 pub(crate) mod pcap;
 
 use std::io::{self, Read};
@@ -11,6 +12,7 @@ use crate::sample::encode::{AccEcn, Encoder, Identity};
 use crate::sample::proto::SampleKind;
 use crate::sinks::{Sink, SinkError, pass_on};
 use crate::stats::Stats;
+use dumps::Dumps;
 use pcap::{COOKED_HEADER, PcapError, PcapReader};
 
 /// Why a replay ended early. Samples before it have been passed on.
@@ -27,8 +29,6 @@ pub enum ReplayError {
 /// The netlink family of SOCK_DIAG; other families of a capture (rtnetlink) are not ours.
 const NETLINK_SOCK_DIAG: u16 = 4;
 
-const IPPROTO_TCP: u8 = 6;
-
 /// Passes a sample of every TCP socket in the capture to `sink`. A dump's number within the file, from 1, is its samples'
 /// poll sequence. `problem` gets each part that cannot be read: its offset in the file and what is wrong; the
 /// rest is replayed. Returns how many there were.
@@ -44,8 +44,7 @@ pub fn replay(
         identity,
         accecn,
         batch: Batch::default(),
-        dump: 1,
-        foreign: None,
+        dumps: Dumps::default(),
         problems: 0,
     };
     let result = (|| {
@@ -65,9 +64,7 @@ struct Replay<'a> {
     identity: &'a Identity,
     accecn: AccEcn,
     batch: Batch,
-    dump: u64,
-    /// The sequence number of the last request, when that requested something else than TCP.
-    foreign: Option<u32>,
+    dumps: Dumps,
     problems: u64,
 }
 
@@ -108,9 +105,14 @@ impl Replay<'_> {
             );
         }
         let start = packet.offset + (pcap::PACKET_HEADER + COOKED_HEADER) as u64;
-        let mut encoder = Encoder::new(self.identity, self.dump, SampleKind::Poll, self.accecn);
-        encoder.stamp(packet.time_unix_us);
-        for message in netlink::messages(datagram) {
+        let encoder_of = |dump| {
+            let mut encoder = Encoder::new(self.identity, dump, SampleKind::Poll, self.accecn);
+            encoder.stamp(packet.time_unix_us);
+            encoder
+        };
+        let mut encoding = None;
+        let mut messages = netlink::messages(datagram);
+        while let Some(message) = messages.next() {
             let message = match message {
                 Ok(message) => message,
                 Err(malformed) => {
@@ -124,14 +126,19 @@ impl Replay<'_> {
             };
             stats.dump_messages_interrupted += u64::from(message.interrupted);
             match message.body {
-                // struct inet_diag_req_v2: family, protocol.
-                Body::Request(request) => {
-                    let tcp = request.get(1) == Some(&IPPROTO_TCP);
-                    self.foreign = (!tcp).then_some(message.sequence);
-                }
-                Body::TcpRequest => self.foreign = None,
-                Body::Socket(payload) if self.foreign != Some(message.sequence) => {
+                Body::Request(payload) => self.dumps.request(message.sequence, payload),
+                Body::TcpRequest(payload) => self.dumps.tcp_request(message.sequence, payload),
+                Body::Socket(payload) => {
+                    let Some(dump) = self.dumps.number(message, messages.clone()) else {
+                        stats.messages_other += 1;
+                        continue;
+                    };
                     if let Some(view) = SocketView::parse(payload) {
+                        let (of, encoder) =
+                            encoding.get_or_insert_with(|| (dump, encoder_of(dump)));
+                        if *of != dump {
+                            (*of, *encoder) = (dump, encoder_of(dump));
+                        }
                         self.batch.push(|slot| encoder.encode(&view, slot, stats));
                         stats.rows += 1;
                         if self.batch.is_full() {
@@ -146,12 +153,8 @@ impl Replay<'_> {
                         );
                     }
                 }
-                Body::Done(_) => {
-                    self.dump += 1;
-                    encoder = Encoder::new(self.identity, self.dump, SampleKind::Poll, self.accecn);
-                    encoder.stamp(packet.time_unix_us);
-                }
-                Body::Socket(_) | Body::Error(_) | Body::Other => stats.messages_other += 1,
+                Body::Done(_) => self.dumps.done(message),
+                Body::Error(_) | Body::Other => stats.messages_other += 1,
             }
         }
         Ok(())
