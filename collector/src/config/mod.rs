@@ -245,6 +245,9 @@ pub(crate) struct Estimate {
     /// CSV with the header prefix,asn,name: autonomous systems are destinations; else prefixes are, /24 and /56
     #[arg(long, value_name = "FILE")]
     pub asn: Option<PathBuf>,
+    /// Connections to loopback and to this host's own addresses too, which are left out and counted otherwise
+    #[arg(long)]
+    pub local: bool,
     /// Destinations to print, those that would save most
     #[arg(long, value_name = "N", default_value_t = 20)]
     pub top: usize,

@@ -8,6 +8,8 @@ pub(super) const KERNEL_DEFAULT: f64 = 10.0;
 /// Policy's defaults: the largest window, segments; and the largest as a multiple of what the path holds.
 const LARGEST_WINDOW: f64 = 400.0;
 const HEADROOM: f64 = 1.25;
+/// Larger than any path's, so that only round trips are left.
+pub(super) const ENDLESS_RATE: f64 = 1e11;
 /// From ten segments of one byte to more than 2^63.
 const DOUBLINGS: usize = 64;
 

@@ -68,7 +68,7 @@ pub(crate) fn estimate(
 ) -> Result<(), EstimateError> {
     let names = Names::read(options.fleet.as_deref(), options.asn.as_deref())
         .map_err(EstimateError::Names)?;
-    let mut seen = Gathered(Seen::new(now_unix_us()));
+    let mut seen = Gathered(Seen::new(now_unix_us(), options.local));
     let watched = watch(poller, options, &mut seen, stats)?;
     let found = estimates(&seen.0, &names);
     if options.json {

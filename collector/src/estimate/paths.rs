@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-use super::gain::{KERNEL_DEFAULT, Path};
+use super::gain::{ENDLESS_RATE, KERNEL_DEFAULT, Path};
 use super::names::Names;
 use super::resample::{DRAWS, Interval, LEAST_CLUSTERS, draws, quantile};
 use super::seen::{Connection, Seen};
@@ -20,8 +20,6 @@ const LEAST_MET: usize = 3;
 const MET_QUANTILE: f64 = 0.5;
 /// Of the others' rates, which are lower bounds.
 const REACHED_QUANTILE: f64 = 0.75;
-/// Larger than any path's, so that only round trips are left.
-const ENDLESS_RATE: f64 = 1e11;
 /// What counts as one observation: connections of the same minutes meet the same path.
 const SLOT_US: i64 = 300_000_000;
 
@@ -32,6 +30,8 @@ pub(super) struct Saving {
     pub size: u64,
     /// What a transfer takes that starts with the kernel's default, and with what the path has proved, ms.
     pub default_ms: f64,
+    /// The time by default is that of answers of this size, and no model's.
+    pub is_measured: bool,
     /// See `default_ms`.
     pub start_ms: f64,
     /// The difference.
@@ -130,7 +130,7 @@ fn estimate(name: String, ip_version: u8, members: &Members<'_>) -> Option<Estim
             .filter(|one| one.is_fresh)
     };
     let begun = |least: u64| {
-        let of = fresh().filter(|one| one.sent.saturating_sub(one.again) >= least);
+        let of = fresh().filter(|one| one.size() >= least);
         of.map(|one| u64::from(one.weight)).sum::<u64>()
     };
     let fresh_from = SIZES.map(begun);
@@ -168,6 +168,8 @@ struct Drawn {
     is_few: bool,
     /// Bytes, where receivers said.
     receiver: Option<f64>,
+    /// By size, how many times as long as slow start at its best answers took that began with the default.
+    slow: [Option<f64>; SIZES.len()],
     paths: Vec<Path>,
 }
 
@@ -179,7 +181,7 @@ impl Drawn {
         let mut picked = if is_met {
             met
         } else {
-            with(members, |one| one.reached_rate)
+            with(members, Connection::reached_rate)
         };
         let connections = picked.len() as u64;
         picked.truncate(MOST_PICKED);
@@ -195,7 +197,8 @@ impl Drawn {
             .iter()
             .map(|(_, one, _)| f64::from(one.low_rtt_us))
             .collect();
-        let weights: Vec<u32> = picked.iter().map(|(_, one, _)| one.weight).collect();
+        let weight = |one: &Connection| if is_met { one.weight } else { one.kilobytes() };
+        let weights: Vec<u32> = picked.iter().map(|(_, one, _)| weight(one)).collect();
         let slot = |one: &Connection| u64::try_from(one.seen_us.div_euclid(SLOT_US)).unwrap_or(0);
         let slots: Vec<u64> = picked.iter().map(|(_, one, _)| slot(one)).collect();
         let share = if is_met {
@@ -213,6 +216,7 @@ impl Drawn {
             connections,
             is_few: picked.len() < LEAST_CLUSTERS,
             receiver,
+            slow: SIZES.map(|size| slowness(members, size as f64)),
             paths: draws(&slots).iter().map(path).collect(),
         })
     }
@@ -221,18 +225,46 @@ impl Drawn {
         Interval::of(&self.paths.iter().map(of).collect::<Vec<_>>())
     }
 
-    /// By size what a start saves, microseconds: the estimate, then of resamples.
+    /// By size what a transfer takes by default, microseconds: measured, else by the model; where the rate is a lower bound as
+    /// if only round trips took time.
+    fn default_us(&self, at: usize) -> f64 {
+        let size = SIZES[at] as f64;
+        let path = self.paths[0];
+        let endless = Path {
+            rate: ENDLESS_RATE,
+            ..path
+        };
+        let model = if self.is_met { path } else { endless };
+        self.slow[at].map_or_else(
+            || model.transfer_us(size, KERNEL_DEFAULT),
+            |slow| slow * endless.transfer_us(size, KERNEL_DEFAULT),
+        )
+    }
+
+    /// By size what a start saves, microseconds: the estimate, then of resamples. No answer arrives before the path's limit.
     fn saved_us(&self) -> Vec<[f64; SIZES.len()]> {
-        if self.is_few {
-            return few(self.paths[0], self.receiver);
-        }
-        let saved =
-            |one: &Path| SIZES.map(|size| one.gain_us(size as f64, one.window(self.receiver)));
-        self.paths.iter().map(saved).collect()
+        let path = self.paths[0];
+        let room: [f64; SIZES.len()] = std::array::from_fn(|at| {
+            let carried = if self.is_met {
+                SIZES[at] as f64 / path.rate * 1e6
+            } else {
+                0.0
+            };
+            (self.default_us(at) - path.rtt_us - carried).max(0.0)
+        });
+        let saved = if self.is_few {
+            few(path, self.receiver)
+        } else {
+            let of =
+                |one: &Path| SIZES.map(|size| one.gain_us(size as f64, one.window(self.receiver)));
+            self.paths.iter().map(of).collect()
+        };
+        let within = |row: [f64; SIZES.len()]| std::array::from_fn(|at| row[at].min(room[at]));
+        saved.into_iter().map(within).collect()
     }
 
     fn saving(&self, at: usize, saved: &[[f64; SIZES.len()]]) -> Saving {
-        let default_ms = self.paths[0].transfer_us(SIZES[at] as f64, KERNEL_DEFAULT) / 1000.0;
+        let default_ms = self.default_us(at) / 1000.0;
         let column: Vec<f64> = saved.iter().map(|row| row[at] / 1000.0).collect();
         let round_trip = |row: usize| if self.is_few { self.paths[0].rtt_us } else { self.paths[row].rtt_us } / 1000.0;
         let trips: Vec<f64> = column
@@ -244,11 +276,20 @@ impl Drawn {
         Saving {
             size: SIZES[at],
             default_ms,
+            is_measured: self.slow[at].is_some(),
             start_ms: default_ms - saved_ms.estimate,
             saved_ms,
             saved_round_trips: Interval::of(&trips),
         }
     }
+}
+
+/// The median over answers of about that size; None of too few.
+fn slowness(members: &Members<'_>, size: f64) -> Option<f64> {
+    let about = |one: &Connection| (0.8 * size..=1.25 * size).contains(&(one.size() as f64));
+    let of = members.iter().filter(|(_, one)| about(one));
+    let found: Vec<f64> = of.filter_map(|(_, one)| one.slowness()).collect();
+    (found.len() >= LEAST_MET).then(|| median(found.into_iter()))?
 }
 
 /// Connections with that rate, in the order of their hashes.

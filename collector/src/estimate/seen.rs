@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
+use super::gain::{ENDLESS_RATE, KERNEL_DEFAULT, Path};
 use crate::sample::json::address;
 use crate::sample::proto::{SampleKind, TcpSample, TcpState};
 
@@ -11,6 +12,10 @@ pub(super) const MOST_CONNECTIONS: usize = 200_000;
 /// Limits as in sql/rollup/2_sockets.sql.
 const MOST_RATE: u64 = 100_000_000_000;
 const MOST_RTT_US: u32 = 600_000_000;
+/// The kernel's value of ssthresh that was never set (TCP_INFINITE_SSTHRESH).
+const UNSET: u32 = 2_147_483_647;
+/// Of fewer bytes a rate may be of a start that was ended early (HyStart).
+const LEAST_BYTES: u64 = 100_000;
 
 /// A connection, as its samples so far show it. Rates are bytes a second, 0 is none.
 #[derive(Clone, Debug)]
@@ -27,8 +32,18 @@ pub(super) struct Connection {
     pub low_rtt_us: u32,
     /// Delivered while the path, and nobody else, was the limit.
     pub met_rate: u64,
-    /// The most that was delivered.
-    pub reached_rate: u64,
+    /// The most of a full window, or of more in a round trip than the default window.
+    full_rate: u64,
+    /// Acknowledged bytes, and microseconds with data in flight.
+    acked: u64,
+    /// See `acked`.
+    busy_us: u64,
+    /// It closed; the microseconds that its data took, without the round trip of a FIN that followed.
+    pub took_us: Option<u64>,
+    /// Segments with data that came, at most.
+    requests: u32,
+    /// Its edge's program gave it a start, or it shows a larger first window.
+    is_started: bool,
     /// Bytes sent, and of them again.
     pub sent: u64,
     /// See `sent`.
@@ -48,6 +63,8 @@ pub(super) struct Seen {
     is_watching: bool,
     connections: HashMap<(u64, u64), Connection>,
     left_out: HashSet<(u64, u64)>,
+    /// This host's addresses, each with the network namespace that has it; None where connections to them count.
+    own: Option<HashSet<(u64, IpAddr)>>,
 }
 
 impl Connection {
@@ -56,22 +73,72 @@ impl Connection {
         let twice = u64::from(self.twice) * u64::from(self.mss);
         self.again.saturating_sub(twice)
     }
+
+    /// Bytes that the application sent.
+    pub(super) fn size(&self) -> u64 {
+        self.sent.saturating_sub(self.again)
+    }
+
+    /// A rate that the path gives at least: over the time with data in flight (fewer than 100 kB show nothing), or of a full
+    /// window. As the laws have it (sql/rollup/4_path_sockets.sql and 2_sockets.sql).
+    pub(super) fn reached_rate(&self) -> u64 {
+        let mean = if self.acked >= LEAST_BYTES && self.busy_us > 0 {
+            u128::from(self.acked) * 1_000_000 / u128::from(self.busy_us)
+        } else {
+            0
+        };
+        u64::try_from(mean.min(u128::from(MOST_RATE)))
+            .unwrap_or(MOST_RATE)
+            .max(self.full_rate)
+    }
+
+    /// As a weight: connections that cannot show more hide none that does.
+    pub(super) fn kilobytes(&self) -> u32 {
+        let bytes = self.acked.saturating_mul(u64::from(self.weight));
+        u32::try_from(bytes / 1000).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// How many times as long as slow start at its best one answer took that began with the default.
+    pub(super) fn slowness(&self) -> Option<f64> {
+        let is_timed = self.is_fresh && !self.is_started && self.requests == 1;
+        let took = self.took_us.filter(|took| is_timed && *took > 0)?;
+        let best = Path {
+            rtt_us: f64::from(self.low_rtt_us),
+            rate: ENDLESS_RATE,
+            mss: f64::from(self.mss),
+        }
+        .transfer_us(self.size() as f64, KERNEL_DEFAULT);
+        (self.low_rtt_us > 0 && self.mss > 0).then(|| took as f64 / best)
+    }
 }
 
 impl Seen {
-    /// Nothing yet; rates that were measured before `since_us` do not count.
-    pub(super) fn new(since_us: i64) -> Self {
+    /// Nothing yet; rates that were measured before `since_us` do not count. `with_local`: connections to this host itself do.
+    pub(super) fn new(since_us: i64, with_local: bool) -> Self {
         Self {
             since_us,
             is_watching: false,
             connections: HashMap::new(),
             left_out: HashSet::new(),
+            own: (!with_local).then(HashSet::new),
         }
     }
 
-    /// The connections, each with what names it on this host.
+    /// The connections, each with what names it on this host; none to itself.
     pub(super) fn connections(&self) -> impl Iterator<Item = ((u64, u64), &Connection)> {
-        self.connections.iter().map(|(key, one)| (*key, one))
+        let all = self.connections.iter().map(|(key, one)| (*key, one));
+        all.filter(|(key, one)| !self.is_local(key.0, one.peer))
+    }
+
+    /// How many were to this host itself.
+    pub(super) fn local(&self) -> usize {
+        self.len() - self.connections().count()
+    }
+
+    fn is_local(&self, netns: u64, peer: IpAddr) -> bool {
+        self.own
+            .as_ref()
+            .is_some_and(|own| peer.is_loopback() || own.contains(&(netns, peer)))
     }
 
     /// How many there are.
@@ -99,6 +166,10 @@ impl Seen {
         else {
             return;
         };
+        let own = address(&sample.src_ip, sample.family).map(|own| own.to_canonical());
+        if let (Some(all), Some(own)) = (&mut self.own, own) {
+            all.insert((sample.netns, own));
+        }
         let key = (sample.netns, sample.cookie);
         if !self.connections.contains_key(&key) && self.connections.len() >= MOST_CONNECTIONS {
             if self.left_out.len() < MOST_CONNECTIONS {
@@ -113,7 +184,12 @@ impl Seen {
             mss: 0,
             low_rtt_us: 0,
             met_rate: 0,
-            reached_rate: 0,
+            full_rate: 0,
+            acked: 0,
+            busy_us: 0,
+            took_us: None,
+            requests: 0,
+            is_started: false,
             sent: 0,
             again: 0,
             twice: 0,
@@ -124,8 +200,12 @@ impl Seen {
         one.sent = one.sent.max(sample.bytes_sent.unwrap_or(0));
         one.again = one.again.max(sample.bytes_retrans.unwrap_or(0));
         one.twice = one.twice.max(sample.dsack_dups.unwrap_or(0));
+        // Without the counter it may have had many.
+        one.requests = one.requests.max(sample.data_segs_in.unwrap_or(2));
+        one.is_started |= is_started(sample);
         if closes {
             one.receiver_window = sample.snd_wnd.unwrap_or(0);
+            one.took_us = Some(took_us(sample));
         }
         if let Some(rtt) = sample.min_rtt.filter(|rtt| (1..=MOST_RTT_US).contains(rtt)) {
             one.low_rtt_us = if one.low_rtt_us == 0 {
@@ -140,7 +220,13 @@ impl Seen {
             sample.time_unix_us - 1000 * i64::from(sample.last_data_sent.unwrap_or(0));
         let rate = sample.delivery_rate.unwrap_or(0);
         if measured_us > self.since_us && rate <= MOST_RATE {
-            one.reached_rate = one.reached_rate.max(rate);
+            one.acked = one.acked.max(sample.bytes_acked.unwrap_or(0));
+            one.busy_us = one.busy_us.max(sample.busy_time.unwrap_or(0));
+            let default = 10_000_000 * u128::from(sample.snd_mss.unwrap_or(0));
+            let in_round_trip = u128::from(rate) * u128::from(sample.min_rtt.unwrap_or(0));
+            if is_full(sample, rate) || in_round_trip > default {
+                one.full_rate = one.full_rate.max(rate);
+            }
             if is_met(sample, rate) {
                 one.met_rate = rate;
             }
@@ -148,28 +234,56 @@ impl Seen {
     }
 }
 
-/// The path, and nobody else, limits it: it has left slow start, the application gave enough, the window was in flight
-/// (Little's law), and neither the receiver's window nor the send buffer held it back, now or for most of its time.
+/// The application gave enough, and the window was in flight (Little's law).
+fn is_full(sample: &TcpSample, rate: u64) -> bool {
+    let bytes = window_bytes(sample);
+    rate > 0
+        && bytes > 0
+        && !sample.delivery_rate_app_limited.unwrap_or(false)
+        && 2 * u128::from(rate) * u128::from(sample.rtt.unwrap_or(0))
+            >= u128::from(bytes) * 1_000_000
+}
+
+/// The path, and nobody else, limits it: its window is full, it has left slow start, and neither the receiver's window nor the
+/// send buffer held it back, now or for most of its time.
 fn is_met(sample: &TcpSample, rate: u64) -> bool {
-    let window = u64::from(sample.snd_cwnd.unwrap_or(0));
-    let bytes = window * u64::from(sample.snd_mss.unwrap_or(0));
     let threshold = sample.snd_ssthresh.unwrap_or(0);
-    let in_flight =
-        2 * u128::from(rate) * u128::from(sample.rtt.unwrap_or(0)) >= u128::from(bytes) * 1_000_000;
     let held_us = sample
         .rwnd_limited
         .unwrap_or(0)
         .saturating_add(sample.sndbuf_limited.unwrap_or(0));
-    rate > 0
-        && !sample.delivery_rate_app_limited.unwrap_or(false)
-        && (1..2_147_483_647).contains(&threshold)
-        && window > 0
-        && window >= u64::from(threshold)
-        && in_flight
+    is_full(sample, rate)
+        && (1..UNSET).contains(&threshold)
+        && sample.snd_cwnd.unwrap_or(0) >= threshold
+        && sample.bytes_acked.unwrap_or(0) >= LEAST_BYTES
         && sample
             .snd_wnd
-            .is_none_or(|receiver| u64::from(receiver) > bytes)
+            .is_none_or(|receiver| u64::from(receiver) > window_bytes(sample))
         && held_us.saturating_mul(2) <= sample.busy_time.unwrap_or(0)
+}
+
+fn window_bytes(sample: &TcpSample) -> u64 {
+    u64::from(sample.snd_cwnd.unwrap_or(0)) * u64::from(sample.snd_mss.unwrap_or(0))
+}
+
+/// While nothing was lost slow start has raised the window by no more than what was sent, and the FIN.
+fn is_started(sample: &TcpSample) -> bool {
+    let shows = || {
+        let sent = u64::from(sample.data_segs_out?);
+        let raised = sample.total_retrans? == 0 && sample.snd_ssthresh? == UNSET;
+        Some(raised && u64::from(sample.snd_cwnd?) > sent + 11)
+    };
+    sample.started_window.unwrap_or(0) > 0
+        || sample.started_rate.unwrap_or(0) > 0
+        || shows().unwrap_or(false)
+}
+
+/// The time with data in flight of a connection that closed, microseconds. A FIN that follows its data is a round trip more.
+fn took_us(sample: &TcpSample) -> u64 {
+    let rtt = u64::from(sample.rtt.unwrap_or(0));
+    let follows = u64::from(sample.last_data_sent.unwrap_or(0)) * 2000 >= 3 * rtt;
+    let busy = sample.busy_time.unwrap_or(0);
+    busy.saturating_sub(if follows { rtt } else { 0 })
 }
 
 /// As `springtide_has_tcp_info` of sql/functions.sql.
@@ -214,13 +328,14 @@ mod tests {
             delivery_rate: Some(2_500_000),
             snd_wnd: Some(1_000_000),
             bytes_sent: Some(5_000_000),
+            bytes_acked: Some(5_000_000),
             busy_time: Some(1_000_000),
             ..TcpSample::default()
         }
     }
 
     fn after(samples: &[TcpSample]) -> Connection {
-        let mut seen = Seen::new(0);
+        let mut seen = Seen::new(0, false);
         samples.iter().for_each(|sample| seen.take(sample));
         let found = seen.connections().next().map(|(_, one)| one.clone());
         found.unwrap()
@@ -229,7 +344,8 @@ mod tests {
     #[test]
     fn a_rate_counts_as_met_only_where_the_path_alone_was_the_limit() {
         assert_eq!(after(&[meets(1, 2)]).met_rate, 2_500_000);
-        let cases: [fn(&mut TcpSample); 8] = [
+        let cases: [fn(&mut TcpSample); 9] = [
+            |sample| sample.bytes_acked = Some(50_000),
             |sample| sample.delivery_rate_app_limited = Some(true),
             |sample| sample.snd_ssthresh = Some(i32::MAX.unsigned_abs()),
             |sample| sample.snd_ssthresh = Some(200),
@@ -248,7 +364,7 @@ mod tests {
 
     #[test]
     fn what_the_first_poll_shows_is_of_any_age() {
-        let mut seen = Seen::new(0);
+        let mut seen = Seen::new(0, false);
         seen.take(&meets(1, 5));
         seen.watch();
         seen.take(&meets(2, 6));
@@ -262,8 +378,93 @@ mod tests {
     }
 
     #[test]
+    fn connections_to_the_host_itself_count_only_where_asked() {
+        let octets = |address: [u8; 4]| {
+            let address = std::net::Ipv4Addr::from(address).to_ipv6_mapped();
+            address.octets().to_vec()
+        };
+        // Own addresses, loopback, the same address in another namespace, and another host.
+        let ends: [([u8; 4], [u8; 4], u64); 5] = [
+            ([10, 0, 0, 1], [10, 0, 0, 2], 1),
+            ([10, 0, 0, 2], [10, 0, 0, 1], 1),
+            ([127, 0, 0, 1], [127, 0, 0, 9], 1),
+            ([10, 0, 0, 3], [10, 0, 0, 1], 2),
+            ([10, 0, 0, 1], [192, 0, 2, 7], 1),
+        ];
+        for (with_local, counted) in [(false, 2), (true, 5)] {
+            let mut seen = Seen::new(0, with_local);
+            for (cookie, (source, peer, netns)) in (1..).zip(ends) {
+                seen.take(&TcpSample {
+                    src_ip: octets(source),
+                    dst_ip: octets(peer),
+                    netns,
+                    ..meets(cookie, 1)
+                });
+            }
+            let found = (seen.connections().count(), seen.local());
+            assert_eq!(found, (counted, 5 - counted));
+        }
+    }
+
+    #[test]
+    fn short_answers_show_their_time_and_no_rate_of_their_last_segment() {
+        // 100 kB at 150 ms: three round trips, one more for the FIN; the last segment's rate.
+        let short = |cookie| TcpSample {
+            kind: SampleKind::Close as i32,
+            state: TcpState::Close as i32,
+            snd_mss: Some(1448),
+            snd_cwnd: Some(80),
+            snd_ssthresh: Some(2_147_483_647),
+            total_retrans: Some(0),
+            data_segs_out: Some(70),
+            data_segs_in: Some(1),
+            rtt: Some(150_000),
+            min_rtt: Some(150_000),
+            delivery_rate: Some(9653),
+            bytes_sent: Some(100_000),
+            bytes_acked: Some(100_000),
+            busy_time: Some(604_000),
+            last_data_sent: Some(300),
+            ..meets(cookie, 1)
+        };
+        let of = |sample: TcpSample| {
+            let mut seen = Seen::new(0, false);
+            seen.watch();
+            seen.take(&sample);
+            let found = seen.connections().next().map(|(_, one)| one.clone());
+            found.unwrap()
+        };
+        let one = of(short(1));
+        assert_eq!(one.reached_rate(), 165_562);
+        let slowness = one.slowness().unwrap();
+        assert!((slowness - 454.0 / 450.0).abs() < 1e-3, "{slowness}");
+        // The server closed first: the FIN went with the data.
+        let with_fin = of(TcpSample {
+            last_data_sent: Some(150),
+            ..short(1)
+        });
+        assert!((with_fin.slowness().unwrap() - 604.0 / 450.0).abs() < 1e-3);
+        for other in [
+            TcpSample {
+                data_segs_in: Some(2),
+                ..short(1)
+            },
+            TcpSample {
+                started_window: Some(80),
+                ..short(1)
+            },
+            TcpSample {
+                snd_cwnd: Some(100),
+                ..short(1)
+            },
+        ] {
+            assert!(of(other).slowness().is_none());
+        }
+    }
+
+    #[test]
     fn listeners_and_other_kinds_are_no_connections() {
-        let mut seen = Seen::new(0);
+        let mut seen = Seen::new(0, false);
         for change in [
             (|sample: &mut TcpSample| sample.state = TcpState::Listen as i32) as fn(&mut TcpSample),
             |sample| sample.kind = SampleKind::FirstFlight as i32,

@@ -34,7 +34,7 @@ const RATE: u64 = 2_500_000;
 const PEER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 7);
 
 fn seen_of(count: u64, are_fresh: bool) -> Seen {
-    let mut seen = Seen::new(0);
+    let mut seen = Seen::new(0, false);
     if are_fresh {
         seen.watch();
     }
@@ -64,8 +64,9 @@ fn connections_that_agree_leave_no_doubt_and_few_leave_all() {
         // third flight carries what is left. An endless rate would make both waits whole.
         let saving = one.savings[2];
         assert_eq!(saving.size, 100_000);
-        assert!(close(saving.default_ms, 322.624), "{saving:?}");
-        assert!(close(saving.start_ms, 140.0), "{saving:?}");
+        // The rate is a lower bound: only round trips count.
+        assert!(close(saving.default_ms, 300.0), "{saving:?}");
+        assert!(close(saving.start_ms, 117.376), "{saving:?}");
         assert!(close(saving.saved_ms.estimate, 182.624), "{saving:?}");
         assert!(close(saving.saved_ms.low, low), "{count}: {saving:?}");
         assert!(close(saving.saved_ms.high, high), "{count}: {saving:?}");
@@ -140,7 +141,7 @@ fn the_first_line_says_what_its_mean_is_over() {
         let text = table(&estimates(&seen, &Names::default()), &seen);
         let first = text.lines().next().unwrap();
         assert!(
-            first.contains("183 ms sooner (140 instead of 323 ms"),
+            first.contains("at least 183 ms sooner (117 instead of 300 ms"),
             "{first}"
         );
         assert!(first.contains(said), "{first}");

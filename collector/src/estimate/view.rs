@@ -12,11 +12,21 @@ use super::seen::{MOST_CONNECTIONS, Seen};
 /// Of SIZES, that the first line reports.
 const REPORTED: usize = 2;
 
+/// The groups that means are of: those whose rate is known. Where none is, all; means are lower bounds then.
+fn averaged(found: &Estimates) -> Vec<&Estimate> {
+    let met: Vec<&Estimate> = found.known.iter().filter(|one| one.is_met).collect();
+    if met.is_empty() {
+        found.known.iter().collect()
+    } else {
+        met
+    }
+}
+
 /// What the first line says: means over connections that began, else over groups; ms.
-fn mean(found: &Estimates) -> (f64, f64) {
-    let all: u64 = found.known.iter().map(|one| one.fresh).sum();
+fn mean(groups: &[&Estimate]) -> (f64, f64) {
+    let all: u64 = groups.iter().map(|one| one.fresh).sum();
     let (mut default, mut saved, mut weights) = (0.0, 0.0, 0.0);
-    for one in &found.known {
+    for one in groups {
         let weight = if all > 0 { one.fresh as f64 } else { 1.0 };
         default += weight * one.savings[REPORTED].default_ms;
         saved += weight * one.savings[REPORTED].saved_ms.estimate;
@@ -43,20 +53,26 @@ pub(super) fn table(
     top: usize,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let fresh: u64 = found.known.iter().map(|one| one.fresh).sum();
-    let (default, saved) = mean(found);
-    let least = if found.known.iter().all(|one| one.is_met) {
+    let groups = averaged(found);
+    let fresh: u64 = groups.iter().map(|one| one.fresh).sum();
+    let (default, saved) = mean(&groups);
+    let least = if groups.iter().all(|one| one.is_met) {
         ""
     } else {
         "at least "
     };
     let over = if fresh > 0 {
         format!(
-            "the mean over {fresh} connections that began in {}",
-            seconds(watched)
+            "the mean over {fresh} connections that began in {}{}",
+            seconds(watched),
+            if groups.len() < found.known.len() {
+                format!(" to {} of {} destinations", groups.len(), found.known.len())
+            } else {
+                String::new()
+            }
         )
     } else {
-        let destinations = found.known.len();
+        let destinations = groups.len();
         format!(
             "the mean over {destinations} destinations, as no connection began in {}",
             seconds(watched)
@@ -131,6 +147,10 @@ fn remarks(found: &Estimates, seen: &Seen, top: usize) -> Vec<String> {
                 "destinations beyond {MOST_GROUPS} were left out: group them by --fleet or --asn"
             ),
         ),
+        of(
+            seen.local(),
+            "connections to this host itself were left out: --local includes them",
+        ),
         (seen.left_out() > 0).then(|| {
             // They are counted up to here.
             let least = if seen.left_out() < MOST_CONNECTIONS { "" } else { "at least " };
@@ -180,6 +200,7 @@ pub(super) fn json(
     let document = json!({
         "seconds": (watched.as_secs_f64() * 1000.0).round() / 1000.0,
         "connections_seen": seen.len(),
+        "connections_local": seen.local(),
         "connections_left_out": seen.left_out(),
         "paths_known": found.known.len(),
         "paths_unknown": found.unknown,
@@ -197,6 +218,7 @@ fn object(one: &Estimate) -> Value {
             json!({
                 "size_bytes": saving.size,
                 "default_ms": rounded(saving.default_ms),
+                "default_is_measured": saving.is_measured,
                 "start_ms": rounded(saving.start_ms),
                 "saved_ms": bounds(saving.saved_ms),
                 "saved_round_trips": bounds(saving.saved_round_trips),
