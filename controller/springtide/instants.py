@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from .errors import InputError, Problem
 
 FORMAT = "%Y-%m-%dT%H:%M:%SZ"
+# Clocks synchronised by NTP agree within a second; what is further ahead comes from a wrong clock.
+CLOCK_TOLERANCE_S = 60
 
 
 def now() -> int:

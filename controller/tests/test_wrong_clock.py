@@ -1,11 +1,20 @@
-"""A host whose clock is an hour off: no round is decided by its samples of another time."""
+"""Clocks that are wrong: no round is decided by a host's samples of another time, and what the controller did under a
+clock that was ahead stands in nothing's way once it is right."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from springtide import instants
+from springtide.jobs import due as due_rounds
+from springtide.policy import Policy
+from springtide.publication import journal
+from springtide.publication.folder import PublishFolder
+from springtide.publication.journal import Event
+from springtide.publication.ways import way_back
 
 from testkit.home import ROUND, Home
 from testkit.proto import Value
@@ -77,3 +86,100 @@ def test_a_round_is_decided_without_a_host_whose_clock_is_an_hour_off(home: Home
             assert f'springtide_input_incomplete{{law="{law}",pop="ams"}} 1' in gauges.read_text().splitlines()
     [window] = home.query(f"select initcwnd from initcwnd_decisions final where toUnixTimestamp(round) = {ROUND}")
     assert window == {"initcwnd": 40}
+
+
+DAY_S = 86_400
+
+
+def act(home: Home, at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round under a clock: rolled up, decided, published."""
+    monkeypatch.setattr(instants, "now", lambda: at)
+    moment = instants.show(instants.latest_round(at, INTERVAL))
+    home.run("rollup", "--round", moment)
+    home.run("decide", "initcwnd", "--round", moment)
+    home.run("publish", "--publish-dir", home.path / "publish")
+
+
+def ahead_once(home: Home, monkeypatch: pytest.MonkeyPatch) -> PublishFolder:
+    """A round rolled out in time, another one with samples, decided and rolled out a day ahead, and the clock right
+    again, a round later."""
+    folder = PublishFolder(home.path / "publish")
+    hosts = ("ams-1", "ams-2")
+    feed(home, "now", [row for host in hosts for row in samples(host, 0)])
+    feed(home, "ahead", [row for host in hosts for row in samples(host, 0, window=60, off_s=DAY_S)])
+    feed(home, "next", [row for host in hosts for row in samples(host, -1)])
+    for at in (ROUND + 90, ROUND + DAY_S + 90):
+        act(home, at, monkeypatch)
+        candidate = folder.resolved("candidate")
+        assert candidate is not None
+        folder.point("current", candidate / "edges")
+        kept = Event("rollout", verdict="done", who="ann", publication=candidate.name, at_unix_s=at + 5)
+        journal.append(folder.path, kept)
+    monkeypatch.setattr(instants, "now", lambda: ROUND + INTERVAL + 90)
+    return folder
+
+
+def test_a_clock_that_was_ahead_hides_no_dead_loop(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = ahead_once(home, monkeypatch)
+
+    def steps() -> dict[str, dict[str, Any]]:
+        return {one["what"]: one for one in home.json("status", "--publish-dir", folder.path, code=1)["steps"]}
+
+    found = steps()
+    assert (found["rounds"]["state"], found["initcwnd"]["state"]) == ("ok", "ok")
+    assert (found["rounds"]["at"], found["initcwnd"]["at"]) == (instants.show(ROUND), instants.show(ROUND))
+    assert found["published"]["state"] == "broken"
+    assert "in the future" in found["published"]["text"]
+    assert found["last push"]["at"] == instants.show(ROUND + 95), "a later push must not be hidden for a day"
+    monkeypatch.setattr(instants, "now", lambda: ROUND + 12 * INTERVAL)
+    found = steps()
+    assert (found["rounds"]["state"], found["initcwnd"]["state"]) == ("stale", "stale")
+
+
+def test_after_a_clock_that_was_ahead_rounds_are_published_and_rolled_back(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = ahead_once(home, monkeypatch)
+    first = folder.rounds()[0]
+    act(home, ROUND + INTERVAL + 90, monkeypatch)
+    new = folder.resolved("candidate")
+    assert new is not None
+    assert new.name.startswith(instants.show(ROUND + INTERVAL))
+    # What the right clock refuses is nothing to go back to.
+    assert folder_values(new / "back", "ams-1") == []
+    assert way_back(new, folder.path, ["ams-1"], instants.now()) == new / "back"
+    monkeypatch.setattr(instants, "now", lambda: ROUND + INTERVAL + 100)
+    home.run("rollback", first, "--publish-dir", folder.path, "--reason", "a clock was ahead")
+    again = folder.resolved("candidate")
+    assert again is not None
+    assert again.name.startswith(instants.show(ROUND) + "-")
+    assert folder_values(again / "edges", "ams-1") == folder_values(folder.path / "rounds" / first / "edges", "ams-1")
+
+
+def folder_values(part: Path, edge: str) -> list[dict[str, object]]:
+    document = json.loads((part / f"{edge}.json").read_text())
+    routes: list[dict[str, object]] = document["routes"]
+    return routes
+
+
+def test_a_round_that_was_rolled_up_before_its_time_is_rolled_up_and_decided_again(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hosts = ("ams-1", "ams-2")
+    feed(home, "before", [row for host in hosts for row in samples(host, 1)])
+    home.run("rollup", "--round", instants.show(ROUND - INTERVAL))
+    home.run("decide", "initcwnd", "--round", instants.show(ROUND - INTERVAL))
+    feed(home, "early", samples("ams-1", 0)[:6])
+    monkeypatch.setattr(instants, "now", lambda: ROUND + 90)  # five minutes ahead
+    home.run("rollup", "--round", instants.show(ROUND))
+    home.run("decide", "initcwnd", "--round", instants.show(ROUND), code=3)
+    monkeypatch.setattr(instants, "now", lambda: ROUND - 200)
+    home.run("rollup")
+    feed(home, "in time", [row for host in hosts for row in samples(host, 0)])
+    monkeypatch.setattr(instants, "now", lambda: ROUND + 100)
+    [rolled] = home.json("rollup")["rounds"]
+    assert rolled["round"] == instants.show(ROUND)
+    store = home.open()
+    assert due_rounds.undecided(store, Policy(), ROUND, anew=[ROUND]) == [ROUND]
+    store.close()
+    home.run("decide", "initcwnd", "--round", instants.show(ROUND))

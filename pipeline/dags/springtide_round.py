@@ -98,7 +98,7 @@ def springtide_round() -> None:
                 print(f"round {instants.show(moment)}: {line.samples} samples of {line.sockets} sockets")
             late = count_late(store, due["newest"], policy.round.interval_s, instants.now())
             print(f"{late} samples came too late for their rounds' tables")
-            return undecided(store, policy, due["newest"])
+            return undecided(store, policy, due["newest"], anew=due["to_roll_up"])
 
     def decide(law: Law) -> Any:
         @task(task_id=law.name, doc_md=f"{law.title}, round by round.", pool=STORE, outlets=[DECISIONS])

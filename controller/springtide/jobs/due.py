@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,9 +10,9 @@ from springtide import instants
 from springtide.errors import SpringtideError, StoreError
 from springtide.fleet import Fleet
 from springtide.jobs import audit
-from springtide.laws.registry import LAWS
+from springtide.laws.registry import LAWS, LEADING
 from springtide.observe.enrich import publish_fleet
-from springtide.observe.rollup import PENDING_S, RETRIED_ROUNDS, pending, rolled_up
+from springtide.observe.rollup import PENDING_S, RETRIED_ROUNDS, distrust, pending, rolled_up
 from springtide.policy import Policy
 from springtide.store import Store
 
@@ -28,11 +28,13 @@ class Due:
 
 
 def prepare(store: Store, fleet: Fleet, publish_dir: Path, warn: Callable[[str], None]) -> None:
-    """What round tables need besides samples: the fleet, and which publication was current on its edges.
+    """What round tables need besides samples: the fleet, and which publication was current on its edges; and none of
+    a clock that was ahead.
 
     A journal that cannot be read is reported and keeps no round from being rolled up. Raises StoreError.
     """
     publish_fleet(store, fleet)
+    distrust(store, instants.now())
     bring_audit(store, publish_dir, warn)
 
 
@@ -70,12 +72,12 @@ def due(store: Store, policy: Policy, newest_unix_s: int) -> Due:
     return Due(newest_unix_s, waiting, int(row["seen"]), int(row["expected"]))
 
 
-def undecided(store: Store, policy: Policy, newest_unix_s: int) -> list[int]:
+def undecided(store: Store, policy: Policy, newest_unix_s: int, anew: Collection[int] = ()) -> list[int]:
     """Rounds that have their tables and lack the decisions of a law, oldest first; all laws can be given them all.
 
     No further back than a day, and where there is no last decision, than RETRIED_ROUNDS. A law that does not decide
     every round can have no rows for one: where only such a law lags behind it is no further than RETRIED_ROUNDS
-    either.
+    either. Of rounds that were rolled up `anew`, those that were decided before: by what their tables had then.
     """
     interval_s = policy.round.interval_s
     shortly = newest_unix_s - RETRIED_ROUNDS * interval_s
@@ -86,7 +88,9 @@ def undecided(store: Store, policy: Policy, newest_unix_s: int) -> list[int]:
             last = min(last, max(newest, newest_unix_s - PENDING_S if law.every_round else shortly))
         elif law.every_round:
             last = min(last, shortly)
-    return [line.round for line in rolled_up(store, last + interval_s, newest_unix_s) if line.interval_s == interval_s]
+    lines = rolled_up(store, last + interval_s, newest_unix_s)
+    waiting = {line.round for line in lines if line.interval_s == interval_s}
+    return sorted(waiting | {moment for moment in anew if LEADING.latest(store, moment) == moment})
 
 
 def span(first_unix_s: int, last_unix_s: int, interval_s: int) -> Iterable[int]:

@@ -1,4 +1,7 @@
-"""What a law is to the rest of Springtide: decide, replay, explain, status and report meet every law through `Law`."""
+"""What a law is to the rest of Springtide: decide, replay, explain, status and report meet every law through `Law`.
+
+Long: one protocol, with what its methods give and take.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from typing import Protocol
 
 from pydantic import BaseModel
 
+from springtide import instants
 from springtide.fleet import Fleet
 from springtide.laws.columns import Rows
 from springtide.laws.effect import METHODS, Effect
@@ -201,8 +205,12 @@ class Clock:
         """The age from which something that happens once a round is late."""
         return LATE_ROUNDS * self.interval_s + self.lateness_s
 
+    def is_ahead(self, moment: int) -> bool:
+        """Whether it comes from a clock that was ahead."""
+        return moment > self.now + instants.CLOCK_TOLERANCE_S
+
     def ago(self, moment: int) -> str:
-        return f"{age(self.now - moment)} ago"
+        return f"{age(moment - self.now)} in the future" if self.is_ahead(moment) else f"{age(self.now - moment)} ago"
 
 
 class Law(Protocol):
@@ -293,8 +301,9 @@ class Law(Protocol):
         """Of a destination that it explains; None where the policy has nothing for it to decide. Raises InputError."""
         raise NotImplementedError(self.name)
 
-    def newest(self, store: Store, policy: Policy) -> Newest | None:
-        return newest_of(store, self.name, self.acts)
+    def newest(self, store: Store, policy: Policy, until_unix_s: int) -> Newest | None:
+        """The newest round up to `until`: a clock that was ahead may have left later ones."""
+        return newest_of(store, self.name, self.acts, until_unix_s)
 
     def decided_step(self, newest: Newest | None, clock: Clock) -> Step:
         """Pure."""
@@ -353,7 +362,9 @@ def replayed(
 
 
 def once_a_round(clock: Clock, what: str, moment: int, text: str, fix: str) -> Step:
-    """A step that happens once a round: late when it has left one out."""
+    """A step that happens once a round: late when it has left one out, and unknown where its time is yet to come."""
+    if clock.is_ahead(moment):
+        return Step(what, State.BROKEN, text, f"a clock was ahead: set it right, then {fix}", moment)
     late = clock.now - moment > clock.limit_s
     return Step(what, State.STALE if late else State.OK, text, fix if late else "", moment)
 
@@ -364,8 +375,10 @@ def frozen(store: Store, policy: Policy, round_unix_s: int, pops: set[str]) -> t
     return found, lacking(found, policy.completeness, pops)
 
 
-def newest_of(store: Store, law: str, acts: str, left_out: str = "false", ttl_s: int = 0) -> Newest | None:
-    """A law's newest round, by SQL conditions over its rows; `left_out` may use {ttl_s:UInt32}."""
+def newest_of(
+    store: Store, law: str, acts: str, until_unix_s: int, left_out: str = "false", ttl_s: int = 0
+) -> Newest | None:
+    """A law's newest round up to `until`, by SQL conditions over its rows; `left_out` may use {ttl_s:UInt32}."""
     [row] = store.query(
         f"""
         select
@@ -375,9 +388,11 @@ def newest_of(store: Store, law: str, acts: str, left_out: str = "false", ttl_s:
             countIf(reason = 'held_incomplete_input') as held,
             countIf(({left_out}) and {{ttl_s:UInt32}} >= 0) as left_out
         from {law}_decisions final
-        where round = (select max(round) from {law}_decisions)
+        where round = (
+            select max({law}_decisions.round) from {law}_decisions where round <= fromUnixTimestamp({{until:UInt32}})
+        )
         """,
-        {"ttl_s": ttl_s},
+        {"ttl_s": ttl_s, "until": until_unix_s},
     )
     if not row["row_count"]:
         return None

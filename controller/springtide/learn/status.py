@@ -16,8 +16,6 @@ from springtide.laws.registry import LAWS
 from springtide.policy import ADVICE_ONLY
 from springtide.publication.journal import Event
 
-# Clocks synchronised by NTP agree within a second; samples further ahead come from a wrong clock.
-AHEAD_S = 60
 # Most names in one line.
 SHOWN = 5
 # The longest name of an edge.
@@ -144,8 +142,8 @@ def _samples(facts: Facts) -> Step:
     fix = "see that collectors run, and that `springtide ingest` or `springtide consume` does"
     if facts.sample is None:
         return Step("samples", State.NONE, "none yet", fix)
-    if facts.sample > facts.now + AHEAD_S:
-        text = f"the newest is {age(facts.sample - facts.now)} in the future"
+    if facts.clock.is_ahead(facts.sample):
+        text = f"the newest is {_ago(facts, facts.sample)}"
         return Step("samples", State.BROKEN, text, "a clock is wrong: `springtide doctor` shows which", facts.sample)
     text = f"the newest {_ago(facts, facts.sample)}"
     if facts.hosts_expected:

@@ -29,7 +29,12 @@ MOST_ROGUES = 101
 
 def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now: int) -> Facts:
     """Raises StoreError and SpringtideError."""
-    newest = _one(store, "select toUnixTimestamp(max(round)) as at, argMax(samples, round) as total from rollups final")
+    newest = _one(
+        store,
+        "select toUnixTimestamp(max(rollups.round)) as at, argMax(samples, rollups.round) as total from rollups final "
+        "where rollups.round <= fromUnixTimestamp({now:UInt32})",
+        {"now": now},
+    )
     moment = newest["at"] or None
     hosts = _one(
         store,
@@ -53,10 +58,10 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
         hosts_seen=hosts["seen"],
         hosts_expected=hosts["expected"],
         rogues=rogues(store, moment or 0, moment or 0),
-        decisions={law.name: found for law in LAWS if (found := law.newest(store, policy)) is not None},
+        decisions={law.name: found for law in LAWS if (found := law.newest(store, policy, now)) is not None},
         published=_publication(folder.resolved("candidate"), "edges"),
         holds=_holding(folder),
-        events=_newest([*_audit(store), *recorded]),
+        events=_newest([*_audit(store, now), *recorded], now),
         damaged=damaged,
         stopped=_stopped(folder.path),
         advises=policy.advises,
@@ -106,11 +111,12 @@ def _holding(folder: PublishFolder) -> Published | None:
     return None if held is None else _publication(held.parent, held.name)
 
 
-def _audit(store: Store) -> list[journal.Event]:
+def _audit(store: Store, now: int) -> list[journal.Event]:
     """The newest row of each kind, for a host that is not the publisher."""
     rows = store.query(
         "select toUnixTimestamp(at) as at_s, id, who, event, publication, verdict, reason, edges, details "
-        "from audit final order by at desc, id limit 1 by event"
+        "from audit final order by toUnixTimestamp(at) > {last:UInt32}, at desc, id limit 1 by event",
+        {"last": now + instants.CLOCK_TOLERANCE_S},
     )
     return [
         journal.Event(
@@ -128,11 +134,16 @@ def _audit(store: Store) -> list[journal.Event]:
     ]
 
 
-def _newest(events: Iterable[journal.Event]) -> dict[str, journal.Event]:
-    """The newest event of each kind; within one second, the one that was recorded last."""
+def _newest(events: Iterable[journal.Event], now: int) -> dict[str, journal.Event]:
+    """The newest event of each kind; within one second, the one that was recorded last. One that a clock that was ahead
+    has put into the future counts only where there is no other."""
+
+    def order(event: journal.Event) -> tuple[bool, int]:
+        return event.at_unix_s <= now + instants.CLOCK_TOLERANCE_S, event.at_unix_s
+
     found: dict[str, journal.Event] = {}
     for event in events:
-        if event.event not in found or event.at_unix_s >= found[event.event].at_unix_s:
+        if event.event not in found or order(event) >= order(found[event.event]):
             found[event.event] = event
     return found
 

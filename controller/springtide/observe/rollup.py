@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from springtide import instants
 from springtide.policy import CongestionPolicy
 from springtide.store import Store
 from springtide.store.files import sql
@@ -193,6 +194,16 @@ def pending(store: Store, newest_unix_s: int, interval_s: int, lateness_s: int) 
     done = {line.round for line in lines if line.waited_s >= lateness_s}
     candidates = [moment for moment in range(oldest, newest_unix_s + 1, interval_s) if moment not in done]
     return [moment for moment in candidates if _has_samples(store, moment, interval_s)]
+
+
+def distrust(store: Store, now_unix_s: int) -> None:
+    """Tables that were computed later than now, by a clock that was ahead, have not waited for their samples: their
+    rounds are pending as soon as they are due."""
+    of_later = "from rollups final where computed_at > fromUnixTimestamp({latest:UInt32}) and waited_s > 0"
+    latest = {"latest": now_unix_s + instants.CLOCK_TOLERANCE_S}
+    if store.query(f"select 1 as one {of_later} limit 1", latest):
+        columns = "rollups.round, generation, interval_s, 0, samples, sockets, requests, computed_at"
+        store.execute(f"insert into rollups select {columns} {of_later}", latest)
 
 
 def count_late(store: Store, until_unix_s: int, interval_s: int, now_unix_s: int) -> int:

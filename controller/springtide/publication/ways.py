@@ -18,8 +18,13 @@ WAYS = ("back", "back-if-done")
 
 
 def given(document: Mapping[str, Any] | None, now: float) -> object:
-    """What an edge has by a bundle at this time, None for nothing; equal for bundles of the same effect."""
+    """What an edge has by a bundle at this time, None for nothing; equal for bundles of the same effect.
+
+    Edges refuse one of a clock that was ahead.
+    """
     if document is None or instants.parse(document["expires_at"]) <= now:
+        return None
+    if instants.parse(document["created_at"]) > now + instants.CLOCK_TOLERANCE_S:
         return None
     if "entries" in document:
         entries = document["entries"]
@@ -63,7 +68,7 @@ def read_bundle(path: Path) -> dict[str, Any] | None:
     """None where there is none. What is not a bundle, the edge refuses: it gives nothing."""
     try:
         found: dict[str, Any] = json.loads(path.read_bytes())
-        given(found, 0.0), _moment(found), found["digest"]
+        given(found, instants.parse(found["created_at"])), _moment(found), found["digest"]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return found

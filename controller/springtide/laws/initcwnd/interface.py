@@ -197,10 +197,10 @@ class Initcwnd(Law):
             },
         )
 
-    def newest(self, store: Store, policy: Policy) -> Newest | None:
+    def newest(self, store: Store, policy: Policy, until_unix_s: int) -> Newest | None:
         # As in springtide.laws.initcwnd.decision.is_left_out.
         late = "action = 'set' and reason != 'override' and coalesce(expires_at < round + {ttl_s:UInt32}, true)"
-        return newest_of(store, self.name, self.acts, late, policy.bundle.ttl_s)
+        return newest_of(store, self.name, self.acts, until_unix_s, late, policy.bundle.ttl_s)
 
     def decided_step(self, newest: Newest | None, clock: Clock) -> Step:
         fix = f"run `springtide decide {self.name}` each round"

@@ -178,9 +178,9 @@ class Start(Law):
             },
         )
 
-    def newest(self, store: Store, policy: Policy) -> Newest | None:
+    def newest(self, store: Store, policy: Policy, until_unix_s: int) -> Newest | None:
         late = "not overridden and coalesce(expires_at < round + {ttl_s:UInt32}, true)"
-        return newest_of(store, self.name, self.acts, f"({self.acts}) and {late}", policy.bundle.ttl_s)
+        return newest_of(store, self.name, self.acts, until_unix_s, f"({self.acts}) and {late}", policy.bundle.ttl_s)
 
     def decided_step(self, newest: Newest | None, clock: Clock) -> Step:
         fix = f"run `springtide decide {self.name}` each round"
