@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from springtide.errors import SpringtideError
+from springtide.jobs.site import STORE_WAIT_S
 from springtide.store import Limits, Row, Store, open_store
 from springtide.store.reading import query_read_only
 
@@ -275,6 +276,17 @@ def test_a_query_that_does_not_look_at_the_clock_is_given_up(home: Home) -> None
     assert "not finished 1 s after --max-seconds 5: aborted" in line
     assert time.monotonic() - began < 100
     assert home.run("sql", "select 1 as a").exit_code == 0
+
+
+def test_a_reader_ends_before_a_writer_gives_up(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    command = sys.modules["springtide.cli.sql"]
+    assert command.EMBEDDED_S + command.GRACE_S < STORE_WAIT_S
+    monkeypatch.setattr(command, "EMBEDDED_S", 1)
+    began = time.monotonic()
+    assert "Timeout" in home.run("sql", "select count() from system.numbers", code=1).stderr
+    assert time.monotonic() - began < STORE_WAIT_S
+    # Who asks for longer has it.
+    assert home.run("sql", "select sleep(2) as slept", "--max-seconds", 30).exit_code == 0
 
 
 def test_the_services_own_purpose_works(reader: Store) -> None:

@@ -12,10 +12,12 @@ from dataclasses import asdict
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from springtide.cli.options import StoreOptions, json_option, store_options
 from springtide.cli.output import print_json, print_table
 from springtide.errors import InputError, Problem, SpringtideError
+from springtide.jobs.site import STORE_WAIT_S
 from springtide.learn.questions import question, questions
 from springtide.store import Limits, Row
 from springtide.store.reading import query_read_only
@@ -24,6 +26,8 @@ DEFAULTS = Limits()
 MB = 1_000_000
 # The engine ends most queries at their limit by itself.
 GRACE_S = 10
+# In an embedded store, which nobody else has meanwhile: whoever waits as long as by default gets it.
+EMBEDDED_S = int(STORE_WAIT_S) - 2 * GRACE_S
 # A table is laid out as a whole: for a million rows that would take longer and more memory than the query.
 TABLE_ROWS = 1000
 
@@ -37,7 +41,12 @@ def _limit(flag: str, default: int, what: str, most: int) -> Callable[[Callable[
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A parameter of the question or query.")
 @click.option("--show", is_flag=True, help="Print the question's SQL; run nothing.")
 @click.option("--csv", "as_csv", is_flag=True, help="Print CSV with a header.")
-@_limit("--max-seconds", DEFAULTS.seconds, "How long the query may run.", 86_400)
+@_limit(
+    "--max-seconds",
+    DEFAULTS.seconds,
+    f"How long it may run; in an embedded store {EMBEDDED_S} unless given.",
+    86_400,
+)
 @_limit("--max-memory-mb", DEFAULTS.memory_bytes // MB, "The engine's memory for it.", 1_000_000)
 @_limit("--max-rows", DEFAULTS.rows, "The longest answer.", 100_000_000)
 @json_option
@@ -78,6 +87,9 @@ def sql(
     if show:
         click.echo(text, nl=False)
         return
+    is_asked = click.get_current_context().get_parameter_source("max_seconds") is not ParameterSource.DEFAULT
+    if store.url.startswith("chdb://") and not is_asked:
+        max_seconds = EMBEDDED_S
     with store.open(limits=Limits(max_seconds, max_memory_mb * MB, max_rows)) as opened, _ended_after(max_seconds):
         rows = query_read_only(opened, text, values)
     try:
