@@ -1,4 +1,8 @@
-"""`python -m testkit.kernels [SERIES ...]`: every check on every kernel, into out/kernels.json."""
+"""`python -m testkit.kernels [SERIES ...]`: every check on every kernel, into out/kernels.json.
+
+`python -m testkit.kernels --docs` runs nothing: it keeps that result as kernels.json beside this file, and writes the
+table of docs/explanation/routes.md from it.
+"""
 
 from __future__ import annotations
 
@@ -10,29 +14,51 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from testkit.edge import bundle, make_key, sealed, sign
-from testkit.kernels.compare import as_ss
+from testkit.edge import PROGRAM, bundle, make_key, sealed, sign
+from testkit.kernels.compare import as_ss, close, fields, first_flight
 from testkit.kernels.debian import SUITES, kernel
 from testkit.kernels.guest import ROOT, boot
+from testkit.kernels.table import TABLE
 
 CACHE = Path.home() / ".cache/springtide/kernels"
 LOCKDOWNS = ("integrity", "confidentiality")
-ENTRIES = [
-    {"prefix": "10.77.2.0/24", "initcwnd": 60, "start_rate": 5_000_000},
-    {"prefix": "fd77:2::/48", "initcwnd": 40},
-]
+# What a guest checks last.
+LAST = "untyped_leaves_no_route"
+
+
+def by_program(window: int, otherwise: str = "default") -> dict[str, Any]:
+    """A bundle, newer than what was made before, by which IPv4 connections start with this window."""
+    first = {key: value for key, value in bundle({}, ttl=3600).items() if key not in ("routes", "digest")}
+    entries = [
+        {"prefix": "10.77.2.0/24", "initcwnd": window, "start_rate": 5_000_000},
+        {"prefix": "10.77.3.0/24", "congestion": {"algorithm": "bbr", "from_bytes": 0}},
+        {"prefix": "fd77:2::/48", "initcwnd": 40},
+    ]
+    enforce = {"by": "bpf", "otherwise": otherwise, "record_permille": 1000}
+    return sealed(first | {"schema_version": 2, "enforce": enforce, "entries": entries})
+
+
+def by_routes(window: int) -> dict[str, Any]:
+    return bundle({"10.77.2.0/24": window, "fd77:2::/48": window}, ttl=3600)
 
 
 def inputs() -> dict[str, bytes]:
-    """Signed bundles for both ways, and whose signature counts."""
-    first = {key: value for key, value in bundle({}, ttl=3600).items() if key not in ("routes", "digest")}
-    program = sealed(first | {"schema_version": 2, "enforce": {"by": "bpf"}, "entries": ENTRIES})
-    routes = bundle({"10.77.2.0/24": 30, "fd77:2::/48": 30}, ttl=3600)
-    found = {}
+    """Signed bundles in the order in which a guest applies them, whose signature counts, and another build."""
+    documents = {
+        "bpf.json": by_program(60),
+        "again.json": by_program(50),
+        "upgrade.json": by_program(60),
+        "routes.json": by_routes(30),
+        "objects.json": by_routes(31),
+        "untyped.json": by_program(60),
+        "otherwise.json": by_program(60, "routes"),
+    }
+    # Its eBPF object differs in the compiler's name, so it is another one and does the same.
+    found = {"bin/springtide-edge-next": PROGRAM.read_bytes().replace(b"clang version", b"clang Version")}
     with tempfile.TemporaryDirectory() as made:
         key = make_key(Path(made) / "key")
         found["allowed_signers"] = b"springtide " + key.with_suffix(".pub").read_bytes()
-        for name, document in (("bpf.json", program), ("routes.json", routes)):
+        for name, document in documents.items():
             path = Path(made) / name
             path.write_text(json.dumps(document, sort_keys=True, separators=(",", ":")))
             found[name], found[f"{name}.sig"] = path.read_bytes(), sign(path, key).read_bytes()
@@ -56,10 +82,11 @@ def run(series: str, lockdowns: Sequence[str] = LOCKDOWNS) -> dict[str, Any]:
     said = boot(folder, files)
     found = checks(said)
     found["collector_as_ss"] = as_ss(said)
+    found["collector_closes"], found["collector_first_flights"] = close(said), first_flight(said)
     for mode in lockdowns:
         locked = checks(boot(folder, {**files, "only_loads": b""}, f"lockdown={mode}"))
         found[f"lockdown_{mode}"] = locked.get("applies") or locked.get("opens_ipv4", "the guest said nothing")
-    if "leaves_no_route" not in found:
+    if LAST not in found:
         found["whole_run"] = f"the guest stopped early: {said[-300:]!r}"
     # Behind what the firmware writes to the terminal.
     named = re.search(r"kernel (\d\S+)$", said, re.MULTILINE)
@@ -84,6 +111,10 @@ def show(rows: Sequence[Mapping[str, Any]]) -> None:
 
 
 def main() -> int:
+    out = ROOT / "out/kernels.json"
+    if sys.argv[1:] == ["--docs"]:
+        TABLE.keep(json.loads(out.read_text()))
+        return 0
     rows = []
     for series in sys.argv[1:] or SUITES:
         if series not in SUITES:
@@ -91,9 +122,8 @@ def main() -> int:
             return 2
         print(f"== kernel {series}, three boots by emulation", file=sys.stderr, flush=True)
         rows.append(run(series))
-    out = ROOT / "out/kernels.json"
     out.parent.mkdir(exist_ok=True)
-    out.write_text(json.dumps({"kernels": rows}, indent=2) + "\n")
+    out.write_text(json.dumps({"kernels": rows, "fields": fields()}, indent=2) + "\n")
     show(rows)
     return int(any(row["wrong"] for row in rows))
 

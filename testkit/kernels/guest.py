@@ -13,17 +13,17 @@ from testkit.kernels.debian import image, modules
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = ("target/release/springtide-edge", "target/release/springtide-collector")
-TOOLS = ("ip", "ss")
-BUSYBOX = ("sh", "mount", "mkdir", "ls", "cat", "sleep", "poweroff", "echo", "insmod", "uname", "grep", "sed", "nc")
+TOOLS = ("ip", "ss", "bpftool", "tc")
+BUSYBOX = "sh mount mkdir ls cat sleep poweroff echo insmod uname grep sed nc mkfifo dd"
 # By emulation a boot takes some ten seconds, the checks as long again; another load on the machine doubles that.
 LIMIT_S = 300
 
 
-def boot(folder: Path, files: Mapping[str, bytes], more: str = "") -> str:
-    """What the guest prints. `files` go into its root; `more` goes to the kernel's command line."""
+def boot(folder: Path, files: Mapping[str, bytes], more: str = "", init: str = "init.sh") -> str:
+    """What the guest prints. `files` go into its root, `more` to the kernel's command line; `init` is what it runs."""
     with tempfile.TemporaryDirectory() as made:
         root = Path(made) / "root"
-        _fill(root, folder, files)
+        _fill(root, folder, files, init)
         initrd = Path(made) / "initrd"
         listed = subprocess.run(["find", "."], cwd=root, check=True, capture_output=True).stdout
         packed = subprocess.run(
@@ -47,14 +47,15 @@ def boot(folder: Path, files: Mapping[str, bytes], more: str = "") -> str:
     return done.stdout.decode(errors="replace").replace("\r", "")
 
 
-def _fill(root: Path, folder: Path, files: Mapping[str, bytes]) -> None:
+def _fill(root: Path, folder: Path, files: Mapping[str, bytes], init: str) -> None:
     for part in ("bin", "proc", "sys", "dev", "tmp", "modules"):
         (root / part).mkdir(parents=True)
     shutil.copy2("/usr/bin/busybox", root / "bin/busybox")
-    for name in BUSYBOX:
+    for name in BUSYBOX.split():
         (root / "bin" / name).symlink_to("busybox")
     for program in (*(ROOT / one for one in PROGRAMS), *(Path(shutil.which(one) or one) for one in TOOLS)):
-        shutil.copy2(program, root / "bin" / program.name)
+        # Debug information is what most of our programs is, and an emulated machine unpacks it slowly.
+        subprocess.run(["strip", "-o", root / "bin" / program.name, program], check=True)
         for library in re.findall(
             r"(/\S+)", subprocess.run(["ldd", program], check=True, capture_output=True, text=True).stdout
         ):
@@ -67,5 +68,6 @@ def _fill(root: Path, folder: Path, files: Mapping[str, bytes]) -> None:
         (root / "modules" / name).write_bytes(content)
     for name, content in files.items():
         (root / name).write_bytes(content)
-    shutil.copy2(Path(__file__).with_name("init.sh"), root / "init")
+        (root / name).chmod(0o700)
+    shutil.copy2(Path(__file__).with_name(init), root / "init")
     (root / "init").chmod(0o700)
