@@ -39,16 +39,16 @@ def latest_round(now_unix_s: int, interval_s: int) -> int:
     return now_unix_s // interval_s * interval_s
 
 
-def parse_round(text: str, interval_s: int) -> int:
-    """A round given by the user; raises InputError when it is not an instant or not a multiple of the interval."""
+def parse_round(text: str, interval_s: int, option: str = "--round") -> int:
+    """A round given by the user with this option; raises InputError for no instant, or no multiple of the interval."""
     try:
         unix_s = parse(text)
     except ValueError:
-        problem = Problem("--round", "round", f"{text!r} is not an instant", "write it as 2026-01-02T03:05:00Z")
+        problem = Problem(option, "round", f"{text!r} is not an instant", "write it as 2026-01-02T03:05:00Z")
         raise InputError([problem]) from None
     if unix_s % interval_s or unix_s < interval_s:
         before = max(interval_s, unix_s // interval_s * interval_s)
         message = f"{text} is not a multiple of round.interval_s = {interval_s}"
         fix = f"the nearest rounds are {show(before)} and {show(before + interval_s)}"
-        raise InputError([Problem("--round", "round", message, fix)])
+        raise InputError([Problem(option, "round", message, fix)])
     return unix_s

@@ -173,9 +173,9 @@ def test_validation_warns_of_receivers_that_cannot_take_the_window(home: Home) -
     lines = [line for line in output.stderr.splitlines() if line.startswith("warning: ")]
     assert lines == [
         "warning: ams to fra (IPv4): receivers advertise 30 segments, 42 are wanted: set"
-        " routes_receive_buffer_bytes=122640 of the role routes on fra's edges",
+        " edge_receive_buffer_bytes=122640 of the role edge on fra's edges",
         "warning: fra to ams (IPv4): receivers advertise 30 segments, 84 are wanted: set"
-        " routes_receive_buffer_bytes=245280 of the role routes on ams's edges",
+        " edge_receive_buffer_bytes=245280 of the role edge on ams's edges",
     ]
 
 

@@ -149,6 +149,13 @@ def test_questions_are_listed_and_shown_and_mistakes_reported(lived: Home) -> No
     assert lived.refused("sql", "worst-prefix")[0].endswith("did you mean worst-prefixes?")
     assert "hour: is not a parameter" in lived.refused("sql", "rtt-bands", "--set", "hour=1")[0]
     assert "write NAME=VALUE" in lived.refused("sql", "rtt-bands", "--set", "hours")[0]
+    for value in ("abc", "-1", "5x", ""):
+        [line] = lived.refused("sql", "rtt-bands", "--set", f"hours={value}")
+        assert line == f"springtide: --set: hours: {value!r} is not a UInt32; give a UInt32 as hours=VALUE"
+    [line] = lived.refused("sql", "select {at:DateTime} as at", "--set", "at=noon")
+    assert "--set: at: 'noon' is not a DateTime; " in line
+    [line] = lived.refused("sql", "select {some:UInt8} as n")
+    assert line == "springtide: --set: some: is not given; add --set some=VALUE"
     assert json.loads(lived.run("sql", "rtt-bands", "--set", "pop=mars", "--json").stdout) == []
 
 

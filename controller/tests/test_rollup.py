@@ -87,7 +87,11 @@ def test_a_backfill_does_every_round_of_its_span(home: Home) -> None:
         (["--to", "2026-01-02T03:00:00Z"], "--to: round: is given without --from"),
         (["--round", "2026-01-02T03:00:00Z", "--from", "2026-01-02T03:00:00Z"], "give one or the other"),
         (["--from", "2026-01-02T03:00:00Z", "--to", "2026-01-02T02:00:00Z"], "is after"),
-        (["--round", "2026-01-02T03:05:00Z"], "has not closed yet"),
+        (["--round", "2026-01-02T03:05:00Z"], "--round: round: 2026-01-02T03:05:00Z has not closed yet"),
+        (["--from", "2026-01-02T03:05:00Z"], "--from: round: 2026-01-02T03:05:00Z has not closed yet"),
+        (["--from", "2026-01-02T03:00:01Z"], "--from: round: 2026-01-02T03:00:01Z is not a multiple"),
+        (["--from", "2026-01-02T02:00:00Z", "--to", "today"], "--to: round: 'today' is not an instant"),
+        (["--from", "2026-01-02T02:00:00Z", "--to", "2026-01-02T03:05:00Z"], "--to: round: 2026-01-02T03:05:00Z has"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(home: Home, arguments: list[str], message: str) -> None:

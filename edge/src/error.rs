@@ -12,7 +12,7 @@ pub mod code {
     pub const REFUSED: u8 = 2;
     /// Not whole: some destinations are refused, or the kernel differs from what is wanted.
     pub const PARTIAL: u8 = 3;
-    /// No signature, or nobody whose signature would count.
+    /// No signature.
     pub const UNSIGNED: u8 = 10;
     /// Signed by a key that is not allowed.
     pub const WRONG_SIGNER: u8 = 11;

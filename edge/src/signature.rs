@@ -73,10 +73,12 @@ fn read_signers(path: &Path) -> Result<Vec<u8>> {
     let (metadata, signers) = read_regular(path, MAX_SIGNERS_BYTES).map_err(|error| {
         let fix =
             "put the publisher's public key there, or take the bundle unchecked with --unsigned";
-        Error::refused_as(
-            code::UNSIGNED,
-            format!("{shown}: {}; {fix}", reason(&error)),
-        )
+        let problem = if error.kind() == std::io::ErrorKind::NotFound {
+            "is missing, so that no bundle is accepted".to_owned()
+        } else {
+            reason(&error)
+        };
+        Error::refused(format!("{shown}: trusted keys: {problem}; {fix}"))
     })?;
     let own = rustix::process::geteuid().as_raw();
     if ![0, own].contains(&metadata.uid()) || metadata.mode() & 0o022 != 0 {

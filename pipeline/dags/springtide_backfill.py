@@ -47,7 +47,7 @@ def springtide_backfill() -> None:
         site = Site.of()
         policy = site.policy()
         params: dict[str, Any] = dict(get_current_context()["params"])
-        first, last = (instants.parse_round(params[name], policy.round.interval_s) for name in ("from", "to"))
+        first, last = (instants.parse_round(params[name], policy.round.interval_s, name) for name in ("from", "to"))
         if not first <= last <= newest_due(policy, instants.now()):
             what = f"{params['from']} to {params['to']} is not a span of closed rounds"
             raise InputError([Problem("params", "from, to", what, "give the earlier one first, both closed")])

@@ -68,7 +68,7 @@ def springtide_round() -> None:
         requested = get_current_context()["params"].get("until")
         newest = due_rounds.newest_due(policy, instants.now())
         if requested:
-            newest = min(newest, instants.parse_round(requested, policy.round.interval_s))
+            newest = min(newest, instants.parse_round(requested, policy.round.interval_s, "until"))
         with site.open() as store:
             due_rounds.prepare(store, site.fleet(), site.publish_dir, print)
             due = due_rounds.due(store, policy, newest)

@@ -35,7 +35,7 @@ class Narrow:
         seen = f"{self.advertised:.0f} segments,"
         return (
             f"{self.src_pop} to {self.dst_pop} (IPv{self.ip_version}): receivers advertise {seen}"
-            f" {self.wanted} are wanted: set routes_receive_buffer_bytes={self.buffer_bytes} of the role routes"
+            f" {self.wanted} are wanted: set edge_receive_buffer_bytes={self.buffer_bytes} of the role edge"
             f" on {self.dst_pop}'s edges"
         )
 

@@ -74,8 +74,8 @@ def explain(
         # The first law's words as they are, those of the others beside them.
         print_json({**found[first].machine, **{name: found[name].machine for name in others}})
         return
-    for name, one in found.items():
-        if name != first:
+    for number, one in enumerate(sorted(found.values(), key=lambda one: one.idle)):
+        if number:
             click.echo("")
         _print(one)
 

@@ -196,23 +196,23 @@ def span_options(command: F) -> F:
 def time_span(from_text: str | None, to_text: str | None, policy: Policy) -> tuple[int, int]:
     """The rounds since < round <= until that the options name, a day by default; raises InputError for none."""
     interval_s = policy.round.interval_s
-    until = closed_round(to_text, policy) or instants.latest_round(instants.now(), interval_s)
-    first = until - DAY_S + interval_s if from_text is None else instants.parse_round(from_text, interval_s)
+    until = closed_round(to_text, policy, "--to") or instants.latest_round(instants.now(), interval_s)
+    first = until - DAY_S + interval_s if from_text is None else instants.parse_round(from_text, interval_s, "--from")
     if first > until:
         message = f"{instants.show(first)} is after {instants.show(until)}"
         raise InputError([Problem("--from", "round", message, "give an earlier one, or a later --to")])
     return first - interval_s, until
 
 
-def closed_round(text: str | None, policy: Policy) -> int | None:
-    """The round that the option names, None without one; raises InputError when it has not closed yet."""
+def closed_round(text: str | None, policy: Policy, option: str = "--round") -> int | None:
+    """The round that this option names, None without one; raises InputError when it has not closed yet."""
     if text is None:
         return None
-    moment = instants.parse_round(text, policy.round.interval_s)
+    moment = instants.parse_round(text, policy.round.interval_s, option)
     newest = instants.latest_round(instants.now(), policy.round.interval_s)
     if moment > newest:
         fix = f"the newest is {instants.show(newest)}"
-        raise InputError([Problem("--round", "round", f"{text} has not closed yet", fix)])
+        raise InputError([Problem(option, "round", f"{text} has not closed yet", fix)])
     return moment
 
 

@@ -72,9 +72,9 @@ def rollup(
         raise InputError([Problem("--round", "round", "is given with --from or --to", "give one or the other")])
     if to_text and not from_text:
         raise InputError([Problem("--to", "round", "is given without --from", "give the first round")])
-    now = instants.now()
-    newest = instants.latest_round(now, interval_s)
-    first, last = closed_round(round_text or from_text, policy), closed_round(round_text or to_text, policy) or newest
+    now, one = instants.now(), closed_round(round_text, policy)
+    first = one or closed_round(from_text, policy, "--from")
+    last = one or closed_round(to_text, policy, "--to") or instants.latest_round(now, interval_s)
     if first is not None and first > last:
         raise InputError([Problem("--from", "round", f"{from_text} is after {to_text}", "swap them")])
     with store.open() as opened:

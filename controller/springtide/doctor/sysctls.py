@@ -60,5 +60,5 @@ def _receive(text: str, cmax: int) -> Finding:
     if middle >= wanted:
         return fine("tcp_rmem", "sysctl", f"lets peers send {middle // 2 // MSS} segments at once")
     what = f"its middle value {middle} lets peers send {middle // 2 // MSS} segments at first, of {cmax}"
-    todo = f"edges.yml -e routes_receive_buffer_bytes={min(max(wanted, 131_072), MOST_RMEM)}"
+    todo = f"edges.yml -e edge_receive_buffer_bytes={min(max(wanted, 131_072), MOST_RMEM)}"
     return advice("tcp_rmem", "sysctl", what, todo)

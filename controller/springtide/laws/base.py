@@ -64,7 +64,7 @@ class Explained:
     """Why new connections start as they do, as `springtide explain` shows it.
 
     `sections` are a heading (empty: none) with its labelled lines, `notes` lines after them, `history` the last rounds
-    as (columns, rows). `machine` is the JSON.
+    as (columns, rows). `machine` is the JSON. `idle`: no edge of the PoP does what this law says; it is shown last.
     """
 
     title: str
@@ -72,6 +72,7 @@ class Explained:
     machine: Mapping[str, object]
     notes: Sequence[str] = ()
     history: tuple[Sequence[str], Sequence[Sequence[object]]] = ((), ())
+    idle: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ subquery, which the engine accepts silently.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -22,6 +23,9 @@ KINDS = ("SelectWithUnionQuery", "SelectIntersectExceptQuery", "SelectQuery", "E
 FUNCTIONS = ("file", "eval")
 # BAD_ARGUMENTS: statements that the engine parses and cannot print as JSON, none of which is a SELECT.
 NOT_SHOWN = 36
+# What the engine says of a query's parameters.
+NOT_OF_ITS_TYPE = re.compile(r"cannot be parsed as (?P<type>\S+) for query parameter '(?P<name>[^']*)'")
+NOT_SET = re.compile(r"Substitution `(?P<name>[^`]*)` is not set")
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,22 @@ def query_read_only(store: Store, text: str, values: Mapping[str, Param]) -> lis
     problem = _refusal(store, text)
     if problem is not None:
         raise InputError([Problem("sql", "query", *problem)])
-    return store.query(text, values)
+    try:
+        return store.query(text, values)
+    except StoreError as error:
+        wrong = _wrong_parameter(str(error), values)
+        if wrong is None:
+            raise
+        raise InputError([wrong]) from None
+
+
+def _wrong_parameter(said: str, values: Mapping[str, Param]) -> Problem | None:
+    if wrong := NOT_OF_ITS_TYPE.search(said):
+        name, kind = wrong["name"], wrong["type"]
+        return Problem("--set", name, f"{str(values.get(name))!r} is not a {kind}", f"give a {kind} as {name}=VALUE")
+    if lacking := NOT_SET.search(said):
+        return Problem("--set", lacking["name"], "is not given", f"add --set {lacking['name']}=VALUE")
+    return None
 
 
 def _refusal(store: Store, text: str) -> tuple[str, str] | None:

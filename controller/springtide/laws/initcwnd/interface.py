@@ -172,8 +172,12 @@ class Initcwnd(Law):
         if not found:
             found = [without_decision(src_pop, dst_pop, moment, was_decided)]
         found = _with_standing(store, fleet, policy, src_pop, dst_pop, found)
+        ways = {policy.enforce_of(edge, src_pop, moment).by for edge in fleet.pops[src_pop].edges}
+        idle = ways == {"bpf"}
+        title = f"windows of routes from {src_pop}, where no edge has one, to" if idle else f"{src_pop} to"
         return Explained(
-            title=f"{src_pop} to {dst_pop}, round {instants.show(moment)}",
+            idle=idle,
+            title=f"{title} {dst_pop}, round {instants.show(moment)}",
             sections=[
                 ("" if one.ip_version is None else f"IPv{one.ip_version}", one.labelled(policy)) for one in found
             ],
