@@ -23,8 +23,8 @@ Prefix = IPv4Network | IPv6Network
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 ADDRESS = re.compile(r"[0-9A-Za-z][0-9A-Za-z.:_-]{0,252}")
 REGION = re.compile(r"[^\W_][\w .-]{0,62}")
-# Names with a meaning of their own in Ansible.
-RESERVED = frozenset({"all", "edges", "localhost", "ungrouped"})
+# Names with a meaning of their own in Ansible, and the one under which folders of spools keep what is bad.
+RESERVED = frozenset({"all", "edges", "localhost", "ungrouped", "rejected"})
 # An IPv4 address is sent and stored as ::ffff:a.b.c.d: an IPv6 prefix over that range would claim it.
 MAPPED_IPV4 = IPv6Network("::ffff:0:0/96")
 MAX_TENANTS = 64
@@ -49,7 +49,7 @@ def _name(value: object) -> str:
 
 def _edge_name(value: object) -> str:
     if isinstance(value, str) and value in RESERVED:
-        raise _fault(f"{value!r} is not a name for an edge: it is reserved in Ansible", "rename it")
+        raise _fault(f"{value!r} is not a name for an edge: it is reserved", "rename it")
     return _name(value)
 
 

@@ -212,6 +212,7 @@ def test_the_copy_beside_a_publication_is_an_inventory(tmp_path: Path) -> None:
         (POP + "edges: {x: {address: '10.0.0.1:22'}}}}", "is not the address of x"),
         (POP + "edges: {x: {address: &a h}, y: {address: *a}}}}", "uses a YAML alias"),
         (POP + "edges: {localhost: {address: h}}}}", "'localhost' is not a name for an edge"),
+        (POP + "edges: {rejected: {address: h}}}}", "'rejected' is not a name for an edge"),
         (POP + 'region: "{{ x }}", edges: {}}}', "is not a region"),
         ("version: [", "while parsing"),
     ],
@@ -223,7 +224,7 @@ def test_a_broken_fleet_is_an_error_with_its_cause(tmp_path: Path, text: str, pr
 
 ODD = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=70)
 ODDITIES = """
-a 0 -a a- a_b A all edges localhost ungrouped 127.0.0.1 ::1 fd77::1 10.0.0.1 a.b.example -oProxyCommand=x
+a 0 -a a- a_b A all edges localhost ungrouped rejected 127.0.0.1 ::1 fd77::1 10.0.0.1 a.b.example -oProxyCommand=x
 root@h h;id $(id) `id` {{x}} {%x%} h,i a:22 10.0.0.1:22 10.0.0.300 010.0.0.1 fd77:1 a/b ä Ω1 ../x x=y #x *
 """
 LONG = ["a" * length for length in (63, 64, 253, 254)]

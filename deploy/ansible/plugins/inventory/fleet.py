@@ -29,8 +29,8 @@ from ansible.plugins.inventory import BaseInventoryPlugin
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 ADDRESS = re.compile(r"[0-9A-Za-z][0-9A-Za-z.:_-]{0,252}")
 REGION = re.compile(r"[^\W_][\w .-]{0,62}")
-# Ansible means something else by these.
-RESERVED = frozenset({"all", "edges", "localhost", "ungrouped"})
+# Ansible means something else by these, and folders of spools keep what is bad as `rejected`.
+RESERVED = frozenset({"all", "edges", "localhost", "ungrouped", "rejected"})
 
 
 def read(text: str) -> object:
