@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from types import FrameType
+
 import pytest
 from hypothesis import settings
 from xdist.remote import Producer
@@ -58,6 +62,23 @@ class OneAtATime(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         alone = nodeid.startswith(ALONE) and not nodeid.startswith(BESIDE)
         return "alone" if alone else nodeid.split("::", 1)[0]
+
+
+def _end(_: int, __: FrameType | None) -> None:
+    # What tests have made is removed on the way, as after Ctrl-C; a second signal does not interrupt that.
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    raise KeyboardInterrupt
+
+
+def pytest_configure() -> None:
+    signal.signal(signal.SIGTERM, _end)
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    if os.geteuid() == 0 and not hasattr(session.config, "workerinput"):
+        from testkit.leftovers import sweep
+
+        sweep()
 
 
 @pytest.hookimpl(optionalhook=True)

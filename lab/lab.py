@@ -12,6 +12,7 @@ import contextlib
 import json
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -32,7 +33,7 @@ _READY_S = 20.0
 
 
 class Lab:
-    """One lab by its name. As a context manager it is taken down at the end, whatever the end is."""
+    """One lab by its name. As a context manager it is taken down at the end, whatever the end is, SIGKILL too."""
 
     def __init__(self, name: str, topology: Topology, flows_interval_s: int | None = None) -> None:
         self.name = name
@@ -40,6 +41,7 @@ class Lab:
         self.topology = topology
         self.directory = state.directory(name)
         self._children: list[subprocess.Popen[bytes]] = []
+        self._keeper: subprocess.Popen[bytes] | None = None
 
     @classmethod
     def up(cls, topology: Topology | Path, name: str | None = None, flows_interval_s: int | None = None) -> Self:
@@ -78,6 +80,8 @@ class Lab:
         return cls(name, Topology.model_validate(state.load(name).topology, strict=False))
 
     def __enter__(self) -> Self:
+        command = [sys.executable, "-m", "lab.keeper", self.name]
+        self._keeper = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, cwd=host.REPOSITORY)
         return self
 
     def __exit__(
@@ -95,6 +99,11 @@ class Lab:
             for child in self._children:
                 child.wait(10)
         finally:
+            if self._keeper is not None and self._keeper.stdin is not None:
+                # Before its input ends: another lab may have the name from now on.
+                self._keeper.kill()
+                self._keeper.wait()
+                self._keeper.stdin.close()
             signal.pthread_sigmask(signal.SIG_SETMASK, waiting)
 
     def exec(self, edge: str, command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:

@@ -20,6 +20,7 @@ from lab.demo.edges import edge_command
 from lab.errors import InputError, LabError
 from lab.lab import Lab
 from lab.topology import load_topology
+from testkit import leftovers
 from testkit.edge import instant, sealed
 
 pytestmark = pytest.mark.root
@@ -36,6 +37,10 @@ with Lab.up(Path(sys.argv[1]), sys.argv[2]) as lab:
     print("up", flush=True)
     time.sleep(600)
 """
+# One that ends as `python -m lab up` does: nobody waits for its end.
+ALONE = OWNER.replace(
+    "with Lab.up(Path(sys.argv[1]), sys.argv[2]) as lab:", "if lab := Lab.up(Path(sys.argv[1]), sys.argv[2]):"
+)
 
 
 @pytest.fixture
@@ -146,6 +151,58 @@ def test_ctrl_c_does_not_wait_for_the_last_probe(name: str) -> None:
     assert left(name) == nothing()
 
 
+def eventually_nothing(name: str) -> None:
+    """A process that was killed is survived by the one that cleans up after it, for as long as that takes."""
+    give_up = time.monotonic() + 60
+    while left(name) != nothing():
+        assert time.monotonic() < give_up, left(name)
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_lab_ends_with_its_owner_however_that_ends(name: str, by_bpf: Path, number: signal.Signals) -> None:
+    with owner(name, "sh", "-c", "trap '' TERM; sleep 600 & wait; wait", topology=by_bpf) as child:
+        inside = processes.inside(state.load(name).namespaces)
+        child.send_signal(number)
+        assert child.wait(60) == -number
+    eventually_nothing(name)
+    assert not [one for one in inside if processes.find(one.pid) == one]
+    assert not processes.naming([name]), "who cleans up has ended too"
+
+
+# A run of tests with an edge and a lab.
+LONG = """
+import time
+from pathlib import Path
+from lab.lab import Lab
+from testkit.edge import Edge
+
+def test_long(tmp_path):
+    with Edge.made(tmp_path) as edge, Lab.up(Path({topology!r}), {name!r}) as lab:
+        lab.popen("ams-1", ["sleep", "600"])
+        Path({up!r}).write_text(edge.name)
+        time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_a_run_of_tests_that_is_ended_leaves_nothing(name: str, tmp_path: Path, number: signal.Signals) -> None:
+    up, file = tmp_path / "up", tmp_path / "test_long.py"
+    file.write_text(LONG.format(topology=str(PAIR), name=name, up=str(up)))
+    run = [sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", "-c", "pyproject.toml"]
+    with subprocess.Popen([*run, str(file)], cwd=host.REPOSITORY, stdout=subprocess.DEVNULL) as child:
+        while not up.exists():
+            assert child.poll() is None
+            time.sleep(0.05)
+        child.send_signal(number)
+        assert child.wait(120) == (-number if number == signal.SIGKILL else pytest.ExitCode.INTERRUPTED)
+    eventually_nothing(name)
+    if number == signal.SIGKILL:
+        assert up.read_text() in host.namespaces(), "the next run has nothing to sweep"
+        leftovers.sweep()
+    assert not {one for one in host.namespaces() if str(child.pid) in one}
+
+
 def command_lines(name: str) -> list[str]:
     """Of the processes in the lab's namespaces."""
     found = []
@@ -157,7 +214,7 @@ def command_lines(name: str) -> list[str]:
 
 def test_a_killed_lab_is_cleaned_up_by_the_next_command(name: str) -> None:
     # One process ignores SIGTERM.
-    with owner(name, "sh", "-c", "trap '' TERM; sleep 600 & wait; wait") as child:
+    with owner(name, "sh", "-c", "trap '' TERM; sleep 600 & wait; wait", code=ALONE) as child:
         inside = processes.inside(state.load(name).namespaces)
         child.kill()
         child.wait()
@@ -181,7 +238,7 @@ def programs() -> set[int]:
 
 def test_a_killed_lab_leaves_neither_programs_nor_cgroups(name: str, tmp_path: Path, by_bpf: Path) -> None:
     before = programs()
-    with owner(name, topology=by_bpf) as child:
+    with owner(name, code=ALONE, topology=by_bpf) as child:
         found = Lab.attach(name)
         bundle(tmp_path / "bundle.json")
         apply = ["apply", str(tmp_path / "bundle.json"), "--unsigned"]

@@ -1,0 +1,22 @@
+"""What a run of tests that was killed has left on this machine."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from lab import host, processes
+
+# Of `testkit.edge` and `testkit.farm`: who made them, and six random digits.
+NAMESPACE = re.compile(r"sprt-\w+-(?P<pid>\d+)-[0-9a-f]{6}")
+
+
+def sweep() -> None:
+    """Namespaces whose maker has ended, and the processes in them."""
+    made = {name: NAMESPACE.fullmatch(name) for name in host.namespaces()}
+    left = [name for name, found in made.items() if found and not Path(f"/proc/{found['pid']}").exists()]
+    processes.end(processes.inside(left), 1.0)
+    for name in left:
+        # Another run that begins may remove it at the same time.
+        if name in host.namespaces():
+            host.run(["ip", "netns", "delete", name])
