@@ -371,7 +371,10 @@ def once_a_round(clock: Clock, what: str, moment: int, text: str, fix: str) -> S
 
 
 def frozen(store: Store, policy: Policy, round_unix_s: int, pops: set[str]) -> tuple[Sequence[Input], dict[str, str]]:
-    """What arrived in a round, and of which of these PoPs too little of it arrived, with the reason."""
+    """What arrived in a round, and of which of these PoPs too little of it arrived, with the reason. A PoP that left
+    the fleet need not send anything: what is remembered of it expires."""
+    rows = store.query("select distinct pop from fleet_edges")
+    pops = pops & {row["pop"] for row in rows} if rows else pops
     found = inputs(store, round_unix_s, policy.round.interval_s, policy.completeness.memory_rounds)
     return found, lacking(found, policy.completeness, pops)
 
