@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from springtide.errors import InputError
 from springtide.laws.start import shrink
 from springtide.laws.start.decision import ACTIONS, Action, Reason
-from springtide.policy import Policy
+from springtide.policy import Policy, load_policy
 from springtide.section import MAX_TTL_S
 
 from testkit.start_law import MSS, STEP, Loop, group, policy, proved, reason, row, well
@@ -330,6 +332,32 @@ def test_an_override_precedes_all_and_leaves_nothing_unjudged_behind() -> None:
     loop.policy = Policy()
     after = loop.round(proved(5e6))
     assert (after["window"][0], after["trial_window"][0]) == (0, 346)
+
+
+@pytest.mark.parametrize(
+    ("to", "named", "versions"),
+    [
+        ("192.0.2.0/24", None, [4]),
+        ("2001:db8:0:100::/56", None, [6]),
+        ("192.0.2.0/24", 4, [4]),
+        ("fra", None, [4, 6]),
+        ("fra", 6, [6]),
+    ],
+)
+def test_an_override_of_a_prefix_is_of_its_version(to: str, named: int | None, versions: list[int]) -> None:
+    word = {"src": "ams", "to": to, "ip_version": named, "initcwnd": 50, "until": "2026-01-02T00:20:00Z", "reason": "x"}
+    found = Loop(Policy.model_validate({"start_overrides": [word]})).round()
+    assert [(one["destination"].decode(), one["ip_version"]) for one in found] == [(to, one) for one in versions]
+
+
+def test_an_override_of_another_version_than_its_prefix_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "policy.yaml"
+    path.write_text(
+        "start_overrides: [{src: ams, to: 192.0.2.0/24, ip_version: 6, initcwnd: 50, "
+        "until: '2026-01-02T00:20:00Z', reason: x}]\n"
+    )
+    with pytest.raises(InputError, match="ip_version: is 6"):
+        load_policy(path)
 
 
 def test_careful_takes_half_and_only_near_the_round_trip_of_then() -> None:

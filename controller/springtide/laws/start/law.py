@@ -373,7 +373,7 @@ def _overrides(policy: Policy, now: int) -> Frame:
     found: dict[tuple[bytes, bytes, int], tuple[int, int, int]] = {}
     for one in policy.start_overrides:
         for version in (4, 6):
-            if one.ip_version in (None, version) and now < one.until_unix_s:
+            if one.covers(version, now):
                 unit = one.src.encode(), one.to.encode(), version
                 found.setdefault(unit, (one.initcwnd or 0, one.connection_rate or 0, one.path_rate or 0))
     for other in policy.overrides:

@@ -10,6 +10,7 @@ from pydantic import Field
 from springtide import instants
 from springtide.document import Document
 from springtide.errors import Problem
+from springtide.fleet import parse_prefix
 from springtide.section import MAX_TTL_S, Instant, Section, tunable
 
 MAX_RATE = 100_000_000_000
@@ -228,6 +229,12 @@ class StartOverride(Section):
     def until_unix_s(self) -> int:
         return instants.parse(self.until)
 
+    def covers(self, ip_version: int, now_unix_s: int) -> bool:
+        """Whether it is in force for this version; a client prefix has one."""
+        prefix = parse_prefix(self.to)
+        named = (self.ip_version, prefix.version if prefix is not None else None)
+        return all(one in (None, ip_version) for one in named) and now_unix_s < self.until_unix_s
+
     @staticmethod
     def commented() -> str:
         """The empty section as the default policy.yaml has it."""
@@ -253,5 +260,9 @@ def contradictions(
         if override.initcwnd is None and (override.connection_rate or override.path_rate):
             message = "has a rate beside initcwnd: null, which keeps the kernel's default"
             yield document.problem(("start_overrides", index), message, "give a window, or no rate")
+        prefix = parse_prefix(override.to)
+        if prefix is not None and override.ip_version not in (None, prefix.version):
+            message = f"is {override.ip_version}, and {override.to} is of IPv{prefix.version}"
+            yield document.problem(("start_overrides", index, "ip_version"), message, "leave it out")
         if override.src == override.to:
             yield document.problem(("start_overrides", index, "to"), "is also the src", "name another PoP")
