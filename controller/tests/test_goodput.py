@@ -59,6 +59,15 @@ def test_goodput_counts_each_request_once(home: Home) -> None:
     ]
 
 
+def test_milliseconds_are_milliseconds(home: Home) -> None:
+    """As HAProxy writes them, which as seconds would be a thousand times too long."""
+    in_ms = [line(n, request_time_ms=n * 100).replace('"request_time":', '"elapsed":') for n in range(3)]
+    path = write(home, "access.json", [*in_ms, line(3, request_time=0), line(4, request_time=2.0, request_time_ms=7)])
+    assert home.json("ingest-logs", path)["rows"] == 5
+    rows = home.query("select duration_us from http_requests order by request_id")
+    assert [row["duration_us"] for row in rows] == [0, 100_000, 200_000, 0, 2_000_000]
+
+
 @pytest.mark.parametrize(
     ("bad", "message"),
     [
@@ -69,6 +78,13 @@ def test_goodput_counts_each_request_once(home: Home) -> None:
         (line(1, status="200"), "status: is not a whole number from 0 to 999"),
         (line(1, bytes=-1), "bytes: is not a whole number"),
         (line(1, request_time=float("nan")), "is not a JSON object"),
+        (line(1, request_time=454), "request_time: is a whole number, so not seconds"),
+        (line(1).replace("request_time", "elapsed"), "request_time: is not a number"),
+        (
+            line(1, request_time_ms=1).replace('request_time"', 'elapsed"').replace(": 1}", ": 0.5}"),
+            "request_time_ms: is",
+        ),
+        (line(1, request_time_ms=-1).replace('request_time"', 'elapsed"'), "request_time_ms: is not a whole number"),
     ],
 )
 def test_a_bad_line_is_kept_and_named_and_costs_no_other(home: Home, bad: str, message: str) -> None:

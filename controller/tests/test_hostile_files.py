@@ -327,6 +327,7 @@ SCALARS = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.text(max_size=5), st.just("::1"), st.just("fe80::1%2")
 )
 KEYS = ["time", "host", "request_id", "client", "server", "method", "status", "bytes", "request_time"]
+KEYS.append("request_time_ms")
 
 
 @SLOW

@@ -285,6 +285,11 @@ ODD_LINES = [
     ),
     request_line(270, request_time=float("nan")),
     request_line(271, request_time=1e9 + 1),
+    *(request_line(280 + n, request_time=value) for n, value in enumerate([0, 454, True, "1.0"])),
+    *(
+        request_line(290 + n, request_time_ms=value).replace('"request_time":', '"elapsed":')
+        for n, value in enumerate([0, 454, -1, 1.5, 10**13, None])
+    ),
     request_line(272) + " ",
     "\ufeff" + request_line(273),
     request_line(274) + "\r",

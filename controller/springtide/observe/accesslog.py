@@ -32,6 +32,14 @@ _STATUS = (
     "and JSONExtractUInt(line, 'status') = 200, 499, JSONExtractUInt(line, 'status'))"
 )
 
+# HAProxy and others write whole milliseconds: as seconds they would be a thousand times too long.
+_IN_MS = "(not JSONHas(line, 'request_time') and JSONHas(line, 'request_time_ms'))"
+
+_DURATION_US = (
+    f"if({_IN_MS}, JSONExtractUInt(line, 'request_time_ms') * 1000, "
+    "toUInt64(round(JSONExtractFloat(line, 'request_time') * 1000000)))"
+)
+
 # Columns of http_requests, of a line that has no problem; no expression can fail on another.
 VALUES = {
     "time_unix_us": "toInt64(round(JSONExtractFloat(line, 'time') * 1000000))",
@@ -42,7 +50,7 @@ VALUES = {
     "method": "JSONExtractString(line, 'method')",
     "status": f"toUInt16({_STATUS})",
     "bytes": "JSONExtractUInt(line, 'bytes')",
-    "duration_us": "toUInt64(round(JSONExtractFloat(line, 'request_time') * 1000000))",
+    "duration_us": _DURATION_US,
 }
 
 
@@ -62,7 +70,16 @@ def problem(now: str, before_s: int, after_s: int) -> str:
         _no_text("method", 0): "method: is not a text of 0 to 255 characters",
         _no_count("status", 999): "status: is not a whole number from 0 to 999",
         _no_count("bytes", 2**63): "bytes: is not a whole number from 0 to 9.22337e+18",
-        _no_number("request_time", 1_000_000_000): "request_time: is not a number from 0 to 1e+09",
+        f"{_IN_MS} and ({_no_count('request_time_ms', 10**12)})": (
+            "request_time_ms: is not a whole number from 0 to 1e+12"
+        ),
+        f"not {_IN_MS} and ({_no_number('request_time', 1_000_000_000)})": (
+            "request_time: is not a number from 0 to 1e+09"
+        ),
+        # nginx writes 2.000 of two seconds.
+        "JSONType(line, 'request_time') != 'Double' and JSONExtractFloat(line, 'request_time') > 0": (
+            "request_time: is a whole number, so not seconds as nginx writes them; name milliseconds request_time_ms"
+        ),
     }
     return "multiIf(" + ", ".join(f"{fault}, '{text}'" for fault, text in faults.items()) + ", '')"
 
