@@ -77,14 +77,15 @@ class Springtide:
         return run(self.command(*arguments), accept)
 
     def environment(self) -> str:
-        """Lines for a shell: after them, `springtide` without options works on this store."""
+        """Lines for a shell: after them, the programs are found, and `springtide` without options works on this store."""
         values = {
             "SPRINGTIDE_STORE": f"chdb://{self.store}",
             "SPRINGTIDE_FLEET": str(self.fleet),
             "SPRINGTIDE_POLICY": str(self.policy),
             "SPRINGTIDE_PUBLISH_DIR": str(self.publish_dir),
         }
-        path = f'export PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"'
+        programs = f"{Path(sys.executable).parent}:{COLLECTOR.parent}"
+        path = f'export PATH={shlex.quote(programs)}:"$PATH"'
         return "\n".join([path, *(f"export {name}={shlex.quote(value)}" for name, value in values.items())]) + "\n"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lab.demo import closes, report, starts, summary, tables
-from lab.demo.product import Springtide, shell_note
+from lab.demo.product import COLLECTOR, EDGE, Springtide, shell_note
 from lab.demo.summary import Closed, Phase, Route, Transfer
 from lab.topology import Topology
 from testkit.browser import screens
@@ -38,6 +39,14 @@ def test_the_shell_says_that_the_demo_has_ended_and_what_it_showed(tmp_path: Pat
     env = tmp_path / "env"
     env.write_text(product.environment() + shell_note(summary.has_ended(groups, "12:34 UTC")))
     script = f'source {env} && echo "$SPRINGTIDE_PUBLISH_DIR"'
+    found = subprocess.run(
+        ["bash", "-c", f"source {env} && command -v springtide springtide-collector springtide-edge"],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"PATH": "/usr/bin:/bin"},
+    )
+    assert found.stdout.splitlines() == [str(Path(sys.executable).with_name("springtide")), str(COLLECTOR), str(EDGE)]
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout == f"{tmp_path}/it's here\n"
     assert done.stderr.splitlines() == [
