@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What the program and user space share: src/enforce/bpf/layout.rs has the same values in Rust, and a test compares
- * sizes. Every struct has explicit padding. LAYOUT changes whenever one of them does, but for what was padding and means
+ * sizes and offsets. Every struct has explicit padding. LAYOUT changes whenever one of them does, but for what was padding and means
  * nothing while it is 0.
  */
 #pragma once

@@ -231,3 +231,80 @@ fn digest_matches(raw: &[u8], document: &Object<'_>, digest: &str) -> bool {
     );
     hex(&Sha256::digest(canonical.as_bytes())) == digest[7..]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+
+    fn refusal(raw: &[u8]) -> String {
+        parse(raw, "ams-1.json", "ams-1", 0.0)
+            .unwrap_err()
+            .to_string()
+    }
+
+    #[test]
+    fn only_utf_8_without_a_mark_is_read() {
+        // As UTF-8 it is read, and misses fields.
+        let text = r#"{"edge":"ams-1"}"#;
+        assert!(!refusal(text.as_bytes()).contains("JSON: "), "{text}");
+        let wide: Vec<u16> = text.encode_utf16().collect();
+        let points: Vec<u32> = text.chars().map(u32::from).collect();
+        let forms: [(&str, Vec<u8>, Vec<u8>); 5] = [
+            (
+                "UTF-16LE",
+                vec![0xff, 0xfe],
+                wide.iter().flat_map(|unit| unit.to_le_bytes()).collect(),
+            ),
+            (
+                "UTF-16BE",
+                vec![0xfe, 0xff],
+                wide.iter().flat_map(|unit| unit.to_be_bytes()).collect(),
+            ),
+            (
+                "UTF-32LE",
+                vec![0xff, 0xfe, 0, 0],
+                points
+                    .iter()
+                    .flat_map(|point| point.to_le_bytes())
+                    .collect(),
+            ),
+            (
+                "UTF-32BE",
+                vec![0, 0, 0xfe, 0xff],
+                points
+                    .iter()
+                    .flat_map(|point| point.to_be_bytes())
+                    .collect(),
+            ),
+            ("UTF-8", vec![0xef, 0xbb, 0xbf], text.into()),
+        ];
+        for (name, mark, body) in forms {
+            let marked = [mark, body.clone()].concat();
+            // Without its mark UTF-8 is as above.
+            let bodies = if name == "UTF-8" {
+                vec![marked]
+            } else {
+                vec![marked, body]
+            };
+            for raw in bodies {
+                let said = refusal(&raw);
+                assert!(said.starts_with("ams-1.json: JSON: "), "{name}: {said}");
+                assert_eq!(said.lines().count(), 1, "{name}: {said}");
+                assert!(!said.contains(char::is_control), "{name}: {said}");
+            }
+        }
+        // A text within the document that is none.
+        let latin = [b"{\"edge\":\"".as_slice(), &[0xe9], b"\"}"].concat();
+        assert!(refusal(&latin).starts_with("ams-1.json: JSON: "));
+        // Half of a pair of surrogates, written out.
+        assert!(refusal(br#"{"edge":"\ud800"}"#).starts_with("ams-1.json: JSON: "));
+    }
+
+    #[test]
+    fn depth_is_refused() {
+        for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
+            let deep = [open.repeat(20_000), "1".into(), close.repeat(20_000)].concat();
+            assert!(refusal(deep.as_bytes()).starts_with("ams-1.json: JSON: "));
+        }
+    }
+}
