@@ -62,18 +62,18 @@ def fleet() -> Dashboard:
         )
         .with_panel(
             number(
-                "Traffic that begins with it",
-                "Bytes between PoPs on paths with a learnt window, of all bytes between PoPs, in the newest decided "
-                "round; edges held out are in it.",
+                "Connections that begin with it",
+                "Connections to other PoPs and to clients that were seen to begin with a value of their edge, "
+                "of all that began in the newest round.",
                 """
-                select 100 * sumIf(bytes_sent, (src_pop, dst_pop, ip_version) in (
-                    select src_pop, dst_pop, ip_version from initcwnd_decisions final
-                    where initcwnd is not null
-                        and round = (select max(round) from initcwnd_decisions where $__timeFilter(round))
-                )) / sum(bytes_sent) as traffic_percent
-                from round_pairs
-                where round = (select max(round) from initcwnd_decisions where $__timeFilter(round))
-                having sum(bytes_sent) > 0
+                select
+                    100 * sumIf(sample_weight, recorded and started or first_cwnd_low > 10) / sum(sample_weight)
+                        as connections_percent
+                from round_sockets
+                where round = (select max(round) from round_sockets where $__timeFilter(round))
+                    and began
+                    and (dst_pop = '' or (src_pop != '' and src_pop != dst_pop))
+                having sum(sample_weight) > 0
                 """,
                 "percent",
                 span=8,

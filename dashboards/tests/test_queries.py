@@ -152,7 +152,8 @@ def test_numbers_are_those_of_the_fleet(store: Store) -> None:
     # All edges of this fleet take as long on a path, whether they are held out or not.
     assert only("fleet.json", "Faster where treated") == 0
     assert only("fleet.json", "Time, treated against held out") == 0
-    assert 0 <= only("fleet.json", "Traffic that begins with it") <= 100
+    # Its bundles have expired: what was decided is not what connections begin with.
+    assert only("fleet.json", "Connections that begin with it") == 0
     assert only("fleet.json", "Newest round") == 120
     assert only("fleet.json", "Hosts that sent samples") == 3
     assert 80 < only("fleet.json", "Complete") < 100

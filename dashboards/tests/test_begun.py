@@ -1,0 +1,52 @@
+"""How many connections begin with a value of their edge: those that were seen to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dashboards.generate import documents
+from dashboards.tests.plugin import View, expanded
+from dashboards.tests.test_queries import clickhouse_targets
+from testkit.home import ROUND, Home
+
+VIEW = View(ROUND - 86_400, ROUND + 120)
+DOCUMENTS = documents()
+
+
+def test_connections_count_as_begun_with_a_value_where_that_was_seen(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    home.run("migrate")
+    told = {"recorded": 1, "started": 1}
+    rows = [
+        # By the program, to a PoP and to a client; held out by it; by a route; by nothing that shows.
+        (5, {"dst_pop": "fra"} | told),
+        (2, {"dst_pop": ""} | told),
+        (1, {"dst_pop": "fra", "recorded": 1}),
+        (4, {"dst_pop": "nyc", "started": 1, "first_cwnd_low": 40, "first_cwnd_high": 40}),
+        (8, {"dst_pop": "nyc", "started": 1, "first_cwnd_low": 10, "first_cwnd_high": 10}),
+        # Within the PoP; and one that was there before.
+        (64, {"dst_pop": "ams"} | told),
+        (64, {"dst_pop": "fra", "began": 0} | told),
+    ]
+    opened = home.open()
+    try:
+        opened.execute(f"insert into rollups (round, generation) values (fromUnixTimestamp({ROUND}), 1)")
+        for cookie, (weight, row) in enumerate(rows):
+            row = {"src_pop": "ams", "pop": "ams", "began": 1, "counted": 1} | row
+            names = ", ".join(row)
+            values = ", ".join(repr(value) for value in row.values())
+            opened.execute(
+                f"insert into rollup_sockets (round, generation, host, cookie, sample_weight, {names}) "
+                f"values (fromUnixTimestamp({ROUND}), 1, 'ams-1', {cookie}, {weight}, {values})"
+            )
+        [sql] = [
+            target["rawSql"]
+            for found, target in clickhouse_targets(DOCUMENTS["fleet.json"])
+            if found == "Connections that begin with it"
+        ]
+        [row] = opened.query(expanded(sql, {}, VIEW))
+        assert row == {"connections_percent": pytest.approx(100 * (5 + 2 + 4) / (5 + 2 + 1 + 4 + 8))}
+    finally:
+        opened.close()
