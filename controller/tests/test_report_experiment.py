@@ -46,9 +46,13 @@ def rolled_up(home: Home, table: str, rows: list[dict[str, Any]]) -> None:
     opened.close()
 
 
-def test_a_switchback_is_reported_with_its_method_interval_and_assumption(home: Home, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", ["", "of the next experiment"])
+def test_a_switchback_is_reported_with_its_method_interval_and_assumption(
+    home: Home, tmp_path: Path, seed: str
+) -> None:
     """A window makes what a pair closes a fifth shorter and resends a hundredth more; the hours do much more. Rounds of
-    the wash-out show nonsense. One pair never has a window, and says nothing."""
+    the wash-out show nonsense. One pair never has a window, and says nothing. Turns are those that were decided, with
+    whatever seed the next ones are drawn."""
     home.fleet.write_text(FLEET)
     home.policy.write_text("experiment: {kind: switchback}\n")
     law = load_policy(home.policy).experiment
@@ -82,6 +86,7 @@ def test_a_switchback_is_reported_with_its_method_interval_and_assumption(home: 
             write_round(opened, moment, decided_table(decided), decided[0].policy_version)
     opened.close()
     rolled_up(home, "rollup_outcomes", rows)
+    home.policy.write_text(f"experiment: {{kind: switchback, seed: '{seed}'}}\n")
     html = tmp_path / "report.html"
     lines = {
         (one["by"], one["group"], one["outcome"]): one

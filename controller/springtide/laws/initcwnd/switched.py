@@ -14,10 +14,19 @@ from springtide.store import Row, Store
 
 METHOD = "switchback"
 
+# Whether decisions of the cell's period say so.
+_DECIDED = f"""
+(intDiv(toUnixTimestamp(round), {{period_s:UInt32}}) * {{period_s:UInt32}}, src_pop, dst_pop, ip_version) in (
+    select intDiv(toUnixTimestamp(round), {{period_s:UInt32}}) * {{period_s:UInt32}}, src_pop, dst_pop, ip_version
+    from initcwnd_decisions final
+    where {SPAN} and $what
+)"""
+_GIVEN, _OFF = (_DECIDED.replace("$what", what) for what in ("initcwnd is not null", "reason = 'switchback'"))
 # Of pairs that had a window in the block, or would have had it. By rounds of one period: their turns are the same.
 _OUTCOMES = f"""
 select
-    intDiv(toUnixTimestamp(round), {{period_s:UInt32}}) * {{period_s:UInt32}} as period_s, {", ".join(CELL)}, {SUMS}
+    intDiv(toUnixTimestamp(round), {{period_s:UInt32}}) * {{period_s:UInt32}} as period_s, {", ".join(CELL)}, {SUMS},
+    max({_GIVEN}) as was_given, max({_OFF}) as was_off
 from round_outcomes
 where round in (select fromUnixTimestamp(arrayJoin({{rounds:Array(UInt32)}})))
     and dst_pop != '' and host not in {{held:Array(String)}}
@@ -51,15 +60,19 @@ def read(store: Store, policy: Policy, span: Mapping[str, int], held_out: Iterab
 
 
 def lines(rows: Iterable[Row], policy: Policy) -> list[BenefitLine]:
-    """Pure. By size, source and altogether. As decided: whether a window had reached the edges or not."""
+    """Pure. By size, source and altogether. As decided: whether a window had reached the edges or not. The decisions
+    say which turn it was; where there was nothing to decide the policy does, which may have been another then."""
     law, interval_s = policy.experiment, policy.round.interval_s
 
     def side(row: Row) -> Side:
         number = block(law, interval_s, row["period_s"])
         on = turn(law, interval_s, row["src_pop"], row["dst_pop"], row["period_s"]).on
+        if row.get("was_given") or row.get("was_off"):
+            on = bool(row["was_given"])
         return Side(row, (number, *couple(row)), on)
 
-    found = [side(row) for row in rows]
+    # A period in which a pair had both is of two policies.
+    found = [side(row) for row in rows if not (row.get("was_given") and row.get("was_off"))]
     sizes = grouped(found, lambda one: f"{one.row['size_class_bytes']:012}")
     pops = grouped(found, lambda one: str(one.row["src_pop"]))
     return [
