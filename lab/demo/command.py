@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from lab.demo.product import COLLECTOR
+from lab.demo.product import COLLECTOR, EDGE
 from lab.demo.run import TOPOLOGY, Demo
 from lab.demo.starts import PACED_ROUNDS, ROUNDS, rounds_of
 from lab.errors import InputError
@@ -25,8 +26,7 @@ from lab.topology import Topology, load_topology
     "--topology",
     "file",
     type=click.Path(path_type=Path),
-    default=TOPOLOGY,
-    show_default="the demo's own",
+    show_default="the demo's own, by bpf where this kernel can",
     help="Two PoPs or more (lab/topologies/README.md).",
 )
 @click.option(
@@ -40,10 +40,10 @@ from lab.topology import Topology, load_topology
 )
 @click.option("--name", help="The lab's name, instead of the file's: two can run side by side.")
 @click.option("--json", "as_json", is_flag=True, help="Print summary.json instead of the tables.")
-def demo(file: Path, rounds: int | None, out: Path, name: str | None, as_json: bool) -> None:
+def demo(file: Path | None, rounds: int | None, out: Path, name: str | None, as_json: bool) -> None:
     """Run the closed loop on a topology: measure, learn, apply, measure again, and let it expire.
 
-    Takes about three minutes, and one more for each further round. Leaves report.html, summary.json, status.txt, the
+    Takes about five minutes: one for each round, and two. Leaves report.html, summary.json, status.txt, the
     spools, the store and the bundles in --out, and env, which a shell reads so that `springtide` works on them.
     """
     if not COLLECTOR.is_file():
@@ -55,9 +55,11 @@ def demo(file: Path, rounds: int | None, out: Path, name: str | None, as_json: b
         and not (out / "fleet.yaml").exists()
     ):
         raise InputError(f"{out}: is not empty and not a demo's: choose another --out")
-    topology = load_topology(file)
-    _check(file, topology)
     screen = Console(stderr=True)
+    topology = load_topology(file or TOPOLOGY)
+    _check(file or TOPOLOGY, topology)
+    if file is None:
+        topology = as_this_host_can(topology, screen)
     with Lab.up(topology, name) as lab:
         shutil.rmtree(out, ignore_errors=True)
         out.mkdir(parents=True)
@@ -68,6 +70,17 @@ def demo(file: Path, rounds: int | None, out: Path, name: str | None, as_json: b
     screen.print(
         f"[bold]{out}/report.html[/] shows it; {out}/summary.json has the numbers", highlight=False, soft_wrap=True
     )
+
+
+def as_this_host_can(topology: Topology, screen: Console) -> Topology:
+    """Edges enforce by eBPF, or by routes where this kernel does not take the program."""
+    done = subprocess.run([EDGE, "check", "--json"], capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        screen.print("edges enforce by bpf: this kernel takes the program", highlight=False)
+        return topology.model_copy(update={"enforce": "bpf"})
+    why = json.loads(done.stdout)["bpf"]["reason"] if done.stdout else done.stderr.strip()
+    screen.print(f"edges enforce by routes: {why}", highlight=False, soft_wrap=True)
+    return topology
 
 
 def _check(file: Path, topology: Topology) -> None:

@@ -9,17 +9,17 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from lab.demo.summary import Group, Phase
+from lab.demo.summary import QUANTILES, Group, Phase
 
 _HEAD = (
     *("RTT ms", "object", "p50 before", "p50 after", "p90 before", "p90 after", "p95 before", "p95 after"),
     *("RTTs saved", "retransmitted before", "after"),
 )
 BEFORE, AFTER = "#222222", "#3fa9d6"
-# Of the median; in share of the segments; and what ten segments carry. Less is chance.
-SLOWER, MORE_AGAIN, DEFAULT_BYTES = 0.02, 0.002, 14_480
+# Share of the segments; what ten segments carry; and probes of a phase. Less is chance.
+MORE_AGAIN, DEFAULT_BYTES, LEAST_PROBES = 0.002, 14_480, 5
 
-_NOTHING = f"no group is slower by {SLOWER:.0%}, nor sends {100 * MORE_AGAIN:g} points more again"
+NOTHING = f"no path and no group is clearly slower, nor sends {100 * MORE_AGAIN:g} points more again"
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #777; --good: #0b7fab; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
@@ -102,23 +102,42 @@ def answer(groups: Sequence[Group]) -> str:
     )
 
 
-def losses(groups: Sequence[Group]) -> list[str]:
-    """A sentence for each group that is slower, or in which more was sent again, and what that may come from."""
+def losses(probes: Sequence[Mapping[str, Any]], groups: Sequence[Group]) -> list[str]:
+    """A sentence for each path (of `probes` of summary.json) and group that is clearly slower at a quantile, which the
+    interval of the difference says, and for each group in which more was sent again."""
+    paths = {(row["src"], row["dst"]) for row in probes}
     found = []
+    for row in probes:
+        name = f"{row['src']} to {row['dst']}, {kilobytes(row['size_bytes'])}"
+        found += _slower(name, row["size_bytes"], row["before_ms"], row["after_ms"], row["slower_ms"])
     for group in groups:
         name = f"RTT {group.rtt_ms:g} ms, {kilobytes(group.size_bytes)}"
-        before, after = group.before["p50"], group.after["p50"]
+        # A group of one path has been named.
+        if len(paths) > len({one.rtt_ms for one in groups}):
+            found += _slower(name, group.size_bytes, group.before, group.after, group.slower)
         again = group.retransmitted_after - group.retransmitted_before
-        if after > (1 + SLOWER) * before:
-            fits = group.size_bytes <= DEFAULT_BYTES
-            why = "the default's ten segments carry it whole, so this is chance" if fits else "see what was sent again"
-            found.append(f"{name}: {after - before:.0f} ms slower; {why}.")
         if again > MORE_AGAIN:
             found.append(
                 f"{name}: {group.retransmitted_after:.2%} sent again instead of {group.retransmitted_before:.2%}; "
                 "several that started together filled a queue of these paths, or the path loses by itself."
             )
     return found
+
+
+def _slower(
+    name: str,
+    size_bytes: int,
+    before: Mapping[str, float],
+    after: Mapping[str, float],
+    slower: Mapping[str, Mapping[str, float]],
+) -> list[str]:
+    why = " The default's ten segments carry it whole, so this is chance." if size_bytes <= DEFAULT_BYTES else ""
+    return [
+        f"{name}: {quantile} {after[quantile]:.0f} ms instead of {before[quantile]:.0f} "
+        f"({by['low']:.0f} to {by['high']:.0f} ms slower, 95 %).{why}"
+        for quantile, by in slower.items()
+        if by["low"] > 0 and min(before["n"], after["n"]) >= LEAST_PROBES
+    ]
 
 
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]], text_columns: frozenset[int] = frozenset()) -> str:
@@ -184,8 +203,24 @@ def page(
         ],
         frozenset({0, 1, 4}),
     )
-    lost = "".join(f"<li>{html.escape(text)}</li>" for text in losses(groups))
-    worse = f"<ul>{lost}</ul>" if lost else f"<p>Nothing: {_NOTHING}.</p>"
+    lost = "".join(f"<li>{html.escape(text)}</li>" for text in losses(summary["probes"], groups))
+    cells = len(summary["probes"]) * len(QUANTILES)
+    worse = (f"<ul>{lost}</ul>" if lost else f"<p>Nothing: {NOTHING}.</p>") + (
+        f"<p class='lead'>Of {cells} cells (path, object and quantile) {cells / 40:.0f} would be named by chance, where "
+        "nothing differed.</p>"
+    )
+    changes = _table(
+        ["from", "to", "object", *(f"{name} slower by, ms (95 %)" for name in QUANTILES)],
+        [
+            [row["src"], row["dst"], kilobytes(row["size_bytes"])]
+            + [
+                f"{by['estimate']:.0f} ({by['low']:.0f} to {by['high']:.0f})"
+                for by in (row["slower_ms"][name] for name in QUANTILES)
+            ]
+            for row in summary["probes"]
+        ],
+        frozenset({0, 1}),
+    )
     end = "every edge is as it was before" if summary["restored"] else "an edge was NOT restored"
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
@@ -199,6 +234,7 @@ def page(
         f"<h2>What got worse</h2>{worse}"
         f"<h2>By RTT and object size (times in ms)</h2>{results}"
         f"<h2>By path, beside the limit: a round trip, and the object at the path's rate</h2>{paths}"
+        f"<h2>What changed by path: negative is faster</h2>{changes}"
         f"<h2>What was decided, and why</h2>{windows}"
         "</body></html>\n"
     )

@@ -23,7 +23,7 @@ from lab.demo.product import COLLECTOR, ROOT, CommandError, Springtide, make_pub
 from lab.demo.push import Push
 from lab.demo.report import page
 from lab.demo.summary import Group, Phase, Route, Transfer, by_group, has_ended, spread, summary
-from lab.demo.tables import conditions_text, paths_table, results_table
+from lab.demo.tables import conditions_text, paths_table, results_table, worse_text
 from lab.errors import LabError
 from lab.fleet import fleet
 from lab.lab import Lab
@@ -384,6 +384,7 @@ class Demo:
         tables = Console(width=None if Console().is_terminal else 110)
         tables.print(results_table(groups))
         tables.print(paths_table(self.topology, rows, facts["pairs"]))
+        tables.print(worse_text(facts["probes"], groups), soft_wrap=True, highlight=False)
         silent = ", ".join(f"{src} to {dst}" for src, dst in self.topology.pairs() if (src, dst) not in self.pairs)
         if silent:
             tables.print(f"Without traffic there is no window: {silent} keeps the kernel's default.")

@@ -8,7 +8,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from lab.demo.report import kilobytes, start_text
+from lab.demo.report import NOTHING, kilobytes, losses, start_text
 from lab.demo.summary import Group
 from lab.topology import Topology
 
@@ -60,6 +60,11 @@ def paths_table(
         path = path_text(topology, *pair)
         table.add_row(*pair, path, value, str(decision["evidence"]), *times, decision["reason"])
     return table
+
+
+def worse_text(probes: Sequence[Mapping[str, Any]], groups: Sequence[Group]) -> str:
+    """What is clearly worse, a line each."""
+    return "\n".join(["What got worse:", *(f"  {text}" for text in losses(probes, groups) or [f"nothing: {NOTHING}"])])
 
 
 def path_text(topology: Topology, src: str, dst: str) -> str:

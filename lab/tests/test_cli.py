@@ -83,6 +83,24 @@ def test_a_demo_decides_once_more_where_edges_pace() -> None:
 
 
 @pytest.mark.root
+@pytest.mark.parametrize(("without", "enforce"), [("", "bpf"), ("-bpf,-sys_admin", "routes")])
+def test_the_demos_edges_enforce_by_bpf_where_this_kernel_can(without: str, enforce: str) -> None:
+    script = (
+        "from rich.console import Console\n"
+        "from lab.demo.command import as_this_host_can\n"
+        "from lab.demo.run import TOPOLOGY\n"
+        "from lab.topology import load_topology\n"
+        "print(as_this_host_can(load_topology(TOPOLOGY), Console(stderr=True)).enforce)\n"
+    )
+    limits = ["setpriv", f"--bounding-set={without}", f"--inh-caps={without}"] if without else []
+    command = [*limits, sys.executable, "-c", script]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=host.REPOSITORY)
+    assert done.stdout == f"{enforce}\n"
+    assert done.stderr.startswith(f"edges enforce by {enforce}: ")
+    assert ("CAP_BPF" in done.stderr) == bool(without)
+
+
+@pytest.mark.root
 def test_a_lab_can_be_used_from_the_shell(lab: Lab) -> None:
     """The fixture's lab is used as one that some other process made."""
     name = ("--lab", lab.name)
