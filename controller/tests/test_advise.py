@@ -13,83 +13,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from springtide.laws.columns import Table
-from springtide.learn.advise import EVIDENCE, SIZES, path_of
+from springtide.learn.advise_path import EVIDENCE, SIZES, path_of
 from springtide.learn.resample import bounds, quantiles
 from springtide.policy import StartPolicy
 
 from testkit import history
+from testkit.advised import Traffic, by_hand_ms, of_size, path
 from testkit.browser import look_at, screens
-from testkit.home import ROUND, Home
-from testkit.proto import Value
-from testkit.spool import record, write_spool
-from testkit.traffic import MSS, Socket
+from testkit.home import Home
+from testkit.traffic import MSS
 
 pytestmark = pytest.mark.usefixtures("clock")
-
-UNSET = 2**31 - 1
-OWN = {"ams-1": "10.77.1.1", "fra-1": "10.77.2.1"}
-
-
-class Traffic:
-    """Connections of two edges, as their collectors' polls show them a minute apart: a hundred minutes before ROUND."""
-
-    def __init__(self) -> None:
-        self.samples: list[dict[str, Value]] = []
-        self.cookies = 0
-        # What the first poll shows may be of any age.
-        for host in OWN:
-            self.connection(host, "10.77.3.9", 1_000, minute=0, size=100, met=False)
-
-    def connection(
-        self, host: str, peer: str, rate: int, *, minute: int, size: int, met: bool = True, **more: Value
-    ) -> None:
-        """Polled once with its window in flight, and closed half a minute later. `rate` in bytes/s; where it `met` the
-        path it has left slow start."""
-        self.cookies += 1
-        rtt = int(str(more.get("min_rtt", 100_000)))
-        # Twice as much in flight as the round trip carries would be too much for a connection that is limited.
-        window = max(10, rate * rtt // 1_000_000 // MSS)
-        values: dict[str, Value] = {
-            "min_rtt": rtt,
-            "rtt": rtt + rtt // 20,
-            "snd_ssthresh": window if met else UNSET,
-            "snd_wnd": 4_000_000,
-            "delivery_rate": rate,
-            "busy_time": 500_000,
-            "rwnd_limited": 0,
-            "bytes_sent": size + int(str(more.get("bytes_retrans", 0))),
-        }
-        socket = Socket(host, self.cookies, OWN[host], peer, snd_cwnd=window, more=values | more)
-        at = ROUND - 6000 + 60 * minute
-        self.samples.append(socket.at(at, 100 + minute, size))
-        self.samples.append(socket.at(at + 30, 101 + minute, size, kind="SAMPLE_KIND_CLOSE", state="TCP_STATE_CLOSE"))
-
-    def load(self, home: Home) -> None:
-        write_spool(home.spool, "traffic", [record(self.samples)])
-        home.run("ingest", home.spool)
-
-
-def path(answer: dict[str, Any], source: str, destination: str) -> dict[str, Any]:
-    [found] = [one for one in answer["paths"] if (one["src_pop"], one["destination"]) == (source, destination)]
-    return dict(found)
-
-
-def of_size(found: dict[str, Any], size: int) -> dict[str, Any]:
-    [one] = [one for one in found["sizes"] if one["size_bytes"] == size]
-    return dict(one)
-
-
-def by_hand_ms(size: int, rtt_ms: float, rate: float, window: int) -> float:
-    """Flight by flight: each is sent at the rate; the next begins when its first acknowledgement is there."""
-    began, sent = 0.0, 0
-    while True:
-        length = min(size - sent, window * MSS)
-        sent += length
-        ends = began + length / rate * 1000
-        if sent == size:
-            return rtt_ms + ends
-        began = max(ends, began + rtt_ms)
-        window *= 2
 
 
 def test_a_path_that_connections_met_gains_what_slow_start_waits(home: Home) -> None:
@@ -141,108 +75,6 @@ def test_what_something_else_limited_is_a_lower_bound(home: Home, limited: dict[
     assert "at least" in screen.splitlines()[0]
     # What ten segments carry is settled.
     assert "0 (0.0)" in screen
-
-
-def answered(traffic: Traffic, minute: int, size: int, *, rtt_ms: int = 150, rate: float = 25e6) -> float:
-    """A connection of one answer from ten segments, as the kernel closes it; what its client waited, ms. The last
-    segment's rate is all that it shows, and the FIN follows the data by a round trip."""
-    waited = by_hand_ms(size, rtt_ms, rate, 10)
-    traffic.connection(
-        "ams-1",
-        "10.77.2.9",
-        MSS * 1000 // rtt_ms,
-        minute=minute,
-        size=size,
-        met=False,
-        min_rtt=rtt_ms * 1000,
-        rtt=rtt_ms * 1000,
-        snd_cwnd=80,
-        data_segs_out=-(-size // MSS),
-        data_segs_in=1,
-        last_data_sent=2 * rtt_ms,
-        busy_time=int((waited + rtt_ms) * 1000),
-    )
-    return waited
-
-
-@pytest.mark.parametrize(("short", "long"), [(60, 0), (0, 8), (60, 8)], ids=["short", "long", "mix"])
-def test_what_clients_waited_is_the_default_and_what_long_ones_carried_is_the_rate(
-    home: Home, short: int, long: int
-) -> None:
-    traffic = Traffic()
-    waited = [answered(traffic, 10 + number, 100_000) for number in range(short)]
-    for number in range(long):
-        # Kept, with many answers: limited by these, and once in a while it was delivered what the path carries.
-        traffic.connection(
-            "ams-1",
-            "10.77.2.9",
-            20_000_000 + number,
-            minute=20 + number,
-            size=17_000_000,
-            met=False,
-            min_rtt=150_000,
-            snd_cwnd=2500,
-            delivery_rate_app_limited=True,
-            data_segs_in=140,
-            busy_time=24_000_000,
-        )
-    traffic.load(home)
-    found = [one for one in home.json("advise")["paths"] if one["destination"] == "fra"]
-    if not long:
-        # 100 kB in three round trips and one for the FIN.
-        assert found[0]["rate_bytes_per_s"]["estimate"] == pytest.approx(100_000 / (waited[0] + 150) * 1000, rel=1e-3)
-    main = of_size(found[0], 100_000)
-    # Six of seven round trips' worth of windows: 10, 20 and 40 segments; the path takes 4 ms for all.
-    assert main["default_ms"] == pytest.approx(454, rel=0.01)
-    assert main["default_is_measured"] == bool(short)
-    if long:
-        assert main["start_ms"] == pytest.approx(by_hand_ms(100_000, 150, 25e6, 400), rel=0.02)
-    assert found[0]["basis"] == "at_least"
-
-
-@pytest.mark.parametrize("resent", [0, 3], ids=["clean", "lossy"])
-def test_first_segments_say_what_the_path_carries_unless_it_loses(home: Home, resent: int) -> None:
-    traffic = Traffic()
-    for minute in range(10, 40):
-        answered(traffic, minute, 100_000, rate=12.5e6)
-        of = traffic.samples[-1]
-        if resent:
-            # One more round trip for all, as found losses take.
-            of["bytes_retrans"] = resent * MSS
-            of["bytes_sent"] = 100_000 + resent * MSS
-            of["busy_time"] = int(str(of["busy_time"])) + 150_000
-        flight = {"kind": "SAMPLE_KIND_FIRST_FLIGHT", "state": "TCP_STATE_UNSPECIFIED"}
-        kept = {name: of[name] for name in ("time_unix_us", "host", "boot_id", "netns", "cookie", "min_rtt", "family")}
-        ends = {name: of[name] for name in ("src_ip", "src_port", "dst_ip", "dst_port")}
-        traffic.samples.append(kept | ends | flight | {"train_bytes": 12_500, "train_time": 1000})
-    found = path(_advice(home, traffic), "ams", "fra")
-    main = of_size(found, 100_000)
-    if resent:
-        assert found["basis"] == "at_least"
-        assert main["default_ms"] == pytest.approx(by_hand_ms(100_000, 150, 12.5e6, 10) + 150, rel=0.03)
-    else:
-        assert (found["basis"], found["rate_bytes_per_s"]["estimate"]) == ("trains", 12_500_000)
-        assert main["start_ms"] == pytest.approx(150 + 100_000 / 12_500, rel=0.03)
-
-
-def test_answers_that_began_otherwise_say_nothing_of_the_default(home: Home) -> None:
-    traffic = Traffic()
-    for minute in range(10, 20):
-        answered(traffic, minute, 100_000, rate=1e6)
-    slow = of_size(path(_advice(home, traffic), "ams", "fra"), 100_000)
-    assert slow["default_ms"] == pytest.approx(by_hand_ms(100_000, 150, 1e6, 10), rel=0.01)
-    for minute in range(20, 90):
-        known = {"started_window": 80, "started_round": 1}
-        shown = {"snd_cwnd": 100, "data_segs_out": 70, "total_retrans": 0}
-        more: dict[str, Any] = {"min_rtt": 150_000, "busy_time": 300_000, "data_segs_in": 1}
-        more |= known if minute % 2 else shown
-        traffic.connection("ams-1", "10.77.2.9", 9653, minute=minute, size=100_000, met=False, **more)
-    assert of_size(path(_advice(home, traffic), "ams", "fra"), 100_000)["default_ms"] == slow["default_ms"]
-
-
-def _advice(home: Home, traffic: Traffic) -> dict[str, Any]:
-    traffic.load(home)
-    return dict(home.json("advise"))
 
 
 def test_an_idle_connections_old_rate_is_not_of_the_time_that_is_looked_at(home: Home) -> None:

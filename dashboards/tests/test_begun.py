@@ -18,17 +18,17 @@ DOCUMENTS = documents()
 def test_connections_count_as_begun_with_a_value_where_that_was_seen(tmp_path: Path) -> None:
     home = Home(tmp_path)
     home.run("migrate")
-    told = {"recorded": 1, "started": 1}
+    given = {"recorded": 1, "started": 1}
     rows = [
         # By the program, to a PoP and to a client; held out by it; by a route; by nothing that shows.
-        (5, {"dst_pop": "fra"} | told),
-        (2, {"dst_pop": ""} | told),
+        (5, {"dst_pop": "fra"} | given),
+        (2, {"dst_pop": ""} | given),
         (1, {"dst_pop": "fra", "recorded": 1}),
         (4, {"dst_pop": "nyc", "started": 1, "first_cwnd_low": 40, "first_cwnd_high": 40}),
         (8, {"dst_pop": "nyc", "started": 1, "first_cwnd_low": 10, "first_cwnd_high": 10}),
         # Within the PoP; and one that was there before.
-        (64, {"dst_pop": "ams"} | told),
-        (64, {"dst_pop": "fra", "began": 0} | told),
+        (64, {"dst_pop": "ams"} | given),
+        (64, {"dst_pop": "fra", "began": 0} | given),
     ]
     opened = home.open()
     try:

@@ -206,8 +206,8 @@ def page(
     lost = "".join(f"<li>{html.escape(text)}</li>" for text in losses(summary["probes"], groups))
     cells = len(summary["probes"]) * len(QUANTILES)
     worse = (f"<ul>{lost}</ul>" if lost else f"<p>Nothing: {NOTHING}.</p>") + (
-        f"<p class='lead'>Of {cells} cells (path, object, quantile) {cells / 40:.0f} would be named by chance, where nothing "
-        "differed.</p>"
+        f"<p class='lead'>Of {cells} cells (path, object, quantile) {cells / 40:.0f} would be named by chance, "
+        "where nothing differed.</p>"
     )
     changes = _table(
         ["from", "to", "object", *(f"{name} slower by, ms (95 %)" for name in QUANTILES)],

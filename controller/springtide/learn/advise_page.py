@@ -10,7 +10,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 
 from springtide import instants
-from springtide.learn.advise import RISKS, SIZES, Advice, Path
+from springtide.learn.advise import Advice
+from springtide.learn.advise_path import RISKS, SIZES, Path
 from springtide.learn.advise_words import (
     CAVEATS,
     COLUMNS,

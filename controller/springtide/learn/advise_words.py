@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from springtide.learn.advise import MAX_UNITS, RISKS, Advice, Basis, Interval, Path, Risk
+from springtide.learn.advise import MAX_UNITS, Advice
+from springtide.learn.advise_path import RISKS, Basis, Interval, Path, Risk
 
 # What stands for a path where there is room for one size.
 MAIN_SIZE = 100_000

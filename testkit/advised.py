@@ -1,0 +1,75 @@
+"""Traffic whose gain is worked out by hand, and the answers about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from testkit.home import ROUND, Home
+from testkit.proto import Value
+from testkit.spool import record, write_spool
+from testkit.traffic import MSS, Socket
+
+UNSET = 2**31 - 1
+OWN = {"ams-1": "10.77.1.1", "fra-1": "10.77.2.1"}
+
+
+class Traffic:
+    """Connections of two edges, as their collectors' polls show them a minute apart: a hundred minutes before ROUND."""
+
+    def __init__(self) -> None:
+        self.samples: list[dict[str, Value]] = []
+        self.cookies = 0
+        # What the first poll shows may be of any age.
+        for host in OWN:
+            self.connection(host, "10.77.3.9", 1_000, minute=0, size=100, met=False)
+
+    def connection(
+        self, host: str, peer: str, rate: int, *, minute: int, size: int, met: bool = True, **more: Value
+    ) -> None:
+        """Polled once with its window in flight, and closed half a minute later. `rate` in bytes/s; where it `met` the
+        path it has left slow start."""
+        self.cookies += 1
+        rtt = int(str(more.get("min_rtt", 100_000)))
+        # Twice as much in flight as the round trip carries would be too much for a connection that is limited.
+        window = max(10, rate * rtt // 1_000_000 // MSS)
+        values: dict[str, Value] = {
+            "min_rtt": rtt,
+            "rtt": rtt + rtt // 20,
+            "snd_ssthresh": window if met else UNSET,
+            "snd_wnd": 4_000_000,
+            "delivery_rate": rate,
+            "busy_time": 500_000,
+            "rwnd_limited": 0,
+            "bytes_sent": size + int(str(more.get("bytes_retrans", 0))),
+        }
+        socket = Socket(host, self.cookies, OWN[host], peer, snd_cwnd=window, more=values | more)
+        at = ROUND - 6000 + 60 * minute
+        self.samples.append(socket.at(at, 100 + minute, size))
+        self.samples.append(socket.at(at + 30, 101 + minute, size, kind="SAMPLE_KIND_CLOSE", state="TCP_STATE_CLOSE"))
+
+    def load(self, home: Home) -> None:
+        write_spool(home.spool, "traffic", [record(self.samples)])
+        home.run("ingest", home.spool)
+
+
+def path(answer: dict[str, Any], source: str, destination: str) -> dict[str, Any]:
+    [found] = [one for one in answer["paths"] if (one["src_pop"], one["destination"]) == (source, destination)]
+    return dict(found)
+
+
+def of_size(found: dict[str, Any], size: int) -> dict[str, Any]:
+    [one] = [one for one in found["sizes"] if one["size_bytes"] == size]
+    return dict(one)
+
+
+def by_hand_ms(size: int, rtt_ms: float, rate: float, window: int) -> float:
+    """Flight by flight: each is sent at the rate; the next begins when its first acknowledgement is there."""
+    began, sent = 0.0, 0
+    while True:
+        length = min(size - sent, window * MSS)
+        sent += length
+        ends = began + length / rate * 1000
+        if sent == size:
+            return rtt_ms + ends
+        began = max(ends, began + rtt_ms)
+        window *= 2
