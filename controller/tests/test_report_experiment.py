@@ -50,9 +50,7 @@ def rolled_up(home: Home, table: str, rows: list[dict[str, Any]]) -> None:
 def test_a_switchback_is_reported_with_its_method_interval_and_assumption(
     home: Home, tmp_path: Path, seed: str
 ) -> None:
-    """A window makes what a pair closes a fifth shorter and resends a hundredth more; the hours do much more. Rounds of
-    the wash-out show nonsense. One pair never has a window, and says nothing. Turns are those that were decided, with
-    whatever seed the next ones are drawn."""
+    """A window saves a fifth and resends a hundredth more. One pair has none. Turns are as decided, not by the seed."""
     home.fleet.write_text(FLEET)
     home.policy.write_text("experiment: {kind: switchback}\n")
     law = load_policy(home.policy).experiment
