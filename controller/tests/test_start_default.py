@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -214,6 +216,35 @@ def test_no_edge_is_given_a_part_that_is_slower_than_the_default(part: float, is
             parts = {("ams", "p", 4): {"ams-1": part}}
             given, _ = bundle.entries(FLEET, loop.policy, ROUND, [row | {"default_timed_at": timed_at}], parts, ROUND)
             assert bool(given["ams-1"]) == is_given
+
+
+class Kept(dict[str, Any]):
+    """A row whose life can be watched."""
+
+
+def test_no_more_rows_are_in_memory_than_one_pops() -> None:
+    loop = Loop(policy().model_copy(update={"enforce": policy().enforce.model_copy(update={"by": "bpf"})}))
+    [row] = list(rows.rows(Frame.of([loop.round(proved(2.5e6, **well())) for _ in range(3)][-1])))
+    pops = [f"p{n}" for n in range(20)]
+    edges = {pop: {f"{pop}-1": {"address": f"10.{n}.0.1"}} for n, pop in enumerate(pops)}
+    listed = {pop: {"prefixes": [f"10.{n}.0.0/24"], "edges": edges[pop]} for n, pop in enumerate(pops)}
+    seen: list[weakref.ref[Kept]] = []
+    most = 0
+
+    def each() -> Iterator[Kept]:
+        nonlocal most
+        for pop in pops:
+            for n in range(10):
+                one = Kept(row, src_pop=pop, destination=f"192.0.{n}.0/24")
+                seen.append(weakref.ref(one))
+                most = max(most, sum(known() is not None for known in seen))
+                yield one
+
+    wide = Fleet.model_validate({"version": 1, "pops": listed})
+    given, _ = bundle.entries(wide, loop.policy, ROUND, each(), {}, ROUND)
+    assert {len(found) for found in given.values()} == {10}
+    # The next PoP's first is read while the last ones are there.
+    assert most <= 12
 
 
 @pytest.mark.xfail(

@@ -155,18 +155,26 @@ class _Merged:
 
     def _merge(self, pop: str, parts: Sequence[Sequence[BaseModel]], receive: Mapping[str, int]) -> list[Entry]:
         found: dict[str, dict[str, Any]] = {prefix: {"receive_window": window} for prefix, window in receive.items()}
+        # What only one law names is its entry as it is: a copy of each would take as much memory again.
+        alone: dict[str, Entry] = {}
         for part in parts:
             for one in part:
+                if isinstance(one, Entry) and one.prefix not in found and one.prefix not in alone:
+                    alone[one.prefix] = one
+                    continue
                 named, values = self._values(one)
+                if (known := alone.pop(named, None)) is not None:
+                    found[named] = self._values(known)[1]
                 found.setdefault(named, {}).update(values)
         usable = []
-        for text, values in found.items():
+        for text in (*found, *alone):
             prefix = parse_prefix(text)
             problem = "is not a prefix in its shortest form" if prefix is None else destination_problem(prefix)
             if prefix is None or problem is not None:
                 self.unusable.add(f"{pop}: {text} {problem}")
             else:
-                usable.append((prefix_order(prefix), Entry(prefix=text, **values)))
+                entry = alone[text] if text in alone else Entry(prefix=text, **found[text])
+                usable.append((prefix_order(prefix), entry))
         return [entry for _, entry in sorted(usable, key=lambda pair: pair[0])]
 
     def _values(self, one: BaseModel) -> tuple[str, dict[str, Any]]:

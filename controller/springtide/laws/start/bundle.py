@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -37,8 +38,8 @@ def parts(table: Table) -> Parts:
 
 
 def by_gain(decided: Frame) -> Frame:
-    """DECIDED rows, those first that a full bundle keeps: overrides, pairs of PoPs, what is in use, and what saves its
-    connections most of the time of 100 kB."""
+    """DECIDED rows PoP by PoP, of each those first that a full bundle keeps: overrides, pairs of PoPs, what is in use,
+    and what saves its connections most of the time of 100 kB."""
     used = decided["window"] > 0
     window, rate = (
         np.where(used, decided[name], decided[f"trial_{name}"]).astype(np.float64)
@@ -49,7 +50,8 @@ def by_gain(decided: Frame) -> Frame:
     known = (rtt_us > 0) & (rate > 0)
     gain = np.where(known, gain_us(100_000, np.where(known, rtt_us, 1), np.where(known, rate, 1), window, mss), 0)
     client = np.char.find(decided["destination"], b"/") >= 0
-    order = np.lexsort((-gain * np.maximum(decided["connections"], 1), ~used, client, decided["overridden"] == 0))
+    pop = np.unique(decided["src_pop"], return_inverse=True)[1]
+    order = np.lexsort((-gain * np.maximum(decided["connections"], 1), ~used, client, decided["overridden"] == 0, pop))
     found: Frame = decided[order]
     return found
 
@@ -57,7 +59,7 @@ def by_gain(decided: Frame) -> Frame:
 def entries(
     fleet: Fleet, policy: Policy, round_unix_s: int, rows: Iterable[Row], parts: Parts, expires_unix_s: int
 ) -> tuple[dict[str, list[Entry]], list[str]]:
-    """Each edge's entries of a round's decisions (rows as rows.rows gives them, in their order), and the units whose
+    """Each edge's entries of a round's decisions (rows as rows.rows gives them, PoP by PoP), and the units whose
     evidence is too old to be promised for a bundle's lifetime.
 
     Only edges that enforce by bpf get any: a route would send the window as one burst. Those held out get none, nor
@@ -66,39 +68,38 @@ def entries(
     An edge's start rate is the path's rate times its part of the unit's starts; where that is slower than the kernel's
     default the edge gets none.
     """
-    acting: dict[str, list[tuple[Row, int, int]]] = {}
-    left_out = []
-    owned = _Owned(fleet)
-    for row in rows:
-        if not row["window"] and not row["trial_permille"]:
-            continue
-        if not row["overridden"] and row["destination"] in owned:
-            continue
-        if not row["overridden"] and is_off(policy, round_unix_s, row):
-            continue
-        if not row["overridden"] and (row["expires_at"] or 0) < expires_unix_s:
-            left_out.append(f"{row['src_pop']} to {row['destination']} (IPv{row['ip_version']})")
-        else:
-            untreated, default_resent = (
-                _untreated(policy, round_unix_s, row),
-                _default_resent(policy, round_unix_s, row),
-            )
-            acting.setdefault(row["src_pop"], []).append((row, untreated, default_resent))
-    held_out = held_out_edges(fleet, policy.holdout)
-    found: dict[str, list[Entry]] = {}
-    for name, pop in fleet.pops.items():
-        for edge in pop.edges:
-            paces = policy.enforce_of(edge, name, round_unix_s).by == "bpf" and edge not in held_out
-            decided = acting.get(name, []) if paces else []
-            of_clients = {row["destination"] for row, *_ in decided}
-            found[edge] = [
-                entry
-                for row, untreated, default_resent in decided
-                for prefix in _prefixes(fleet, row)
-                if prefix == row["destination"] or prefix not in of_clients
-                for entry in _entry(prefix, row, _part(parts, row, edge, len(pop.edges)), untreated, default_resent)
-            ]
+    found: dict[str, list[Entry]] = {edge: [] for edge in fleet.edges()}
+    left_out: list[str] = []
+    owned, held_out = _Owned(fleet), held_out_edges(fleet, policy.holdout)
+    # A PoP's rows are all that is in memory at once.
+    for name, own in groupby(rows, key=lambda row: row["src_pop"]):
+        decided = []
+        for row in own:
+            if not _acts(policy, round_unix_s, row, owned):
+                continue
+            if not row["overridden"] and (row["expires_at"] or 0) < expires_unix_s:
+                left_out.append(f"{row['src_pop']} to {row['destination']} (IPv{row['ip_version']})")
+            else:
+                untreated = _untreated(policy, round_unix_s, row)
+                decided.append((row, untreated, _default_resent(policy, round_unix_s, row)))
+        of_clients = {row["destination"] for row, *_ in decided}
+        edges = fleet.pops[name].edges if name in fleet.pops else {}
+        for edge in edges:
+            if policy.enforce_of(edge, name, round_unix_s).by == "bpf" and edge not in held_out:
+                found[edge] += (
+                    entry
+                    for row, untreated, default_resent in decided
+                    for prefix in _prefixes(fleet, row)
+                    if prefix == row["destination"] or prefix not in of_clients
+                    for entry in _entry(prefix, row, _part(parts, row, edge, len(edges)), untreated, default_resent)
+                )
     return found, left_out
+
+
+def _acts(policy: Policy, round_unix_s: int, row: Row, owned: _Owned) -> bool:
+    if not row["window"] and not row["trial_permille"]:
+        return False
+    return bool(row["overridden"]) or (row["destination"] not in owned and not is_off(policy, round_unix_s, row))
 
 
 class _Owned:
