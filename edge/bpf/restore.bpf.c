@@ -18,7 +18,7 @@ struct sock_common {
 } __attribute__((preserve_access_index));
 
 struct tcp_sock {
-	__u32 write_seq;
+	__u64 bytes_acked;
 } __attribute__((preserve_access_index));
 
 struct bpf_iter__tcp {
@@ -32,8 +32,14 @@ struct {
 	__type(value, struct start);
 } starts SEC(".maps");
 
-/* Set before the program is loaded; empty leaves the algorithm alone. */
-const volatile char algorithm[ALGORITHM_NAME] = {};
+/*
+ * Set before the program is loaded. An empty algorithm leaves that alone. `overdue`: the program that caps stays, and only what
+ * it would have lifted long ago goes, had another one not ended its callbacks.
+ */
+const volatile struct {
+	char algorithm[ALGORITHM_NAME];
+	__u8 overdue;
+} asked = {};
 
 __u64 lifted = 0;
 __u64 restored = 0;
@@ -58,16 +64,24 @@ int springtide_back(struct bpf_iter__tcp *ctx)
 	found = start->now_rate;
 	if (start->flags & CAPPED)
 		bpf_getsockopt(tcp, SOL_SOCKET, SO_MAX_PACING_RATE, &found, sizeof(found));
+	if (asked.overdue) {
+		/* The cap counts on: whoever ends it, the program or a withdrawal, finds it lifted. */
+		if (start->flags & CAPPED && found == start->now_rate &&
+		    tcp->bytes_acked - start->acked >= (__u64)start->lift_bytes * CROWDED_LIFT)
+			bpf_setsockopt(tcp, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate));
+		return 0;
+	}
 	/* Another cap than ours is the application's. */
-	if (start->flags & CAPPED && found == start->now_rate &&
-	    !bpf_setsockopt(tcp, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate))) {
+	if (start->flags & CAPPED &&
+	    (found == rate || (found == start->now_rate &&
+			       !bpf_setsockopt(tcp, SOL_SOCKET, SO_MAX_PACING_RATE, &rate, sizeof(rate))))) {
 		start->flags &= ~CAPPED;
 		lifted += 1;
 	}
-	if (!algorithm[0] || !(start->flags & SWITCHED))
+	if (!asked.algorithm[0] || !(start->flags & SWITCHED))
 		return 0;
 	for (int index = 0; index < ALGORITHM_NAME; index++)
-		name[index] = algorithm[index];
+		name[index] = asked.algorithm[index];
 	if (!bpf_setsockopt(tcp, SOL_TCP, TCP_CONGESTION, name, sizeof(name)))
 		restored += 1;
 	return 0;

@@ -13,14 +13,17 @@ import re
 import shutil
 import socket
 import subprocess
+import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from testkit.bpf import ROOT, Program, binary
 from testkit.edge import PROGRAM, bundle, sealed
-from testkit.host import ENTRIES, NO_CAP, Host
+from testkit.host import ENTRIES, FAR, NO_CAP, Host
 
 pytestmark = pytest.mark.root
 
@@ -221,6 +224,84 @@ def test_other_programs_on_the_same_connections_are_named_and_noted(host: Host) 
     finally:
         other.withdraw()
     assert host.run("status").report["program"]["others"] == []
+
+
+# A program that ends the callbacks of whoever was there before it.
+CLEARS = """
+#include <linux/bpf.h>
+static long (*flags_set)(struct bpf_sock_ops *, int) = (void *)BPF_FUNC_sock_ops_cb_flags_set;
+__attribute__((section("sockops"))) int clears(struct bpf_sock_ops *ctx)
+{
+	if (ctx->op == BPF_SOCK_OPS_ACTIVE_ESTABLISHED_CB || ctx->op == BPF_SOCK_OPS_PASSIVE_ESTABLISHED_CB)
+		flags_set(ctx, 0);
+	return 1;
+}
+__attribute__((section("license"))) char LICENSE[] = "GPL";
+"""
+# A connection of which everything is acknowledged, and its cap: then, and for each line.
+BUSY = """
+import fcntl, socket, struct, sys, time
+open(sys.argv[1] + "/cgroup.procs", "w").write("0")
+one = socket.create_connection((sys.argv[2], 7000), 10)
+one.sendall(bytes(60_000))
+while struct.unpack("I", fcntl.ioctl(one, 0x5411, bytes(4)))[0]:
+    time.sleep(0.01)
+print(one.getsockopt(1, 47) & 0xFFFFFFFF, flush=True)
+for line in sys.stdin:
+    print(one.getsockopt(1, 47) & 0xFFFFFFFF, flush=True)
+"""
+
+
+@contextmanager
+def clearing(host: Host, directory: Path) -> Iterator[None]:
+    """Another sockops program on the same cgroup, which runs after ours."""
+    source, pin = directory / "clears.c", host.pins.with_name(f"{host.pins.name}-clears")
+    source.write_text(CLEARS)
+    built = directory / "clears.o"
+    include = ["-idirafter", f"/usr/include/{os.uname().machine}-linux-gnu"]
+    subprocess.run(["clang", "-O2", "-target", "bpf", *include, "-c", source, "-o", built], check=True)
+    subprocess.run(["bpftool", "prog", "load", built, pin, "type", "sockops"], check=True)
+    which = [str(host.cgroup), "sock_ops", "pinned", str(pin)]
+    subprocess.run(["bpftool", "cgroup", "attach", *which, "multi"], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["bpftool", "cgroup", "detach", *which], check=True)
+        pin.unlink()
+
+
+@contextmanager
+def busy(host: Host) -> Iterator[subprocess.Popen[str]]:
+    command = [*host.inside(), sys.executable, "-c", BUSY, str(host.cgroup), FAR[0]]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def cap(process: subprocess.Popen[str], *, again: bool = True) -> int:
+    assert process.stdin is not None
+    assert process.stdout is not None
+    if again:
+        process.stdin.write("\n")
+        process.stdin.flush()
+    return int(process.stdout.readline())
+
+
+def test_a_program_that_ends_our_callbacks_leaves_no_cap_for_good(host: Host, tmp_path: Path) -> None:
+    assert host.run("apply", host.document(lift_bytes=10_000)).code == 0
+    with busy(host) as alone:
+        assert cap(alone, again=False) == NO_CAP
+    with clearing(host, tmp_path):
+        status = host.run("status").report["program"]["others"]
+        assert len(status) == 1
+        with busy(host) as first, busy(host) as second:
+            assert max(cap(one, again=False) for one in (first, second)) < NO_CAP, "nobody took our callbacks"
+            assert host.run("follow").code == 0
+            assert [cap(one) for one in (first, second)] == [NO_CAP, NO_CAP]
+            taken = host.run("withdraw")
+            assert (taken.code, taken.report["notes"]) == (0, [])
 
 
 def test_a_host_that_cannot_run_it_does_what_the_bundle_says_instead(host: Host) -> None:

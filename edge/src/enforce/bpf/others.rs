@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use super::error::{Result, failed};
 use super::layout::About;
 use super::pins::{self, Places};
+use super::put_back::lift_overdue;
 
 /// As many as anybody attaches to one cgroup (BPF_CGROUP_MAX_PROGS).
 const MOST: usize = 64;
@@ -47,7 +48,8 @@ pub(super) fn counted(places: &Places, about: &About) -> u32 {
     others(places, about).map_or(1, |found| u32::try_from(found.len()).unwrap_or(u32::MAX))
 }
 
-/// The same, of the program in force; an application does it too.
+/// The same, of the program in force; an application does it too. Where there are others, which may have ended callbacks of
+/// ours, caps that are overdue are lifted.
 ///
 /// # Errors
 /// [`super::Error::Failed`].
@@ -55,8 +57,11 @@ pub fn note_others(places: &Places) -> Result<()> {
     let set = places.set();
     let about = pins::about(&set)?;
     let others = counted(places, &about);
-    if others == about.others {
-        return Ok(());
+    if others != about.others {
+        pins::set_about(&set, &About { others, ..about })?;
     }
-    pins::set_about(&set, &About { others, ..about })
+    if others > 0 && pins::is_of_this_layout(&set) {
+        lift_overdue(&set, &places.cgroup)?;
+    }
+    Ok(())
 }

@@ -78,8 +78,8 @@ pub(super) fn load(pinned: Option<&Path>) -> Result<Object> {
         .map_err(|error| Error::Unsupported(refusal(&error)))
 }
 
-/// Loads the iterator; `algorithm` is what switched connections get, or empty.
-pub(super) fn load_restore(starts: &Path, algorithm: &[u8]) -> Result<Object> {
+/// Loads the iterator, with what it is asked for: an algorithm, or none, and a byte (`asked` of bpf/restore.bpf.c).
+pub(super) fn load_restore(starts: &Path, asked: &[u8]) -> Result<Object> {
     set_print(Some((PrintLevel::Warn, listen)));
     let mut open = open(&RESTORE.0)?;
     for mut map in open.maps_mut() {
@@ -87,8 +87,8 @@ pub(super) fn load_restore(starts: &Path, algorithm: &[u8]) -> Result<Object> {
         let done = match name.as_str() {
             "starts" => map.reuse_pinned_map(starts),
             _ if name.ends_with(".rodata") => match map.initial_value_mut() {
-                Some(bytes) if bytes.len() >= algorithm.len() => {
-                    bytes[..algorithm.len()].copy_from_slice(algorithm);
+                Some(bytes) if bytes.len() >= asked.len() => {
+                    bytes[..asked.len()].copy_from_slice(asked);
                     Ok(())
                 }
                 _ => Ok(()),

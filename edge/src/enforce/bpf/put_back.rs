@@ -13,6 +13,7 @@ use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::error::{Error, Result, failed, plain};
+use super::layout::ALGORITHM_NAME;
 use super::program;
 
 /// Connections that were changed.
@@ -29,18 +30,27 @@ pub(super) struct PutBack {
 /// Runs the iterator over the sockets of this network namespace, of those of the cgroup's processes, and of the named ones.
 /// `algorithm`: what switched connections get, or empty.
 pub(super) fn put_back(set: &Path, cgroup: &Path, algorithm: &[u8]) -> Result<PutBack> {
+    go(set, cgroup, &[algorithm, &[0]].concat())
+}
+
+/// Lifts caps that the program in force would have lifted long ago, had another one not ended its callbacks.
+pub(super) fn lift_overdue(set: &Path, cgroup: &Path) -> Result<()> {
+    go(set, cgroup, &[&[0; ALGORITHM_NAME][..], &[1]].concat()).map(drop)
+}
+
+fn go(set: &Path, cgroup: &Path, asked: &[u8]) -> Result<PutBack> {
     let spaces = namespaces(cgroup);
     // A thread of its own, which ends in whatever namespace it came to last.
     thread::scope(|scope| {
-        let thread = scope.spawn(|| go_through(set, &spaces, algorithm));
+        let thread = scope.spawn(|| go_through(set, &spaces, asked));
         let panicked = || Error::Failed("cannot go through the sockets: ask again".to_owned());
         thread.join().unwrap_or_else(|_| Err(panicked()))
     })
 }
 
-fn go_through(set: &Path, spaces: &[PathBuf], algorithm: &[u8]) -> Result<PutBack> {
+fn go_through(set: &Path, spaces: &[PathBuf], asked: &[u8]) -> Result<PutBack> {
     let starts = set.join("starts");
-    let object = program::load_restore(&starts, algorithm)?;
+    let object = program::load_restore(&starts, asked)?;
     let link = program::program(&object)?
         .attach()
         .map_err(|error| wrong(&starts, plain(&error)))?;
