@@ -207,6 +207,33 @@ def test_missing_polls_and_silent_hosts_are_counted(store: Store) -> None:
     assert (found["nyc-1"]["polls_seen"], found["nyc-1"]["polls_expected"]) == (5, 5)
 
 
+@pytest.mark.parametrize("name", model.COUNTERS)
+@pytest.mark.parametrize(
+    "values",
+    # The second is before the round; the last a close.
+    [(9, 9, 1), (9, 9, 1, 20), (0, 9, 12, 3), (0, 9, 3, 30)],
+    ids=["at the end", "and grows again", "at its close", "between polls"],
+)
+def test_a_socket_whose_counter_decreased_is_not_counted(store: Store, name: str, values: tuple[int, ...]) -> None:
+    """It is another's, or broken: neither what it lost nor what it seems to have gained is this socket's."""
+
+    def seen(values: tuple[int, ...]) -> list[Row]:
+        rows = [
+            row | {name: value * 1_000_000}
+            for n, value in enumerate(values)
+            for row in poll("ams-1", n + 1, -370 + 60 * n, range(1))
+        ]
+        ends = {"kind": "CLOSE", "state": "CLOSE"} if len(values) == 4 else {}
+        return [*rows[:-1], rows[-1] | ends]
+
+    def impossible(rows: list[Row]) -> list[Row]:
+        rolled(store, [rows])
+        return store.query("select host from rollup_rogues where why = 'impossible_values'")
+
+    assert impossible(seen(tuple(sorted(values)))) == []
+    assert len(impossible(seen(values))) == 1
+
+
 @pytest.mark.parametrize("closes", [False, True])
 def test_a_record_without_values_changes_none(store: Store, closes: bool) -> None:
     """A server that closes first leaves a socket of the same cookie in FIN_WAIT2: only its addresses are known."""

@@ -77,7 +77,7 @@ class Springtide:
         return run(self.command(*arguments), accept)
 
     def environment(self) -> str:
-        """Lines for a shell: then programs are found, and `springtide` without options works on this store."""
+        """Lines for a shell that then finds the programs; `springtide` without options works on this store."""
         values = {
             "SPRINGTIDE_STORE": f"chdb://{self.store}",
             "SPRINGTIDE_FLEET": str(self.fleet),

@@ -7,9 +7,10 @@
 --
 -- Two or three of a socket's records suffice for all but their number: the last one before the round (if there is
 -- none, its first), the last poll's (if no poll shows it, its first) and the close's. Counters only grow: the minimum
--- is the baseline, the maximum the last value. Nothing depends on the order, the splitting or the copies of what
--- arrived: other values are the latest record's (within a microsecond, the close's), and a value that is constant in a
--- socket's life, and changes only with fleet.yaml or a collector's configuration, is the maximum of the round's.
+-- is the baseline, the maximum the last value; a socket with one that decreased is not counted. Nothing depends on the
+-- order, the splitting or the copies of what arrived: other values are the latest record's (within a microsecond, the
+-- close's), and a value that is constant in a socket's life, and changes only with fleet.yaml or a collector's
+-- configuration, is the maximum of the round's.
 insert into rollup_sockets
 with records as (
     select
@@ -125,7 +126,32 @@ within as (
         min(coalesce(bytes_received, 18446744073709551615)) as first_received,
         min(coalesce(busy_time, 18446744073709551615)) as first_busy,
         min(coalesce(rwnd_limited, 18446744073709551615)) as first_rwnd_limited,
-        min(coalesce(sndbuf_limited, 18446744073709551615)) as first_sndbuf_limited
+        min(coalesce(sndbuf_limited, 18446744073709551615)) as first_sndbuf_limited,
+        -- The counters as the first and the last record have them.
+        argMin(
+            [
+                coalesce(bytes_acked, 18446744073709551615),
+                coalesce(bytes_sent, 18446744073709551615),
+                coalesce(bytes_retrans, 18446744073709551615),
+                coalesce(bytes_received, 18446744073709551615),
+                coalesce(busy_time, 18446744073709551615),
+                coalesce(rwnd_limited, 18446744073709551615),
+                coalesce(sndbuf_limited, 18446744073709551615)
+            ],
+            time_unix_us * 2 + (kind = 'CLOSE')
+        ) as begun_counters,
+        argMax(
+            [
+                coalesce(bytes_acked, 18446744073709551615),
+                coalesce(bytes_sent, 18446744073709551615),
+                coalesce(bytes_retrans, 18446744073709551615),
+                coalesce(bytes_received, 18446744073709551615),
+                coalesce(busy_time, 18446744073709551615),
+                coalesce(rwnd_limited, 18446744073709551615),
+                coalesce(sndbuf_limited, 18446744073709551615)
+            ],
+            time_unix_us * 2 + (kind = 'CLOSE')
+        ) as ended_counters
     from tcp_samples
     prewhere
         -- Each such record is identified by a hash of 64 bits: another with the same hash is read too and changes
@@ -273,7 +299,31 @@ changes as (
         within.rwnd_limited
         - if(is_new, 0, least(within.rwnd_limited, within.first_rwnd_limited)) as gained_rwnd_limited,
         within.sndbuf_limited
-        - if(is_new, 0, least(within.sndbuf_limited, within.first_sndbuf_limited)) as gained_sndbuf_limited
+        - if(is_new, 0, least(within.sndbuf_limited, within.first_sndbuf_limited)) as gained_sndbuf_limited,
+        -- Counters of a connection only grow: what is less later is another's, or broken.
+        arrayExists(
+            (first, least, most, last) -> (first > least and first < 18446744073709551615) or last < most, -- noqa: RF02
+            within.begun_counters,
+            [
+                within.first_acked,
+                within.first_sent,
+                within.first_retransmitted,
+                within.first_received,
+                within.first_busy,
+                within.first_rwnd_limited,
+                within.first_sndbuf_limited
+            ],
+            [
+                within.acked,
+                within.sent,
+                within.retransmitted,
+                within.received,
+                within.busy,
+                within.rwnd_limited,
+                within.sndbuf_limited
+            ],
+            within.ended_counters
+        ) as is_decreased
     from within
     inner join records on within.socket = records.socket
     inner join fleet_edges on within.host = fleet_edges.edge
@@ -421,7 +471,8 @@ select
     busy as life_busy_us,
     -- Limits: a window is at most what TCP can announce (RFC 7323: 2^30 bytes), a round trip takes less than ten
     -- minutes, a host sends at most 100 GB a second, and a connection at most 2^53 bytes in its life.
-    snd_mss <= 65535
+    not is_decreased
+    and snd_mss <= 65535
     and toUInt64(snd_cwnd) * greatest(snd_mss, 1) <= 1073741824
     and snd_wnd <= 1073741824
     and rtt <= 600000000
