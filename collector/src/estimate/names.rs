@@ -5,11 +5,14 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use saphyr::{LoadableYamlNode, Yaml};
+use saphyr_parser::{Event, Parser};
 
 use crate::sample::connection::peer_prefix;
 
 /// Of a file, bytes.
 const MOST_BYTES: u64 = 256 << 20;
+/// Collections in each other: a fleet.yaml has four, and the loader calls itself for each.
+const MOST_NESTED: usize = 20;
 /// Of a name, characters: more is no column of a table.
 const MOST_NAME: usize = 60;
 
@@ -125,8 +128,29 @@ fn text(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(cannot)
 }
 
+/// What a loader that calls itself for each collection must not be given.
+fn refuse_depth(text: &str) -> Result<(), String> {
+    let mut nested = 0_usize;
+    for event in Parser::new_from_str(text) {
+        let (event, span) = event.map_err(|error| format!("is not YAML: {error}"))?;
+        match event {
+            Event::SequenceStart(..) | Event::MappingStart(..) => nested += 1,
+            Event::SequenceEnd | Event::MappingEnd => nested = nested.saturating_sub(1),
+            _ => {}
+        }
+        if nested > MOST_NESTED {
+            let line = span.start.line();
+            return Err(format!(
+                "line {line}: nests deeper than {MOST_NESTED}: it is not a fleet.yaml"
+            ));
+        }
+    }
+    Ok(())
+}
+
 /// Each PoP's prefixes.
 fn of_fleet(text: &str) -> Result<Prefixes, String> {
+    refuse_depth(text)?;
     let documents = Yaml::load_from_str(text).map_err(|error| format!("is not YAML: {error}"))?;
     let none = || "has no pops: it is not a fleet.yaml".to_owned();
     let pops = documents
@@ -224,6 +248,24 @@ pops:
             "AS64500 ?]0;x???y?"
         );
         assert_eq!(of(&"x".repeat(100_000)).chars().count(), 60);
+    }
+
+    #[test]
+    fn a_deep_document_is_refused() {
+        let deep = |open: &str, close: &str| {
+            format!("pops:\n{}1{}\n", open.repeat(20_000), close.repeat(20_000))
+        };
+        for text in [
+            deep("- ", ""),
+            deep("? ", ""),
+            deep("[", "]"),
+            deep("[", ""),
+            deep("{a: ", "}"),
+        ] {
+            let problem = of_fleet(&text).map(|_| ()).unwrap_err();
+            let said = ["nests deeper than 20", "recursion limit exceeded"];
+            assert!(said.iter().any(|one| problem.contains(one)), "{problem}");
+        }
     }
 
     #[test]
