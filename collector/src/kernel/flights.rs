@@ -221,4 +221,91 @@ pub(crate) mod tests {
         assert_eq!(Flight::parse(&[&right[..], &[0]].concat()), None);
         assert_eq!(Flight::parse(&[]), None);
     }
+
+    /// The members of a struct of edge/bpf/start.h with their offsets. Its padding is explicit, so that each stands
+    /// behind the one before it.
+    pub(crate) fn members(name: &str) -> Vec<(String, usize, usize)> {
+        let header = include_str!("../../../edge/bpf/start.h");
+        let start = format!("\nstruct {name} {{\n");
+        let (_, body) = header.split_once(&start).unwrap();
+        let (body, _) = body.split_once("\n};").unwrap();
+        let mut at = 0;
+        let mut found = Vec::new();
+        for line in body.lines() {
+            let (declared, _) = line.trim().split_once(';').unwrap();
+            let (kind, member) = declared.split_once(' ').unwrap();
+            let bytes = match kind {
+                "__u8" => 1,
+                "__u32" => 4,
+                "__u64" | "__s64" => 8,
+                _ => break,
+            };
+            let (member, count) = match member.trim_end_matches(']').split_once('[') {
+                Some((member, count)) => (member, count.parse().unwrap()),
+                None => (member, 1),
+            };
+            assert_eq!(at % bytes, 0, "{name}.{member} has hidden padding");
+            found.push((member.to_owned(), at, bytes * count));
+            at += bytes * count;
+        }
+        found
+    }
+
+    #[test]
+    fn each_member_is_read_where_the_program_writes_it() {
+        let members = members("record");
+        let (last, at, bytes) = members.last().unwrap();
+        assert_eq!((last.as_str(), at + bytes), ("layout", LEN));
+        for (member, at, bytes) in members {
+            let mut changed = record();
+            // The lowest bit of the first byte: what is then there can still be a record.
+            let low = if cfg!(target_endian = "big") && member != "local" && member != "remote" {
+                at + bytes - 1
+            } else {
+                at
+            };
+            changed[low] ^= 1;
+            let (was, is) = (Flight::parse(&record()).unwrap(), Flight::parse(&changed));
+            if member == "layout" {
+                assert_eq!(is, None);
+                continue;
+            }
+            let (was, is) = (shown(&was), shown(&is.unwrap()));
+            let differ = was.iter().zip(&is).filter(|(was, is)| was != is);
+            let differ: Vec<_> = differ.map(|(was, _)| was.0.as_str()).collect();
+            let expected: &[&str] = match member.as_str() {
+                // Not read.
+                "generation" | "flags" => &[],
+                "length" => &["prefix_length"],
+                // The first byte decides whether it is IPv4.
+                "local" => &["family", "local", "remote", "prefix_length"],
+                "remote" => &["family", "local", "remote", "prefix_length"],
+                other => &[other],
+            };
+            assert_eq!(differ, expected, "{member}");
+        }
+    }
+
+    /// Each value under its name in the header.
+    fn shown(flight: &Flight) -> Vec<(String, Vec<u8>)> {
+        let header = &flight.header;
+        let parts: [(&str, &[u8]); 6] = [
+            ("family", &header[..1]),
+            ("local_port", &header[4..6]),
+            ("remote_port", &header[6..8]),
+            ("local", &header[8..24]),
+            ("remote", &header[24..40]),
+            ("cookie", &header[44..52]),
+        ];
+        let mut shown: Vec<_> = parts
+            .map(|(name, value)| (name.to_owned(), value.to_vec()))
+            .into();
+        let text = format!("{flight:?}");
+        let (_, rest) = text.split_once("], ").unwrap();
+        for pair in rest.trim_end_matches(" }").split(", ") {
+            let (name, value) = pair.split_once(": ").unwrap();
+            shown.push((name.to_owned(), value.into()));
+        }
+        shown
+    }
 }

@@ -127,6 +127,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_parts_of_a_value_stand_where_the_program_writes_them() {
+        let members = crate::kernel::flights::tests::members("start");
+        let parts: Vec<_> = members[..7]
+            .iter()
+            .map(|(name, at, _)| (&**name, *at))
+            .collect();
+        let expected = [
+            ("round", 0),
+            ("window", 8),
+            ("rate", 12),
+            ("arm", ARM),
+            ("step", STEP),
+            ("flags", 18),
+            ("layout", LAYOUT_AT),
+        ];
+        assert_eq!(parts, expected);
+        assert_eq!(members[7].1, LEN);
+    }
+
+    #[test]
     fn another_kind_of_map_or_value_is_not_asked_for() {
         let right = MapInfo {
             kind: SK_STORAGE,
