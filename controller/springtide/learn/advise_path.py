@@ -180,26 +180,7 @@ def path_of(rows: Table, law: StartPolicy) -> Path:
     total_ms = of_size @ saved_us / 1000
     drawn_rows = np.vstack([rtt_us / 1000, rate, total_ms, saved_us / 1000, saved_us / divided_us])
     rtt, rates, total, *saved = (Interval(*row) for row in bounds(drawn_rows).tolist())
-    savings = tuple(
-        Saving(
-            size_bytes=size_bytes,
-            default_ms=default,
-            is_measured=bool(np.isfinite(unit[slow])),
-            start_ms=default - ms.estimate,
-            saved_ms=ms,
-            saved_round_trips=trips,
-            may_be_more=not is_met and most > ms.estimate * 1000,
-        )
-        for size_bytes, slow, default, ms, trips, most in zip(
-            SIZES,
-            _SLOW,
-            (defaults_us / 1000).tolist(),
-            saved[: len(SIZES)],
-            saved[len(SIZES) :],
-            most_us.tolist(),
-            strict=True,
-        )
-    )
+    savings = tuple(_savings(unit, defaults_us, saved, most_us, is_bound=not is_met))
     picked_rounds = len(np.unique(slots))
     return Path(
         src_pop=unit["src_pop"].decode(errors="replace"),
@@ -220,6 +201,23 @@ def path_of(rows: Table, law: StartPolicy) -> Path:
         lost_share=float(unit["lost_bytes"] / unit["sent_bytes"]) if unit["sent_bytes"] > 0 else 0.0,
         risks=tuple(_risks(unit, len(rows), picked_rounds, rate[0] * rtt_us[0] / 1e6, law)),
     )
+
+
+def _savings(
+    unit: np.void, defaults_us: Floats, saved: list[Interval], most_us: Floats, *, is_bound: bool
+) -> Iterator[Saving]:
+    """By size; `saved`: ms by size, then round trips by size."""
+    for at, (size_bytes, slow) in enumerate(zip(SIZES, _SLOW, strict=True)):
+        default, ms = float(defaults_us[at]) / 1000, saved[at]
+        yield Saving(
+            size_bytes=size_bytes,
+            default_ms=default,
+            is_measured=bool(np.isfinite(unit[slow])),
+            start_ms=default - ms.estimate,
+            saved_ms=ms,
+            saved_round_trips=saved[len(SIZES) + at],
+            may_be_more=is_bound and bool(most_us[at] > ms.estimate * 1000),
+        )
 
 
 def _basis(unit: np.void, law: StartPolicy) -> Basis:
