@@ -301,6 +301,24 @@ def test_one_address_that_reads_nothing_keeps_no_other_out(tmp_path: Path) -> No
         one.close()
 
 
+@pytest.mark.parametrize("answer", ["unread", "read, and kept open"])
+def test_many_addresses_that_read_slowly_keep_no_other_out(tmp_path: Path, answer: str) -> None:
+    """Sixteen times what one address may hold is all that there is: they have five seconds, not half a minute."""
+    port = free()
+    held = []
+    with serving(f"127.0.0.1:{port}") as process:
+        for n in range(64):
+            one = connected(port, f"127.0.1.{n // 4 + 1}")
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            one.sendall(REQUEST if answer == "unread" else b"\r\n\r\n")
+            held.append(one)
+        _, lines = fetch(tmp_path / "out", [f"127.0.0.1:{port}"], "--timeout", "15")
+        assert descriptors(process) <= 64 + 16
+    assert [line["result"] for line in lines] == ["ok"] * 3
+    for one in held:
+        one.close()
+
+
 @pytest.mark.parametrize("half_closed", [False, True])
 def test_what_nobody_reads_is_kept_by_no_kernel(half_closed: bool) -> None:
     """Of a connection that another one has replaced, or whose client will send no more."""

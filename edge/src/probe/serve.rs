@@ -3,7 +3,7 @@
 
 use std::convert::Infallible;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -17,11 +17,11 @@ use crate::error::{Error, Result};
 use crate::text::reason;
 
 const CONNECTIONS: usize = 64;
-/// Of one address. An edge has one at a time, and those that it gave up.
+/// Of one address, or of 64 bits of IPv6. An edge has one at a time, and those that it gave up.
 const CONNECTIONS_OF_ONE: usize = 4;
 const ANSWERS_PER_S: u32 = 50;
 const MOST_HEAD_BYTES: usize = 1024;
-/// From the handshake to the whole request: a probe sends it at once.
+/// From the handshake to the whole request, which a probe sends at once; and to the end, where others wait for room.
 const REQUEST_TIME: Duration = Duration::from_secs(5);
 /// Of a connection: longer than a client waits by default.
 const LIFE: Duration = Duration::from_secs(30);
@@ -89,13 +89,18 @@ impl Server {
             waiting.push(PollFd::new(&client.stream, client.state.waits_for()));
         }
         // With nobody who may be closed, those who call wait in the kernel's queue.
-        if may_take(&self.clients) {
+        let takes = may_take(&self.clients, now);
+        if takes {
             for listener in &self.listeners {
                 waiting.push(PollFd::new(listener, PollFlags::IN));
             }
         }
-        let left = self.clients.iter().map(|client| client.ends() - now);
-        let timeout = left.min().map(|left| Timespec {
+        // Clients are in the order in which they came: the first is the first that may be closed.
+        let first = self.clients.first().filter(|_| !takes);
+        let yields = first.map(|client| client.since + REQUEST_TIME);
+        let ends = self.clients.iter().map(Client::ends).chain(yields);
+        let left = ends.min().map(|end| end.saturating_duration_since(now));
+        let timeout = left.map(|left| Timespec {
             tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(left.subsec_nanos()),
         });
@@ -133,8 +138,8 @@ fn accept(listener: &TcpListener, clients: &mut Vec<Client>, now: Instant) {
     if set_socket_linger(&stream, Some(Duration::ZERO)).is_err() {
         return;
     }
-    let address = peer.ip().to_canonical();
-    if let Some(at) = to_close(clients, address) {
+    let address = network(peer.ip());
+    if let Some(at) = to_close(clients, address, now) {
         clients.remove(at);
     }
     if clients.len() < CONNECTIONS {
@@ -148,13 +153,22 @@ fn accept(listener: &TcpListener, clients: &mut Vec<Client>, now: Instant) {
 }
 
 /// Whether there is room, or somebody who makes room.
-fn may_take(clients: &[Client]) -> bool {
-    clients.len() < CONNECTIONS || clients.iter().any(|client| client.is_idle())
+fn may_take(clients: &[Client], now: Instant) -> bool {
+    clients.len() < CONNECTIONS || clients.iter().any(|client| client.may_go(now))
+}
+
+/// Whom its connections are counted of: whoever has an IPv6 address has 64 bits of them.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => Ipv6Addr::from_bits(address.to_bits() >> 64 << 64).into(),
+        address => address,
+    }
 }
 
 /// Whom a new connection replaces; they are in the order in which they came. Of an address that has enough, its oldest.
-/// With no room, the oldest that has asked for nothing: a probe's request is there before the connection is taken.
-fn to_close(clients: &[Client], address: IpAddr) -> Option<usize> {
+/// With no room, the oldest that has asked for nothing (a probe's request is there before the connection is taken), else the
+/// oldest, if it reads slowly.
+fn to_close(clients: &[Client], address: IpAddr, now: Instant) -> Option<usize> {
     let own = clients.iter().filter(|client| client.address == address);
     if own.count() >= CONNECTIONS_OF_ONE {
         return clients.iter().position(|client| client.address == address);
@@ -162,7 +176,8 @@ fn to_close(clients: &[Client], address: IpAddr) -> Option<usize> {
     if clients.len() < CONNECTIONS {
         return None;
     }
-    clients.iter().position(Client::is_idle)
+    let idle = clients.iter().position(Client::is_idle);
+    idle.or_else(|| clients.iter().position(|client| client.may_go(now)))
 }
 
 enum State {
@@ -194,6 +209,11 @@ struct Client {
 impl Client {
     fn is_idle(&self) -> bool {
         matches!(self.state, State::Asked(_))
+    }
+
+    /// Whether it may be closed for another, where there is no room.
+    fn may_go(&self, now: Instant) -> bool {
+        self.is_idle() || now >= self.since + REQUEST_TIME
     }
 
     fn ends(&self) -> Instant {
@@ -324,7 +344,15 @@ impl Budget {
 mod tests {
     use std::time::{Duration, Instant};
 
-    use super::Budget;
+    use super::{Budget, network};
+
+    #[test]
+    fn whoever_has_an_address_has_64_bits_of_them() {
+        let of = |address: &str| network(address.parse().unwrap()).to_string();
+        assert_eq!(of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(of("192.0.2.7"), "192.0.2.7");
+        assert_eq!(of("::ffff:192.0.2.7"), "192.0.2.7");
+    }
 
     #[test]
     fn a_second_has_fifty_answers() {
