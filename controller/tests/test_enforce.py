@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from ipaddress import ip_network
 from pathlib import Path
@@ -86,6 +87,24 @@ def test_what_routes_can_say_stays_schema_1_to_the_byte(policy: dict[str, Any]) 
     bundle = rendered(policy, rates)["ams-1"]
     expected = FIRST.replace(b"VERSION", Policy.model_validate(policy).version.encode())
     assert bundle.content == expected.replace(b"DIGEST", bundle.bundle.digest.encode())
+
+
+def test_the_how_to_switches_edges_on(home: Home) -> None:
+    page = (Path(__file__).parents[2] / "docs/how-to/start-at-the-rate.md").read_text()
+    one, every = re.findall(r"```yaml\n(.*?)```", page, re.S)
+    store = home.open()
+    write_round(store, NOW, decided_table(DECISIONS), DECISIONS[0].policy_version)
+    store.close()
+    for policy, paced in ((one, {"ams-1"}), (every, set(THE_FLEET.edges()))):
+        home.policy.write_text(policy)
+        home.run("check")
+        answer = home.json("bundle", "--out", home.path / "out")
+        assert {bundle["edge"] for bundle in answer["bundles"] if bundle["enforced_by"] == "bpf"} == paced
+    # Its commands exist, but for what runs on edges and against a fleet.
+    [commands, *_] = [block for block in re.findall(r"```sh\n(.*?)```", page, re.S) if "decide start" in block]
+    for line in commands.splitlines():
+        if line.startswith("springtide "):
+            home.run(*[word for word in line.split()[1:] if not word.startswith(("-", "/"))], "--help")
 
 
 def test_from_the_policy_to_bundles(home: Home) -> None:

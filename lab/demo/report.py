@@ -16,8 +16,8 @@ _HEAD = (
     *("RTTs saved", "retransmitted before", "after"),
 )
 BEFORE, AFTER = "#222222", "#3fa9d6"
-# Share of the segments; what ten segments carry; and probes of a phase. Less is chance.
-MORE_AGAIN, DEFAULT_BYTES, LEAST_PROBES = 0.002, 14_480, 5
+# Share of the segments, and of the time; what ten segments carry; and probes of a phase. Less is chance.
+MORE_AGAIN, SLOWER, DEFAULT_BYTES, LEAST_PROBES = 0.002, 0.01, 14_480, 5
 
 NOTHING = f"no path and no group is clearly slower, nor sends {100 * MORE_AGAIN:g} points more again"
 _STYLE = """
@@ -103,8 +103,8 @@ def answer(groups: Sequence[Group]) -> str:
 
 
 def losses(probes: Sequence[Mapping[str, Any]], groups: Sequence[Group]) -> list[str]:
-    """A sentence for each path (of `probes` of summary.json) and group that is clearly slower at a quantile, which the
-    interval of the difference says, and for each group in which more was sent again."""
+    """A sentence for each path (of `probes` of summary.json) and group that is slower at a quantile by more than a
+    hundredth, as the interval of the difference says, and for each group in which more was sent again."""
     paths = {(row["src"], row["dst"]) for row in probes}
     found = []
     for row in probes:
@@ -136,7 +136,7 @@ def _slower(
         f"{name}: {quantile} {after[quantile]:.0f} ms instead of {before[quantile]:.0f} "
         f"({by['low']:.0f} to {by['high']:.0f} ms slower, 95 %).{why}"
         for quantile, by in slower.items()
-        if by["low"] > 0 and min(before["n"], after["n"]) >= LEAST_PROBES
+        if by["low"] > SLOWER * before[quantile] and min(before["n"], after["n"]) >= LEAST_PROBES
     ]
 
 
