@@ -255,13 +255,15 @@ def _summed(hosts: Mapping[str, Mapping[int, list[tuple[int, int]]]]) -> list[tu
     each = {h: sum(r for r, _ in of.values()) / sum(c for _, c in of.values()) for h, of in means.items()}
     peak = {h: max(c for _, c in of.values()) for h, of in means.items()}
     middle = median_low(each.values())
+    most = 2 * median_low(max(r / c for r, c in of.values()) for of in means.values())
     total: dict[int, list[float]] = defaultdict(lambda: [0.0, 0.0])
     for host, of in means.items():
         scale = min(max(each[host], middle / 2), middle * 2) / each[host]
         others = sum(peak.values()) - peak[host]
         part = 1.0 if len(means) < 3 else min(peak[host], others) / peak[host]
         for at, (rates, connections) in of.items():
-            total[at][0] += rates * scale * part
+            held = rates * scale if len(means) < 3 else min(rates * scale, most * connections)
+            total[at][0] += held * part
             total[at][1] += math.ceil(connections * part - 1e-5)
     return [(int(rates), int(connections)) for rates, connections in total.values()]
 
@@ -278,7 +280,11 @@ def _values(hosts: Mapping[str, Host], entry_flights: int) -> dict[str, list[Wei
         could = starting if name == "train" else len(hosts)
         if not shown or (lowers and len(shown) == 1 and could >= 3):
             continue
-        is_of_flights = name == "train" or name[-2:] in (" 0", " 1")
+        if name == "reached" and len(hosts) >= 3 and len(shown) > 1:
+            # What a second host's connections reached as well.
+            most = sorted(quantile(host, "0.9") or 0 for host in shown)[-2]
+            shown = [[(min(value, most), weight) for value, weight in host] for host in shown]
+        is_of_flights = name in ("train", "reached") or name[-2:] in (" 0", " 1")
         values[name] = _held(shown, len(hosts) if is_of_flights else len(shown), lowers=lowers)
         if name == "min_rtt_us" and len(shown) >= 3:
             values[name] = [(median_low(quantile(host, "0.1") or 0 for host in shown), 1)]

@@ -15,13 +15,18 @@ Flight = tuple[int, int, float]
 
 
 def host(
-    flights: Sequence[Flight] = (), on_trial: Sequence[Flight] = (), braked: int = 0, trains: Sequence[float] = ()
+    flights: Sequence[Flight] = (),
+    on_trial: Sequence[Flight] = (),
+    braked: int = 0,
+    trains: Sequence[float] = (),
+    reached: Sequence[float] = (),
 ) -> Host:
     """It has a connection even where none has a first flight."""
     made = Host()
     made.began = made.starts = max(1, len(flights) + len(on_trial))
     made.values |= {name: [(value, 1)] for name, value in (("snd_mss", MSS), ("min_rtt_us", 10**5), ("rtt_us", 10**5))}
     made.values["train"] = [(int(rate), 1) for rate in trains]
+    made.values["reached"] = [(int(rate), 1) for rate in reached]
     made.counts["judged"] = [len(flights) + len(on_trial) + braked, braked, 0, 0]
     for arm, of_arm in enumerate((flights, on_trial)):
         if not of_arm:
@@ -37,7 +42,12 @@ def shown(hosts: Mapping[str, Host], **more: Any) -> Rows:
     values: dict[str, Any] = {name: found[name] for name in ("connections", "trains", "braked")}
     values["train_rate"] = found["train_p50_bytes_per_s"] or np.nan
     values["train_low_rate"] = found["train_p25_bytes_per_s"] or np.nan
+    if found["reached_connections"]:
+        values |= {
+            "reached_rate": found["reached_p90_bytes_per_s"],
+            "reached_connections": found["reached_connections"],
+        }
     for arm, kind in ((0, "entry"), (1, "trial")):
         values |= {f"{n}_{arm}": found[f"{kind}_{n}"] for n in ("flights", "lossy", "resent", "segments")}
         values[f"carried_{arm}"] = found[f"{kind}_carried_permille"] / 1000 or np.nan
-    return row(rtt_p50_us=found["rtt_p50_us"], **values, **more)
+    return row(rtt_p50_us=found["rtt_p50_us"], **(values | more))

@@ -183,6 +183,64 @@ def test_one_edge_of_three_takes_nothing_from_a_thin_unit(lie: str, mean_flights
     assert part_of_the_path(LIES[lie], mean_flights, edges) > 0.95
 
 
+@pytest.mark.usefixtures("path_fleet")
+@pytest.mark.parametrize("others", [1, 2])
+def test_what_connections_reached_is_what_those_of_a_second_host_reached(store: Store, others: int) -> None:
+    traffic = Traffic()
+    traffic.hosts("ams-1", "ams-2", "ams-3")
+    for name in ("ams-1", "ams-2")[:others]:
+        traffic.connection(name, FRANKFURT, 10**6)
+    if others == 1:
+        # It has a connection, of which nothing is said.
+        traffic.connection("ams-2", FRANKFURT, 10**6, delivery_rate=None, sent=20_000)
+    for _ in range(5):
+        traffic.connection("ams-3", FRANKFURT, 2 * 10**7)
+    rolled(store, [traffic.rows])
+    assert seen(store, FRA)["reached_rate"] <= 1.01e6
+
+
+@pytest.mark.usefixtures("path_fleet")
+def test_moments_of_one_of_three_hosts_do_not_say_what_the_path_carries(store: Store) -> None:
+    """Its rate is the others' on the mean: next to nothing but in one poll of six."""
+    traffic = three_hosts()
+    for one in traffic.rows:
+        if one["host"] == "ams-3" and one.get("unacked"):
+            one["delivery_rate"] = 6_000_000 if one["poll_sequence"] % 6 == 0 else 1
+    rolled(store, [traffic.rows])
+    assert seen(store, FRA)["path_rate"] <= 4.1e6
+
+
+@pytest.mark.parametrize("mean_flights", [1.0, 4.0])
+@pytest.mark.parametrize(("claims", "trains"), [(10, 1), (20, 1), (10, 10), (20, 10)])
+def test_what_one_edge_of_three_claims_does_not_stand_against_the_others_trains(
+    mean_flights: float, claims: int, trains: int
+) -> None:
+    """It claims to have reached so many times the path, and such trains."""
+    draw, loop = np.random.default_rng(0), beginning()
+    for number in range(60):
+        last = loop.last[0]
+        use = float(last["connection_rate"])
+        hosts = {}
+        for edge in range(3):
+            count = max(draw.poisson(mean_flights), int(edge == 2))
+            of_trial = draw.binomial(count, last["trial_permille"] / 1000)
+            in_use_now, on_trial = (
+                [(70, 0, min(1000.0, 6e9 / max(rate, 1.0)))] * many
+                for many, rate in ((count - of_trial, use), (of_trial, float(last["trial_connection_rate"])))
+            )
+            times, of_trains = (claims, trains) if edge == 2 else (1, 1)
+            shows = list(of_trains * 6e6 * np.exp(draw.normal(0, 0.05, count)))
+            reached = list(times * np.clip(use, 4e5, 5.8e6) * np.exp(draw.normal(0, 0.05, count)))
+            hosts[f"ams-{edge}"] = host(in_use_now, on_trial, trains=shows, reached=reached)
+        found = loop.round(shown(hosts))[0]
+        if number > 10:
+            given = [
+                found[name] for name in ("connection_rate", "path_rate", "trial_connection_rate", "trial_path_rate")
+            ]
+            assert max(given) <= 6e6
+    assert found["connection_rate"] > 5e6
+
+
 def test_an_edge_with_nearly_all_of_the_flights_of_three_still_teaches_the_law() -> None:
     """A flight, and a train, a round: trains of three rounds are enough, and five flights of what they show."""
     loop = beginning()

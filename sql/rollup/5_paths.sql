@@ -10,6 +10,8 @@
 -- what only one shows is not known. The same holds for how fast first segments were delivered, which lowers what is in
 -- use at once; but where fewer than three have flights, one train of only one counts: the law believes no single one.
 -- Two that differ by more than 1.4 say nothing: to the higher one no others set an end.
+-- What connections reached proves that trains say too little: of three hosts or more none says so alone. Each reached
+-- what a second one's best did at most; and one that alone shows it counts as one connection.
 -- Nor has one of three hosts or more half of any other list or count: what the law asks of more than half of the
 -- flights would never be. And its lowest round trip is the middle one of the hosts' own: few values make a low
 -- quantile.
@@ -68,7 +70,28 @@ measured as (
         ip_version,
         network,
         measure,
-        groupArray(list) as lists,
+        groupArray(list) as said,
+        -- What a second host's connections reached as well.
+        if(
+            measure = 2 and is_bounded and length(said) > 1,
+            arrayReverseSort(
+                arrayMap(
+                    one -> arrayReduce(
+                        'quantileExactWeighted(0.9)',
+                        arrayMap(x -> bitShiftRight(x, 16), one),
+                        arrayMap(x -> toUInt32(bitAnd(x, 65535)), one)
+                    ),
+                    said
+                )
+            )[2],
+            281474976710655
+        ) as most,
+        arrayMap(
+            one -> arrayMap(
+                x -> bitShiftLeft(least(bitShiftRight(x, 16), most), 16) + bitAnd(x, 65535), one
+            ),
+            said
+        ) as lists,
         arrayMap(one -> arraySum(x -> bitAnd(x, 65535), one), lists) as weights,
         arrayMap(
             (one, weight) -> toFloat64(arraySum(x -> toUInt128(bitShiftRight(x, 16)) * bitAnd(x, 65535), one)) / weight,
@@ -79,8 +102,8 @@ measured as (
         arraySum(weights) as total,
         measure = 9 or measure >= 20 as lowers,
         if(
-            measure < 9,
-            length(lists) >= 3,
+            measure < 9 and measure != 2,
+            length(said) >= 3,
             (at_pop, dst_pop, ip_version, network) in (select of_three.* from of_three)
         ) as is_bounded,
         lowers and is_bounded and length(lists) = 2 as are_two,
@@ -188,8 +211,9 @@ chosen as (
     where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64}
 ),
 
--- What was delivered together: each host's rate a connection bounded in the same way, and its most connections at once
--- by the sum of the others'. In parts of 2^20, so that every sum is of integers.
+-- What was delivered together: each host's rate a connection bounded in the same way, at any moment to twice the middle
+-- host's highest, and its most connections at once by the sum of the others'. In parts of 2^20, so that every sum is of
+-- integers.
 busy_hosts as (
     select
         pop,
@@ -199,6 +223,7 @@ busy_hosts as (
         host,
         groupArray(tuple(bucket, rates, connections)) as moments,
         toFloat64(sum(toUInt128(rates))) / toFloat64(sum(toUInt128(connections))) as mean,
+        max(rates / connections) as highest,
         max(connections) as peak
     from rollup_busy
     where
@@ -223,6 +248,7 @@ busy as (
         ip_version,
         client_prefix as network,
         groupArray(tuple(moments, mean, peak)) as parts,
+        2 * arraySort(groupArray(highest))[intDiv(length(parts) + 1, 2)] as most,
         arraySort(arrayMap(one -> tupleElement(one, 2), parts))[intDiv(length(parts) + 1, 2)] as middle,
         arraySum(one -> tupleElement(one, 3), parts) as total,
         arrayJoin(
@@ -262,7 +288,15 @@ together as (
         tupleElement(moment, 1) as bucket,
         sum(
             bitShiftRight(
-                bitShiftRight(toUInt128(tupleElement(moment, 2)) * tupleElement(part, 2), 20) * tupleElement(part, 3),
+                if(
+                    length(parts) < 3,
+                    bitShiftRight(toUInt128(tupleElement(moment, 2)) * tupleElement(part, 2), 20),
+                    least(
+                        bitShiftRight(toUInt128(tupleElement(moment, 2)) * tupleElement(part, 2), 20),
+                        toUInt128(most * tupleElement(moment, 3))
+                    )
+                )
+                * tupleElement(part, 3),
                 20
             )
         ) as rates,

@@ -82,6 +82,9 @@ def prove(
     """
     count = np.where(is_frozen, 0, seen["share_connections"]).astype(np.float64)
     reached = np.where(is_frozen | (seen["reached_connections"] == 0), np.nan, log2_of(seen["reached_rate"]))
+    # A few, who may be one host's, prove no more than trains showed.
+    few = seen["reached_connections"] < law.min_connections
+    reached = np.where(few & np.isfinite(reached), np.fmin(reached, log2_of(shown_before(before, law))), reached)
     floor = np.fmax(reached, np.where(is_sound, log2_of(in_use), np.nan))
     met = log2_of(seen["share_rate"])
     count[np.isnan(met)] = 0.0
