@@ -64,17 +64,15 @@ class OneAtATime(LoadScopeScheduling):
         return "alone" if alone else nodeid.split("::", 1)[0]
 
 
-def _end(_: int, __: FrameType | None) -> None:
-    # What tests have made is removed on the way, as after Ctrl-C; a second signal does not interrupt that.
-    signal.signal(signal.SIGTERM, lambda *_: None)
-    raise KeyboardInterrupt
-
-
-def pytest_configure() -> None:
-    signal.signal(signal.SIGTERM, _end)
-
-
 def pytest_sessionstart(session: pytest.Session) -> None:
+    def end(_: int, __: FrameType | None) -> None:
+        # What tests have made is removed on the way, as after Ctrl-C; a second signal does not interrupt that. Where
+        # something takes the exception for its own, as commands do that run in this process, it ends after that test.
+        signal.signal(signal.SIGTERM, lambda *_: None)
+        session.shouldstop = "ended by SIGTERM"
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, end)
     if os.geteuid() == 0 and not hasattr(session.config, "workerinput"):
         from testkit.leftovers import sweep
 

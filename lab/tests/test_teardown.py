@@ -1,4 +1,7 @@
-"""Whatever ends a lab, nothing of it stays."""
+"""Whatever ends a lab, nothing of it stays.
+
+Long: one lab under every end.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,7 @@ with Lab.up(Path(sys.argv[1]), sys.argv[2]) as lab:
     print("up", flush=True)
     time.sleep(600)
 """
+PYTEST = [sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", "-c", "pyproject.toml"]
 # One that ends as `python -m lab up` does: nobody waits for its end.
 ALONE = OWNER.replace(
     "with Lab.up(Path(sys.argv[1]), sys.argv[2]) as lab:", "if lab := Lab.up(Path(sys.argv[1]), sys.argv[2]):"
@@ -170,6 +174,33 @@ def test_a_lab_ends_with_its_owner_however_that_ends(name: str, by_bpf: Path, nu
     assert not processes.naming([name]), "who cleans up has ended too"
 
 
+# Tests of which the first takes the end for its own, as click does.
+SWALLOWED = """
+import contextlib, time
+from pathlib import Path
+
+def test_long():
+    with contextlib.suppress(KeyboardInterrupt):
+        Path({up!r}).touch()
+        time.sleep(600)
+
+def test_next():
+    Path({up!r}).unlink()
+"""
+
+
+def test_a_run_of_tests_that_is_ended_begins_no_other_test(tmp_path: Path) -> None:
+    up, file = tmp_path / "up", tmp_path / "test_long.py"
+    file.write_text(SWALLOWED.format(up=str(up)))
+    with subprocess.Popen([*PYTEST, str(file)], cwd=host.REPOSITORY, stdout=subprocess.DEVNULL) as child:
+        while not up.exists():
+            assert child.poll() is None
+            time.sleep(0.05)
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(120) == pytest.ExitCode.INTERRUPTED
+    assert up.exists()
+
+
 # A run of tests with an edge and a lab.
 LONG = """
 import time
@@ -189,8 +220,7 @@ def test_long(tmp_path):
 def test_a_run_of_tests_that_is_ended_leaves_nothing(name: str, tmp_path: Path, number: signal.Signals) -> None:
     up, file = tmp_path / "up", tmp_path / "test_long.py"
     file.write_text(LONG.format(topology=str(PAIR), name=name, up=str(up)))
-    run = [sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:cacheprovider", "-c", "pyproject.toml"]
-    with subprocess.Popen([*run, str(file)], cwd=host.REPOSITORY, stdout=subprocess.DEVNULL) as child:
+    with subprocess.Popen([*PYTEST, str(file)], cwd=host.REPOSITORY, stdout=subprocess.DEVNULL) as child:
         while not up.exists():
             assert child.poll() is None
             time.sleep(0.05)
