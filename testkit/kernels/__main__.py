@@ -85,7 +85,8 @@ def run(series: str, lockdowns: Sequence[str] = LOCKDOWNS) -> dict[str, Any]:
     found["collector_closes"], found["collector_first_flights"] = close(said), first_flight(said)
     for mode in lockdowns:
         locked = checks(boot(folder, {**files, "only_loads": b""}, f"lockdown={mode}"))
-        found[f"lockdown_{mode}"] = locked.get("applies") or locked.get("opens_ipv4", "the guest said nothing")
+        wrong = [locked.get(name, f"no answer to {name}") for name in ("applies", "opens_ipv4", "names_lockdown")]
+        found[f"lockdown_{mode}"] = next(filter(None, wrong), "")
     if LAST not in found:
         found["whole_run"] = f"the guest stopped early: {said[-300:]!r}"
     # Behind what the firmware writes to the terminal.

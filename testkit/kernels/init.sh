@@ -54,6 +54,8 @@ no_route() { [ -z "$(ip route show table 201 2>/dev/null)$(ip rule | grep 201)" 
 if [ -e /only_loads ]; then
     text=$(edge apply /bpf.json); check applies $? "$text"
     starts opens_ipv4 "$(opened 10.77.2.9)" 60
+    mode=$(sed 's/.*lockdown=\([a-z]*\).*/\1/' /proc/cmdline)
+    text=$(edge check --json); echo "$text" | grep -q "\"lockdown\":\"$mode\""; check names_lockdown $? "$text"
     poweroff -f
 fi
 text=$(edge check --json); check checks_host $? "$text"
