@@ -4,7 +4,7 @@ SHELL := /bin/bash
 BIN := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
 
-.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-edge bench-start bench-pipeline package release fuzz calm chaos chain kernels kafka airflow lab-clean clean docs docs-reference
+.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-edge bench-start bench-pipeline package release fuzz calm chaos chain kernels emulator kafka airflow lab-clean clean docs docs-reference
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -125,6 +125,12 @@ kernels: ## the edge's programs on Debian's kernels 5.10 to 7.x, in qemu by emul
 	@tools/need-root "make kernels" "it installs packages"
 	@tools/setup --dev
 	@$(BIN)/python -m testkit.kernels $(KERNELS)
+
+emulator: ## the lab's emulator beside the kernel's netem and tbf, in a guest of qemu; needs root; writes out/emulator.json
+	@tools/need-root "make emulator" "it makes network namespaces and TUN devices"
+	@tools/setup --dev
+	@cargo build --release --locked --quiet -p springtide-wan --examples
+	@$(BIN)/python -m testkit.kernels.wan
 
 kafka: ## a Kafka broker on loopback to play with, until Ctrl-C
 	@tools/setup

@@ -15,8 +15,8 @@ ROOT = Path(__file__).parents[2]
 PROGRAMS = ("target/release/springtide-edge", "target/release/springtide-collector")
 TOOLS = ("ip", "ss", "bpftool", "tc")
 BUSYBOX = "sh mount mkdir ls cat sleep poweroff echo insmod uname grep sed nc mkfifo dd"
-# By emulation a boot takes some ten seconds, the checks as long again; another load on the machine doubles that.
-LIMIT_S = 300
+# By emulation a boot takes some ten seconds, the checks a minute, the five paths three; another load doubles that.
+LIMIT_S = 600
 
 
 def boot(folder: Path, files: Mapping[str, bytes], more: str = "", init: str = "init.sh") -> str:
@@ -43,8 +43,11 @@ def boot(folder: Path, files: Mapping[str, bytes], more: str = "", init: str = "
         ]
         command += ["-nic", "none", "-rtc", "base=utc", "-kernel", image(folder), "-initrd", initrd]
         command += ["-append", f"console=ttyS0 quiet panic=-1 {more}"]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=LIMIT_S)
-    return done.stdout.decode(errors="replace").replace("\r", "")
+        try:
+            said = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=LIMIT_S).stdout
+        except subprocess.TimeoutExpired as late:
+            said = late.stdout or b""
+    return said.decode(errors="replace").replace("\r", "")
 
 
 def _fill(root: Path, folder: Path, files: Mapping[str, bytes], init: str) -> None:

@@ -1,0 +1,31 @@
+"""The emulator's paths are what their configuration says, as packets find them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from testkit.bpf import binary
+from testkit.kernels import wan
+
+
+@pytest.mark.root
+def test_a_path_has_the_delay_rate_queue_and_loss_that_it_was_given() -> None:
+    asked = wan.Way(rtt_ms=60, rate_mbit=8, queue_packets=30, loss_percent=2)
+    found = wan.crossings(wan.here({"one": asked}, binary(name="crossing")), {"one": asked})["emulator", "one"]
+    assert asked.rtt_ms <= found["rtt_ms"] < asked.rtt_ms + 5
+    assert found["rate_mbit"] == pytest.approx(asked.rate_mbit, rel=0.05)
+    assert found["queue_packets"] == pytest.approx(asked.queue_packets, abs=2)
+    # Three standard deviations of 4,000 draws.
+    assert found["loss_percent"] == pytest.approx(asked.loss_percent, abs=0.7)
+
+
+def test_the_page_says_what_was_measured() -> None:
+    result = json.loads(wan.TABLE.kept.read_text())
+    assert wan.TABLE.page.read_text() == wan.TABLE.text(), (
+        "run `make emulator`, then `python -m testkit.kernels.wan --docs`"
+    )
+    assert {name: found["asked"] for name, found in result["ways"].items()} == {
+        name: way._asdict() for name, way in wan.WAYS.items()
+    }
