@@ -189,12 +189,10 @@ given as (
 connections as (
     select
         *,
-        -- Over what slow start takes at its best, without a limit of rate: one answer that began with the default.
-        if(
-            is_timed and given_cwnd <= 10 and mss > 0,
-            took_us / (low_rtt * greatest(ceil(log2(size / (10 * mss) + 1)), 1)),
-            0
-        ) as slowness,
+        -- What slow start takes at its best, without a limit of rate; less is of no default (busy_time is in jiffies,
+        -- of 4 ms at most). Over that, one answer that began with the default.
+        low_rtt * greatest(ceil(log2(size / (10 * mss) + 1)), 1) as best,
+        if(is_timed and given_cwnd <= 10 and mss > 0 and took_us + 4000 >= best, took_us / best, 0) as slowness,
         if(
             slowness > 0,
             arrayFirstIndex(

@@ -12,6 +12,8 @@ pub(super) const MOST_CONNECTIONS: usize = 200_000;
 /// Limits as in sql/rollup/2_sockets.sql.
 const MOST_RATE: u64 = 100_000_000_000;
 const MOST_RTT_US: u32 = 600_000_000;
+/// CONFIG_HZ is 250 or more.
+const JIFFY_US: f64 = 4000.0;
 /// The kernel's value of ssthresh that was never set (TCP_INFINITE_SSTHRESH).
 const UNSET: u32 = 2_147_483_647;
 /// Of fewer bytes a rate may be of a start that was ended early (HyStart).
@@ -108,7 +110,9 @@ impl Connection {
             mss: f64::from(self.mss),
         }
         .transfer_us(self.size() as f64, KERNEL_DEFAULT);
-        (self.low_rtt_us > 0 && self.mss > 0).then(|| took as f64 / best)
+        // Less is of no default; busy_time is in jiffies, of 4 ms at most.
+        let is_default = took as f64 + JIFFY_US >= best;
+        (self.low_rtt_us > 0 && self.mss > 0 && is_default).then(|| took as f64 / best)
     }
 }
 
@@ -455,6 +459,11 @@ mod tests {
             },
             TcpSample {
                 snd_cwnd: Some(100),
+                ..short(1)
+            },
+            // Two round trips where the default needs three.
+            TcpSample {
+                busy_time: Some(454_000),
                 ..short(1)
             },
         ] {
