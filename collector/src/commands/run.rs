@@ -23,6 +23,7 @@ use crate::report::Reporter;
 use crate::sample::encode::Identity;
 use crate::sinks::AllOptions;
 use crate::sinks::start::{Opening, StartError, start};
+use crate::spool::make_directory;
 use crate::stats::Stats;
 
 pub(super) fn run(
@@ -92,11 +93,12 @@ fn sequence(sinks: &AllOptions, identity: &Identity) -> Result<Sequence, Failure
     let Some(directory) = sinks.state_dir() else {
         return Ok(Sequence::unkept());
     };
-    // Without the directory, on a disk that takes nothing, numbers are not kept.
-    if let Err(error) = fs::create_dir_all(directory)
-        && sinks.directory().is_some()
-    {
-        return Err(unusable(directory, "use it as the spool", &error));
+    if sinks.directory().is_some() {
+        make_directory(directory)
+            .map_err(|error| unusable(directory, "use it as the spool", &error))?;
+    } else {
+        // Without the directory, on a disk that takes nothing, numbers are not kept.
+        let _ = fs::create_dir_all(directory);
     }
     let sequence = Sequence::open(directory, &identity.host, &identity.boot_id);
     sequence.map_err(|error| match error {

@@ -11,7 +11,7 @@ pub(crate) mod recover;
 pub(crate) mod scan;
 pub(crate) mod writer;
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -40,6 +40,18 @@ fn failed<'a>(
         what,
         path: path.to_owned(),
         source,
+    }
+}
+
+/// Makes the directory where only it is missing. A longer path that is missing is a slip or a disk that is not mounted.
+pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "the directory above it is missing: make it, or mount what it is on",
+        )),
+        result => result,
     }
 }
 

@@ -118,7 +118,7 @@ fn a_signal_seals_the_spool_with_every_row() {
     for signal in [Signal::INT, Signal::TERM] {
         let (client, _server) = connection();
         let directory = tempfile::tempdir().unwrap();
-        let spool = directory.path().join("made/on/demand");
+        let spool = directory.path().join("made-on-demand");
         let child = start(&spool, &[]);
         wait_for_records(&spool);
         let output = end(child, signal);
@@ -261,6 +261,7 @@ fn bad_usage_is_one_line_and_changes_nothing() {
     let directory = tempfile::tempdir().unwrap();
     let spool = directory.path().join("spool");
     let spool_dir = spool.to_str().unwrap();
+    let above = spool.join("another");
     let file = directory.path().join("file");
     fs::write(&file, "x").unwrap();
     for (arguments, message) in [
@@ -291,6 +292,10 @@ fn bad_usage_is_one_line_and_changes_nothing() {
         (
             &["run", "--spool-dir", file.to_str().unwrap()],
             "cannot use it as the spool: File exists",
+        ),
+        (
+            &["run", "--spool-dir", above.to_str().unwrap()],
+            "cannot use it as the spool: the directory above it is missing",
         ),
         (
             &["once", "--format", "xml"],

@@ -1,6 +1,5 @@
 //! Records: into the spool's files, or one after another to an output.
 
-use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,6 +11,7 @@ use super::{Sink, SinkError};
 use crate::options::key;
 use crate::options::units::{parse_bytes, parse_duration};
 use crate::sample::batch::Message;
+use crate::spool::make_directory;
 use crate::spool::record::RecordWriter;
 use crate::spool::recover::recover;
 use crate::spool::writer::{Rotation, SpoolWriter};
@@ -21,7 +21,7 @@ use crate::stats::Stats;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Sinks")]
 pub(crate) struct SpoolOptions {
-    /// Directory of spool files; made if it is missing
+    /// Directory of spool files; made if it is missing and the one above it is there
     #[arg(long, value_name = "DIR", add = key("spool.dir"))]
     pub spool_dir: Option<PathBuf>,
     /// Complete a spool file before it grows longer than this: bytes, or with KiB, MiB, GiB
@@ -55,7 +55,7 @@ impl SinkOptions for SpoolOptions {
         let Some(directory) = self.directory() else {
             unreachable!("only a sink that is selected is opened")
         };
-        fs::create_dir_all(directory).map_err(|source| StartError::Directory {
+        make_directory(directory).map_err(|source| StartError::Directory {
             path: directory.display().to_string(),
             source,
         })?;
