@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from html import unescape
 from itertools import permutations
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,46 @@ def rolled_up(home: Home, table: str, rows: list[dict[str, Any]]) -> None:
     lines = [{"round": at, "generation": 1, "interval_s": INTERVAL, "waited_s": 9999} for at in MOMENTS]
     opened.insert("rollups", lines)
     opened.close()
+
+
+@pytest.mark.parametrize(
+    ("by", "written", "more"),
+    [
+        ("", "`experiment: {kind: switchback}` in policy.yaml", "experiment: {kind: switchback}\n"),
+        (
+            "enforce: {by: bpf}\n",
+            "`experiment: {kind: share}`, and below `enforce` at least `max_trial_permille: 900` in policy.yaml",
+            "experiment: {kind: share}\nenforce: {by: bpf, max_trial_permille: 900}\n",
+        ),
+    ],
+)
+def test_a_fleet_with_few_edges_reads_what_to_write(
+    home: Home, tmp_path: Path, by: str, written: str, more: str
+) -> None:
+    """It is a policy that the check takes, after which the sentence is gone."""
+    home.fleet.write_text(FLEET)
+    home.policy.write_text(by)
+    html = tmp_path / "report.html"
+    said = report(home, html)["remedy"]
+    assert said.startswith("Windows stay too few to compare, as 0 edges are held out and 10 are needed: write ")
+    assert written in said
+    assert said.count(". ") == 0
+    assert said in unescape(html.read_text())
+    assert said in home.run("report").stdout
+    home.policy.write_text(more)
+    home.run("check")
+    assert report(home, html)["remedy"] == ""
+
+
+def test_a_fleet_that_holds_out_enough_edges_reads_nothing(home: Home, tmp_path: Path) -> None:
+    pops = "".join(
+        f"  p{pop}: {{prefixes: [10.{pop}.0.0/24], edges: {{"
+        + ", ".join(f"p{pop}-{n}: {{address: 10.{pop}.0.{n}}}" for n in range(1, 6))
+        + "}}\n"
+        for pop in range(10)
+    )
+    home.fleet.write_text(f"version: 1\npops:\n{pops}")
+    assert report(home, tmp_path / "report.html")["remedy"] == ""
 
 
 @pytest.mark.parametrize("seed", ["", "of the next experiment"])

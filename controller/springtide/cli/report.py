@@ -84,6 +84,8 @@ def report(
             click.echo(f"{law}: {text}")
     shown = sum(line.effect.shown for line in made.lines)
     click.echo(f"{shown} of {len(made.lines)} differences are significant: their intervals exclude zero")
+    if made.remedy:
+        click.echo(made.remedy)
     for title, found in (("By tenant", made.tenants), ("Clients by autonomous system", made.systems)):
         if found:
             print_table(list(HEAD[1:]), [one.cells()[1:] for one in found], title=title)

@@ -9,7 +9,10 @@ from typing import Any
 from springtide import instants
 from springtide.fleet import Fleet
 from springtide.laws.base import BenefitLine, Figure
+from springtide.laws.holdout import held_out_edges
+from springtide.laws.initcwnd.benefit import MINIMUM_EDGES
 from springtide.laws.registry import LAWS
+from springtide.laws.switchback import untreated_permille
 from springtide.learn import slices
 from springtide.learn.slices import Slice
 from springtide.policy import Policy
@@ -24,6 +27,7 @@ class Report:
     figures: list[Figure]
     tenants: list[Slice]
     systems: list[Slice]
+    remedy: str
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON: instants as text, each figure's rows by its name."""
@@ -34,6 +38,7 @@ class Report:
             **{one.name: one.rows for one in self.figures},
             "tenants": [one.as_dict() for one in self.tenants],
             "autonomous_systems": [one.as_dict() for one in self.systems],
+            "remedy": self.remedy,
         }
 
 
@@ -49,4 +54,19 @@ def make(store: Store, fleet: Fleet, policy: Policy, since_unix_s: int, until_un
     lines = [line for side in zip(*found, strict=True) for own in side for line in own]
     figures = [figure for law in LAWS for figure in law.figures(store, policy, span)]
     by_tenant, by_system = slices.tenants(store, span), slices.systems(store, span)
-    return Report(since_unix_s, until_unix_s, lines, figures, by_tenant, by_system)
+    return Report(since_unix_s, until_unix_s, lines, figures, by_tenant, by_system, remedy(fleet, policy, until_unix_s))
+
+
+def remedy(fleet: Fleet, policy: Policy, now_unix_s: int) -> str:
+    """What to write where this fleet holds out too few edges for any answer on windows; empty where it does not."""
+    held_out = len(held_out_edges(fleet, policy.holdout))
+    if policy.experiment.kind != "holdout" or held_out >= MINIMUM_EDGES:
+        return ""
+    write = "`experiment: {kind: switchback}`"
+    if policy.paces(now_unix_s):
+        untreated = untreated_permille(policy.experiment.shares[0])
+        write = f"`experiment: {{kind: share}}`, and below `enforce` at least `max_trial_permille: {untreated}`"
+    return (
+        f"Windows stay too few to compare, as {held_out} edges are held out and {MINIMUM_EDGES} are needed: write "
+        f"{write} in policy.yaml, and each pair is compared with itself."
+    )

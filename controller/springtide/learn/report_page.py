@@ -69,7 +69,7 @@ def page(report: Report) -> str:
         "<meta name='viewport' content='width=device-width, initial-scale=1'>",
         f"<title>Springtide: benefit report</title><style>{STYLE}{_OWN_STYLE}</style></head><body><main>",
         f"<p class='lead'>{escape(headline(report.lines))}</p>",
-        *(f"<p>{escape(text)}</p>" for text in (worse(report.lines),) if text),
+        *(f"<p>{escape(text)}</p>" for text in (worse(report.lines), report.remedy) if text),
         "<h1>Benefit report</h1>",
         f"<p>Rounds after {since} up to {until}. Treated against held-out, which a hash chose; intervals by bootstrap "
         "over prefixes or edges, or by the randomisation of switched pairs. Bold: the interval excludes zero.</p>",
