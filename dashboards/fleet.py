@@ -368,7 +368,7 @@ def fleet() -> Dashboard:
             lines(
                 "Prefixes decided for BBR",
                 "Client prefixes decided for BBR, those of them that send most of their bytes by it, and those held "
-                "out. Bundles bring the choice to edges; what applies it there is not Springtide's.",
+                "out. Edges by bpf apply it (enforce.by); those by routes only where it is from the first byte on.",
                 """
                 select round as time, decided.bbr as bbr, used.seen_on_bbr as seen_on_bbr, decided.held_out as held_out
                 from (

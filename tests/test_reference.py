@@ -62,3 +62,19 @@ def test_links_lead_to_files(page: str) -> None:
     text = re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.S)
     for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text):
         assert ((ROOT / page).parent / target).exists(), f"{page}: links to {target}, which does not exist"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_tables_are_whole(page: str) -> None:
+    """A row after an empty line is text with bars in it: each table has its head, and as many cells in each row."""
+    text = re.sub(r"```.*?```", "", (ROOT / page).read_text(), flags=re.S)
+    for table in re.findall(r"(?:^ *\|.*\n?)+", text, re.M):
+        rows = [re.sub(r"`[^`]*`", "", line) for line in table.splitlines()]
+        assert len(rows) > 1, f"{page}: no table: {table}"
+        assert re.fullmatch(r" *\|([ :-]+\|)+ *", rows[1]), f"{page}: no head: {table}"
+        assert len({len(re.findall(r"(?<!\\)\|", row)) for row in rows}) == 1, f"{page}: rows differ: {table}"
+
+
+def test_the_first_page_counts_the_questions() -> None:
+    questions = len(list((ROOT / "sql/analysis").glob("*.sql")))
+    assert f"| `springtide sql` | {questions} questions " in (ROOT / "README.md").read_text()

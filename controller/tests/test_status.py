@@ -136,8 +136,8 @@ def test_one_step_that_fails_is_named_with_what_to_do(
         (
             {"treated": {"congestion": Treated(0, 80, controls=2)}},
             "seen BBR",
-            "0 of 80 prefixes decided for BBR use it for most of their bytes; 80 do not: stored on edges, not applied; "
-            "2 of those held out use it",
+            "0 of 80 prefixes decided for BBR use it for most of their bytes; 80 do not: edges by routes only keep "
+            "the choice, by bpf they apply it; 2 of those held out use it",
         ),
         ({"benefit": {"BBR: rate": Effect(50, 40, 0.05, -0.01, 0.09)}}, "BBR: rate", "not significant"),
         ({"benefit": {"BBR: rate": Effect(3, 1)}}, "BBR: rate", "not known yet (3 treated, 1 held out)"),

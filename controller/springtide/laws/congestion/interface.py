@@ -190,14 +190,15 @@ class Congestion(Law):
         return Treated(**counts)
 
     def treated_step(self, found: Treated) -> Step:
-        """Only a note: bundles bring the choice to the edges, and what applies it there is not Springtide's."""
+        """Only a note: bundles bring the choice to the edges, of which those by routes keep most of it unapplied."""
         what = self.seen_name
         more = f"; {found.controls:,} of those held out use it" if found.controls else ""
         if not found.decided:
             return Step(what, State.NOTE, f"no prefix that had time to use it was decided for BBR{more}")
         text = f"{found.same:,} of {found.decided:,} prefixes decided for BBR use it for most of their bytes"
         text += f"; {found.unknown:,} show nothing" if found.unknown else ""
-        text += f"; {found.differs:,} do not: stored on edges, not applied" if found.differs else ""
+        if found.differs:
+            text += f"; {found.differs:,} do not: edges by routes only keep the choice, by bpf they apply it"
         return Step(what, State.NOTE if found.differs or not found.same else State.OK, text + more)
 
     def benefit(
