@@ -266,13 +266,13 @@ def test_a_full_map_of_prefixes_leaves_further_ones_alone_and_fails_no_connectio
 
 def test_a_full_ring_buffer_costs_records_and_no_connection(program: Program) -> None:
     program.apply({"record_permille": 1000, "entries": [entry("127.0.0.0/8", initcwnd=20)]})
-    # 1 MB of records of 152 bytes, with a header each, and two records a connection.
+    # 1 MB of records of 168 bytes, with a header each, and two records a connection.
     ask(program, "for _ in range(4000): [one.close() for one in pair('127.0.0.1')]\nprint(1)")
     until(lambda: sum(program.status()["totals"][name] for name in ("records", "records_lost")) == 8000)
     totals = program.status()["totals"]
     assert totals["started"] == 8000
     assert totals["records_lost"] > 0
-    assert len(program.records()) == totals["records"] == (1 << 20) // 168
+    assert len(program.records()) == totals["records"] == (1 << 20) // 176
 
 
 def test_a_directory_that_another_user_made_for_the_pins_is_not_used(program: Program) -> None:
