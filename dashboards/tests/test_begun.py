@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,7 +20,7 @@ def test_connections_count_as_begun_with_a_value_where_that_was_seen(tmp_path: P
     home = Home(tmp_path)
     home.run("migrate")
     given = {"recorded": 1, "started": 1}
-    rows = [
+    rows: list[tuple[int, dict[str, Any]]] = [
         # By the program, to a PoP and to a client; held out by it; by a route; by nothing that shows.
         (5, {"dst_pop": "fra"} | given),
         (2, {"dst_pop": ""} | given),

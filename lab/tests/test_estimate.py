@@ -74,9 +74,9 @@ def test_one_host_says_of_its_own_connections_what_the_store_says_of_them(
         fetch = [sys.executable, "-c", FETCH, address, str(PORT), "12"]
         fetching = [(pop, lab.popen(f"{pop}-1", fetch, stdout=subprocess.PIPE)) for pop in rtts_ms for _ in range(2)]
         waited_ms: dict[str, list[float]] = {pop: [] for pop in rtts_ms}
-        for pop, one in fetching:
-            waited_ms[pop] += map(float, one.communicate(timeout=60)[0].split())
-            assert one.returncode == 0
+        for pop, fetcher in fetching:
+            waited_ms[pop] += map(float, fetcher.communicate(timeout=60)[0].split())
+            assert fetcher.returncode == 0
         # Ctrl-C ends it with what it has.
         estimate.send_signal(signal.SIGINT)
         printed, _ = estimate.communicate(timeout=60)
