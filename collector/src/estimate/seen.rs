@@ -70,6 +70,29 @@ pub(super) struct Seen {
 }
 
 impl Connection {
+    /// As it is before its first sample is taken.
+    fn new(peer: IpAddr, is_fresh: bool, sample: &TcpSample) -> Self {
+        Self {
+            peer,
+            is_fresh,
+            weight: sample.sample_weight.unwrap_or(1).clamp(1, 65_535),
+            mss: 0,
+            low_rtt_us: 0,
+            met_rate: 0,
+            full_rate: 0,
+            acked: 0,
+            busy_us: 0,
+            took_us: None,
+            requests: 0,
+            is_started: false,
+            sent: 0,
+            again: 0,
+            twice: 0,
+            receiver_window: 0,
+            seen_us: 0,
+        }
+    }
+
     /// Bytes that were lost: sent again, and not because they seemed to be.
     pub(super) fn lost(&self) -> u64 {
         let twice = u64::from(self.twice) * u64::from(self.mss);
@@ -181,25 +204,11 @@ impl Seen {
             }
             return;
         }
-        let one = self.connections.entry(key).or_insert_with(|| Connection {
-            peer,
-            is_fresh: self.is_watching,
-            weight: sample.sample_weight.unwrap_or(1).clamp(1, 65_535),
-            mss: 0,
-            low_rtt_us: 0,
-            met_rate: 0,
-            full_rate: 0,
-            acked: 0,
-            busy_us: 0,
-            took_us: None,
-            requests: 0,
-            is_started: false,
-            sent: 0,
-            again: 0,
-            twice: 0,
-            receiver_window: 0,
-            seen_us: 0,
-        });
+        let is_fresh = self.is_watching;
+        let one = self
+            .connections
+            .entry(key)
+            .or_insert_with(|| Connection::new(peer, is_fresh, sample));
         one.mss = sample.snd_mss.unwrap_or(0);
         one.sent = one.sent.max(sample.bytes_sent.unwrap_or(0));
         one.again = one.again.max(sample.bytes_retrans.unwrap_or(0));

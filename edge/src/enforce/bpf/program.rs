@@ -245,8 +245,8 @@ mod tests {
         same_layout!(source, "record" is RawRecord {
             cookie, closed_ns, generation, round, acked_bytes, netns, local, remote, local_port, remote_port,
             length, window, rate, at_once, first_resent, resent, segments, handshake_us, min_rtt_us, first_us,
-            acked_10k_us, acked_50k_us, acked_100k_us, lifted_us, lived_us, train_bytes, train_us, arm, step,
-            flags, layout,
+            acked_10k_us, acked_50k_us, acked_100k_us, lifted_us, lived_us, train_bytes, train_us, first_segments, arm, step,
+            flags, layout, padding,
         });
         let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
         let mut compiler = Command::new(clang)
