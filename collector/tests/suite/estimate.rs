@@ -47,8 +47,9 @@ fn beside_answers(command: &mut Command) -> Output {
     output
 }
 
-const SHORT: [&str; 7] = [
+const SHORT: [&str; 8] = [
     "estimate",
+    "--local",
     "--for",
     "2s",
     "--interval",
@@ -107,7 +108,7 @@ fn it_says_which_connections_it_may_not_read() {
     command
         .args(["--bounding-set=-all", "--inh-caps=-all", "--"])
         .arg(program().get_program())
-        .args(["estimate", "--for", "1s", "--interval", "200ms"]);
+        .args(["estimate", "--local", "--for", "1s", "--interval", "200ms"]);
     let output = beside_answers(&mut command);
     assert!(output.status.success(), "{output:?}");
     let stderr = String::from_utf8(output.stderr).unwrap();
