@@ -42,7 +42,7 @@ class Traffic:
             socket = Socket(host, 1, HOSTS[host], peer, host[:3])
             info: dict[str, Value] = {**Sender(10, ssthresh=20).info(), **more}
             poll = moment // 60 + n
-            self.samples.append(socket.at(moment - INTERVAL + 60 * n + 10, poll, 10**6 + n, **info))
+            self.samples.append(socket.at(moment - INTERVAL + 60 * n + 10, poll, poll, **info))
 
     def closed(
         self,

@@ -128,7 +128,7 @@ fn text(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(cannot)
 }
 
-/// What a loader that calls itself for each collection must not be given.
+/// Refuses what a loader that calls itself for each collection must not be given.
 fn refuse_depth(text: &str) -> Result<(), String> {
     let mut nested = 0_usize;
     for event in Parser::new_from_str(text) {

@@ -16,7 +16,7 @@ const MOST_RTT_US: u32 = 600_000_000;
 const JIFFY_US: f64 = 4000.0;
 /// The kernel's value of ssthresh that was never set (TCP_INFINITE_SSTHRESH).
 const UNSET: u32 = 2_147_483_647;
-/// Of fewer bytes a rate may be of a start that was ended early (HyStart).
+/// A rate of fewer bytes may be of a start that was ended early (HyStart).
 const LEAST_BYTES: u64 = 100_000;
 
 /// A connection, as its samples so far show it. Rates are bytes a second, 0 is none.

@@ -23,7 +23,7 @@ def going_back(before: Bundle | None, new: Bundle) -> Document:
     alone = [] if isinstance(new, FirstBundle) else new.enforce.opted_out
     # By routes nobody can be left alone.
     can = isinstance(before, SecondBundle) and (before.by, before.enforce.otherwise) == ("bpf", "default")
-    # What was made later is of a clock that was ahead: edges refuse it, and would refuse its values again.
+    # A later bundle is of a clock that was ahead: edges refuse it, and would refuse its values again.
     known = before is not None and instants.parse(before.created_at) <= created + instants.CLOCK_TOLERANCE_S
     if known and before is not None and instants.parse(before.expires_at) > created and (can or not alone):
         fields = fields_of(before)

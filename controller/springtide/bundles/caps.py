@@ -21,14 +21,14 @@ FIX = "look at `springtide diff`; if it is intended, use --force --reason TEXT"
 
 @dataclass(frozen=True)
 class Values:
-    """What connections start with: all of an entry, or those that are on trial."""
+    """The values that connections start with: all of an entry, or those that are on trial."""
 
     window: int = 0
     start_rate: int | None = None
     connection_rate: int | None = None
 
     def is_near(self, other: Values, factor: float) -> bool:
-        """Whether no value is more than `factor` times the other, and none is there in one of them only."""
+        """True where no value is more than `factor` times the other, and none is there in one of them only."""
         pairs = (
             (self.window or None, other.window or None),
             (self.start_rate, other.start_rate),
@@ -59,7 +59,7 @@ class Difference:
 
 
 def starts(documents: Documents) -> dict[Value, Start]:
-    """Of each edge and prefix its window, rates and trial, where it has any window."""
+    """The window, rates and trial of each edge and prefix that has any window."""
     return {
         (edge, prefix): start
         for edge, document in documents.items()
