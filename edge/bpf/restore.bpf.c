@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * What withdrawal does to open connections, as an iterator over the sockets of one network namespace: a cap of ours is
- * lifted always (nobody would do it later), and where `algorithm` names one, a connection that was switched gets that.
+ * lifted always (nobody would do it later), and where `algorithm` names one, a connection that was switched gets that. The
+ * set may be of another version: of its storage only what stays where it is in every LAYOUT is read, but for `overdue`.
  */
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
@@ -12,6 +13,9 @@
 #define SOL_TCP 6
 #define SO_MAX_PACING_RATE 47
 #define TCP_CONGESTION 13
+
+_Static_assert(__builtin_offsetof(struct start, flags) == 18 && __builtin_offsetof(struct start, now_rate) == 156,
+	       "a set of another LAYOUT has them there");
 
 struct sock_common {
 	unsigned short skc_family;

@@ -204,7 +204,10 @@ struct state {
 #define RECORD 64	/* leaves a record */
 #define UNANSWERED 128	/* nothing was acknowledged since the retransmission timer ran out */
 
-/* What a connection started with; a socket's own storage. The first 32 bytes are for readers of samples. */
+/*
+ * What a connection started with; a socket's own storage. The first 32 bytes are for readers of samples. `flags` and `now_rate`
+ * stay where they are in every LAYOUT: by them a withdrawal lifts the caps of a set of another version.
+ */
 struct start {
 	__s64 round;
 	__u32 window;	/* segments that were set; 0 the kernel's default */

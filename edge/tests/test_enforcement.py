@@ -200,9 +200,10 @@ def test_what_somebody_else_keeps_among_the_pins_stops_nothing(host: Host) -> No
 def test_what_could_not_be_done_is_reported(host: Host) -> None:
     assert host.run("apply", host.document()).code == 0
     (host.pins / "v4").rename(host.pins / "v0")
-    for name in ("about", "starts"):
-        (host.pins / "v0" / name).unlink()
-    assert "what it has started may keep a cap" in host.run("follow").report["notes"][0]
+    # Another map under its name.
+    (host.pins / "v0/about").unlink()
+    subprocess.run(["bpftool", "map", "pin", "pinned", host.pins / "v0/totals", host.pins / "v0/about"], check=True)
+    assert "cannot drain" in host.run("follow").report["notes"][0]
     assert host.run("status").code == 0
 
 

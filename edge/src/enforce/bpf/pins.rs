@@ -6,6 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -96,6 +97,28 @@ pub(super) fn map(set: &Path, name: &str) -> Result<MapHandle> {
     let path = set.join(name);
     MapHandle::from_pinned_path(&path)
         .map_err(|error| failed("cannot open the pinned map", &path, plain(&error), REPAIR))
+}
+
+/// Pins again what is missing of the maps of a set's program, while that is attached. What cannot be stays as it is.
+pub(super) fn pin_again(set: &Path) {
+    let missing = missing(set);
+    let Ok(Some(link)) = link(set) else { return };
+    let Ok(attached) = link.info() else { return };
+    if missing.is_empty() {
+        return;
+    }
+    let asked = ProgInfoQueryOptions::default().include_map_ids(true);
+    let programs = ProgInfoIter::with_query_opts(asked);
+    let ids = programs.filter(|program| program.id == attached.prog_id);
+    for mut map in ids
+        .flat_map(|program| program.map_ids)
+        .flat_map(MapHandle::from_map_id)
+    {
+        let name = map.name().to_string_lossy().into_owned();
+        if missing.contains(&name.as_str()) {
+            let _ = map.pin(set.join(name));
+        }
+    }
 }
 
 /// Opens the pinned link; None where there is no pin.

@@ -81,8 +81,10 @@ pub(super) fn settle_leftovers(places: &Places) -> Vec<String> {
 }
 
 /// Nothing more is started by a set's program, and open connections are put right. Of its pins it needs `about`, for the
-/// program to lift caps at acknowledgements, and `starts`, for the connections that get none; it makes do with one of them.
+/// program to lift caps at acknowledgements, and `starts`, for the connections that get none; it makes do with one of them, and
+/// with none while the program is attached.
 fn settle(set: &Path, cgroup: &Path, live: Live, done: &mut Withdrawn) {
+    pins::pin_again(set);
     let has = |name: &str| set.join(name).exists();
     if !has("about") && !has("starts") {
         if has(LINK) {
@@ -96,8 +98,7 @@ fn settle(set: &Path, cgroup: &Path, live: Live, done: &mut Withdrawn) {
         wrong.extend(pins::drain(set).err());
     }
     let (lifted_before, mut unreached) = (done.lifted, None);
-    // Another version's storage has its fields elsewhere.
-    if has("starts") && pins::is_of_this_layout(set) {
+    if has("starts") {
         match algorithm(live).and_then(|name| put_back(set, cgroup, &name)) {
             Ok(found) => {
                 done.lifted += found.lifted;
@@ -131,12 +132,9 @@ fn left(set: &Path, by_iterator: u64) -> Option<u64> {
 /// What is said of connections that keep a cap, or may. `unreached`: network namespaces that the iterator could not enter, or
 /// None where it did not run.
 fn kept(set: &Path, left: Option<u64>, unreached: Option<usize>) -> Option<String> {
-    if !set.join(LINK).exists() && unreached.is_none() {
-        return None;
-    }
     let how_many = match left {
         Some(0) => return None,
-        None if unreached == Some(0) => return None,
+        None if unreached == Some(0) || !set.join(LINK).exists() => return None,
         Some(left) => format!("at most {left}"),
         None => "silent".to_owned(),
     };
