@@ -71,6 +71,28 @@ def test_a_rate_for_all_at_once_that_is_beyond_the_path_is_lowered(fresh: Loop) 
     assert found["connection_rate"][0] == pytest.approx(5.7e6)
 
 
+def slow_trial(loop: Loop) -> None:
+    """Before anything was named no train was recorded: the first trial is of what the default reached on its way up."""
+    slow = loop.round(row(connections=100, reached_rate=8e5, reached_connections=30))
+    assert 0 < slow["trial_connection_rate"][0] < 1.3e6
+
+
+def test_what_trains_show_is_tried_after_a_slower_trial_of_far_less(fresh: Loop) -> None:
+    slow_trial(fresh)
+    times: dict[str, Any] = {"flights_0": 40, "segments_0": 2800, "t100_0_us": 325_000, "t100_1_us": 515_000}
+    slower = fresh.round(row(connections=100, **trains(6e6), **times, flights_1=40, segments_1=2800))
+    assert reason(slower) is Reason.TRIAL_SLOWER
+    tried = fresh.round(row(connections=100, **trains(6e6), flights_0=40, segments_0=2800))
+    assert (reason(tried), tried["trial_connection_rate"][0]) == (Reason.TRIAL_PROVED, pytest.approx(5.7e6))
+
+
+def test_a_part_of_far_less_than_trains_show_is_no_sign_of_others(fresh: Loop) -> None:
+    """Hosts that are late look the same."""
+    slow_trial(fresh)
+    found = fresh.round(row(connections=100, **trains(6e6), **carried(flights_1=20, path_carried_1=0.8)))
+    assert (found["shared_at"][0], found["trial_connection_rate"][0]) == (0, pytest.approx(5.7e6))
+
+
 def test_where_others_are_on_the_path_the_share_counts_for_a_while(fresh: Loop) -> None:
     """Trains are as fast beside a bulk flow as without; what follows them is not."""
     shared: dict[str, Any] = {"share_rate": 2e6, "share_log2_var": 0.1, "share_connections": 20}

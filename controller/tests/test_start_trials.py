@@ -388,7 +388,6 @@ def test_what_a_weak_round_carries_nearly_four_fifths_of_stays(part: float, stay
     assert (found["connection_rate"][0] == rate) == stays
 
 
-@pytest.mark.xfail(strict=True, reason="half of what is asked for is above a ceiling that cuts lowered")
 def test_a_ceilings_own_descent_is_no_other_path() -> None:
     """Where flights lose above a third of what the evidence asks for: cuts after cuts do not forget the ceiling."""
     loop = Loop(policy())

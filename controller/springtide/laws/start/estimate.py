@@ -143,17 +143,20 @@ def shows_others(now: int, seen: Columns, before: Columns, judged: Judged, is_fr
     """Where clearly less of a rate was carried than trains show that the path carries: something else is on it. Of
     flights that lose something none says it: where they lose much, or harm comes again, connections that met the path
     do. (Once is no sign: what connections meet is bounded by their sizes, and by what they overshot.) Too few flights
-    for a median say it together with those: where few connections start, there are never more of them."""
+    for a median say it together with those: where few connections start, there are never more of them. Nor does a rate
+    say it that is far below what trains show, unless others were there just now: hosts that are late look the same."""
     known = shown_before(before, law)
     shown = np.where(seen["trains"] >= law.min_connections, seen["train_rate"], known)
     found = np.zeros(len(known), bool)
+    # It was to end now, and goes on.
+    still = (before["shared_at"] > 0) & (now <= before["shared_at"].astype(np.int64) + law.ttl_s)
     for part, given in (
         (judged.carried, before["connection_rate"]),
         (judged.path_carried, before["path_rate"]),
         (judged.trial_carried, before["trial_connection_rate"]),
         (judged.trial_path_carried, before["trial_path_rate"]),
     ):
-        found |= (part < 1) & shows_less(part, given, shown)
+        found |= (part < 1) & shows_less(part, given, shown) & (still | (given >= law.collapse * shown))
     met = np.fmax(np.exp2(np.fmax(before["share_log2"], before["path_log2"])), seen["reached_rate"])
     is_less = (before["share_weight"] >= law.min_connections) & shows_less(1.0, met, known)
     is_less &= ~((judged.carried >= 1) | (judged.path_carried >= 1)) & (before["overridden"] == 0)

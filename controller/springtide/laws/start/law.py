@@ -236,7 +236,7 @@ def _decide(
     may_begin = living & ~is_frozen & ~is_overridden & ((rounds >= law.duty_rounds) | (in_use.window > 0))
 
     moves = falls(now, seen, before, in_use, target, most, rtt_us, proved, judged, is_frozen, law)
-    bound = ceiling(now, before, target, proved, moves, law)
+    bound = ceiling(now, before, target, proved, judged, moves, law)
     tried = trials(now, seen, rtt_us, before, target, most, proved, judged, moves, bound, may_begin, suppressed, law)
     nothing = Values.none(len(member))
     value = _word(word, rtt_us, seen, law).where(is_overridden, moves.value.where(living, nothing))

@@ -231,11 +231,11 @@ def _beside_one_more(in_use: Values, alone: Floats, law: StartPolicy) -> Values:
 
 
 def ceiling(
-    now: int, before: Columns, target: Values, proved: Proved, moves: Moves, law: StartPolicy
+    now: int, before: Columns, target: Values, proved: Proved, judged: Judged, moves: Moves, law: StartPolicy
 ) -> tuple[Floats, Ints, Ints, Floats]:
     """The rate that did harm (0 is none); until when nothing but less than its cut is tried, how long that is, and what
-    the evidence asked for when it did. Where connections that met the path are given far more than either, the path has
-    become another."""
+    the evidence asked for when it did, or what was tried in vain. Where connections that met the path are given far
+    more than that, the path has become another."""
     harmful = before["harmful_rate"].astype(np.float64)
     until, held_s = before["hold_until"].astype(np.int64), before["hold_s"].astype(np.int64)
     # Within a day, as for windows: few connections' trials take longer than a hold.
@@ -245,11 +245,17 @@ def ceiling(
     hold_s = np.where(moves.failed, np.maximum(longer, law.hold_s), held_s)
     until = np.where(moves.failed, now + hold_s, until)
     harmful = np.where(moves.harmful_rate > 0, moves.harmful_rate, harmful)
-    asked = np.where(moves.harmful_rate > 0, target.rate, before["harmful_share"])
+    # A trial that was only slower, or no faster, holds back nothing that is far above it.
+    tried = np.where(moves.failed, before["trial_connection_rate"], 0.0)
+    asked = np.where(moves.harmful_rate > 0, target.rate, np.fmax(before["harmful_share"], tried))
     # What is in use has passed it.
     passed = moves.promoted & (moves.value.rate >= harmful) & ~moves.failed
-    # Trains show no more than they did when it failed at what they show.
-    passed |= proved.known & ~proved.shown & (harmful > 0) & (law.collapse * target.rate > harmful) & ~moves.failed
+    # Trains show no more than they did when it failed at what they show. And cuts lower a ceiling far below what was
+    # asked for when they did: that is no other path, unless the default loses as well, and harm may have been chance.
+    left = judged.left
+    by_chance = left["default_lossy"] > law.loss_default_bound * left["default_flights"]
+    far = law.collapse * target.rate > np.where(by_chance, harmful, np.maximum(harmful, asked))
+    passed |= proved.known & ~proved.shown & (harmful > 0) & far & ~moves.failed
     passed |= proved.known & proved.met & (asked > 0) & (law.collapse * target.rate > asked) & ~moves.failed
     # What trains show swings where a path has two ways: two rounds say it.
     twice = proved.shown & proved.met & (shown_before(before, law) * law.pace_gain > MOVED * asked)
