@@ -298,6 +298,25 @@ def test_a_spread_of_edges_and_minutes_is_no_harm(
     assert sum(spread_wave(chance, edges, count, 0.28, skewed) for _ in range(100)) >= 100 * seen
 
 
+@pytest.mark.parametrize(
+    ("changed", "unchanged"),
+    [([(10, 310), (200, 500)], [(10, 10), (200, 200)]), ([(20, 400)], [(600, 20)])],
+)
+def test_what_edges_differ_in_for_good_and_one_that_recovers_excuse_no_harm(
+    changed: list[tuple[int, int]], unchanged: list[tuple[int, int]]
+) -> None:
+    """Of 1,000 connections those that lost, before and after."""
+
+    def group(shares: list[tuple[int, int]]) -> dict[str, Windows]:
+        return {
+            f"e{n}": one(tally(1000, young_lost=before), tally(1000, young_lost=after))
+            for n, (before, after) in enumerate(shares)
+        }
+
+    tallies = {(Kind.WINDOWS, True): group(changed), (Kind.WINDOWS, False): group(unchanged)}
+    assert decide(Inputs(tallies, FRESH), GatePolicy()).verdict is Verdict.ROLL_BACK
+
+
 # Where the lab's facts have 29 segments of 69 sent again: a burst into a queue of 41 packets.
 SHORT_QUEUE = Path(rate_mbit=50, rtt_s=0.102, queue_packets=41, noise=0.0003)
 DEEP_QUEUE = replace(SHORT_QUEUE, queue_packets=400)

@@ -104,6 +104,9 @@ QUESTIONS = (
 )
 # A test needs so many connections, as a part of min_connections: with fewer, intervals miss too often.
 _TESTED_SHARE = 5
+# Unchanged edges that show a spread of their own; and what connections of one edge and minute have in common at most
+# where fewer do.
+_FEWEST_PAIRS, _USUAL_SPREAD = 3, 0.02
 
 Windows = Mapping[str, Tally]
 # (whether the edges are changed, window) -> edge, share.
@@ -255,15 +258,16 @@ def _pooled(groups: Groups, policy: GatePolicy, common: float = 0.0) -> dict[tup
 
 def _spread(groups: Groups, *, compared: bool) -> float:
     """Of unchanged edges, from before to after. Of two of them either could excuse what it wants: with fewer than three
-    the edges count besides as they were before, beside each other."""
+    the edges count besides as they were before, beside each other; and as these may differ for good, no more than
+    usual of it does."""
     unchanged = {window: dict(groups[False, window]) if compared else {} for window in ("before", "after")}
     pairs = [
         (share, unchanged["after"][edge]) for edge, share in unchanged["before"].items() if edge in unchanged["after"]
     ]
-    if len(pairs) < 3:
-        before = [*(share for _, share in groups[True, "before"]), *unchanged["before"].values()]
-        pairs += zip(before[::2], before[1::2], strict=False)
-    return spread(pairs)
+    if len(pairs) >= _FEWEST_PAIRS:
+        return spread(pairs)
+    before = [*(share for _, share in groups[True, "before"]), *unchanged["before"].values()]
+    return min(spread([*pairs, *zip(before[::2], before[1::2], strict=False)]), _USUAL_SPREAD)
 
 
 def _shares(
