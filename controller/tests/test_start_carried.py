@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from springtide.observe.rollup import rollup
 from springtide.store import Store
 
 from testkit.home import ROUND
-from testkit.path_traffic import DECIDED, FRA, Traffic, rolled, seen
+from testkit.path_traffic import DECIDED, FAST, FRA, INTERVAL, NONE, Traffic, decision_rows, load, rolled, seen
 
 pytestmark = pytest.mark.usefixtures("path_fleet")
 
@@ -160,3 +161,18 @@ def test_what_one_host_of_three_shows_alone_is_not_known(store: Store) -> None:
         timed(traffic, "ams-2", 200, 9_000_000, started_at_once=2)
     rolled(store, [traffic.rows], DECIDED)
     assert seen(store, FRA)["path_carried_0"] < 0.01
+
+
+@pytest.mark.parametrize(("permille", "counts"), [(200, 3), (0, 0)])
+def test_starts_with_the_default_beside_what_is_in_use_are_the_trials(store: Store, permille: int, counts: int) -> None:
+    """Where the law has not decided so, they are an experiment's."""
+    traffic = Traffic()
+    traffic.hosts("ams-1")
+    for n in range(3):
+        traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 0, arm=1, first_flight_retrans=n)
+    load(store, [traffic.rows])
+    [decided] = decision_rows({ROUND - 300: {FRA: (FAST, NONE)}})
+    store.insert("start_decisions", [decided | {"trial_permille": permille}])
+    rollup(store, ROUND, INTERVAL, ROUND + 60, paced=True)
+    found = seen(store, FRA)
+    assert (found["flights_1"], found["lossy_1"], found["flights_0"]) == (counts, max(0, counts - 1), 0)

@@ -13,7 +13,7 @@ from springtide.frame import Frame
 from springtide.laws.start import bundle, rows
 from springtide.laws.start.decision import Reason
 
-from testkit.start_law import ROUND, STEP, Loop, group, policy, proved, reason, row, well
+from testkit.start_law import ROUND, STEP, Loop, group, policy, proved, reason, row, trains, well
 
 
 def _by_name(rows: np.ndarray[Any, Any]) -> dict[str, np.void]:
@@ -87,6 +87,33 @@ def test_what_explains_losses_is_asked_anew_once_it_is_old() -> None:
     # The path has become another: the default loses nothing on it.
     after = loop.round(proved(5e6, **well(lossy_1=30, segments_1=2100, resent_1=600)))
     assert (reason(after), after["window"][0]) == (Reason.TRIAL_LOSS, 0)
+
+
+@pytest.mark.parametrize("loss", [0.02, 0.03, 0.05])
+def test_on_a_path_that_loses_at_random_some_start_with_the_default_and_values_stay(loss: float) -> None:
+    """Each segment is lost with this chance, whatever starts; no edge is held out. Two days of a hundred flights a
+    round, and five changes a day at most."""
+    draws, loop = np.random.default_rng(1), Loop(policy())
+    changes, last = 0, 0.0
+    for _ in range(2 * 288):
+        before = loop.last[0] if len(loop.last) else None
+        seen: dict[str, Any] = {"reached_rate": 8e5, "reached_connections": 30}
+        if before is not None and before["trial_permille"] + before["window"] > 0:
+            on_trial = 100 * int(before["trial_permille"]) // 1000
+            for arm, flights in ((0, 100 - on_trial), (1, on_trial)):
+                lost = draws.binomial(70, loss, flights)
+                seen |= {f"flights_{arm}": flights, f"lossy_{arm}": int((lost > 0).sum())}
+                seen |= {f"resent_{arm}": int(lost.sum()), f"segments_{arm}": 70 * flights}
+            for arm, window in ((0, before["window"]), (1, before["trial_window"])):
+                seen[f"t100_{arm}_us"] = 200_000 if window > 0 else 330_000
+            seen |= trains(6e6)
+        found = loop.round(row(connections=100, **seen))
+        changes += found["connection_rate"][0] != last
+        last = found["connection_rate"][0]
+    assert last > 4e6
+    assert changes <= 2 * 5
+    # Of two segments of a hundred the flights show it now and then only.
+    assert loss == 0.02 or (loop.last["trial_permille"][0], loop.last["trial_window"][0]) == (200, 0)
 
 
 def test_values_that_lose_as_the_default_does_are_not_cut_by_chance() -> None:

@@ -95,6 +95,14 @@ def test_every_unit_and_part_is_published(home: Home, values: dict[str, Any]) ->
         assert entry.get("start_rate") == (2_000_000 if "window" in values else None)
 
 
+def test_a_share_that_starts_with_the_default_beside_what_is_in_use_is_published(home: Home) -> None:
+    values = IN_USE | {"trial_permille": 200}
+    assert [one["trial"] for one in published(home, values)["entries"]] == [{"permille": 200}] * len(UNITS)
+    [row, *_] = rows.rows(decided(**values))
+    lines = dict(labelled({"round": ROUND, **row}, Policy(), Standing(ROUND, [], {})))
+    assert lines["on trial"] == "the kernel's default for 20 % of the connections, to see what that loses now"
+
+
 @pytest.mark.parametrize(("harmful", "where"), [(0.0, ""), (5e6, "near 40 Mbit/s ")])
 def test_a_hold_without_a_ceiling_names_no_rate(harmful: float, where: str) -> None:
     found = decided(reason=codes(Reason)[Reason.TRIAL_SLOWER], harmful_rate=harmful, hold_until=ROUND + 900)

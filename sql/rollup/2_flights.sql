@@ -124,8 +124,8 @@ decisions as (
         said.src_pop as said_pop,
         said.destination as said_destination,
         said.ip_version as said_version,
-        tuple(said.window, said.connection_rate, said.path_rate) as entry,
-        tuple(said.trial_window, said.trial_connection_rate, said.trial_path_rate) as trial
+        tuple(said.window, said.connection_rate, said.path_rate, said.window > 0) as entry,
+        tuple(said.trial_window, said.trial_connection_rate, said.trial_path_rate, said.trial_permille > 0) as trial
     from start_decisions as said final
     where
         said.round in (
@@ -179,10 +179,10 @@ select
     tupleElement(started, 5) as started_step,
     tupleElement(started, 6) as started_at_once,
     tupleElement(started, 7) as started_prefix_length,
-    -- Nothing in the bundle and nothing set, or both. A trial is always of something.
+    -- Nothing in the bundle and nothing set, or both. A trial of nothing is the law's own where it asks the default.
     gave = gives
     and (tupleElement(gives, 1) > 0) = (started_window > 0 or started_rate > 0)
-    and (started_arm = 0 or tupleElement(gives, 1) > 0) as in_force,
+    and (started_arm = 0 or tupleElement(gives, 4)) as in_force,
     tupleElement(gives, 2) as connection_rate,
     tupleElement(started, 10) as segments,
     toUInt32(tupleElement(started, 14)) as first_flight_segments,

@@ -175,7 +175,7 @@ def _entry(prefix: str, row: Row, part: float, untreated: int, default_resent: i
         values["default_resent"] = default_resent
     if untreated:
         values["trial"] = Trial(permille=untreated)
-    elif on_trial:
+    elif on_trial or (row["trial_permille"] and not row["trial_window"]):
         values["trial"] = Trial(permille=row["trial_permille"], **on_trial)
     return [Entry(prefix=prefix, **values)]
 

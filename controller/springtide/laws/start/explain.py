@@ -128,10 +128,13 @@ def _verdict(row: Row, policy: Policy) -> str:
 def _trial(row: Row) -> str:
     if not row["trial_permille"]:
         return "nothing"
+    share = f"for {row['trial_permille'] / 10:g} % of the connections"
+    if not row["trial_window"]:
+        return f"the kernel's default {share}, to see what that loses now"
     source = " (a step beyond what was reached)" if row["trial_step"] else ""
     source = " (its group's low quantile)" if row["trial_borrowed"] else source
     rate = f"{row['trial_window']} segments at {mbit(row['trial_connection_rate'])}"
-    return f"{rate} for {row['trial_permille'] / 10:g} % of the connections{source}"
+    return f"{rate} {share}{source}"
 
 
 def _because(row: Row) -> str:
@@ -168,7 +171,7 @@ def _change(row: Row, policy: Policy) -> str:
     law = policy.start
     if row["overridden"]:
         return "the override's end, or another policy"
-    if row["trial_permille"]:
+    if row["trial_window"]:
         missing = max(0, law.trial_flights - row["trial_flights"])
         return f"{missing} more first flights on trial, if they lose no more and take no longer: then it is for all"
     if (row["hold_until"] or 0) > row["round"]:

@@ -110,7 +110,7 @@ class Start(Law):
         counts = Counter((row["src_pop"], row["action"], row["reason"]) for row in listed)
         states = {
             "set": sum(row["window"] > 0 for row in listed),
-            "trial": sum(bool(row["trial_permille"]) for row in listed),
+            "trial": sum(bool(row["trial_window"]) for row in listed),
         }
         return View(
             decisions=[rows.as_dict({"round": outcome.round, **row}) for row in listed],

@@ -249,8 +249,10 @@ def _decide(
     reason[is_overridden] = _CODE[Reason.OVERRIDE]
     value.put(out)
     on_trial.put(out, "trial_")
-    part = np.where(tried.begins, _part(seen, policy), before["trial_permille"])
-    out["trial_permille"] = np.where(on_trial.window > 0, part, 0)
+    # On trial, or else with the default beside what is in use.
+    leans = judged.leans & (value.window > 0) & ~is_overridden
+    part = np.where(tried.begins | leans & ~moves.goes_on, _part(seen, policy), before["trial_permille"])
+    out["trial_permille"] = np.where((on_trial.window > 0) | leans, part, 0)
     of_group = np.where(moves.promoted, before["trial_borrowed"], before["borrowed"])
     out["borrowed"] = np.where((value.window > 0) & ~is_overridden, of_group, 0)
     out["trial_borrowed"] = tried.borrowed & (on_trial.window > 0)

@@ -79,7 +79,7 @@ def falls(
 
     Long: one move after the other, each of the values that the one before it left.
     """
-    used, runs = in_use.window > 0, before["trial_permille"] > 0
+    used, runs = in_use.window > 0, before["trial_window"] > 0
     on_trial = Values.of(before, "trial_").scaled(1.0, law.cmax)
     # While something is on trial, and what is in use loses nothing, it was the trial that the brake stopped.
     harm = used & (judged.harm | (judged.braked & ~runs))

@@ -86,7 +86,8 @@ class Judged:
     what all who start at once are given. `joined`: what is in use loses what only the default's loss of before
     explains, and clearly more than it did: the path has become less, or something else has come onto it. `flood`: harm
     of so much that the path was full. `asks`: that what is in use loses is explained by nothing but what the default
-    lost long ago. `left`: COUNTED for the next round, as if all stayed."""
+    lost long ago. `leans`: that it is explained by what the default loses alone, which no held-out edge shows.
+    `left`: COUNTED for the next round, as if all stayed."""
 
     sound: Bits
     carried: Floats
@@ -98,6 +99,7 @@ class Judged:
     flood: Bits
     braked: Bits
     asks: Bits
+    leans: Bits
     trial_harm: Bits
     trial_slower: Bits
     trial_in_vain: Bits
@@ -120,7 +122,8 @@ def judge(
 
     Long: one count after the other, each over all units at once.
     """
-    used, tried = before["window"] > 0, before["trial_permille"] > 0
+    used, tried = before["window"] > 0, before["trial_window"] > 0
+    beside = used & (before["trial_permille"] > 0) & ~tried
     live = ~is_frozen
     flights = [_counts(seen[f"flights_{arm}"], live) for arm in (0, 1)]
     lossy = [np.minimum(_counts(seen[f"lossy_{arm}"], live), flights[arm]) for arm in (0, 1)]
@@ -128,9 +131,12 @@ def judge(
     resent = [_counts(seen[f"resent_{arm}"], live) for arm in (0, 1)]
     left: dict[str, NDArray[Any]] = {}
 
-    # Where nothing is in use, the trial's others start with the kernel's default.
-    default = _counts(seen["default_flights"], live) + np.where(used, 0, flights[0])
-    default_lossy = _counts(seen["default_lossy"], live) + np.where(used, 0, lossy[0])
+    # Where nothing is in use, the trial's others start with the kernel's default; and the arm of a trial of nothing.
+    own, own_lossy, own_resent = (
+        np.where(used, np.where(beside, count[1], 0), count[0]) for count in (flights, lossy, resent)
+    )
+    default = _counts(seen["default_flights"], live) + own
+    default_lossy = _counts(seen["default_lossy"], live) + own_lossy
     most = _MOST_DEFAULT * law.trial_flights / np.maximum(before["default_flights"], 1.0)
     kept = np.where(default > 0, np.minimum(_DEFAULT_KEPT, most), 1.0)
     left["default_flights"] = kept * before["default_flights"] + default
@@ -139,7 +145,6 @@ def judge(
     share = left["default_lossy"] / np.maximum(left["default_flights"], 1.0)
     left |= _default_times(now, seen, before, ~used & (flights[0] >= law.min_connections), law)
     # Held-out edges say how many lose, not how much.
-    own_lossy, own_resent = np.where(used, 0, lossy[0]), np.where(used, 0, resent[0])
     newest = own_resent / np.maximum(own_lossy, 1)
     weight = np.where(own_lossy > 0, own_lossy / np.maximum(left["default_lossy"], 1.0), 0.0)
     # Where nothing is known yet, that is all of it.
@@ -280,6 +285,7 @@ def judge(
         flood,
         braked,
         asks & ~braked,
+        np.where(live, unexplained & (seen["default_flights"] < law.min_connections), beside),
         trial_harm,
         slower,
         in_vain,
