@@ -97,7 +97,9 @@ def falls(
     good = judged.trial_good & ~harm & ~beside & ~trial_harm & ~overtaken & ~proved.fell & ~judged.asks
     # Far less than what is known now, where it shows nothing yet: the next trial is of that, as far as a ceiling lets.
     reachable = np.where(before["harmful_rate"] > 0, np.minimum(target.rate, before["harmful_rate"]), target.rate)
-    overtaken |= runs & ~good & ~trial_harm & ~is_frozen & (law.collapse * reachable > on_trial.rate)
+    far = runs & ~good & ~trial_harm & ~is_frozen & (law.collapse * reachable > on_trial.rate)
+    # That it was slower, or no faster, says nothing of what is far above it.
+    overtaken, slower, in_vain = overtaken | far, slower & ~far, in_vain & ~far
     # And what is beyond the trains of now ends: of few connections a trial lasts for hours.
     too_much = runs & ~trial_harm & ~is_frozen & (most.window > 0) & (on_trial.rate > BEYOND * most.rate)
     # Nor is what would take longer than the default's starts did.
@@ -234,8 +236,8 @@ def ceiling(
     now: int, before: Columns, target: Values, proved: Proved, judged: Judged, moves: Moves, law: StartPolicy
 ) -> tuple[Floats, Ints, Ints, Floats]:
     """The rate that did harm (0 is none); until when nothing but less than its cut is tried, how long that is, and what
-    the evidence asked for when it did, or what was tried in vain. Where connections that met the path are given far
-    more than that, the path has become another."""
+    the evidence asked for when it did. Where connections that met the path are given far more than either, the path has
+    become another."""
     harmful = before["harmful_rate"].astype(np.float64)
     until, held_s = before["hold_until"].astype(np.int64), before["hold_s"].astype(np.int64)
     # Within a day, as for windows: few connections' trials take longer than a hold.
@@ -245,9 +247,7 @@ def ceiling(
     hold_s = np.where(moves.failed, np.maximum(longer, law.hold_s), held_s)
     until = np.where(moves.failed, now + hold_s, until)
     harmful = np.where(moves.harmful_rate > 0, moves.harmful_rate, harmful)
-    # A trial that was only slower, or no faster, holds back nothing that is far above it.
-    tried = np.where(moves.failed, before["trial_connection_rate"], 0.0)
-    asked = np.where(moves.harmful_rate > 0, target.rate, np.fmax(before["harmful_share"], tried))
+    asked = np.where(moves.harmful_rate > 0, target.rate, before["harmful_share"])
     # What is in use has passed it.
     passed = moves.promoted & (moves.value.rate >= harmful) & ~moves.failed
     # Trains show no more than they did when it failed at what they show. And cuts lower a ceiling far below what was
