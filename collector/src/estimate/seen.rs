@@ -186,7 +186,7 @@ impl Seen {
     /// Takes a sample.
     pub(super) fn take(&mut self, sample: &TcpSample) {
         let closes = sample.kind == SampleKind::Close as i32;
-        if !(closes || sample.kind == SampleKind::Poll as i32) || !has_tcp_info(sample.state) {
+        if !(closes || sample.kind == SampleKind::Poll as i32) || !has_values(sample) {
             return;
         }
         let Some(peer) = address(&sample.dst_ip, sample.family).map(|peer| peer.to_canonical())
@@ -299,10 +299,11 @@ fn took_us(sample: &TcpSample) -> u64 {
     busy.saturating_sub(if follows { rtt } else { 0 })
 }
 
-/// As `springtide_has_tcp_info` of sql/functions.sql.
-fn has_tcp_info(state: i32) -> bool {
+/// As `springtide_has_values` of sql/functions.sql: a connection that this side closed first ends as a record without
+/// values, under its cookie or another.
+fn has_values(sample: &TcpSample) -> bool {
     use TcpState as S;
-    [
+    let states = [
         S::Established,
         S::FinWait1,
         S::FinWait2,
@@ -310,9 +311,8 @@ fn has_tcp_info(state: i32) -> bool {
         S::CloseWait,
         S::LastAck,
         S::Closing,
-    ]
-    .into_iter()
-    .any(|one| one as i32 == state)
+    ];
+    sample.bytes_sent.is_some() && states.iter().any(|one| *one as i32 == sample.state)
 }
 
 #[cfg(test)]
@@ -388,6 +388,31 @@ mod tests {
             .collect();
         fresh.sort_unstable();
         assert_eq!(fresh, [(1, false), (2, true)]);
+    }
+
+    #[test]
+    fn a_record_without_values_changes_none_and_begins_no_connection() {
+        let mut seen = Seen::new(0, false);
+        seen.watch();
+        let polled = TcpSample {
+            data_segs_in: Some(1),
+            ..meets(1, 6)
+        };
+        seen.take(&polled);
+        for cookie in [1, 2] {
+            seen.take(&TcpSample {
+                cookie,
+                kind: polled.kind,
+                state: TcpState::FinWait2 as i32,
+                family: polled.family,
+                dst_ip: polled.dst_ip.clone(),
+                time_unix_us: 2_000_000,
+                ..TcpSample::default()
+            });
+        }
+        assert_eq!(seen.len(), 1);
+        let (_, one) = seen.connections().next().unwrap();
+        assert_eq!((one.mss, one.requests), (1000, 1));
     }
 
     #[test]
