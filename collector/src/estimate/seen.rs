@@ -40,8 +40,10 @@ pub(super) struct Connection {
     acked: u64,
     /// See `acked`.
     busy_us: u64,
-    /// It closed; the microseconds that its data took, without the round trip of a FIN that followed.
-    pub took_us: Option<u64>,
+    /// Of a poll that found all that it had sent acknowledged: bytes sent, and microseconds with data in flight.
+    settled: Option<(u64, u64)>,
+    /// It closed; the microseconds that its data took, where its FIN does not hide them.
+    took_us: Option<u64>,
     /// Segments with data that came, at most.
     requests: u32,
     /// Its edge's program gave it a start, or it shows a larger first window.
@@ -82,6 +84,7 @@ impl Connection {
             full_rate: 0,
             acked: 0,
             busy_us: 0,
+            settled: None,
             took_us: None,
             requests: 0,
             is_started: false,
@@ -90,6 +93,19 @@ impl Connection {
             twice: 0,
             receiver_window: 0,
             seen_us: 0,
+        }
+    }
+
+    /// What is known of its answer's time, and at its end.
+    fn settle(&mut self, sample: &TcpSample, closes: bool) {
+        if closes {
+            self.receiver_window = sample.snd_wnd.unwrap_or(0);
+            self.took_us = match self.settled {
+                Some((sent, busy_us)) if sample.bytes_sent == Some(sent) => Some(busy_us),
+                _ => took_us(sample, self.low_rtt_us),
+            };
+        } else if is_settled(sample) {
+            self.settled = sample.bytes_sent.zip(sample.busy_time);
         }
     }
 
@@ -216,10 +232,6 @@ impl Seen {
         // Without the counter it may have had many.
         one.requests = one.requests.max(sample.data_segs_in.unwrap_or(2));
         one.is_started |= is_started(sample);
-        if closes {
-            one.receiver_window = sample.snd_wnd.unwrap_or(0);
-            one.took_us = Some(took_us(sample));
-        }
         if let Some(rtt) = sample.min_rtt.filter(|rtt| (1..=MOST_RTT_US).contains(rtt)) {
             one.low_rtt_us = if one.low_rtt_us == 0 {
                 rtt
@@ -227,6 +239,7 @@ impl Seen {
                 one.low_rtt_us.min(rtt)
             };
         }
+        one.settle(sample, closes);
         one.seen_us = one.seen_us.max(sample.time_unix_us);
         // The kernel keeps a rate until the next valid one.
         let measured_us =
@@ -291,12 +304,25 @@ fn is_started(sample: &TcpSample) -> bool {
         || shows().unwrap_or(false)
 }
 
-/// The time with data in flight of a connection that closed, microseconds. A FIN that follows its data is a round trip more.
-fn took_us(sample: &TcpSample) -> u64 {
-    let rtt = u64::from(sample.rtt.unwrap_or(0));
-    let follows = u64::from(sample.last_data_sent.unwrap_or(0)) * 2000 >= 3 * rtt;
-    let busy = sample.busy_time.unwrap_or(0);
-    busy.saturating_sub(if follows { rtt } else { 0 })
+/// Nothing is in flight, and no FIN was.
+fn is_settled(sample: &TcpSample) -> bool {
+    let states = [TcpState::Established, TcpState::CloseWait];
+    sample.unacked == Some(0) && states.iter().any(|one| *one as i32 == sample.state)
+}
+
+/// The time that the data of a connection took that closed, microseconds. A FIN that follows its data is a round trip more,
+/// and as long as the peer delays its acknowledgement (40 ms on Linux): no longer than the smoothed round trip shows, of
+/// which it is an eighth, nor than from the data on. None where that may be more than an eighth of the time.
+fn took_us(sample: &TcpSample, low_rtt_us: u32) -> Option<u64> {
+    let busy = sample.busy_time?;
+    let (rtt, low) = (u64::from(sample.rtt.unwrap_or(0)), u64::from(low_rtt_us));
+    let since_data = 1000 * u64::from(sample.last_data_sent.unwrap_or(0));
+    if 2 * since_data < 3 * rtt {
+        return Some(busy);
+    }
+    let took = busy.saturating_sub(low);
+    let delayed = (8 * rtt.saturating_sub(low)).min(since_data.saturating_sub(2 * low));
+    (8 * delayed <= took).then_some(took)
 }
 
 /// As `springtide_has_values` of sql/functions.sql: a connection that this side closed first ends as a record without
@@ -503,6 +529,53 @@ mod tests {
         ] {
             assert!(of(other).slowness().is_none());
         }
+    }
+
+    #[test]
+    fn a_delayed_acknowledgement_of_the_fin_is_no_time_of_the_answer() {
+        // 100 kB at 20 ms: three round trips. It closes half a second later; the FIN's acknowledgement comes after 60 ms,
+        // of which an eighth is in the smoothed round trip.
+        let closed = |rtt: u32, fin_us: u64, last_data_sent: u32| TcpSample {
+            kind: SampleKind::Close as i32,
+            state: TcpState::Close as i32,
+            snd_mss: Some(1448),
+            data_segs_in: Some(1),
+            rtt: Some(rtt),
+            min_rtt: Some(20_000),
+            bytes_sent: Some(100_000),
+            busy_time: Some(60_000 + fin_us),
+            last_data_sent: Some(last_data_sent),
+            ..meets(1, 7)
+        };
+        let polled = TcpSample {
+            unacked: Some(0),
+            busy_time: Some(60_000),
+            bytes_sent: Some(100_000),
+            ..meets(1, 6)
+        };
+        let idle = closed(25_000, 60_000, 560);
+        let took = |samples: &[&TcpSample]| {
+            let all: Vec<_> = samples.iter().map(|sample| (*sample).clone()).collect();
+            after(&all).took_us
+        };
+        assert_eq!(took(&[&idle]), None);
+        assert_eq!(took(&[&polled, &idle]), Some(60_000));
+        let others: [fn(&mut TcpSample); 4] = [
+            |sample| sample.unacked = Some(3),
+            |sample| sample.unacked = None,
+            // More was sent since.
+            |sample| sample.bytes_sent = Some(90_000),
+            // The FIN is among what was acknowledged.
+            |sample| sample.state = TcpState::FinWait2 as i32,
+        ];
+        for (number, change) in others.iter().enumerate() {
+            let mut other = polled.clone();
+            change(&mut other);
+            assert_eq!(took(&[&other, &idle]), None, "{number}");
+        }
+        // It came at once: the round trip stayed the lowest, or there was no time for more.
+        assert_eq!(took(&[&closed(20_500, 20_000, 520)]), Some(60_000));
+        assert_eq!(took(&[&closed(25_000, 20_000, 44)]), Some(60_000));
     }
 
     #[test]
