@@ -46,8 +46,10 @@ pub(super) struct Connection {
     took_us: Option<u64>,
     /// Segments with data that came, at most.
     requests: u32,
-    /// Its edge's program gave it a start, or it shows a larger first window.
-    is_started: bool,
+    /// Its edge's program gave it a start.
+    is_given: bool,
+    /// It shows a larger first window, as only connections without loss can.
+    is_raised: bool,
     /// Bytes sent, and of them again.
     pub sent: u64,
     /// See `sent`.
@@ -87,7 +89,8 @@ impl Connection {
             settled: None,
             took_us: None,
             requests: 0,
-            is_started: false,
+            is_given: false,
+            is_raised: false,
             sent: 0,
             again: 0,
             twice: 0,
@@ -139,19 +142,20 @@ impl Connection {
         u32::try_from(bytes / 1000).unwrap_or(u32::MAX).max(1)
     }
 
-    /// How many times as long as slow start at its best one answer took that began with the default.
-    pub(super) fn slowness(&self) -> Option<f64> {
-        let is_timed = self.is_fresh && !self.is_started && self.requests == 1;
-        let took = self.took_us.filter(|took| is_timed && *took > 0)?;
+    /// How many times as long as slow start at its best one answer took that no edge's program started, and whether it can
+    /// have begun with the default.
+    pub(super) fn slowness(&self) -> Option<(f64, bool)> {
+        let is_timed = self.is_fresh && !self.is_given && self.requests == 1;
+        let took = self.took_us.filter(|_| is_timed)? as f64;
         let best = Path {
             rtt_us: f64::from(self.low_rtt_us),
             rate: ENDLESS_RATE,
             mss: f64::from(self.mss),
         }
         .transfer_us(self.size() as f64, KERNEL_DEFAULT);
-        // Less is of no default; busy_time is in jiffies, of 4 ms at most.
-        let is_default = took as f64 + JIFFY_US >= best;
-        (self.low_rtt_us > 0 && self.mss > 0 && is_default).then(|| took as f64 / best)
+        // Less is of no default; busy_time is in jiffies.
+        let is_default = !self.is_raised && took + JIFFY_US >= best;
+        (self.low_rtt_us > 0 && self.mss > 0).then_some((took / best, is_default))
     }
 }
 
@@ -231,7 +235,9 @@ impl Seen {
         one.twice = one.twice.max(sample.dsack_dups.unwrap_or(0));
         // Without the counter it may have had many.
         one.requests = one.requests.max(sample.data_segs_in.unwrap_or(2));
-        one.is_started |= is_started(sample);
+        one.is_given |=
+            sample.started_window.unwrap_or(0) > 0 || sample.started_rate.unwrap_or(0) > 0;
+        one.is_raised |= is_raised(sample).unwrap_or(false);
         if let Some(rtt) = sample.min_rtt.filter(|rtt| (1..=MOST_RTT_US).contains(rtt)) {
             one.low_rtt_us = if one.low_rtt_us == 0 {
                 rtt
@@ -293,15 +299,10 @@ fn window_bytes(sample: &TcpSample) -> u64 {
 }
 
 /// While nothing was lost slow start has raised the window by no more than what was sent, and the FIN.
-fn is_started(sample: &TcpSample) -> bool {
-    let shows = || {
-        let sent = u64::from(sample.data_segs_out?);
-        let raised = sample.total_retrans? == 0 && sample.snd_ssthresh? == UNSET;
-        Some(raised && u64::from(sample.snd_cwnd?) > sent + 11)
-    };
-    sample.started_window.unwrap_or(0) > 0
-        || sample.started_rate.unwrap_or(0) > 0
-        || shows().unwrap_or(false)
+fn is_raised(sample: &TcpSample) -> Option<bool> {
+    let sent = u64::from(sample.data_segs_out?);
+    let is_whole = sample.total_retrans? == 0 && sample.snd_ssthresh? == UNSET;
+    Some(is_whole && u64::from(sample.snd_cwnd?) > sent + 11)
 }
 
 /// Nothing is in flight, and no FIN was.
@@ -500,35 +501,30 @@ mod tests {
         };
         let one = of(short(1));
         assert_eq!(one.reached_rate(), 165_562);
-        let slowness = one.slowness().unwrap();
-        assert!((slowness - 454.0 / 450.0).abs() < 1e-3, "{slowness}");
+        let (slowness, is_default) = one.slowness().unwrap();
+        assert!(
+            is_default && (slowness - 454.0 / 450.0).abs() < 1e-3,
+            "{slowness}"
+        );
         // The server closed first: the FIN went with the data.
         let with_fin = of(TcpSample {
             last_data_sent: Some(150),
             ..short(1)
         });
-        assert!((with_fin.slowness().unwrap() - 604.0 / 450.0).abs() < 1e-3);
-        for other in [
-            TcpSample {
-                data_segs_in: Some(2),
-                ..short(1)
-            },
-            TcpSample {
-                started_window: Some(80),
-                ..short(1)
-            },
-            TcpSample {
-                snd_cwnd: Some(100),
-                ..short(1)
-            },
-            // Two round trips where the default needs three.
-            TcpSample {
-                busy_time: Some(454_000),
-                ..short(1)
-            },
-        ] {
-            assert!(of(other).slowness().is_none());
-        }
+        assert!((with_fin.slowness().unwrap().0 - 604.0 / 450.0).abs() < 1e-3);
+        // Two round trips are fewer than the default needs.
+        let others: [fn(&mut TcpSample); 4] = [
+            |sample| sample.data_segs_in = Some(2),
+            |sample| sample.started_window = Some(80),
+            |sample| sample.snd_cwnd = Some(100),
+            |sample| sample.busy_time = Some(454_000),
+        ];
+        let are_default = others.map(|change| {
+            let mut other = short(1);
+            change(&mut other);
+            of(other).slowness().map(|(_, is_default)| is_default)
+        });
+        assert_eq!(are_default, [None, None, Some(false), Some(false)]);
     }
 
     #[test]
