@@ -12,8 +12,9 @@ pub(super) const MOST_CONNECTIONS: usize = 200_000;
 /// Limits as in sql/rollup/2_sockets.sql.
 const MOST_RATE: u64 = 100_000_000_000;
 const MOST_RTT_US: u32 = 600_000_000;
-/// CONFIG_HZ is 250 or more.
+/// Of busy_time: CONFIG_HZ is 250 or more. A time of fewer than three shows how it was rounded.
 const JIFFY_US: f64 = 4000.0;
+const LEAST_TIME_US: f64 = 3.0 * JIFFY_US;
 /// The kernel's value of ssthresh that was never set (TCP_INFINITE_SSTHRESH).
 const UNSET: u32 = 2_147_483_647;
 /// A rate of fewer bytes may be of a start that was ended early (HyStart).
@@ -153,9 +154,10 @@ impl Connection {
             mss: f64::from(self.mss),
         }
         .transfer_us(self.size() as f64, KERNEL_DEFAULT);
-        // Less is of no default; busy_time is in jiffies.
+        let is_shown = self.low_rtt_us > 0 && self.mss > 0 && best >= LEAST_TIME_US;
+        // Less is of no default.
         let is_default = !self.is_raised && took + JIFFY_US >= best;
-        (self.low_rtt_us > 0 && self.mss > 0).then_some((took / best, is_default))
+        is_shown.then_some((took / best, is_default))
     }
 }
 

@@ -55,6 +55,7 @@ fn answer(cookie: u64, round_trips: u64, cwnd: u32) -> TcpSample {
         rtt: Some(100_000),
         busy_time: Some(100_000 * round_trips),
         last_data_sent: Some(100),
+        bytes_acked: Some(100_000),
         ..sample(cookie, PEER, RATE)
     }
 }
@@ -116,6 +117,30 @@ fn the_slow_ones_among_answers_of_another_start_are_no_default() {
         assert_eq!(saving.is_measured, is_measured, "{sooner} {cwnd}");
         let wanted = if is_measured { 800.0 } else { 300.0 };
         assert!(close(saving.default_ms, wanted), "{saving:?}");
+    }
+}
+
+#[test]
+fn a_time_of_few_jiffies_is_no_measurement() {
+    // Of three round trips; short ones cross a jiffy's end or do not.
+    for (rtt_us, jiffies, is_measured) in [
+        (300, [0, 1], false),
+        (3900, [2, 3], false),
+        (4100, [3, 4], true),
+    ] {
+        let mut seen = Seen::new(0, false);
+        seen.watch();
+        for cookie in 0..8 {
+            seen.take(&TcpSample {
+                rtt: Some(rtt_us),
+                min_rtt: Some(rtt_us),
+                busy_time: Some(4000 * jiffies[cookie as usize % 2]),
+                last_data_sent: Some(0),
+                ..answer(cookie, 3, 80)
+            });
+        }
+        let saving = estimates(&seen, &Names::default()).known[0].savings[2];
+        assert_eq!(saving.is_measured, is_measured, "{rtt_us}: {saving:?}");
     }
 }
 
