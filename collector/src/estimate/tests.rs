@@ -214,19 +214,34 @@ fn the_first_line_says_what_its_mean_is_over() {
 
 #[test]
 fn without_a_rate_it_says_what_was_seen() {
-    for (connections, said) in [
-        (0, "in 2.5 s no connection was seen: watch"),
+    for (connections, local, said) in [
+        (
+            0,
+            0,
+            "in 2.5 s no connection was seen: watch for longer (--for), or where data is sent",
+        ),
         (
             1,
-            "in 2.5 s the one connection that was seen sent too little",
+            0,
+            "in 2.5 s the one connection that was seen sent too little to show a rate: watch",
         ),
-        (7, "in 2.5 s none of 7 connections sent enough"),
+        (7, 0, "in 2.5 s none of 7 connections sent enough"),
+        (
+            0,
+            8,
+            "in 2.5 s no connection to another host was seen: watch",
+        ),
+        (7, 8, "in 2.5 s none of 7 connections sent enough"),
     ] {
         let error = EstimateError::Nothing {
             watched: view::seconds(Duration::from_millis(2500)),
             connections,
+            local,
         };
-        assert!(error.to_string().starts_with(said), "{error}");
+        let text = error.to_string();
+        assert!(text.starts_with(said), "{text}");
+        let of_local = "; 8 connections to this host itself were left out: --local includes them";
+        assert_eq!(text.ends_with(of_local), local > 0, "{text}");
     }
     assert_eq!(view::seconds(Duration::from_secs(600)), "600 s");
 }
