@@ -17,8 +17,9 @@ const JIFFY_US: f64 = 4000.0;
 const LEAST_TIME_US: f64 = 3.0 * JIFFY_US;
 /// The kernel's value of ssthresh that was never set (TCP_INFINITE_SSTHRESH).
 const UNSET: u32 = 2_147_483_647;
-/// A rate of fewer bytes may be of a start that was ended early (HyStart).
+/// A rate of fewer bytes may be of a start that was ended early (HyStart); of more than that nobody is in slow start.
 const LEAST_BYTES: u64 = 100_000;
+const LONG_BYTES: u64 = 1_000_000;
 
 /// A connection, as its samples so far show it. Rates are bytes a second, 0 is none.
 #[derive(Clone, Debug)]
@@ -278,18 +279,22 @@ fn is_full(sample: &TcpSample, rate: u64) -> bool {
             >= u128::from(bytes) * 1_000_000
 }
 
-/// The path, and nobody else, limits it: its window is full, it has left slow start, and neither the receiver's window nor the
-/// send buffer held it back, now or for most of its time.
+/// The path, and nobody else, limits it: its window is full, it has left slow start or was long in it (`has_met` of
+/// sql/rollup/4_path_sockets.sql), and neither the receiver's window nor the send buffer held it back, now or for most of
+/// its time.
 fn is_met(sample: &TcpSample, rate: u64) -> bool {
     let threshold = sample.snd_ssthresh.unwrap_or(0);
+    let acked = sample.bytes_acked.unwrap_or(0);
+    let has_met = (1..UNSET).contains(&threshold)
+        || sample.bytes_retrans.unwrap_or(0) > 0
+        || acked >= LONG_BYTES;
     let held_us = sample
         .rwnd_limited
         .unwrap_or(0)
         .saturating_add(sample.sndbuf_limited.unwrap_or(0));
     is_full(sample, rate)
-        && (1..UNSET).contains(&threshold)
-        && sample.snd_cwnd.unwrap_or(0) >= threshold
-        && sample.bytes_acked.unwrap_or(0) >= LEAST_BYTES
+        && has_met
+        && acked >= LEAST_BYTES
         && sample
             .snd_wnd
             .is_none_or(|receiver| u64::from(receiver) > window_bytes(sample))
@@ -346,7 +351,7 @@ fn has_values(sample: &TcpSample) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Connection, Seen};
+    use super::{Connection, LONG_BYTES, Seen, UNSET};
     use crate::sample::proto::{SampleKind, TcpSample, TcpState};
 
     /// Out of slow start, 100 segments in flight for 40 ms at the rate that this takes.
@@ -386,11 +391,15 @@ mod tests {
     #[test]
     fn a_rate_counts_as_met_only_where_the_path_alone_was_the_limit() {
         assert_eq!(after(&[meets(1, 2)]).met_rate, 2_500_000);
-        let cases: [fn(&mut TcpSample); 9] = [
+        // Short in slow start, without loss.
+        let starts: fn(&mut TcpSample) = |sample| {
+            sample.snd_ssthresh = Some(UNSET);
+            sample.bytes_acked = Some(LONG_BYTES - 1);
+        };
+        let cases: [fn(&mut TcpSample); 8] = [
             |sample| sample.bytes_acked = Some(50_000),
             |sample| sample.delivery_rate_app_limited = Some(true),
-            |sample| sample.snd_ssthresh = Some(i32::MAX.unsigned_abs()),
-            |sample| sample.snd_ssthresh = Some(200),
+            starts,
             |sample| sample.rtt = Some(10_000),
             |sample| sample.snd_wnd = Some(100_000),
             |sample| sample.rwnd_limited = Some(600_000),
@@ -401,6 +410,18 @@ mod tests {
             let mut sample = meets(1, 2);
             change(&mut sample);
             assert_eq!(after(&[sample]).met_rate, 0, "{number}");
+        }
+        // Long ones, those that lost, and those with a threshold.
+        let met: [fn(&mut TcpSample); 3] = [
+            |sample| sample.bytes_acked = Some(LONG_BYTES),
+            |sample| sample.bytes_retrans = Some(1000),
+            |sample| sample.snd_ssthresh = Some(200),
+        ];
+        for (number, change) in met.iter().enumerate() {
+            let mut sample = meets(1, 2);
+            starts(&mut sample);
+            change(&mut sample);
+            assert_eq!(after(&[sample]).met_rate, 2_500_000, "{number}");
         }
     }
 
