@@ -1,5 +1,6 @@
 //! What samples show of each connection, as `sql/advise/evidence.sql` reads it from the store.
 
+use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
@@ -318,15 +319,20 @@ fn is_settled(sample: &TcpSample) -> bool {
     sample.unacked == Some(0) && states.iter().any(|one| *one as i32 == sample.state)
 }
 
-/// The time that the data of a connection took that closed, microseconds. A FIN that follows its data is a round trip more,
-/// and as long as the peer delays its acknowledgement (40 ms on Linux): no longer than the smoothed round trip shows, of
-/// which it is an eighth, nor than from the data on. None where that may be more than an eighth of the time.
+/// The time that the data of a connection took that closed, microseconds. A FIN is acknowledged as one byte more. One that
+/// follows its data is a round trip more, and as long as the peer delays its acknowledgement (40 ms on Linux): no longer than
+/// the smoothed round trip shows, of which it is an eighth, nor than from the data on. None where that may be more than an
+/// eighth of the time, or where data was never acknowledged.
 fn took_us(sample: &TcpSample, low_rtt_us: u32) -> Option<u64> {
     let busy = sample.busy_time?;
+    let size = sample.bytes_sent?.checked_sub(sample.bytes_retrans?)?;
     let (rtt, low) = (u64::from(sample.rtt.unwrap_or(0)), u64::from(low_rtt_us));
     let since_data = 1000 * u64::from(sample.last_data_sent.unwrap_or(0));
-    if 2 * since_data < 3 * rtt {
-        return Some(busy);
+    match sample.bytes_acked?.cmp(&size) {
+        Ordering::Less => return None,
+        Ordering::Equal => return Some(busy),
+        Ordering::Greater if 2 * since_data < 3 * rtt => return Some(busy),
+        Ordering::Greater => {}
     }
     let took = busy.saturating_sub(low);
     let delayed = (8 * rtt.saturating_sub(low)).min(since_data.saturating_sub(2 * low));
@@ -510,7 +516,8 @@ mod tests {
             min_rtt: Some(150_000),
             delivery_rate: Some(9653),
             bytes_sent: Some(100_000),
-            bytes_acked: Some(100_000),
+            bytes_retrans: Some(0),
+            bytes_acked: Some(100_001),
             busy_time: Some(604_000),
             last_data_sent: Some(300),
             ..meets(cookie, 1)
@@ -523,7 +530,7 @@ mod tests {
             found.unwrap()
         };
         let one = of(short(1));
-        assert_eq!(one.reached_rate(), 165_562);
+        assert_eq!(one.reached_rate(), 165_564);
         let (slowness, is_default) = one.slowness().unwrap();
         assert!(
             is_default && (slowness - 454.0 / 450.0).abs() < 1e-3,
@@ -562,6 +569,8 @@ mod tests {
             rtt: Some(rtt),
             min_rtt: Some(20_000),
             bytes_sent: Some(100_000),
+            bytes_retrans: Some(0),
+            bytes_acked: Some(100_001),
             busy_time: Some(60_000 + fin_us),
             last_data_sent: Some(last_data_sent),
             ..meets(1, 7)
@@ -595,6 +604,12 @@ mod tests {
         // It came at once: the round trip stayed the lowest, or there was no time for more.
         assert_eq!(took(&[&closed(20_500, 20_000, 520)]), Some(60_000));
         assert_eq!(took(&[&closed(25_000, 20_000, 44)]), Some(60_000));
+        // The peer reset it: no FIN was acknowledged, or not even all data.
+        for (acked, time) in [(100_000, Some(60_000)), (99_999, None)] {
+            let mut reset = closed(20_500, 0, 520);
+            reset.bytes_acked = Some(acked);
+            assert_eq!(took(&[&reset]), time);
+        }
     }
 
     #[test]

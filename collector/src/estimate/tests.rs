@@ -55,7 +55,8 @@ fn answer(cookie: u64, round_trips: u64, cwnd: u32) -> TcpSample {
         rtt: Some(100_000),
         busy_time: Some(100_000 * round_trips),
         last_data_sent: Some(100),
-        bytes_acked: Some(100_000),
+        bytes_retrans: Some(0),
+        bytes_acked: Some(100_001),
         ..sample(cookie, PEER, RATE)
     }
 }
