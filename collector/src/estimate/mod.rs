@@ -87,9 +87,9 @@ pub(crate) fn estimate(
     let watched = watch(poller, options, &mut seen, stats)?;
     let found = estimates(&seen.0, &names);
     if options.json {
-        view::json(&found, &seen.0, watched, options.top, out)?;
+        view::json(&found, &seen.0, watched, options.top.get(), out)?;
     } else if !found.known.is_empty() {
-        view::table(&found, &seen.0, watched, options.top, out)?;
+        view::table(&found, &seen.0, watched, options.top.get(), out)?;
     }
     out.flush()?;
     if found.known.is_empty() {
