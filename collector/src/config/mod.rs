@@ -8,6 +8,7 @@ pub(crate) mod source;
 pub(crate) mod states;
 pub(crate) mod watching;
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -249,8 +250,8 @@ pub(crate) struct Estimate {
     #[arg(long)]
     pub local: bool,
     /// Destinations to print, those that would save most
-    #[arg(long, value_name = "N", default_value_t = 20)]
-    pub top: usize,
+    #[arg(long, value_name = "N", default_value = "20")]
+    pub top: NonZeroUsize,
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,

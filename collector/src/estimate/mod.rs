@@ -42,20 +42,35 @@ pub(crate) enum EstimateError {
     #[error("cannot write the estimate: {0}")]
     Output(#[from] io::Error),
     /// Nothing was sent.
-    #[error("in {watched} {}: watch for longer (--for), or where data is sent", none_of(*connections))]
+    #[error(
+        "in {watched} {}: watch for longer (--for), or where data is sent{}",
+        none_of(*connections, *local),
+        including(*local)
+    )]
     Nothing {
         /// For how long it watched.
         watched: String,
-        /// That were seen.
+        /// That were seen and count.
         connections: usize,
+        /// To this host itself.
+        local: usize,
     },
 }
 
-fn none_of(connections: usize) -> String {
+fn none_of(connections: usize, local: usize) -> String {
     match connections {
+        0 if local > 0 => "no connection to another host was seen".to_owned(),
         0 => "no connection was seen".to_owned(),
         1 => "the one connection that was seen sent too little to show a rate".to_owned(),
         _ => format!("none of {connections} connections sent enough to show a rate"),
+    }
+}
+
+fn including(local: usize) -> String {
+    if local > 0 {
+        format!("; {local} {}", view::LOCAL)
+    } else {
+        String::new()
     }
 }
 
@@ -72,15 +87,16 @@ pub(crate) fn estimate(
     let watched = watch(poller, options, &mut seen, stats)?;
     let found = estimates(&seen.0, &names);
     if options.json {
-        view::json(&found, &seen.0, watched, options.top, out)?;
+        view::json(&found, &seen.0, watched, options.top.get(), out)?;
     } else if !found.known.is_empty() {
-        view::table(&found, &seen.0, watched, options.top, out)?;
+        view::table(&found, &seen.0, watched, options.top.get(), out)?;
     }
     out.flush()?;
     if found.known.is_empty() {
         return Err(EstimateError::Nothing {
             watched: view::seconds(watched),
-            connections: seen.0.len(),
+            connections: seen.0.connections().count(),
+            local: seen.0.local(),
         });
     }
     Ok(())

@@ -1,6 +1,8 @@
 //! How destinations are grouped: by PoP, by autonomous system, else by prefix.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -68,7 +70,8 @@ impl Prefixes {
             || format!("'{prefix}' is not a prefix: write it as 192.0.2.0/24 or 2001:db8::/32");
         let (address, length) = prefix.split_once('/').ok_or_else(wrong)?;
         let address: IpAddr = address.parse().map_err(|_| wrong())?;
-        let length: u8 = length.parse().map_err(|_| wrong())?;
+        let digits = length.bytes().all(|one| one.is_ascii_digit());
+        let length: u8 = length.parse().ok().filter(|_| digits).ok_or_else(wrong)?;
         let (least, most) = if address.is_ipv4() {
             (96, 32)
         } else {
@@ -77,9 +80,17 @@ impl Prefixes {
         if length > most {
             return Err(wrong());
         }
-        let length = least + length;
-        self.names
-            .insert((network(bits(address), length), length), shown(name));
+        let (bits, length) = (bits(address), least + length);
+        if network(bits, length) != bits {
+            return Err(format!(
+                "'{prefix}' has bits set after its length: write the network's own address"
+            ));
+        }
+        if let Some(other) = self.names.insert((bits, length), shown(name)) {
+            return Err(format!(
+                "'{prefix}' is listed before, for {other}: keep one of the two"
+            ));
+        }
         if let Err(place) = self.lengths.binary_search_by(|one| length.cmp(one)) {
             self.lengths.insert(place, length);
         }
@@ -119,13 +130,17 @@ fn network(bits: u128, length: u8) -> u128 {
 
 fn text(path: &Path) -> Result<String, String> {
     let cannot = |error: std::io::Error| format!("cannot be read: {error}");
-    let size = std::fs::metadata(path).map_err(cannot)?.len();
-    if size > MOST_BYTES {
+    let file = File::open(path).map_err(cannot)?;
+    let mut text = String::new();
+    // A device says nothing of its size.
+    let mut bounded = file.take(MOST_BYTES + 1);
+    bounded.read_to_string(&mut text).map_err(cannot)?;
+    if bounded.limit() == 0 {
         return Err(format!(
-            "has {size} bytes, more than {MOST_BYTES}: name another file"
+            "has more than {MOST_BYTES} bytes: name another file"
         ));
     }
-    std::fs::read_to_string(path).map_err(cannot)
+    Ok(text)
 }
 
 /// Refuses what a loader that calls itself for each collection must not be given.
@@ -159,9 +174,14 @@ fn of_fleet(text: &str) -> Result<Prefixes, String> {
         .ok_or_else(none)?;
     let mut found = Prefixes::default();
     for (name, pop) in pops.as_mapping().ok_or_else(none)? {
-        let name = name.as_str().ok_or_else(none)?;
-        let prefixes = pop.as_mapping_get("prefixes").and_then(Yaml::as_vec);
-        for prefix in prefixes.into_iter().flatten() {
+        let name = name
+            .as_str()
+            .ok_or_else(|| "pops: has a name that is not text: quote it".to_owned())?;
+        let prefixes = pop
+            .as_mapping_get("prefixes")
+            .and_then(Yaml::as_vec)
+            .ok_or_else(|| format!("pops.{name}.prefixes: is not a list: write [192.0.2.0/24]"))?;
+        for prefix in prefixes {
             let prefix = prefix
                 .as_str()
                 .ok_or_else(|| format!("pops.{name}.prefixes: has what is not text"))?;
@@ -269,6 +289,16 @@ pops:
     }
 
     #[test]
+    fn no_file_is_read_without_end() {
+        let endless = std::path::Path::new("/dev/zero");
+        let problem = Names::read(Some(endless), None).unwrap_err();
+        assert_eq!(
+            problem,
+            "/dev/zero: has more than 268435456 bytes: name another file"
+        );
+    }
+
+    #[test]
     fn what_is_wrong_is_named() {
         for (text, said) in [
             ("- 1", "has no pops"),
@@ -281,13 +311,38 @@ pops:
                 "'10.0.0.0/33' is not a prefix",
             ),
             ("pops: [", "is not YAML"),
+            (
+                "pops: {ams: {prefixes: 10.0.0.0/8}}",
+                "pops.ams.prefixes: is not a list: write [",
+            ),
+            ("pops: {ams: {}}", "pops.ams.prefixes: is not a list"),
+            (
+                "pops: {1: {prefixes: [10.0.0.0/8]}}",
+                "pops: has a name that is not text: quote it",
+            ),
+            (
+                "pops: {ams: {prefixes: [10.0.0.1/8]}}",
+                "'10.0.0.1/8' has bits set after its length",
+            ),
+            (
+                "pops: {ams: {prefixes: [10.0.0.0/+8]}}",
+                "'10.0.0.0/+8' is not a prefix",
+            ),
+            (
+                "pops: {ams: {prefixes: [10.0.0.0/8]}, nyc: {prefixes: [10.0.0.0/8]}}",
+                "pops.nyc.prefixes: '10.0.0.0/8' is listed before, for ams",
+            ),
         ] {
-            let problem = of_fleet(text).unwrap_err();
-            assert!(problem.contains(said), "{problem}");
+            let problem = of_fleet(text).map(|_| ()).unwrap_err();
+            assert!(problem.contains(said), "{text}: {problem}");
         }
         for (text, said) in [
             ("asn\n", "does not begin with"),
             ("prefix,asn,name\n10.0.0.0/8,x,y\n", "line 2"),
+            (
+                "prefix,asn,name\n10.0.0.0/8,1,y\n10.0.0.0/8,2,z\n",
+                "line 3: '10.0.0.0/8' is listed before, for AS1 y",
+            ),
         ] {
             let problem = of_origins(text).unwrap_err();
             assert!(problem.contains(said), "{problem}");

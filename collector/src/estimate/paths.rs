@@ -284,12 +284,16 @@ impl Drawn {
     }
 }
 
-/// The median over answers of about that size; None of too few.
+/// The median over answers of about that size that can have begun with the default. None of too few, or of fewer than
+/// cannot: then others began so too, and those that are left are the slow ones.
 fn slowness(members: &Members<'_>, size: f64) -> Option<f64> {
     let about = |one: &Connection| (0.8 * size..=1.25 * size).contains(&(one.size() as f64));
     let of = members.iter().filter(|(_, one)| about(one));
-    let found: Vec<f64> = of.filter_map(|(_, one)| one.slowness()).collect();
-    (found.len() >= LEAST_MET).then(|| median(found.into_iter()))?
+    let (kept, others): (Vec<_>, Vec<_>) = of
+        .filter_map(|(_, one)| one.slowness())
+        .partition(|(_, is_default)| *is_default);
+    let is_enough = kept.len() >= LEAST_MET.max(others.len());
+    is_enough.then(|| median(kept.into_iter().map(|(slowness, _)| slowness)))?
 }
 
 /// Connections with that rate, in the order of their hashes.

@@ -1,5 +1,6 @@
 //! What samples show of each connection, as `sql/advise/evidence.sql` reads it from the store.
 
+use std::cmp::Ordering;
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 
@@ -12,12 +13,14 @@ pub(super) const MOST_CONNECTIONS: usize = 200_000;
 /// Limits as in sql/rollup/2_sockets.sql.
 const MOST_RATE: u64 = 100_000_000_000;
 const MOST_RTT_US: u32 = 600_000_000;
-/// CONFIG_HZ is 250 or more.
+/// Of busy_time: CONFIG_HZ is 250 or more. A time of fewer than three shows how it was rounded.
 const JIFFY_US: f64 = 4000.0;
+const LEAST_TIME_US: f64 = 3.0 * JIFFY_US;
 /// The kernel's value of ssthresh that was never set (TCP_INFINITE_SSTHRESH).
 const UNSET: u32 = 2_147_483_647;
-/// A rate of fewer bytes may be of a start that was ended early (HyStart).
+/// A rate of fewer bytes may be of a start that was ended early (HyStart); of more than that nobody is in slow start.
 const LEAST_BYTES: u64 = 100_000;
+const LONG_BYTES: u64 = 1_000_000;
 
 /// A connection, as its samples so far show it. Rates are bytes a second, 0 is none.
 #[derive(Clone, Debug)]
@@ -40,12 +43,16 @@ pub(super) struct Connection {
     acked: u64,
     /// See `acked`.
     busy_us: u64,
-    /// It closed; the microseconds that its data took, without the round trip of a FIN that followed.
-    pub took_us: Option<u64>,
+    /// Of a poll that found all that it had sent acknowledged: bytes sent, and microseconds with data in flight.
+    settled: Option<(u64, u64)>,
+    /// It closed; the microseconds that its data took, where its FIN does not hide them.
+    took_us: Option<u64>,
     /// Segments with data that came, at most.
     requests: u32,
-    /// Its edge's program gave it a start, or it shows a larger first window.
-    is_started: bool,
+    /// Its edge's program gave it a start.
+    is_given: bool,
+    /// It shows a larger first window, as only connections without loss can.
+    is_raised: bool,
     /// Bytes sent, and of them again.
     pub sent: u64,
     /// See `sent`.
@@ -82,14 +89,29 @@ impl Connection {
             full_rate: 0,
             acked: 0,
             busy_us: 0,
+            settled: None,
             took_us: None,
             requests: 0,
-            is_started: false,
+            is_given: false,
+            is_raised: false,
             sent: 0,
             again: 0,
             twice: 0,
             receiver_window: 0,
             seen_us: 0,
+        }
+    }
+
+    /// What is known of its answer's time, and at its end.
+    fn settle(&mut self, sample: &TcpSample, closes: bool) {
+        if closes {
+            self.receiver_window = sample.snd_wnd.unwrap_or(0);
+            self.took_us = match self.settled {
+                Some((sent, busy_us)) if sample.bytes_sent == Some(sent) => Some(busy_us),
+                _ => took_us(sample, self.low_rtt_us),
+            };
+        } else if is_settled(sample) {
+            self.settled = sample.bytes_sent.zip(sample.busy_time);
         }
     }
 
@@ -123,19 +145,21 @@ impl Connection {
         u32::try_from(bytes / 1000).unwrap_or(u32::MAX).max(1)
     }
 
-    /// How many times as long as slow start at its best one answer took that began with the default.
-    pub(super) fn slowness(&self) -> Option<f64> {
-        let is_timed = self.is_fresh && !self.is_started && self.requests == 1;
-        let took = self.took_us.filter(|took| is_timed && *took > 0)?;
+    /// How many times as long as slow start at its best one answer took that no edge's program started, and whether it can
+    /// have begun with the default.
+    pub(super) fn slowness(&self) -> Option<(f64, bool)> {
+        let is_timed = self.is_fresh && !self.is_given && self.requests == 1;
+        let took = self.took_us.filter(|_| is_timed)? as f64;
         let best = Path {
             rtt_us: f64::from(self.low_rtt_us),
             rate: ENDLESS_RATE,
             mss: f64::from(self.mss),
         }
         .transfer_us(self.size() as f64, KERNEL_DEFAULT);
-        // Less is of no default; busy_time is in jiffies, of 4 ms at most.
-        let is_default = took as f64 + JIFFY_US >= best;
-        (self.low_rtt_us > 0 && self.mss > 0 && is_default).then(|| took as f64 / best)
+        let is_shown = self.low_rtt_us > 0 && self.mss > 0 && best >= LEAST_TIME_US;
+        // Less is of no default.
+        let is_default = !self.is_raised && took + JIFFY_US >= best;
+        is_shown.then_some((took / best, is_default))
     }
 }
 
@@ -186,7 +210,7 @@ impl Seen {
     /// Takes a sample.
     pub(super) fn take(&mut self, sample: &TcpSample) {
         let closes = sample.kind == SampleKind::Close as i32;
-        if !(closes || sample.kind == SampleKind::Poll as i32) || !has_tcp_info(sample.state) {
+        if !(closes || sample.kind == SampleKind::Poll as i32) || !has_values(sample) {
             return;
         }
         let Some(peer) = address(&sample.dst_ip, sample.family).map(|peer| peer.to_canonical())
@@ -215,11 +239,9 @@ impl Seen {
         one.twice = one.twice.max(sample.dsack_dups.unwrap_or(0));
         // Without the counter it may have had many.
         one.requests = one.requests.max(sample.data_segs_in.unwrap_or(2));
-        one.is_started |= is_started(sample);
-        if closes {
-            one.receiver_window = sample.snd_wnd.unwrap_or(0);
-            one.took_us = Some(took_us(sample));
-        }
+        one.is_given |=
+            sample.started_window.unwrap_or(0) > 0 || sample.started_rate.unwrap_or(0) > 0;
+        one.is_raised |= is_raised(sample).unwrap_or(false);
         if let Some(rtt) = sample.min_rtt.filter(|rtt| (1..=MOST_RTT_US).contains(rtt)) {
             one.low_rtt_us = if one.low_rtt_us == 0 {
                 rtt
@@ -227,6 +249,7 @@ impl Seen {
                 one.low_rtt_us.min(rtt)
             };
         }
+        one.settle(sample, closes);
         one.seen_us = one.seen_us.max(sample.time_unix_us);
         // The kernel keeps a rate until the next valid one.
         let measured_us =
@@ -257,18 +280,22 @@ fn is_full(sample: &TcpSample, rate: u64) -> bool {
             >= u128::from(bytes) * 1_000_000
 }
 
-/// The path, and nobody else, limits it: its window is full, it has left slow start, and neither the receiver's window nor the
-/// send buffer held it back, now or for most of its time.
+/// The path, and nobody else, limits it: its window is full, it has left slow start or was long in it (`has_met` of
+/// sql/rollup/4_path_sockets.sql), and neither the receiver's window nor the send buffer held it back, now or for most of
+/// its time.
 fn is_met(sample: &TcpSample, rate: u64) -> bool {
     let threshold = sample.snd_ssthresh.unwrap_or(0);
+    let acked = sample.bytes_acked.unwrap_or(0);
+    let has_met = (1..UNSET).contains(&threshold)
+        || sample.bytes_retrans.unwrap_or(0) > 0
+        || acked >= LONG_BYTES;
     let held_us = sample
         .rwnd_limited
         .unwrap_or(0)
         .saturating_add(sample.sndbuf_limited.unwrap_or(0));
     is_full(sample, rate)
-        && (1..UNSET).contains(&threshold)
-        && sample.snd_cwnd.unwrap_or(0) >= threshold
-        && sample.bytes_acked.unwrap_or(0) >= LEAST_BYTES
+        && has_met
+        && acked >= LEAST_BYTES
         && sample
             .snd_wnd
             .is_none_or(|receiver| u64::from(receiver) > window_bytes(sample))
@@ -280,29 +307,43 @@ fn window_bytes(sample: &TcpSample) -> u64 {
 }
 
 /// While nothing was lost slow start has raised the window by no more than what was sent, and the FIN.
-fn is_started(sample: &TcpSample) -> bool {
-    let shows = || {
-        let sent = u64::from(sample.data_segs_out?);
-        let raised = sample.total_retrans? == 0 && sample.snd_ssthresh? == UNSET;
-        Some(raised && u64::from(sample.snd_cwnd?) > sent + 11)
-    };
-    sample.started_window.unwrap_or(0) > 0
-        || sample.started_rate.unwrap_or(0) > 0
-        || shows().unwrap_or(false)
+fn is_raised(sample: &TcpSample) -> Option<bool> {
+    let sent = u64::from(sample.data_segs_out?);
+    let is_whole = sample.total_retrans? == 0 && sample.snd_ssthresh? == UNSET;
+    Some(is_whole && u64::from(sample.snd_cwnd?) > sent + 11)
 }
 
-/// The time with data in flight of a connection that closed, microseconds. A FIN that follows its data is a round trip more.
-fn took_us(sample: &TcpSample) -> u64 {
-    let rtt = u64::from(sample.rtt.unwrap_or(0));
-    let follows = u64::from(sample.last_data_sent.unwrap_or(0)) * 2000 >= 3 * rtt;
-    let busy = sample.busy_time.unwrap_or(0);
-    busy.saturating_sub(if follows { rtt } else { 0 })
+/// Nothing is in flight, and no FIN was.
+fn is_settled(sample: &TcpSample) -> bool {
+    let states = [TcpState::Established, TcpState::CloseWait];
+    sample.unacked == Some(0) && states.iter().any(|one| *one as i32 == sample.state)
 }
 
-/// As `springtide_has_tcp_info` of sql/functions.sql.
-fn has_tcp_info(state: i32) -> bool {
+/// The time that the data of a connection took that closed, microseconds. A FIN is acknowledged as one byte more. One that
+/// follows its data is a round trip more, and as long as the peer delays its acknowledgement (40 ms on Linux): no longer than
+/// the smoothed round trip shows, of which it is an eighth, nor than from the data on. None where that may be more than an
+/// eighth of the time, or where data was never acknowledged.
+fn took_us(sample: &TcpSample, low_rtt_us: u32) -> Option<u64> {
+    let busy = sample.busy_time?;
+    let size = sample.bytes_sent?.checked_sub(sample.bytes_retrans?)?;
+    let (rtt, low) = (u64::from(sample.rtt.unwrap_or(0)), u64::from(low_rtt_us));
+    let since_data = 1000 * u64::from(sample.last_data_sent.unwrap_or(0));
+    match sample.bytes_acked?.cmp(&size) {
+        Ordering::Less => return None,
+        Ordering::Equal => return Some(busy),
+        Ordering::Greater if 2 * since_data < 3 * rtt => return Some(busy),
+        Ordering::Greater => {}
+    }
+    let took = busy.saturating_sub(low);
+    let delayed = (8 * rtt.saturating_sub(low)).min(since_data.saturating_sub(2 * low));
+    (8 * delayed <= took).then_some(took)
+}
+
+/// As `springtide_has_values` of sql/functions.sql: a connection that this side closed first ends as a record without
+/// values, under its cookie or another.
+fn has_values(sample: &TcpSample) -> bool {
     use TcpState as S;
-    [
+    let states = [
         S::Established,
         S::FinWait1,
         S::FinWait2,
@@ -310,188 +351,9 @@ fn has_tcp_info(state: i32) -> bool {
         S::CloseWait,
         S::LastAck,
         S::Closing,
-    ]
-    .into_iter()
-    .any(|one| one as i32 == state)
+    ];
+    sample.bytes_sent.is_some() && states.iter().any(|one| *one as i32 == sample.state)
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{Connection, Seen};
-    use crate::sample::proto::{SampleKind, TcpSample, TcpState};
-
-    /// Out of slow start, 100 segments in flight for 40 ms at the rate that this takes.
-    fn meets(cookie: u64, poll: u64) -> TcpSample {
-        TcpSample {
-            cookie,
-            poll_sequence: poll,
-            kind: SampleKind::Poll as i32,
-            state: TcpState::Established as i32,
-            family: 2,
-            dst_ip: std::net::Ipv4Addr::new(192, 0, 2, 7)
-                .to_ipv6_mapped()
-                .octets()
-                .to_vec(),
-            time_unix_us: 1_000_000 + i64::try_from(poll).unwrap(),
-            snd_mss: Some(1000),
-            snd_cwnd: Some(100),
-            snd_ssthresh: Some(80),
-            rtt: Some(40_000),
-            min_rtt: Some(30_000),
-            delivery_rate: Some(2_500_000),
-            snd_wnd: Some(1_000_000),
-            bytes_sent: Some(5_000_000),
-            bytes_acked: Some(5_000_000),
-            busy_time: Some(1_000_000),
-            ..TcpSample::default()
-        }
-    }
-
-    fn after(samples: &[TcpSample]) -> Connection {
-        let mut seen = Seen::new(0, false);
-        samples.iter().for_each(|sample| seen.take(sample));
-        let found = seen.connections().next().map(|(_, one)| one.clone());
-        found.unwrap()
-    }
-
-    #[test]
-    fn a_rate_counts_as_met_only_where_the_path_alone_was_the_limit() {
-        assert_eq!(after(&[meets(1, 2)]).met_rate, 2_500_000);
-        let cases: [fn(&mut TcpSample); 9] = [
-            |sample| sample.bytes_acked = Some(50_000),
-            |sample| sample.delivery_rate_app_limited = Some(true),
-            |sample| sample.snd_ssthresh = Some(i32::MAX.unsigned_abs()),
-            |sample| sample.snd_ssthresh = Some(200),
-            |sample| sample.rtt = Some(10_000),
-            |sample| sample.snd_wnd = Some(100_000),
-            |sample| sample.rwnd_limited = Some(600_000),
-            |sample| sample.sndbuf_limited = Some(600_000),
-            |sample| sample.last_data_sent = Some(2000),
-        ];
-        for (number, change) in cases.iter().enumerate() {
-            let mut sample = meets(1, 2);
-            change(&mut sample);
-            assert_eq!(after(&[sample]).met_rate, 0, "{number}");
-        }
-    }
-
-    #[test]
-    fn what_the_first_poll_shows_is_of_any_age() {
-        let mut seen = Seen::new(0, false);
-        seen.take(&meets(1, 5));
-        seen.watch();
-        seen.take(&meets(2, 6));
-        seen.take(&meets(1, 6));
-        let mut fresh: Vec<_> = seen
-            .connections()
-            .map(|((_, cookie), one)| (cookie, one.is_fresh))
-            .collect();
-        fresh.sort_unstable();
-        assert_eq!(fresh, [(1, false), (2, true)]);
-    }
-
-    #[test]
-    fn connections_to_the_host_itself_count_only_where_asked() {
-        let octets = |address: [u8; 4]| {
-            let address = std::net::Ipv4Addr::from(address).to_ipv6_mapped();
-            address.octets().to_vec()
-        };
-        // Own addresses, loopback, the same address in another namespace, and another host.
-        let ends: [([u8; 4], [u8; 4], u64); 5] = [
-            ([10, 0, 0, 1], [10, 0, 0, 2], 1),
-            ([10, 0, 0, 2], [10, 0, 0, 1], 1),
-            ([127, 0, 0, 1], [127, 0, 0, 9], 1),
-            ([10, 0, 0, 3], [10, 0, 0, 1], 2),
-            ([10, 0, 0, 1], [192, 0, 2, 7], 1),
-        ];
-        for (with_local, counted) in [(false, 2), (true, 5)] {
-            let mut seen = Seen::new(0, with_local);
-            for (cookie, (source, peer, netns)) in (1..).zip(ends) {
-                seen.take(&TcpSample {
-                    src_ip: octets(source),
-                    dst_ip: octets(peer),
-                    netns,
-                    ..meets(cookie, 1)
-                });
-            }
-            let found = (seen.connections().count(), seen.local());
-            assert_eq!(found, (counted, 5 - counted));
-        }
-    }
-
-    #[test]
-    fn short_answers_show_their_time_and_no_rate_of_their_last_segment() {
-        // 100 kB at 150 ms: three round trips, one more for the FIN; the last segment's rate.
-        let short = |cookie| TcpSample {
-            kind: SampleKind::Close as i32,
-            state: TcpState::Close as i32,
-            snd_mss: Some(1448),
-            snd_cwnd: Some(80),
-            snd_ssthresh: Some(2_147_483_647),
-            total_retrans: Some(0),
-            data_segs_out: Some(70),
-            data_segs_in: Some(1),
-            rtt: Some(150_000),
-            min_rtt: Some(150_000),
-            delivery_rate: Some(9653),
-            bytes_sent: Some(100_000),
-            bytes_acked: Some(100_000),
-            busy_time: Some(604_000),
-            last_data_sent: Some(300),
-            ..meets(cookie, 1)
-        };
-        let of = |sample: TcpSample| {
-            let mut seen = Seen::new(0, false);
-            seen.watch();
-            seen.take(&sample);
-            let found = seen.connections().next().map(|(_, one)| one.clone());
-            found.unwrap()
-        };
-        let one = of(short(1));
-        assert_eq!(one.reached_rate(), 165_562);
-        let slowness = one.slowness().unwrap();
-        assert!((slowness - 454.0 / 450.0).abs() < 1e-3, "{slowness}");
-        // The server closed first: the FIN went with the data.
-        let with_fin = of(TcpSample {
-            last_data_sent: Some(150),
-            ..short(1)
-        });
-        assert!((with_fin.slowness().unwrap() - 604.0 / 450.0).abs() < 1e-3);
-        for other in [
-            TcpSample {
-                data_segs_in: Some(2),
-                ..short(1)
-            },
-            TcpSample {
-                started_window: Some(80),
-                ..short(1)
-            },
-            TcpSample {
-                snd_cwnd: Some(100),
-                ..short(1)
-            },
-            // Two round trips where the default needs three.
-            TcpSample {
-                busy_time: Some(454_000),
-                ..short(1)
-            },
-        ] {
-            assert!(of(other).slowness().is_none());
-        }
-    }
-
-    #[test]
-    fn listeners_and_other_kinds_are_no_connections() {
-        let mut seen = Seen::new(0, false);
-        for change in [
-            (|sample: &mut TcpSample| sample.state = TcpState::Listen as i32) as fn(&mut TcpSample),
-            |sample| sample.kind = SampleKind::FirstFlight as i32,
-            |sample| sample.dst_ip = vec![1, 2],
-        ] {
-            let mut sample = meets(1, 2);
-            change(&mut sample);
-            seen.take(&sample);
-        }
-        assert_eq!(seen.len(), 0);
-    }
-}
+mod tests;

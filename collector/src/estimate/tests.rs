@@ -42,6 +42,25 @@ fn seen_of(count: u64, are_fresh: bool) -> Seen {
     seen
 }
 
+/// An answer of 100 kB at 100 ms to one request, after so many round trips; `cwnd` as it closed.
+fn answer(cookie: u64, round_trips: u64, cwnd: u32) -> TcpSample {
+    TcpSample {
+        kind: SampleKind::Close as i32,
+        state: TcpState::Close as i32,
+        data_segs_in: Some(1),
+        data_segs_out: Some(70),
+        total_retrans: Some(0),
+        snd_ssthresh: Some(2_147_483_647),
+        snd_cwnd: Some(cwnd),
+        rtt: Some(100_000),
+        busy_time: Some(100_000 * round_trips),
+        last_data_sent: Some(100),
+        bytes_retrans: Some(0),
+        bytes_acked: Some(100_001),
+        ..sample(cookie, PEER, RATE)
+    }
+}
+
 fn table(found: &Estimates, seen: &Seen) -> String {
     let mut out = Vec::new();
     view::table(found, seen, Duration::from_millis(2500), 20, &mut out).unwrap();
@@ -77,6 +96,52 @@ fn connections_that_agree_leave_no_doubt_and_few_leave_all() {
         assert!(close(total, 182.624 * count as f64), "{total}");
         // Ten segments carry 10 kB.
         assert!(close(one.savings[0].saved_ms.high, 0.0));
+    }
+}
+
+#[test]
+fn the_slow_ones_among_answers_of_another_start_are_no_default() {
+    // The default takes three round trips: two are of a larger window, which nobody recorded, and so is a larger window.
+    for (sooner, cwnd, is_measured) in [
+        (2, 80, true),
+        (3, 80, true),
+        (4, 80, false),
+        (4, 110, false),
+    ] {
+        let mut seen = Seen::new(0, false);
+        seen.watch();
+        (0..3).for_each(|cookie| seen.take(&answer(cookie, 8, 80)));
+        let trips = if cwnd == 80 { 2 } else { 3 };
+        (3..3 + sooner).for_each(|cookie| seen.take(&answer(cookie, trips, cwnd)));
+        let found = estimates(&seen, &Names::default());
+        let saving = found.known[0].savings[2];
+        assert_eq!(saving.is_measured, is_measured, "{sooner} {cwnd}");
+        let wanted = if is_measured { 800.0 } else { 300.0 };
+        assert!(close(saving.default_ms, wanted), "{saving:?}");
+    }
+}
+
+#[test]
+fn a_time_of_few_jiffies_is_no_measurement() {
+    // Of three round trips; short ones cross a jiffy's end or do not.
+    for (rtt_us, jiffies, is_measured) in [
+        (300, [0, 1], false),
+        (3900, [2, 3], false),
+        (4100, [3, 4], true),
+    ] {
+        let mut seen = Seen::new(0, false);
+        seen.watch();
+        for cookie in 0..8 {
+            seen.take(&TcpSample {
+                rtt: Some(rtt_us),
+                min_rtt: Some(rtt_us),
+                busy_time: Some(4000 * jiffies[cookie as usize % 2]),
+                last_data_sent: Some(0),
+                ..answer(cookie, 3, 80)
+            });
+        }
+        let saving = estimates(&seen, &Names::default()).known[0].savings[2];
+        assert_eq!(saving.is_measured, is_measured, "{rtt_us}: {saving:?}");
     }
 }
 
@@ -150,19 +215,34 @@ fn the_first_line_says_what_its_mean_is_over() {
 
 #[test]
 fn without_a_rate_it_says_what_was_seen() {
-    for (connections, said) in [
-        (0, "in 2.5 s no connection was seen: watch"),
+    for (connections, local, said) in [
+        (
+            0,
+            0,
+            "in 2.5 s no connection was seen: watch for longer (--for), or where data is sent",
+        ),
         (
             1,
-            "in 2.5 s the one connection that was seen sent too little",
+            0,
+            "in 2.5 s the one connection that was seen sent too little to show a rate: watch",
         ),
-        (7, "in 2.5 s none of 7 connections sent enough"),
+        (7, 0, "in 2.5 s none of 7 connections sent enough"),
+        (
+            0,
+            8,
+            "in 2.5 s no connection to another host was seen: watch",
+        ),
+        (7, 8, "in 2.5 s none of 7 connections sent enough"),
     ] {
         let error = EstimateError::Nothing {
             watched: view::seconds(Duration::from_millis(2500)),
             connections,
+            local,
         };
-        assert!(error.to_string().starts_with(said), "{error}");
+        let text = error.to_string();
+        assert!(text.starts_with(said), "{text}");
+        let of_local = "; 8 connections to this host itself were left out: --local includes them";
+        assert_eq!(text.ends_with(of_local), local > 0, "{text}");
     }
     assert_eq!(view::seconds(Duration::from_secs(600)), "600 s");
 }

@@ -12,6 +12,10 @@ use super::seen::{MOST_CONNECTIONS, Seen};
 /// Of SIZES, that the first line reports.
 const REPORTED: usize = 2;
 
+/// What is said of connections that do not count.
+pub(super) const LOCAL: &str =
+    "connections to this host itself were left out: --local includes them";
+
 /// The groups that means are of: those whose rate is known. Where none is, all; means are lower bounds then.
 fn averaged(found: &Estimates) -> Vec<&Estimate> {
     let met: Vec<&Estimate> = found.known.iter().filter(|one| one.is_met).collect();
@@ -147,10 +151,7 @@ fn remarks(found: &Estimates, seen: &Seen, top: usize) -> Vec<String> {
                 "destinations beyond {MOST_GROUPS} were left out: group them by --fleet or --asn"
             ),
         ),
-        of(
-            seen.local(),
-            "connections to this host itself were left out: --local includes them",
-        ),
+        of(seen.local(), LOCAL),
         (seen.left_out() > 0).then(|| {
             // They are counted up to here.
             let least = if seen.left_out() < MOST_CONNECTIONS { "" } else { "at least " };

@@ -102,6 +102,29 @@ fn a_fleet_names_destinations_in_a_table() {
 }
 
 #[test]
+fn of_a_host_that_talks_to_itself_alone_it_says_how_to_include_that() {
+    let output = beside_answers(program().args(SHORT.iter().filter(|one| **one != "--local")));
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        stderr.contains("no connection to another host was seen: watch"),
+        "{stderr}"
+    );
+    assert!(
+        stderr.ends_with("itself were left out: --local includes them\n"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_table_of_no_destinations_is_refused() {
+    let output = program().args(SHORT).args(["--top", "0"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    assert!(stderr.contains("'0' for '--top <N>'"), "{stderr}");
+}
+
+#[test]
 fn it_says_which_connections_it_may_not_read() {
     need_root("it gives up capabilities");
     let mut command = Command::new("setpriv");
