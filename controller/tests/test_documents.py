@@ -60,6 +60,23 @@ BAD_FLEETS = {
         FLEET.replace("fd77:2::/48", "::ffff:10.0.0.0/104"),
         ":10: pops.fra.prefixes[1]: ::ffff:10.0.0.0/104 covers IPv4-mapped addresses",
     ),
+    **{
+        f"not for bundles: {prefix}": (
+            FLEET.replace("10.77.3.0/24", f"'{prefix}'"),
+            f":14: pops.nyc.prefixes[0]: {prefix} is {what}",
+        )
+        for prefix, what in (
+            ("127.0.0.0/24", "loopback, link-local, multicast or reserved space; name prefixes that others reach"),
+            ("169.254.0.0/16", "loopback, link-local, multicast or reserved space"),
+            ("224.0.0.0/24", "loopback, link-local, multicast or reserved space"),
+            ("fe80::/32", "loopback, link-local, multicast or reserved space"),
+            ("10.0.0.0/7", "wider than /8, the widest that an edge takes"),
+        )
+    },
+    "a zone": (
+        FLEET.replace("10.77.3.0/24", "'2001:db8::%1/64'"),
+        ":14: pops.nyc.prefixes[0]: '2001:db8::%1/64' has a zone, which is of one host",
+    ),
     "not a prefix": (
         FLEET.replace("10.77.3.0/24", "10.77.3/24"),
         ":14: pops.nyc.prefixes[0]: '10.77.3/24' is not an IPv4 or IPv6 prefix; write it as 10.77.1.0/24",

@@ -9,11 +9,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from springtide import instants
-from springtide.bundles.destination import destination_problem
 from springtide.bundles.enforce import Enforce, enforcement, own_sides
 from springtide.bundles.model import Document, canonical, seal
 from springtide.bundles.validate import MAX_ENTRIES
-from springtide.fleet import Fleet, parse_prefix, prefix_order
+from springtide.fleet import Fleet, destination_problem, parse_prefix, prefix_order
 from springtide.laws.base import Contribution
 from springtide.laws.congestion.bundle import Choice
 from springtide.laws.entry import Entry, StartCongestion

@@ -9,11 +9,10 @@ from functools import cached_property
 from itertools import pairwise
 
 from springtide import instants
-from springtide.bundles.destination import destination_problem
 from springtide.bundles.enforce import own_sides
 from springtide.bundles.model import Bundle, Document, FirstBundle, SecondBundle, digest, fields_of, parse
 from springtide.errors import InputError, Problem
-from springtide.fleet import MAPPED_IPV4, MAX_OPTED_OUT, Fleet, parse_prefix, prefix_order
+from springtide.fleet import MAPPED_IPV4, MAX_OPTED_OUT, Fleet, destination_problem, parse_prefix, prefix_order
 from springtide.laws.entry import MAX_DEFAULT_RESENT, MAX_RATE, MIN_RATE, Entry, Trial
 from springtide.laws.initcwnd.bundle import Route
 from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
