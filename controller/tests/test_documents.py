@@ -146,6 +146,72 @@ BAD_POLICIES = {
 }
 
 
+WORD = "until: '2030-01-01T00:00:00Z', reason: incident"
+# What is below `start_overrides:` but for WORD, the policy's other lines, and the error from the key on.
+BAD_WORDS = {
+    "window below the kernel's": ("to: fra, initcwnd: 5", "initcwnd: is 5; should be greater than or equal to 10"),
+    "window above cmax": ("to: fra, initcwnd: 500", "initcwnd: is 500, above start.cmax 400; lower it"),
+    "wider than a client prefix": ("to: 198.51.100.0/23, initcwnd: 20", "to: '198.51.100.0/23' is neither a PoP's"),
+    "host bits": ("to: 198.51.100.7/24, initcwnd: null", "to: '198.51.100.7/24' is neither a PoP's name nor a client"),
+    "nothing": ("to: '', initcwnd: null", "to: '' is neither a PoP's name nor a client prefix; name a PoP, or write"),
+    "no name": ("to: Fra, initcwnd: null", "to: 'Fra' is neither a PoP's name nor a client prefix"),
+    "a zone": ("to: '2001:db8::%1/56', initcwnd: null", "to: '2001:db8::%1/56' is neither a PoP's name"),
+    "loopback": ("to: 127.0.1.0/24, initcwnd: 20", "to: '127.0.1.0/24' is neither a PoP's name nor a client prefix"),
+    "no such PoP": ("to: lon, initcwnd: null", "to: 'lon' is not a PoP of the fleet; name it as in fleet.yaml"),
+    "the src's own": ("to: 10.77.1.0/24, initcwnd: 20", "to: 10.77.1.0/24 is in 10.77.1.0/24 of the src itself"),
+    "within the src's own": ("to: 'fd77:1:0:100::/56', initcwnd: null", "to: fd77:1:0:100::/56 is in fd77:1::/48 of"),
+    "default within another's": (
+        "to: 'fd77:2:0:100::/56', initcwnd: null",
+        "to: fd77:2:0:100::/56 is in fd77:2::/48 of fra, and would start as that does; name fra, or give a window",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_WORDS)
+def test_an_override_of_starts_that_could_not_be_kept_is_refused(bare_home: Home, case: str) -> None:
+    """It would stop all bundles, or be lost without a word."""
+    text, expected = BAD_WORDS[case]
+    bare_home.policy.write_text(f"enforce: {{by: bpf}}\nstart_overrides:\n- {{src: ams, {text}, {WORD}}}\n")
+    [line] = bare_home.refused("check")
+    assert line.startswith(f"springtide: {bare_home.policy}:3: start_overrides[0].{expected}"), line
+
+
+@pytest.mark.parametrize(
+    ("section", "item", "key"),
+    [
+        ("overrides", "src: amz, dst: fra, initcwnd: 20", "src: 'amz'"),
+        ("overrides", "src: ams, dst: lon, initcwnd: null", "dst: 'lon'"),
+        ("start_overrides", "src: amz, to: fra, initcwnd: null", "src: 'amz'"),
+        ("congestion_overrides", "pop: amz, prefix: 192.0.2.0/24, algorithm: default", "pop: 'amz'"),
+        ("enforce_overrides", "pop: amz, by: bpf", "pop: 'amz'"),
+    ],
+)
+def test_an_override_of_a_pop_that_is_not_in_the_fleet_is_refused(
+    bare_home: Home, section: str, item: str, key: str
+) -> None:
+    bare_home.policy.write_text(f"{section}:\n- {{{item}, {WORD}}}\n")
+    [line] = bare_home.refused("check")
+    assert line.startswith(f"springtide: {bare_home.policy}:2: {section}[0].{key} is not a PoP of the fleet;"), line
+
+
+@pytest.mark.parametrize("window", [5, 500])
+def test_a_pairs_window_that_edges_by_bpf_do_not_take_is_refused_there(bare_home: Home, window: int) -> None:
+    text = f"initcwnd: {{cmin: 1, cmax: 1000}}\noverrides:\n- {{src: ams, dst: fra, initcwnd: {window}, {WORD}}}\n"
+    bare_home.policy.write_text(text)
+    bare_home.run("check")
+    bare_home.policy.write_text(f"{text}enforce: {{by: bpf}}\n")
+    [line] = bare_home.refused("check")
+    assert f":3: overrides[0].initcwnd: is {window}, and edges by bpf take the kernel's 10 to start.cmax = 400" in line
+
+
+def test_an_overrides_client_prefix_is_taken_in_its_shortest_form(bare_home: Home) -> None:
+    bare_home.policy.write_text(
+        f"start_overrides: [{{src: ams, to: '2001:DB8:0:0100::/56', initcwnd: null, {WORD}}}]\n"
+    )
+    bare_home.run("check")
+    assert [one.to for one in load_policy(bare_home.policy).start_overrides] == ["2001:db8:0:100::/56"]
+
+
 @pytest.mark.parametrize("case", BAD_FLEETS)
 def test_bad_fleet_is_one_line_with_place_and_fix(bare_home: Home, case: str) -> None:
     text, expected = BAD_FLEETS[case]
