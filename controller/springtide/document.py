@@ -23,6 +23,9 @@ MAX_BYTES = 32 << 20
 # Ours nest four deep; the composer recurses.
 MAX_DEPTH = 20
 
+# Of a key, and of what is said of a value: messages are one line that can be read.
+MAX_SHOWN_KEY, MAX_SHOWN = 100, 500
+
 MAPPING_TYPES = ("dict_type", "model_type", "model_attributes_type")
 
 
@@ -41,7 +44,7 @@ class Document:
         return self.lines.get(keys, 1)
 
     def problem(self, keys: Keys, message: str, fix: str) -> Problem:
-        return Problem(f"{self.path}:{self.line(keys)}", dotted(keys), message, fix)
+        return Problem(f"{self.path}:{self.line(keys)}", dotted(keys), _shortened(message, MAX_SHOWN), fix)
 
     def not_above(self, low_keys: Keys, low: float, high_keys: Keys, high: float) -> Iterator[Problem]:
         """What is wrong where one key's value is above another's; reported at the key that the file has."""
@@ -51,12 +54,32 @@ class Document:
             yield self.problem(keys, message, f"lower {dotted(low_keys)} or raise {dotted(high_keys)}")
 
 
+class _ImpossibleError(Exception):
+    """A value that is not what it seems to be, or is tagged: an impossible date, `!!bool maybe`, too many digits."""
+
+    def __init__(self, line: int, error: Exception) -> None:
+        super().__init__(str(error))
+        self.line = line
+
+
+class _Loader(yaml.SafeLoader):
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError, ArithmeticError) as error:
+            raise _ImpossibleError(node.start_mark.line + 1, error) from error
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def dotted(keys: Keys) -> str:
     """`("pops", "ams", "prefixes", 1)` as `pops.ams.prefixes[1]`."""
     text = ""
     for key in keys:
         # A key may hold anything that YAML can quote, line breaks too: messages are one line.
-        shown = str(key) if str(key).isprintable() else repr(key)
+        shown = _shortened(str(key) if str(key).isprintable() else repr(key), MAX_SHOWN_KEY)
         text += f"[{key}]" if isinstance(key, int) else f".{shown}" if text else shown
     return text or "document"
 
@@ -79,18 +102,16 @@ def load(path: Path) -> Document:
         text = raw.decode("utf-8")
         _refuse_aliases(path, text)
         node = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = yaml.safe_load(text)
+        data = _Loader(text).get_single_data()
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         problem = Problem(f"{path}:{line}", "document", "is not UTF-8", "save it as UTF-8")
         raise InputError([problem]) from error
     except yaml.YAMLError as error:
         raise InputError([_malformed(path, error)]) from error
-    except (ValueError, LookupError, AttributeError) as error:
-        # PyYAML builds dates and numbers while it loads; an impossible date ends here, and `!!bool maybe`.
-        raise InputError(
-            [Problem(str(path), "document", f"holds an impossible value ({error})", "quote it")]
-        ) from error
+    except _ImpossibleError as error:
+        message = f"holds an impossible value ({_shortened(str(error), MAX_SHOWN)})"
+        raise InputError([Problem(f"{path}:{error.line}", "document", message, "quote it")]) from error
     if node is None:
         return Document(path, {}, {})
     if not isinstance(node, yaml.MappingNode) or not isinstance(data, dict):
@@ -142,8 +163,9 @@ def _walk(path: Path, node: yaml.Node, keys: Keys, lines: dict[Keys, int]) -> It
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if key_node.tag != "tag:yaml.org,2002:str":
-                name = key_node.value if isinstance(key_node, yaml.ScalarNode) else "(not a scalar)"
-                fix = f"quote it: '{name}'" if isinstance(key_node, yaml.ScalarNode) else "use a plain name"
+                scalar = isinstance(key_node, yaml.ScalarNode)
+                name = _shortened(key_node.value, MAX_SHOWN_KEY) if scalar else "(not a scalar)"
+                fix = f"quote it: '{name}'" if scalar else "use a plain name"
                 yield Problem(f"{path}:{line}", dotted(keys), f"the key {name} is not text in YAML", fix)
                 continue
             child = (*keys, key_node.value)
@@ -178,9 +200,7 @@ def _problem(document: Document, model: type[BaseModel], error: ErrorDetails) ->
         shown = repr(error["input"])
     except ValueError:  # 0xfff... may have more digits than Python writes
         shown = "a number of too many digits"
-    if len(shown) > 60:
-        shown = f"{shown[:57]}..."
-    return document.problem(keys, f"is {shown}", message)
+    return document.problem(keys, f"is {_shortened(shown, 60)}", message)
 
 
 def _fields(model: type[BaseModel], keys: Keys) -> list[str]:

@@ -309,12 +309,25 @@ def test_any_bytes_are_refused_with_a_message(tmp_path_factory: pytest.TempPathF
         load_fleet(path)
 
 
-@pytest.mark.parametrize("value", ["!!bool maybe", '!!int ""', '!!float ""', "!!timestamp soon", "0x" + "f" * 5000])
-def test_a_value_that_is_not_what_its_tag_says_is_refused(tmp_path: Path, value: str) -> None:
+IMPOSSIBLE = ["!!bool maybe", "!!int ''", "!!float ''", "!!timestamp soon", "9" * 20_000, "0001-01-01 00:00:00+10:00"]
+
+
+@pytest.mark.parametrize("value", [*IMPOSSIBLE, "0x" + "f" * 20_000])
+def test_a_value_that_is_not_what_its_tag_says_is_refused_by_its_line(tmp_path: Path, value: str) -> None:
     path = tmp_path / "fleet.yaml"
-    path.write_text(f"version: {value}\n")
-    with pytest.raises(InputError):
+    path.write_text(f"pops: {{}}\nversion: {value}\n")
+    with pytest.raises(InputError) as refused:
         load_fleet(path)
+    assert any(str(one).startswith(f"{path}:2: ") for one in refused.value.problems), refused.value.problems
+
+
+@pytest.mark.parametrize("text", ["? {}\n: 1\n", "? 1{}\n: 1\n", "version: 1\npops: {{ams: {{prefixes: ['{}']}}}}\n"])
+def test_what_is_long_is_named_in_a_short_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "fleet.yaml"
+    path.write_text(text.format("0" * 300_000))
+    with pytest.raises(InputError) as refused:
+        load_fleet(path)
+    assert max(len(str(one)) for one in refused.value.problems) < 1000
 
 
 KEYS = st.sampled_from(["version", "pops", "ams", "prefixes", "edges", "region", "address", "x"])
