@@ -204,6 +204,16 @@ def test_a_pairs_window_that_edges_by_bpf_do_not_take_is_refused_there(bare_home
     assert f":3: overrides[0].initcwnd: is {window}, and edges by bpf take the kernel's 10 to start.cmax = 400" in line
 
 
+def test_an_override_of_an_edge_by_bpf_is_noted(bare_home: Home) -> None:
+    """Such an edge starts as decided for its PoP; by routes it will have the word."""
+    bare_home.policy.write_text(
+        f"overrides: [{{src: ams, dst: fra, edges: [ams-1, ams-2], initcwnd: null, {WORD}}}]\n"
+        "enforce_overrides: [{edges: [ams-2], by: bpf, reason: first edge}]\n"
+    )
+    [note] = bare_home.json("check")["notes"]
+    assert note.startswith("overrides[0].edges[1]: ams-2 enforces by bpf, where the windows of single edges")
+
+
 def test_an_overrides_client_prefix_is_taken_in_its_shortest_form(bare_home: Home) -> None:
     bare_home.policy.write_text(
         f"start_overrides: [{{src: ams, to: '2001:DB8:0:0100::/56', initcwnd: null, {WORD}}}]\n"

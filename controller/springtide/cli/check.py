@@ -53,7 +53,7 @@ def check(fleet_path: Path, policy_path: Path, defaults: bool, as_json: bool) ->
         raise InputError(problems)
     prefixes = sum(len(pop.prefixes) for pop in fleet.pops.values())
     counts = {"pops": len(fleet.pops), "prefixes": prefixes, "edges": len(fleet.edges())}
-    notes = _notes(fleet, policy)
+    notes = _notes(fleet, policy, instants.now())
     if as_json:
         print_json({**counts, "policy_version": policy.version, "mode": policy.mode, "notes": notes})
     else:
@@ -63,7 +63,7 @@ def check(fleet_path: Path, policy_path: Path, defaults: bool, as_json: bool) ->
             click.echo(f"note: {note}")
 
 
-def _notes(fleet: Fleet, policy: Policy) -> list[str]:
+def _notes(fleet: Fleet, policy: Policy, now_unix_s: int) -> list[str]:
     """What is valid, and may still not be what is expected."""
     found = []
     if len(fleet.pops) < 2:
@@ -72,6 +72,11 @@ def _notes(fleet: Fleet, policy: Policy) -> list[str]:
             f"{name} is the only PoP: there is nothing to decide between PoPs; its clients are decided by client "
             "prefix, and what faster starts towards them would gain says `springtide advise`"
         )
+    for index, override in enumerate(policy.overrides):
+        for at, edge in enumerate(override.edges or ()):
+            if policy.enforce_of(edge, override.src, now_unix_s).by == "bpf":
+                what = f"{edge} enforces by bpf, where the windows of single edges set nothing"
+                found.append(f"overrides[{index}].edges[{at}]: {what}; name the pair without edges")
     if policy.advises:
         found.append(ADVICE_ONLY)
     return found
