@@ -54,20 +54,36 @@ class Document:
             yield self.problem(keys, message, f"lower {dotted(low_keys)} or raise {dotted(high_keys)}")
 
 
-class _ImpossibleError(Exception):
-    """A value that is not what it seems to be, or is tagged: an impossible date, `!!bool maybe`, too many digits."""
-
-    def __init__(self, line: int, error: Exception) -> None:
-        super().__init__(str(error))
-        self.line = line
-
-
 class _Loader(yaml.SafeLoader):
+    """Plain data of one document, in one pass. Raises InputError for aliases, which make a small file expand without
+    bound, for depth, which would exhaust the composer's recursion, and for a value that is not what it seems to be or
+    is tagged: an impossible date, `!!bool maybe`, too many digits."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        super().__init__(text)
+        self.path, self.depth = path, 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        if self.check_event(yaml.AliasEvent):
+            raise self.refused(mark, "uses a YAML alias", "write the value out")
+        nests = self.check_event(yaml.CollectionStartEvent)
+        self.depth += nests
+        if self.depth > MAX_DEPTH:
+            raise self.refused(mark, f"nests deeper than {MAX_DEPTH}", "flatten it")
+        node = super().compose_node(parent, index)
+        self.depth -= nests
+        return node
+
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         try:
             return super().construct_object(node, deep)
         except (ValueError, LookupError, AttributeError, ArithmeticError) as error:
-            raise _ImpossibleError(node.start_mark.line + 1, error) from error
+            message = f"holds an impossible value ({_shortened(str(error), MAX_SHOWN)})"
+            raise self.refused(node.start_mark, message, "quote it") from error
+
+    def refused(self, mark: yaml.Mark, message: str, fix: str) -> InputError:
+        return InputError([Problem(f"{self.path}:{mark.line + 1}", "document", message, fix)])
 
 
 def _shortened(text: str, most: int) -> str:
@@ -98,31 +114,25 @@ def load(path: Path) -> Document:
         ) from error
     if len(raw) > MAX_BYTES:
         raise InputError([Problem(str(path), "file", f"is larger than {MAX_BYTES} bytes", "make it smaller")])
+    lines: dict[Keys, int] = {}
     try:
-        text = raw.decode("utf-8")
-        _refuse_aliases(path, text)
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = _Loader(text).get_single_data()
+        loader = _Loader(path, raw.decode("utf-8"))
+        node = loader.get_single_node()
+        if node is None:
+            return Document(path, {}, {})
+        # Before the values are built: that merges keys.
+        problems = list(_walk(path, node, (), lines))
+        if problems:
+            raise InputError(problems)
+        data = loader.construct_document(node)
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         problem = Problem(f"{path}:{line}", "document", "is not UTF-8", "save it as UTF-8")
         raise InputError([problem]) from error
     except yaml.YAMLError as error:
         raise InputError([_malformed(path, error)]) from error
-    except _ImpossibleError as error:
-        message = f"holds an impossible value ({_shortened(str(error), MAX_SHOWN)})"
-        raise InputError([Problem(f"{path}:{error.line}", "document", message, "quote it")]) from error
-    if node is None:
-        return Document(path, {}, {})
-    if not isinstance(node, yaml.MappingNode) or not isinstance(data, dict):
-        problem = Problem(
-            f"{path}:{node.start_mark.line + 1}", "document", "is not a mapping", "begin with `key: value`"
-        )
-        raise InputError([problem])
-    lines: dict[Keys, int] = {}
-    problems = list(_walk(path, node, (), lines))
-    if problems:
-        raise InputError(problems)
+    if not isinstance(data, dict):
+        raise loader.refused(node.start_mark, "is not a mapping", "begin with `key: value`")
     return Document(path, data, lines)
 
 
@@ -132,21 +142,6 @@ def validate(document: Document, model: type[Model]) -> Model:
         return model.model_validate(document.data, strict=True)
     except ValidationError as error:
         raise InputError([_problem(document, model, item) for item in error.errors()]) from error
-
-
-def _refuse_aliases(path: Path, text: str) -> None:
-    """Aliases make a small file expand without bound; depth would exhaust the parser's recursion."""
-    depth = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        line = event.start_mark.line + 1 if event.start_mark is not None else 1
-        if isinstance(event, yaml.AliasEvent):
-            raise InputError([Problem(f"{path}:{line}", "document", "uses a YAML alias", "write the value out")])
-        if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
-            depth += 1
-        elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
-            depth -= 1
-        if depth > MAX_DEPTH:
-            raise InputError([Problem(f"{path}:{line}", "document", f"nests deeper than {MAX_DEPTH}", "flatten it")])
 
 
 def _malformed(path: Path, error: yaml.YAMLError) -> Problem:
