@@ -23,6 +23,9 @@ MAX_BYTES = 32 << 20
 # Ours nest four deep; the composer recurses.
 MAX_DEPTH = 20
 
+# Of a key, and of what is said of a value: messages are one line that can be read.
+MAX_SHOWN_KEY, MAX_SHOWN = 100, 500
+
 MAPPING_TYPES = ("dict_type", "model_type", "model_attributes_type")
 
 
@@ -41,7 +44,7 @@ class Document:
         return self.lines.get(keys, 1)
 
     def problem(self, keys: Keys, message: str, fix: str) -> Problem:
-        return Problem(f"{self.path}:{self.line(keys)}", dotted(keys), message, fix)
+        return Problem(f"{self.path}:{self.line(keys)}", dotted(keys), _shortened(message, MAX_SHOWN), fix)
 
     def not_above(self, low_keys: Keys, low: float, high_keys: Keys, high: float) -> Iterator[Problem]:
         """What is wrong where one key's value is above another's; reported at the key that the file has."""
@@ -51,12 +54,48 @@ class Document:
             yield self.problem(keys, message, f"lower {dotted(low_keys)} or raise {dotted(high_keys)}")
 
 
+class _Loader(yaml.SafeLoader):
+    """Plain data of one document, in one pass. Raises InputError for aliases, which make a small file expand without
+    bound, for depth, which would exhaust the composer's recursion, and for a value that is not what it seems to be or
+    is tagged: an impossible date, `!!bool maybe`, too many digits."""
+
+    def __init__(self, path: Path, text: str) -> None:
+        super().__init__(text)
+        self.path, self.depth = path, 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+        if self.check_event(yaml.AliasEvent):
+            raise self.refused(mark, "uses a YAML alias", "write the value out")
+        nests = self.check_event(yaml.CollectionStartEvent)
+        self.depth += nests
+        if self.depth > MAX_DEPTH:
+            raise self.refused(mark, f"nests deeper than {MAX_DEPTH}", "flatten it")
+        node = super().compose_node(parent, index)
+        self.depth -= nests
+        return node
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except (ValueError, LookupError, AttributeError, ArithmeticError) as error:
+            message = f"holds an impossible value ({_shortened(str(error), MAX_SHOWN)})"
+            raise self.refused(node.start_mark, message, "quote it") from error
+
+    def refused(self, mark: yaml.Mark, message: str, fix: str) -> InputError:
+        return InputError([Problem(f"{self.path}:{mark.line + 1}", "document", message, fix)])
+
+
+def _shortened(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[: most - 3]}..."
+
+
 def dotted(keys: Keys) -> str:
     """`("pops", "ams", "prefixes", 1)` as `pops.ams.prefixes[1]`."""
     text = ""
     for key in keys:
         # A key may hold anything that YAML can quote, line breaks too: messages are one line.
-        shown = str(key) if str(key).isprintable() else repr(key)
+        shown = _shortened(str(key) if str(key).isprintable() else repr(key), MAX_SHOWN_KEY)
         text += f"[{key}]" if isinstance(key, int) else f".{shown}" if text else shown
     return text or "document"
 
@@ -75,33 +114,25 @@ def load(path: Path) -> Document:
         ) from error
     if len(raw) > MAX_BYTES:
         raise InputError([Problem(str(path), "file", f"is larger than {MAX_BYTES} bytes", "make it smaller")])
+    lines: dict[Keys, int] = {}
     try:
-        text = raw.decode("utf-8")
-        _refuse_aliases(path, text)
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-        data = yaml.safe_load(text)
+        loader = _Loader(path, raw.decode("utf-8"))
+        node = loader.get_single_node()
+        if node is None:
+            return Document(path, {}, {})
+        # Before the values are built: that merges keys.
+        problems = list(_walk(path, node, (), lines))
+        if problems:
+            raise InputError(problems)
+        data = loader.construct_document(node)
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
         problem = Problem(f"{path}:{line}", "document", "is not UTF-8", "save it as UTF-8")
         raise InputError([problem]) from error
     except yaml.YAMLError as error:
         raise InputError([_malformed(path, error)]) from error
-    except (ValueError, LookupError, AttributeError) as error:
-        # PyYAML builds dates and numbers while it loads; an impossible date ends here, and `!!bool maybe`.
-        raise InputError(
-            [Problem(str(path), "document", f"holds an impossible value ({error})", "quote it")]
-        ) from error
-    if node is None:
-        return Document(path, {}, {})
-    if not isinstance(node, yaml.MappingNode) or not isinstance(data, dict):
-        problem = Problem(
-            f"{path}:{node.start_mark.line + 1}", "document", "is not a mapping", "begin with `key: value`"
-        )
-        raise InputError([problem])
-    lines: dict[Keys, int] = {}
-    problems = list(_walk(path, node, (), lines))
-    if problems:
-        raise InputError(problems)
+    if not isinstance(data, dict):
+        raise loader.refused(node.start_mark, "is not a mapping", "begin with `key: value`")
     return Document(path, data, lines)
 
 
@@ -111,21 +142,6 @@ def validate(document: Document, model: type[Model]) -> Model:
         return model.model_validate(document.data, strict=True)
     except ValidationError as error:
         raise InputError([_problem(document, model, item) for item in error.errors()]) from error
-
-
-def _refuse_aliases(path: Path, text: str) -> None:
-    """Aliases make a small file expand without bound; depth would exhaust the parser's recursion."""
-    depth = 0
-    for event in yaml.parse(text, Loader=yaml.SafeLoader):
-        line = event.start_mark.line + 1 if event.start_mark is not None else 1
-        if isinstance(event, yaml.AliasEvent):
-            raise InputError([Problem(f"{path}:{line}", "document", "uses a YAML alias", "write the value out")])
-        if isinstance(event, (yaml.MappingStartEvent, yaml.SequenceStartEvent)):
-            depth += 1
-        elif isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
-            depth -= 1
-        if depth > MAX_DEPTH:
-            raise InputError([Problem(f"{path}:{line}", "document", f"nests deeper than {MAX_DEPTH}", "flatten it")])
 
 
 def _malformed(path: Path, error: yaml.YAMLError) -> Problem:
@@ -142,8 +158,9 @@ def _walk(path: Path, node: yaml.Node, keys: Keys, lines: dict[Keys, int]) -> It
         for key_node, value_node in node.value:
             line = key_node.start_mark.line + 1
             if key_node.tag != "tag:yaml.org,2002:str":
-                name = key_node.value if isinstance(key_node, yaml.ScalarNode) else "(not a scalar)"
-                fix = f"quote it: '{name}'" if isinstance(key_node, yaml.ScalarNode) else "use a plain name"
+                scalar = isinstance(key_node, yaml.ScalarNode)
+                name = _shortened(key_node.value, MAX_SHOWN_KEY) if scalar else "(not a scalar)"
+                fix = f"quote it: '{name}'" if scalar else "use a plain name"
                 yield Problem(f"{path}:{line}", dotted(keys), f"the key {name} is not text in YAML", fix)
                 continue
             child = (*keys, key_node.value)
@@ -178,9 +195,7 @@ def _problem(document: Document, model: type[BaseModel], error: ErrorDetails) ->
         shown = repr(error["input"])
     except ValueError:  # 0xfff... may have more digits than Python writes
         shown = "a number of too many digits"
-    if len(shown) > 60:
-        shown = f"{shown[:57]}..."
-    return document.problem(keys, f"is {shown}", message)
+    return document.problem(keys, f"is {_shortened(shown, 60)}", message)
 
 
 def _fields(model: type[BaseModel], keys: Keys) -> list[str]:

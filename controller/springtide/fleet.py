@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from springtide.document import Document, load, validate
@@ -27,6 +27,8 @@ REGION = re.compile(r"[^\W_][\w .-]{0,62}")
 RESERVED = frozenset({"all", "edges", "localhost", "ungrouped", "rejected"})
 # An IPv4 address is sent and stored as ::ffff:a.b.c.d: an IPv6 prefix over that range would claim it.
 MAPPED_IPV4 = IPv6Network("::ffff:0:0/96")
+# A shorter prefix is most of the Internet: a default route by another name.
+WIDEST = {4: 8, 6: 16}
 MAX_TENANTS = 64
 # Pairs of a port and an address; and of those with an address, with each of which every socket of a round is compared
 # (256 of them doubled the time of a roll-up of 300,000 sockets, 64 did not show).
@@ -86,6 +88,8 @@ def _prefix(value: object) -> Prefix:
         network = ip_network(value, strict=False)
     except ValueError:
         raise _fault(f"{value!r} is not an IPv4 or IPv6 prefix", "write it as 10.77.1.0/24 or fd77:1::/48") from None
+    if "%" in value:
+        raise _fault(f"{value!r} has a zone, which is of one host", "write the prefix without it")
     if network.prefixlen == 0:
         raise _fault(f"{value} is a default route", "name the PoP's own prefixes")
     if isinstance(network, IPv6Network) and network.overlaps(MAPPED_IPV4):
@@ -94,6 +98,26 @@ def _prefix(value: object) -> Prefix:
         return ip_network(value)
     except ValueError:
         raise _fault(f"{value} has bits set after its length", f"write {network}") from None
+
+
+def _destination(prefix: Prefix) -> Prefix:
+    """Others' bundles name it: edges would refuse them whole."""
+    if (problem := destination_problem(prefix)) is not None:
+        raise _fault(f"{prefix} {problem}", "name prefixes that others reach the PoP by")
+    return prefix
+
+
+def destination_problem(prefix: Prefix) -> str | None:
+    """Why no bundle may name it, None where it may: as springtide-edge judges (edge/src/bundle/prefix.rs)."""
+    widest = WIDEST[prefix.version]
+    if prefix.prefixlen < widest:
+        return f"is wider than /{widest}, the widest that an edge takes"
+    packed = prefix.network_address.packed
+    if isinstance(prefix, IPv4Network):
+        special = packed[0] in (0, 127) or packed[0] >= 224 or packed[:2] == b"\xa9\xfe"
+    else:
+        special = packed[:2] == b"\0\0" or packed[0] == 0xFF or (packed[0] == 0xFE and packed[1] & 0xC0 == 0x80)
+    return "is loopback, link-local, multicast or reserved space" if special else None
 
 
 def _port(value: object) -> int:
@@ -127,7 +151,9 @@ class Edge(_Frozen):
 
 class Pop(_Frozen):
     region: Annotated[str, BeforeValidator(_region)] = "default"
-    prefixes: Annotated[list[Annotated[Prefix, BeforeValidator(_prefix)]], Field(min_length=1)]
+    prefixes: Annotated[
+        list[Annotated[Prefix, BeforeValidator(_prefix), AfterValidator(_destination)]], Field(min_length=1)
+    ]
     edges: dict[EdgeName, Edge] = {}
 
 

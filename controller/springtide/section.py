@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from springtide import instants
+from springtide.fleet import destination_problem
 
 # A decision older than this has expired under any policy: it bounds how far back the controller looks for the last one.
 MAX_TTL_S = 86_400
@@ -17,6 +18,7 @@ MAX_TTL_S = 86_400
 MAX_HISTORY_S = 2 * MAX_TTL_S
 # The length of a client prefix, by IP version (the selective-BBR article).
 CLIENT_PREFIX_LENGTH = {4: 24, 6: 56}
+WRITE_CLIENT_PREFIX = "write an IPv4 /24 or an IPv6 /56, like 192.0.2.0/24"
 # The largest condition on an object's size: 1 GB.
 MAX_OBJECT_BYTES = 1_000_000_000
 
@@ -55,15 +57,22 @@ def _checked_instant(text: str) -> str:
     return text
 
 
-def _checked_client_prefix(text: str) -> str:
+def client_prefix(text: str) -> str | None:
+    """In its shortest form; None for what no bundle could name as one."""
     try:
         network = ip_network(text)
     except ValueError:
-        network = None
-    if network is None or network.prefixlen != CLIENT_PREFIX_LENGTH[network.version]:
-        what, fix = f"{text!r} is not a client prefix", "write an IPv4 /24 or an IPv6 /56, like 192.0.2.0/24"
-        raise PydanticCustomError("springtide", "{what}; {fix}", {"what": what, "fix": fix}) from None
-    return str(network)
+        return None
+    is_client = "%" not in text and network.prefixlen == CLIENT_PREFIX_LENGTH[network.version]
+    return str(network) if is_client and destination_problem(network) is None else None
+
+
+def _checked_client_prefix(text: str) -> str:
+    prefix = client_prefix(text)
+    if prefix is None:
+        what = f"{text!r} is not a client prefix"
+        raise PydanticCustomError("springtide", "{what}; {fix}", {"what": what, "fix": WRITE_CLIENT_PREFIX})
+    return prefix
 
 
 # UTC, like 2026-01-02T03:05:00Z.

@@ -60,6 +60,23 @@ BAD_FLEETS = {
         FLEET.replace("fd77:2::/48", "::ffff:10.0.0.0/104"),
         ":10: pops.fra.prefixes[1]: ::ffff:10.0.0.0/104 covers IPv4-mapped addresses",
     ),
+    **{
+        f"not for bundles: {prefix}": (
+            FLEET.replace("10.77.3.0/24", f"'{prefix}'"),
+            f":14: pops.nyc.prefixes[0]: {prefix} is {what}",
+        )
+        for prefix, what in (
+            ("127.0.0.0/24", "loopback, link-local, multicast or reserved space; name prefixes that others reach"),
+            ("169.254.0.0/16", "loopback, link-local, multicast or reserved space"),
+            ("224.0.0.0/24", "loopback, link-local, multicast or reserved space"),
+            ("fe80::/32", "loopback, link-local, multicast or reserved space"),
+            ("10.0.0.0/7", "wider than /8, the widest that an edge takes"),
+        )
+    },
+    "a zone": (
+        FLEET.replace("10.77.3.0/24", "'2001:db8::%1/64'"),
+        ":14: pops.nyc.prefixes[0]: '2001:db8::%1/64' has a zone, which is of one host",
+    ),
     "not a prefix": (
         FLEET.replace("10.77.3.0/24", "10.77.3/24"),
         ":14: pops.nyc.prefixes[0]: '10.77.3/24' is not an IPv4 or IPv6 prefix; write it as 10.77.1.0/24",
@@ -127,6 +144,82 @@ BAD_POLICIES = {
     ),
     "duplicate key": ("initcwnd: {cmax: 50}\ninitcwnd: {cmax: 60}\n", ":2: initcwnd: is given twice (first on line 1)"),
 }
+
+
+WORD = "until: '2030-01-01T00:00:00Z', reason: incident"
+# What is below `start_overrides:` but for WORD, the policy's other lines, and the error from the key on.
+BAD_WORDS = {
+    "window below the kernel's": ("to: fra, initcwnd: 5", "initcwnd: is 5; should be greater than or equal to 10"),
+    "window above cmax": ("to: fra, initcwnd: 500", "initcwnd: is 500, above start.cmax 400; lower it"),
+    "wider than a client prefix": ("to: 198.51.100.0/23, initcwnd: 20", "to: '198.51.100.0/23' is neither a PoP's"),
+    "host bits": ("to: 198.51.100.7/24, initcwnd: null", "to: '198.51.100.7/24' is neither a PoP's name nor a client"),
+    "nothing": ("to: '', initcwnd: null", "to: '' is neither a PoP's name nor a client prefix; name a PoP, or write"),
+    "no name": ("to: Fra, initcwnd: null", "to: 'Fra' is neither a PoP's name nor a client prefix"),
+    "a zone": ("to: '2001:db8::%1/56', initcwnd: null", "to: '2001:db8::%1/56' is neither a PoP's name"),
+    "loopback": ("to: 127.0.1.0/24, initcwnd: 20", "to: '127.0.1.0/24' is neither a PoP's name nor a client prefix"),
+    "no such PoP": ("to: lon, initcwnd: null", "to: 'lon' is not a PoP of the fleet; name it as in fleet.yaml"),
+    "the src's own": ("to: 10.77.1.0/24, initcwnd: 20", "to: 10.77.1.0/24 is in 10.77.1.0/24 of the src itself"),
+    "within the src's own": ("to: 'fd77:1:0:100::/56', initcwnd: null", "to: fd77:1:0:100::/56 is in fd77:1::/48 of"),
+    "default within another's": (
+        "to: 'fd77:2:0:100::/56', initcwnd: null",
+        "to: fd77:2:0:100::/56 is in fd77:2::/48 of fra, and would start as that does; name fra, or give a window",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_WORDS)
+def test_an_override_of_starts_that_could_not_be_kept_is_refused(bare_home: Home, case: str) -> None:
+    """It would stop all bundles, or be lost without a word."""
+    text, expected = BAD_WORDS[case]
+    bare_home.policy.write_text(f"enforce: {{by: bpf}}\nstart_overrides:\n- {{src: ams, {text}, {WORD}}}\n")
+    [line] = bare_home.refused("check")
+    assert line.startswith(f"springtide: {bare_home.policy}:3: start_overrides[0].{expected}"), line
+
+
+@pytest.mark.parametrize(
+    ("section", "item", "key"),
+    [
+        ("overrides", "src: amz, dst: fra, initcwnd: 20", "src: 'amz'"),
+        ("overrides", "src: ams, dst: lon, initcwnd: null", "dst: 'lon'"),
+        ("start_overrides", "src: amz, to: fra, initcwnd: null", "src: 'amz'"),
+        ("congestion_overrides", "pop: amz, prefix: 192.0.2.0/24, algorithm: default", "pop: 'amz'"),
+        ("enforce_overrides", "pop: amz, by: bpf", "pop: 'amz'"),
+    ],
+)
+def test_an_override_of_a_pop_that_is_not_in_the_fleet_is_refused(
+    bare_home: Home, section: str, item: str, key: str
+) -> None:
+    bare_home.policy.write_text(f"{section}:\n- {{{item}, {WORD}}}\n")
+    [line] = bare_home.refused("check")
+    assert line.startswith(f"springtide: {bare_home.policy}:2: {section}[0].{key} is not a PoP of the fleet;"), line
+
+
+@pytest.mark.parametrize("window", [5, 500])
+def test_a_pairs_window_that_edges_by_bpf_do_not_take_is_refused_there(bare_home: Home, window: int) -> None:
+    text = f"initcwnd: {{cmin: 1, cmax: 1000}}\noverrides:\n- {{src: ams, dst: fra, initcwnd: {window}, {WORD}}}\n"
+    bare_home.policy.write_text(text)
+    bare_home.run("check")
+    bare_home.policy.write_text(f"{text}enforce: {{by: bpf}}\n")
+    [line] = bare_home.refused("check")
+    assert f":3: overrides[0].initcwnd: is {window}, and edges by bpf take the kernel's 10 to start.cmax = 400" in line
+
+
+def test_an_override_of_an_edge_by_bpf_is_noted(bare_home: Home) -> None:
+    """Such an edge starts as decided for its PoP; by routes it will have the word."""
+    bare_home.policy.write_text(
+        f"overrides: [{{src: ams, dst: fra, edges: [ams-1, ams-2], initcwnd: null, {WORD}}}]\n"
+        "enforce_overrides: [{edges: [ams-2], by: bpf, reason: first edge}]\n"
+    )
+    [note] = bare_home.json("check")["notes"]
+    assert note.startswith("overrides[0].edges[1]: ams-2 enforces by bpf, where the windows of single edges")
+
+
+def test_an_overrides_client_prefix_is_taken_in_its_shortest_form(bare_home: Home) -> None:
+    bare_home.policy.write_text(
+        f"start_overrides: [{{src: ams, to: '2001:DB8:0:0100::/56', initcwnd: null, {WORD}}}]\n"
+    )
+    bare_home.run("check")
+    assert [one.to for one in load_policy(bare_home.policy).start_overrides] == ["2001:db8:0:100::/56"]
 
 
 @pytest.mark.parametrize("case", BAD_FLEETS)
@@ -226,12 +319,25 @@ def test_any_bytes_are_refused_with_a_message(tmp_path_factory: pytest.TempPathF
         load_fleet(path)
 
 
-@pytest.mark.parametrize("value", ["!!bool maybe", '!!int ""', '!!float ""', "!!timestamp soon", "0x" + "f" * 5000])
-def test_a_value_that_is_not_what_its_tag_says_is_refused(tmp_path: Path, value: str) -> None:
+IMPOSSIBLE = ["!!bool maybe", "!!int ''", "!!float ''", "!!timestamp soon", "9" * 20_000, "0001-01-01 00:00:00+10:00"]
+
+
+@pytest.mark.parametrize("value", [*IMPOSSIBLE, "0x" + "f" * 20_000])
+def test_a_value_that_is_not_what_its_tag_says_is_refused_by_its_line(tmp_path: Path, value: str) -> None:
     path = tmp_path / "fleet.yaml"
-    path.write_text(f"version: {value}\n")
-    with pytest.raises(InputError):
+    path.write_text(f"pops: {{}}\nversion: {value}\n")
+    with pytest.raises(InputError) as refused:
         load_fleet(path)
+    assert any(str(one).startswith(f"{path}:2: ") for one in refused.value.problems), refused.value.problems
+
+
+@pytest.mark.parametrize("text", ["? {}\n: 1\n", "? 1{}\n: 1\n", "version: 1\npops: {{ams: {{prefixes: ['{}']}}}}\n"])
+def test_what_is_long_is_named_in_a_short_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "fleet.yaml"
+    path.write_text(text.format("0" * 300_000))
+    with pytest.raises(InputError) as refused:
+        load_fleet(path)
+    assert max(len(str(one)) for one in refused.value.problems) < 1000
 
 
 KEYS = st.sampled_from(["version", "pops", "ams", "prefixes", "edges", "region", "address", "x"])

@@ -631,3 +631,26 @@ def test_one_publish_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     with folder.alone(), pytest.raises(SpringtideError, match="another `springtide publish`"):
         publish(folder, bundles_of(20, 10))
     publish(folder, bundles_of(20, 10))
+
+
+def test_a_rollback_leaves_out_edges_that_have_left_the_fleet(home: Home) -> None:
+    folder, moment = PublishFolder(home.publish_dir), instants.show(ROUND - 300)
+    decide(home, ROUND - 300, {("ams", "fra"): 40})
+    home.run("publish", "--round", moment)
+    candidate = folder.resolved("candidate")
+    assert candidate is not None
+    folder.point("current", candidate / "edges")
+    # One is gone, one is in another PoP now.
+    text = home.fleet.read_text().replace("      ams-2: {address: 10.77.1.2}\n", "").replace("nyc-1:", "nyc-2:")
+    home.fleet.write_text(text.replace("      fra-1:", "      nyc-1: {address: 10.77.2.9}\n      fra-1:"))
+    done = home.run("rollback", moment, "--reason", "loss")
+    assert done.stderr.splitlines()[:2] == [
+        "left out: ams-2: is no longer an edge of ams in fleet.yaml",
+        "left out: nyc-1: is no longer an edge of nyc in fleet.yaml",
+    ]
+    again = folder.resolved("candidate")
+    assert again is not None
+    assert sorted(path.stem for path in (again / "edges").glob("*.json")) == ["ams-1", "fra-1"]
+    home.fleet.write_text(text.replace("ams-1:", "a:").replace("fra-1:", "f:"))
+    [line] = home.refused("rollback", moment, "--reason", "loss")
+    assert "edges: " in line

@@ -135,6 +135,35 @@ def test_a_client_prefix_that_became_a_pops_has_no_values_of_its_own(home: Home,
         assert (entry["initcwnd"], entry["trial"]["initcwnd"]) == (120, 160)
 
 
+def test_what_no_bundle_may_name_is_left_out_and_named_and_nothing_else(home: Home) -> None:
+    """As an override that was decided before fleet.yaml changed."""
+    found = np.repeat(decided(**IN_USE).table()[:1], 2)
+    found["destination"], found["overridden"] = [b"10.77.1.0/24", b"198.51.100.0/23"], 1
+    found = np.concatenate([found, decided(**IN_USE).table()])
+    word = "until: '2030-01-01T00:00:00Z', reason: incident"
+    home.policy.write_text(f"enforce: {{by: bpf}}\nstart_overrides: [{{src: ams, to: lon, initcwnd: 20, {word}}}]\n")
+    store = home.open()
+    write_round(store, ROUND, decided_table(DECISIONS), Policy().version)
+    rows.write_round(store, ROUND, Frame.of(np.sort(found, order=["destination", "ip_version"])), Policy().version)
+    store.close()
+    notes = home.run("publish", "--round", instants.show(ROUND)).stderr.splitlines()
+    assert [line for line in notes if line.startswith("left out: ")] == [
+        "left out: start_overrides[0].to: 'lon' is not a PoP of the fleet",
+        "left out: ams: 10.77.1.0/24 belongs to the edge's own PoP ams",
+        "left out: ams: 198.51.100.0/23 is neither a prefix of the fleet nor an IPv4 /24 or an IPv6 /56",
+    ]
+    bundle = json.loads((home.publish_dir / "candidate" / "edges" / "ams-1.json").read_bytes())
+    assert sorted(one["prefix"] for one in bundle["entries"]) == sorted(UNITS.values())
+
+
+def test_a_pops_prefix_that_an_override_leaves_to_the_kernel_is_left_to_it(home: Home) -> None:
+    found = np.concatenate([decided(**IN_USE).table(), np.zeros(1, DECIDED)])
+    found["src_pop"][-1], found["destination"][-1], found["ip_version"][-1] = b"ams", b"10.77.2.0/24", 4
+    found["overridden"][-1] = 1
+    entries = published(home, {}, Frame.of(np.sort(found, order=["destination", "ip_version"])))["entries"]
+    assert sorted(one["prefix"] for one in entries) == sorted(set(UNITS.values()) - {"10.77.2.0/24"})
+
+
 def test_what_gains_least_is_left_out_of_a_full_bundle_and_named(home: Home) -> None:
     """Of as many IPv6 prefixes as one PoP may have by default, each with all that an entry may have, a few have no
     room; the prefixes that also use BBR keep it, and other edges their bundles."""

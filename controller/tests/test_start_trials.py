@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from springtide.laws.start.decision import ACTIONS, REASONS, Action, Reason
+from springtide.policy import Policy
 
 from testkit.start_law import STEP, Loop, group, policy, proved, reason, row, well
 
@@ -332,6 +333,21 @@ def test_few_connections_have_a_larger_share_on_trial() -> None:
         assert loop.round(seen)["trial_permille"][0] == permille
         seen["connections"] = 50
         assert loop.round(seen)["trial_permille"][0] == permille
+
+
+@pytest.mark.parametrize("frozen", [(), ("ams",)])
+def test_a_trial_that_runs_keeps_to_a_policy_that_became_more_cautious(frozen: tuple[str, ...]) -> None:
+    """No bundle may have more: those of all edges would be refused."""
+    loop = Loop(policy())
+    for _ in range(2):
+        tried = loop.round(row(connections=30, reached_rate=5e6, reached_connections=30))
+    assert (tried["trial_window"][0], tried["trial_permille"][0]) == (400, 500)
+    loop.round(row(connections=30, flights_0=30, flights_1=4))
+    loop.policy = Policy.model_validate({"start": {"cmax": 20}, "enforce": {"max_trial_permille": 100}})
+    found = loop.round(row(connections=30), frozen=frozen)
+    assert (found["trial_window"][0], found["trial_permille"][0]) == (20, 100)
+    # What other values showed is no word on these.
+    assert found["trial_flights"][0] == 0
 
 
 @pytest.mark.parametrize(("resent", "expected"), [(1100, Reason.PROMOTED), (1500, Reason.TRIAL_LOSS)])

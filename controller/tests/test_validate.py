@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from ipaddress import ip_network
 from typing import Any
@@ -12,8 +13,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from springtide import instants
-from springtide.bundles.model import canonical, digest
+from springtide.bundles.model import canonical, digest, parse
 from springtide.bundles.validate import Context, parsed_problems
+from springtide.errors import InputError
 from springtide.fleet import Fleet, load_fleet
 from springtide.policy import Policy
 
@@ -141,6 +143,16 @@ def test_files_that_are_not_bundles_are_refused_with_a_message(bare_home: Home, 
     path.write_bytes(change(good.content))
     [line] = bare_home.refused("validate", path)
     assert message in line
+
+
+def test_many_keys_of_which_one_is_repeated_are_refused_at_once() -> None:
+    """Not in the square of their number: each was compared with all others."""
+    pairs = ",".join(f'"{n}":1' for n in (*range(30_000), 29_999))
+    content = f"{{{pairs}}}".encode()
+    began = time.process_time()
+    with pytest.raises(InputError, match="gives the key '29999' twice"):
+        parse("b.json", content)
+    assert time.process_time() - began < 2
 
 
 GOOD = render(Fleet.model_validate(yaml.safe_load(FLEET)), Policy(), NOW, DECISIONS, NOW).documents["ams-1"].content

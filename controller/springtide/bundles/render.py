@@ -9,10 +9,10 @@ from typing import Any
 from pydantic import BaseModel
 
 from springtide import instants
-from springtide.bundles.destination import destination_problem
 from springtide.bundles.enforce import Enforce, enforcement, own_sides
 from springtide.bundles.model import Document, canonical, seal
-from springtide.bundles.validate import MAX_ENTRIES
+from springtide.bundles.validate import MAX_ENTRIES, Context, destination_findings
+from springtide.document import dotted
 from springtide.fleet import Fleet, parse_prefix, prefix_order
 from springtide.laws.base import Contribution
 from springtide.laws.congestion.bundle import Choice
@@ -20,6 +20,7 @@ from springtide.laws.entry import Entry, StartCongestion
 from springtide.laws.holdout import held_out_edges
 from springtide.laws.initcwnd.bundle import Route
 from springtide.policy import BundlePolicy, Policy
+from springtide.policy.names import unknown
 
 # What schema 1 has.
 FIRST = ("routes", "congestion")
@@ -33,8 +34,8 @@ ANNOUNCED_ANYWAY = 44
 @dataclass(frozen=True)
 class Rendered:
     """A round's bundles, and what was decided and is left out of them because its evidence is too old, or because no
-    bundle of schema 2 may name its prefix (`unusable`, with the reason). `too_many`: of each edge how many starts its
-    bundle has no room for, those that gain least."""
+    bundle of schema 2 may name its prefix, or the fleet has not what an override names (`unusable`, with the reason).
+    `too_many`: of each edge how many starts its bundle has no room for, those that gain least."""
 
     documents: dict[str, Document]
     left_out: list[str]
@@ -87,7 +88,9 @@ def render(
                 fields["entries"], dropped = _fitting(fields["entries"], order, documents[edge], policy.bundle)
                 if dropped:
                     documents[edge], too_many[edge] = seal(fields), dropped
-    return Rendered(documents, [name for one in given for name in one.left_out], sorted(merged.unusable), too_many)
+    left_out = [name for one in given for name in one.left_out]
+    overrides = (f"{dotted(keys)}: {what}" for keys, what, _ in unknown(fleet, policy))
+    return Rendered(documents, left_out, [*overrides, *sorted(merged.unusable)], too_many)
 
 
 def _fitting(
@@ -123,6 +126,7 @@ class _Merged:
 
     def __init__(self, fleet: Fleet, policy: Policy, round_unix_s: int, given: Sequence[Contribution]) -> None:
         self.unusable: set[str] = set()
+        self._context = Context(fleet, policy, round_unix_s)
         self._given = given
         self._always = policy.enforce.congestion_always
         self._receive: Given = {}
@@ -142,9 +146,9 @@ class _Merged:
     def of(self, edge: str, pop: str, enforce: Enforce) -> list[Entry]:
         parts = self._parts(edge, enforce.by)
         receives = enforce.by == "bpf" and edge not in self._held_out
-        key = (pop, receives, *map(id, parts))
+        key = (pop, enforce.by, receives, *map(id, parts))
         if key not in self._known:
-            self._known[key] = self._merge(pop, parts, self._receive.get(pop, {}) if receives else {})
+            self._known[key] = self._merge(pop, enforce.by, parts, self._receive.get(pop, {}) if receives else {})
         return self._known[key]
 
     def _parts(self, edge: str, by: str) -> list[Sequence[BaseModel]]:
@@ -153,7 +157,9 @@ class _Merged:
         others = "routes" if by == "bpf" else "entries"
         return [one.entries[edge] for one in self._given if one.bundle_field != others]
 
-    def _merge(self, pop: str, parts: Sequence[Sequence[BaseModel]], receive: Mapping[str, int]) -> list[Entry]:
+    def _merge(
+        self, pop: str, by: str, parts: Sequence[Sequence[BaseModel]], receive: Mapping[str, int]
+    ) -> list[Entry]:
         found: dict[str, dict[str, Any]] = {prefix: {"receive_window": window} for prefix, window in receive.items()}
         # What only one law names is its entry as it is: a copy of each would take as much memory again.
         alone: dict[str, Entry] = {}
@@ -168,12 +174,11 @@ class _Merged:
                 found.setdefault(named, {}).update(values)
         usable = []
         for text in (*found, *alone):
-            prefix = parse_prefix(text)
-            problem = "is not a prefix in its shortest form" if prefix is None else destination_problem(prefix)
-            if prefix is None or problem is not None:
-                self.unusable.add(f"{pop}: {text} {problem}")
-            else:
-                entry = alone[text] if text in alone else Entry(prefix=text, **found[text])
+            entry = alone[text] if text in alone else Entry(prefix=text, **found[text])
+            problem = next(destination_findings(entry, pop, by, self._context), None)
+            if problem is not None:
+                self.unusable.add(f"{pop}: {problem[0]}")
+            elif (prefix := parse_prefix(text)) is not None:
                 usable.append((prefix_order(prefix), entry))
         return [entry for _, entry in sorted(usable, key=lambda pair: pair[0])]
 

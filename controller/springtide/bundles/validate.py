@@ -9,11 +9,10 @@ from functools import cached_property
 from itertools import pairwise
 
 from springtide import instants
-from springtide.bundles.destination import destination_problem
 from springtide.bundles.enforce import own_sides
 from springtide.bundles.model import Bundle, Document, FirstBundle, SecondBundle, digest, fields_of, parse
 from springtide.errors import InputError, Problem
-from springtide.fleet import MAPPED_IPV4, MAX_OPTED_OUT, Fleet, parse_prefix, prefix_order
+from springtide.fleet import MAPPED_IPV4, MAX_OPTED_OUT, Fleet, destination_problem, parse_prefix, prefix_order
 from springtide.laws.entry import MAX_DEFAULT_RESENT, MAX_RATE, MIN_RATE, Entry, Trial
 from springtide.laws.initcwnd.bundle import Route
 from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
@@ -83,38 +82,36 @@ def _known_edge(bundle: Bundle, context: Context) -> Iterator[Finding]:
 
 
 def _prefixes(bundle: Bundle, context: Context) -> Iterator[Finding]:
-    owners = context.owners
-    shortest = {4: context.policy.bundle.min_prefix_length_ipv4, 6: context.policy.bundle.min_prefix_length_ipv6}
     name, parts = _destinations(bundle)
-    # A window by a route is decided for pairs of PoPs only; edges that pace start towards client prefixes as well.
-    by_route = bundle.by != "bpf"
     for index, part in enumerate(parts):
-        field = f"{name}[{index}].prefix"
-        prefix = parse_prefix(part.prefix)
-        needs_pop = by_route and (isinstance(part, Route) or part.initcwnd is not None)
-        if prefix is None:
-            yield (
-                field,
-                f"{part.prefix!r} is not a prefix in its shortest form",
-                "write it as 10.77.2.0/24 or fd77:2::/48",
-            )
-            continue
-        owner = owners.get(part.prefix)
-        if prefix.prefixlen == 0:
-            yield field, f"{prefix} is a default route", "name a PoP's prefixes"
-        elif (problem := destination_problem(prefix)) is not None:
-            yield field, f"{prefix} {problem}", "drop it: edges refuse the whole bundle"
-        # A client prefix is as long as it is.
-        elif prefix.prefixlen < shortest[prefix.version] and (owner is not None or needs_pop):
-            key = f"bundle.min_prefix_length_ipv{prefix.version}"
-            yield field, f"{prefix} is wider than {key} = {shortest[prefix.version]}", "split it in fleet.yaml"
-        if owner is None and needs_pop:
-            yield field, f"{prefix} is not a prefix of the fleet", "add it to fleet.yaml, or drop the route"
-        elif owner is None and prefix.prefixlen != CLIENT_PREFIX_LENGTH[prefix.version]:
-            what = f"{prefix} is neither a prefix of the fleet nor an IPv4 /24 or an IPv6 /56"
-            yield field, what, "add it to fleet.yaml, or drop the entry"
-        elif owner == bundle.pop and not _is_of_client(part):
-            yield field, f"{prefix} belongs to the edge's own PoP {owner}", "drop the route"
+        for message, fix in destination_findings(part, bundle.pop, bundle.by, context):
+            yield f"{name}[{index}].prefix", message, fix
+
+
+def destination_findings(part: Route | Entry, pop: str, by: str, context: Context) -> Iterator[tuple[str, str]]:
+    """Why edges of this PoP may not be given the prefix: what is wrong, and what to do."""
+    policy, prefix, owner = context.policy.bundle, parse_prefix(part.prefix), context.owners.get(part.prefix)
+    if prefix is None:
+        yield f"{part.prefix!r} is not a prefix in its shortest form", "write it as 10.77.2.0/24 or fd77:2::/48"
+        return
+    shortest = policy.min_prefix_length_ipv4 if prefix.version == 4 else policy.min_prefix_length_ipv6
+    # A window by a route is decided for pairs of PoPs only; edges that pace start towards client prefixes as well.
+    needs_pop = by != "bpf" and (isinstance(part, Route) or part.initcwnd is not None)
+    if prefix.prefixlen == 0:
+        yield f"{prefix} is a default route", "name a PoP's prefixes"
+    elif (problem := destination_problem(prefix)) is not None:
+        yield f"{prefix} {problem}", "drop it: edges refuse the whole bundle"
+    # A client prefix is as long as it is.
+    elif prefix.prefixlen < shortest and (owner is not None or needs_pop):
+        key = f"bundle.min_prefix_length_ipv{prefix.version}"
+        yield f"{prefix} is wider than {key} = {shortest}", "split it in fleet.yaml"
+    if owner is None and needs_pop:
+        yield f"{prefix} is not a prefix of the fleet", "add it to fleet.yaml, or drop the route"
+    elif owner is None and prefix.prefixlen != CLIENT_PREFIX_LENGTH[prefix.version]:
+        what = f"{prefix} is neither a prefix of the fleet nor an IPv4 /24 or an IPv6 /56"
+        yield what, "add it to fleet.yaml, or drop the entry"
+    elif owner == pop and not _is_of_client(part):
+        yield f"{prefix} belongs to the edge's own PoP {owner}", "drop the route"
 
 
 def _destinations(bundle: Bundle) -> tuple[str, Sequence[Route | Entry]]:

@@ -9,9 +9,11 @@ import click
 from springtide import instants
 from springtide.cli.options import fleet_option, json_option, policy_option, read_fleet, read_policy
 from springtide.cli.output import print_json
+from springtide.document import load
 from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet
 from springtide.policy import ADVICE_ONLY, Policy, default_yaml
+from springtide.policy.names import unknown
 
 
 @click.command()
@@ -45,13 +47,13 @@ def check(fleet_path: Path, policy_path: Path, defaults: bool, as_json: bool) ->
         problems += error.problems
     if fleet is not None and policy is not None:
         problems += [Problem(str(fleet_path), *finding) for finding in _too_wide(fleet, policy)]
-        problems += [Problem(str(policy_path), *finding) for finding in _unknown_edges(fleet, policy)]
+        problems += _unknown(fleet, policy, policy_path)
         problems += [Problem(str(fleet_path), *finding) for finding in _opt_outs(fleet, policy, instants.now())]
     if problems or fleet is None or policy is None:
         raise InputError(problems)
     prefixes = sum(len(pop.prefixes) for pop in fleet.pops.values())
     counts = {"pops": len(fleet.pops), "prefixes": prefixes, "edges": len(fleet.edges())}
-    notes = _notes(fleet, policy)
+    notes = _notes(fleet, policy, instants.now())
     if as_json:
         print_json({**counts, "policy_version": policy.version, "mode": policy.mode, "notes": notes})
     else:
@@ -61,7 +63,7 @@ def check(fleet_path: Path, policy_path: Path, defaults: bool, as_json: bool) ->
             click.echo(f"note: {note}")
 
 
-def _notes(fleet: Fleet, policy: Policy) -> list[str]:
+def _notes(fleet: Fleet, policy: Policy, now_unix_s: int) -> list[str]:
     """What is valid, and may still not be what is expected."""
     found = []
     if len(fleet.pops) < 2:
@@ -70,6 +72,11 @@ def _notes(fleet: Fleet, policy: Policy) -> list[str]:
             f"{name} is the only PoP: there is nothing to decide between PoPs; its clients are decided by client "
             "prefix, and what faster starts towards them would gain says `springtide advise`"
         )
+    for index, override in enumerate(policy.overrides):
+        for at, edge in enumerate(override.edges or ()):
+            if policy.enforce_of(edge, override.src, now_unix_s).by == "bpf":
+                what = f"{edge} enforces by bpf, where the windows of single edges set nothing"
+                found.append(f"overrides[{index}].edges[{at}]: {what}; name the pair without edges")
     if policy.advises:
         found.append(ADVICE_ONLY)
     return found
@@ -102,24 +109,10 @@ def _opt_outs(fleet: Fleet, policy: Policy, now_unix_s: int) -> list[tuple[str, 
     return [(f"tenants.{name}.start", what, fix) for name in names]
 
 
-def _unknown_edges(fleet: Fleet, policy: Policy) -> list[tuple[str, str, str]]:
-    """PoPs and edges of overrides that the override could never apply to."""
-    owners = fleet.edges()
-    found = [
-        (
-            f"overrides[{index}].edges[{at}]",
-            f"{edge!r} is not an edge of {override.src}",
-            "name edges of the override's src in fleet.yaml",
-        )
-        for index, override in enumerate(policy.overrides)
-        for at, edge in enumerate(override.edges or ())
-        if owners.get(edge) != override.src
-    ]
-    for index, one in enumerate(policy.enforce_overrides):
-        field, fix = f"enforce_overrides[{index}]", "name it as in fleet.yaml"
-        if one.pop is not None and one.pop not in fleet.pops:
-            found.append((f"{field}.pop", f"{one.pop!r} is not a PoP of the fleet", fix))
-        for at, edge in enumerate(one.edges or ()):
-            if edge not in owners or one.pop not in (None, owners[edge]):
-                found.append((f"{field}.edges[{at}]", f"{edge!r} is not an edge of {one.pop or 'the fleet'}", fix))
-    return found
+def _unknown(fleet: Fleet, policy: Policy, path: Path) -> list[Problem]:
+    """What overrides name and could never apply to, by lines of the file."""
+    found = list(unknown(fleet, policy))
+    if not found:  # there may be no file either
+        return []
+    document = load(path)
+    return [document.problem(*finding) for finding in found]

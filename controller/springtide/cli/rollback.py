@@ -20,7 +20,7 @@ from springtide.cli.options import (
     sign_key_option,
 )
 from springtide.cli.output import print_json
-from springtide.errors import InputError
+from springtide.errors import InputError, Problem
 from springtide.jobs import publish as jobs
 from springtide.publication import journal
 from springtide.publication.folder import PublishFolder
@@ -47,7 +47,8 @@ def rollback(
 
     To undo the newest round at once there is rollback.yml, which needs no key either. ROUND is a publication's name or
     its round. An edge refuses bundles older than its own, so the old values get a new creation time and signature;
-    they expire when they would have. Refuses with exit code 5 where the policy's mode is advise.
+    they expire when they would have. Edges that have left fleet.yaml, or their PoP, are left out. Refuses with exit
+    code 5 where the policy's mode is advise.
 
     \b
     Examples:
@@ -59,10 +60,17 @@ def rollback(
     source = folder.publication(round_name)
     published = PublishedBundles(folder)
     old, held = published.part(source / "edges"), published.current() or {}
-    now = instants.now()
+    now, pops = instants.now(), fleet.edges()
+    left = {edge for edge, document in old.items() if pops.get(edge) != document.bundle.pop}
+    if len(left) == len(old):
+        what = f"{source.name} has no edge that fleet.yaml has in the same PoP"
+        raise InputError([Problem("ROUND", "edges", what, "name a newer publication")])
+    for edge in sorted(left):
+        click.echo(f"left out: {edge}: is no longer an edge of {old[edge].bundle.pop} in fleet.yaml", err=True)
     documents = {
         edge: renewed(document.bundle, held[edge].bundle if edge in held else None, now)
         for edge, document in old.items()
+        if edge not in left
     }
     found = jobs.wrong(documents, Context(fleet, policy, now))
     if found:

@@ -90,12 +90,13 @@ def contradictions(document: Document, policy: Policy) -> Iterator[Problem]:
     interval_s, keep = policy.round.interval_s, policy.retention
     yield from of_initcwnd.contradictions(document, policy.initcwnd, policy.damping, policy.overrides, interval_s)
     yield from of_congestion.contradictions(document, policy.congestion, policy.congestion_damping, interval_s)
+    paced = policy.enforce.by == "bpf" or any(one.by == "bpf" for one in policy.enforce_overrides)
+    most_on_trial = policy.enforce.max_trial_permille
     yield from of_start.contradictions(
-        document, policy.start, policy.start_overrides, policy.enforce.max_trial_permille
+        document, policy.start, policy.start_overrides, policy.overrides, most_on_trial, paced
     )
     yield from of_enforce.contradictions(document, policy.enforce, policy.enforce_overrides)
-    paced = policy.enforce.by == "bpf" or any(one.by == "bpf" for one in policy.enforce_overrides)
-    yield from of_experiment(document, policy.experiment, policy.enforce.max_trial_permille, paced)
+    yield from of_experiment(document, policy.experiment, most_on_trial, paced)
     for low_keys, low, high_keys, high in (
         # An edge may use a value until its bundle expires: a fresh decision must outlive the bundle that carries it.
         (("bundle", "ttl_s"), policy.bundle.ttl_s, ("initcwnd", "ttl_s"), policy.initcwnd.ttl_s),

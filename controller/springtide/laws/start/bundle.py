@@ -73,8 +73,10 @@ def entries(
     owned, held_out = _Owned(fleet), held_out_edges(fleet, policy.holdout)
     # A PoP's rows are all that is in memory at once.
     for name, own in groupby(rows, key=lambda row: row["src_pop"]):
-        decided = []
+        decided, of_clients = [], set()
         for row in own:
+            if row["overridden"]:
+                of_clients.add(row["destination"])
             if not _acts(policy, round_unix_s, row, owned):
                 continue
             if not row["overridden"] and (row["expires_at"] or 0) < expires_unix_s:
@@ -82,7 +84,7 @@ def entries(
             else:
                 untreated = _untreated(policy, round_unix_s, row)
                 decided.append((row, untreated, _default_resent(policy, round_unix_s, row)))
-        of_clients = {row["destination"] for row, *_ in decided}
+        of_clients |= {row["destination"] for row, *_ in decided}
         edges = fleet.pops[name].edges if name in fleet.pops else {}
         for edge in edges:
             if policy.enforce_of(edge, name, round_unix_s).by == "bpf" and edge not in held_out:

@@ -252,6 +252,7 @@ def _decide(
     # On trial, or else with the default beside what is in use.
     leans = judged.leans & (value.window > 0) & ~is_overridden
     part = np.where(tried.begins | leans & ~moves.goes_on, _part(seen, policy), before["trial_permille"])
+    part = np.minimum(part, policy.enforce.max_trial_permille)
     out["trial_permille"] = np.where((on_trial.window > 0) | leans, part, 0)
     of_group = np.where(moves.promoted, before["trial_borrowed"], before["borrowed"])
     out["borrowed"] = np.where((value.window > 0) & ~is_overridden, of_group, 0)
@@ -260,7 +261,7 @@ def _decide(
     # Other values have other first flights; and what the default lost on another path is asked anew.
     stale = {
         "used": value.differs(Values.of(before)),
-        "trial": ~moves.goes_on | (on_trial.window == 0),
+        "trial": ~moves.goes_on | (on_trial.window != before["trial_window"]),
         "default": moves.asks,
     }
     for name, column in judged.left.items():

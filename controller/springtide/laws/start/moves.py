@@ -403,7 +403,8 @@ def trials(
     moves.reason[quiet] = np.select(
         [steps, proved.borrowed], [_CODE[Reason.TRIAL_STEP], _CODE[Reason.TRIAL_BORROWED]], _CODE[Reason.TRIAL_PROVED]
     )[quiet]
-    values = wanted.where(begins, Values.of(before, "trial_")).where(begins | moves.goes_on, Values.none(len(used)))
+    on_trial = Values.of(before, "trial_").scaled(1.0, law.cmax)
+    values = wanted.where(begins, on_trial).where(begins | moves.goes_on, Values.none(len(used)))
     old_borrowed, old_step = before["trial_borrowed"] > 0, before["trial_step"] > 0
     return Tried(
         values,

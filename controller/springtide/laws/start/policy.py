@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
 from springtide import instants
 from springtide.document import Document
 from springtide.errors import Problem
-from springtide.fleet import parse_prefix
-from springtide.section import MAX_TTL_S, Instant, Section, tunable
+from springtide.fleet import NAME, parse_prefix
+from springtide.laws.initcwnd.policy import Override
+from springtide.section import MAX_TTL_S, WRITE_CLIENT_PREFIX, Instant, Section, client_prefix, tunable
 
 MAX_RATE = 100_000_000_000
+# Segments: the kernel's default. Edges that pace take no less.
+LEAST_WINDOW = 10
 
 
 class StartPolicy(Section):
@@ -80,7 +84,7 @@ class StartPolicy(Section):
         400,
         "Largest window that is ever set, segments.",
         source="400 at the path's rate reached the limit on every path of the lab; 100 kB are 70",
-        ge=10,
+        ge=LEAST_WINDOW,
         le=1000,
     )
     ttl_s: int = tunable(
@@ -211,15 +215,23 @@ class StartPolicy(Section):
     )
 
 
+def _checked_target(text: str) -> str:
+    found = text if NAME.fullmatch(text) else client_prefix(text)
+    if found is None:
+        what, fix = f"{text!r} is neither a PoP's name nor a client prefix", f"name a PoP, or {WRITE_CLIENT_PREFIX}"
+        raise PydanticCustomError("springtide", "{what}; {fix}", {"what": what, "fix": fix})
+    return found
+
+
 class StartOverride(Section):
     """An operator's word for how connections to one PoP or client prefix start, until an instant; edges by: bpf."""
 
     src: str
-    # A PoP's name, or a client prefix.
-    to: str
+    # A PoP's name, or a client prefix in its shortest form.
+    to: Annotated[str, AfterValidator(_checked_target)]
     ip_version: Literal[4, 6] | None = None
     # None: the kernel's default, without a rate.
-    initcwnd: Annotated[int, Field(ge=1, le=1000)] | None
+    initcwnd: Annotated[int, Field(ge=LEAST_WINDOW, le=1000)] | None
     connection_rate: Annotated[int, Field(ge=1, le=MAX_RATE)] | None = None
     path_rate: Annotated[int, Field(ge=1, le=MAX_RATE)] | None = None
     until: Instant
@@ -247,9 +259,15 @@ start_overrides: []"""
 
 
 def contradictions(
-    document: Document, law: StartPolicy, overrides: Sequence[StartOverride], max_trial_permille: int
+    document: Document,
+    law: StartPolicy,
+    overrides: Sequence[StartOverride],
+    of_pairs: Sequence[Override],
+    max_trial_permille: int,
+    paced: bool,
 ) -> Iterator[Problem]:
-    """Rules between keys; reported at the key that the file has."""
+    """Rules between keys; reported at the key that the file has. `paced`: some edges enforce by bpf, for which windows
+    of pairs are starts."""
     trial = ("start", "trial_permille")
     most = ("enforce", "max_trial_permille")
     yield from document.not_above(trial, law.trial_permille, most, max_trial_permille)
@@ -266,3 +284,8 @@ def contradictions(
             yield document.problem(("start_overrides", index, "ip_version"), message, "leave it out")
         if override.src == override.to:
             yield document.problem(("start_overrides", index, "to"), "is also the src", "name another PoP")
+    for index, pair in enumerate(of_pairs if paced else ()):
+        window = pair.initcwnd
+        if window is not None and pair.edges is None and not LEAST_WINDOW <= window <= law.cmax:
+            message = f"is {window}, and edges by bpf take the kernel's {LEAST_WINDOW} to start.cmax = {law.cmax}"
+            yield document.problem(("overrides", index, "initcwnd"), message, "give a window within them, or null")

@@ -1,0 +1,71 @@
+"""What overrides name, against the fleet: an override of what is not there says nothing, and nobody would notice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import ip_network
+
+from springtide.document import Keys
+from springtide.fleet import Fleet
+from springtide.policy.whole import Policy
+
+# Where, what is wrong, and what to do.
+Finding = tuple[Keys, str, str]
+NAME_IT = "name it as in fleet.yaml"
+
+
+def unknown(fleet: Fleet, policy: Policy) -> Iterator[Finding]:
+    """PoPs, edges and client prefixes of overrides that the override could never apply to."""
+    owners = fleet.edges()
+    for keys, pop in _pops(policy):
+        if pop not in fleet.pops:
+            yield keys, f"{pop!r} is not a PoP of the fleet", NAME_IT
+    for index, override in enumerate(policy.overrides):
+        for at, edge in enumerate(override.edges or ()):
+            if owners.get(edge) != override.src:
+                fix = "name edges of the override's src in fleet.yaml"
+                yield ("overrides", index, "edges", at), f"{edge!r} is not an edge of {override.src}", fix
+    for index, one in enumerate(policy.enforce_overrides):
+        for at, edge in enumerate(one.edges or ()):
+            if edge not in owners or one.pop not in (None, owners[edge]):
+                what = f"{edge!r} is not an edge of {one.pop or 'the fleet'}"
+                yield ("enforce_overrides", index, "edges", at), what, NAME_IT
+    yield from _within_pops(fleet, policy)
+
+
+def _pops(policy: Policy) -> Iterator[tuple[Keys, str]]:
+    """Where each PoP is named."""
+    for index, pair in enumerate(policy.overrides):
+        yield ("overrides", index, "src"), pair.src
+        yield ("overrides", index, "dst"), pair.dst
+    for index, start in enumerate(policy.start_overrides):
+        yield ("start_overrides", index, "src"), start.src
+        if "/" not in start.to:
+            yield ("start_overrides", index, "to"), start.to
+    for index, choice in enumerate(policy.congestion_overrides):
+        yield ("congestion_overrides", index, "pop"), choice.pop
+    for index, way in enumerate(policy.enforce_overrides):
+        if way.pop is not None:
+            yield ("enforce_overrides", index, "pop"), way.pop
+
+
+def _within_pops(fleet: Fleet, policy: Policy) -> Iterator[Finding]:
+    """Client prefixes that are a PoP's: of the src itself no bundle may name them, and of another what is left to the
+    kernel's default would start as the wider prefix does."""
+    owners = dict(fleet.prefixes())
+    lengths = {(one.version, one.prefixlen) for one in owners}
+    for index, override in enumerate(policy.start_overrides):
+        if "/" not in override.to:
+            continue
+        prefix = ip_network(override.to)
+        shorter = (length for version, length in lengths if version == prefix.version and length <= prefix.prefixlen)
+        wider = (prefix.supernet(new_prefix=length) for length in shorter)
+        around = next((one for one in wider if one in owners), None)
+        if around is None:
+            continue
+        keys, owner = ("start_overrides", index, "to"), owners[around]
+        if owner == override.src:
+            yield keys, f"{override.to} is in {around} of the src itself", "name another PoP, or a client prefix"
+        elif override.initcwnd is None and around != prefix:
+            what = f"{override.to} is in {around} of {owner}, and would start as that does"
+            yield keys, what, f"name {owner}, or give a window"
