@@ -39,10 +39,9 @@ from springtide.policy import Policy
 
 Codes = NDArray[np.uint8]
 
-_CODE = codes(Reason)
+_CODE, _ACTION = codes(Reason), codes(Action)
 # So many of a thousand connections show what the default loses, in rounds one after the other.
 _BESIDE = 200
-_ACTION = codes(Action)
 _MOST_ROUNDS = 255
 # What a counter holds.
 _MOST = np.iinfo(np.uint32).max
@@ -251,11 +250,10 @@ def _decide(
     reason[is_overridden] = _CODE[Reason.OVERRIDE]
     value.put(out)
     on_trial.put(out, "trial_")
-    # On trial, or else with the default beside what is in use.
     leans = judged.leans & (value.window > 0) & ~is_overridden
     part = np.where(tried.begins | leans & ~moves.goes_on, _part(seen, policy), before["trial_permille"])
-    part = np.minimum(part, policy.enforce.max_trial_permille)
-    out["trial_permille"] = np.where(on_trial.window > 0, part, np.where(leans, np.minimum(part, _BESIDE), 0))
+    many = np.where(on_trial.window > 0, policy.enforce.max_trial_permille, np.where(leans, _BESIDE, 0))
+    out["trial_permille"] = np.minimum(part, many)
     of_group = np.where(moves.promoted, before["trial_borrowed"], before["borrowed"])
     out["borrowed"] = np.where((value.window > 0) & ~is_overridden, of_group, 0)
     out["trial_borrowed"] = tried.borrowed & (on_trial.window > 0)
