@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 
 from springtide import instants
 from springtide.bundles.model import Bundle, Documents, FirstBundle
@@ -45,14 +45,17 @@ class Start(Values):
     trial: Values = Values()
 
 
+Starts = Mapping[Value, Start]
+
+
 @dataclass(frozen=True)
 class Difference:
     """Starts as (edge, prefix) -> values, and what happens to each: one whose window goes is withdrawn, though a trial
     may remain. `before` and `after` count those with a window, `carried` all."""
 
-    added: Mapping[Value, Start]
+    added: Starts
     changed: Mapping[Value, tuple[Start, Start]]
-    withdrawn: Mapping[Value, Start]
+    withdrawn: Starts
     before: int
     after: int
     carried: tuple[int, int]
@@ -114,6 +117,10 @@ class Usual:
         is_same = old.window == new.window and old.is_near(new, self.rates)
         return bool(new.window) and not is_same and not new.is_near(old.trial, self.rates)
 
+    def is_returned_new(self, old: Start, new: Start) -> bool:
+        """Of what was off for some rounds, in which the law went on to learn."""
+        return bool(new.window) and not any(new.is_near(known, self.step) for known in (old, old.trial))
+
     def is_trial_new(self, old: Start, new: Start) -> bool:
         if not new.permille:
             return False
@@ -127,13 +134,22 @@ class Usual:
 
 @dataclass(frozen=True)
 class ByDesign:
-    """Of a difference how many routes the policy's experiment withdraws, and how many it gives back. `due`: those that
-    it had switched off before and gives back now, `missing`: of these, those that did not come back."""
+    """Of a difference how many routes the policy's experiment withdraws, and what it had switched off before: of
+    `resting` those that are `due` are to be back now, and `returned` are: (what rested, what came back)."""
 
     withdrawn: int = 0
-    returned: int = 0
-    due: int = 0
-    missing: int = 0
+    resting: Starts = field(default_factory=dict)
+    due: Starts = field(default_factory=dict)
+    returned: Mapping[Value, tuple[Start, Start]] = field(default_factory=dict)
+
+    @property
+    def due_routes(self) -> int:
+        return sum(bool(start.window) for start in self.due.values())
+
+    @property
+    def missing(self) -> int:
+        """Of those that are due with a window, the ones that did not come back with one."""
+        return self.due_routes - sum(bool(old.window and new.window) for old, new in self.returned.values())
 
 
 class Turns:
@@ -170,22 +186,20 @@ class Turns:
         return found
 
 
-def by_design(
-    found: Difference, before: Documents, after: Documents, turns: Turns, resting: Collection[Value] = ()
-) -> ByDesign:
-    """By the turns of each bundle's own round: whatever else is gone counts as ever. `resting` routes were switched off
-    in `before`: those whose turn is over are to be there again."""
+def by_design(found: Difference, before: Documents, after: Documents, turns: Turns, resting: Starts) -> ByDesign:
+    """By the turns of each bundle's own round: whatever else is gone counts as ever. `resting` was switched off in
+    `before`: that whose turn is over is to be there again, about as it was."""
 
     def is_off(value: Value, documents: Documents) -> bool:
         document = documents.get(value[0])
         return document is not None and turns.pair(value) in turns.off(instants.parse(document.bundle.round))
 
-    due = {value for value in resting if value[0] in after and not is_off(value, after)}
+    due = {value: start for value, start in resting.items() if value[0] in after and not is_off(value, after)}
     return ByDesign(
         withdrawn=sum(is_off(value, after) for value in found.withdrawn),
-        returned=sum(is_off(value, before) for value in found.added),
-        due=len(due),
-        missing=sum(value not in found.added or not found.added[value].window for value in due),
+        resting=resting,
+        due=due,
+        returned={value: (due[value], found.added[value]) for value in due.keys() & found.added.keys()},
     )
 
 
@@ -237,12 +251,15 @@ def problems(
 ) -> Iterator[Problem]:
     """Changes above a cap. A fleet with fewer than `caps_from_routes` routes is learning, and has none. Caps hold for
     the routes with which the experiment does nothing, or that it gives back; what is on trial is judged beside them,
-    so that neither hides the other."""
+    so that neither hides the other. A fleet's growth is that of all its routes, those that rest included."""
     withdrawn = len(found.withdrawn) - designed.withdrawn + designed.missing
     besides = f" besides {designed.withdrawn} that the experiment switches off" if designed.withdrawn else ""
-    in_use = sum(bool(old.window) and usual.is_own_new(old, new) for old, new in found.changed.values())
-    of_all = sum(usual.is_own_new(old, new) or usual.is_trial_new(old, new) for old, new in found.changed.values())
-    routes, carried = (count - designed.withdrawn + designed.due for count in (found.before, found.carried[0]))
+    moved = [(usual.is_own_new, *pair) for pair in found.changed.values()]
+    moved += [(usual.is_returned_new, *pair) for pair in designed.returned.values()]
+    in_use = sum(bool(old.window) and is_new(old, new) for is_new, old, new in moved)
+    of_all = sum(is_new(old, new) or usual.is_trial_new(old, new) for is_new, old, new in moved)
+    routes = found.before - designed.withdrawn + designed.due_routes
+    carried = found.carried[0] - designed.withdrawn + len(designed.due)
     shares = (
         ("max_changed_share", "routes are changed or withdrawn", in_use + withdrawn, routes),
         ("max_withdrawn_share", "routes are withdrawn", withdrawn, routes),
@@ -256,8 +273,8 @@ def problems(
             held_back.add(key)
             message = f"{count} of {before} {what}{besides}, over bundle.{key} = {limit}"
             yield Problem(where, f"cap {key}", message, FIX)
-    before, after = found.carried
-    after -= designed.returned
+    before, after = (count + len(designed.resting) for count in found.carried)
+    after += designed.withdrawn - len(designed.due)
     if before >= policy.caps_from_routes and after > policy.max_growth * before:
         message = f"{before} routes become {after}, over bundle.max_growth = {policy.max_growth}"
         yield Problem(where, "cap max_growth", message, FIX)

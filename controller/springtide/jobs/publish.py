@@ -221,19 +221,19 @@ def _over(folder: PublishFolder, held: Documents, new: Documents, policy: Policy
     return [*routes, *caps.congestion_problems(name, caps.congestion_difference(held, new), policy.bundle)]
 
 
-def _resting(folder: PublishFolder, held: Documents, turns: caps.Turns) -> set[caps.Value]:
-    """Routes that the experiment had switched off in what is held: of the newest publication in which each had its turn
-    to be on, as far as publications are kept. Raises SpringtideError."""
-    published, names, found = PublishedBundles(folder), folder.rounds(), set()
+def _resting(folder: PublishFolder, held: Documents, turns: caps.Turns) -> caps.Starts:
+    """What the experiment had switched off in what is held: of the newest publication in which each had its turn to be
+    on, as far as publications are kept. Raises SpringtideError."""
+    published, names, there = PublishedBundles(folder), folder.rounds(), caps.starts(held)
+    found: dict[caps.Value, caps.Start] = {}
     newest = max((document.bundle.round for document in held.values()), default="")
     for moment, on in turns.last_on(instants.parse(newest)).items() if newest else ():
         until = instants.show(moment)
         earlier = [name for name in names if name[: len(until)] <= until]
         if earlier:
             documents = published.part(folder.path / "rounds" / earlier[-1] / EDGES)
-            found |= {
-                value for value, start in caps.starts(documents).items() if start.window and turns.pair(value) in on
-            }
+            starts = caps.starts(documents).items()
+            found |= {value: one for value, one in starts if value not in there and turns.pair(value) in on}
     return found
 
 
