@@ -224,7 +224,8 @@ def _over(folder: PublishFolder, held: Documents, new: Documents, policy: Policy
 def _resting(folder: PublishFolder, held: Documents, turns: caps.Turns) -> caps.Starts:
     """What the experiment had switched off in what is held: of the newest publication in which each had its turn to be
     on, as far as publications are kept. Raises SpringtideError."""
-    published, names, there = PublishedBundles(folder), folder.rounds(), caps.starts(held)
+    published, names = PublishedBundles(folder), folder.rounds()
+    there = {value for value, start in caps.starts(held).items() if start.is_carried}
     found: dict[caps.Value, caps.Start] = {}
     newest = max((document.bundle.round for document in held.values()), default="")
     for moment, on in turns.last_on(instants.parse(newest)).items() if newest else ():
@@ -233,7 +234,9 @@ def _resting(folder: PublishFolder, held: Documents, turns: caps.Turns) -> caps.
         if earlier:
             documents = published.part(folder.path / "rounds" / earlier[-1] / EDGES)
             starts = caps.starts(documents).items()
-            found |= {value: one for value, one in starts if value not in there and turns.pair(value) in on}
+            found |= {
+                value: one for value, one in starts if one.is_carried and value not in there and turns.pair(value) in on
+            }
     return found
 
 

@@ -17,7 +17,7 @@ from springtide.bundles.validate import Context, parsed_problems, problems
 from springtide.fleet import Fleet
 from springtide.laws.base import Contribution
 from springtide.laws.congestion import interface as congestion
-from springtide.laws.entry import Entry, Trial
+from springtide.laws.entry import MAX_DEFAULT_RESENT, Entry, Trial
 from springtide.laws.initcwnd import interface as initcwnd
 from springtide.policy import Policy
 from testkit.decided import decision
@@ -102,7 +102,7 @@ def handed_over(draw: st.DrawFn) -> list[Entry]:
         if draw(st.booleans()):
             values["connection_rate"] = draw(RATES)
         if draw(st.booleans()):
-            values["default_resent"] = draw(st.sampled_from([1, 4_000_000]))
+            values["default_resent"] = draw(st.sampled_from([1, MAX_DEFAULT_RESENT]))
         if draw(st.booleans()):
             trial = {"permille": draw(st.integers(1, 1000)), "initcwnd": draw(WINDOWS)}
             values["trial"] = Trial(
