@@ -25,16 +25,17 @@ from springtide.bundles.back import going_back, renewed
 from springtide.bundles.enforce import Enforce
 from springtide.bundles.model import Document, Documents, digest, fields_of, seal
 from springtide.bundles.published import PublishedBundles
-from springtide.errors import SpringtideError
+from springtide.errors import InputError, SpringtideError
 from springtide.jobs import audit
+from springtide.jobs import publish as jobs
 from springtide.laws.congestion.bundle import Choice
 from springtide.laws.entry import Entry, StartCongestion, Trial
 from springtide.laws.initcwnd.bundle import Route
 from springtide.laws.initcwnd.rows import write_round
 from springtide.laws.start.policy import StartPolicy
-from springtide.policy import BundlePolicy
+from springtide.policy import BundlePolicy, Policy
 from springtide.publication import folder as publication
-from springtide.publication import journal
+from springtide.publication import journal, ways
 from springtide.publication.__main__ import main
 from springtide.publication.folder import PublishFolder
 from springtide.publication.record import record
@@ -91,6 +92,34 @@ def test_renewed_values_are_younger_than_a_way_back() -> None:
     again = renewed(old, held, ROUND + 30).bundle
     assert (again.round, again.created_at) > (undone.round, undone.created_at)
     assert (again.routes, again.expires_at) == (old.routes, old.expires_at)
+
+
+@pytest.mark.parametrize("ahead", [0, 61, 299])
+def test_renewed_values_come_after_what_edges_took_of_a_clock_that_was_ahead(ahead: int) -> None:
+    now = ROUND + 30
+    old = document({"10.0.1.0/24": 20}, ROUND - 300).bundle
+    held = changed(document({"10.0.1.0/24": 50}), created_at=instants.show(now + ahead)).bundle
+    again = renewed(old, held, now).bundle
+    assert (again.round, again.created_at) > (held.round, held.created_at)
+    # What no edge took orders nothing.
+    refused = changed(document({"10.0.1.0/24": 50}), created_at=instants.show(now + instants.EDGE_TOLERANCE_S + 1))
+    assert renewed(old, refused.bundle, now).bundle.created_at == instants.show(now)
+
+
+def test_the_way_back_knows_what_edges_took_of_a_clock_that_was_ahead() -> None:
+    now = ROUND + 30
+    held = changed(document({"10.0.1.0/24": 50}, ROUND - 300), created_at=instants.show(now + 200))
+    new = changed(document({"10.0.1.0/24": 60}), created_at=instants.show(now)).bundle
+    assert going_back(held.bundle, new).bundle.routes == held.bundle.routes
+    assert ways.given(json.loads(held.content), now) is not None
+
+
+def test_no_round_is_published_that_is_older_than_what_edges_took_of_a_clock_that_was_ahead(tmp_path: Path) -> None:
+    folder, now = PublishFolder(tmp_path), ROUND + 30
+    held = changed(document({}), created_at=instants.show(now + 200))
+    folder.point("current", publish(folder, {"ams-1": held}) / "edges")
+    with pytest.raises(InputError, match="is older than"):
+        jobs.publish(folder, {"ams-1": document({}, ROUND - 300)}, None, Policy(), now)
 
 
 def fleet_of(count: int, value: int = 20) -> dict[str, Document]:

@@ -101,7 +101,7 @@ def publish(
     events += _disable_events(folder, policy, instants.parse(moment))
     held = published.current()
     if held is not None:
-        latest = now_unix_s + instants.CLOCK_TOLERANCE_S
+        latest = now_unix_s + instants.EDGE_TOLERANCE_S
         # What was made under a clock that was ahead orders nothing: edges refuse it as long as it is.
         timely = [one.bundle for one in held.values() if instants.parse(one.bundle.created_at) <= latest]
         newest = max((bundle.round for bundle in timely), default="")
