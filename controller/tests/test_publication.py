@@ -677,7 +677,36 @@ def test_a_published_bundle_that_is_damaged_is_one_line_wherever_it_is_read(
         [line] = str(raised.value).splitlines()
         assert line.startswith(f"{path}/edges/ams-1.json: cannot be read: ")
         assert message in line
-        assert line.endswith("; publish a round again")
+        assert line.endswith("; publish a round with --force --reason TEXT")
+
+
+@pytest.mark.parametrize("part", ["edges", "back"])
+def test_a_damaged_publication_is_replaced_by_one_that_is_forced(home: Home, part: str) -> None:
+    folder = PublishFolder(home.publish_dir)
+    for moment in (ROUND - 300, ROUND):
+        decide(home, moment, {("ams", "nyc"): 30, ("ams", "fra"): 40})
+    home.run("publish", "--round", instants.show(ROUND - 300))
+    path = folder.resolved("candidate")
+    assert path is not None
+    folder.point("current", path / "edges")
+    broken = path / part / "ams-1.json"
+    broken.write_bytes(broken.read_bytes()[:100])
+    again = ("publish", "--round", instants.show(ROUND))
+    assert f"{broken}: cannot be read: " in home.run(*again, code=1).stderr
+    home.run(*again, "--force", "--reason", "a disk lost it")
+    new = folder.resolved("candidate")
+    assert new is not None
+    assert new != path
+    events = journal.read(folder.path)[0]
+    [force] = [event for event in events if event.event == "force"]
+    assert (force.publication, force.reason) == (new.name, "a disk lost it")
+    [line] = force.details["damaged"]
+    assert line.startswith(f"{broken}: document: is not JSON")
+    # The rollout finds its way back, and what holds then can be read.
+    now = instants.now()
+    folder.point("current", ways.way_back(new, folder.path, ["ams-1", "ams-2"], now).parent / "edges")
+    home.run("status", code=1)
+    home.run("publish", "--round", instants.show(ROUND), "--once")
 
 
 def test_one_publish_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
