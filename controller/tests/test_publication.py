@@ -709,6 +709,23 @@ def test_a_damaged_publication_is_replaced_by_one_that_is_forced(home: Home, par
     home.run("publish", "--round", instants.show(ROUND), "--once")
 
 
+def test_a_file_that_nfs_keeps_stops_no_publication(tmp_path: Path) -> None:
+    folder = PublishFolder(tmp_path)
+    left = folder.path / "rounds/.killed/edges"
+    left.mkdir(parents=True)
+    (folder.path / "rounds/.nfs0001").write_bytes(b"")
+    publish(folder, bundles_of(20, 10))
+    assert not left.exists()
+    assert (folder.path / "rounds/.nfs0001").exists()
+
+
+def test_a_round_that_is_published_again_in_the_next_month_is_the_newest(tmp_path: Path) -> None:
+    folder, moment = PublishFolder(tmp_path), instants.parse("2026-01-31T23:55:00Z")
+    made = [publish(folder, {"ams-1": document({}, moment, created_s=after)}) for after in (70, 360)]
+    assert folder.rounds() == [path.name for path in made]
+    assert folder.publication("2026-01-31T23:55:00Z") == made[1]
+
+
 def test_one_publish_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = PublishFolder(tmp_path)
     monkeypatch.setattr(publication, "LOCK_WAIT_S", 0)

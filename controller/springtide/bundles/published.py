@@ -41,7 +41,7 @@ class PublishedBundles:
         Raises SpringtideError, InputError.
         """
         moment, created = max((one.bundle.round, one.bundle.created_at) for one in documents.values())
-        name = f"{moment}-{created[8:].translate(str.maketrans('', '', '-T:Z'))}"
+        name = f"{moment}-{created.translate(str.maketrans('', '', '-T:Z'))}"
         edges = files(documents)
         with self.folder.alone():
             path = self.folder.path / "rounds" / name
