@@ -273,8 +273,8 @@ BROKEN: dict[str, tuple[Change, str]] = {
         "entries[0].connection_rate: is there without start_rate",
     ),
     "default resent": (
-        lambda d: entry(d, default_resent=4_000_001),
-        "entries[0].default_resent: 4000001 is outside 1 to 4000000",
+        lambda d: entry(d, default_resent=200_001),
+        "entries[0].default_resent: 200001 is outside 1 to 200000",
     ),
     "receive window": (lambda d: entry(d, receive_window=1001), "entries[0].receive_window: 1001 is outside 1 to 1000"),
     "unknown prefix": (lambda d: entry(d, prefix="10.77.8.0/23"), "10.77.8.0/23 is neither a prefix of the fleet nor"),

@@ -25,16 +25,17 @@ from springtide.bundles.back import going_back, renewed
 from springtide.bundles.enforce import Enforce
 from springtide.bundles.model import Document, Documents, digest, fields_of, seal
 from springtide.bundles.published import PublishedBundles
-from springtide.errors import SpringtideError
+from springtide.errors import InputError, SpringtideError
 from springtide.jobs import audit
+from springtide.jobs import publish as jobs
 from springtide.laws.congestion.bundle import Choice
-from springtide.laws.entry import Entry, Trial
+from springtide.laws.entry import Entry, StartCongestion, Trial
 from springtide.laws.initcwnd.bundle import Route
 from springtide.laws.initcwnd.rows import write_round
 from springtide.laws.start.policy import StartPolicy
-from springtide.policy import BundlePolicy
+from springtide.policy import BundlePolicy, Policy
 from springtide.publication import folder as publication
-from springtide.publication import journal
+from springtide.publication import journal, ways
 from springtide.publication.__main__ import main
 from springtide.publication.folder import PublishFolder
 from springtide.publication.record import record
@@ -93,6 +94,34 @@ def test_renewed_values_are_younger_than_a_way_back() -> None:
     assert (again.routes, again.expires_at) == (old.routes, old.expires_at)
 
 
+@pytest.mark.parametrize("ahead", [0, 61, 299])
+def test_renewed_values_come_after_what_edges_took_of_a_clock_that_was_ahead(ahead: int) -> None:
+    now = ROUND + 30
+    old = document({"10.0.1.0/24": 20}, ROUND - 300).bundle
+    held = changed(document({"10.0.1.0/24": 50}), created_at=instants.show(now + ahead)).bundle
+    again = renewed(old, held, now).bundle
+    assert (again.round, again.created_at) > (held.round, held.created_at)
+    # What no edge took orders nothing.
+    refused = changed(document({"10.0.1.0/24": 50}), created_at=instants.show(now + instants.EDGE_TOLERANCE_S + 1))
+    assert renewed(old, refused.bundle, now).bundle.created_at == instants.show(now)
+
+
+def test_the_way_back_knows_what_edges_took_of_a_clock_that_was_ahead() -> None:
+    now = ROUND + 30
+    held = changed(document({"10.0.1.0/24": 50}, ROUND - 300), created_at=instants.show(now + 200))
+    new = changed(document({"10.0.1.0/24": 60}), created_at=instants.show(now)).bundle
+    assert going_back(held.bundle, new).bundle.routes == held.bundle.routes
+    assert ways.given(json.loads(held.content), now) is not None
+
+
+def test_no_round_is_published_that_is_older_than_what_edges_took_of_a_clock_that_was_ahead(tmp_path: Path) -> None:
+    folder, now = PublishFolder(tmp_path), ROUND + 30
+    held = changed(document({}), created_at=instants.show(now + 200))
+    folder.point("current", publish(folder, {"ams-1": held}) / "edges")
+    with pytest.raises(InputError, match="is older than"):
+        jobs.publish(folder, {"ams-1": document({}, ROUND - 300)}, None, Policy(), now)
+
+
 def fleet_of(count: int, value: int = 20) -> dict[str, Document]:
     return {"ams-1": document({f"10.{n // 250}.{n % 250}.0/24": value for n in range(count)})}
 
@@ -137,6 +166,7 @@ def times(factor: float, entry: Entry = OWN) -> Entry:
 
 
 BARE = Entry(prefix="10.0.0.0/24", trial=ON_TRIAL)
+RECEIVES = Entry(prefix="10.0.0.0/24", receive_window=45)
 
 
 @pytest.mark.parametrize(
@@ -160,6 +190,15 @@ BARE = Entry(prefix="10.0.0.0/24", trial=ON_TRIAL)
         (BARE, with_(BARE, trial=HUGE), ["100 of 100 routes and trials are changed"]),
         (BARE, with_(BARE, trial=ON_TRIAL.model_copy(update={"permille": 500})), ["100 of 100 routes and trials"]),
         (BARE, times(10), ["100 of 100 routes and trials are changed"]),
+        # What edges brake by, and what receivers announce.
+        (with_(OWN, default_resent=7500), with_(OWN, default_resent=10_000), []),
+        (with_(OWN, default_resent=7500), OWN, []),
+        (OWN, with_(OWN, default_resent=200_000), ["100 of 100 routes and trials are changed"]),
+        (RECEIVES, with_(OWN, receive_window=45), []),
+        (OWN, with_(OWN, receive_window=100), []),
+        (RECEIVES, with_(RECEIVES, receive_window=60), []),
+        (RECEIVES, with_(RECEIVES, receive_window=1000), ["100 of 100 receive windows are changed"]),
+        (with_(OWN, receive_window=1000), with_(OWN, receive_window=45), ["100 of 100 receive windows are changed"]),
         (OWN, BARE, ["100 of 100 routes are changed or withdrawn", "100 of 100 routes are withdrawn"]),
     ],
 )
@@ -196,7 +235,8 @@ def test_diff_shows_rates_and_trials(home: Home, monkeypatch: pytest.MonkeyPatch
     where = ("--publish-dir", folder.path)
     folder.point("current", publish(folder, paced(OWN, 1)) / "edges")
     created = instants.show(ROUND + 60)
-    publish(folder, {"ams-1": changed(paced(with_(times(2), trial=STEP), 1)["ams-1"], created_at=created)})
+    new = with_(times(2), trial=STEP, default_resent=7500, receive_window=60)
+    publish(folder, {"ams-1": changed(paced(new, 1)["ams-1"], created_at=created)})
     (change,) = home.json("diff", *where)["changes"]
     assert (change["before"], change["after"]) == (60, 60)
     assert [one["start_rate"] for one in change["starts"]] == [2_000_000, 4_000_000]
@@ -205,15 +245,21 @@ def test_diff_shows_rates_and_trials(home: Home, monkeypatch: pytest.MonkeyPatch
     (row,) = (line for line in home.run("diff", *where).stdout.splitlines() if "10.0.0.0/24" in line)
     assert "60 at 1,000,000 B/s, 2,000,000 together " in row
     assert "60 at 2,000,000 B/s, 4,000,000 together, on trial 60 at" in row
+    assert "for 10 %, the default sends 7.5 segments again, receives 60" in row
 
 
 def clients_of(count: int, least: int = 100_000, algorithm: str = "bbr") -> dict[str, Document]:
-    """Two edges of one PoP, which are given the same: a client counts once."""
+    """Two edges of one PoP, which are given the same."""
     choices = [
         Choice(prefix=f"192.{n // 250}.{n % 250}.0/24", algorithm=algorithm, min_object_bytes=least)
         for n in range(count)
     ]
     return {edge: changed(document({}), edge=edge, congestion=choices) for edge in ("ams-1", "ams-2")}
+
+
+def acting(always: bool, count: int = 100) -> dict[str, Document]:
+    given = StartCongestion(algorithm="bbr", from_bytes=100_000, **({"always": True} if always else {}))
+    return paced(Entry(prefix="10.0.0.0/24", congestion=given), count)
 
 
 def changed(of: Document, **fields: Any) -> Document:
@@ -224,17 +270,25 @@ def changed(of: Document, **fields: Any) -> Document:
     ("before", "after", "expected"),
     [
         (clients_of(100), clients_of(50), []),
-        (clients_of(100), clients_of(100, 7), []),
+        (clients_of(100), clients_of(100) | {"ams-2": clients_of(1)["ams-2"]}, []),
         (clients_of(100), clients_of(400), []),
-        (clients_of(100), clients_of(100, algorithm="cubic"), ["100 of 100 client prefixes leave BBR"]),
-        (clients_of(100), clients_of(49), ["51 of 100 client prefixes leave BBR"]),
-        (clients_of(100), fleet_of(3), ["100 of 100 client prefixes leave BBR"]),
+        (clients_of(100), clients_of(100, 7), ["200 of 200"]),
+        (clients_of(100), clients_of(100, 1_000_000_000), ["200 of 200"]),
+        (clients_of(100), clients_of(100, algorithm="cubic"), ["200 of 200"]),
+        (clients_of(100), clients_of(49), ["102 of 200"]),
+        (clients_of(100), fleet_of(3), ["200 of 200"]),
+        # Whichever edge of a PoP it is.
+        (clients_of(100), clients_of(98) | {"ams-1": clients_of(0)["ams-1"]}, ["102 of 200"]),
+        (clients_of(100), clients_of(98) | {"ams-2": clients_of(0)["ams-2"]}, ["102 of 200"]),
         (clients_of(19), clients_of(0), []),
+        (acting(False), acting(True), ["100 of 100"]),
+        (acting(True), acting(True), []),
     ],
 )
 def test_a_fleet_leaves_bbr_in_parts(before: Documents, after: Documents, expected: list[str]) -> None:
     found = list(caps.congestion_problems("publish", caps.congestion_difference(before, after), BundlePolicy()))
-    assert [problem.message.split(", over")[0] for problem in found] == expected
+    what = " edges' client prefixes leave BBR or have it otherwise"
+    assert [problem.message.split(", over")[0] for problem in found] == [f"{count}{what}" for count in expected]
 
 
 def test_the_way_back_knows_what_congestion_control_held() -> None:
@@ -253,10 +307,11 @@ def test_diff_shows_whose_congestion_control_changes(home: Home) -> None:
     created = instants.show(ROUND + 60)
     publish(folder, {edge: changed(one, created_at=created) for edge, one in clients_of(1, 7).items()})
     assert home.json("diff", *where)["congestion"] == [
-        {"pop": "ams", "prefix": "192.0.0.0/24", "before": "bbr from 100,000 B", "after": "bbr from 7 B"},
-        {"pop": "ams", "prefix": "192.0.1.0/24", "before": "bbr from 100,000 B", "after": None},
+        {"edge": edge, "prefix": prefix, "before": "bbr from 100,000 B", "after": after}
+        for edge in ("ams-1", "ams-2")
+        for prefix, after in (("192.0.0.0/24", "bbr from 7 B"), ("192.0.1.0/24", None))
     ]
-    assert "0 added, 1 changed, 1 withdrawn" in home.run("diff", *where).stdout
+    assert "0 added, 2 changed, 2 withdrawn" in home.run("diff", *where).stdout
 
 
 def decide(home: Home, moment: int, values: dict[tuple[str, str], int]) -> None:
@@ -622,7 +677,53 @@ def test_a_published_bundle_that_is_damaged_is_one_line_wherever_it_is_read(
         [line] = str(raised.value).splitlines()
         assert line.startswith(f"{path}/edges/ams-1.json: cannot be read: ")
         assert message in line
-        assert line.endswith("; publish a round again")
+        assert line.endswith("; publish a round with --force --reason TEXT")
+
+
+@pytest.mark.parametrize("part", ["edges", "back"])
+def test_a_damaged_publication_is_replaced_by_one_that_is_forced(home: Home, part: str) -> None:
+    folder = PublishFolder(home.publish_dir)
+    for moment in (ROUND - 300, ROUND):
+        decide(home, moment, {("ams", "nyc"): 30, ("ams", "fra"): 40})
+    home.run("publish", "--round", instants.show(ROUND - 300))
+    path = folder.resolved("candidate")
+    assert path is not None
+    folder.point("current", path / "edges")
+    broken = path / part / "ams-1.json"
+    broken.write_bytes(broken.read_bytes()[:100])
+    again = ("publish", "--round", instants.show(ROUND))
+    assert f"{broken}: cannot be read: " in home.run(*again, code=1).stderr
+    home.run(*again, "--force", "--reason", "a disk lost it")
+    new = folder.resolved("candidate")
+    assert new is not None
+    assert new != path
+    events = journal.read(folder.path)[0]
+    [force] = [event for event in events if event.event == "force"]
+    assert (force.publication, force.reason) == (new.name, "a disk lost it")
+    [line] = force.details["damaged"]
+    assert line.startswith(f"{broken}: document: is not JSON")
+    # The rollout finds its way back, and what holds then can be read.
+    now = instants.now()
+    folder.point("current", ways.way_back(new, folder.path, ["ams-1", "ams-2"], now).parent / "edges")
+    home.run("status", code=1)
+    home.run("publish", "--round", instants.show(ROUND), "--once")
+
+
+def test_a_file_that_nfs_keeps_stops_no_publication(tmp_path: Path) -> None:
+    folder = PublishFolder(tmp_path)
+    left = folder.path / "rounds/.killed/edges"
+    left.mkdir(parents=True)
+    (folder.path / "rounds/.nfs0001").write_bytes(b"")
+    publish(folder, bundles_of(20, 10))
+    assert not left.exists()
+    assert (folder.path / "rounds/.nfs0001").exists()
+
+
+def test_a_round_that_is_published_again_in_the_next_month_is_the_newest(tmp_path: Path) -> None:
+    folder, moment = PublishFolder(tmp_path), instants.parse("2026-01-31T23:55:00Z")
+    made = [publish(folder, {"ams-1": document({}, moment, created_s=after)}) for after in (70, 360)]
+    assert folder.rounds() == [path.name for path in made]
+    assert folder.publication("2026-01-31T23:55:00Z") == made[1]
 
 
 def test_one_publish_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

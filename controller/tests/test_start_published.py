@@ -84,6 +84,22 @@ def published(home: Home, values: dict[str, Any], found: Frame | None = None) ->
     return bundle
 
 
+def test_status_shows_no_starts_of_the_future(home: Home) -> None:
+    """One round that a clock that was ahead decided would hide all others for a day."""
+    published(home, IN_USE | {"previous_window": 100, "flights_0": 30})
+
+    def seen() -> str:
+        steps = home.json("status", code=1)["steps"]
+        return next(f"{one['state']}: {one['text']}" for one in steps if one["what"] == "seen starts")
+
+    before = seen()
+    assert before.startswith(f"ok: {len(UNITS)} of {len(UNITS)} ")
+    store = home.open()
+    rows.write_round(store, ROUND + 86_400, decided(**IN_USE), Policy().version)
+    store.close()
+    assert seen() == before
+
+
 @pytest.mark.parametrize("values", [IN_USE, ON_TRIAL, IN_USE | ON_TRIAL], ids=["in use", "on trial", "both"])
 def test_every_unit_and_part_is_published(home: Home, values: dict[str, Any]) -> None:
     entries = {one["prefix"]: one for one in published(home, values)["entries"]}

@@ -80,6 +80,12 @@ SILENT = {**GOOD.events, "drift": event("drift", "unknown", details={"not_compar
     [
         ({"sample": NOW - 601}, "samples", State.STALE, "10 min ago"),
         ({"sample": NOW + 7200}, "samples", State.BROKEN, "2 h in the future"),
+        (
+            {"holds": replace(ROUTES, created=NOW + 7200, expires=NOW + 8000)},
+            "on the fleet",
+            State.BROKEN,
+            "r-1 was made 2 h in the future: edges refuse it",
+        ),
         ({"round": LONG_AGO}, "rounds", State.STALE, "11 min ago"),
         ({"decisions": {"initcwnd": Newest(LONG_AGO, 40, 31)}}, "initcwnd", State.STALE, "31 of 40 pairs"),
         (

@@ -9,7 +9,7 @@ import pytest
 import yaml
 from springtide import instants
 from springtide.bundles import caps
-from springtide.bundles.model import Documents
+from springtide.bundles.model import Documents, fields_of, seal
 from springtide.bundles.render import render as render_all
 from springtide.fleet import Fleet
 from springtide.jobs import publish as jobs
@@ -97,14 +97,16 @@ def test_a_disable_test_takes_every_pair_but_an_override() -> None:
     assert not any(d.reason is Reason.DISABLE_TEST for d in decide_pairs(TEST + 3600, policy, seen(), used(None)))
 
 
-def published(policy: Policy, moment: int, pairs: set[tuple[str, str]]) -> Documents:
-    decisions = [decision(*pair, 4, 40, moment, moment) for pair in sorted(pairs)]
+def published(policy: Policy, moment: int, pairs: set[tuple[str, str]], value: int = 40) -> Documents:
+    decisions = [decision(*pair, 4, value, moment, moment) for pair in sorted(pairs)]
     return render(fleet(), policy, moment, decisions, moment).documents
 
 
-def refused(policy: Policy, before: Documents, after: Documents) -> list[str]:
-    found = caps.difference(before, after)
-    designed = caps.by_design(found, before, after, caps.Turns(fleet(), policy))
+def refused(policy: Policy, before: Documents, after: Documents, rested: Documents | None = None) -> list[str]:
+    """`rested`: what there was before it was switched off in `before`."""
+    found, there = caps.difference(before, after), caps.starts(before)
+    resting = {value: start for value, start in caps.starts(rested or {}).items() if value not in there}
+    designed = caps.by_design(found, before, after, caps.Turns(fleet(), policy), resting)
     return [one.field.removeprefix("cap ") for one in caps.problems("publish", found, policy.bundle, designed)]
 
 
@@ -139,12 +141,12 @@ def test_a_fault_that_turns_the_whole_fleet_off_is_no_design(monkeypatch: pytest
 def test_a_disable_test_passes_the_caps_while_it_lasts_and_comes_back() -> None:
     everything, nothing = published(TESTED, TEST - INTERVAL, set(PAIRS)), published(TESTED, TEST, set())
     assert refused(TESTED, everything, nothing) == []
-    assert refused(TESTED, nothing, published(TESTED, TEST + 3600, set(PAIRS))) == []
+    assert refused(TESTED, nothing, published(TESTED, TEST + 3600, set(PAIRS)), everything) == []
     late = published(TESTED, TEST + 3600, set())
     assert refused(TESTED, everything, late) == ["max_changed_share", "max_withdrawn_share"]
     # A few that an override kept are not the base of the growth afterwards.
     few = published(TESTED, TEST + 3300, set(PAIRS[:2]))
-    assert refused(TESTED, few, published(TESTED, TEST + 3600, set(PAIRS))) == []
+    assert refused(TESTED, few, published(TESTED, TEST + 3600, set(PAIRS)), everything) == []
     assert refused(Policy(), few, published(Policy(), TEST + 3600, set(PAIRS))) == ["max_growth"]
 
 
@@ -186,6 +188,62 @@ def test_what_a_disable_test_took_and_does_not_come_back_is_withdrawn(tmp_path: 
     assert released(folder, TESTED, after + 2 * INTERVAL, set(PAIRS[:-1])) == []
 
 
+def test_what_comes_back_is_about_what_rested(tmp_path: Path) -> None:
+    """Within a step of the law: it went on to learn."""
+    folder = PublishFolder(tmp_path)
+    assert released(folder, TESTED, TEST - INTERVAL, set(PAIRS)) == []
+    assert released(folder, TESTED, TEST, set()) == []
+    after = TEST + 3600
+    for value, expected in ((400, ["max_changed_share"]), (10, ["max_changed_share"]), (50, [])):
+        found = jobs.too_much(folder, published(TESTED, after, set(PAIRS), value), TESTED, fleet())
+        assert [one.field.removeprefix("cap ") for one in found] == expected
+
+
+def test_what_a_switchback_gives_back_is_judged_beside_what_stays(tmp_path: Path) -> None:
+    folder, moment = PublishFolder(tmp_path), HOUR
+    while not on(SWITCHED, moment) - on(SWITCHED, moment - 3600) or moment < HOUR + 8 * 3600:
+        assert released(folder, SWITCHED, moment, on(SWITCHED, moment)) == []
+        moment += 3600
+    wild = Policy.model_validate({**SWITCHED.model_dump(), "bundle": {"max_changed_share": 0.01}})
+    before = on(SWITCHED, moment - 3600)
+    after = dict(published(SWITCHED, moment, on(SWITCHED, moment)))
+    assert jobs.too_much(folder, after, wild, fleet()) == []
+    for edge, document in published(SWITCHED, moment, on(SWITCHED, moment) - before, 400).items():
+        kept = published(SWITCHED, moment, on(SWITCHED, moment) & before)[edge].bundle.routes
+        routes = sorted([*kept, *document.bundle.routes], key=lambda route: route.prefix)
+        after[edge] = seal({**fields_of(document.bundle), "routes": routes})
+    assert [one.field for one in jobs.too_much(folder, after, wild, fleet())] == ["cap max_changed_share"]
+
+
+def test_what_is_new_does_not_hide_in_what_comes_back(tmp_path: Path) -> None:
+    """A client's prefix that nobody had is growth, when a test ends as at any time."""
+    paced = Policy.model_validate({"experiment": {"disable_every_days": 1}, "enforce": {"by": "bpf"}})
+    folder = PublishFolder(tmp_path)
+
+    def of(moment: int, count: int) -> Documents:
+        entries = [Entry(prefix=f"192.0.{n}.0/24", initcwnd=60) for n in range(count)]
+        given = [Contribution("entries", dict.fromkeys(fleet().edges(), entries))]
+        return render_all(fleet(), paced, moment, moment, given).documents
+
+    for moment, count in ((TEST - INTERVAL, 20), (TEST, 0)):
+        content = yaml.safe_dump(fleet().model_dump(mode="json")).encode()
+        path, _ = jobs.publish(folder, of(moment, count), None, paced, moment + 30, fleet=content)
+        folder.point("current", path / "edges")
+    # In the middle of one too.
+    for moment, count in ((TEST + 3600, 41), (TEST + INTERVAL, 21)):
+        found = jobs.too_much(folder, of(moment, count), paced, fleet())
+        assert [one.field for one in found] == ["cap max_growth"], moment
+    assert jobs.too_much(folder, of(TEST + 3600, 40), paced, fleet()) == []
+
+
+def test_an_override_that_stays_in_a_test_is_not_missing_after_it(tmp_path: Path) -> None:
+    folder, kept = PublishFolder(tmp_path), set(PAIRS[:4])
+    assert released(folder, TESTED, TEST - INTERVAL, set(PAIRS)) == []
+    assert released(folder, TESTED, TEST, kept) == []
+    strict = Policy.model_validate({**TESTED.model_dump(), "bundle": {"max_withdrawn_share": 0.0}})
+    assert jobs.too_much(folder, published(TESTED, TEST + 3600, set(PAIRS)), strict, fleet()) == []
+
+
 def test_a_disable_test_takes_client_prefixes_too() -> None:
     clients = [f"192.0.{n}.0/24" for n in range(40)]
     paced = Policy.model_validate({"experiment": {"disable_every_days": 1}, "enforce": {"by": "bpf"}})
@@ -195,12 +253,12 @@ def test_a_disable_test_takes_client_prefixes_too() -> None:
         entries = dict.fromkeys(fleet().edges(), starts)
         return render_all(fleet(), paced, moment, moment, [Contribution("entries", entries)]).documents
 
-    assert refused(paced, of(TEST - INTERVAL, clients), of(TEST, [])) == []
-    assert refused(paced, of(TEST + 3300, clients[:20]), of(TEST + 3600, [*clients, "198.51.100.0/24"])) == []
-    switched = caps.difference(of(HOUR, clients), of(HOUR + 3600, []))
-    assert (
-        caps.by_design(switched, of(HOUR, clients), of(HOUR + 3600, []), caps.Turns(fleet(), SWITCHED)).withdrawn == 0
-    )
+    rested = of(TEST - INTERVAL, clients)
+    assert refused(paced, rested, of(TEST, [])) == []
+    assert refused(paced, of(TEST + 3300, clients[:20]), of(TEST + 3600, [*clients, "198.51.100.0/24"]), rested) == []
+    before, after = of(HOUR, clients), of(HOUR + 3600, [])
+    designed = caps.by_design(caps.difference(before, after), before, after, caps.Turns(fleet(), SWITCHED), {})
+    assert designed.withdrawn == 0
 
 
 def test_a_disable_test_is_one_event_at_its_begin_and_one_at_its_end(tmp_path: Path) -> None:

@@ -288,7 +288,10 @@ def test_prefixes_decided_for_bbr_are_held_against_their_bytes(store: Store) -> 
         # Chosen just now: no connection can have known.
         + [{**decided, "client_prefix": str(rows[5].address), "algorithm": "bbr", "selected_since": ROUND}],
     )
-    assert CONGESTION.treated(store, 0, 300) == Treated(same=1, differs=1, unknown=2, controls=1)
+    # What a clock that was ahead has decided.
+    later = {**decided, "round": ROUND + 86_400, "client_prefix": str(rows[3].address), "algorithm": "bbr"}
+    store.insert("congestion_decisions", [later])
+    assert CONGESTION.treated(store, ROUND, 300) == Treated(same=1, differs=1, unknown=2, controls=1)
 
 
 def test_a_window_that_is_known_is_never_wrong(home: Home) -> None:

@@ -16,10 +16,10 @@ _HEAD = (
     *("RTTs saved", "retransmitted before", "after"),
 )
 BEFORE, AFTER = "#222222", "#3fa9d6"
-# Share of the segments, and of the time; what ten segments carry; and probes of a phase. Less is chance.
-MORE_AGAIN, SLOWER, DEFAULT_BYTES, LEAST_PROBES = 0.002, 0.01, 14_480, 5
+# Share of the segments, and of the time; and probes of a phase. Less is chance.
+MORE_AGAIN, SLOWER, LEAST_PROBES = 0.002, 0.01, 5
 
-NOTHING = f"no path and no group is clearly slower, nor sends {100 * MORE_AGAIN:g} points more again"
+NOTHING = f"no path and no group is clearly slower, nor sends {100 * MORE_AGAIN:g} points more again, nor lost probes"
 _STYLE = """
 :root { color-scheme: light dark; --line: #8884; --soft: #777; --good: #0b7fab; }
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem; }
@@ -104,37 +104,37 @@ def answer(groups: Sequence[Group]) -> str:
 
 def losses(probes: Sequence[Mapping[str, Any]], groups: Sequence[Group]) -> list[str]:
     """A sentence for each path (of `probes` of summary.json) and group that is slower at a quantile by more than a
-    hundredth, as the interval of the difference says, and for each group in which more was sent again."""
+    hundredth, as the interval of the difference says, or in which more was sent again; and for each path on which fewer
+    probes came back."""
     paths = {(row["src"], row["dst"]) for row in probes}
     found = []
     for row in probes:
         name = f"{row['src']} to {row['dst']}, {kilobytes(row['size_bytes'])}"
-        found += _slower(name, row["size_bytes"], row["before_ms"], row["after_ms"], row["slower_ms"])
-    for group in groups:
-        name = f"RTT {group.rtt_ms:g} ms, {kilobytes(group.size_bytes)}"
-        # A group of one path has been named.
-        if len(paths) > len({one.rtt_ms for one in groups}):
-            found += _slower(name, group.size_bytes, group.before, group.after, group.slower)
-        again = group.retransmitted_after - group.retransmitted_before
-        if again > MORE_AGAIN:
-            found.append(
-                f"{name}: {group.retransmitted_after:.2%} sent again instead of {group.retransmitted_before:.2%}; "
-                "several that started together filled a queue of these paths, or the path loses by itself."
-            )
+        was, now = row["before_ms"], row["after_ms"]
+        found += _slower(name, was, now, row["slower_ms"])
+        found += _again(name, row["retransmit_before"], row["retransmit_after"])
+        if now["n"] < was["n"]:
+            found.append(f"{name}: {now['n']} probes came back instead of {was['n']}: the others failed.")
+    # A group of one path has been named.
+    if len(paths) > len({one.rtt_ms for one in groups}):
+        for group in groups:
+            name = f"RTT {group.rtt_ms:g} ms, {kilobytes(group.size_bytes)}"
+            found += _slower(name, group.before, group.after, group.slower)
+            found += _again(name, group.retransmitted_before, group.retransmitted_after)
     return found
 
 
+def _again(name: str, before: float, after: float) -> list[str]:
+    why = "several that started together filled a queue there, or it loses by itself"
+    return [f"{name}: {after:.2%} sent again instead of {before:.2%}; {why}."] if after - before > MORE_AGAIN else []
+
+
 def _slower(
-    name: str,
-    size_bytes: int,
-    before: Mapping[str, float],
-    after: Mapping[str, float],
-    slower: Mapping[str, Mapping[str, float]],
+    name: str, before: Mapping[str, float], after: Mapping[str, float], slower: Mapping[str, Mapping[str, float]]
 ) -> list[str]:
-    why = " The default's ten segments carry it whole, so this is chance." if size_bytes <= DEFAULT_BYTES else ""
     return [
         f"{name}: {quantile} {after[quantile]:.0f} ms instead of {before[quantile]:.0f} "
-        f"({by['low']:.0f} to {by['high']:.0f} ms slower, 95 %).{why}"
+        f"({by['low']:.0f} to {by['high']:.0f} ms slower, 95 %)."
         for quantile, by in slower.items()
         if by["low"] > SLOWER * before[quantile] and min(before["n"], after["n"]) >= LEAST_PROBES
     ]

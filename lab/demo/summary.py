@@ -158,6 +158,9 @@ def by_pair(before: Phase, after: Phase) -> list[dict[str, Any]]:
     def key(transfer: Transfer) -> tuple[str, str, float, int]:
         return (transfer.src, transfer.dst, transfer.rtt_ms, transfer.size_bytes)
 
+    def again(phase: Phase, group: tuple[str, str, float, int]) -> float:
+        return round(ratio(one for one in phase.closed if (one.src, one.dst, one.rtt_ms, one.size_bytes) == group), 5)
+
     first, second = _grouped(before.transfers, key), _grouped(after.transfers, key)
     rows = []
     for group in sorted(first.keys() & second.keys(), key=lambda found: (found[2], found[0], found[1], found[3])):
@@ -172,6 +175,8 @@ def by_pair(before: Phase, after: Phase) -> list[dict[str, Any]]:
                 "before_ms": was,
                 "after_ms": now,
                 "slower_ms": slower(first[group], second[group]),
+                "retransmit_before": again(before, group),
+                "retransmit_after": again(after, group),
                 "rtts_saved_p50": rtts_saved(was, now, rtt_ms),
             }
         )

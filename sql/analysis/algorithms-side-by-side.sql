@@ -14,7 +14,8 @@ select
     round(bbr_mbit_per_s / cubic_mbit_per_s, 2) as bbr_to_cubic
 from prefixes
 where
-    round > (select max(rollups.round) from rollups) - interval {hours:UInt32} hour
+    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups) - interval {hours:UInt32} hour
+    and round <= now()
     and ({pop:String} = '' or pop = {pop:String})
 group by pop, prefix
 having bbr_connections > 0 and cubic_connections > 0

@@ -14,7 +14,10 @@ select
     round(100 * sum(young_lossy_connections) / nullIf(sum(young_connections), 0), 2) as young_lossy_percent,
     round(100 * sum(young_timeout_connections) / nullIf(sum(young_connections), 0), 2) as young_timeout_percent
 from pairs
-where round > (select max(rollups.round) from rollups) - interval {hours:UInt32} hour and bytes_sent > 0
+where
+    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups) - interval {hours:UInt32} hour
+    and round <= now()
+    and bytes_sent > 0
 group by src_pop, dst_pop, ip_version
 order by retransmitted_percent desc, src_pop asc, dst_pop asc, ip_version asc
 limit {top:UInt32}

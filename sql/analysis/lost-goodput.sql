@@ -11,9 +11,10 @@ with aged as (
         prefix,
         requests,
         goodput_mbit_per_s,
-        toUnixTimestamp((select max(rollups.round) from rollups)) - toUnixTimestamp(round) as age_s
+        toUnixTimestamp((select maxIf(rollups.round, rollups.round <= now()) from rollups))
+        - toUnixTimestamp(round) as age_s
     from goodput
-    where from_kb >= {from_kb:Float64}
+    where from_kb >= {from_kb:Float64} and round <= now()
 )
 
 select

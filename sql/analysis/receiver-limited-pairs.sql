@@ -15,7 +15,9 @@ select
     -- The most that a window of that size can carry at that round-trip time.
     round(window_kb * 8 / mean_rtt_ms, 1) as ceiling_mbit_per_s
 from pairs
-where round > (select max(rollups.round) from rollups) - interval {hours:UInt32} hour
+where
+    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups) - interval {hours:UInt32} hour
+    and round <= now()
 group by src_pop, dst_pop, ip_version
 having limited_percent >= {min_percent:Float64}
 order by limited_percent desc, src_pop asc, dst_pop asc, ip_version asc

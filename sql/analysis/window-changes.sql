@@ -15,7 +15,10 @@ with steps as (
             order by round asc rows between unbounded preceding and current row
         ) as previous
     from initcwnd_decisions final
-    where round > (select max(rollups.round) from rollups) - interval {hours:UInt32} hour and action = 'set'
+    where
+        round > (select maxIf(rollups.round, rollups.round <= now()) from rollups) - interval {hours:UInt32} hour
+        and round <= now()
+        and action = 'set'
 )
 
 select

@@ -7,12 +7,12 @@
 with recent as (
     select
         *,
-        toUnixTimestamp((select max(rollups.round) from rollups)) as newest_s,
+        toUnixTimestamp((select maxIf(rollups.round, rollups.round <= now()) from rollups)) as newest_s,
         toUnixTimestamp(round) > if(
             {push:String} = '', newest_s - 900, toUnixTimestamp(parseDateTimeBestEffortOrZero({push:String}, 'UTC'))
         ) as after
     from pairs
-    where toUnixTimestamp(round) > newest_s - {hours:UInt32} * 3600
+    where toUnixTimestamp(round) > newest_s - {hours:UInt32} * 3600 and round <= now()
 )
 
 select

@@ -24,7 +24,7 @@ def going_back(before: Bundle | None, new: Bundle) -> Document:
     # By routes nobody can be left alone.
     can = isinstance(before, SecondBundle) and (before.by, before.enforce.otherwise) == ("bpf", "default")
     # A later bundle is of a clock that was ahead: edges refuse it, and would refuse its values again.
-    known = before is not None and instants.parse(before.created_at) <= created + instants.CLOCK_TOLERANCE_S
+    known = before is not None and instants.parse(before.created_at) <= created + instants.EDGE_TOLERANCE_S
     if known and before is not None and instants.parse(before.expires_at) > created and (can or not alone):
         fields = fields_of(before)
         if isinstance(before, SecondBundle) and alone:
@@ -42,7 +42,7 @@ def going_back(before: Bundle | None, new: Bundle) -> Document:
 def renewed(old: Bundle, over: Bundle | None, now_unix_s: int) -> Document:
     """Old values as a bundle that edges take after `over`: the later round of both, created now."""
     # One of a clock that was ahead is nothing to come after: edges refuse it as long as it is.
-    latest = now_unix_s + instants.CLOCK_TOLERANCE_S
+    latest = now_unix_s + instants.EDGE_TOLERANCE_S
     held = old if over is None or instants.parse(over.created_at) > latest else over
     moment = max(instants.parse(old.round), instants.parse(held.round))
     # `over` may have been taken back, by a bundle one second younger than itself.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from springtide import instants
 from springtide.bundles.model import Bundle, Documents, FirstBundle
@@ -15,7 +16,6 @@ from springtide.laws.switchback import disable_test, last_rounds, off_pairs
 from springtide.policy import BundlePolicy, Policy
 
 Value = tuple[str, str]
-Choice = tuple[str, int]
 FIX = "look at `springtide diff`; if it is intended, use --force --reason TEXT"
 
 
@@ -37,34 +37,50 @@ class Values:
         return all(a == b or (a is not None and b is not None and max(a, b) <= factor * min(a, b)) for a, b in pairs)
 
 
+NO_VALUES = Values()
+
+
 @dataclass(frozen=True)
 class Start(Values):
-    """With what is on trial, for how many of a thousand connections; a trial without a window is the default's."""
+    """With what is on trial, for how many of a thousand connections (a trial without a window is the default's), and
+    what else an entry has of connections' starts."""
 
     permille: int = 0
-    trial: Values = Values()
+    trial: Values = NO_VALUES
+    default_resent: int = 0
+    receive_window: int | None = None
+
+    @property
+    def is_carried(self) -> bool:
+        """Whether any connection starts by it."""
+        return bool(self.window or self.trial.window)
+
+
+Starts = Mapping[Value, Start]
 
 
 @dataclass(frozen=True)
 class Difference:
     """Starts as (edge, prefix) -> values, and what happens to each: one whose window goes is withdrawn, though a trial
-    may remain. `before` and `after` count those with a window, `carried` all."""
+    may remain. `before` and `after` count those with a window, `carried` with what is on trial, `received` those that
+    had a receive window."""
 
-    added: Mapping[Value, Start]
+    added: Starts
     changed: Mapping[Value, tuple[Start, Start]]
-    withdrawn: Mapping[Value, Start]
+    withdrawn: Starts
     before: int
     after: int
     carried: tuple[int, int]
+    received: int
 
 
 def starts(documents: Documents) -> dict[Value, Start]:
-    """The window, rates and trial of each edge and prefix that has any window."""
+    """Of each edge and prefix that has any window."""
     return {
         (edge, prefix): start
         for edge, document in documents.items()
         for prefix, start in _starts(document.bundle)
-        if start.window or start.trial.window
+        if start.is_carried or start.receive_window
     }
 
 
@@ -77,22 +93,27 @@ def _starts(bundle: Bundle) -> Iterator[tuple[str, Start]]:
 
 def _start(entry: Entry) -> Start:
     own = (entry.initcwnd or 0, entry.start_rate, entry.connection_rate)
-    trial = entry.trial
+    trial, others = entry.trial, (entry.default_resent or 0, entry.receive_window)
     if trial is None:
-        return Start(*own)
-    return Start(*own, trial.permille, Values(trial.initcwnd or 0, trial.start_rate, trial.connection_rate))
+        return Start(*own, 0, NO_VALUES, *others)
+    on_trial = Values(trial.initcwnd or 0, trial.start_rate, trial.connection_rate)
+    return Start(*own, trial.permille, on_trial, *others)
 
 
 def difference(before: Documents, after: Documents) -> Difference:
     old, new = starts(before), starts(after)
     gone = {key for key, start in old.items() if start.window and (key not in new or not new[key].window)}
+    # By a receive window alone no connection starts here.
+    added = {key for key, start in new.items() if key not in old or (start.is_carried and not old[key].is_carried)}
+    both = (old.keys() & new.keys()) - gone - added
     return Difference(
-        added={key: new[key] for key in new.keys() - old.keys()},
-        changed={key: (old[key], new[key]) for key in (old.keys() & new.keys()) - gone if old[key] != new[key]},
+        added={key: new[key] for key in added},
+        changed={key: (old[key], new[key]) for key in both if old[key] != new[key]},
         withdrawn={key: old[key] for key in gone},
         before=sum(bool(start.window) for start in old.values()),
         after=sum(bool(start.window) for start in new.values()),
-        carried=(len(old), len(new)),
+        carried=(sum(start.is_carried for start in old.values()), sum(start.is_carried for start in new.values())),
+        received=sum(start.receive_window is not None for start in old.values()),
     )
 
 
@@ -114,6 +135,10 @@ class Usual:
         is_same = old.window == new.window and old.is_near(new, self.rates)
         return bool(new.window) and not is_same and not new.is_near(old.trial, self.rates)
 
+    def is_returned_new(self, old: Start, new: Start) -> bool:
+        """Of what was off for some rounds, in which the law went on to learn."""
+        return bool(new.window) and not any(new.is_near(known, self.step) for known in (old, old.trial))
+
     def is_trial_new(self, old: Start, new: Start) -> bool:
         if not new.permille:
             return False
@@ -124,16 +149,34 @@ class Usual:
             return new.permille > self.rates * old.permille
         return not any(new.trial.is_near(known, self.step) for known in (old, old.trial))
 
+    def is_brake_new(self, old: Start, new: Start) -> bool:
+        """The more the default is said to lose, the later edges brake."""
+        return new.default_resent > self.step * old.default_resent
+
+    def is_receive_new(self, old: Start, new: Start) -> bool:
+        """One that comes or goes does so with the window of another PoP."""
+        mine, theirs = old.receive_window, new.receive_window
+        return bool(mine and theirs) and not Values(mine or 0).is_near(Values(theirs or 0), self.step)
+
 
 @dataclass(frozen=True)
 class ByDesign:
-    """Of a difference how many routes the policy's experiment withdraws, and how many it gives back. `due`: those that
-    it had switched off before and gives back now, `missing`: of these, those that did not come back."""
+    """Of a difference how many routes the policy's experiment withdraws, and what it had switched off before: of
+    `resting` those that are `due` are to be back now, and `returned` are: (what rested, what came back)."""
 
     withdrawn: int = 0
-    returned: int = 0
-    due: int = 0
-    missing: int = 0
+    resting: Starts = field(default_factory=dict)
+    due: Starts = field(default_factory=dict)
+    returned: Mapping[Value, tuple[Start, Start]] = field(default_factory=dict)
+
+    @property
+    def due_routes(self) -> int:
+        return sum(bool(start.window) for start in self.due.values())
+
+    @property
+    def missing(self) -> int:
+        """Of those that are due with a window, the ones that did not come back with one."""
+        return self.due_routes - sum(bool(old.window and new.window) for old, new in self.returned.values())
 
 
 class Turns:
@@ -170,42 +213,55 @@ class Turns:
         return found
 
 
-def by_design(
-    found: Difference, before: Documents, after: Documents, turns: Turns, resting: Collection[Value] = ()
-) -> ByDesign:
-    """By the turns of each bundle's own round: whatever else is gone counts as ever. `resting` routes were switched off
-    in `before`: those whose turn is over are to be there again."""
+def by_design(found: Difference, before: Documents, after: Documents, turns: Turns, resting: Starts) -> ByDesign:
+    """By the turns of each bundle's own round: whatever else is gone counts as ever. `resting` was switched off in
+    `before`: that whose turn is over is to be there again, about as it was."""
 
     def is_off(value: Value, documents: Documents) -> bool:
         document = documents.get(value[0])
         return document is not None and turns.pair(value) in turns.off(instants.parse(document.bundle.round))
 
-    due = {value for value in resting if value[0] in after and not is_off(value, after)}
+    due = {value: start for value, start in resting.items() if value[0] in after and not is_off(value, after)}
     return ByDesign(
         withdrawn=sum(is_off(value, after) for value in found.withdrawn),
-        returned=sum(is_off(value, before) for value in found.added),
-        due=len(due),
-        missing=sum(value not in found.added or not found.added[value].window for value in due),
+        resting=resting,
+        due=due,
+        returned={value: (due[value], found.added[value]) for value in due.keys() & found.added.keys()},
     )
+
+
+class Choice(NamedTuple):
+    """Which congestion control clients get: from how many bytes on, and whether from the first where none can wait."""
+
+    algorithm: str
+    from_bytes: int
+    always: bool
 
 
 @dataclass(frozen=True)
 class CongestionDifference:
-    """Which congestion control clients of a PoP get: (PoP, prefix) -> (algorithm, from how many bytes)."""
+    """Choices as (edge, prefix) -> choice, and what happens to each. `clients`: how many prefixes PoPs had on it."""
 
     added: Mapping[Value, Choice]
     changed: Mapping[Value, tuple[Choice, Choice]]
     withdrawn: Mapping[Value, Choice]
     before: int
+    clients: int
 
 
 def choices(documents: Documents) -> dict[Value, Choice]:
-    """Edges of one PoP get the same."""
     return {
-        (document.bundle.pop, choice.prefix): (choice.algorithm, choice.min_object_bytes)
-        for document in documents.values()
-        for choice in document.bundle.congestion
+        (edge, prefix): choice for edge, document in documents.items() for prefix, choice in _choices(document.bundle)
     }
+
+
+def _choices(bundle: Bundle) -> Iterator[tuple[str, Choice]]:
+    if isinstance(bundle, FirstBundle):
+        yield from ((one.prefix, Choice(one.algorithm, one.min_object_bytes, False)) for one in bundle.congestion)
+        return
+    for entry in bundle.entries:
+        if (one := entry.congestion) is not None:
+            yield entry.prefix, Choice(one.algorithm, one.from_bytes, bool(one.always))
 
 
 def congestion_difference(before: Documents, after: Documents) -> CongestionDifference:
@@ -215,15 +271,16 @@ def congestion_difference(before: Documents, after: Documents) -> CongestionDiff
         changed={key: (old[key], new[key]) for key in old.keys() & new.keys() if old[key] != new[key]},
         withdrawn={key: old[key] for key in old.keys() - new.keys()},
         before=len(old),
+        clients=len({(before[edge].bundle.pop, prefix) for edge, prefix in old}),
     )
 
 
 def congestion_problems(where: str, found: CongestionDifference, policy: BundlePolicy) -> Iterator[Problem]:
     """As `problems`. What is added needs no cap: the law itself lets in congestion.max_new a round and PoP."""
     limit = policy.max_congestion_withdrawn_share
-    left = len(found.withdrawn) + sum(old[0] != new[0] for old, new in found.changed.values())
-    if found.before >= policy.caps_from_routes and left > limit * found.before:
-        message = f"{left} of {found.before} client prefixes leave BBR, over "
+    moved = len(found.withdrawn) + len(found.changed)
+    if found.clients >= policy.caps_from_routes and moved > limit * found.before:
+        message = f"{moved} of {found.before} edges' client prefixes leave BBR or have it otherwise, over "
         message += f"bundle.max_congestion_withdrawn_share = {limit}"
         yield Problem(where, "cap max_congestion_withdrawn_share", message, FIX)
 
@@ -237,12 +294,17 @@ def problems(
 ) -> Iterator[Problem]:
     """Changes above a cap. A fleet with fewer than `caps_from_routes` routes is learning, and has none. Caps hold for
     the routes with which the experiment does nothing, or that it gives back; what is on trial is judged beside them,
-    so that neither hides the other."""
+    so that neither hides the other. A fleet's growth is that of all its routes, those that rest included."""
     withdrawn = len(found.withdrawn) - designed.withdrawn + designed.missing
     besides = f" besides {designed.withdrawn} that the experiment switches off" if designed.withdrawn else ""
-    in_use = sum(bool(old.window) and usual.is_own_new(old, new) for old, new in found.changed.values())
-    of_all = sum(usual.is_own_new(old, new) or usual.is_trial_new(old, new) for old, new in found.changed.values())
-    routes, carried = (count - designed.withdrawn + designed.due for count in (found.before, found.carried[0]))
+    moved = [(usual.is_own_new, *pair) for pair in found.changed.values()]
+    moved += [(usual.is_returned_new, *pair) for pair in designed.returned.values()]
+    in_use = sum(bool(old.window) and is_new(old, new) for is_new, old, new in moved)
+    of_all = sum(
+        is_new(old, new) or usual.is_trial_new(old, new) or usual.is_brake_new(old, new) for is_new, old, new in moved
+    )
+    routes = found.before - designed.withdrawn + designed.due_routes
+    carried = found.carried[0] - designed.withdrawn + len(designed.due)
     shares = (
         ("max_changed_share", "routes are changed or withdrawn", in_use + withdrawn, routes),
         ("max_withdrawn_share", "routes are withdrawn", withdrawn, routes),
@@ -256,8 +318,12 @@ def problems(
             held_back.add(key)
             message = f"{count} of {before} {what}{besides}, over bundle.{key} = {limit}"
             yield Problem(where, f"cap {key}", message, FIX)
-    before, after = found.carried
-    after -= designed.returned
+    receive, limit = sum(usual.is_receive_new(*pair) for pair in found.changed.values()), policy.max_changed_share
+    if found.received >= policy.caps_from_routes and receive > limit * found.received:
+        message = f"{receive} of {found.received} receive windows are changed, over bundle.max_changed_share = {limit}"
+        yield Problem(where, "cap max_changed_share", message, FIX)
+    before, after = (count + len(designed.resting) for count in found.carried)
+    after += designed.withdrawn - len(designed.due)
     if before >= policy.caps_from_routes and after > policy.max_growth * before:
         message = f"{before} routes become {after}, over bundle.max_growth = {policy.max_growth}"
         yield Problem(where, "cap max_growth", message, FIX)

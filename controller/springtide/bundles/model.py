@@ -168,8 +168,9 @@ def parse(where: str, content: bytes, max_bytes: int | None = None) -> Document:
         raise InputError([Problem(where, "document", str(error), fix)]) from error
 
 
-def read_folder(folder: Path) -> dict[str, Document]:
-    """Edge -> bundle, of EDGE.json in a part of a publication. Raises SpringtideError."""
+def read_folder(folder: Path, damaged: dict[Path, str] | None = None) -> dict[str, Document]:
+    """Edge -> bundle, of EDGE.json in a part of a publication. Raises SpringtideError, unless there is `damaged`: then
+    what cannot be read is left out, and put there with the reason."""
     found = {}
     for path in sorted(folder.glob("*.json")):
         try:
@@ -177,7 +178,10 @@ def read_folder(folder: Path) -> dict[str, Document]:
         except (OSError, InputError) as error:
             first = error.problems[0] if isinstance(error, InputError) else error
             what = f"{first.field}: {first.message}" if isinstance(first, Problem) else f"{first}"
-            raise SpringtideError(f"{path}: cannot be read: {what}; publish a round again") from error
+            if damaged is None:
+                fix = "publish a round with --force --reason TEXT"
+                raise SpringtideError(f"{path}: cannot be read: {what}; {fix}") from error
+            damaged[path] = what
     return found
 
 

@@ -12,17 +12,23 @@ from springtide.publication.folder import PublishFolder
 
 
 class PublishedBundles:
-    """The bundles of a folder. A publication never changes, so each file is read once per object."""
+    """The bundles of a folder. A publication never changes, so each file is read once per object. With `force` a
+    bundle that cannot be read is none, and one of `damaged`: path -> why."""
 
-    def __init__(self, folder: PublishFolder) -> None:
+    def __init__(self, folder: PublishFolder, *, force: bool = False) -> None:
         self.folder = folder
+        self.damaged: dict[Path, str] = {}
+        self._force = force
         self._known: dict[Path, dict[str, Document]] = {}
 
     def part(self, path: Path) -> dict[str, Document]:
         """Edge -> bundle, of a part of a publication. Raises SpringtideError."""
         if path not in self._known:
-            self._known[path] = read_folder(path)
+            self._known[path] = self._read(path)
         return self._known[path]
+
+    def _read(self, path: Path) -> dict[str, Document]:
+        return read_folder(path, self.damaged if self._force else None)
 
     def current(self) -> dict[str, Document] | None:
         """What is current on the fleet, None before the first rollout."""
@@ -35,7 +41,7 @@ class PublishedBundles:
         Raises SpringtideError, InputError.
         """
         moment, created = max((one.bundle.round, one.bundle.created_at) for one in documents.values())
-        name = f"{moment}-{created[8:].translate(str.maketrans('', '', '-T:Z'))}"
+        name = f"{moment}-{created.translate(str.maketrans('', '', '-T:Z'))}"
         edges = files(documents)
         with self.folder.alone():
             path = self.folder.path / "rounds" / name
@@ -62,7 +68,7 @@ class PublishedBundles:
         for publication in self.folder.led_to():
             for path in (part for part in publication.iterdir() if part.is_dir()):
                 # Parts that are not cached yet are not needed again either.
-                part = self._known[path] if path in self._known else read_folder(path)
+                part = self._known[path] if path in self._known else self._read(path)
                 for edge in new.keys() & part.keys():
                     ours, theirs = new[edge].bundle, part[edge].bundle
                     if ours.round == theirs.round and ours.created_at <= theirs.created_at:

@@ -327,7 +327,7 @@ def _times(bundle: Bundle, context: Context) -> Iterator[Finding]:
         yield "round", message, "decide with this policy"
     if created < decided:
         yield "created_at", f"{bundle.created_at} is before its round", "check the controller's clock"
-    if created > context.now_unix_s + instants.CLOCK_TOLERANCE_S:
+    if created > context.now_unix_s + instants.EDGE_TOLERANCE_S:
         yield "created_at", f"{bundle.created_at} is in the future", "check the clocks"
     if expires > decided + policy.bundle.ttl_s:
         message = f"{bundle.expires_at} is more than bundle.ttl_s = {policy.bundle.ttl_s} after its round"

@@ -47,7 +47,7 @@ def diff(what: str | None, publish_dir: Path, as_json: bool) -> None:
     found, of_clients = caps.difference(held, new), caps.congestion_difference(held, new)
     starts = _rows(found)
     rows = [(edge, prefix, _window(a), _window(b)) for edge, prefix, a, b in starts]
-    clients = [(pop, prefix, _choice(a), _choice(b)) for pop, prefix, a, b in _rows(of_clients)]
+    clients = [(edge, prefix, _choice(a), _choice(b)) for edge, prefix, a, b in _rows(of_clients)]
     ways = _ways(held, new)
     names = ("edge", "prefix", "before", "after")
     if as_json:
@@ -55,7 +55,7 @@ def diff(what: str | None, publish_dir: Path, as_json: bool) -> None:
             {**dict(zip(names, row, strict=True)), "starts": [_fields(a), _fields(b)]}
             for row, (_, _, a, b) in zip(rows, starts, strict=True)
         ]
-        chosen = [dict(zip(("pop", *names[1:]), row, strict=True)) for row in clients]
+        chosen = [dict(zip(names, row, strict=True)) for row in clients]
         head = {"publication": candidate.name, "before": found.before, "after": found.after}
         other = [dict(zip(("edge", "before", "after"), row, strict=True)) for row in ways]
         print_json({**head, "changes": listed, "congestion": chosen, "enforced_by": other})
@@ -64,7 +64,7 @@ def diff(what: str | None, publish_dir: Path, as_json: bool) -> None:
     print_table(names, shown, title=f"{candidate.name}: {_counts(found)}")
     if clients:
         title = f"Congestion control of clients: {_counts(of_clients)}"
-        print_table(("PoP", *names[1:]), clients, title=title)
+        print_table(names, clients, title=title)
     if ways:
         print_table(("edge", "before", "after"), ways, title=f"Enforced in another way: {len(ways)} edges")
 
@@ -98,8 +98,12 @@ def _start(start: caps.Start | None) -> str | None:
     """A window alone as its number."""
     if start is None:
         return None
-    trial = f"{_values(start.trial)} for {start.permille / 10:g} %" if start.permille else ""
-    return ", on trial ".join(text for text in (_values(start), trial) if text)
+    text = _values(start)
+    if start.permille:
+        text += f", on trial {_values(start.trial)} for {start.permille / 10:g} %"
+    if start.default_resent:
+        text += f", the default sends {start.default_resent / 1000:g} segments again"
+    return text if start.receive_window is None else f"{text}, receives {start.receive_window}"
 
 
 def _values(values: caps.Values) -> str:
@@ -109,7 +113,9 @@ def _values(values: caps.Values) -> str:
 
 
 def _choice(choice: caps.Choice | None) -> str | None:
-    return None if choice is None else f"{choice[0]} from {choice[1]:,} B"
+    if choice is None:
+        return None
+    return f"{choice.algorithm} from {choice.from_bytes:,} B{' or always' if choice.always else ''}"
 
 
 def _counts(found: caps.Difference | caps.CongestionDifference) -> str:

@@ -63,7 +63,7 @@ def gate(
 
     \b
     Examples:
-      springtide gate --publication 2026-01-02T03:05:00Z-02030507 --wave 1 --changed ams-1 --unchanged ams-2,nyc-1
+      springtide gate --publication 2026-01-02T03:05:00Z-20260102030507 --wave 1 --changed ams-1 --unchanged ams-2,nyc-1
     """
     # Long: one option per line, and the verdict in three forms.
     fleet, policy = read_fleet(fleet_path), read_policy(policy_path)

@@ -30,7 +30,7 @@ from springtide.publication.pause import refuse_when_paused
 @click.command()
 @publish_dir_option
 @sign_key_option
-@click.option("--force", is_flag=True, help="Publish although it changes more than the policy's caps allow.")
+@click.option("--force", is_flag=True, help="Publish beyond the policy's caps, or in place of damaged bundles.")
 @click.option("--reason", default="", metavar="TEXT", help="Why; the audit keeps it.")
 @click.option(
     "--once", is_flag=True, help="Leave the newest publication as it is where it has the same values for this round."

@@ -32,6 +32,7 @@ from springtide.store import Store
 # Bundles on their way from one step of a job to the next, in the publisher's folder.
 STAGED = "staged"
 NOTHING_LEFT_OUT: Mapping[str, int] = {}
+NOTHING_DAMAGED: Mapping[Path, str] = {}
 
 
 def render(store: Store, fleet: Fleet, policy: Policy, requested: int | None, now_unix_s: int) -> tuple[Rendered, int]:
@@ -57,11 +58,12 @@ def wrong(documents: Documents, context: Context) -> list[Problem]:
 
 def too_much(folder: PublishFolder, documents: Documents, policy: Policy, fleet: Fleet) -> list[Problem]:
     """Problems where bundles change more of what is current on these edges than the policy's caps allow."""
-    held = PublishedBundles(folder).current()
+    published = PublishedBundles(folder)
+    held = published.current()
     if held is None:
         return []
     of_these = {edge: document for edge, document in held.items() if edge in documents}
-    return _over(folder, of_these, documents, policy, fleet)
+    return _over(published, of_these, documents, policy, fleet)
 
 
 def publish(
@@ -87,7 +89,7 @@ def publish(
     refuse_when_paused(folder.path, now_unix_s)
     if policy.advises:
         raise _advice_only(folder, documents)
-    published = PublishedBundles(folder)
+    published = PublishedBundles(folder, force=force)
     moment = max(document.bundle.round for document in documents.values())
     known_fleet = Fleet.model_validate(yaml.safe_load(fleet)) if fleet else None
     windows = {
@@ -99,20 +101,18 @@ def publish(
     details = {"windows": windows, **({"too_many": dict(too_many)} if too_many else {})}
     events = [journal.Event("publish", reason=reason, verdict="published", details=details)]
     events += _disable_events(folder, policy, instants.parse(moment))
-    held = published.current()
+    held, over = published.current(), []
     if held is not None:
-        latest = now_unix_s + instants.CLOCK_TOLERANCE_S
+        latest = now_unix_s + instants.EDGE_TOLERANCE_S
         # What was made under a clock that was ahead orders nothing: edges refuse it as long as it is.
         timely = [one.bundle for one in held.values() if instants.parse(one.bundle.created_at) <= latest]
         newest = max((bundle.round for bundle in timely), default="")
         if moment < newest:
             fix = "publish a newer round; for the old values use `springtide rollback`"
             raise InputError([Problem("--round", "round", f"{moment} is older than {newest}, which is current", fix)])
-        over = _over(folder, held, documents, policy, known_fleet)
+        over = _over(published, held, documents, policy, known_fleet)
         if over and not force:
             raise InputError(over)
-        if over:
-            events.insert(0, forced(over, reason))
     there = folder.resolved("candidate") if once else None
     if there is not None:
         known = published.part(there / "edges")
@@ -120,7 +120,11 @@ def publish(
             if not any(event.publication == there.name for event in journal.read(folder.path)[0]):
                 _note(folder, there, known, events)
             return there, known
-    return write(published, documents, key, events, fleet), documents
+    path = published.publish(documents, key, fleet)
+    if over or published.damaged:
+        events.insert(0, forced(over, reason, published.damaged))
+    _note(folder, path, documents, events)
+    return path, documents
 
 
 def refuse_in_advise_mode(policy: Policy) -> None:
@@ -178,9 +182,11 @@ def _pacing(documents: Documents) -> set[str]:
     return {edge for edge, document in documents.items() if document.bundle.by == "bpf"}
 
 
-def forced(over: Iterable[Problem], reason: str) -> journal.Event:
-    """The audit's event for caps that an operator overrode."""
+def forced(over: Iterable[Problem], reason: str, damaged: Mapping[Path, str] = NOTHING_DAMAGED) -> journal.Event:
+    """The audit's event for caps that an operator overrode, and for bundles that could not be read."""
     what = {"caps": [str(problem) for problem in over]}
+    if damaged:
+        what["damaged"] = [f"{path}: {why}" for path, why in damaged.items()]
     return journal.Event("force", reason=reason, verdict="forced", details=what)
 
 
@@ -210,29 +216,34 @@ def _note(folder: PublishFolder, path: Path, documents: Documents, events: Itera
         journal.append(folder.path, named)
 
 
-def _over(folder: PublishFolder, held: Documents, new: Documents, policy: Policy, fleet: Fleet | None) -> list[Problem]:
-    name, found = str(folder.path), caps.difference(held, new)
+def _over(
+    published: PublishedBundles, held: Documents, new: Documents, policy: Policy, fleet: Fleet | None
+) -> list[Problem]:
+    name, found = str(published.folder.path), caps.difference(held, new)
     designed = caps.NOTHING
     if fleet is not None and policy.experiment.switches:
         turns = caps.Turns(fleet, policy)
-        designed = caps.by_design(found, held, new, turns, _resting(folder, held, turns))
+        designed = caps.by_design(found, held, new, turns, _resting(published, held, turns))
     usual = caps.Usual.of(policy.start, untreated=policy.experiment.kind == "share")
     routes = caps.problems(name, found, policy.bundle, designed, usual)
     return [*routes, *caps.congestion_problems(name, caps.congestion_difference(held, new), policy.bundle)]
 
 
-def _resting(folder: PublishFolder, held: Documents, turns: caps.Turns) -> set[caps.Value]:
-    """Routes that the experiment had switched off in what is held: of the newest publication in which each had its turn
-    to be on, as far as publications are kept. Raises SpringtideError."""
-    published, names, found = PublishedBundles(folder), folder.rounds(), set()
+def _resting(published: PublishedBundles, held: Documents, turns: caps.Turns) -> caps.Starts:
+    """What the experiment had switched off in what is held: of the newest publication in which each had its turn to be
+    on, as far as publications are kept. Raises SpringtideError."""
+    folder, names = published.folder, published.folder.rounds()
+    there = {value for value, start in caps.starts(held).items() if start.is_carried}
+    found: dict[caps.Value, caps.Start] = {}
     newest = max((document.bundle.round for document in held.values()), default="")
     for moment, on in turns.last_on(instants.parse(newest)).items() if newest else ():
         until = instants.show(moment)
         earlier = [name for name in names if name[: len(until)] <= until]
         if earlier:
             documents = published.part(folder.path / "rounds" / earlier[-1] / EDGES)
+            starts = caps.starts(documents).items()
             found |= {
-                value for value, start in caps.starts(documents).items() if start.window and turns.pair(value) in on
+                value: one for value, one in starts if one.is_carried and value not in there and turns.pair(value) in on
             }
     return found
 

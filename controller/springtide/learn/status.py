@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from springtide import instants
 from springtide.bundles.render import no_room
 from springtide.laws.base import LATE_ROUNDS, Clock, Newest, State, Step, Treated, age, once_a_round
 from springtide.laws.effect import Effect
@@ -197,6 +198,9 @@ def _holds(facts: Facts) -> Step:
         return Step(what, State.NONE, "nothing yet", "run rollout.yml")
     name = f"state before {found.name}" if found.back else found.name
     empty = not found.routes and not found.clients
+    if found.created > facts.now + instants.EDGE_TOLERANCE_S:
+        text = f"{name} was made {_ago(facts, found.created)}: edges refuse it"
+        return Step(what, State.BROKEN, text, "publish, and run rollout.yml", found.created)
     if found.expires <= facts.now and not empty:
         text = f"{name} expired {_ago(facts, found.expires)}: edges are back at the kernel's default"
         if facts.advises:

@@ -48,6 +48,8 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
         "where host global in (select fleet_edges.edge from fleet_edges)",
     )
     recorded, _, damaged = journal.read(folder.path)
+    # Where nothing is rolled up yet, decisions may be there.
+    shown, interval_s = moment or instants.latest_round(now, policy.round.interval_s), policy.round.interval_s
     return Facts(
         now=now,
         interval_s=policy.round.interval_s,
@@ -67,7 +69,7 @@ def read(store: Store, fleet: Fleet, policy: Policy, folder: PublishFolder, now:
         advises=policy.advises,
         paused=None if (pause := paused(folder.path, now)) is None else str(pause),
         benefit=_benefit(store, fleet, policy, now),
-        treated={law.name: law.treated(store, moment or 0, policy.round.interval_s) for law in LAWS if law.seen_name},
+        treated={law.name: law.treated(store, shown, interval_s) for law in LAWS if law.seen_name},
     )
 
 

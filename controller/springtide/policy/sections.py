@@ -117,7 +117,8 @@ class BundlePolicy(Section):
     max_changed_share: float = tunable(
         0.5,
         "Most of the fleet's routes, with their rates and trials, that one publication may change or withdraw, as a "
-        "share; a promotion, a trial within start.step and a rate within start.hysteresis are no change.",
+        "share; a promotion, a trial within start.step and a rate within start.hysteresis are no change. So too of its "
+        "receive windows.",
         source="smoothing and hysteresis move few values a round: half of them moving is a fault upstream",
         ge=0.0,
         le=1.0,
@@ -131,7 +132,8 @@ class BundlePolicy(Section):
     )
     max_congestion_withdrawn_share: float = tunable(
         0.5,
-        "Most of the fleet's client prefixes on BBR that one publication may take off it, or give another, as a share.",
+        "Most of the edges' client prefixes on BBR that one publication may take off it, or give it from other bytes "
+        "on, as a share.",
         source="a whole PoP may be given back where BBR does not help it; half of a fleet at once is a fault upstream",
         ge=0.0,
         le=1.0,
@@ -145,7 +147,7 @@ class BundlePolicy(Section):
     )
     caps_from_routes: int = tunable(
         20,
-        "Routes on the fleet from which on these three caps apply.",
+        "Routes on the fleet from which on these caps apply.",
         source="with fewer, one pair is more than a twentieth, and a fleet that begins must grow",
         ge=0,
         le=1_000_000,

@@ -115,7 +115,8 @@ class PublishFolder:
                         raise SpringtideError(f"{self.path / LOCK}: {what}; see what it waits for") from None
                     time.sleep(0.05)
             with explained(self.path / "rounds"):
-                for path in (self.path / "rounds").glob(".*"):
+                # A file is none of ours: NFS keeps what is removed while it is open as `.nfs...`.
+                for path in (self.path / "rounds").glob(".*/"):
                     shutil.rmtree(path)
             yield
         finally:

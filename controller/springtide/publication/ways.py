@@ -24,7 +24,7 @@ def given(document: Mapping[str, Any] | None, now: float) -> object:
     """
     if document is None or instants.parse(document["expires_at"]) <= now:
         return None
-    if instants.parse(document["created_at"]) > now + instants.CLOCK_TOLERANCE_S:
+    if instants.parse(document["created_at"]) > now + instants.EDGE_TOLERANCE_S:
         return None
     if "entries" in document:
         entries = document["entries"]

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
+from springtide import instants
 from springtide.bundles.render import render as render_contributions
 from springtide.bundles.validate import Context, parsed_problems, problems
 from springtide.fleet import Fleet
 from springtide.laws.base import Contribution
 from springtide.laws.congestion import interface as congestion
-from springtide.laws.entry import Entry, Trial
+from springtide.laws.entry import MAX_DEFAULT_RESENT, Entry, Trial
 from springtide.laws.initcwnd import interface as initcwnd
 from springtide.policy import Policy
 from testkit.decided import decision
@@ -102,7 +103,7 @@ def handed_over(draw: st.DrawFn) -> list[Entry]:
         if draw(st.booleans()):
             values["connection_rate"] = draw(RATES)
         if draw(st.booleans()):
-            values["default_resent"] = draw(st.sampled_from([1, 4_000_000]))
+            values["default_resent"] = draw(st.sampled_from([1, MAX_DEFAULT_RESENT]))
         if draw(st.booleans()):
             trial = {"permille": draw(st.integers(1, 1000)), "initcwnd": draw(WINDOWS)}
             values["trial"] = Trial(
@@ -183,3 +184,12 @@ def test_edges_take_what_is_rendered_and_validate_takes_nothing_that_they_refuse
     else:
         rules = [re.search(r"\(rule (\w+)\)", one.message) for one in found]
         assert all(rule and rule[1] in KNOWN_BY_THE_CONTROLLER for rule in rules), [str(one) for one in found]
+
+
+@pytest.mark.parametrize("ahead", [0, instants.EDGE_TOLERANCE_S, instants.EDGE_TOLERANCE_S + 1])
+def test_edges_take_bundles_of_a_clock_as_far_ahead_as_the_controller_knows(place: Path, ahead: int) -> None:
+    now = ROUND + 1  # as is_taken has it
+    made = render_contributions(FLEET, Policy(), ROUND, now + ahead, []).documents[NAME]
+    expected = ahead <= instants.EDGE_TOLERANCE_S
+    assert is_taken(place, made.content) is expected
+    assert (problems("b.json", made, Context(FLEET, Policy(), now, NAME)) == []) is expected

@@ -184,8 +184,12 @@ class Congestion(Law):
                 countIf(decided = 'bbr' and seen = 'unknown') as unknown,
                 countIf(decided != 'bbr' and seen = 'differs') as controls
             from prefix_treatments
-            where round = (select max(round) from congestion_decisions)
-            """
+            where round = (
+                select max(congestion_decisions.round) from congestion_decisions
+                where congestion_decisions.round <= fromUnixTimestamp({newest:UInt32})
+            )
+            """,
+            {"newest": newest_round_unix_s},
         )
         return Treated(**counts)
 

@@ -209,6 +209,9 @@ class Start(Law):
     def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> Treated:
         """By the records of first flights, which name the round that they started by: what starts with values of its
         own since the newest round, and has records of it in any of the last rounds: few connect in every one."""
+        newest = rows.last_round(store, newest_round_unix_s + 1)
+        if not newest:
+            return Treated()
         [counts] = store.query(
             """
             select countIf(flights > 0) as same, countIf(flights = 0) as unknown
@@ -218,12 +221,13 @@ class Start(Law):
                     argMax(previous_window, round) as window,
                     sumIf(flights_0, previous_window > 0) as flights
                 from start_decisions final
-                where round > (select max(round) - toIntervalSecond({span_s:UInt32}) from start_decisions)
+                where round > fromUnixTimestamp({newest:UInt32} - {span_s:UInt32})
+                    and round <= fromUnixTimestamp({newest:UInt32})
                 group by src_pop, destination, ip_version
             )
-            where window > 0 and newest = (select max(round) from start_decisions)
+            where window > 0 and newest = fromUnixTimestamp({newest:UInt32})
             """,
-            {"span_s": _SEEN_ROUNDS * interval_s},
+            {"newest": newest, "span_s": _SEEN_ROUNDS * interval_s},
         )
         return Treated(**counts)
 
