@@ -144,6 +144,27 @@ def test_the_best_come_first_and_only_what_began_counts(home: Home) -> None:
     assert f"the best 1 of {answer['paths_known']} paths" in home.run("advise", "--top", 1).stdout
 
 
+def test_what_a_host_sends_to_itself_is_no_path(home: Home) -> None:
+    """Loopback, link-local, its own address, and that of a container of it."""
+    here = ["127.0.0.1", "127.9.9.9", "169.254.1.1", "::1", "fe80::1", "febf::1", "10.77.1.1", "172.17.0.2"]
+    traffic = Traffic()
+    for minute in range(69, 99):
+        traffic.connection("ams-1", "10.77.2.9", 6_250_000, minute=minute, size=100_000)
+        for peer in here:
+            traffic.connection("ams-1", peer, 500_000_000, minute=minute, size=100_000, min_rtt=30)
+            traffic.samples[-1]["src_ip"] = traffic.samples[-2]["src_ip"] = "::1" if ":" in peer else "172.17.0.2"
+            traffic.samples[-1]["family"] = traffic.samples[-2]["family"] = 10 if ":" in peer else 2
+    traffic.load(home)
+    answer = home.json("advise")
+    assert [(one["destination"], one["fresh_connections"]) for one in answer["paths"]] == [("fra", 30)]
+    assert answer["fresh_connections_local"] == 8 * 30
+    assert "240 connections of hosts to themselves were left out" in home.run("advise").stdout
+    home.run("rollup")
+    rolled = "select distinct dst_pop, client_prefix from round_sockets where round > '2026-01-02 02:00:00'"
+    assert home.query(rolled) == [{"dst_pop": "fra", "client_prefix": "::ffff:10.77.2.0"}]
+    assert home.query("select * from round_rogues") == home.query("select * from round_late") == []
+
+
 def test_copies_of_samples_change_nothing(home: Home) -> None:
     history.fill(home)
     once = home.json("advise")

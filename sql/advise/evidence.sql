@@ -1,6 +1,7 @@
 -- What samples alone show of each path, from a PoP to another or to a client prefix: of the `max_units` on which
 -- connections that began had most round trips to save, one row for each of at most 128 connections. Reads
 -- tcp_samples of hosts that are edges in fleet.yaml, each in fleet.yaml's PoP, and which windows edges were given.
+-- Connections of hosts to themselves are a unit without a name, of which only `hosts` and `fresh` mean something.
 -- Parameters: since_us, until_us (microseconds since the epoch, the first is not included); min_met: from how many
 -- connections that met the path on only those are picked, and as many trains; loses: of a path that loses a larger
 -- share of what is sent, and makes the default slow, trains do not say what a connection is carried; max_units.
@@ -18,6 +19,18 @@ with namespaces as (
         and kind = 'POLL'
         and host global in (select fleet_edges.edge from fleet_edges)
     group by space
+),
+
+-- The hosts' addresses.
+own as (
+    select distinct
+        cityHash64(host) as own_host,
+        src_ip
+    from tcp_samples
+    where
+        time_unix_us > {since_us:Int64}
+        and time_unix_us <= {until_us:Int64}
+        and host global in (select fleet_edges.edge from fleet_edges)
 ),
 
 records as (
@@ -135,10 +148,20 @@ treatments as (
 
 placed as (
     select
-        fleet_edges.pop as src_pop,
-        sockets.to_pop as dst_pop,
+        springtide_is_local(
+            sockets.peer,
+            (sockets.at_host, sockets.peer) global in (
+                select
+                    own.own_host,
+                    own.src_ip
+                from own
+            )
+        ) as is_local,
+        if(is_local, '', fleet_edges.pop) as src_pop,
+        if(is_local, '', sockets.to_pop) as dst_pop,
         if(sockets.peer between toIPv6('::ffff:0.0.0.0') and toIPv6('::ffff:255.255.255.255'), 4, 6) as ip_version,
-        if(
+        multiIf(
+            is_local, '',
             dst_pop = '',
             springtide_prefix_text(
                 ip_version, tupleElement(IPv6CIDRToRange(sockets.peer, if(ip_version = 4, 120, 56)), 1)
@@ -170,7 +193,10 @@ placed as (
     from sockets
     inner join fleet_edges on sockets.at_host = cityHash64(fleet_edges.edge)
     left join namespaces on sockets.at_space = namespaces.space
-    where sockets.to_pop = '' or (sockets.from_pop = cityHash64(fleet_edges.pop) and sockets.to_pop != fleet_edges.pop)
+    where
+        is_local
+        or sockets.to_pop = ''
+        or (sockets.from_pop = cityHash64(fleet_edges.pop) and sockets.to_pop != fleet_edges.pop)
 ),
 
 given as (
@@ -255,7 +281,7 @@ units as (
     from connections
     where length(src_pop) <= 63 and length(destination) <= 63
     group by src_pop, destination, ip_version, is_pair
-    order by to_save desc, fresh desc, src_pop asc, destination asc, ip_version asc
+    order by src_pop = '' desc, to_save desc, fresh desc, src_pop asc, destination asc, ip_version asc
     limit {max_units:UInt32}
 )
 

@@ -62,7 +62,8 @@ def page(advice: Advice, top: int) -> str:
         f"<p class='lead'>{escape(headline(advice))}</p>",
         "<h1>What starts at the proved rate would gain</h1>",
         f"<p>From samples after {since} up to {until}: {len(advice.paths)} paths with a rate, {advice.unknown} "
-        "without. Nothing was decided or pushed.</p>",
+        f"without. {advice.local:,} connections of hosts to themselves were left out. Nothing was decided or "
+        "pushed.</p>",
         f"<h2>{size_name(MAIN_SIZE)} on the paths that save most</h2>",
         _paths(best[:DRAWN]),
         "<h2>By size of the answer</h2>",

@@ -111,6 +111,8 @@ def notes(advice: Advice, top: int) -> Iterator[str]:
         yield f"only the {MAX_UNITS} paths were looked at on which most round trips were spent"
     if advice.unknown:
         yield f"{advice.unknown} more paths show no rate yet"
+    if advice.local:
+        yield f"{advice.local:,} connections of hosts to themselves were left out"
     for risk, paths in advice.at_risk().items():
         if paths:
             yield f"{WORDS[risk]} ({RISKS[risk]}): {len(paths)} paths: {named(paths)}"
