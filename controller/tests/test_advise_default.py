@@ -8,15 +8,23 @@ import pytest
 
 from testkit.advised import Traffic, by_hand_ms, of_size, path
 from testkit.home import Home
+from testkit.proto import Value
 from testkit.traffic import MSS
 
 pytestmark = pytest.mark.usefixtures("clock")
 
 
-def answered(traffic: Traffic, minute: int, size: int, *, rtt_ms: int = 150, rate: float = 25e6) -> float:
+def answered(
+    traffic: Traffic, minute: int, size: int, *, rtt_ms: int = 150, rate: float = 25e6, **more: Value
+) -> float:
     """A connection of one answer from ten segments, as the kernel closes it; what its client waited, ms. The last
     segment's rate is all that it shows, and the FIN follows the data by a round trip."""
     waited = by_hand_ms(size, rtt_ms, rate, 10)
+    values: dict[str, Value] = {
+        "rtt": rtt_ms * 1000,
+        "busy_time": int((waited + rtt_ms) * 1000),
+        "last_data_sent": 2 * rtt_ms,
+    }
     traffic.connection(
         "ams-1",
         "10.77.2.9",
@@ -25,13 +33,13 @@ def answered(traffic: Traffic, minute: int, size: int, *, rtt_ms: int = 150, rat
         size=size,
         met=False,
         min_rtt=rtt_ms * 1000,
-        rtt=rtt_ms * 1000,
         snd_cwnd=80,
         data_segs_out=-(-size // MSS),
         data_segs_in=1,
-        last_data_sent=2 * rtt_ms,
-        busy_time=int((waited + rtt_ms) * 1000),
+        **values | more,
     )
+    # A FIN counts as a byte.
+    traffic.samples[-1]["bytes_acked"] = size + 1
     return waited
 
 
@@ -93,6 +101,30 @@ def test_first_segments_say_what_the_path_carries_unless_it_loses(home: Home, re
     else:
         assert (found["basis"], found["rate_bytes_per_s"]["estimate"]) == ("trains", 12_500_000)
         assert main["start_ms"] == pytest.approx(150 + 100_000 / 12_500, rel=0.03)
+
+
+@pytest.mark.parametrize(
+    ("closed", "is_measured"),
+    [({}, True), ({"polled": 0}, True), ({"polled": 3}, False), ({"bytes_acked": 100_000}, True)],
+    ids=["at once", "delayed, polled before", "delayed, polled in flight", "reset"],
+)
+def test_a_fins_delayed_acknowledgement_is_no_time_of_the_answer(
+    home: Home, closed: dict[str, int], is_measured: bool
+) -> None:
+    """100 kB at 20 ms: three round trips. What delays a FIN is to an eighth in the smoothed round trip."""
+    delay_ms = 40 if "polled" in closed else 0
+    fin_ms = 0 if "bytes_acked" in closed else 20 + delay_ms
+    traffic = Traffic()
+    for minute in range(10, 30):
+        more = {"rtt": 20_000 + delay_ms * 1000 // 8, "last_data_sent": 60_000}
+        waited = answered(traffic, minute, 100_000, rtt_ms=20, rate=1e9, **more)
+        poll, close = traffic.samples[-2:]
+        poll |= {"unacked": closed.get("polled", 9), "busy_time": int(waited * 1000)}
+        close |= {"busy_time": int((waited + fin_ms) * 1000)}
+        close |= {name: value for name, value in closed.items() if name != "polled"}
+    one = of_size(path(_advice(home, traffic), "ams", "fra"), 100_000)
+    assert one["default_is_measured"] == is_measured
+    assert one["default_ms"] == pytest.approx(60.1, abs=0.1)
 
 
 def test_answers_that_began_otherwise_say_nothing_of_the_default(home: Home) -> None:

@@ -107,16 +107,31 @@ sockets as (
                 )
             )
         ) as reached_rate,
-        -- One request came: its answer is all that was sent. In flight until it was acknowledged; a FIN that follows
-        -- its data is a round trip more.
+        -- One request came: its answer is all that was sent.
         maxIf(coalesce(data_segs_in, 2), kind != 'FIRST_FLIGHT') = 1 as is_single,
-        greatest(
-            toInt64(maxIf(coalesce(busy_time, 0), kind = 'CLOSE'))
-            - maxIf(
-                coalesce(rtt, 0),
-                kind = 'CLOSE' and toUInt64(coalesce(last_data_sent, 0)) * 2000 >= 3 * coalesce(rtt, 0)
-            ),
-            0
+        -- What a poll shows that found all of it acknowledged, before a FIN.
+        maxIf(
+            coalesce(bytes_sent, 0), kind = 'POLL' and unacked = 0 and state in ('ESTABLISHED', 'CLOSE_WAIT')
+        ) as settled_sent,
+        maxIf(
+            coalesce(busy_time, 0), kind = 'POLL' and unacked = 0 and state in ('ESTABLISHED', 'CLOSE_WAIT')
+        ) as settled_us,
+        maxIf(coalesce(busy_time, 0), kind = 'CLOSE') as busy_us,
+        maxIf(coalesce(bytes_acked, 0), kind = 'CLOSE') as closed_acked,
+        1000 * toInt64(maxIf(coalesce(last_data_sent, 0), kind = 'CLOSE')) as since_data_us,
+        toInt64(maxIf(coalesce(rtt, 0), kind = 'CLOSE')) as close_rtt,
+        -- A FIN is acknowledged as one byte more. One that follows its data is a round trip more, and as long as the
+        -- peer delays its acknowledgement (40 ms on Linux): no longer than the smoothed round trip shows, of which it
+        -- is an eighth, nor than from the data on.
+        closed_acked > sent - least(sent, retransmitted) and 2 * since_data_us >= 3 * close_rtt as has_fin,
+        least(8 * greatest(close_rtt - low_rtt, 0), greatest(since_data_us - 2 * low_rtt, 0)) as delayed_us,
+        -- -1 where that may be more than an eighth, and where data was never acknowledged.
+        multiIf(
+            settled_sent = sent, toInt64(settled_us),
+            closed_acked < sent - least(sent, retransmitted), -1,
+            not has_fin, toInt64(busy_us),
+            8 * delayed_us <= toInt64(busy_us) - low_rtt, toInt64(busy_us) - low_rtt,
+            -1
         ) as took_us,
         -- Its edge's program gave it a start, or it shows a larger first window, as in sql/rollup/2_sockets.sql.
         max(
@@ -188,7 +203,12 @@ placed as (
         sockets.acked as acked,
         sockets.seen_us as seen_us,
         cityHash64(sockets.socket) as place,
-        is_fresh and sockets.closed and sockets.is_single and not sockets.is_started and low_rtt > 0 as is_timed,
+        is_fresh
+        and sockets.closed
+        and sockets.is_single
+        and not sockets.is_started
+        and low_rtt > 0
+        and sockets.took_us >= 0 as is_timed,
         sockets.took_us as took_us
     from sockets
     inner join fleet_edges on sockets.at_host = cityHash64(fleet_edges.edge)
