@@ -24,6 +24,8 @@ def answered(
         "rtt": rtt_ms * 1000,
         "busy_time": int((waited + rtt_ms) * 1000),
         "last_data_sent": 2 * rtt_ms,
+        "min_rtt": rtt_ms * 1000,
+        "snd_cwnd": 80,
     }
     traffic.connection(
         "ams-1",
@@ -32,8 +34,6 @@ def answered(
         minute=minute,
         size=size,
         met=False,
-        min_rtt=rtt_ms * 1000,
-        snd_cwnd=80,
         data_segs_out=-(-size // MSS),
         data_segs_in=1,
         **values | more,
@@ -133,7 +133,7 @@ def test_answers_that_began_otherwise_say_nothing_of_the_default(home: Home) -> 
         answered(traffic, minute, 100_000, rate=1e6)
     slow = of_size(path(_advice(home, traffic), "ams", "fra"), 100_000)
     assert slow["default_ms"] == pytest.approx(by_hand_ms(100_000, 150, 1e6, 10), rel=0.01)
-    for minute in range(20, 90):
+    for minute in range(20, 30):
         known = {"started_window": 80, "started_round": 1}
         shown = {"snd_cwnd": 100, "data_segs_out": 70, "total_retrans": 0}
         # Nothing but its time: two round trips where the default needs three.
@@ -142,6 +142,23 @@ def test_answers_that_began_otherwise_say_nothing_of_the_default(home: Home) -> 
         more |= (known, shown, quick)[minute % 3]
         traffic.connection("ams-1", "10.77.2.9", 9653, minute=minute, size=100_000, met=False, **more)
     assert of_size(path(_advice(home, traffic), "ams", "fra"), 100_000)["default_ms"] == slow["default_ms"]
+
+
+@pytest.mark.parametrize(("sooner", "is_measured"), [(3, True), (4, False)])
+@pytest.mark.parametrize("shown", [{}, {"snd_cwnd": 110}], ids=["by its time", "by its window"])
+def test_the_slow_ones_among_answers_of_another_start_are_no_default(
+    home: Home, sooner: int, is_measured: bool, shown: dict[str, int]
+) -> None:
+    traffic = Traffic()
+    for minute in range(10, 13):
+        answered(traffic, minute, 100_000, busy_time=1_350_000, bytes_retrans=3 * MSS)
+    for minute in range(20, 20 + sooner):
+        # Two round trips where the default needs three; or three, with a window that shows another start.
+        busy: dict[str, Any] = {"busy_time": 600_000} if shown else {"busy_time": 450_000}
+        answered(traffic, minute, 100_000, total_retrans=0, **busy | shown)
+    one = of_size(path(_advice(home, traffic), "ams", "fra"), 100_000)
+    assert one["default_is_measured"] == is_measured
+    assert one["default_ms"] == pytest.approx(1200 if is_measured else 450, abs=0.1)
 
 
 def _advice(home: Home, traffic: Traffic) -> dict[str, Any]:

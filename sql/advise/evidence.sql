@@ -133,14 +133,14 @@ sockets as (
             8 * delayed_us <= toInt64(busy_us) - low_rtt, toInt64(busy_us) - low_rtt,
             -1
         ) as took_us,
-        -- Its edge's program gave it a start, or it shows a larger first window, as in sql/rollup/2_sockets.sql.
+        -- Its edge's program gave it a start.
+        max(coalesce(started_window, 0) > 0 or coalesce(started_rate, 0) > 0) as is_given,
+        -- It shows a larger first window, as only connections without loss can: as in sql/rollup/2_sockets.sql.
         max(
-            coalesce(started_window, 0) > 0
-            or coalesce(started_rate, 0) > 0
-            or coalesce(
+            coalesce(
                 snd_ssthresh = 2147483647 and total_retrans = 0 and snd_cwnd > toUInt64(data_segs_out) + 11, false
             )
-        ) as is_started,
+        ) as is_raised,
         max(time_unix_us) as seen_us
     from records
     group by socket
@@ -206,9 +206,10 @@ placed as (
         is_fresh
         and sockets.closed
         and sockets.is_single
-        and not sockets.is_started
+        and not sockets.is_given
         and low_rtt > 0
         and sockets.took_us >= 0 as is_timed,
+        sockets.is_raised as is_raised,
         sockets.took_us as took_us
     from sockets
     inner join fleet_edges on sockets.at_host = cityHash64(fleet_edges.edge)
@@ -235,17 +236,18 @@ given as (
 connections as (
     select
         *,
-        -- What slow start takes at its best, without a limit of rate; less is of no default (busy_time is in jiffies,
-        -- of 4 ms at most). Over that, one answer that began with the default.
+        -- What slow start takes at its best, without a limit of rate. busy_time is in jiffies, of 4 ms at most.
         low_rtt * greatest(ceil(log2(size / (10 * mss) + 1)), 1) as best,
-        if(is_timed and given_cwnd <= 10 and mss > 0 and took_us + 4000 >= best, took_us / best, 0) as slowness,
         if(
-            slowness > 0,
+            is_timed and given_cwnd <= 10 and mss > 0,
             arrayFirstIndex(
                 answered -> size between 0.8 * answered and 1.25 * answered, [10000, 50000, 100000, 1000000]
             ),
             0
-        ) as answer
+        ) as answer,
+        if(answer > 0, took_us / best, 0) as slowness,
+        -- It can have begun with the default.
+        not is_raised and took_us + 4000 >= best as is_default
     from given
 ),
 
@@ -290,10 +292,32 @@ units as (
             ),
             reached_rate > 0 and low_rtt > 0
         ) as reached_picks,
-        if(countIf(answer = 1) >= {min_met:UInt32}, toFloat64(medianTDigestIf(slowness, answer = 1)), nan) as slow_10k,
-        if(countIf(answer = 2) >= {min_met:UInt32}, toFloat64(medianTDigestIf(slowness, answer = 2)), nan) as slow_50k,
-        if(countIf(answer = 3) >= {min_met:UInt32}, toFloat64(medianTDigestIf(slowness, answer = 3)), nan) as slow_100k,
-        if(countIf(answer = 4) >= {min_met:UInt32}, toFloat64(medianTDigestIf(slowness, answer = 4)), nan) as slow_1m,
+        -- Of answers that began otherwise, unrecorded, only those with losses may look like the default's: where more
+        -- began otherwise than not, nothing is known of it.
+        if(
+            countIf(answer = 1 and is_default)
+            >= greatest({min_met:UInt32}, countIf(answer = 1 and not is_default)),
+            toFloat64(medianTDigestIf(slowness, answer = 1 and is_default)),
+            nan
+        ) as slow_10k,
+        if(
+            countIf(answer = 2 and is_default)
+            >= greatest({min_met:UInt32}, countIf(answer = 2 and not is_default)),
+            toFloat64(medianTDigestIf(slowness, answer = 2 and is_default)),
+            nan
+        ) as slow_50k,
+        if(
+            countIf(answer = 3 and is_default)
+            >= greatest({min_met:UInt32}, countIf(answer = 3 and not is_default)),
+            toFloat64(medianTDigestIf(slowness, answer = 3 and is_default)),
+            nan
+        ) as slow_100k,
+        if(
+            countIf(answer = 4 and is_default)
+            >= greatest({min_met:UInt32}, countIf(answer = 4 and not is_default)),
+            toFloat64(medianTDigestIf(slowness, answer = 4 and is_default)),
+            nan
+        ) as slow_1m,
         -- Round trips in which a window was doubled, at most seven, as in sql/rollup/3_units.sql: only for the choice.
         sumIf(
             toFloat64(weight) * low_rtt * least(floor(log2(size / (10 * mss))) + 1, 7), is_fresh and size > 10 * mss
