@@ -161,6 +161,17 @@ def test_the_slow_ones_among_answers_of_another_start_are_no_default(
     assert one["default_ms"] == pytest.approx(1200 if is_measured else 450, abs=0.1)
 
 
+@pytest.mark.parametrize(("rtt_us", "is_measured"), [(300, False), (3_999, False), (4_000, True)])
+def test_a_time_of_few_jiffies_is_no_measurement(home: Home, rtt_us: int, is_measured: bool) -> None:
+    traffic = Traffic()
+    for minute in range(10, 50):
+        # Three round trips, and the FIN's.
+        busy = 4000 * (minute % 2) + 4 * rtt_us // 4000 * 4000
+        answered(traffic, minute, 100_000, rtt_ms=1, rate=1e9, min_rtt=rtt_us, rtt=rtt_us, busy_time=busy)
+    one = of_size(path(_advice(home, traffic), "ams", "fra"), 100_000)
+    assert one["default_is_measured"] == is_measured
+
+
 def _advice(home: Home, traffic: Traffic) -> dict[str, Any]:
     traffic.load(home)
     return dict(home.json("advise"))

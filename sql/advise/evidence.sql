@@ -236,10 +236,11 @@ given as (
 connections as (
     select
         *,
-        -- What slow start takes at its best, without a limit of rate. busy_time is in jiffies, of 4 ms at most.
+        -- What slow start takes at its best, without a limit of rate. busy_time is in jiffies, of 4 ms at most: a time
+        -- of fewer than three shows how it was rounded.
         low_rtt * greatest(ceil(log2(size / (10 * mss) + 1)), 1) as best,
         if(
-            is_timed and given_cwnd <= 10 and mss > 0,
+            is_timed and given_cwnd <= 10 and mss > 0 and best >= 12000,
             arrayFirstIndex(
                 answered -> size between 0.8 * answered and 1.25 * answered, [10000, 50000, 100000, 1000000]
             ),
