@@ -56,8 +56,6 @@ def test_a_path_that_connections_met_gains_what_slow_start_waits(home: Home) -> 
         {"snd_wnd": 60_000},
         {"rwnd_limited": 400_000},
         {"sndbuf_limited": 400_000},
-        # A remembered ssthresh that its window has not reached.
-        {"snd_ssthresh": 1000},
         # The last small record of an answer.
         {"snd_cwnd": 1300, "snd_ssthresh": 1300},
     ],
@@ -75,6 +73,27 @@ def test_what_something_else_limited_is_a_lower_bound(home: Home, limited: dict[
     assert "at least" in screen.splitlines()[0]
     # What ten segments carry is settled.
     assert "0 (0.0)" in screen
+
+
+@pytest.mark.parametrize(
+    ("seen", "basis"),
+    [({"size": 1_000_000}, "met"), ({"bytes_retrans": MSS}, "met"), ({}, "at_least")],
+    ids=["long", "lossy", "short"],
+)
+def test_without_an_ssthresh_as_of_bbr_the_path_is_met_where_the_law_says_so(
+    home: Home, seen: dict[str, Any], basis: str
+) -> None:
+    home.policy.write_text("enforce: {by: bpf, otherwise: routes}\n")
+    traffic = Traffic()
+    for minute in range(90, 94):
+        for _ in range(5):
+            values: dict[str, Any] = {"size": 900_000} | seen
+            traffic.connection("ams-1", "10.77.2.9", 6_250_000, minute=minute, met=False, **values)
+    traffic.load(home)
+    assert path(home.json("advise"), "ams", "fra")["basis"] == basis
+    home.run("rollup")
+    counts = "select sum(share_connections) > 0 as met from round_paths where dst_pop = 'fra'"
+    assert home.query(counts) == [{"met": basis == "met"}]
 
 
 def test_an_idle_connections_old_rate_is_not_of_the_time_that_is_looked_at(home: Home) -> None:
@@ -224,7 +243,7 @@ def test_the_page_opens_with_the_number_and_needs_nothing_else(home: Home, tmp_p
     lead = re.search(r"<main>\s*<p class='lead'>(.*?)</p>", text)
     assert lead is not None
     assert lead[1] == screen.splitlines()[0]
-    assert re.search(r"100 kB would arrive \d+ ms sooner .* began on 2 of 12 paths", lead[1])
+    assert re.search(r"100 kB would arrive \d+ ms sooner .* began on 12 paths", lead[1])
     assert not any({"src", "href"} & attributes.keys() for _, attributes in page.elements)
     assert "script" not in {tag for tag, _ in page.elements}
     assert page.all("html") == [{"lang": "en"}]

@@ -46,12 +46,10 @@ records as (
         and snd_cwnd > 0
         and not coalesce(delivery_rate_app_limited, false)
         and springtide_is_window_full(rate, coalesce(rtt, 0), snd_cwnd, snd_mss) as is_full,
-        -- The path, and nobody else, limits it: it has left slow start (its window is above ssthresh; a remembered
-        -- ssthresh that it has not reached yet shows nothing), the application gave enough, the window was in flight,
+        -- The path, and nobody else, limits it: it has met it, the application gave enough, the window was in flight,
         -- and neither the receiver's window nor the send buffer held it back, now or for most of its time.
         is_full
-        and snd_ssthresh between 1 and 2147483646
-        and snd_cwnd >= snd_ssthresh
+        and springtide_has_met(coalesce(snd_ssthresh, 0), coalesce(bytes_retrans, 0), coalesce(bytes_acked, 0))
         -- Of less than that it may be a start that was ended early (HyStart).
         and bytes_acked >= 100000
         and (snd_wnd is null or snd_wnd > toUInt64(snd_cwnd) * snd_mss)
