@@ -96,6 +96,28 @@ def test_without_an_ssthresh_as_of_bbr_the_path_is_met_where_the_law_says_so(
     assert home.query(counts) == [{"met": basis == "met"}]
 
 
+def test_impossible_rates_show_nothing_and_the_connection_began_all_the_same(home: Home) -> None:
+    traffic = Traffic()
+    for minute in range(10, 40):
+        traffic.connection("ams-1", "10.77.2.9", 6_250_000, minute=minute, size=100_000)
+        traffic.connection("ams-1", "10.77.2.9", 6_250_000, minute=minute, size=100_000, delivery_rate=2**63)
+    for _ in range(3):
+        traffic.connection("fra-1", "10.77.1.9", 6_250_000, minute=0, size=100_000)
+    train = {"kind": "SAMPLE_KIND_FIRST_FLIGHT", "state": "TCP_STATE_UNSPECIFIED"}
+    kept = ("time_unix_us", "host", "boot_id", "netns", "cookie", "family", "src_ip", "src_port", "dst_ip", "dst_port")
+    for of in traffic.samples[-6::2]:
+        known = {name: of[name] for name in kept}
+        traffic.samples.append(known | train | {"train_bytes": 2**32 - 1, "train_time": 1})
+    traffic.load(home)
+    answer = home.json("advise")
+    assert path(answer, "ams", "fra")["fresh_connections"] == 60
+    assert path(answer, "ams", "fra")["rate_bytes_per_s"]["estimate"] == 6_250_000
+    back = path(answer, "fra", "ams")
+    assert (back["basis"], back["rate_bytes_per_s"]["estimate"]) == ("trains", 100_000_000_000)
+    # None began on the path from fra.
+    assert "the mean over 60 connections that began on 2 paths" in home.run("advise").stdout
+
+
 def test_an_idle_connections_old_rate_is_not_of_the_time_that_is_looked_at(home: Home) -> None:
     traffic = Traffic()
     for minute in range(10, 20):

@@ -40,7 +40,8 @@ records as (
         time_unix_us * 2 + (kind = 'CLOSE') as moment,
         -- The kernel keeps a rate until the next valid one: this one was measured within the time that is looked at.
         time_unix_us - 1000 * toInt64(coalesce(last_data_sent, 0)) > {since_us:Int64} as is_recent,
-        coalesce(delivery_rate, 0) as rate,
+        -- Limits as in sql/rollup/2_sockets.sql: what is beyond shows nothing.
+        if(delivery_rate <= 100000000000, assumeNotNull(delivery_rate), 0) as rate,
         is_recent
         and rate > 0
         and snd_cwnd > 0
@@ -88,14 +89,18 @@ sockets as (
         argMaxIf(rate, moment, coalesce(is_met, false)) as met_rate,
         -- As in sql/rollup/2_flights.sql.
         max(
-            if(train_time > 0, intDiv(toUInt64(train_bytes) * 1000000, greatest(train_time, 500)), 0)
+            if(
+                train_time > 0,
+                least(intDiv(toUInt64(train_bytes) * 1000000, greatest(train_time, 500)), 100000000000),
+                0
+            )
         ) as train_rate,
         maxIf(coalesce(bytes_acked, 0), is_recent) as acked,
         -- As the laws have it: what it was delivered over the time in which it had data in flight
         -- (sql/rollup/4_path_sockets.sql), and rates of full windows, or of more in a round trip than the default
         -- window (sql/rollup/2_sockets.sql). Other rates may be of one segment.
         greatest(
-            toUInt64(least(springtide_mean_rate(acked, maxIf(coalesce(busy_time, 0), is_recent)), 100000000001)),
+            toUInt64(least(springtide_mean_rate(acked, maxIf(coalesce(busy_time, 0), is_recent)), 100000000000)),
             maxIf(
                 rate,
                 is_recent
@@ -142,8 +147,7 @@ sockets as (
         max(time_unix_us) as seen_us
     from records
     group by socket
-    -- Limits as in sql/rollup/2_sockets.sql.
-    having mss between 1 and 65535 and sent <= 9007199254740992 and reached_rate <= 100000000000
+    having mss between 1 and 65535 and sent <= 9007199254740992
 ),
 
 -- Windows that edges' routes gave in each round.

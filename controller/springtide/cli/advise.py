@@ -59,9 +59,10 @@ def advise(
     needs to be able to pace. The newest day by default, up to now.
 
     For each ordered pair of PoPs, and each client prefix, how much sooner answers of 10, 50 and 100 kB and 1 MB would
-    be there, against the kernel's default start at its best (slow start from ten segments, without loss). Rates that
-    nothing but the path limited are the path's; where there are too few the others are a lower bound, and the saving
-    reads >=. In all: for the connections that began, each as if what it sent were one answer.
+    be there, against the kernel's default start: as answers that began with it took, else at its best (slow start from
+    ten segments, without loss). Rates that nothing but the path limited are the path's; where there are
+    too few the others are a lower bound, and the saving reads >=. In all: for the connections that began, each as if
+    what it sent were one answer.
 
     Exit codes: 0, 1 a failure at run time, 2 bad input or usage, 3 no samples to advise from.
 

@@ -91,7 +91,7 @@ def _paths(paths: Sequence[Path]) -> str:
             "; ".join(_described(path) for path in paths),
         ),
         f"<circle cx='{LEFT}' cy='14' r='5' fill='#fff' stroke='#222' stroke-width='2'/>",
-        f"<text x='{LEFT + 12}' y='18'>kernel's default, at best</text>",
+        f"<text x='{LEFT + 12}' y='18'>kernel's default</text>",
         f"<circle cx='{LEFT + 190}' cy='14' r='5' fill='#0b5f80'/>",
         f"<text x='{LEFT + 202}' y='18'>at the proved rate</text>",
     ]

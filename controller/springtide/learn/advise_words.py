@@ -61,10 +61,12 @@ def headline(advice: Advice) -> str:
     in_all = "at least " if any(path.basis is Basis.AT_LEAST for path in advice.paths) else ""
     total = advice.total_ms
     of = f"{len(known)} of {len(advice.paths)} paths" if len(known) < len(advice.paths) else f"{len(known)} paths"
+    began = sum(path.fresh for path in known)
+    over = f"{began:,} connections that began on {of}" if began else of
     return (
         f"Started at the proved rate, an answer of 100 kB would arrive {bound}{saved:.0f} ms sooner "
-        f"({default - saved:.0f} instead of {default:.0f} ms, the mean over {sum(path.fresh for path in known):,} "
-        f"connections that began on {of}); in all {in_all}{duration(total.estimate)} of waiting saved "
+        f"({default - saved:.0f} instead of {default:.0f} ms, the mean over {over}); "
+        f"in all {in_all}{duration(total.estimate)} of waiting saved "
         f"({duration(total.low)} to {duration(total.high)})."
     )
 
