@@ -232,6 +232,15 @@ def test_without_samples_one_line_says_what_to_do(home: Home) -> None:
     assert "no sample is of a host that is an edge in fleet.yaml" in line
 
 
+def test_samples_of_the_future_are_named(home: Home) -> None:
+    traffic = Traffic()
+    for minute in range(300, 320):
+        traffic.connection("ams-1", "10.77.2.9", 6_250_000, minute=minute, size=100_000)
+    traffic.load(home)
+    [line] = home.run("advise", code=3).stderr.splitlines()
+    assert "the newest sample is of 2026-01-02T06:39:30Z, later than now: correct that clock" in line
+
+
 def test_a_page_that_cannot_be_written_is_reported(home: Home) -> None:
     history.fill(home)
     assert "choose another --html" in home.run("advise", "--html", "/proc/nowhere.html", code=1).stderr

@@ -100,6 +100,10 @@ def advise(
 def _why_not(store: Store, made: Advice) -> str:
     """What is missing, and what to do."""
     span = f"after {instants.show(made.since)} up to {instants.show(made.until)}"
+    [ever] = store.query("select max(time_unix_us) from tcp_samples")
+    newest = max(ever.values()) // 1_000_000
+    if newest > instants.now() + instants.CLOCK_TOLERANCE_S:
+        return f"{span}: no rates; the newest sample is of {instants.show(newest)}, later than now: correct that clock"
     if made.unknown:
         return f"{span}: no connection shows a rate on any of {made.unknown} paths; let collectors run for longer"
     [within] = store.query(
@@ -114,8 +118,6 @@ def _why_not(store: Store, made: Advice) -> str:
             f"{span}: no sample is of a host that is an edge in fleet.yaml, with a connection to another PoP or a "
             "client; correct its edges' names and addresses, then `springtide ingest` again"
         )
-    [ever] = store.query("select max(time_unix_us) from tcp_samples")
-    newest = max(ever.values())
     if newest:
-        return f"{span}: no samples; the newest is of {instants.show(newest // 1_000_000)}: give --from and --to"
+        return f"{span}: no samples; the newest is of {instants.show(newest)}: give --from and --to"
     return "the store has no samples; load some first: `springtide ingest SPOOL_DIR`"
