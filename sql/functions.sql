@@ -14,6 +14,21 @@ create or replace function springtide_has_values$on_cluster as (state, bytes_sen
 create or replace function springtide_is_window_full$on_cluster as (rate, rtt_us, cwnd, mss) ->
     toUInt128(rate) * rtt_us * 2 >= toUInt128(cwnd) * mss * 1000000;
 
+-- Whether a connection left slow start, or was long in it: the path, and not the connection's age, limits its rate. BBR
+-- sets no ssthresh.
+create or replace function springtide_has_met$on_cluster as (ssthresh, retransmitted, acked) ->
+    ssthresh between 1 and 2147483646
+    or retransmitted > 0
+    or acked >= 1000000;
+
+-- Whether a connection ends on its own host: at a loopback or link-local address, or (is_own) at one of the host's.
+create or replace function springtide_is_local$on_cluster as (dst_ip, is_own) ->
+    is_own
+    or dst_ip = toIPv6('::1')
+    or dst_ip between toIPv6('::ffff:127.0.0.0') and toIPv6('::ffff:127.255.255.255')
+    or dst_ip between toIPv6('::ffff:169.254.0.0') and toIPv6('::ffff:169.254.255.255')
+    or dst_ip between toIPv6('fe80::') and toIPv6('febf:ffff:ffff:ffff:ffff:ffff:ffff:ffff');
+
 -- What a connection was delivered over the time in which it had data in flight, bytes/s. Fewer bytes than 100 kB show
 -- nothing of the path: 0.
 create or replace function springtide_mean_rate$on_cluster as (acked, busy_us) ->

@@ -56,8 +56,6 @@ def test_a_path_that_connections_met_gains_what_slow_start_waits(home: Home) -> 
         {"snd_wnd": 60_000},
         {"rwnd_limited": 400_000},
         {"sndbuf_limited": 400_000},
-        # A remembered ssthresh that its window has not reached.
-        {"snd_ssthresh": 1000},
         # The last small record of an answer.
         {"snd_cwnd": 1300, "snd_ssthresh": 1300},
     ],
@@ -75,6 +73,49 @@ def test_what_something_else_limited_is_a_lower_bound(home: Home, limited: dict[
     assert "at least" in screen.splitlines()[0]
     # What ten segments carry is settled.
     assert "0 (0.0)" in screen
+
+
+@pytest.mark.parametrize(
+    ("seen", "basis"),
+    [({"size": 1_000_000}, "met"), ({"bytes_retrans": MSS}, "met"), ({}, "at_least")],
+    ids=["long", "lossy", "short"],
+)
+def test_without_an_ssthresh_as_of_bbr_the_path_is_met_where_the_law_says_so(
+    home: Home, seen: dict[str, Any], basis: str
+) -> None:
+    home.policy.write_text("enforce: {by: bpf, otherwise: routes}\n")
+    traffic = Traffic()
+    for minute in range(90, 94):
+        for _ in range(5):
+            values: dict[str, Any] = {"size": 900_000} | seen
+            traffic.connection("ams-1", "10.77.2.9", 6_250_000, minute=minute, met=False, **values)
+    traffic.load(home)
+    assert path(home.json("advise"), "ams", "fra")["basis"] == basis
+    home.run("rollup")
+    counts = "select sum(share_connections) > 0 as met from round_paths where dst_pop = 'fra'"
+    assert home.query(counts) == [{"met": basis == "met"}]
+
+
+def test_impossible_rates_show_nothing_and_the_connection_began_all_the_same(home: Home) -> None:
+    traffic = Traffic()
+    for minute in range(10, 40):
+        traffic.connection("ams-1", "10.77.2.9", 6_250_000, minute=minute, size=100_000)
+        traffic.connection("ams-1", "10.77.2.9", 6_250_000, minute=minute, size=100_000, delivery_rate=2**63)
+    for _ in range(3):
+        traffic.connection("fra-1", "10.77.1.9", 6_250_000, minute=0, size=100_000)
+    train = {"kind": "SAMPLE_KIND_FIRST_FLIGHT", "state": "TCP_STATE_UNSPECIFIED"}
+    kept = ("time_unix_us", "host", "boot_id", "netns", "cookie", "family", "src_ip", "src_port", "dst_ip", "dst_port")
+    for of in traffic.samples[-6::2]:
+        known = {name: of[name] for name in kept}
+        traffic.samples.append(known | train | {"train_bytes": 2**32 - 1, "train_time": 1})
+    traffic.load(home)
+    answer = home.json("advise")
+    assert path(answer, "ams", "fra")["fresh_connections"] == 60
+    assert path(answer, "ams", "fra")["rate_bytes_per_s"]["estimate"] == 6_250_000
+    back = path(answer, "fra", "ams")
+    assert (back["basis"], back["rate_bytes_per_s"]["estimate"]) == ("trains", 100_000_000_000)
+    # None began on the path from fra.
+    assert "the mean over 60 connections that began on 2 paths" in home.run("advise").stdout
 
 
 def test_an_idle_connections_old_rate_is_not_of_the_time_that_is_looked_at(home: Home) -> None:
@@ -144,6 +185,27 @@ def test_the_best_come_first_and_only_what_began_counts(home: Home) -> None:
     assert f"the best 1 of {answer['paths_known']} paths" in home.run("advise", "--top", 1).stdout
 
 
+def test_what_a_host_sends_to_itself_is_no_path(home: Home) -> None:
+    """Loopback, link-local, its own address, and that of a container of it."""
+    here = ["127.0.0.1", "127.9.9.9", "169.254.1.1", "::1", "fe80::1", "febf::1", "10.77.1.1", "172.17.0.2"]
+    traffic = Traffic()
+    for minute in range(69, 99):
+        traffic.connection("ams-1", "10.77.2.9", 6_250_000, minute=minute, size=100_000)
+        for peer in here:
+            traffic.connection("ams-1", peer, 500_000_000, minute=minute, size=100_000, min_rtt=30)
+            traffic.samples[-1]["src_ip"] = traffic.samples[-2]["src_ip"] = "::1" if ":" in peer else "172.17.0.2"
+            traffic.samples[-1]["family"] = traffic.samples[-2]["family"] = 10 if ":" in peer else 2
+    traffic.load(home)
+    answer = home.json("advise")
+    assert [(one["destination"], one["fresh_connections"]) for one in answer["paths"]] == [("fra", 30)]
+    assert answer["fresh_connections_local"] == 8 * 30
+    assert "240 connections of hosts to themselves were left out" in home.run("advise").stdout
+    home.run("rollup")
+    rolled = "select distinct dst_pop, client_prefix from round_sockets where round > '2026-01-02 02:00:00'"
+    assert home.query(rolled) == [{"dst_pop": "fra", "client_prefix": "::ffff:10.77.2.0"}]
+    assert home.query("select * from round_rogues") == home.query("select * from round_late") == []
+
+
 def test_copies_of_samples_change_nothing(home: Home) -> None:
     history.fill(home)
     once = home.json("advise")
@@ -168,6 +230,15 @@ def test_without_samples_one_line_says_what_to_do(home: Home) -> None:
     home.run("ingest", home.spool)
     [line] = home.run("advise", code=3).stderr.splitlines()
     assert "no sample is of a host that is an edge in fleet.yaml" in line
+
+
+def test_samples_of_the_future_are_named(home: Home) -> None:
+    traffic = Traffic()
+    for minute in range(300, 320):
+        traffic.connection("ams-1", "10.77.2.9", 6_250_000, minute=minute, size=100_000)
+    traffic.load(home)
+    [line] = home.run("advise", code=3).stderr.splitlines()
+    assert "the newest sample is of 2026-01-02T06:39:30Z, later than now: correct that clock" in line
 
 
 def test_a_page_that_cannot_be_written_is_reported(home: Home) -> None:
@@ -203,7 +274,7 @@ def test_the_page_opens_with_the_number_and_needs_nothing_else(home: Home, tmp_p
     lead = re.search(r"<main>\s*<p class='lead'>(.*?)</p>", text)
     assert lead is not None
     assert lead[1] == screen.splitlines()[0]
-    assert re.search(r"100 kB would arrive \d+ ms sooner .* began on 2 of 12 paths", lead[1])
+    assert re.search(r"100 kB would arrive \d+ ms sooner .* began on 12 paths", lead[1])
     assert not any({"src", "href"} & attributes.keys() for _, attributes in page.elements)
     assert "script" not in {tag for tag, _ in page.elements}
     assert page.all("html") == [{"lang": "en"}]

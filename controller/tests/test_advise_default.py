@@ -8,15 +8,25 @@ import pytest
 
 from testkit.advised import Traffic, by_hand_ms, of_size, path
 from testkit.home import Home
+from testkit.proto import Value
 from testkit.traffic import MSS
 
 pytestmark = pytest.mark.usefixtures("clock")
 
 
-def answered(traffic: Traffic, minute: int, size: int, *, rtt_ms: int = 150, rate: float = 25e6) -> float:
+def answered(
+    traffic: Traffic, minute: int, size: int, *, rtt_ms: int = 150, rate: float = 25e6, **more: Value
+) -> float:
     """A connection of one answer from ten segments, as the kernel closes it; what its client waited, ms. The last
     segment's rate is all that it shows, and the FIN follows the data by a round trip."""
     waited = by_hand_ms(size, rtt_ms, rate, 10)
+    values: dict[str, Value] = {
+        "rtt": rtt_ms * 1000,
+        "busy_time": int((waited + rtt_ms) * 1000),
+        "last_data_sent": 2 * rtt_ms,
+        "min_rtt": rtt_ms * 1000,
+        "snd_cwnd": 80,
+    }
     traffic.connection(
         "ams-1",
         "10.77.2.9",
@@ -24,14 +34,12 @@ def answered(traffic: Traffic, minute: int, size: int, *, rtt_ms: int = 150, rat
         minute=minute,
         size=size,
         met=False,
-        min_rtt=rtt_ms * 1000,
-        rtt=rtt_ms * 1000,
-        snd_cwnd=80,
         data_segs_out=-(-size // MSS),
         data_segs_in=1,
-        last_data_sent=2 * rtt_ms,
-        busy_time=int((waited + rtt_ms) * 1000),
+        **values | more,
     )
+    # A FIN counts as a byte.
+    traffic.samples[-1]["bytes_acked"] = size + 1
     return waited
 
 
@@ -95,13 +103,37 @@ def test_first_segments_say_what_the_path_carries_unless_it_loses(home: Home, re
         assert main["start_ms"] == pytest.approx(150 + 100_000 / 12_500, rel=0.03)
 
 
+@pytest.mark.parametrize(
+    ("closed", "is_measured"),
+    [({}, True), ({"polled": 0}, True), ({"polled": 3}, False), ({"bytes_acked": 100_000}, True)],
+    ids=["at once", "delayed, polled before", "delayed, polled in flight", "reset"],
+)
+def test_a_fins_delayed_acknowledgement_is_no_time_of_the_answer(
+    home: Home, closed: dict[str, int], is_measured: bool
+) -> None:
+    """100 kB at 20 ms: three round trips. What delays a FIN is to an eighth in the smoothed round trip."""
+    delay_ms = 40 if "polled" in closed else 0
+    fin_ms = 0 if "bytes_acked" in closed else 20 + delay_ms
+    traffic = Traffic()
+    for minute in range(10, 30):
+        more = {"rtt": 20_000 + delay_ms * 1000 // 8, "last_data_sent": 60_000}
+        waited = answered(traffic, minute, 100_000, rtt_ms=20, rate=1e9, **more)
+        poll, close = traffic.samples[-2:]
+        poll |= {"unacked": closed.get("polled", 9), "busy_time": int(waited * 1000)}
+        close |= {"busy_time": int((waited + fin_ms) * 1000)}
+        close |= {name: value for name, value in closed.items() if name != "polled"}
+    one = of_size(path(_advice(home, traffic), "ams", "fra"), 100_000)
+    assert one["default_is_measured"] == is_measured
+    assert one["default_ms"] == pytest.approx(60.1, abs=0.1)
+
+
 def test_answers_that_began_otherwise_say_nothing_of_the_default(home: Home) -> None:
     traffic = Traffic()
     for minute in range(10, 20):
         answered(traffic, minute, 100_000, rate=1e6)
     slow = of_size(path(_advice(home, traffic), "ams", "fra"), 100_000)
     assert slow["default_ms"] == pytest.approx(by_hand_ms(100_000, 150, 1e6, 10), rel=0.01)
-    for minute in range(20, 90):
+    for minute in range(20, 30):
         known = {"started_window": 80, "started_round": 1}
         shown = {"snd_cwnd": 100, "data_segs_out": 70, "total_retrans": 0}
         # Nothing but its time: two round trips where the default needs three.
@@ -110,6 +142,34 @@ def test_answers_that_began_otherwise_say_nothing_of_the_default(home: Home) -> 
         more |= (known, shown, quick)[minute % 3]
         traffic.connection("ams-1", "10.77.2.9", 9653, minute=minute, size=100_000, met=False, **more)
     assert of_size(path(_advice(home, traffic), "ams", "fra"), 100_000)["default_ms"] == slow["default_ms"]
+
+
+@pytest.mark.parametrize(("sooner", "is_measured"), [(3, True), (4, False)])
+@pytest.mark.parametrize("shown", [{}, {"snd_cwnd": 110}], ids=["by its time", "by its window"])
+def test_the_slow_ones_among_answers_of_another_start_are_no_default(
+    home: Home, sooner: int, is_measured: bool, shown: dict[str, int]
+) -> None:
+    traffic = Traffic()
+    for minute in range(10, 13):
+        answered(traffic, minute, 100_000, busy_time=1_350_000, bytes_retrans=3 * MSS)
+    for minute in range(20, 20 + sooner):
+        # Two round trips where the default needs three; or three, with a window that shows another start.
+        busy: dict[str, Any] = {"busy_time": 600_000} if shown else {"busy_time": 450_000}
+        answered(traffic, minute, 100_000, total_retrans=0, **busy | shown)
+    one = of_size(path(_advice(home, traffic), "ams", "fra"), 100_000)
+    assert one["default_is_measured"] == is_measured
+    assert one["default_ms"] == pytest.approx(1200 if is_measured else 450, abs=0.1)
+
+
+@pytest.mark.parametrize(("rtt_us", "is_measured"), [(300, False), (3_999, False), (4_000, True)])
+def test_a_time_of_few_jiffies_is_no_measurement(home: Home, rtt_us: int, is_measured: bool) -> None:
+    traffic = Traffic()
+    for minute in range(10, 50):
+        # Three round trips, and the FIN's.
+        busy = 4000 * (minute % 2) + 4 * rtt_us // 4000 * 4000
+        answered(traffic, minute, 100_000, rtt_ms=1, rate=1e9, min_rtt=rtt_us, rtt=rtt_us, busy_time=busy)
+    one = of_size(path(_advice(home, traffic), "ams", "fra"), 100_000)
+    assert one["default_is_measured"] == is_measured
 
 
 def _advice(home: Home, traffic: Traffic) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 -- What samples alone show of each path, from a PoP to another or to a client prefix: of the `max_units` on which
 -- connections that began had most round trips to save, one row for each of at most 128 connections. Reads
 -- tcp_samples of hosts that are edges in fleet.yaml, each in fleet.yaml's PoP, and which windows edges were given.
+-- Connections of hosts to themselves are a unit without a name, of which only `hosts` and `fresh` mean something.
 -- Parameters: since_us, until_us (microseconds since the epoch, the first is not included); min_met: from how many
 -- connections that met the path on only those are picked, and as many trains; loses: of a path that loses a larger
 -- share of what is sent, and makes the default slow, trains do not say what a connection is carried; max_units.
@@ -20,6 +21,18 @@ with namespaces as (
     group by space
 ),
 
+-- The hosts' addresses.
+own as (
+    select distinct
+        cityHash64(host) as own_host,
+        src_ip
+    from tcp_samples
+    where
+        time_unix_us > {since_us:Int64}
+        and time_unix_us <= {until_us:Int64}
+        and host global in (select fleet_edges.edge from fleet_edges)
+),
+
 records as (
     select
         *,
@@ -27,18 +40,17 @@ records as (
         time_unix_us * 2 + (kind = 'CLOSE') as moment,
         -- The kernel keeps a rate until the next valid one: this one was measured within the time that is looked at.
         time_unix_us - 1000 * toInt64(coalesce(last_data_sent, 0)) > {since_us:Int64} as is_recent,
-        coalesce(delivery_rate, 0) as rate,
+        -- Limits as in sql/rollup/2_sockets.sql: what is beyond shows nothing.
+        if(delivery_rate <= 100000000000, assumeNotNull(delivery_rate), 0) as rate,
         is_recent
         and rate > 0
         and snd_cwnd > 0
         and not coalesce(delivery_rate_app_limited, false)
         and springtide_is_window_full(rate, coalesce(rtt, 0), snd_cwnd, snd_mss) as is_full,
-        -- The path, and nobody else, limits it: it has left slow start (its window is above ssthresh; a remembered
-        -- ssthresh that it has not reached yet shows nothing), the application gave enough, the window was in flight,
+        -- The path, and nobody else, limits it: it has met it, the application gave enough, the window was in flight,
         -- and neither the receiver's window nor the send buffer held it back, now or for most of its time.
         is_full
-        and snd_ssthresh between 1 and 2147483646
-        and snd_cwnd >= snd_ssthresh
+        and springtide_has_met(coalesce(snd_ssthresh, 0), coalesce(bytes_retrans, 0), coalesce(bytes_acked, 0))
         -- Of less than that it may be a start that was ended early (HyStart).
         and bytes_acked >= 100000
         and (snd_wnd is null or snd_wnd > toUInt64(snd_cwnd) * snd_mss)
@@ -77,14 +89,18 @@ sockets as (
         argMaxIf(rate, moment, coalesce(is_met, false)) as met_rate,
         -- As in sql/rollup/2_flights.sql.
         max(
-            if(train_time > 0, intDiv(toUInt64(train_bytes) * 1000000, greatest(train_time, 500)), 0)
+            if(
+                train_time > 0,
+                least(intDiv(toUInt64(train_bytes) * 1000000, greatest(train_time, 500)), 100000000000),
+                0
+            )
         ) as train_rate,
         maxIf(coalesce(bytes_acked, 0), is_recent) as acked,
         -- As the laws have it: what it was delivered over the time in which it had data in flight
         -- (sql/rollup/4_path_sockets.sql), and rates of full windows, or of more in a round trip than the default
         -- window (sql/rollup/2_sockets.sql). Other rates may be of one segment.
         greatest(
-            toUInt64(least(springtide_mean_rate(acked, maxIf(coalesce(busy_time, 0), is_recent)), 100000000001)),
+            toUInt64(least(springtide_mean_rate(acked, maxIf(coalesce(busy_time, 0), is_recent)), 100000000000)),
             maxIf(
                 rate,
                 is_recent
@@ -94,30 +110,44 @@ sockets as (
                 )
             )
         ) as reached_rate,
-        -- One request came: its answer is all that was sent. In flight until it was acknowledged; a FIN that follows
-        -- its data is a round trip more.
+        -- One request came: its answer is all that was sent.
         maxIf(coalesce(data_segs_in, 2), kind != 'FIRST_FLIGHT') = 1 as is_single,
-        greatest(
-            toInt64(maxIf(coalesce(busy_time, 0), kind = 'CLOSE'))
-            - maxIf(
-                coalesce(rtt, 0),
-                kind = 'CLOSE' and toUInt64(coalesce(last_data_sent, 0)) * 2000 >= 3 * coalesce(rtt, 0)
-            ),
-            0
+        -- What a poll shows that found all of it acknowledged, before a FIN.
+        maxIf(
+            coalesce(bytes_sent, 0), kind = 'POLL' and unacked = 0 and state in ('ESTABLISHED', 'CLOSE_WAIT')
+        ) as settled_sent,
+        maxIf(
+            coalesce(busy_time, 0), kind = 'POLL' and unacked = 0 and state in ('ESTABLISHED', 'CLOSE_WAIT')
+        ) as settled_us,
+        maxIf(coalesce(busy_time, 0), kind = 'CLOSE') as busy_us,
+        maxIf(coalesce(bytes_acked, 0), kind = 'CLOSE') as closed_acked,
+        1000 * toInt64(maxIf(coalesce(last_data_sent, 0), kind = 'CLOSE')) as since_data_us,
+        toInt64(maxIf(coalesce(rtt, 0), kind = 'CLOSE')) as close_rtt,
+        -- A FIN is acknowledged as one byte more. One that follows its data is a round trip more, and as long as the
+        -- peer delays its acknowledgement (40 ms on Linux): no longer than the smoothed round trip shows, of which it
+        -- is an eighth, nor than from the data on.
+        closed_acked > sent - least(sent, retransmitted) and 2 * since_data_us >= 3 * close_rtt as has_fin,
+        least(8 * greatest(close_rtt - low_rtt, 0), greatest(since_data_us - 2 * low_rtt, 0)) as delayed_us,
+        -- -1 where that may be more than an eighth, and where data was never acknowledged.
+        multiIf(
+            settled_sent = sent, toInt64(settled_us),
+            closed_acked < sent - least(sent, retransmitted), -1,
+            not has_fin, toInt64(busy_us),
+            8 * delayed_us <= toInt64(busy_us) - low_rtt, toInt64(busy_us) - low_rtt,
+            -1
         ) as took_us,
-        -- Its edge's program gave it a start, or it shows a larger first window, as in sql/rollup/2_sockets.sql.
+        -- Its edge's program gave it a start.
+        max(coalesce(started_window, 0) > 0 or coalesce(started_rate, 0) > 0) as is_given,
+        -- It shows a larger first window, as only connections without loss can: as in sql/rollup/2_sockets.sql.
         max(
-            coalesce(started_window, 0) > 0
-            or coalesce(started_rate, 0) > 0
-            or coalesce(
+            coalesce(
                 snd_ssthresh = 2147483647 and total_retrans = 0 and snd_cwnd > toUInt64(data_segs_out) + 11, false
             )
-        ) as is_started,
+        ) as is_raised,
         max(time_unix_us) as seen_us
     from records
     group by socket
-    -- Limits as in sql/rollup/2_sockets.sql.
-    having mss between 1 and 65535 and sent <= 9007199254740992 and reached_rate <= 100000000000
+    having mss between 1 and 65535 and sent <= 9007199254740992
 ),
 
 -- Windows that edges' routes gave in each round.
@@ -135,10 +165,20 @@ treatments as (
 
 placed as (
     select
-        fleet_edges.pop as src_pop,
-        sockets.to_pop as dst_pop,
+        springtide_is_local(
+            sockets.peer,
+            (sockets.at_host, sockets.peer) global in (
+                select
+                    own.own_host,
+                    own.src_ip
+                from own
+            )
+        ) as is_local,
+        if(is_local, '', fleet_edges.pop) as src_pop,
+        if(is_local, '', sockets.to_pop) as dst_pop,
         if(sockets.peer between toIPv6('::ffff:0.0.0.0') and toIPv6('::ffff:255.255.255.255'), 4, 6) as ip_version,
-        if(
+        multiIf(
+            is_local, '',
             dst_pop = '',
             springtide_prefix_text(
                 ip_version, tupleElement(IPv6CIDRToRange(sockets.peer, if(ip_version = 4, 120, 56)), 1)
@@ -165,12 +205,21 @@ placed as (
         sockets.acked as acked,
         sockets.seen_us as seen_us,
         cityHash64(sockets.socket) as place,
-        is_fresh and sockets.closed and sockets.is_single and not sockets.is_started and low_rtt > 0 as is_timed,
+        is_fresh
+        and sockets.closed
+        and sockets.is_single
+        and not sockets.is_given
+        and low_rtt > 0
+        and sockets.took_us >= 0 as is_timed,
+        sockets.is_raised as is_raised,
         sockets.took_us as took_us
     from sockets
     inner join fleet_edges on sockets.at_host = cityHash64(fleet_edges.edge)
     left join namespaces on sockets.at_space = namespaces.space
-    where sockets.to_pop = '' or (sockets.from_pop = cityHash64(fleet_edges.pop) and sockets.to_pop != fleet_edges.pop)
+    where
+        is_local
+        or sockets.to_pop = ''
+        or (sockets.from_pop = cityHash64(fleet_edges.pop) and sockets.to_pop != fleet_edges.pop)
 ),
 
 given as (
@@ -189,17 +238,19 @@ given as (
 connections as (
     select
         *,
-        -- What slow start takes at its best, without a limit of rate; less is of no default (busy_time is in jiffies,
-        -- of 4 ms at most). Over that, one answer that began with the default.
+        -- What slow start takes at its best, without a limit of rate. busy_time is in jiffies, of 4 ms at most: a time
+        -- of fewer than three shows how it was rounded.
         low_rtt * greatest(ceil(log2(size / (10 * mss) + 1)), 1) as best,
-        if(is_timed and given_cwnd <= 10 and mss > 0 and took_us + 4000 >= best, took_us / best, 0) as slowness,
         if(
-            slowness > 0,
+            is_timed and given_cwnd <= 10 and mss > 0 and best >= 12000,
             arrayFirstIndex(
                 answered -> size between 0.8 * answered and 1.25 * answered, [10000, 50000, 100000, 1000000]
             ),
             0
-        ) as answer
+        ) as answer,
+        if(answer > 0, took_us / best, 0) as slowness,
+        -- It can have begun with the default.
+        not is_raised and took_us + 4000 >= best as is_default
     from given
 ),
 
@@ -244,10 +295,32 @@ units as (
             ),
             reached_rate > 0 and low_rtt > 0
         ) as reached_picks,
-        if(countIf(answer = 1) >= {min_met:UInt32}, toFloat64(medianTDigestIf(slowness, answer = 1)), nan) as slow_10k,
-        if(countIf(answer = 2) >= {min_met:UInt32}, toFloat64(medianTDigestIf(slowness, answer = 2)), nan) as slow_50k,
-        if(countIf(answer = 3) >= {min_met:UInt32}, toFloat64(medianTDigestIf(slowness, answer = 3)), nan) as slow_100k,
-        if(countIf(answer = 4) >= {min_met:UInt32}, toFloat64(medianTDigestIf(slowness, answer = 4)), nan) as slow_1m,
+        -- Of answers that began otherwise, unrecorded, only those with losses may look like the default's: where more
+        -- began otherwise than not, nothing is known of it.
+        if(
+            countIf(answer = 1 and is_default)
+            >= greatest({min_met:UInt32}, countIf(answer = 1 and not is_default)),
+            toFloat64(medianTDigestIf(slowness, answer = 1 and is_default)),
+            nan
+        ) as slow_10k,
+        if(
+            countIf(answer = 2 and is_default)
+            >= greatest({min_met:UInt32}, countIf(answer = 2 and not is_default)),
+            toFloat64(medianTDigestIf(slowness, answer = 2 and is_default)),
+            nan
+        ) as slow_50k,
+        if(
+            countIf(answer = 3 and is_default)
+            >= greatest({min_met:UInt32}, countIf(answer = 3 and not is_default)),
+            toFloat64(medianTDigestIf(slowness, answer = 3 and is_default)),
+            nan
+        ) as slow_100k,
+        if(
+            countIf(answer = 4 and is_default)
+            >= greatest({min_met:UInt32}, countIf(answer = 4 and not is_default)),
+            toFloat64(medianTDigestIf(slowness, answer = 4 and is_default)),
+            nan
+        ) as slow_1m,
         -- Round trips in which a window was doubled, at most seven, as in sql/rollup/3_units.sql: only for the choice.
         sumIf(
             toFloat64(weight) * low_rtt * least(floor(log2(size / (10 * mss))) + 1, 7), is_fresh and size > 10 * mss
@@ -255,7 +328,7 @@ units as (
     from connections
     where length(src_pop) <= 63 and length(destination) <= 63
     group by src_pop, destination, ip_version, is_pair
-    order by to_save desc, fresh desc, src_pop asc, destination asc, ip_version asc
+    order by src_pop = '' desc, to_save desc, fresh desc, src_pop asc, destination asc, ip_version asc
     limit {max_units:UInt32}
 )
 

@@ -3,7 +3,8 @@
 -- Nothing from round_us on is read.
 --
 -- A host counts as the edge of its name in fleet.yaml, in the PoP that fleet.yaml gives it: the PoP in its samples is
--- ignored, and a socket with an address of another PoP is in no pair.
+-- ignored, and a socket with an address of another PoP is in no pair. A socket of a host to itself has no prefix, and
+-- does not count.
 --
 -- Two or three of a socket's records suffice for all but their number: the last one before the round (if there is
 -- none, its first), the last poll's (if no poll shows it, its first) and the close's. Counters only grow: the minimum
@@ -169,6 +170,18 @@ within as (
     group by socket
 ),
 
+-- The hosts' addresses.
+own as (
+    select distinct
+        host,
+        src_ip
+    from tcp_samples
+    where
+        time_unix_us >= {round_start_us:Int64}
+        and time_unix_us < {round_us:Int64}
+        and host global in (select fleet_edges.edge from fleet_edges)
+),
+
 -- The polls of each namespace in the two rounds.
 namespaces as (
     select
@@ -248,6 +261,15 @@ changes as (
         if(within.src_pop = fleet_edges.pop, within.src_pop, '') as src_pop,
         within.dst_pop as dst_pop,
         within.dst_ip as dst_ip,
+        springtide_is_local(
+            within.dst_ip,
+            (within.host, within.dst_ip) global in (
+                select
+                    own.host,
+                    own.src_ip
+                from own
+            )
+        ) as is_local,
         bitAnd(within.recorded_weight, 4294967295) as sample_weight,
         bitTest(within.recorded_weight, 32) as recorded,
         bitTest(within.recorded_weight, 33) as given_values,
@@ -429,7 +451,7 @@ select
     src_pop,
     dst_pop,
     version as ip_version,
-    tupleElement(IPv6CIDRToRange(dst_ip, if(ip_version = 4, 120, 56)), 1) as client_prefix,
+    if(is_local, toIPv6('::'), tupleElement(IPv6CIDRToRange(dst_ip, if(ip_version = 4, 120, 56)), 1)) as client_prefix,
     known_algorithm as congestion_algorithm,
     -- The bound keeps sums within 64 bits.
     least(greatest(sample_weight, 1), 65535) as sample_weight,
@@ -471,7 +493,8 @@ select
     busy as life_busy_us,
     -- Limits: a window is at most what TCP can announce (RFC 7323: 2^30 bytes), a round trip takes less than ten
     -- minutes, a host sends at most 100 GB a second, and a connection at most 2^53 bytes in its life.
-    not is_decreased
+    not is_local
+    and not is_decreased
     and snd_mss <= 65535
     and toUInt64(snd_cwnd) * greatest(snd_mss, 1) <= 1073741824
     and snd_wnd <= 1073741824

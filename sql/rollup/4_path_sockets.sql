@@ -18,10 +18,7 @@ sockets as (
         if(dst_pop = '', client_prefix, toIPv6('::')) as network,
         host,
         sample_weight,
-        -- Left slow start, or was long in it: the path, and not the connection's age, limits its rate.
-        snd_ssthresh between 1 and 2147483646
-        or life_bytes_retransmitted > 0
-        or life_bytes_acked >= 1000000 as has_met,
+        springtide_has_met(snd_ssthresh, life_bytes_retransmitted, life_bytes_acked) as has_met,
         fresh_rate
         and not app_limited
         and bytes_acked > 0

@@ -107,7 +107,12 @@ found as (
         'impossible_values' as why,
         count() as times
     from rollup_sockets
-    where round = fromUnixTimestamp({round_s:UInt32}) and generation = {generation:UInt64} and not counted
+    where
+        round = fromUnixTimestamp({round_s:UInt32})
+        and generation = {generation:UInt64}
+        and not counted
+        -- What a host sends to itself.
+        and client_prefix != toIPv6('::')
     group by host
     union all
     select

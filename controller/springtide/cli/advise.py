@@ -59,9 +59,10 @@ def advise(
     needs to be able to pace. The newest day by default, up to now.
 
     For each ordered pair of PoPs, and each client prefix, how much sooner answers of 10, 50 and 100 kB and 1 MB would
-    be there, against the kernel's default start at its best (slow start from ten segments, without loss). Rates that
-    nothing but the path limited are the path's; where there are too few the others are a lower bound, and the saving
-    reads >=. In all: for the connections that began, each as if what it sent were one answer.
+    be there, against the kernel's default start: as answers that began with it took, else at its best (slow start from
+    ten segments, without loss). Rates that nothing but the path limited are the path's; where there are
+    too few the others are a lower bound, and the saving reads >=. In all: for the connections that began, each as if
+    what it sent were one answer.
 
     Exit codes: 0, 1 a failure at run time, 2 bad input or usage, 3 no samples to advise from.
 
@@ -99,6 +100,10 @@ def advise(
 def _why_not(store: Store, made: Advice) -> str:
     """What is missing, and what to do."""
     span = f"after {instants.show(made.since)} up to {instants.show(made.until)}"
+    [ever] = store.query("select max(time_unix_us) from tcp_samples")
+    newest = max(ever.values()) // 1_000_000
+    if newest > instants.now() + instants.CLOCK_TOLERANCE_S:
+        return f"{span}: no rates; the newest sample is of {instants.show(newest)}, later than now: correct that clock"
     if made.unknown:
         return f"{span}: no connection shows a rate on any of {made.unknown} paths; let collectors run for longer"
     [within] = store.query(
@@ -113,8 +118,6 @@ def _why_not(store: Store, made: Advice) -> str:
             f"{span}: no sample is of a host that is an edge in fleet.yaml, with a connection to another PoP or a "
             "client; correct its edges' names and addresses, then `springtide ingest` again"
         )
-    [ever] = store.query("select max(time_unix_us) from tcp_samples")
-    newest = max(ever.values())
     if newest:
-        return f"{span}: no samples; the newest is of {instants.show(newest // 1_000_000)}: give --from and --to"
+        return f"{span}: no samples; the newest is of {instants.show(newest)}: give --from and --to"
     return "the store has no samples; load some first: `springtide ingest SPOOL_DIR`"

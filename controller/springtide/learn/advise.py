@@ -23,12 +23,14 @@ MAX_UNITS = 5000
 
 @dataclass(frozen=True)
 class Advice:
-    """Paths with a rate, those first that save most; `unknown` have none. Instants in seconds since the epoch."""
+    """Paths with a rate, those first that save most; `unknown` have none. `local` connections that began are of hosts
+    to themselves. Instants in seconds since the epoch."""
 
     since: int
     until: int
     paths: list[Path]
     unknown: int
+    local: int
     is_cut: bool
 
     @property
@@ -70,6 +72,7 @@ class Advice:
             "since": instants.show(self.since),
             "until": instants.show(self.until),
             "fresh_connections": self.fresh,
+            "fresh_connections_local": self.local,
             "total_saved_ms": self.total_ms.as_dict(),
             "mean": [
                 {"size_bytes": size_bytes, "default_ms": round(default, 3), "saved_ms": round(saved, 3)}
@@ -98,9 +101,11 @@ def advise(store: Store, law: StartPolicy, since_unix_s: int, until_unix_s: int)
         },
     )
     units = list(_units(table))
-    paths = [path_of(unit, law) for unit in units if unit["rate"][0] > 0]
+    named = [unit for unit in units if unit["destination"][0]]
+    local = sum(int(unit["fresh"][0]) for unit in units if not unit["destination"][0])
+    paths = [path_of(unit, law) for unit in named if unit["rate"][0] > 0]
     paths.sort(key=lambda path: (-path.total_ms.estimate, -path.saving(SIZES[-1]).saved_ms.estimate, path.src_pop))
-    return Advice(since_unix_s, until_unix_s, paths, len(units) - len(paths), len(units) == MAX_UNITS)
+    return Advice(since_unix_s, until_unix_s, paths, len(named) - len(paths), local, len(units) == MAX_UNITS)
 
 
 def _units(table: Table) -> Iterator[Table]:

@@ -62,7 +62,8 @@ def page(advice: Advice, top: int) -> str:
         f"<p class='lead'>{escape(headline(advice))}</p>",
         "<h1>What starts at the proved rate would gain</h1>",
         f"<p>From samples after {since} up to {until}: {len(advice.paths)} paths with a rate, {advice.unknown} "
-        "without. Nothing was decided or pushed.</p>",
+        f"without. {advice.local:,} connections of hosts to themselves were left out. Nothing was decided or "
+        "pushed.</p>",
         f"<h2>{size_name(MAIN_SIZE)} on the paths that save most</h2>",
         _paths(best[:DRAWN]),
         "<h2>By size of the answer</h2>",
@@ -90,7 +91,7 @@ def _paths(paths: Sequence[Path]) -> str:
             "; ".join(_described(path) for path in paths),
         ),
         f"<circle cx='{LEFT}' cy='14' r='5' fill='#fff' stroke='#222' stroke-width='2'/>",
-        f"<text x='{LEFT + 12}' y='18'>kernel's default, at best</text>",
+        f"<text x='{LEFT + 12}' y='18'>kernel's default</text>",
         f"<circle cx='{LEFT + 190}' cy='14' r='5' fill='#0b5f80'/>",
         f"<text x='{LEFT + 202}' y='18'>at the proved rate</text>",
     ]

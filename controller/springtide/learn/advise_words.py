@@ -61,10 +61,12 @@ def headline(advice: Advice) -> str:
     in_all = "at least " if any(path.basis is Basis.AT_LEAST for path in advice.paths) else ""
     total = advice.total_ms
     of = f"{len(known)} of {len(advice.paths)} paths" if len(known) < len(advice.paths) else f"{len(known)} paths"
+    began = sum(path.fresh for path in known)
+    over = f"{began:,} connections that began on {of}" if began else of
     return (
         f"Started at the proved rate, an answer of 100 kB would arrive {bound}{saved:.0f} ms sooner "
-        f"({default - saved:.0f} instead of {default:.0f} ms, the mean over {sum(path.fresh for path in known):,} "
-        f"connections that began on {of}); in all {in_all}{duration(total.estimate)} of waiting saved "
+        f"({default - saved:.0f} instead of {default:.0f} ms, the mean over {over}); "
+        f"in all {in_all}{duration(total.estimate)} of waiting saved "
         f"({duration(total.low)} to {duration(total.high)})."
     )
 
@@ -111,6 +113,8 @@ def notes(advice: Advice, top: int) -> Iterator[str]:
         yield f"only the {MAX_UNITS} paths were looked at on which most round trips were spent"
     if advice.unknown:
         yield f"{advice.unknown} more paths show no rate yet"
+    if advice.local:
+        yield f"{advice.local:,} connections of hosts to themselves were left out"
     for risk, paths in advice.at_risk().items():
         if paths:
             yield f"{WORDS[risk]} ({RISKS[risk]}): {len(paths)} paths: {named(paths)}"
