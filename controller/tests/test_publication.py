@@ -230,6 +230,12 @@ def test_a_share_that_the_experiment_leaves_untreated_is_no_change() -> None:
     assert [one.field for one in caps.problems("publish", found, BundlePolicy())] == ["cap max_changed_share"]
 
 
+@pytest.mark.parametrize(("permille", "fields"), [(200, []), (300, ["cap max_changed_share"])])
+def test_a_fifth_that_the_law_keeps_on_the_default_is_no_change(permille: int, fields: list[str]) -> None:
+    found = caps.difference(paced(OWN), paced(with_(OWN, trial=Trial(permille=permille))))
+    assert [one.field for one in caps.problems("publish", found, BundlePolicy())] == fields
+
+
 def test_diff_shows_rates_and_trials(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = PublishFolder(home.path / "publish")
     where = ("--publish-dir", folder.path)

@@ -11,7 +11,7 @@ from springtide.bundles.model import Bundle, Documents, FirstBundle
 from springtide.errors import Problem
 from springtide.fleet import Fleet
 from springtide.laws.entry import Entry
-from springtide.laws.start.policy import StartPolicy
+from springtide.laws.start.policy import BESIDE, StartPolicy
 from springtide.laws.switchback import disable_test, last_rounds, off_pairs
 from springtide.policy import BundlePolicy, Policy
 
@@ -124,12 +124,12 @@ class Usual:
 
     rates: float
     step: float
-    # Whether the experiment itself keeps the default for a share of connections, another in each of its turns.
-    untreated: bool = False
+    # Of a thousand connections those that the law keeps on the default, or all, where the experiment does so.
+    untreated: int = BESIDE
 
     @classmethod
     def of(cls, law: StartPolicy, *, untreated: bool = False) -> Usual:
-        return cls(1 + law.hysteresis, law.step, untreated)
+        return cls(1 + law.hysteresis, law.step, 1000 if untreated else BESIDE)
 
     def is_own_new(self, old: Start, new: Start) -> bool:
         is_same = old.window == new.window and old.is_near(new, self.rates)
@@ -144,7 +144,7 @@ class Usual:
             return False
         if not new.trial.window:
             more = new.permille > self.rates * (0 if old.trial.window else old.permille)
-            return more and not self.untreated
+            return more and new.permille > self.untreated
         if new.trial.is_near(old.trial, self.rates):
             return new.permille > self.rates * old.permille
         return not any(new.trial.is_near(known, self.step) for known in (old, old.trial))

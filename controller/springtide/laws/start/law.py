@@ -29,7 +29,7 @@ from springtide.laws.start.decision import Action, Reason
 from springtide.laws.start.estimate import LEARNT, Proved, prove, shows_others
 from springtide.laws.start.evidence import OBSERVED
 from springtide.laws.start.moves import Moves, ceiling, falls, trials
-from springtide.laws.start.policy import StartPolicy
+from springtide.laws.start.policy import BESIDE, StartPolicy
 from springtide.laws.start.shrink import Floats
 from springtide.laws.start.trial import COUNTED, judge
 from springtide.laws.start.units import UNIT_KEY, placed
@@ -40,8 +40,6 @@ from springtide.policy import Policy
 Codes = NDArray[np.uint8]
 
 _CODE, _ACTION = codes(Reason), codes(Action)
-# So many of a thousand connections show what the default loses, in rounds one after the other.
-_BESIDE = 200
 _MOST_ROUNDS = 255
 # What a counter holds.
 _MOST = np.iinfo(np.uint32).max
@@ -252,7 +250,7 @@ def _decide(
     on_trial.put(out, "trial_")
     leans = judged.leans & (value.window > 0) & ~is_overridden
     part = np.where(tried.begins | leans & ~moves.goes_on, _part(seen, policy), before["trial_permille"])
-    many = np.where(on_trial.window > 0, policy.enforce.max_trial_permille, np.where(leans, _BESIDE, 0))
+    many = np.where(on_trial.window > 0, policy.enforce.max_trial_permille, np.where(leans, BESIDE, 0))
     out["trial_permille"] = np.minimum(part, many)
     of_group = np.where(moves.promoted, before["trial_borrowed"], before["borrowed"])
     out["borrowed"] = np.where((value.window > 0) & ~is_overridden, of_group, 0)

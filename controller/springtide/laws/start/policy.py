@@ -18,6 +18,8 @@ from springtide.section import MAX_TTL_S, WRITE_CLIENT_PREFIX, Instant, Section,
 MAX_RATE = 100_000_000_000
 # Segments: the kernel's default. Edges that pace take no less.
 LEAST_WINDOW = 10
+# So many of a thousand connections show what the default loses, in rounds one after the other.
+BESIDE = 200
 
 
 class StartPolicy(Section):
