@@ -11,7 +11,7 @@ from itertools import product
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
 from springtide.document import Document, load, validate
@@ -100,13 +100,6 @@ def _prefix(value: object) -> Prefix:
         raise _fault(f"{value} has bits set after its length", f"write {network}") from None
 
 
-def _destination(prefix: Prefix) -> Prefix:
-    """Others' bundles name it: edges would refuse them whole."""
-    if (problem := destination_problem(prefix)) is not None:
-        raise _fault(f"{prefix} {problem}", "name prefixes that others reach the PoP by")
-    return prefix
-
-
 def destination_problem(prefix: Prefix) -> str | None:
     """Why no bundle may name it, None where it may: as springtide-edge judges (edge/src/bundle/prefix.rs)."""
     widest = WIDEST[prefix.version]
@@ -151,9 +144,7 @@ class Edge(_Frozen):
 
 class Pop(_Frozen):
     region: Annotated[str, BeforeValidator(_region)] = "default"
-    prefixes: Annotated[
-        list[Annotated[Prefix, BeforeValidator(_prefix), AfterValidator(_destination)]], Field(min_length=1)
-    ]
+    prefixes: Annotated[list[Annotated[Prefix, BeforeValidator(_prefix)]], Field(min_length=1)]
     edges: dict[EdgeName, Edge] = {}
 
 

@@ -11,7 +11,7 @@ from springtide.cli.options import fleet_option, json_option, policy_option, rea
 from springtide.cli.output import print_json
 from springtide.document import load
 from springtide.errors import InputError, Problem
-from springtide.fleet import Fleet
+from springtide.fleet import WIDEST, Fleet, destination_problem
 from springtide.policy import ADVICE_ONLY, Policy, default_yaml
 from springtide.policy.names import unknown
 
@@ -45,6 +45,8 @@ def check(fleet_path: Path, policy_path: Path, defaults: bool, as_json: bool) ->
         policy = read_policy(policy_path)
     except InputError as error:
         problems += error.problems
+    if fleet is not None:
+        problems += [Problem(str(fleet_path), *finding) for finding in _no_destinations(fleet)]
     if fleet is not None and policy is not None:
         problems += [Problem(str(fleet_path), *finding) for finding in _too_wide(fleet, policy)]
         problems += _unknown(fleet, policy, policy_path)
@@ -80,6 +82,16 @@ def _notes(fleet: Fleet, policy: Policy, now_unix_s: int) -> list[str]:
     if policy.advises:
         found.append(ADVICE_ONLY)
     return found
+
+
+def _no_destinations(fleet: Fleet) -> list[tuple[str, str, str]]:
+    """Prefixes that others' bundles leave out, as edges would refuse those whole."""
+    return [
+        (f"pops.{name}.prefixes[{index}]", f"{prefix} {problem}", "name prefixes that others reach the PoP by")
+        for name, pop in fleet.pops.items()
+        for index, prefix in enumerate(pop.prefixes)
+        if prefix.prefixlen >= WIDEST[prefix.version] and (problem := destination_problem(prefix)) is not None
+    ]
 
 
 def _too_wide(fleet: Fleet, policy: Policy) -> list[tuple[str, str, str]]:
