@@ -62,6 +62,8 @@ class Edge:
 def edge(tmp_path: Path) -> Edge:
     folder = tmp_path / "etc/springtide"
     folder.mkdir(parents=True)
+    # As the package's unit has it made.
+    (tmp_path / "var/lib/springtide-collector").mkdir(parents=True)
     (folder / "kafka.properties").write_text(blocks("properties")[0])
     (folder / "clickhouse.password").write_text("correct horse battery staple\n")
     with socket.create_server(("127.0.0.1", 0)) as free:

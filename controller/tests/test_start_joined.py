@@ -37,7 +37,7 @@ def test_what_loses_more_than_it_did_has_an_equal_part_beside_one_more(short: Lo
     assert found["connection_rate"][0] == pytest.approx(GIVEN / 2, rel=0.01)
     # Of those who start at once each has that one beside it.
     assert found["path_rate"][0] > 0.85 * GIVEN
-    assert (found["harmful_rate"][0], found["trial_permille"][0]) == (pytest.approx(GIVEN), 0)
+    assert (found["harmful_rate"][0], found["trial_window"][0]) == (pytest.approx(GIVEN), 0)
 
 
 def test_what_has_a_half_is_not_halved_again(short: Loop) -> None:

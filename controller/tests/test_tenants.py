@@ -72,7 +72,7 @@ def test_the_edges_port_and_address_say_whose_a_connection_is(store: Store) -> N
             closing(5, 25, "::ffff:10.77.1.2"),
             closing(6, 25, "::ffff:10.77.1.3"),
             # The peer's port and address say nothing.
-            closing(7, 50_000, dst_port=443, dst_ip="::ffff:10.77.1.1"),
+            closing(7, 50_000, dst_port=25, dst_ip="::ffff:10.77.2.1"),
             closing(8, 25, "::ffff:10.77.2.1", "fra-1"),
         ],
     )

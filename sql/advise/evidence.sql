@@ -21,10 +21,10 @@ with namespaces as (
     group by space
 ),
 
--- The hosts' addresses.
+-- The addresses of each of the hosts' network namespaces.
 own as (
     select distinct
-        cityHash64(host) as own_host,
+        cityHash64(host, boot_id, netns) as own_space,
         src_ip
     from tcp_samples
     where
@@ -167,9 +167,9 @@ placed as (
     select
         springtide_is_local(
             sockets.peer,
-            (sockets.at_host, sockets.peer) global in (
+            (sockets.at_space, sockets.peer) global in (
                 select
-                    own.own_host,
+                    own.own_space,
                     own.src_ip
                 from own
             )

@@ -14,7 +14,7 @@ select
     round(avg(delivery_p50_mbit_per_s), 2) as mean_mbit_per_s
 from prefixes
 where
-    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups) - interval {hours:UInt32} hour
+    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups final) - interval {hours:UInt32} hour
     and round <= now()
     and ({pop:String} = '' or pop = {pop:String})
 group by pop, prefix

@@ -13,7 +13,7 @@ select
     round(avg(rtt_ms), 1) as mean_rtt_ms
 from prefixes
 where
-    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups) - interval {hours:UInt32} hour
+    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups final) - interval {hours:UInt32} hour
     and round <= now()
     and not back_office
     and ({pop:String} = '' or pop = {pop:String})

@@ -15,7 +15,7 @@ select
     round(avg(retransmitting_percent), 1) as with_retransmissions_percent
 from completions
 where
-    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups) - interval {hours:UInt32} hour
+    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups final) - interval {hours:UInt32} hour
     and round <= now()
     and ({src:String} = '' or src_pop = {src:String})
 group by src_pop, peer, from_kb

@@ -28,7 +28,7 @@ from tcp_samples final
 where
     kind = 'FIRST_FLIGHT'
     and time_unix_us
-    > toUnixTimestamp((select maxIf(rollups.round, rollups.round <= now()) from rollups)) * toInt64(1000000)
+    > toUnixTimestamp((select maxIf(rollups.round, rollups.round <= now()) from rollups final)) * toInt64(1000000)
     - {hours:UInt32} * toInt64(3600000000)
     and time_unix_us <= toUnixTimestamp(now()) * toInt64(1000000)
     and ({src:String} = '' or host = {src:String})

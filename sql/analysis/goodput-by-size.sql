@@ -11,7 +11,7 @@ select
     round(quantilesTDigestMerge(0.1, 0.25, 0.5, 0.75, 0.9) (goodput_state)[3] * 8 / 1000000, 2) as p50_mbit_per_s
 from goodput
 where
-    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups) - interval {hours:UInt32} hour
+    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups final) - interval {hours:UInt32} hour
     and round <= now()
     and ({pop:String} = '' or pop = {pop:String})
 group by pop, from_kb

@@ -18,7 +18,7 @@ select
     round(complete_percent, 1) as percent
 from hosts
 where
-    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups) - interval {hours:UInt32} hour
+    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups final) - interval {hours:UInt32} hour
     and round <= now()
     and (complete_percent < {below_percent:Float64} or 100 * closes < {below_percent:Float64} * closes_expected)
 order by percent asc, round desc, host asc

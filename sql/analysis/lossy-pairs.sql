@@ -15,7 +15,7 @@ select
     round(100 * sum(young_timeout_connections) / nullIf(sum(young_connections), 0), 2) as young_timeout_percent
 from pairs
 where
-    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups) - interval {hours:UInt32} hour
+    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups final) - interval {hours:UInt32} hour
     and round <= now()
     and bytes_sent > 0
 group by src_pop, dst_pop, ip_version

@@ -11,7 +11,7 @@ with aged as (
         prefix,
         requests,
         goodput_mbit_per_s,
-        toUnixTimestamp((select maxIf(rollups.round, rollups.round <= now()) from rollups))
+        toUnixTimestamp((select maxIf(rollups.round, rollups.round <= now()) from rollups final))
         - toUnixTimestamp(round) as age_s
     from goodput
     where from_kb >= {from_kb:Float64} and round <= now()

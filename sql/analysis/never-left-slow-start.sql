@@ -17,7 +17,7 @@ select
     round(quantileExactIf(0.5) (life_busy_ms, ssthresh is null), 1) as p50_busy_ms
 from connections
 where
-    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups) - interval {hours:UInt32} hour
+    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups final) - interval {hours:UInt32} hour
     and round <= now()
     and closed
     and life_delivered_kb >= {min_kb:Float64}

@@ -16,7 +16,7 @@ select
     round(window_kb * 8 / mean_rtt_ms, 1) as ceiling_mbit_per_s
 from pairs
 where
-    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups) - interval {hours:UInt32} hour
+    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups final) - interval {hours:UInt32} hour
     and round <= now()
 group by src_pop, dst_pop, ip_version
 having limited_percent >= {min_percent:Float64}

@@ -14,7 +14,7 @@ select
     round(springtide_quantiles(rtt_state)[3] / 1000, 1) as rtt_p50_ms
 from prefixes
 where
-    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups) - interval {hours:UInt32} hour
+    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups final) - interval {hours:UInt32} hour
     and round <= now()
     and ({pop:String} = '' or pop = {pop:String})
 group by algorithm

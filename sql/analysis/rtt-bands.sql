@@ -17,7 +17,7 @@ select
     round(sum(delivered_mb), 1) as total_mb
 from prefixes
 where
-    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups) - interval {hours:UInt32} hour
+    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups final) - interval {hours:UInt32} hour
     and round <= now()
     and rtt_ms is not null
     and not back_office

@@ -16,7 +16,7 @@ with steps as (
         ) as previous
     from initcwnd_decisions final
     where
-        round > (select maxIf(rollups.round, rollups.round <= now()) from rollups) - interval {hours:UInt32} hour
+        round > (select maxIf(rollups.round, rollups.round <= now()) from rollups final) - interval {hours:UInt32} hour
         and round <= now()
         and action = 'set'
 )

@@ -7,7 +7,7 @@
 with recent as (
     select
         *,
-        toUnixTimestamp((select maxIf(rollups.round, rollups.round <= now()) from rollups)) as newest_s,
+        toUnixTimestamp((select maxIf(rollups.round, rollups.round <= now()) from rollups final)) as newest_s,
         toUnixTimestamp(round) > if(
             {push:String} = '', newest_s - 900, toUnixTimestamp(parseDateTimeBestEffortOrZero({push:String}, 'UTC'))
         ) as after

@@ -22,7 +22,7 @@ left join initcwnd_decisions as decided final
         and pairs.dst_pop = decided.dst_pop
         and pairs.ip_version = decided.ip_version
 where
-    pairs.round = (select maxIf(rollups.round, rollups.round <= now()) from rollups)
+    pairs.round = (select maxIf(rollups.round, rollups.round <= now()) from rollups final)
     and pairs.src_pop like if({src:String} = '', '%', {src:String}) -- noqa: RF02
 order by src_pop asc, dst_pop asc, ip_version asc
 limit {top:UInt32}

@@ -17,7 +17,7 @@ select
     round(springtide_sent_again_percent(bytes_retransmitted, bytes_sent), 2) as retransmit_percent
 from prefixes
 where
-    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups) - interval {hours:UInt32} hour
+    round > (select maxIf(rollups.round, rollups.round <= now()) from rollups final) - interval {hours:UInt32} hour
     and round <= now()
     and not back_office
     and ({pop:String} = '' or pop = {pop:String})

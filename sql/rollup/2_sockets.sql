@@ -170,10 +170,11 @@ within as (
     group by socket
 ),
 
--- The hosts' addresses.
+-- The addresses of each of the hosts' network namespaces.
 own as (
     select distinct
         host,
+        netns,
         src_ip
     from tcp_samples
     where
@@ -263,9 +264,10 @@ changes as (
         within.dst_ip as dst_ip,
         springtide_is_local(
             within.dst_ip,
-            (within.host, within.dst_ip) global in (
+            (within.host, within.netns, within.dst_ip) global in (
                 select
                     own.host,
+                    own.netns,
                     own.src_ip
                 from own
             )
