@@ -178,6 +178,8 @@ def judge(
         law,
     )
     asks = is_old & unexplained
+    # Where held-out edges show what it loses, if not in each round, nobody else need start with it.
+    unseen_default = (seen["default_flights"] == 0) & (beside | (before["default_at"] < before["round"]))
     # Nor does it explain that more is lost than before. (What an operator set is judged by none of this.)
     at = np.flatnonzero(unexplained & (before["overridden"] == 0))
     joined[at] = has_risen(Picked(before, at), lossy[0][at], flights[0][at], segments[0][at], resent[0][at], law)
@@ -285,7 +287,7 @@ def judge(
         flood,
         braked,
         asks & ~braked,
-        np.where(live, unexplained & (seen["default_flights"] < law.min_connections), beside),
+        np.where(live, unexplained & unseen_default, beside),
         trial_harm,
         slower,
         in_vain,
