@@ -50,9 +50,9 @@ pub(crate) enum EstimateError {
     Nothing {
         /// For how long it watched.
         watched: String,
-        /// That were seen and count.
+        /// Connections that were seen and count.
         connections: usize,
-        /// To this host itself.
+        /// Connections of this host to itself.
         local: usize,
     },
 }

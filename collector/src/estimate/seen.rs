@@ -13,7 +13,7 @@ pub(super) const MOST_CONNECTIONS: usize = 200_000;
 /// Limits as in sql/rollup/2_sockets.sql.
 const MOST_RATE: u64 = 100_000_000_000;
 const MOST_RTT_US: u32 = 600_000_000;
-/// Of busy_time: CONFIG_HZ is 250 or more. A time of fewer than three shows how it was rounded.
+/// The kernel counts busy_time in jiffies (CONFIG_HZ is 250 or more). A time of fewer than three is mostly rounding.
 const JIFFY_US: f64 = 4000.0;
 const LEAST_TIME_US: f64 = 3.0 * JIFFY_US;
 /// The kernel's value of ssthresh that was never set (TCP_INFINITE_SSTHRESH).
@@ -43,7 +43,7 @@ pub(super) struct Connection {
     acked: u64,
     /// See `acked`.
     busy_us: u64,
-    /// Of a poll that found all that it had sent acknowledged: bytes sent, and microseconds with data in flight.
+    /// The last poll that found everything acknowledged: bytes sent, and microseconds with data in flight.
     settled: Option<(u64, u64)>,
     /// It closed; the microseconds that its data took, where its FIN does not hide them.
     took_us: Option<u64>,
@@ -102,7 +102,7 @@ impl Connection {
         }
     }
 
-    /// What is known of its answer's time, and at its end.
+    /// Keeps the time of its answer, and what its close shows.
     fn settle(&mut self, sample: &TcpSample, closes: bool) {
         if closes {
             self.receiver_window = sample.snd_wnd.unwrap_or(0);

@@ -123,7 +123,7 @@ fn the_slow_ones_among_answers_of_another_start_are_no_default() {
 
 #[test]
 fn a_time_of_few_jiffies_is_no_measurement() {
-    // Of three round trips; short ones cross a jiffy's end or do not.
+    // Each takes three round trips. Short ones cross the end of a jiffy or do not.
     for (rtt_us, jiffies, is_measured) in [
         (300, [0, 1], false),
         (3900, [2, 3], false),

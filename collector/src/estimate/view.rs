@@ -12,7 +12,7 @@ use super::seen::{MOST_CONNECTIONS, Seen};
 /// Of SIZES, that the first line reports.
 const REPORTED: usize = 2;
 
-/// What is said of connections that do not count.
+/// Words for connections that do not count.
 pub(super) const LOCAL: &str =
     "connections to this host itself were left out: --local includes them";
 

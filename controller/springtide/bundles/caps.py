@@ -52,7 +52,7 @@ class Start(Values):
 
     @property
     def is_carried(self) -> bool:
-        """Whether any connection starts by it."""
+        """True where a connection starts by it."""
         return bool(self.window or self.trial.window)
 
 
@@ -75,7 +75,7 @@ class Difference:
 
 
 def starts(documents: Documents) -> dict[Value, Start]:
-    """Of each edge and prefix that has any window."""
+    """Starts by edge and prefix, where there is any window."""
     return {
         (edge, prefix): start
         for edge, document in documents.items()
@@ -124,7 +124,7 @@ class Usual:
 
     rates: float
     step: float
-    # Of a thousand connections those that the law keeps on the default, or all, where the experiment does so.
+    # How many of a thousand connections keep the default: those of the law, or all, where the experiment says so.
     untreated: int = BESIDE
 
     @classmethod
@@ -136,7 +136,7 @@ class Usual:
         return bool(new.window) and not is_same and not new.is_near(old.trial, self.rates)
 
     def is_returned_new(self, old: Start, new: Start) -> bool:
-        """Of what was off for some rounds, in which the law went on to learn."""
+        """True where what comes back is far from what rested. The law went on to learn meanwhile."""
         return bool(new.window) and not any(new.is_near(known, self.step) for known in (old, old.trial))
 
     def is_trial_new(self, old: Start, new: Start) -> bool:
@@ -161,8 +161,8 @@ class Usual:
 
 @dataclass(frozen=True)
 class ByDesign:
-    """Of a difference how many routes the policy's experiment withdraws, and what it had switched off before: of
-    `resting` those that are `due` are to be back now, and `returned` are: (what rested, what came back)."""
+    """The policy's experiment in a difference: how many routes it withdraws, and what it had switched off before. Of
+    what is `resting`, `due` is to be back now, and `returned` is: (what rested, what came back)."""
 
     withdrawn: int = 0
     resting: Starts = field(default_factory=dict)

@@ -1,4 +1,4 @@
-//! What is remembered of a connection, sample by sample.
+//! Tests of what is kept of a connection, sample by sample.
 
 use super::{Connection, LONG_BYTES, Seen, UNSET};
 use crate::sample::proto::{SampleKind, TcpSample, TcpState};

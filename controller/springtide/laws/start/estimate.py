@@ -148,7 +148,7 @@ def shows_others(now: int, seen: Columns, before: Columns, judged: Judged, is_fr
     known = shown_before(before, law)
     shown = np.where(seen["trains"] >= law.min_connections, seen["train_rate"], known)
     found = np.zeros(len(known), bool)
-    # It was to end now, and goes on.
+    # The path counted as shared until now.
     still = (before["shared_at"] > 0) & (now <= before["shared_at"].astype(np.int64) + law.ttl_s)
     for part, given in (
         (judged.carried, before["connection_rate"]),
