@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import resource
+import signal
 import socket
 import struct
 import subprocess
@@ -240,14 +241,11 @@ def test_nothing_is_fetched_where_it_cannot_be_written(tmp_path: Path) -> None:
     command = [str(PROGRAM), "probe", "--targets", str(tmp_path / "targets"), "--edge", "fra-1", "--spread", "0"]
     done = subprocess.run([*command, "--out", str(tmp_path / "absent")], check=False, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (1, "")
-    assert (
-        done.stderr
-        == f"--out {tmp_path}/absent: No such file or directory; make the folder, which this user may write to\n"
-    )
+    fix = "make the folder, which this user may write to"
+    assert done.stderr == f"--out {tmp_path}/absent: No such file or directory; {fix}\n"
 
 
 # --- clients that it must not trust
-
 
 REQUEST = b"GET /probe/100000 HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -257,8 +255,7 @@ def descriptors(process: subprocess.Popen[str]) -> int:
 
 
 def resident_kb(process: subprocess.Popen[str]) -> int:
-    [line] = [line for line in Path(f"/proc/{process.pid}/status").read_text().splitlines() if line.startswith("VmHWM")]
-    return int(line.split()[1])
+    return int(Path(f"/proc/{process.pid}/status").read_text().split("VmHWM:")[1].split()[0])
 
 
 def test_ten_thousand_idle_clients_cost_little_and_keep_nobody_out(tmp_path: Path) -> None:
@@ -266,57 +263,62 @@ def test_ten_thousand_idle_clients_cost_little_and_keep_nobody_out(tmp_path: Pat
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < 11_000:
         pytest.skip("too few descriptors for the clients")
-    # Other tests of this process may have left a thousand open, as stores do.
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     port = free()
-    held: list[socket.socket] = []
-    try:
-        with serving(f"127.0.0.1:{port}") as process:
-            for n in range(10_000):
-                held.append(connected(port, f"127.1.{n // 250}.{n % 250 + 1}"))
-                if n % 2500 == 2499:
-                    _, lines = fetch(tmp_path / f"out{n}", [f"127.0.0.1:{port}"])
-                    assert [line["result"] for line in lines] == ["ok"] * 3
-            assert descriptors(process) < 64 + 16
-            assert resident_kb(process) < 40_000
-    finally:
-        for one in held:
-            one.close()
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    with ExitStack() as held, serving(f"127.0.0.1:{port}") as process:
+        # Other tests of this process may have left a thousand open, as stores do.
+        held.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        for n in range(10_000):
+            held.enter_context(connected(port, f"127.1.{n // 250}.{n % 250 + 1}"))
+            if n % 2500 == 2499:
+                _, lines = fetch(tmp_path / f"out{n}", [f"127.0.0.1:{port}"])
+                assert [line["result"] for line in lines] == ["ok"] * 3
+        assert descriptors(process) < 64 + 16
+        assert resident_kb(process) < 40_000
+
+
+def unread(port: int, source: str = "127.0.0.1", request: bytes = REQUEST) -> socket.socket:
+    """A client that has asked and reads nothing."""
+    one = connected(port, source)
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    one.sendall(request)
+    return one
 
 
 def test_one_address_that_reads_nothing_keeps_no_other_out(tmp_path: Path) -> None:
     port = free()
-    held = []
-    with serving(f"127.0.0.1:{port}") as process:
+    with serving(f"127.0.0.1:{port}") as process, ExitStack() as held:
         for _ in range(200):
-            one = connected(port, "127.0.0.9")
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            one.sendall(REQUEST)
-            held.append(one)
+            held.enter_context(unread(port, "127.0.0.9"))
         _, lines = fetch(tmp_path / "out", [f"127.0.0.1:{port}"], "--timeout", "60")
         assert descriptors(process) < 4 + 16
     assert {line["result"] for line in lines} <= {"ok", "answer"}
-    for one in held:
-        one.close()
 
 
-@pytest.mark.parametrize("answer", ["unread", "read, and kept open"])
-def test_many_addresses_that_read_slowly_keep_no_other_out(tmp_path: Path, answer: str) -> None:
+@pytest.mark.parametrize("request_of", [REQUEST, b"\r\n\r\n"], ids=["unread", "read, and kept open"])
+def test_many_addresses_that_read_slowly_keep_no_other_out(tmp_path: Path, request_of: bytes) -> None:
     """Sixteen times what one address may hold is all that there is: they have five seconds, not half a minute."""
     port = free()
-    held = []
-    with serving(f"127.0.0.1:{port}") as process:
+    with serving(f"127.0.0.1:{port}") as process, ExitStack() as held:
         for n in range(64):
-            one = connected(port, f"127.0.1.{n // 4 + 1}")
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            one.sendall(REQUEST if answer == "unread" else b"\r\n\r\n")
-            held.append(one)
+            held.enter_context(unread(port, f"127.0.1.{n // 4 + 1}", request_of))
         _, lines = fetch(tmp_path / "out", [f"127.0.0.1:{port}"], "--timeout", "15")
         assert descriptors(process) <= 64 + 16
     assert [line["result"] for line in lines] == ["ok"] * 3
-    for one in held:
-        one.close()
+
+
+def test_whoever_comes_as_the_last_place_is_taken_waits_for_one() -> None:
+    port = free()
+    with serving(f"127.0.0.1:{port}") as process, ExitStack() as held:
+        for n in range(63):
+            held.enter_context(unread(port, f"127.0.1.{n // 4 + 1}"))
+        # The answer to one that came after them: all are served.
+        assert answered(port, REQUEST).startswith(b"HTTP/1.1 ")
+        process.send_signal(signal.SIGSTOP)
+        held.enter_context(unread(port, "127.0.1.16"))
+        last = held.enter_context(unread(port))
+        process.send_signal(signal.SIGCONT)
+        assert last.recv(1 << 16).startswith(b"HTTP/1.1 ")
 
 
 @pytest.mark.parametrize("half_closed", [False, True])
@@ -331,9 +333,7 @@ def test_what_nobody_reads_is_kept_by_no_kernel(half_closed: bool) -> None:
     port = free()
     with serving(f"127.0.0.1:{port}"), ExitStack() as held:
         for _ in range(20):
-            one = held.enter_context(connected(port))
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-            one.sendall(b"GET /probe/100000 HTTP/1.1\r\n\r\n")
+            one = held.enter_context(unread(port))
             if half_closed:
                 one.shutdown(socket.SHUT_WR)
             time.sleep(0.05)

@@ -73,8 +73,8 @@ impl Server {
                 !client.is_late(now) && (!ready || client.go_on(now, budget))
             });
             for (listener, called) in self.listeners.iter().zip(calls) {
-                // One at a time: whoever is full closes one for it.
-                if called {
+                // One at a time: whoever is full closes one for it. Whoever was idle has perhaps asked meanwhile.
+                if called && may_take(&self.clients, now) {
                     accept(listener, &mut self.clients, now);
                 }
             }
