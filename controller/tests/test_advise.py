@@ -349,7 +349,7 @@ def test_intervals_hold_the_estimate_and_nothing_is_negative(seen: list[tuple[fl
     began = {"fresh": 12, "fresh_10k": 9, "fresh_50k": 9, "fresh_100k": 7, "fresh_1m": 1}
     met = len(seen) if is_met else 0
     rows = evidence([rate for rate, _ in seen], [slot for _, slot in seen], met=met, **began)
-    found = path_of(rows, StartPolicy())
+    found = path_of(rows, StartPolicy(), paces=False)
     intervals = [found.rate_bytes_per_s, found.rtt_ms, found.total_ms]
     for one in found.savings:
         intervals += [one.saved_ms, one.saved_round_trips]
@@ -360,10 +360,17 @@ def test_intervals_hold_the_estimate_and_nothing_is_negative(seen: list[tuple[fl
 def test_an_interval_is_of_rounds_not_of_connections() -> None:
     """Of ten rounds with ten equal connections each as much is known as of ten connections."""
     rates = [1e6 * (1 + slot) for slot in range(10)]
-    alone = path_of(evidence(rates, list(range(10))), StartPolicy()).rate_bytes_per_s
-    repeated = path_of(evidence(rates * 10, list(range(10)) * 10), StartPolicy()).rate_bytes_per_s
+    alone = path_of(evidence(rates, list(range(10))), StartPolicy(), paces=False).rate_bytes_per_s
+    repeated = path_of(evidence(rates * 10, list(range(10)) * 10), StartPolicy(), paces=False).rate_bytes_per_s
     assert (repeated.low, repeated.high) == (alone.low, alone.high)
     assert repeated.high - repeated.low > 3e6
+
+
+@pytest.mark.parametrize(("paces", "ms"), [(False, 90), (True, 120)], ids=["routes", "bpf"])
+def test_each_of_four_edges_that_pace_starts_at_its_part(paces: bool, ms: float) -> None:
+    """10 MB/s at 80 ms: 100 kB leave in 10 ms, at a quarter of the rate in 40."""
+    found = path_of(evidence([1e7] * 10, list(range(10)), hosts=4, slow_100k=np.nan), StartPolicy(), paces=paces)
+    assert found.saving(100_000).start_ms == pytest.approx(ms, rel=0.01)
 
 
 @given(st.lists(st.tuples(st.integers(1, 50), st.integers(1, 9)), min_size=1, max_size=40), st.floats(0.05, 1.0))

@@ -3,8 +3,7 @@
 -- tcp_samples of hosts that are edges in fleet.yaml, each in fleet.yaml's PoP, and which windows edges were given.
 -- Connections of hosts to themselves are a unit without a name, of which only `hosts` and `fresh` mean something.
 -- Parameters: since_us, until_us (microseconds since the epoch, the first is not included); min_met: from how many
--- connections that met the path on only those are picked, and as many trains; loses: of a path that loses a larger
--- share of what is sent, and makes the default slow, trains do not say what a connection is carried; max_units.
+-- connections that met the path on only those are picked, and as many trains; max_units.
 --
 -- Copies of a record change nothing, nor does the order of records: counters only grow, and of connections those with
 -- the smallest hashes are picked.
@@ -365,7 +364,7 @@ select
 from units
 left array join
     multiIf(
-        trains >= {min_met:UInt32} and (lost_bytes <= {loses:Float64} * sent_bytes or slow_100k < 1.25), train_picks,
+        trains >= {min_met:UInt32}, train_picks,
         met >= {min_met:UInt32}, met_picks,
         reached_picks
     ) as pick

@@ -77,7 +77,7 @@ def advise(
     if to_text is None:
         until = instants.now()
     with store.open() as opened:
-        made = run(opened, policy.start, since, until)
+        made = run(opened, policy, since, until)
         if not made.paths:
             raise ThinInputError(_why_not(opened, made))
     if html is not None:

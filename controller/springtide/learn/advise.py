@@ -10,9 +10,9 @@ import numpy as np
 
 from springtide import instants
 from springtide.laws.columns import Table
-from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.units import keys
 from springtide.learn.advise_path import EVIDENCE, SIZES, Basis, Interval, Path, Risk, path_of
+from springtide.policy import Policy
 from springtide.store import Store
 from springtide.store.files import sql
 
@@ -87,8 +87,9 @@ class Advice:
         }
 
 
-def advise(store: Store, law: StartPolicy, since_unix_s: int, until_unix_s: int) -> Advice:
+def advise(store: Store, policy: Policy, since_unix_s: int, until_unix_s: int) -> Advice:
     """From samples with since < time <= until, of the fleet's edges. Raises StoreError."""
+    law = policy.start
     table = store.columns(
         sql("advise/evidence"),
         EVIDENCE,
@@ -96,14 +97,13 @@ def advise(store: Store, law: StartPolicy, since_unix_s: int, until_unix_s: int)
             "since_us": since_unix_s * 1_000_000,
             "until_us": until_unix_s * 1_000_000,
             "min_met": law.min_connections,
-            "loses": law.loss_segments / 2,
             "max_units": MAX_UNITS,
         },
     )
     units = list(_units(table))
     named = [unit for unit in units if unit["destination"][0]]
     local = sum(int(unit["fresh"][0]) for unit in units if not unit["destination"][0])
-    paths = [path_of(unit, law) for unit in named if unit["rate"][0] > 0]
+    paths = [path_of(unit, law, paces=policy.paces(until_unix_s)) for unit in named if unit["rate"][0] > 0]
     paths.sort(key=lambda path: (-path.total_ms.estimate, -path.saving(SIZES[-1]).saved_ms.estimate, path.src_pop))
     return Advice(since_unix_s, until_unix_s, paths, len(named) - len(paths), local, len(units) == MAX_UNITS)
 

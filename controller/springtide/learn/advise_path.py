@@ -150,15 +150,15 @@ class Path:
         return self.savings[SIZES.index(size_bytes)]
 
 
-def path_of(rows: Table, law: StartPolicy) -> Path:
-    """Of EVIDENCE rows of one unit, with rates. Pure.
+def path_of(rows: Table, law: StartPolicy, *, paces: bool) -> Path:
+    """Of EVIDENCE rows of one unit, with rates; `paces`: edges pace, each at its part of the path's rate. Pure.
 
-    The rate is the middle of how fast first segments came; without these (or on a path that loses), the policy's
-    quantile of what connections that met the path were delivered; with too few of these, a high quantile of what the
-    others were, by bytes, which is a lower bound. The round trip is the median of the
-    shortest ones. The time by default is that of answers which began so, where there are enough of about that size;
-    else slow start at its best at the rate, and, of a lower bound, as if only round trips took time. Each interval
-    is by bootstrap over rounds, or over connections where there are few rounds; of fewer than five connections, from
+    The rate is the middle of how fast first segments came; without these, the policy's quantile of what connections
+    that met the path were delivered; with too few of these, a high quantile of what the others were, by bytes, which
+    is a lower bound. The round trip is the median of the shortest ones. The time by default is that of answers which
+    began so, where there are enough of about that size; else slow start at its best at the rate, and, of a lower
+    bound, as if only round trips took time. Losses are taken to cost a start as much as the default. Each interval is
+    by bootstrap over rounds, or over connections where there are few rounds; of fewer than five connections, from
     nothing to what an endless rate would save.
     """
     unit = rows[0]
@@ -170,7 +170,8 @@ def path_of(rows: Table, law: StartPolicy) -> Path:
     rate, rtt_us = drawn[:, 0], drawn[:, 1]
     window = start_window(rate, rtt_us, unit, law)
     defaults_us = _defaults_us(rtt_us[0], rate[0] if is_met else _ENDLESS_RATE, unit)
-    divided_us, saved_us, most_us = _saved_us(len(rows), rate, rtt_us, window, unit, law)
+    edges = max(int(unit["hosts"]), 1) if paces else 1
+    divided_us, saved_us, most_us = _saved_us(len(rows), rate, rtt_us, window, unit, law, edges)
     # What was measured may be less than the model's; no answer arrives before the path's limit.
     room_us = defaults_us - rtt_us[0] - (np.array(SIZES) / rate[0] * 1e6 if is_met else 0.0)
     saved_us, most_us = np.clip(saved_us, 0.0, np.maximum(room_us, 0.0)[:, None]), np.minimum(most_us, room_us)
@@ -222,8 +223,7 @@ def _savings(
 
 def _basis(unit: np.void, law: StartPolicy) -> Basis:
     """As sql/advise/evidence.sql picked its rows."""
-    loses = unit["lost_bytes"] > law.loss_segments / 2 * unit["sent_bytes"] and not unit["slow_100k"] < 1.25
-    if unit["trains"] >= law.min_connections and not loses:
+    if unit["trains"] >= law.min_connections:
         return Basis.TRAINS
     return Basis.MET if unit["met"] >= law.min_connections else Basis.AT_LEAST
 
@@ -239,11 +239,13 @@ def _defaults_us(rtt_us: float, rate: float, unit: np.void) -> Floats:
 
 
 def _saved_us(
-    picked: int, rate: Floats, rtt_us: Floats, window: Floats, unit: np.void, law: StartPolicy
+    picked: int, rate: Floats, rtt_us: Floats, window: Floats, unit: np.void, law: StartPolicy, edges: int
 ) -> tuple[Floats, Floats, Floats]:
     """Round trips to divide by; by (size, resample) what a start saves; by size what an endless rate would save."""
     sizes = np.array(SIZES)[:, None]
-    saved = gain_us(sizes, rtt_us, rate, window, unit["mss"])
+    # The window leaves at an edge's part of the rate.
+    later_us = np.minimum(sizes, window * unit["mss"]) / rate * (edges - 1) * 1e6
+    saved = np.maximum(gain_us(sizes, rtt_us, rate, window, unit["mss"]) - later_us, 0.0)
     endless = start_window(np.array([_ENDLESS_RATE]), rtt_us[:1], unit, law)
     most = np.maximum(gain_us(sizes, rtt_us[:1], _ENDLESS_RATE, endless, unit["mss"]), saved[:, :1])
     if picked >= LEAST_CLUSTERS:
