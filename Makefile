@@ -4,7 +4,9 @@ SHELL := /bin/bash
 BIN := .venv/bin
 export PATH := $(CURDIR)/.venv/bin:$(CURDIR)/target/release:$(PATH)
 
-.PHONY: help setup setup-dev demo test test-rust test-python lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-edge bench-start bench-pipeline package release fuzz calm chaos chain kernels emulator kafka airflow lab-clean clean docs docs-reference
+PYTEST := $(BIN)/python -m pytest -q --numprocesses 4 --dist loadscope --no-loadscope-reorder
+
+.PHONY: help setup setup-dev demo test test-rust test-python proof lint fmt dashboards compose-env lock gate-budget bench-collector bench-controller bench-push bench-edge bench-start bench-pipeline package release fuzz calm chaos chain kernels emulator kafka airflow lab-clean clean docs docs-reference
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -20,7 +22,7 @@ demo: ## the closed loop on four emulated PoPs; needs root; leaves out/demo/repo
 	@tools/setup --demo
 	@$(BIN)/python -m lab demo --out out/demo
 
-test: ## every test; needs root for the network namespaces
+test: ## every behaviour; needs root for the network namespaces; PROOFS=10 adds one in ten of the long tests
 	@tools/need-root "make test" "its end-to-end tests make network namespaces and TUN devices"
 	@start=$$SECONDS; tools/setup --dev && $(MAKE) --no-print-directory test-rust test-python \
 	    && printf '== make test: green in %d s\n' $$((SECONDS - start))
@@ -29,7 +31,12 @@ test-rust:
 	@cargo test --workspace --locked --quiet
 
 test-python:
-	@$(BIN)/python -m pytest -q --numprocesses 4 --dist loadscope --no-loadscope-reorder
+	@$(PYTEST) --spent out/tests.json $(if $(PROOFS),--proofs $(PROOFS) --proofs-seed $$RANDOM)
+
+proof: ## the long tests, which `make test` leaves out; needs root
+	@tools/need-root "make proof" "it makes network namespaces and TUN devices"
+	@tools/setup --dev
+	@$(PYTEST) -m proof --proofs 1 --spent out/proof.json
 
 lint: setup-dev ## every linter and formatter, changing nothing
 	@tools/lint

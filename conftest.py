@@ -5,63 +5,40 @@ from __future__ import annotations
 import os
 import signal
 from types import FrameType
+from zlib import crc32
 
 import pytest
 from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+pytest_plugins = ["testkit.spent"]
+
 # A loaded machine is not a fault of what is tested.
 settings.register_profile("springtide", deadline=None)
 settings.load_profile("springtide")
 
-# They fill emulated links, watch the whole machine's sockets or time what they see: one at a time. This chain takes
-# longest of all; what is named below it is in these folders and does none of that.
-ALONE = ("lab/tests/", "tests/")
-BESIDE = (
-    "lab/tests/test_demo_summary.py",
-    "lab/tests/test_sizes.py",
-    "lab/tests/test_topology.py",
-    "lab/tests/test_wan_config.py",
-    "tests/pipeline/test_chain.py",
-    "tests/pipeline/test_consume.py",
-    "tests/pipeline/test_memory.py",
-    "tests/pipeline/test_poison.py",
-    "tests/pipeline/test_same_decisions.py",
-    "tests/pipeline/test_tail.py",
-    "tests/pipeline/test_topics.py",
-    "tests/test_add_a_field.py",
-    "tests/test_add_a_law.py",
-    "tests/test_architecture.py",
-    "tests/test_bench_start.py",
-    "tests/test_bench_traffic.py",
-    "tests/test_benches.py",
-    "tests/test_calm.py",
-    "tests/test_calm_start.py",
-    "tests/test_claims.py",
-    "tests/test_completion.py",
-    "tests/test_compose.py",
-    "tests/test_docs_commands.py",
-    "tests/test_docs_pages.py",
-    "tests/test_edge_package.py",
-    "tests/test_flights.py",
-    "tests/test_gate_budget.py",
-    "tests/test_install_steps.py",
-    "tests/test_opted_out.py",
-    "tests/test_package.py",
-    "tests/test_push_how_to.py",
-    "tests/test_reference.py",
-    "tests/test_release.py",
-    "tests/test_tutorial.py",
-)
+# One after another, in one worker: each fills emulated links, and asserts how long that takes or what they drop. Two at
+# once share the processors that emulate them.
+ALONE = {
+    "lab/tests/test_canary.py": "a wave whose windows overflow a path",
+    "lab/tests/test_clients.py": "clients that lose, and the brake that must find it",
+    "lab/tests/test_estimate.py": "answers, within 15 % of what clients wait",
+    "lab/tests/test_network.py": "round trips, rates and losses of links",
+    "lab/tests/test_probe_program.py": "probes, beside their path's round trip",
+    "lab/tests/test_start.py": "starts, within half a round trip of the path's limit",
+    "lab/tests/test_truth.py": "what the emulator carried, beside what was counted",
+    "lab/tests/test_wan_crossing.py": "packets that a link delays and drops",
+    "tests/test_closed_loop.py": "the demo, before and after",
+}
 
 
 class OneAtATime(LoadScopeScheduling):
-    """Tests that need the machine to themselves go to one worker; the others fill the other ones, file by file."""
+    """The files of ALONE go to one worker; the others fill the other ones, file by file."""
 
     def _split_scope(self, nodeid: str) -> str:
-        alone = nodeid.startswith(ALONE) and not nodeid.startswith(BESIDE)
-        return "alone" if alone else nodeid.split("::", 1)[0]
+        file = nodeid.split("::", 1)[0]
+        return "alone" if file in ALONE else file
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
@@ -77,6 +54,35 @@ def pytest_sessionstart(session: pytest.Session) -> None:
         from testkit.leftovers import sweep
 
         sweep()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--proofs", type=int, default=0, metavar="N", help="Run one in N of the tests marked `proof`, too."
+    )
+    parser.addoption("--proofs-seed", type=int, default=0, metavar="SEED", help="Which of them.")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Long tests run where they are asked for: all of them, or some that are drawn."""
+    one_in, seed = config.getoption("--proofs"), config.getoption("--proofs-seed")
+
+    def runs(item: pytest.Item) -> bool:
+        drawn = one_in > 0 and crc32(f"{seed} {item.nodeid}".encode()) % one_in == 0
+        return drawn or item.get_closest_marker("proof") is None
+
+    left = [item for item in items if not runs(item)]
+    if left:
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if runs(item)]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    one_in, seed = (terminalreporter.config.getoption(name) for name in ("--proofs", "--proofs-seed"))
+    if one_in > 1:
+        ran = sorted({one.nodeid for one in terminalreporter.getreports("") if "proof" in one.keywords})
+        terminalreporter.write_line(f"one in {one_in} of the proofs, --proofs {one_in} --proofs-seed {seed}:")
+        terminalreporter.write_line("\n".join(ran))
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -72,6 +72,7 @@ def test_what_a_collector_sends_reaches_the_panel(tree: Path, tmp_path: Path) ->
     assert row["p50"] == 14600
 
 
+@pytest.mark.proof
 def test_the_collector_reads_it(tree: Path) -> None:
     """Compiled, with the contract's own types: a field that only one of the two has does not pass.
 

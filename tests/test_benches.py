@@ -104,7 +104,12 @@ def small(name: str, tmp_path: Path) -> dict[str, Any]:
     return found
 
 
-ALL = [pytest.param(name, marks=pytest.mark.root if bench.root else ()) for name, bench in BENCHES.items()]
+# Half a minute and longer.
+LONG = {"calm-start", "controller", "pipeline", "push-fleet", "start", "start-changes", "start-program"}
+ALL = [
+    pytest.param(name, marks=[pytest.mark.root] * bench.root + [pytest.mark.proof] * (name in LONG))
+    for name, bench in BENCHES.items()
+]
 
 
 @pytest.mark.parametrize("name", ALL)

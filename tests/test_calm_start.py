@@ -67,6 +67,7 @@ def test_a_change_is_followed(rate: float, queue: float) -> None:
     assert np.mean(lacking[-10:]) < 0.15
 
 
+@pytest.mark.proof
 def test_thin_paths_gain_more_where_they_borrow() -> None:
     # Of twenty thin pairs one or two decide it.
     found = weeks(pairs=100, days=0.75, seed=3, policy=Policy())

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from testkit.browser import screens
 
 ROOT = Path(__file__).parents[1]
@@ -14,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 PAGES = ("index", "explanation/calm", "how-to/install", "reference/tables", "runbooks/index")
 
 
+@pytest.mark.proof
 def test_pages_fit_a_telephone_and_a_desk(tmp_path: Path) -> None:
     site = tmp_path / "site"
     subprocess.run(

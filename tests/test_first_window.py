@@ -280,6 +280,7 @@ def advice(site: Site) -> str:
 
 
 @pytest.mark.root
+@pytest.mark.proof
 def test_five_commands_say_what_would_be_gained(advice: str) -> None:
     assert "rows in" in advice
     assert "Started at the proved rate" in advice, advice
@@ -288,6 +289,7 @@ def test_five_commands_say_what_would_be_gained(advice: str) -> None:
 
 
 @pytest.mark.root
+@pytest.mark.proof
 def test_a_window_is_in_force_on_both_edges(site: Site, advice: str) -> None:
     """A new connection shows it in its own tcp_info. The gate has compared connections that were fetched meanwhile."""
     *prepare, timers, status, explain, on_edge = WINDOW

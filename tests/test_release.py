@@ -262,6 +262,7 @@ def controller(publisher: Publisher) -> tuple[Publisher, str]:
 
 
 @pytest.mark.root
+@pytest.mark.proof
 def test_the_pages_steps_install_a_controller_that_works_without_a_checkout(controller: tuple[Publisher, str]) -> None:
     there, printed = controller
     for migration in tracked("sql/migrations/*.sql"):
@@ -304,6 +305,7 @@ def prepared(controller: tuple[Publisher, str]) -> tuple[Publisher, list[str]]:
 
 
 @pytest.mark.root
+@pytest.mark.proof
 def test_the_pages_play_brings_the_package_to_an_edge(prepared: tuple[Publisher, list[str]]) -> None:
     there, recaps = prepared
     looked, played, again = recaps
@@ -315,6 +317,7 @@ def test_the_pages_play_brings_the_package_to_an_edge(prepared: tuple[Publisher,
 
 
 @pytest.mark.root
+@pytest.mark.proof
 def test_a_round_by_the_pages_lines(prepared: tuple[Publisher, list[str]]) -> None:
     """Spooled samples become a signed publication for every edge."""
     there, _ = prepared
@@ -343,6 +346,7 @@ def test_a_round_by_the_pages_lines(prepared: tuple[Publisher, list[str]]) -> No
 
 
 @pytest.mark.root
+@pytest.mark.proof
 def test_an_upgrade_by_the_pages_lines(prepared: tuple[Publisher, list[str]]) -> None:
     """From this release to itself; but for doctor, which a site without a rollout does not please."""
     there, _ = prepared
@@ -406,6 +410,7 @@ def scheduled(controller: tuple[Publisher, str]) -> Iterator[Scheduled]:
 
 
 @pytest.mark.root
+@pytest.mark.proof
 def test_the_wheels_dags_run_in_an_installed_airflow_on_postgresql(scheduled: Scheduled, tmp_path: Path) -> None:
     """By the unit's command lines: scheduler, executor, DAG processor and API server, of the release alone."""
     there = scheduled.publisher

@@ -24,6 +24,7 @@ def clean() -> None:
     subprocess.run([ROOT / ".venv/bin/python", "-m", "lab", "clean", "tutorial"], cwd=ROOT, check=False)
 
 
+@pytest.mark.proof
 def test_the_tutorial_does_what_it_says_at_any_speed(tmp_path: Path) -> None:
     """Whoever reads on for longer than a round, and than the traffic once lasted, gets the same."""
     blocks = re.findall(r"```sh\n(.*?)```", (ROOT / "docs/tutorial.md").read_text(), re.S)

@@ -89,6 +89,7 @@ def beside(step: Callable[[], object]) -> Iterator[None]:
 
 
 @pytest.mark.root
+@pytest.mark.proof
 def test_windows_that_overflow_a_path_are_stopped_at_the_canary(tmp_path: Path) -> None:
     edges = TOPOLOGY.edges()
     product = Springtide(tmp_path / "store", tmp_path / "fleet.yaml", tmp_path / "policy.yaml", tmp_path / "publish")

@@ -15,6 +15,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from springtide import instants
 from springtide.observe.kafka_tables import GROUP, TOPIC
@@ -143,6 +144,7 @@ def test_garbage_is_kept_with_its_offset_and_blocks_nothing(broker: Broker, home
     assert home.query("select distinct src_pop, dst_pop from tcp_samples") == [{"src_pop": "ams", "dst_pop": "fra"}]
 
 
+@pytest.mark.proof
 def test_redelivery_and_kills_change_no_byte_of_the_round_tables(broker: Broker, home: Home) -> None:
     good = batches(240)
     payloads = [payload(samples) for samples in good]

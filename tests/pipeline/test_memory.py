@@ -9,6 +9,7 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from springtide.observe.kafka_tables import GROUP, TOPIC
 
@@ -40,6 +41,7 @@ def committed(broker: Broker) -> list[int]:
         reader.close()
 
 
+@pytest.mark.proof
 def test_a_message_too_large_for_memory_is_kept_aside_and_blocks_nothing(broker: Broker, home: Home) -> None:
     """It comes after empty messages and unknown bytes."""
     producer = Producer({"bootstrap.servers": broker.bootstrap})

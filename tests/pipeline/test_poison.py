@@ -181,6 +181,7 @@ def place(held: list[Message], payload: bytes) -> tuple[int, int]:
     return found
 
 
+@pytest.mark.proof
 def test_forty_thousand_good_messages_with_every_poison_between_them(broker: Broker, home: Home) -> None:
     bad = poisons()
     payloads: list[bytes | None] = [message([row(sample(cookie))]) for cookie in range(1, GOOD + 1)]

@@ -101,6 +101,7 @@ def test_kernels_are_read_as_they_are(edge: Edge) -> None:
 
 
 @pytest.mark.root
+@pytest.mark.proof
 def test_a_small_chaos_run_holds(tmp_path: Path) -> None:
     out = tmp_path / "chaos.json"
     command = [sys.executable, "-m", "deploy.ansible.tests.chaos", "--seed", "18", "--runs", "3", "--edges", "4"]

@@ -136,6 +136,7 @@ def set_up(farm: Farm, values: dict[str, Any], *arguments: str) -> Played:
     return played
 
 
+@pytest.mark.proof
 def test_a_site_is_installed_and_its_programs_take_what_is_written(tmp_path: Path) -> None:
     with Farm.made(tmp_path, count=1, rooted=True) as farm:
         node = farm.edges["eu-0"]
