@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from math import ceil
 from types import FrameType
 from zlib import crc32
 
@@ -66,15 +67,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Long tests run where they are asked for: all of them, or some that are drawn."""
     one_in, seed = config.getoption("--proofs"), config.getoption("--proofs-seed")
-
-    def runs(item: pytest.Item) -> bool:
-        drawn = one_in > 0 and crc32(f"{seed} {item.nodeid}".encode()) % one_in == 0
-        return drawn or item.get_closest_marker("proof") is None
-
-    left = [item for item in items if not runs(item)]
+    proofs = [item.nodeid for item in items if item.get_closest_marker("proof")]
+    proofs.sort(key=lambda nodeid: crc32(f"{seed} {nodeid}".encode()))
+    left = set(proofs[ceil(len(proofs) / one_in) if one_in else 0 :])
     if left:
-        config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if runs(item)]
+        config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
+        items[:] = [item for item in items if item.nodeid not in left]
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
