@@ -22,7 +22,7 @@ demo: ## the closed loop on four emulated PoPs; needs root; leaves out/demo/repo
 	@tools/setup --demo
 	@$(BIN)/python -m lab demo --out out/demo
 
-test: ## every behaviour; needs root for the network namespaces; PROOFS=10 adds one in ten of the long tests
+test: ## every behaviour; needs root for the network namespaces; PROOFS=10 adds the long tests of one in ten files
 	@tools/need-root "make test" "its end-to-end tests make network namespaces and TUN devices"
 	@start=$$SECONDS; tools/setup --dev && $(MAKE) --no-print-directory test-rust test-python \
 	    && printf '== make test: green in %d s\n' $$((SECONDS - start))

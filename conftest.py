@@ -59,17 +59,18 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--proofs", type=int, default=0, metavar="N", help="Run one in N of the tests marked `proof`, too."
+        "--proofs", type=int, default=0, metavar="N", help="Run the tests marked `proof` of one in N files, too."
     )
     parser.addoption("--proofs-seed", type=int, default=0, metavar="SEED", help="Which of them.")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Long tests run where they are asked for: all of them, or some that are drawn."""
+    """Long tests run where they are asked for: all of them, or those of files that are drawn."""
     one_in, seed = config.getoption("--proofs"), config.getoption("--proofs-seed")
-    proofs = [item.nodeid for item in items if item.get_closest_marker("proof")]
-    proofs.sort(key=lambda nodeid: crc32(f"{seed} {nodeid}".encode()))
-    left = set(proofs[ceil(len(proofs) / one_in) if one_in else 0 :])
+    files = {item.path for item in items if item.get_closest_marker("proof")}
+    drawn = sorted(files, key=lambda path: crc32(f"{seed} {path.name}".encode()))
+    drawn = drawn[: ceil(len(files) / one_in)] if one_in else []
+    left = {item.nodeid for item in items if item.get_closest_marker("proof") and item.path not in drawn}
     if left:
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
         items[:] = [item for item in items if item.nodeid not in left]
@@ -79,7 +80,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     one_in, seed = (terminalreporter.config.getoption(name) for name in ("--proofs", "--proofs-seed"))
     if one_in > 1:
         ran = sorted({one.nodeid for one in terminalreporter.getreports("") if "proof" in one.keywords})
-        terminalreporter.write_line(f"one in {one_in} of the proofs, --proofs {one_in} --proofs-seed {seed}:")
+        terminalreporter.write_line(f"proofs of one in {one_in} files, --proofs {one_in} --proofs-seed {seed}:")
         terminalreporter.write_line("\n".join(ran))
 
 
