@@ -111,6 +111,9 @@ class Collector:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if error is not None:
+            state = "runs" if self.running() else "has ended"
+            error.add_note(f"the collector {state}; {self.log}:\n{self.text()[-2000:]}")
         self.kill()
 
 
