@@ -1,4 +1,4 @@
-"""What a run of tests spends, by file: `--spent FILE` writes it as JSON, which `python -m tools.tests` shows."""
+"""Measures what each file of tests spends: `--spent FILE` writes it as JSON, which `python -m tools.tests` shows."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ PHASES = ("setup", "call", "teardown")
 
 
 def cpu_s() -> float:
-    """Of this process and of its children that have ended."""
+    """Processor time of this process and of its children that have ended."""
     return sum(os.times()[:4])
 
 
 class Meter:
-    """In each process that runs tests: the processor time since its last report goes with the next one."""
+    """Adds the processor time since the last report to the next one, in each process that runs tests."""
 
     def __init__(self) -> None:
         self.before = cpu_s()
@@ -28,24 +28,25 @@ class Meter:
     def pytest_runtest_makereport(self) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         report = yield
         now = cpu_s()
-        report.cpu_s, self.before = now - self.before, now  # type: ignore[attr-defined]
+        report.user_properties.append(("cpu_s", now - self.before))
+        self.before = now
         return report
 
 
 class Spent:
-    """In the process that gets all reports. `cpu_s` lacks what is left running, a daemon's or a namespace's."""
+    """Sums up all reports, in the process that gets them. `cpu` lacks what is left running, such as a daemon."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.files: dict[str, dict[str, float]] = defaultdict(lambda: dict.fromkeys((*PHASES, "cpu", "tests"), 0.0))
-        self.tests: dict[str, dict[str, float]] = defaultdict(lambda: {"s": 0.0})
+        self.tests: dict[str, float] = defaultdict(float)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         spent = self.files[report.nodeid.split("::", 1)[0]]
         spent[str(report.when)] += report.duration
-        spent["cpu"] += getattr(report, "cpu_s", 0.0)
+        spent["cpu"] += sum(float(str(value)) for name, value in report.user_properties if name == "cpu_s")
         spent["tests"] += report.when == "call"
-        self.tests[report.nodeid]["s"] += report.duration
+        self.tests[report.nodeid] += report.duration
 
     def pytest_sessionfinish(self) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -9,14 +9,16 @@ processor time of the tests and of the children that they waited for. Exit code 
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 
 
-def lines(spent: dict[str, dict[str, dict[str, float]]], most: int) -> list[str]:
+def lines(spent: dict[str, Any], most: int) -> list[str]:
     files = [(one["setup"] + one["call"] + one["teardown"], name, one) for name, one in spent["files"].items()]
     total, cpu = sum(seconds for seconds, _, _ in files), sum(one["cpu"] for _, _, one in files)
     shown = [f"{total:.0f} s, {cpu:.0f} s of processor time, {len(spent['tests'])} tests in {len(files)} files", ""]
@@ -24,19 +26,24 @@ def lines(spent: dict[str, dict[str, dict[str, float]]], most: int) -> list[str]
     for seconds, name, one in sorted(files, key=lambda item: -item[0])[:most]:
         shown.append(f"{seconds:7.1f} {one['setup']:7.1f} {one['cpu']:6.1f} {one['tests']:6.0f}  {name}")
     shown += ["", "      s  test"]
-    for seconds, test in sorted(((one["s"], test) for test, one in spent["tests"].items()), reverse=True)[:most]:
+    for test, seconds in sorted(spent["tests"].items(), key=lambda item: -item[1])[:most]:
         shown.append(f"{seconds:7.1f}  {test}")
     return shown
 
 
 def main() -> int:
-    most, path = (*sys.argv[1:], *("30", str(ROOT / "out/tests.json"))[len(sys.argv) - 1 :])[:2]
+    parser = argparse.ArgumentParser(
+        prog="python -m tools.tests", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("most", nargs="?", type=int, default=30, help="how many of each")
+    parser.add_argument("file", nargs="?", type=Path, default=ROOT / "out/tests.json", help="what a run wrote")
+    given = parser.parse_args()
     try:
-        spent = json.loads(Path(path).read_text())
+        spent = json.loads(given.file.read_text())
     except OSError as error:
-        print(f"{path}: {error.strerror}; run `make test` first", file=sys.stderr)
+        print(f"{given.file}: {error.strerror}; run `make test` first", file=sys.stderr)
         return 2
-    print("\n".join(lines(spent, int(most))))
+    print("\n".join(lines(spent, given.most)))
     return 0
 
 
