@@ -62,7 +62,7 @@ def until(what: Callable[[], bool], within_s: float = 20) -> None:
 
 
 def until_all_new_are_gone(before: set[tuple[str, int]]) -> None:
-    """Those that are there now: what other tests have just made goes with them, and the kernel uses no id twice."""
+    """Waits for those that are there now, of other tests too. What comes later does not count: no id is used twice."""
     new = objects() - before
 
     def gone() -> bool:

@@ -151,7 +151,9 @@ class Path:
 
 
 def path_of(rows: Table, law: StartPolicy, *, paces: bool) -> Path:
-    """Of EVIDENCE rows of one unit, with rates; `paces`: edges pace, each at its part of the path's rate. Pure.
+    """Works out one unit's gain from its EVIDENCE rows, which have rates. Pure.
+
+    With `paces` each edge starts at its part of the path's rate, taken as one over the hosts seen.
 
     The rate is the middle of how fast first segments came; without these, the policy's quantile of what connections
     that met the path were delivered; with too few of these, a high quantile of what the others were, by bytes, which
@@ -170,7 +172,7 @@ def path_of(rows: Table, law: StartPolicy, *, paces: bool) -> Path:
     rate, rtt_us = drawn[:, 0], drawn[:, 1]
     window = start_window(rate, rtt_us, unit, law)
     defaults_us = _defaults_us(rtt_us[0], rate[0] if is_met else _ENDLESS_RATE, unit)
-    edges = max(int(unit["hosts"]), 1) if paces else 1
+    edges = int(unit["hosts"]) if paces else 1
     divided_us, saved_us, most_us = _saved_us(len(rows), rate, rtt_us, window, unit, law, edges)
     # What was measured may be less than the model's; no answer arrives before the path's limit.
     room_us = defaults_us - rtt_us[0] - (np.array(SIZES) / rate[0] * 1e6 if is_met else 0.0)
