@@ -43,7 +43,7 @@ from lab.topology import Topology, load_topology
 def demo(file: Path | None, rounds: int | None, out: Path, name: str | None, as_json: bool) -> None:
     """Run the closed loop on a topology: measure, learn, apply, measure again, and let it expire.
 
-    Takes about five minutes: one for each round, and two. Leaves report.html, summary.json, status.txt, the
+    Takes about four minutes: one for each round, and one. Leaves report.html, summary.json, status.txt, the
     spools, the store and the bundles in --out, and env, which a shell reads so that `springtide` works on them.
     """
     if not COLLECTOR.is_file():

@@ -19,7 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from lab import nginx, sizes
 from lab.demo import starts
 from lab.demo.edges import CloseWatch, edge_command, routing, start_collector
-from lab.demo.product import COLLECTOR, ROOT, CommandError, Springtide, make_publisher, shell_note
+from lab.demo.product import COLLECTOR, ROOT, Springtide, make_publisher, shell_note
 from lab.demo.push import Push
 from lab.demo.report import page
 from lab.demo.summary import Group, Phase, Route, Transfer, by_group, has_ended, spread, summary
@@ -38,11 +38,8 @@ PROBES = 20  # of each size on each pair
 SPACING_S = 0.2  # between the probes of a pair
 SEALED_S = 3  # after a round's end its last samples are in files
 LOAD_S = 1800  # at most: the load stops with the lab
-# How long the last round's bundles live: a play and the probes, and it is seen to expire; and what each edge beyond the
-# demo's five adds.
-LAST_TTL_S, EDGE_TTL_S = 75, 4
-# Times that, where a play took so long that nothing would be left for the probes.
-LAST_TTL_TIMES = (1, 2, 4)
+# How long the last bundles live, so that they are seen to expire: this and three times what the play before took.
+LAST_TTL_S = 20
 # Commands to try afterwards, in the shell that has read `env`.
 LOOK = (
     ("springtide status", "nothing runs any more: it shows what is late"),
@@ -74,11 +71,8 @@ class Demo:
         self.laws = starts.laws(self.topology)
         self.entries: Mapping[str, list[Mapping[str, Any]]] = {}  # of the newest bundles, by edge
         self.interval_s = int(self.policy["round"]["interval_s"])
-        self.longest_s = int(self.policy["bundle"]["ttl_s"])
         self.decided_s = 0  # the last decided round
-        self.looked_s = 0.0  # the longest ingest and decision of a round
-        self.probed_s = 0.0  # the last probes of all pairs
-        self.took_s = 0.0  # from the last round's end to that of the probes after its push
+        self.pushed_s = 0.0  # the last play
         self.samples = 0
         self.begin = time.monotonic()
 
@@ -151,7 +145,6 @@ class Demo:
             for address in edge.addresses
         }
         rtts = {pair: self.topology.rtt(*pair) for pair in self.topology.pairs()}
-        begin = time.time()
         watch = CloseWatch(self.lab, self.pop_of_edge, addresses, rtts, self.out / name)
         columns = (TextColumn(f"         probes, {name}"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
         with watch, Progress(*columns, console=self.screen, transient=True, disable=not self.screen.is_terminal) as bar:
@@ -165,7 +158,6 @@ class Demo:
             )
             # The last connections close a round trip after their last byte.
             time.sleep(1)
-        self.probed_s = time.time() - begin
         failed = [probe for probe in probes if probe.transfer_ms is None]
         wanted = {(src, dst, size) for src, dst in self.pairs for size in sizes.PROBES}
         none = wanted - {(one.src, one.dst, one.size_bytes) for one in probes if one.transfer_ms is not None}
@@ -203,49 +195,31 @@ class Demo:
         decisions: list[dict[str, Any]] = []
         for round_s in range(first, last + 1, self.interval_s):
             self.wait_until(round_s + SEALED_S, "traffic flows, collectors watch")
-            begin = time.time()
             self.ingest()
             decisions = self.decide(round_s)
-            self.looked_s = max(self.looked_s, time.time() - begin)
         self.decided_s = last
         return decisions
 
-    def bundles(self, last: bool, times: int = 1) -> datetime:
-        """Published, signed, validated; when they expire: the `last` soon, so that the end is seen, `times` later."""
-        if last:
-            ttl_s = LAST_TTL_S + EDGE_TTL_S * max(0, len(self.pop_of_edge) - 5)
-            # A slow machine gets its time: of the round before, and as much again as this one has already taken.
-            late_s = time.time() - self.decided_s
-            ttl_s = times * int(max(ttl_s, 1.5 * self.took_s, 2 * late_s))
-            self.policy["bundle"]["ttl_s"] = min(ttl_s, self.longest_s)
-            self.product.policy.write_text(yaml.safe_dump(self.policy, sort_keys=False))
+    def roll_out(self) -> datetime:
+        """Bundles published, signed, validated, and on every edge; when they expire."""
         published = Path(self.product.json("publish", "--sign-key", str(self.publisher))["folder"])
         files = sorted(str(path) for path in (published / "edges").glob("*.json"))
         self.product.text("validate", *files, "--allowed-signers", str(self.allowed_signers))
         self.entries = starts.published(map(Path, files))
+        self.print_step("bundles published, signed and validated; Ansible rolls them out: a canary a region, then all")
+        begin = time.monotonic()
+        # A demo has no minutes for a gate.
+        self.push.play("rollout.yml", springtide_gate=False)
+        self.pushed_s = time.monotonic() - begin
         return min(datetime.fromisoformat(json.loads(Path(file).read_text())["expires_at"]) for file in files)
 
-    def roll_out(self, last: bool) -> datetime:
-        """The round's bundles on every edge; when they expire. With twice the time where a play took too much of it."""
-        for times in LAST_TTL_TIMES:
-            expiry = self.bundles(last, times)
-            self.print_step(
-                "bundles published, signed and validated; Ansible rolls them out: a canary a region, then all"
-            )
-            begin = time.time()
-            try:
-                # The last bundles live for a minute and leave no minutes for a gate; all rounds are pushed alike.
-                self.push.play("rollout.yml", springtide_gate=False)
-            except CommandError:
-                # Edges take no bundle that has expired, and then the play fails and goes back.
-                if time.time() < expiry.timestamp():
-                    raise
-            # The status takes no longer than the play, after a look like those before.
-            needed = self.looked_s + self.probed_s + (time.time() - begin)
-            if (left := expiry.timestamp() - time.time()) > needed:
-                return expiry
-            self.print_step(f"a slow machine: {left:.0f} s to these bundles' end, and probes need more; once more")
-        raise LabError(f"bundles that live {LAST_TTL_TIMES[-1]} times as long were not on the edges in time")
+    def expire(self) -> None:
+        """The same once more in bundles that live shortly, until they have expired."""
+        self.policy["bundle"]["ttl_s"] = LAST_TTL_S + int(3 * self.pushed_s)
+        self.product.policy.write_text(yaml.safe_dump(self.policy, sort_keys=False))
+        expiry = self.roll_out()
+        self.wait_until(expiry.timestamp() + 1, f"until the bundles expire at {expiry:%H:%M:%S} UTC")
+        self.on_every_edge("expire")
 
     def on_every_edge(self, *arguments: str) -> Mapping[str, dict[str, Any]]:
         """`springtide-edge` on each edge; `{edge}` in an argument is the edge's name."""
@@ -281,7 +255,7 @@ class Demo:
             for number in range(1, self.rounds + 1):
                 self.print_step(f"learning: a round every {self.interval_s} s")
                 decisions = self.learn(LEARN_S if number == 1 else 0)
-                expiry = self.roll_out(last=number == self.rounds)
+                self.roll_out()
                 if number == self.rounds:
                     # Rounds go on while bundles are pushed; here nobody else decides them.
                     self.look_closer()
@@ -292,10 +266,8 @@ class Demo:
                 by_program = f", {programs} edges with the program" if programs else ""
                 self.print_step(f"{routes} routes in table 201{by_program}; probing again")
                 after.append((self.probe("after" if self.rounds == 1 else f"after-{number}"), self.routes(decisions)))
-                self.took_s = time.time() - self.decided_s
             self.look_closer()
-            self.wait_until(expiry.timestamp() + 1, f"until the bundles expire at {expiry:%H:%M:%S} UTC")
-            self.on_every_edge("expire")
+            self.expire()
             restored = self.restored(untouched)
             self.print_step("the bundles have expired: " + ("every edge is as it was" if restored else "NOT restored"))
         return self.finish(before, after, decisions, restored, closing if tables else "")
