@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 from springtide.fleet import Fleet
+from springtide.frame import Frame
 from springtide.laws.start.evidence import SHOWN, observe
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.rollup import TABLES, rollup
@@ -76,6 +77,11 @@ OPTIONAL = (
     *("train_bytes", "train_time"),
 )
 FRA, CLIENTS = ("ams", "fra", 4), ("ams", "203.0.113.0/24", 4)
+# What analysts see of a path besides the law's evidence.
+BESIDES = (
+    *("src_pop", "destination", "ip_version", "hosts"),
+    *("entry_window_p50", "entry_rate_p50_bytes_per_s", "trial_window_p50"),
+)
 DECIDED: dict[int, Gave] = {
     ROUND - 900: {FRA: (SLOW, NONE), CLIENTS: (NONE, SLOW)},
     ROUND - 600: {FRA: (FAST, STEP), CLIENTS: (NONE, SLOW)},
@@ -275,15 +281,16 @@ def thin(seed: int, units: int = 60) -> tuple[list[Row], dict[int, Gave]]:
 
 def seen(store: Store, unit: Unit, law: StartPolicy | None = None) -> dict[str, Any]:
     """The law's evidence of a unit, and what analysts see besides of the round's row, under its name there."""
-    table = observe(store, ROUND, law or StartPolicy())
+    of_round = "round = fromUnixTimestamp({round_s:UInt32})"
+    paths = store.query(f"select {', '.join(BESIDES)} from round_paths where {of_round}", {"round_s": ROUND})
+    return evidence(unit, observe(store, ROUND, law or StartPolicy()), paths)
+
+
+def evidence(unit: Unit, table: Frame, paths: list[Row]) -> dict[str, Any]:
+    """`paths`: BESIDES of each."""
     assert table.dtype == SHOWN
     [row] = [row for row in table if (row["src_pop"].decode(), row["destination"].decode(), row["ip_version"]) == unit]
     # With the digits that a number has: a double would show more.
     found = {name: float(str(row[name])) if SHOWN[name].kind == "f" else row[name].item() for name in SHOWN.names or ()}
-    [besides] = store.query(
-        "select hosts, entry_window_p50, entry_rate_p50_bytes_per_s, trial_window_p50 from round_paths "
-        "where round = fromUnixTimestamp({round_s:UInt32}) and src_pop = {src:String} "
-        "and destination = {to:String} and ip_version = {version:UInt8}",
-        {"round_s": ROUND, "src": unit[0], "to": unit[1], "version": unit[2]},
-    )
-    return found | besides
+    [path] = [path for path in paths if (path["src_pop"], path["destination"], path["ip_version"]) == unit]
+    return found | path

@@ -12,6 +12,7 @@ from springtide.store import Store
 
 from testkit import path_traffic, round_model
 from testkit.home import FLEET, ROUND, Home
+from testkit.together import Opened, Together
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +32,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def bare_home(tmp_path: Path) -> Home:
     """Fleet, default policy and empty spool; no store yet."""
+    Opened.release()
     home = Home(tmp_path)
     home.fleet.write_text(FLEET)
     # Tests of one round expect its decision at once.
@@ -51,6 +53,17 @@ def store(home: Home) -> Iterator[Store]:
     opened = home.open()
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="module")
+def side_by_side(
+    request: pytest.FixtureRequest, template: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Together]:
+    """What the file's tests that are selected gave has been run, in a store of its own."""
+    home = Home(tmp_path_factory.mktemp("together"))
+    shutil.copytree(template, home.path / "store", symlinks=True)
+    yield Together((item for item in request.session.items if item.path == request.path), Opened(home.open))
+    Opened.release()
 
 
 @pytest.fixture

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
-from springtide.store import Store
 
 from testkit.home import ROUND
 from testkit.path_model import Host
-from testkit.path_traffic import DECIDED, FRA, Traffic, rolled, seen
+from testkit.path_traffic import DECIDED, FRA, Traffic
+from testkit.rolled import Rolled
 from testkit.start_hosts import host, shown
 from testkit.start_law import beginning, in_use, row, trains
+from testkit.together import together
 
 FRANKFURT = "::ffff:10.77.2.9"
 
@@ -35,76 +37,76 @@ def flight(traffic: Traffic, name: str, took_us: int, **more: Any) -> None:
         one["time_unix_us"] = (ROUND - 290 + 2 * (traffic.cookies % 100)) * 1_000_000 + number
 
 
-@pytest.mark.usefixtures("path_fleet")
+@together
 @pytest.mark.parametrize(("others", "flights", "resent"), [(0, 1, 1), (1, 2, 1), (2, 3, 1)])
 def test_one_host_has_less_than_half_of_the_flights_though_some_are_idle(
-    store: Store, others: int, flights: int, resent: int
-) -> None:
+    others: int, flights: int, resent: int
+) -> Iterator[Rolled]:
     traffic = three_hosts()
     for name in ("ams-1", "ams-2")[:others]:
         flight(traffic, name, 49_276)
     for _ in range(20):
         flight(traffic, "ams-3", 400_000, first_flight_retrans=35)
         flight(traffic, "ams-3", 400_000, step=1)
-    rolled(store, [traffic.rows], DECIDED)
-    found = seen(store, FRA)
+    yield (rolled := Rolled(traffic.rows, decided=DECIDED))
+    found = rolled.seen(FRA)
     assert (found["hosts"], found["flights_0"], found["resent_0"], found["braked"]) == (3, flights, resent, 0)
 
 
-@pytest.mark.usefixtures("path_fleet")
-def test_what_one_of_three_hosts_alone_says_was_carried_is_not_known(store: Store) -> None:
+@together
+def test_what_one_of_three_hosts_alone_says_was_carried_is_not_known() -> Iterator[Rolled]:
     traffic = three_hosts()
     for _ in range(20):
         flight(traffic, "ams-3", 98_552, train_bytes=13_032, train_time=10_000)
-    rolled(store, [traffic.rows], DECIDED)
-    found = seen(store, FRA)
+    yield (rolled := Rolled(traffic.rows, decided=DECIDED))
+    found = rolled.seen(FRA)
     assert np.isnan(found["carried_0"])
     # The law believes no single train, but those of several rounds.
     assert (found["flights_0"], found["trains"], found["train_rate"]) == (1, 1, 1_303_200)
 
 
-@pytest.mark.usefixtures("path_fleet")
+@together
 @pytest.mark.parametrize("name", ["ams-2", "ams-3"])
-def test_of_two_of_three_hosts_neither_says_less_than_the_other(store: Store, name: str) -> None:
+def test_of_two_of_three_hosts_neither_says_less_than_the_other(name: str) -> Iterator[Rolled]:
     traffic = three_hosts()
     for _ in range(2):
         flight(traffic, "ams-1", 49_276 * 10 // 8, train_bytes=13_032, train_time=10_000)
     for _ in range(20):
         flight(traffic, name, 400_000, train_bytes=13_032, train_time=100_000)
-    rolled(store, [traffic.rows], DECIDED)
-    found = seen(store, FRA)
+    yield (rolled := Rolled(traffic.rows, decided=DECIDED))
+    found = rolled.seen(FRA)
     assert found["carried_0"] == 0.8
     # Nobody else says which of them is right.
     assert found["trains"] == 0
 
 
-@pytest.mark.usefixtures("path_fleet")
+@together
 @pytest.mark.parametrize(("times", "trains"), [(1.3, 10), (1.5, 0), (10_000, 0)])
-def test_of_two_of_three_hosts_neither_says_that_the_path_carries_more(store: Store, times: float, trains: int) -> None:
+def test_of_two_of_three_hosts_neither_says_that_the_path_carries_more(times: float, trains: int) -> Iterator[Rolled]:
     traffic = three_hosts()
     for name, size in (("ams-1", 13_032), ("ams-3", int(13_032 * times))):
         for _ in range(5):
             flight(traffic, name, 49_276, train_bytes=size, train_time=10_000)
-    rolled(store, [traffic.rows], DECIDED)
-    assert seen(store, FRA)["trains"] == trains
+    yield (rolled := Rolled(traffic.rows, decided=DECIDED))
+    assert rolled.seen(FRA)["trains"] == trains
 
 
-@pytest.mark.usefixtures("path_fleet")
-def test_clean_flights_of_one_of_three_hosts_do_not_hide_that_all_others_lose(store: Store) -> None:
+@together
+def test_clean_flights_of_one_of_three_hosts_do_not_hide_that_all_others_lose() -> Iterator[Rolled]:
     traffic = three_hosts()
     for name in ("ams-1", "ams-2"):
         for _ in range(5):
             flight(traffic, name, 400_000, first_flight_retrans=28)
     for _ in range(30):
         flight(traffic, "ams-3", 49_276)
-    rolled(store, [traffic.rows], DECIDED)
-    found = seen(store, FRA)
+    yield (rolled := Rolled(traffic.rows, decided=DECIDED))
+    found = rolled.seen(FRA)
     assert 2 * found["lossy_0"] > found["flights_0"]
 
 
-@pytest.mark.usefixtures("path_fleet")
+@together
 @pytest.mark.parametrize(("hosts", "connections"), [(3, 10), (4, 10), (4, 30)])
-def test_one_host_does_not_say_the_lowest_round_trip(store: Store, hosts: int, connections: int) -> None:
+def test_one_host_does_not_say_the_lowest_round_trip(hosts: int, connections: int) -> Iterator[Rolled]:
     """Two of five of its connections: of all they are a tenth or more."""
     names = [f"ams-{number}" for number in range(1, hosts + 1)]
     traffic = Traffic()
@@ -113,23 +115,23 @@ def test_one_host_does_not_say_the_lowest_round_trip(store: Store, hosts: int, c
         for number in range(connections if name == names[-1] else 10):
             low = {"min_rtt": 1} if name == names[-1] and number % 5 < 2 else {}
             traffic.connection(name, FRANKFURT, 10**6, **low)
-    rolled(store, [traffic.rows])
-    assert seen(store, FRA)["min_rtt_us"] == 40_000
+    yield (rolled := Rolled(traffic.rows))
+    assert rolled.seen(FRA)["min_rtt_us"] == 40_000
 
 
-@pytest.mark.usefixtures("path_fleet")
+@together
 @pytest.mark.parametrize(("flights", "lossy", "known"), [(1, 0, True), (2, 0, True), (1, 1, True), (1, 2, False)])
 def test_what_few_flights_in_use_were_carried_is_known_where_there_are_no_more(
-    store: Store, flights: int, lossy: int, known: bool
-) -> None:
+    flights: int, lossy: int, known: bool
+) -> Iterator[Rolled]:
     traffic = Traffic()
     traffic.hosts("ams-1")
     for _ in range(flights):
         flight(traffic, "ams-1", 98_552)
     for _ in range(lossy):
         flight(traffic, "ams-1", 98_552, first_flight_retrans=1)
-    rolled(store, [traffic.rows], DECIDED)
-    found = seen(store, FRA)["carried_0"]
+    yield (rolled := Rolled(traffic.rows, decided=DECIDED))
+    found = rolled.seen(FRA)["carried_0"]
     assert found == 0.5 if known else np.isnan(found)
 
 
@@ -183,9 +185,9 @@ def test_one_edge_of_three_takes_nothing_from_a_thin_unit(lie: str, mean_flights
     assert part_of_the_path(LIES[lie], mean_flights, edges) > 0.95
 
 
-@pytest.mark.usefixtures("path_fleet")
+@together
 @pytest.mark.parametrize("others", [1, 2])
-def test_what_connections_reached_is_what_those_of_a_second_host_reached(store: Store, others: int) -> None:
+def test_what_connections_reached_is_what_those_of_a_second_host_reached(others: int) -> Iterator[Rolled]:
     traffic = Traffic()
     traffic.hosts("ams-1", "ams-2", "ams-3")
     for name in ("ams-1", "ams-2")[:others]:
@@ -195,19 +197,19 @@ def test_what_connections_reached_is_what_those_of_a_second_host_reached(store: 
         traffic.connection("ams-2", FRANKFURT, 10**6, delivery_rate=None, sent=20_000)
     for _ in range(5):
         traffic.connection("ams-3", FRANKFURT, 2 * 10**7)
-    rolled(store, [traffic.rows])
-    assert seen(store, FRA)["reached_rate"] <= 1.01e6
+    yield (rolled := Rolled(traffic.rows))
+    assert rolled.seen(FRA)["reached_rate"] <= 1.01e6
 
 
-@pytest.mark.usefixtures("path_fleet")
-def test_moments_of_one_of_three_hosts_do_not_say_what_the_path_carries(store: Store) -> None:
+@together
+def test_moments_of_one_of_three_hosts_do_not_say_what_the_path_carries() -> Iterator[Rolled]:
     """Its rate is the others' on the mean: next to nothing but in one poll of six."""
     traffic = three_hosts()
     for one in traffic.rows:
         if one["host"] == "ams-3" and one.get("unacked"):
             one["delivery_rate"] = 6_000_000 if one["poll_sequence"] % 6 == 0 else 1
-    rolled(store, [traffic.rows])
-    assert seen(store, FRA)["path_rate"] <= 4.1e6
+    yield (rolled := Rolled(traffic.rows))
+    assert rolled.seen(FRA)["path_rate"] <= 4.1e6
 
 
 @pytest.mark.parametrize("mean_flights", [1.0, 4.0])

@@ -1,0 +1,110 @@
+"""Cases of paths that one roll-up shows side by side, each in PoPs of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, zip_longest
+from statistics import median_low
+from typing import Any, Self
+
+import numpy as np
+import yaml
+from springtide.fleet import Fleet
+from springtide.frame import Frame
+from springtide.laws.start.evidence import SHOWN, observe
+from springtide.laws.start.units import keys
+from springtide.observe.enrich import publish_fleet
+from springtide.observe.rollup import rollup
+from springtide.policy import StartPolicy
+from springtide.store import Row
+
+from testkit.home import ROUND
+from testkit.path_model import Gave, Unit
+from testkit.path_traffic import BESIDES, EDGES, FLEET, INTERVAL, decision_rows, evidence
+from testkit.together import Opened
+
+POPS = frozenset(EDGES.values())
+HOSTS = ("host", "only_host")
+PLACES = ("pop", "src_pop", "dst_pop", "destination")
+
+
+class Rolled:
+    """Samples over the fleet of path_traffic, and what was decided for its paths; then what the roll-up shows of them.
+
+    What a roll-up takes of all PoPs is the same for every case: which rounds have decisions, and how often the middle
+    host polls. What a case decided last holds in the rounds in which only others decided, as it does in the law's own
+    decisions, which are of all paths each round.
+    """
+
+    opened: Opened
+
+    def __init__(self, *batches: Sequence[Row], decided: Mapping[int, Gave] | Sequence[Row] = ()) -> None:
+        """`decided`: as rows of start_decisions where they are none of path_traffic."""
+        self.batches = [[dict(row) for row in batch] for batch in batches]
+        self.decisions = decision_rows(decided) if isinstance(decided, Mapping) else list(decided)
+        self.prefix = ""
+        polls: dict[str, set[tuple[Any, Any]]] = {}
+        for row in chain.from_iterable(self.batches):
+            within = row["kind"] == "POLL" and row["host"] in EDGES
+            if within and (ROUND - INTERVAL) * 10**6 <= row["time_unix_us"] < ROUND * 10**6:
+                polls.setdefault(row["host"], set()).add((row["boot_id"], row["poll_sequence"]))
+        middle = median_low(map(len, polls.values()))
+        assert middle == 10, f"the middle host polls {middle} times, that of every other case 10 times"
+
+    @classmethod
+    def run(cls, opened: Opened, cases: Sequence[Self]) -> None:
+        store = opened()
+        for number, case in enumerate(cases):
+            case.opened, case.prefix = opened, f"c{number}-"
+        pops = dict(chain.from_iterable(case._pops() for case in cases))
+        # What rows are of which PoP they say: prefixes only have to differ.
+        for number, pop in enumerate(pops.values()):
+            pop["prefixes"] = [f"fd78:{number:x}::/48"]
+        publish_fleet(store, Fleet.model_validate({"version": 1, "pops": pops}))
+        for batches in zip_longest(*(case.batches for case in cases), fillvalue=()):
+            named = zip(cases, batches, strict=True)
+            store.insert("tcp_samples", [case._own(row) for case, batch in named for row in batch])
+        moments = sorted({row["round"] for case in cases for row in case.decisions})
+        store.insert("start_decisions", [row for case in cases for row in case._decided(moments)])
+        rollup(store, ROUND, INTERVAL, ROUND + 60, paced=True)
+
+    def _pops(self) -> Iterable[tuple[str, dict[str, Any]]]:
+        for name, pop in yaml.safe_load(FLEET)["pops"].items():
+            edges = {self.prefix + edge: values for edge, values in pop["edges"].items()}
+            yield self.prefix + name, {"region": self.prefix + pop["region"], "edges": edges}
+
+    def _own(self, row: Row) -> Row:
+        """By the names that only this case has. Hosts outside the fleet stay outside it."""
+        hosts = {name: self.prefix + row[name] for name in HOSTS if name in row}
+        return row | hosts | {name: self.prefix + row[name] for name in PLACES if row.get(name) in POPS}
+
+    def _decided(self, moments: Sequence[int]) -> Iterable[Row]:
+        for moment in moments:
+            last = max((row["round"] for row in self.decisions if row["round"] <= moment), default=None)
+            yield from (self._own(row | {"round": moment}) for row in self.decisions if row["round"] == last)
+
+    def rows(self, table: str, columns: str = "*", by: str = "src_pop") -> list[Row]:
+        """Of a view of the round, in the case's own names."""
+        found = self.opened().query(
+            f"select {columns} from {table} where startsWith({by}, {{prefix:String}})", {"prefix": self.prefix}
+        )
+        return [
+            row | {name: row[name].removeprefix(self.prefix) for name in (*HOSTS, *PLACES) if name in row}
+            for row in found
+        ]
+
+    def observe(self, law: StartPolicy | None = None) -> Frame:
+        """The law's evidence."""
+        every = observe(self.opened(), ROUND, law or StartPolicy())
+        prefix = self.prefix.encode()
+        own = every[np.char.startswith(every["src_pop"], prefix)]
+        names = {
+            name: np.array([text.removeprefix(prefix) for text in own[name].tolist()], "S64")
+            for name in ("src_pop", "destination")
+        }
+        found = Frame(SHOWN, {**own.columns, **names})
+        return found[np.argsort(keys(found), kind="stable")]
+
+    def seen(self, unit: Unit, law: StartPolicy | None = None) -> dict[str, Any]:
+        """The law's evidence of a unit, and what analysts see besides, as path_traffic.seen."""
+        return evidence(unit, self.observe(law), self.rows("round_paths", ", ".join(BESIDES)))

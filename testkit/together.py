@@ -1,0 +1,96 @@
+"""Tests of one file that share what is dear, such as a roll-up: it is run once for what all of them give.
+
+    @together
+    def test_x(number: int) -> Iterator[Rolled]:
+        rolled = Rolled(traffic(number))
+        yield rolled
+        assert rolled.seen(FRA)["hosts"] == number
+
+A test makes its case, yields it, or several, and goes on when those of all of the file's tests have been run side by
+side. A class of cases has `run`, and sees to it that none affects another. A test takes parameters, and no fixtures; it
+may use some (usefixtures), which are there after its yield. What fails while a case is made fails its own test.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import defaultdict
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing
+from functools import wraps
+from typing import Any, ClassVar, ParamSpec, Protocol, Self
+
+import pytest
+from springtide.store import Store
+
+P = ParamSpec("P")
+
+
+class Opened:
+    """A store that is opened where it is asked for. The embedded engine opens one in a process: `release` closes it
+    before another is opened."""
+
+    now: ClassVar[Opened | None] = None
+
+    def __init__(self, opens: Callable[[], Store]) -> None:
+        self.opens = opens
+        self.store: Store | None = None
+
+    def __call__(self) -> Store:
+        if self.store is None:
+            self.release()
+            self.store, Opened.now = self.opens(), self
+        return self.store
+
+    @classmethod
+    def release(cls) -> None:
+        if cls.now is not None and cls.now.store is not None:
+            cls.now.store.close()
+            cls.now.store = None
+        cls.now = None
+
+
+class Case(Protocol):
+    @classmethod
+    def run(cls, opened: Opened, cases: Sequence[Self]) -> None:
+        """Let each of them know what came of it."""
+
+
+class Together:
+    """Tests that have begun, up to their yield, by their ids; what they gave has been run."""
+
+    def __init__(self, items: Iterable[Any], opened: Opened) -> None:
+        self.begun: dict[str, Generator[Case | Sequence[Case]]] = {}
+        self.failed: dict[str, Exception] = {}
+        kinds: dict[type[Case], list[Case]] = defaultdict(list)
+        for item in items:
+            test = getattr(getattr(item, "function", None), "begins", None)
+            if test is None:
+                continue
+            try:
+                self.begun[item.nodeid] = steps = test(**getattr(getattr(item, "callspec", None), "params", {}))
+                given = next(steps)
+            except Exception as error:
+                self.failed[item.nodeid] = error
+                continue
+            for case in given if isinstance(given, Sequence) else (given,):
+                kinds[type(case)].append(case)
+        for kind, cases in kinds.items():
+            kind.run(opened, cases)
+
+    def finish(self, test: str) -> None:
+        if test in self.failed:
+            raise self.failed[test]
+        with closing(self.begun[test]) as steps:
+            assert next(steps, None) is None, "a test yields once"
+
+
+def together(test: Callable[P, Iterator[Any]]) -> Callable[..., None]:
+    @wraps(test)
+    def finish(request: pytest.FixtureRequest, side_by_side: Together, **_: Any) -> None:
+        side_by_side.finish(request.node.nodeid)
+
+    own = inspect.signature(finish, follow_wrapped=False).parameters
+    named = [*(own[name] for name in ("request", "side_by_side")), *inspect.signature(test).parameters.values()]
+    vars(finish).update(begins=test, __signature__=inspect.Signature(named))
+    return finish
