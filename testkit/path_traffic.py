@@ -119,7 +119,7 @@ def load(store: Store, batches: list[list[Row]], decided: Mapping[int, Gave] | N
         store.insert("start_decisions", decision_rows(decided))
 
 
-def rolled(store: Store, batches: list[list[Row]], decided: Mapping[int, Gave] | None = None) -> None:
+def roll_up(store: Store, batches: list[list[Row]], decided: Mapping[int, Gave] | None = None) -> None:
     load(store, batches, decided)
     rollup(store, ROUND, INTERVAL, ROUND + 60, paced=True)
 
@@ -292,5 +292,9 @@ def evidence(unit: Unit, table: Frame, paths: list[Row]) -> dict[str, Any]:
     [row] = [row for row in table if (row["src_pop"].decode(), row["destination"].decode(), row["ip_version"]) == unit]
     # With the digits that a number has: a double would show more.
     found = {name: float(str(row[name])) if SHOWN[name].kind == "f" else row[name].item() for name in SHOWN.names or ()}
-    [path] = [path for path in paths if (path["src_pop"], path["destination"], path["ip_version"]) == unit]
+    [path] = [path for path in paths if unit_of(path) == unit]
     return found | path
+
+
+def unit_of(row: Row) -> Unit:
+    return row["src_pop"], row["destination"], row["ip_version"]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
 from itertools import chain, zip_longest
 from statistics import median_low
 from typing import Any, Self
@@ -11,16 +13,16 @@ import numpy as np
 import yaml
 from springtide.fleet import Fleet
 from springtide.frame import Frame
-from springtide.laws.start.evidence import SHOWN, observe
+from springtide.laws.start.evidence import observe
 from springtide.laws.start.units import keys
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.rollup import rollup
 from springtide.policy import StartPolicy
-from springtide.store import Row
+from springtide.store import Row, Store
 
 from testkit.home import ROUND
 from testkit.path_model import Gave, Unit
-from testkit.path_traffic import BESIDES, EDGES, FLEET, INTERVAL, decision_rows, evidence
+from testkit.path_traffic import BESIDES, EDGES, FLEET, INTERVAL, decision_rows, evidence, unit_of
 from testkit.together import Opened
 
 POPS = frozenset(EDGES.values())
@@ -36,19 +38,19 @@ class Rolled:
     decisions, which are of all paths each round.
     """
 
-    opened: Opened
+    opened: Callable[[], Store]
 
     def __init__(self, *batches: Sequence[Row], decided: Mapping[int, Gave] | Sequence[Row] = ()) -> None:
         """`decided`: as rows of start_decisions where they are none of path_traffic."""
         self.batches = [[dict(row) for row in batch] for batch in batches]
         self.decisions = decision_rows(decided) if isinstance(decided, Mapping) else list(decided)
         self.prefix = ""
-        polls: dict[str, set[tuple[Any, Any]]] = {}
-        for row in chain.from_iterable(self.batches):
-            within = row["kind"] == "POLL" and row["host"] in EDGES
-            if within and (ROUND - INTERVAL) * 10**6 <= row["time_unix_us"] < ROUND * 10**6:
-                polls.setdefault(row["host"], set()).add((row["boot_id"], row["poll_sequence"]))
-        middle = median_low(map(len, polls.values()))
+        polls = {
+            (row["host"], row["boot_id"], row["poll_sequence"])
+            for row in chain.from_iterable(self.batches)
+            if row["kind"] == "POLL" and row["host"] in EDGES and row["time_unix_us"] >= (ROUND - INTERVAL) * 10**6
+        }
+        middle = median_low(Counter(host for host, *_ in polls).values())
         assert middle == 10, f"the middle host polls {middle} times, that of every other case 10 times"
 
     @classmethod
@@ -83,6 +85,12 @@ class Rolled:
             last = max((row["round"] for row in self.decisions if row["round"] <= moment), default=None)
             yield from (self._own(row | {"round": moment}) for row in self.decisions if row["round"] == last)
 
+    def alone(self, store: Store) -> Rolled:
+        """The same where a store has nothing else."""
+        found = copy(self)
+        found.opened, found.prefix = lambda: store, ""
+        return found
+
     def rows(self, table: str, columns: str = "*", by: str = "src_pop") -> list[Row]:
         """Of a view of the round, in the case's own names."""
         found = self.opened().query(
@@ -93,17 +101,29 @@ class Rolled:
             for row in found
         ]
 
+    def own(self, every: Frame) -> Frame:
+        """The rows of the case's PoPs, in its own names."""
+        prefix = self.prefix.encode()
+        mine = every[np.char.startswith(every["src_pop"], prefix)]
+        texts = [name for name in every.dtype.names or () if every.dtype[name].kind == "S"]
+        names = {name: np.array([text.replace(prefix, b"") for text in mine[name].tolist()], "S64") for name in texts}
+        found = Frame(every.dtype, {**mine.columns, **names})
+        return found[np.argsort(keys(found), kind="stable")]
+
     def observe(self, law: StartPolicy | None = None) -> Frame:
         """The law's evidence."""
-        every = observe(self.opened(), ROUND, law or StartPolicy())
-        prefix = self.prefix.encode()
-        own = every[np.char.startswith(every["src_pop"], prefix)]
-        names = {
-            name: np.array([text.removeprefix(prefix) for text in own[name].tolist()], "S64")
-            for name in ("src_pop", "destination")
-        }
-        found = Frame(SHOWN, {**own.columns, **names})
-        return found[np.argsort(keys(found), kind="stable")]
+        return self.own(observe(self.opened(), ROUND, law or StartPolicy()))
+
+    def contents(self) -> list[list[Row]]:
+        """Every byte of what the round shows of paths."""
+        states = ", ".join(f"hex({name}_state) as {name}_state" for name in ("share", "reached", "path"))
+        found = [
+            sorted(self.rows("round_paths", f"* replace ({states})"), key=unit_of),
+            sorted(self.rows("round_path_starts"), key=lambda row: (*unit_of(row), row["host"])),
+            sorted(self.rows("round_flights", by="host"), key=lambda row: (row["host"], row["cookie"])),
+        ]
+        assert all(found)
+        return found
 
     def seen(self, unit: Unit, law: StartPolicy | None = None) -> dict[str, Any]:
         """The law's evidence of a unit, and what analysts see besides, as path_traffic.seen."""

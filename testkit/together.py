@@ -7,8 +7,8 @@
         assert rolled.seen(FRA)["hosts"] == number
 
 A test makes its case, yields it, or several, and goes on when those of all of the file's tests have been run side by
-side. A class of cases has `run`, and sees to it that none affects another. A test takes parameters, and no fixtures; it
-may use some (usefixtures), which are there after its yield. What fails while a case is made fails its own test.
+side. A class of cases has `run`, and sees to it that none affects another. A test takes parameters and no fixtures: its
+yield gives pytest's request, to ask for some. What fails while a case is made fails its own test.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from __future__ import annotations
 import inspect
 from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import wraps
 from typing import Any, ClassVar, ParamSpec, Protocol, Self
 
@@ -60,7 +60,7 @@ class Together:
     """Tests that have begun, up to their yield, by their ids; what they gave has been run."""
 
     def __init__(self, items: Iterable[Any], opened: Opened) -> None:
-        self.begun: dict[str, Generator[Case | Sequence[Case]]] = {}
+        self.begun: dict[str, Generator[Case | Sequence[Case], pytest.FixtureRequest | None]] = {}
         self.failed: dict[str, Exception] = {}
         kinds: dict[type[Case], list[Case]] = defaultdict(list)
         for item in items:
@@ -78,17 +78,18 @@ class Together:
         for kind, cases in kinds.items():
             kind.run(opened, cases)
 
-    def finish(self, test: str) -> None:
+    def finish(self, test: str, request: pytest.FixtureRequest | None = None) -> None:
         if test in self.failed:
             raise self.failed[test]
-        with closing(self.begun[test]) as steps:
-            assert next(steps, None) is None, "a test yields once"
+        with closing(self.begun[test]) as steps, suppress(StopIteration):
+            steps.send(request)
+            raise AssertionError("a test yields once")
 
 
 def together(test: Callable[P, Iterator[Any]]) -> Callable[..., None]:
     @wraps(test)
     def finish(request: pytest.FixtureRequest, side_by_side: Together, **_: Any) -> None:
-        side_by_side.finish(request.node.nodeid)
+        side_by_side.finish(request.node.nodeid, request)
 
     own = inspect.signature(finish, follow_wrapped=False).parameters
     named = [*(own[name] for name in ("request", "side_by_side")), *inspect.signature(test).parameters.values()]

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from springtide.observe.rollup import rollup
-from springtide.store import Store
 
 from testkit.home import ROUND
-from testkit.path_traffic import DECIDED, FAST, FRA, INTERVAL, NONE, Traffic, decision_rows, load, rolled, seen
-
-pytestmark = pytest.mark.usefixtures("path_fleet")
+from testkit.path_traffic import DECIDED, FAST, FRA, NONE, Traffic, decision_rows
+from testkit.rolled import Rolled
+from testkit.together import together
 
 
 def one_after_another(traffic: Traffic) -> None:
@@ -22,7 +21,8 @@ def one_after_another(traffic: Traffic) -> None:
         one["time_unix_us"] = (ROUND - 290 + 4 * (number // 2)) * 1_000_000
 
 
-def test_what_the_path_carried_of_what_a_single_one_is_given(store: Store) -> None:
+@together
+def test_what_the_path_carried_of_what_a_single_one_is_given() -> Iterator[Rolled]:
     """50 or 100 kB that the window covers, since the first acknowledgement; the median of those without loss."""
     traffic = Traffic()
     traffic.hosts("ams-1")
@@ -61,15 +61,16 @@ def test_what_the_path_carried_of_what_a_single_one_is_given(store: Store) -> No
         traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, **of_several)
     for one in traffic.rows[-8:]:
         one["time_unix_us"] = (ROUND - 5) * 1_000_000
-    rolled(store, [traffic.rows], DECIDED)
-    found = seen(store, FRA)
+    yield (rolled := Rolled(traffic.rows, decided=DECIDED))
+    found = rolled.seen(FRA)
     assert (found["carried_0"], found["carried_1"]) == (0.8, 1.0)
     # Of what all are given the several say: each was delivered 98,552 bytes in 900 ms.
     assert found["path_carried_0"] == pytest.approx(4 * 98_552 / 0.9 / 2_000_000, abs=0.001)
     assert np.isnan(found["path_carried_1"])
 
 
-def test_what_the_path_carried_of_what_all_at_once_are_given(store: Store) -> None:
+@together
+def test_what_the_path_carried_of_what_all_at_once_are_given() -> Iterator[Rolled]:
     """Flights that leave while all of the host's part is in use say it, and not one that is alone with its share."""
     traffic = Traffic()
     traffic.hosts("ams-1")
@@ -85,14 +86,15 @@ def test_what_the_path_carried_of_what_all_at_once_are_given(store: Store) -> No
         traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 72, **group | {"acked_100k_time": 105_000})
         for one in traffic.rows[-2:]:
             one["time_unix_us"] = traffic.rows[-3]["time_unix_us"] + minute * 1_000_000
-    rolled(store, [traffic.rows], DECIDED)
-    found = seen(store, FRA)
+    yield (rolled := Rolled(traffic.rows, decided=DECIDED))
+    found = rolled.seen(FRA)
     assert found["path_carried_0"] == 0.75
     # They left at what a single one is given, and came back no slower.
     assert found["carried_0"] == 1.0
 
 
-def test_all_who_start_together_are_on_trial_or_show_a_tenth_more_than_they_left_at(store: Store) -> None:
+@together
+def test_all_who_start_together_are_on_trial_or_show_a_tenth_more_than_they_left_at() -> Iterator[Rolled]:
     """Three of six are given half more: five sixths of what six would be, which were carried."""
     traffic = Traffic()
     traffic.hosts("ams-1")
@@ -103,8 +105,8 @@ def test_all_who_start_together_are_on_trial_or_show_a_tenth_more_than_they_left
         traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 125, **same, **more)
     for one in traffic.rows[-12:]:
         one["time_unix_us"] = traffic.rows[-1]["time_unix_us"]
-    rolled(store, [traffic.rows], DECIDED)
-    found = seen(store, FRA)
+    yield (rolled := Rolled(traffic.rows, decided=DECIDED))
+    found = rolled.seen(FRA)
     # Those in use were given more than their part, since the others were, and it was carried.
     assert found["path_carried_0"] == 1.0
     # 15 of 18 MB/s while all are under way, and a tenth more.
@@ -118,19 +120,21 @@ def timed(traffic: Traffic, host: str, at_s: int, took: int, **more: Any) -> Non
         one["time_unix_us"] = (ROUND - 290 + at_s) * 1_000_000
 
 
+@together
 @pytest.mark.parametrize(("others", "says", "carried"), [(49_276, 500_000, 1.0), (98_552, 49_276, 0.5)])
-def test_no_host_of_three_decides_what_the_path_carried(store: Store, others: int, says: int, carried: float) -> None:
+def test_no_host_of_three_decides_what_the_path_carried(others: int, says: int, carried: float) -> Iterator[Rolled]:
     """However many flights of one say less, or more. Half of it a round would soon be nothing."""
     traffic = Traffic()
     traffic.hosts("ams-1", "ams-2", "ams-3")
     for host, took, count in (("ams-1", others, 12), ("ams-2", others, 12), ("ams-3", says, 60)):
         for n in range(count):
             timed(traffic, host, 4 * n, took)
-    rolled(store, [traffic.rows], DECIDED)
-    assert seen(store, FRA)["carried_0"] == carried
+    yield (rolled := Rolled(traffic.rows, decided=DECIDED))
+    assert rolled.seen(FRA)["carried_0"] == carried
 
 
-def test_two_flights_of_many_do_not_say_what_the_path_carried(store: Store) -> None:
+@together
+def test_two_flights_of_many_do_not_say_what_the_path_carried() -> Iterator[Rolled]:
     """Their senders may have waited for what they sent."""
     traffic = Traffic()
     traffic.hosts("ams-1")
@@ -138,13 +142,14 @@ def test_two_flights_of_many_do_not_say_what_the_path_carried(store: Store) -> N
         timed(traffic, "ams-1", 4 * n, 49_276)
     for _ in range(2):
         timed(traffic, "ams-1", 200, 9_000_000, started_at_once=2)
-    rolled(store, [traffic.rows], DECIDED)
-    found = seen(store, FRA)
+    yield (rolled := Rolled(traffic.rows, decided=DECIDED))
+    found = rolled.seen(FRA)
     assert (found["flights_0"], found["carried_0"]) == (14, 1.0)
     assert np.isnan(found["path_carried_0"])
 
 
-def test_what_one_host_of_three_shows_alone_is_not_known(store: Store) -> None:
+@together
+def test_what_one_host_of_three_shows_alone_is_not_known() -> Iterator[Sequence[Rolled]]:
     traffic = Traffic()
     traffic.hosts("ams-1", "ams-2", "ams-3")
     for host in ("ams-1", "ams-2", "ams-3"):
@@ -153,26 +158,26 @@ def test_what_one_host_of_three_shows_alone_is_not_known(store: Store) -> None:
     # Two at once, which took nine seconds.
     for _ in range(2):
         timed(traffic, "ams-3", 200, 9_000_000, started_at_once=2)
-    rolled(store, [traffic.rows], DECIDED)
-    found = seen(store, FRA)
-    assert (found["flights_0"], found["carried_0"]) == (38, 1.0)
-    assert np.isnan(found["path_carried_0"])
+    of_one = Rolled(traffic.rows, decided=DECIDED)
     for _ in range(2):
         timed(traffic, "ams-2", 200, 9_000_000, started_at_once=2)
-    rolled(store, [traffic.rows], DECIDED)
-    assert seen(store, FRA)["path_carried_0"] < 0.01
+    of_two = Rolled(traffic.rows, decided=DECIDED)
+    yield of_one, of_two
+    found = of_one.seen(FRA)
+    assert (found["flights_0"], found["carried_0"]) == (38, 1.0)
+    assert np.isnan(found["path_carried_0"])
+    assert of_two.seen(FRA)["path_carried_0"] < 0.01
 
 
+@together
 @pytest.mark.parametrize(("permille", "counts"), [(200, 3), (0, 0)])
-def test_starts_with_the_default_beside_what_is_in_use_are_the_trials(store: Store, permille: int, counts: int) -> None:
+def test_starts_with_the_default_beside_what_is_in_use_are_the_trials(permille: int, counts: int) -> Iterator[Rolled]:
     """Where the law has not decided so, they are an experiment's."""
     traffic = Traffic()
     traffic.hosts("ams-1")
     for n in range(3):
         traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 0, arm=1, first_flight_retrans=n)
-    load(store, [traffic.rows])
     [decided] = decision_rows({ROUND - 300: {FRA: (FAST, NONE)}})
-    store.insert("start_decisions", [decided | {"trial_permille": permille}])
-    rollup(store, ROUND, INTERVAL, ROUND + 60, paced=True)
-    found = seen(store, FRA)
+    yield (rolled := Rolled(traffic.rows, decided=[decided | {"trial_permille": permille}]))
+    found = rolled.seen(FRA)
     assert (found["flights_1"], found["lossy_1"], found["flights_0"]) == (counts, max(0, counts - 1), 0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pytest
 from springtide.frame import Frame
@@ -18,17 +20,20 @@ from springtide.store import Store
 
 from testkit.home import ROUND
 from testkit.path_model import Gave, Unit
-from testkit.path_traffic import INTERVAL, NONE, PEERS, SLOW, Traffic, load, mixed, rolled, seen
+from testkit.path_traffic import INTERVAL, NONE, PEERS, SLOW, Traffic, load, mixed, roll_up, seen
+from testkit.rolled import Rolled
+from testkit.together import together
 
 pytestmark = pytest.mark.usefixtures("path_fleet")
 
 
-def listed(store: Store, law: StartPolicy) -> set[str]:
-    found = observe(store, ROUND, law)
+def listed(rolled: Rolled, most: int) -> set[str]:
+    found = rolled.observe(StartPolicy(max_prefixes=most))
     return {name.decode() for name in found["destination"][found["listed"] > 0].tolist()}
 
 
-def test_prefixes_with_most_to_gain_are_seen_and_those_in_use(store: Store) -> None:
+@together
+def test_prefixes_with_most_to_gain_are_seen_and_those_in_use() -> Iterator[Rolled]:
     traffic = Traffic()
     traffic.hosts("fra-1", "fra-2")
     peers = {number: f"::ffff:192.0.{number}.1" for number in range(1, 7)}
@@ -37,23 +42,21 @@ def test_prefixes_with_most_to_gain_are_seen_and_those_in_use(store: Store) -> N
         for host in ("fra-1", "fra-2"):
             traffic.connection(host, peer, 10**6, sent=40_000 * number**2)
     in_use = ("fra", "192.0.1.0/24", 4)
-    rolled(store, [traffic.rows], {ROUND - 300: {in_use: (SLOW, NONE)}})
-
-    def prefixes(most: int) -> set[str]:
-        return listed(store, StartPolicy(max_prefixes=most))
-
-    assert prefixes(3) == {"192.0.1.0/24", "192.0.6.0/24", "192.0.5.0/24"}
-    assert len(prefixes(100)) == 6
-    assert prefixes(0) == set()
+    yield (rolled := Rolled(traffic.rows, decided={ROUND - 300: {in_use: (SLOW, NONE)}}))
+    assert listed(rolled, 3) == {"192.0.1.0/24", "192.0.6.0/24", "192.0.5.0/24"}
+    assert len(listed(rolled, 100)) == 6
+    assert listed(rolled, 0) == set()
     # What is not listed may borrow: it has its group, and no evidence of its own.
     policy = Policy(start=StartPolicy(max_prefixes=3), enforce=EnforcePolicy(by="bpf"))
-    seen, _ = START.observe(store, policy, ROUND)
+    every, _ = START.observe(rolled.opened(), policy, ROUND)
+    seen = rolled.own(every)
     assert sorted(seen["destination"].tolist()) == [f"192.0.{number}.0/24".encode() for number in peers]
     assert set(seen["group"].tolist()) == {b"region europe to 192.0.0.0/16"}
     assert (seen["connections"] > 0).tolist() == [True, False, False, False, True, True]
 
 
-def test_a_host_that_invents_prefixes_leaves_half_of_the_places(store: Store) -> None:
+@together
+def test_a_host_that_invents_prefixes_leaves_half_of_the_places() -> Iterator[Rolled]:
     traffic = Traffic()
     traffic.hosts("ams-1", "ams-2", "ams-3")
     for number in range(1, 21):
@@ -61,14 +64,14 @@ def test_a_host_that_invents_prefixes_leaves_half_of_the_places(store: Store) ->
         PEERS[peer] = ""
         for host in ("ams-1", "ams-2") if number <= 10 else ("ams-3",):
             traffic.connection(host, peer, 10**6, sent=100_000 if number <= 10 else 10**8)
-    rolled(store, [traffic.rows])
-    found = listed(store, StartPolicy(max_prefixes=10))
+    yield (rolled := Rolled(traffic.rows))
+    found = listed(rolled, 10)
     assert len(found) == 10
     assert sum(int(destination.split(".")[2]) <= 10 for destination in found) == 5
 
 
 def test_a_destination_that_no_one_may_have_takes_no_other(store: Store) -> None:
-    rolled(store, [mixed(1)])
+    roll_up(store, [mixed(1)])
     wanted = observe(store, ROUND, StartPolicy())
     store.execute(
         "insert into rollup_paths select * replace (repeat('x', 70) as destination) from rollup_paths "
@@ -116,7 +119,7 @@ def test_a_round_decided_again_is_remembered_as_it_was_decided_last(store: Store
 
 def test_what_a_round_does_not_show_has_the_place_that_it_had(store: Store) -> None:
     publish_origins(store, [Origin("192.0.0.0/15", 64500, "one"), Origin("2001:db8::/32", 64501, "two")])
-    rolled(store, [mixed(1)])
+    roll_up(store, [mixed(1)])
     shown = observe(store, ROUND, StartPolicy())
     names = [name.decode() for name in shown["destination"].tolist()]
     assert {":" in name for name in names} == {"/" in name for name in names} == {False, True}
@@ -131,7 +134,7 @@ def test_counters_of_a_broken_row_stop_at_their_highest(store: Store) -> None:
     traffic = Traffic()
     traffic.hosts("ams-1")
     traffic.connection("ams-1", "::ffff:10.77.2.9", 10**6)
-    rolled(store, [traffic.rows])
+    roll_up(store, [traffic.rows])
     counters = ("connections", "share_connections", "trains", "entry_flights", "entry_segments", "braked")
     broken = ", ".join(f"{2**32 + 5} as {name}" for name in counters)
     store.execute(
@@ -157,7 +160,7 @@ def test_thin_units_are_grouped_by_region_covering_prefix_and_autonomous_system(
     traffic.connection("ams-1", "::ffff:10.77.2.9", 10**6)
     traffic.connection("fra-1", "::ffff:10.77.3.9", 10**6)
     remembered: Gave = {("ams", "2001:db8::/56", 6): (SLOW, NONE)}
-    rolled(store, [traffic.rows], {ROUND - 300: remembered})
+    roll_up(store, [traffic.rows], {ROUND - 300: remembered})
 
     def named(units: int) -> dict[str, str]:
         policy = Policy(start=StartPolicy(group_units=units), enforce=EnforcePolicy(by="bpf"))
@@ -179,30 +182,38 @@ def test_thin_units_are_grouped_by_region_covering_prefix_and_autonomous_system(
     assert named(3)["ams 192.1.3.0/24"] == "region europe to AS64500, IPv4"
 
 
-def test_quantiles_that_are_columns_are_the_sketches_own(store: Store) -> None:
-    rolled(store, [mixed(1)])
-    [found] = store.query(
-        """
-        select
-            count() as rows,
-            countIf(
-                share_sketch_p50_bytes_per_s != toFloat32(
-                    arrayReduce('quantileTDigestWeightedMerge(0.5)', [share_state])
-                )
-            ) as shares,
-            countIf(
-                path_sketch_p90_bytes_per_s != toFloat32(
-                    arrayReduce('quantileTDigestWeightedMerge(0.9)', [path_state])
-                )
-            ) as paths
-        from round_paths
-        where share_connections > 0 and path_buckets > 0
-        """
-    )
-    assert found["rows"] >= 3
-    assert (found["shares"], found["paths"]) == (0, 0)
+@together
+def test_quantiles_that_are_columns_are_the_sketches_own() -> Iterator[Rolled]:
+    yield (rolled := Rolled(mixed(1)))
+    merged = "toFloat32(arrayReduce('quantileTDigestWeightedMerge({})', [{}_state]))"
+    columns = f"""
+        share_sketch_p50_bytes_per_s != {merged.format(0.5, "share")} as share_differs,
+        path_sketch_p90_bytes_per_s != {merged.format(0.9, "path")} as path_differs,
+        share_connections > 0 and path_buckets > 0 as shows
+    """
+    found = [row for row in rolled.rows("round_paths", columns) if row["shows"]]
+    assert len(found) >= 3
+    assert not any(row["share_differs"] or row["path_differs"] for row in found)
     law = StartPolicy()
     assert (law.share_quantile, law.path_quantile) == (0.5, 0.9)
+
+
+def test_sketches_of_rounds_merge(store: Store) -> None:
+    traffic = Traffic()
+    traffic.hosts("ams-1")
+    rates = [100_000 * n for n in range(10, 30)]
+    for rate in rates[:10]:
+        traffic.connection("ams-1", "::ffff:10.77.2.9", rate, born=2, polls=4)
+    for rate in rates[10:]:
+        traffic.connection("ams-1", "::ffff:10.77.2.9", rate, born=12, polls=4)
+    load(store, [traffic.rows])
+    for moment in (ROUND - INTERVAL, ROUND):
+        rollup(store, moment, INTERVAL, ROUND + 60, paced=True)
+    [merged] = store.query(
+        "select sum(share_connections) as n, quantileTDigestWeightedMerge(0.5)(share_state) as middle from round_paths"
+    )
+    assert merged["n"] == 20
+    assert merged["middle"] == pytest.approx(1_950_000, rel=0.04)
 
 
 def parts(store: Store, unit: Unit) -> dict[str, float]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 
 import numpy as np
 import pytest
@@ -17,54 +17,64 @@ from springtide.store import Row, Store
 from testkit import path_model, start_law
 from testkit.home import ROUND
 from testkit.path_model import Gave, Unit
-from testkit.path_traffic import CLIENTS, DECIDED, FRA, INTERVAL, MSS, SLOW, Traffic, load, mixed, rolled, seen, thin
+from testkit.path_traffic import (
+    CLIENTS,
+    DECIDED,
+    FRA,
+    INTERVAL,
+    MSS,
+    SLOW,
+    Traffic,
+    mixed,
+    roll_up,
+    seen,
+    thin,
+    unit_of,
+)
+from testkit.rolled import Rolled
+from testkit.together import together
 
 LAW = StartPolicy(share_quantile=0.25)
 
 pytestmark = pytest.mark.usefixtures("path_fleet")
 
 
-def unit_of(row: Row) -> Unit:
-    return row["src_pop"], row["destination"], row["ip_version"]
-
-
-def found_paths(store: Store) -> dict[Unit, Row]:
-    return {unit_of(row): row for row in store.query("select * from round_paths")}
-
-
-def found_as_defined(store: Store, rows: list[Row], decided: Mapping[int, Gave]) -> dict[Unit, Row]:
+def matching(rolled: Rolled, rows: list[Row], decided: Mapping[int, Gave]) -> dict[Unit, Row]:
     """What is the same in the plain loops."""
-    rolled(store, [rows], decided)
-    expected, found = path_model.paths(rows, ROUND, decided), found_paths(store)
+    expected, found = path_model.paths(rows, ROUND, decided), {unit_of(row): row for row in rolled.rows("round_paths")}
     # Prefixes without anything to gain have no row.
     assert {unit for unit in expected if "/" not in unit[1]} <= set(found) <= set(expected)
     for unit, row in found.items():
         for name, value in expected[unit].items():
-            if name == "starts":
-                continue
             if isinstance(value, str):
                 assert row[name] == value, unit
-                continue
-            # Sums of held rates are rounded for each of four hosts.
-            close = pytest.approx(value, rel=1e-4, abs=4 if name.startswith("path") else 1e-5)
-            assert row[name] == close, (unit, name)
-    parts = store.query("select * from round_path_starts")
+            elif name != "starts":
+                # Sums of held rates are rounded for each of four hosts.
+                close = pytest.approx(value, rel=1e-4, abs=4 if name.startswith("path") else 1e-5)
+                assert row[name] == close, (unit, name)
+    parts = rolled.rows("round_path_starts")
     assert {(*unit_of(row), row["host"]): row["starts"] for row in parts} == {
         (*unit, host): count for unit in found for host, count in expected[unit]["starts"].items()
     }
     return found
 
 
+@together
 @pytest.mark.parametrize("seed", range(6))
-def test_paths_match_the_definition(store: Store, seed: int) -> None:
-    found = found_as_defined(store, mixed(seed), DECIDED)
+def test_paths_match_the_definition(seed: int) -> Iterator[Rolled]:
+    rows = mixed(seed)
+    yield (rolled := Rolled(rows, decided=DECIDED))
+    found = matching(rolled, rows, DECIDED)
     assert len(found) >= 10
     assert any(row["entry_flights"] + row["trial_flights"] for row in found.values())
 
 
+@together
 @pytest.mark.parametrize("seed", range(3))
-def test_paths_with_few_flights_match_the_definition(store: Store, seed: int) -> None:
-    found = found_as_defined(store, *thin(seed))
+def test_paths_with_few_flights_match_the_definition(seed: int) -> Iterator[Rolled]:
+    rows, decided = thin(seed)
+    yield (rolled := Rolled(rows, decided=decided))
+    found = matching(rolled, rows, decided)
     for hosts in (2, 3, 4):
         of_hosts = [row for row in found.values() if row["hosts"] == hosts]
         for name in ("entry_flights", "entry_resent", "trial_flights", "trains", "entry_carried_permille"):
@@ -73,39 +83,46 @@ def test_paths_with_few_flights_match_the_definition(store: Store, seed: int) ->
     assert not all(row["entry_carried_permille"] for row in found.values() if row["entry_flights"])
 
 
-def test_copies_order_and_splitting_change_no_byte(store: Store) -> None:
+@together
+def test_copies_order_and_splitting_change_no_byte() -> Iterator[Sequence[Rolled]]:
     rows = mixed(1)
-
-    def contents() -> list[list[Row]]:
-        states = "hex(share_state) as share_state, hex(reached_state) as reached_state, hex(path_state) as path_state"
-        return [
-            store.query(f"select * replace ({states}) from round_paths order by src_pop, destination, ip_version"),
-            store.query("select * from round_path_starts order by src_pop, destination, ip_version, host"),
-            store.query("select * from round_flights order by host, cookie"),
-        ]
-
-    rolled(store, [rows], DECIDED)
-    clean = contents()
-    assert all(clean)
     shuffled = rows * 2
     random.Random(3).shuffle(shuffled)
-    rolled(store, [shuffled[:100], shuffled[100:], rows[:50]], DECIDED)
-    assert contents() == clean
+    clean = Rolled(rows, decided=DECIDED)
+    copies = Rolled(shuffled[:100], shuffled[100:], rows[:50], decided=DECIDED)
+    yield clean, copies
+    assert copies.contents() == clean.contents()
+
+
+@together
+def test_neither_what_is_beside_it_nor_a_second_run_changes_a_byte() -> Generator[Rolled, pytest.FixtureRequest]:
+    """Nor that others decide in more rounds."""
+    rows, decided = mixed(1), {ROUND - 600: DECIDED[ROUND - 600]}
+    request = yield (rolled := Rolled(rows, decided=decided))
+    beside = rolled.contents()
+    store = request.getfixturevalue("store")
+    roll_up(store, [rows], decided)
+    assert rolled.alone(store).contents() == beside
     rollup(store, ROUND, INTERVAL, ROUND + 600, paced=True)
-    assert contents() == clean
+    assert rolled.alone(store).contents() == beside
 
 
 def test_an_empty_round_shows_nothing(store: Store) -> None:
-    rolled(store, [])
+    roll_up(store, [])
     assert len(observe(store, ROUND, LAW)) == 0
+
+
+@together
+def test_idle_connections_show_nothing() -> Iterator[Rolled]:
     traffic = Traffic()
     traffic.hosts("ams-1")
-    rolled(store, [traffic.rows])
-    assert len(observe(store, ROUND, LAW)) == 0
+    yield (rolled := Rolled(traffic.rows))
+    assert len(rolled.observe(LAW)) == 0
 
 
+@together
 @pytest.mark.parametrize("peer", ["::ffff:10.77.2.9", "fd77:2::9", "::ffff:203.0.113.7", "2001:db8:12:3456::1"])
-def test_single_rates_are_those_of_connections_that_met_the_path(store: Store, peer: str) -> None:
+def test_single_rates_are_those_of_connections_that_met_the_path(peer: str) -> Iterator[Rolled]:
     traffic = Traffic()
     traffic.hosts("ams-1")
     for rate in (1_000_000, 2_000_000, 3_000_000, 4_000_000, 5_000_000):
@@ -115,25 +132,26 @@ def test_single_rates_are_those_of_connections_that_met_the_path(store: Store, p
         traffic.connection("ams-1", peer, rate, sent=100_000)
     for _ in range(9):
         traffic.connection("ams-1", peer, 10_000, delivery_rate_app_limited=True)
-    rolled(store, [traffic.rows])
+    yield (rolled := Rolled(traffic.rows))
     destination = {"::ffff:203.0.113.7": "203.0.113.0/24", "2001:db8:12:3456::1": "2001:db8:12:3400::/56"}
     unit = "ams", destination.get(peer, "fra"), 4 if "ffff" in peer else 6
-    found = seen(store, unit, StartPolicy(share_quantile=0.25))
+    found = rolled.seen(unit, StartPolicy(share_quantile=0.25))
     assert (found["share_connections"], found["reached_connections"]) == (5, 7)
     assert 1_000_000 <= found["share_rate"] <= 2_000_000
-    assert seen(store, unit, StartPolicy(share_quantile=0.5))["share_rate"] == pytest.approx(3_000_000, rel=1e-6)
+    assert rolled.seen(unit, StartPolicy(share_quantile=0.5))["share_rate"] == pytest.approx(3_000_000, rel=1e-6)
     assert found["reached_rate"] == 5_000_000
     assert found["share_log2_var"] == pytest.approx(np.var(np.log2([1.0, 2.0, 3.0, 4.0, 5.0])), rel=1e-3)
     assert (found["connections"], found["hosts"], found["mss"], found["min_rtt_us"]) == (16, 1, MSS, 40_000)
 
 
-def test_only_application_limited_connections_prove_no_rate(store: Store) -> None:
+@together
+def test_only_application_limited_connections_prove_no_rate() -> Iterator[Rolled]:
     traffic = Traffic()
     traffic.hosts("ams-1")
     for _ in range(5):
         traffic.connection("ams-1", "::ffff:10.77.2.9", 10**6, delivery_rate_app_limited=True)
-    rolled(store, [traffic.rows])
-    found = seen(store, FRA)
+    yield (rolled := Rolled(traffic.rows))
+    found = rolled.seen(FRA)
     assert (found["share_connections"], found["reached_connections"], found["path_buckets"]) == (0, 0, 0)
     assert all(
         np.isnan(found[name]) for name in ("share_rate", "share_log2_var", "reached_rate", "path_rate", "at_once")
@@ -141,17 +159,19 @@ def test_only_application_limited_connections_prove_no_rate(store: Store) -> Non
     assert (found["connections"], found["rtt_p50_us"]) == (5, 50_000)
 
 
-def test_a_rate_of_an_earlier_round_is_no_evidence(store: Store) -> None:
+@together
+def test_a_rate_of_an_earlier_round_is_no_evidence() -> Iterator[Rolled]:
     traffic = Traffic()
     traffic.hosts("ams-1")
     for poll in range(20):
         row = traffic.row("ams-1", 77, "::ffff:10.77.2.9", poll, bytes_acked=10**7 + poll, bytes_sent=10**7 + poll)
         traffic.rows.append(row | {"delivery_rate": 5_000_000, "unacked": 0})
-    rolled(store, [traffic.rows])
-    assert seen(store, FRA)["share_connections"] == 0
+    yield (rolled := Rolled(traffic.rows))
+    assert rolled.seen(FRA)["share_connections"] == 0
 
 
-def test_rates_of_one_time_add_up_over_the_hosts(store: Store) -> None:
+@together
+def test_rates_of_one_time_add_up_over_the_hosts() -> Iterator[Rolled]:
     traffic = Traffic()
     traffic.hosts("ams-1", "ams-2")
     for host in ("ams-1", "ams-2"):
@@ -159,34 +179,36 @@ def test_rates_of_one_time_add_up_over_the_hosts(store: Store) -> None:
             traffic.connection(host, "::ffff:10.77.2.9", 1_000_000, born=10, polls=10)
     # Before them, and alone: at another time.
     traffic.connection("ams-1", "::ffff:10.77.2.9", 900_000, born=3, polls=5)
-    rolled(store, [traffic.rows])
-    found = seen(store, FRA)
+    yield (rolled := Rolled(traffic.rows))
+    found = rolled.seen(FRA)
     assert (found["path_buckets"], found["at_once"], found["hosts"]) == (10, 4, 2)
     assert found["path_rate"] == pytest.approx(4_000_000, rel=1e-4)
 
 
-def test_no_host_determines_what_a_path_carries(store: Store) -> None:
+@together
+def test_no_host_determines_what_a_path_carries() -> Iterator[Sequence[Rolled]]:
     ordinary = Traffic()
     ordinary.hosts("ams-1", "ams-2", "ams-3")
     for host in ("ams-1", "ams-2"):
         for n in range(8):
             ordinary.connection(host, "::ffff:10.77.2.9", 1_000_000 + 10_000 * n, born=10, polls=10)
             ordinary.flight(host, "::ffff:10.77.2.9", ROUND - 300, 40)
-    rolled(store, [ordinary.rows], DECIDED)
-    before = seen(store, FRA)
-    assert before["flights_0"] == 16
+    without = Rolled(ordinary.rows, decided=DECIDED)
     for n in range(300):
         ordinary.connection("ams-3", "::ffff:10.77.2.9", 10**10 + n, born=10, polls=10, sample_weight=60_000)
         ordinary.flight("ams-3", "::ffff:10.77.2.9", ROUND - 300, 40, first_flight_retrans=60)
-    rolled(store, [ordinary.rows], DECIDED)
-    after = seen(store, FRA)
+    with_it = Rolled(ordinary.rows, decided=DECIDED)
+    yield without, with_it
+    before, after = without.seen(FRA), with_it.seen(FRA)
+    assert before["flights_0"] == 16
     for name, most in (("share_rate", 2.1), ("path_rate", 3.2), ("at_once", 2.1), ("flights_0", 2.1)):
         assert before[name] <= after[name] <= most * before[name], name
     assert 2 * after["lossy_0"] <= after["flights_0"]
     assert after["share_connections"] <= 2 * before["share_connections"]
 
 
-def test_rates_far_apart_of_one_host_stop_no_round(store: Store) -> None:
+@together
+def test_rates_far_apart_of_one_host_stop_no_round() -> Iterator[Rolled]:
     """Bounded by the others' its lowest are less than a byte a second."""
     traffic = Traffic()
     traffic.hosts("ams-1", "ams-2", "ams-3")
@@ -195,14 +217,15 @@ def test_rates_far_apart_of_one_host_stop_no_round(store: Store) -> None:
             traffic.connection(host, "::ffff:10.77.2.9", 1_000_000)
     for rate in (10, 10, 10**11):
         traffic.connection("ams-3", "::ffff:10.77.2.9", rate)
-    rolled(store, [traffic.rows])
-    found = seen(store, FRA)
+    yield (rolled := Rolled(traffic.rows))
+    found = rolled.seen(FRA)
     assert found["share_connections"] == 11
     assert 0 < found["share_log2_var"] < 1000
 
 
+@together
 @pytest.mark.parametrize(("braking", "expected"), [(1, 0), (2, 2)])
-def test_of_three_hosts_the_brake_of_one_alone_is_its_own(store: Store, braking: int, expected: int) -> None:
+def test_of_three_hosts_the_brake_of_one_alone_is_its_own(braking: int, expected: int) -> Iterator[Rolled]:
     traffic = Traffic()
     traffic.hosts("ams-1", "ams-2", "ams-3")
     for n, host in enumerate(("ams-1", "ams-2", "ams-3")):
@@ -210,12 +233,13 @@ def test_of_three_hosts_the_brake_of_one_alone_is_its_own(store: Store, braking:
             traffic.flight(host, "::ffff:10.77.2.9", ROUND - 300, 40)
         if n < braking:
             traffic.flight(host, "::ffff:10.77.2.9", ROUND - 300, 40, step=1)
-    rolled(store, [traffic.rows], DECIDED)
-    found = seen(store, FRA)
+    yield (rolled := Rolled(traffic.rows, decided=DECIDED))
+    found = rolled.seen(FRA)
     assert (found["flights_0"], found["braked"]) == (12, expected)
 
 
-def test_no_record_hides_what_others_lost(store: Store) -> None:
+@together
+def test_no_record_hides_what_others_lost() -> Iterator[Rolled]:
     """Of what the others send again a quarter is left at least, whatever a record claims to have sent."""
     traffic = Traffic()
     traffic.hosts("ams-1", "ams-2", "ams-3", "ams-4")
@@ -224,12 +248,13 @@ def test_no_record_hides_what_others_lost(store: Store) -> None:
             traffic.flight(host, "::ffff:10.77.2.9", ROUND - 300, 60, arm=1, first_flight_retrans=35)
     for _ in range(30):
         traffic.flight("ams-4", "::ffff:10.77.2.9", ROUND - 300, 60, arm=1, data_segs_out=2**32 - 1)
-    rolled(store, [traffic.rows], DECIDED)
-    found = seen(store, FRA)
+    yield (rolled := Rolled(traffic.rows, decided=DECIDED))
+    found = rolled.seen(FRA)
     assert found["resent_1"] * 70 * 4 >= found["segments_1"] * 35
 
 
-def test_a_long_connection_hides_no_lossy_first_flight(store: Store) -> None:
+@together
+def test_a_long_connection_hides_no_lossy_first_flight() -> Iterator[Rolled]:
     """One of eight connections lasts for 100 MB: what first flights lost is of what they sent."""
     traffic = Traffic()
     traffic.hosts("ams-1", "ams-2")
@@ -238,8 +263,8 @@ def test_a_long_connection_hides_no_lossy_first_flight(store: Store) -> None:
             all_sent = 69_000 if number % 8 == 0 else 78
             sent = {"data_segs_out": all_sent, "total_retrans": 8, "first_flight_retrans": 8, "first_flight_segs": 78}
             traffic.flight(host, "::ffff:10.77.2.9", ROUND - 300, 40, **sent)
-    rolled(store, [traffic.rows], DECIDED)
-    found = seen(store, FRA)
+    yield (rolled := Rolled(traffic.rows, decided=DECIDED))
+    found = rolled.seen(FRA)
     lost = {f"{name}_0": found[f"{name}_0"] for name in ("flights", "lossy", "resent", "segments")}
     assert list(lost.values()) == [24, 24, 192, 1_872]
     loop = start_law.beginning()
@@ -247,16 +272,18 @@ def test_a_long_connection_hides_no_lossy_first_flight(store: Store) -> None:
     assert loop.round(start_law.row(connections=24, **lost))["connection_rate"][0] < 0.9 * rate
 
 
-def test_no_more_was_sent_again_than_was_sent(store: Store) -> None:
+@together
+def test_no_more_was_sent_again_than_was_sent() -> Iterator[Rolled]:
     traffic = Traffic()
     traffic.hosts("ams-4")
     traffic.flight("ams-4", "::ffff:10.77.2.9", ROUND - 300, 40, data_segs_out=70, first_flight_retrans=2**31)
-    rolled(store, [traffic.rows], DECIDED)
-    found = seen(store, FRA)
+    yield (rolled := Rolled(traffic.rows, decided=DECIDED))
+    found = rolled.seen(FRA)
     assert (found["resent_0"], found["segments_0"]) == (70, 70)
 
 
-def test_one_hosts_losses_of_the_default_excuse_no_trial(store: Store) -> None:
+@together
+def test_one_hosts_losses_of_the_default_excuse_no_trial() -> Iterator[Rolled]:
     """All that start with the values on trial lose something, none of the default's do; one host says the opposite."""
     traffic = Traffic()
     traffic.hosts("ams-1", "ams-2", "ams-3", "ams-4")
@@ -266,8 +293,8 @@ def test_one_hosts_losses_of_the_default_excuse_no_trial(store: Store) -> None:
         for _ in range(30 if lies else 10):
             traffic.flight(host, peer, ROUND - 300, 0, first_flight_retrans=70 * lies)
             traffic.flight(host, peer, ROUND - 300, 20, arm=1, first_flight_retrans=0 if lies else 35)
-    rolled(store, [traffic.rows], DECIDED)
-    found = observe(store, ROUND, LAW)
+    yield (rolled := Rolled(traffic.rows, decided=DECIDED))
+    found = rolled.observe(LAW)
     client = found[found["destination"] == CLIENTS[1].encode()]
     assert client["lossy_0"][0] <= 0.05 * client["flights_0"][0]
     assert 2 * client["lossy_1"][0] >= client["flights_1"][0]
@@ -281,18 +308,20 @@ def test_one_hosts_losses_of_the_default_excuse_no_trial(store: Store) -> None:
     assert (REASONS[decided["reason"]], decided["window"]) == (Reason.TRIAL_LOSS, 0)
 
 
-def test_a_stranger_and_an_address_of_another_pop_count_for_nothing(store: Store) -> None:
+@together
+def test_a_stranger_and_an_address_of_another_pop_count_for_nothing() -> Iterator[Rolled]:
     traffic = Traffic()
     traffic.hosts("ams-1", "ams-9")
     traffic.connection("ams-9", "::ffff:10.77.2.9", 10**6)
     traffic.flight("ams-9", "::ffff:10.77.2.9", ROUND - 300, 40)
     traffic.connection("ams-1", "::ffff:10.77.2.9", 10**6, src_pop="nyc")
     traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 40, src_pop="nyc")
-    rolled(store, [traffic.rows], DECIDED)
-    assert len(observe(store, ROUND, LAW)) == 0
+    yield (rolled := Rolled(traffic.rows, decided=DECIDED))
+    assert len(rolled.observe(LAW)) == 0
 
 
-def test_first_flights_count_with_the_values_that_are_in_force(store: Store) -> None:
+@together
+def test_first_flights_count_with_the_values_that_are_in_force() -> Iterator[Rolled]:
     traffic = Traffic()
     traffic.hosts("ams-1")
     fra, client = "::ffff:10.77.2.9", "::ffff:203.0.113.7"
@@ -311,15 +340,15 @@ def test_first_flights_count_with_the_values_that_are_in_force(store: Store) -> 
         traffic.flight("ams-1", client, ROUND - 300, 0)
     traffic.flight("ams-1", client, ROUND - 300, 20, arm=1)
     traffic.flight("ams-1", client, ROUND - 300, 20)
-    rolled(store, [traffic.rows], DECIDED)
-    found = seen(store, FRA)
+    yield (rolled := Rolled(traffic.rows, decided=DECIDED))
+    found = rolled.seen(FRA)
     assert [found[f"{name}_0"] for name in ("flights", "lossy", "resent", "segments")] == [4, 3, 6, 280]
     assert (found["entry_window_p50"], found["entry_rate_p50_bytes_per_s"]) == (40, 800_000)
     assert (found["t50_0_us"], found["t100_0_us"]) == (150_000, 200_001)
     assert [found[f"{name}_1"] for name in ("flights", "lossy", "t100")[:2]] == [2, 0]
     assert (found["trial_window_p50"], found["t100_1_us"]) == (60, 150_000)
     assert found["braked"] == 1
-    client_found = seen(store, CLIENTS)
+    client_found = rolled.seen(CLIENTS)
     assert (client_found["flights_0"], client_found["flights_1"], client_found["trial_window_p50"]) == (3, 1, 20)
     assert client_found["entry_window_p50"] == 0
     # What has a record is not a default start once more.
@@ -331,12 +360,13 @@ def test_without_decisions_first_flights_are_of_nothing_in_force(store: Store) -
     traffic.hosts("ams-1")
     traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 40)
     traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 40, arm=1)
-    rolled(store, [traffic.rows])
+    roll_up(store, [traffic.rows])
     found = seen(store, FRA)
     assert (found["flights_0"], found["flights_1"], found["braked"]) == (0, 0, 0)
 
 
-def test_default_starts_are_young_connections_without_a_record(store: Store) -> None:
+@together
+def test_default_starts_are_young_connections_without_a_record() -> Iterator[Rolled]:
     traffic = Traffic()
     traffic.hosts("ams-1")
     for lost in (0, 0, 3):
@@ -345,38 +375,22 @@ def test_default_starts_are_young_connections_without_a_record(store: Store) -> 
             "ams-1", "::ffff:10.77.2.9", 10**6, sent=(14 + lost) * MSS, bytes_retrans=lost * MSS, polls=0
         )
     traffic.connection("ams-1", "::ffff:10.77.2.9", 10**6, sent=9 * MSS, polls=0)
-    rolled(store, [traffic.rows])
-    found = seen(store, FRA)
+    yield (rolled := Rolled(traffic.rows))
+    found = rolled.seen(FRA)
     assert (found["default_flights"], found["default_lossy"]) == (3, 1)
     assert found["receiver_window"] == 65_535
 
 
-def test_a_restarted_host_is_not_new_connections(store: Store) -> None:
+@together
+def test_a_restarted_host_is_not_new_connections() -> Iterator[Rolled]:
     traffic = Traffic()
-    traffic.hosts("ams-1")
+    # Another, that the middle host polls as often as always.
+    traffic.hosts("ams-1", "ams-2")
     traffic.connection("ams-1", "::ffff:10.77.2.9", 10**6)
     # After a restart all that its first poll shows is as old as it may be.
     for cookie in range(900, 940):
         for poll in (15, 16):
             row = traffic.row("ams-1", cookie, "::ffff:10.77.2.9", poll, bytes_acked=10**6, bytes_sent=10**6)
             traffic.rows.append(row | {"boot_id": "after", "poll_sequence": poll - 14})
-    rolled(store, [traffic.rows])
-    assert seen(store, FRA)["connections"] == 1
-
-
-def test_sketches_of_rounds_merge(store: Store) -> None:
-    traffic = Traffic()
-    traffic.hosts("ams-1")
-    rates = [100_000 * n for n in range(10, 30)]
-    for rate in rates[:10]:
-        traffic.connection("ams-1", "::ffff:10.77.2.9", rate, born=2, polls=4)
-    for rate in rates[10:]:
-        traffic.connection("ams-1", "::ffff:10.77.2.9", rate, born=12, polls=4)
-    load(store, [traffic.rows])
-    for moment in (ROUND - INTERVAL, ROUND):
-        rollup(store, moment, INTERVAL, ROUND + 60, paced=True)
-    [merged] = store.query(
-        "select sum(share_connections) as n, quantileTDigestWeightedMerge(0.5)(share_state) as middle from round_paths"
-    )
-    assert merged["n"] == 20
-    assert merged["middle"] == pytest.approx(1_950_000, rel=0.04)
+    yield (rolled := Rolled(traffic.rows))
+    assert rolled.seen(FRA)["connections"] == 1

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
 from springtide.laws.start.decision import Reason
-from springtide.store import Store
 
 from testkit.home import ROUND
-from testkit.path_traffic import DECIDED, FRA, Traffic, rolled, seen
+from testkit.path_traffic import DECIDED, FRA, Traffic
+from testkit.rolled import Rolled
 from testkit.start_law import STEP, Loop, beginning, carried, good, in_use, policy, proved, reason, row, trains
+from testkit.together import together
 
 # Nine segments.
 TRAIN = 13_032
@@ -132,8 +134,8 @@ def test_few_trains_and_frozen_rounds_show_nothing(fresh: Loop) -> None:
     assert frozen["connection_rate"][0] == pytest.approx(5.7e6)
 
 
-@pytest.mark.usefixtures("path_fleet")
-def test_trains_are_of_all_records_and_their_median_is_of_all_hosts(store: Store) -> None:
+@together
+def test_trains_are_of_all_records_and_their_median_is_of_all_hosts() -> Iterator[Rolled]:
     """With whatever they started, lost or braked; what takes less than half a millisecond counts as that long."""
     traffic = Traffic()
     traffic.hosts("ams-1", "ams-2", "ams-3")
@@ -146,21 +148,21 @@ def test_trains_are_of_all_records_and_their_median_is_of_all_hosts(store: Store
             traffic.flight("ams-3", peer, ROUND - 300, 60, train_bytes=4_000_000_000, train_time=1)
     traffic.flight("ams-1", peer, ROUND - 300, 60, train_bytes=TRAIN)
     traffic.flight("ams-1", peer, ROUND - 300, 60, train_time=100)
-    rolled(store, [traffic.rows])
-    found = seen(store, FRA)
+    yield (rolled := Rolled(traffic.rows))
+    found = rolled.seen(FRA)
     assert found["trains"] == 11
     assert found["train_low_rate"] == 3_000_000
     assert 3_000_000 <= found["train_rate"] <= 7_400_000
 
 
-@pytest.mark.usefixtures("path_fleet")
-def test_a_train_that_is_over_too_fast_is_believed_half_a_millisecond(store: Store) -> None:
+@together
+def test_a_train_that_is_over_too_fast_is_believed_half_a_millisecond() -> Iterator[Rolled]:
     traffic = Traffic()
     traffic.hosts("ams-1")
     for took in (1, 499):
         traffic.flight("ams-1", "::ffff:10.77.2.9", ROUND - 300, 60, train_bytes=TRAIN, train_time=took)
-    rolled(store, [traffic.rows])
-    assert seen(store, FRA)["train_rate"] == TRAIN * 2000
+    yield (rolled := Rolled(traffic.rows))
+    assert rolled.seen(FRA)["train_rate"] == TRAIN * 2000
 
 
 def test_one_low_round_does_not_starve_a_path_that_leaves_no_records_any_more(fresh: Loop) -> None:
@@ -312,8 +314,8 @@ def test_what_fails_at_what_trains_show_is_not_tried_again_every_other_round(fre
     assert lossy < 75
 
 
-@pytest.mark.usefixtures("path_fleet")
-def test_of_three_hosts_one_alone_decides_neither_the_median_nor_shows_one(store: Store) -> None:
+@together
+def test_of_three_hosts_one_alone_decides_neither_the_median_nor_shows_one() -> Iterator[Sequence[Rolled]]:
     """Its mean is the others', but nearly all of its records say next to nothing."""
     traffic = Traffic()
     traffic.hosts("ams-1", "ams-2", "ams-3")
@@ -324,16 +326,16 @@ def test_of_three_hosts_one_alone_decides_neither_the_median_nor_shows_one(store
         for _ in range(2):
             took = 2_172_000 if number < 11 else 181
             traffic.flight("ams-3", peer, ROUND - 300, 60, train_bytes=TRAIN, train_time=took)
-    rolled(store, [traffic.rows])
-    assert seen(store, FRA)["train_rate"] == 6_000_000
     alone = Traffic()
     alone.hosts("ams-1", "ams-2", "ams-3")
     for host in ("ams-1", "ams-2", "ams-3"):
         for _ in range(3):
             own = {"train_bytes": TRAIN, "train_time": 9_000_000} if host == "ams-3" else {}
             alone.flight(host, peer, ROUND - 300, 60, started_rate=4_000_000, **own)
-    rolled(store, [alone.rows], DECIDED)
-    found = seen(store, FRA)
+    with_others, by_itself = Rolled(traffic.rows), Rolled(alone.rows, decided=DECIDED)
+    yield with_others, by_itself
+    assert with_others.seen(FRA)["train_rate"] == 6_000_000
+    found = by_itself.seen(FRA)
     assert (found["trains"], np.isnan(found["train_rate"])) == (0, True)
 
 
