@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from testkit.path_model import Host, combined
-from testkit.start_law import MSS, Rows, row
+from testkit.start_law import MSS, Rows, beginning, in_use, row
+from testkit.together import Opened
 
 # Segments, of them sent again, and thousandths of its rate that were carried.
 Flight = tuple[int, int, float]
@@ -51,3 +52,40 @@ def shown(hosts: Mapping[str, Host], **more: Any) -> Rows:
         values |= {f"{n}_{arm}": found[f"{kind}_{n}"] for n in ("flights", "lossy", "resent", "segments")}
         values[f"carried_{arm}"] = found[f"{kind}_carried_permille"] / 1000 or np.nan
     return row(rtt_p50_us=found["rtt_p50_us"], **(values | more))
+
+
+class Day:
+    """The rate in use each round of a day, of what a path carries that nothing else is on: so few flights start at each
+    edge, all of which have a connection; and one may lie."""
+
+    def __init__(self, lie: Host | None, mean_flights: float, edges: int) -> None:
+        self.lie, self.mean_flights, self.edges = lie, mean_flights, edges
+        self.draw = np.random.default_rng(0)
+        self.rates: list[float] = []
+
+    @classmethod
+    def run(cls, opened: Opened, days: Sequence[Self]) -> None:
+        """A unit of each, which depends on no other. No store is asked."""
+        loop = beginning()
+        in_use(loop, 6e6)
+        loop.last = np.repeat(loop.last, len(days))
+        loop.last["destination"] = [f"{number:03}".encode() for number in range(len(days))]
+        for _ in range(288):
+            found = loop.round(*(day.shown(last) for day, last in zip(days, loop.last, strict=True)))
+            for day, rate in zip(days, found["connection_rate"], strict=True):
+                day.rates.append(float(rate))
+
+    def shown(self, last: np.void) -> Rows:
+        use, tried = float(last["connection_rate"]), float(last["trial_connection_rate"])
+        hosts = {} if self.lie is None else {"ams-9": self.lie}
+        for edge in range(self.edges - 1):
+            count = self.draw.poisson(self.mean_flights)
+            of_trial = self.draw.binomial(count, last["trial_permille"] / 1000)
+            in_use_now, on_trial = (
+                [(70, 0, min(1000.0, 6e9 / max(rate, 1.0)))] * number
+                for number, rate in ((count - of_trial, use), (of_trial, tried))
+            )
+            shows = list(6e6 * np.exp(self.draw.normal(0, 0.05, count)))
+            hosts[f"ams-{edge}"] = host(in_use_now, on_trial, trains=shows)
+        reached = {"reached_rate": np.clip(use, 4e5, 5.8e6), "reached_connections": 10}
+        return shown(hosts, name=last["destination"].decode(), **reached)

@@ -12,7 +12,7 @@ from testkit.home import ROUND
 from testkit.path_model import Host
 from testkit.path_traffic import DECIDED, FRA, Traffic
 from testkit.rolled import Rolled
-from testkit.start_hosts import host, shown
+from testkit.start_hosts import Day, host, shown
 from testkit.start_law import beginning, in_use, row, trains
 from testkit.together import together
 
@@ -157,32 +157,12 @@ LIES: dict[str, Host | None] = {
 }
 
 
-def part_of_the_path(lie: Host | None, mean_flights: float, edges: int) -> float:
-    """The mean rate in use over a day, of what a path carries that nothing else is on. Every edge has a connection."""
-    draw, loop, rates = np.random.default_rng(0), beginning(), []
-    in_use(loop, 6e6)
-    for _ in range(288):
-        last = loop.last[0]
-        use, tried = float(last["connection_rate"]), float(last["trial_connection_rate"])
-        hosts = {} if lie is None else {"ams-9": lie}
-        for edge in range(edges - 1):
-            count = draw.poisson(mean_flights)
-            of_trial = draw.binomial(count, last["trial_permille"] / 1000)
-            in_use_now, on_trial = (
-                [(70, 0, min(1000.0, 6e9 / max(rate, 1.0)))] * number
-                for number, rate in ((count - of_trial, use), (of_trial, tried))
-            )
-            shows = list(6e6 * np.exp(draw.normal(0, 0.05, count)))
-            hosts[f"ams-{edge}"] = host(in_use_now, on_trial, trains=shows)
-        reached = {"reached_rate": np.clip(use, 4e5, 5.8e6), "reached_connections": 10}
-        rates.append(float(loop.round(shown(hosts, **reached))["connection_rate"][0]))
-    return float(np.mean(rates) / 5.7e6)
-
-
+@together
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize(("mean_flights", "edges"), [(0.3, 3), (1, 3), (2, 3), (0.3, 5)])
-def test_one_edge_of_three_takes_nothing_from_a_thin_unit(lie: str, mean_flights: float, edges: int) -> None:
-    assert part_of_the_path(LIES[lie], mean_flights, edges) > 0.95
+def test_one_edge_of_three_takes_nothing_from_a_thin_unit(lie: str, mean_flights: float, edges: int) -> Iterator[Day]:
+    yield (day := Day(LIES[lie], mean_flights, edges))
+    assert np.mean(day.rates) / 5.7e6 > 0.95
 
 
 @together
