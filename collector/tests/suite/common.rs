@@ -134,6 +134,14 @@ impl Running {
     }
 }
 
+impl Drop for Running {
+    /// A test that fails leaves nothing running.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 impl Ended {
     /// A counter.
     pub fn count(&self, name: &str) -> u64 {

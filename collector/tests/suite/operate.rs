@@ -89,6 +89,14 @@ impl Collector {
     }
 }
 
+impl Drop for Collector {
+    /// A test that fails leaves nothing running.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 fn lines(stderr: ChildStderr) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || {
