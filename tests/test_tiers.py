@@ -11,20 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PYTEST = [
-    sys.executable,
-    "-m",
-    "pytest",
-    "-p",
-    "conftest",
-    "-p",
-    "no:cacheprovider",
-    "-c",
-    "pyproject.toml",
-    "-q",
-    "-n",
-    "2",
-]
+OPTIONS = "-m pytest -p conftest -p no:cacheprovider -c pyproject.toml -q -n 1"
 SHORT = """
 import time
 import pytest
@@ -51,7 +38,7 @@ def run(folder: Path, *options: str) -> str:
     (folder / "test_short.py").write_text(SHORT)
     for number in range(FILES):
         (folder / f"test_long_{number}.py").write_text(LONG)
-    command = [*PYTEST, str(folder), f"--rootdir={folder}", *options]
+    command = [sys.executable, *OPTIONS.split(), str(folder), f"--rootdir={folder}", *options]
     return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
 
