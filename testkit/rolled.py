@@ -18,7 +18,7 @@ from springtide.laws.start.units import keys
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.rollup import rollup
 from springtide.policy import StartPolicy
-from springtide.store import Row, Store
+from springtide.store import Param, Row, Store
 
 from testkit.home import ROUND
 from testkit.path_model import Gave, Unit
@@ -40,8 +40,14 @@ class Rolled:
 
     opened: Callable[[], Store]
 
-    def __init__(self, *batches: Sequence[Row], decided: Mapping[int, Gave] | Sequence[Row] = ()) -> None:
+    def __init__(
+        self,
+        *batches: Sequence[Row],
+        decided: Mapping[int, Gave] | Sequence[Row] = (),
+        rounds: Sequence[int] = (ROUND,),
+    ) -> None:
         """`decided`: as rows of start_decisions where they are none of path_traffic."""
+        self.rounds = rounds
         self.batches = [[dict(row) for row in batch] for batch in batches]
         self.decisions = decision_rows(decided) if isinstance(decided, Mapping) else list(decided)
         self.prefix = ""
@@ -68,7 +74,8 @@ class Rolled:
             store.insert("tcp_samples", [case._own(row) for case, batch in named for row in batch])
         moments = sorted({row["round"] for case in cases for row in case.decisions})
         store.insert("start_decisions", [row for case in cases for row in case._decided(moments)])
-        rollup(store, ROUND, INTERVAL, ROUND + 60, paced=True)
+        for moment in sorted({moment for case in cases for moment in case.rounds}):
+            rollup(store, moment, INTERVAL, ROUND + 60, paced=True)
 
     def _pops(self) -> Iterable[tuple[str, dict[str, Any]]]:
         for name, pop in yaml.safe_load(FLEET)["pops"].items():
@@ -92,10 +99,10 @@ class Rolled:
         return found
 
     def rows(self, table: str, columns: str = "*", by: str = "src_pop") -> list[Row]:
-        """Of a view of the round, in the case's own names."""
-        found = self.opened().query(
-            f"select {columns} from {table} where startsWith({by}, {{prefix:String}})", {"prefix": self.prefix}
-        )
+        """Of a view of the case's rounds, in its own names."""
+        mine = f"startsWith({by}, {{prefix:String}}) and has({{rounds:Array(UInt32)}}, toUnixTimestamp(round))"
+        parameters: dict[str, Param] = {"prefix": self.prefix, "rounds": self.rounds}
+        found = self.opened().query(f"select {columns} from {table} where {mine}", parameters)
         return [
             row | {name: row[name].removeprefix(self.prefix) for name in (*HOSTS, *PLACES) if name in row}
             for row in found

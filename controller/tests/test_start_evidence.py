@@ -14,17 +14,16 @@ from springtide.laws.start.interface import START
 from springtide.laws.start.law import DECIDED, PREVIOUS
 from springtide.laws.start.units import placed
 from springtide.observe.asn import Origin, publish_origins
-from springtide.observe.rollup import rollup
 from springtide.policy import MAX_HISTORY_S, EnforcePolicy, Policy, StartPolicy
 from springtide.store import Store
 
 from testkit.home import ROUND
-from testkit.path_model import Gave, Unit
-from testkit.path_traffic import INTERVAL, NONE, PEERS, SLOW, Traffic, load, mixed, roll_up, seen
+from testkit.path_model import Gave
+from testkit.path_traffic import INTERVAL, NONE, PEERS, SLOW, Traffic, mixed, roll_up
 from testkit.rolled import Rolled
 from testkit.together import together
 
-pytestmark = pytest.mark.usefixtures("path_fleet")
+BOTH = (ROUND - INTERVAL, ROUND)
 
 
 def listed(rolled: Rolled, most: int) -> set[str]:
@@ -130,18 +129,20 @@ def test_what_a_round_does_not_show_has_the_place_that_it_had(store: Store) -> N
         assert found[name].tolist() == shown[name].tolist() * (25_000 // len(names))
 
 
-def test_counters_of_a_broken_row_stop_at_their_highest(store: Store) -> None:
+@together
+def test_counters_of_a_broken_row_stop_at_their_highest() -> Iterator[Rolled]:
     traffic = Traffic()
     traffic.hosts("ams-1")
     traffic.connection("ams-1", "::ffff:10.77.2.9", 10**6)
-    roll_up(store, [traffic.rows])
+    yield (rolled := Rolled(traffic.rows))
     counters = ("connections", "share_connections", "trains", "entry_flights", "entry_segments", "braked")
     broken = ", ".join(f"{2**32 + 5} as {name}" for name in counters)
-    store.execute(
-        f"insert into rollup_paths select * replace ({broken}, 'nyc' as destination, 'nyc' as dst_pop) "
-        "from rollup_paths where dst_pop != '' limit 1"
+    ams, nyc = f"'{rolled.prefix}ams'", f"'{rolled.prefix}nyc'"
+    rolled.opened().execute(
+        f"insert into rollup_paths select * replace ({broken}, {nyc} as destination, {nyc} as dst_pop) "
+        f"from rollup_paths where src_pop = {ams} and dst_pop != '' order by round desc limit 1"
     )
-    found = seen(store, ("ams", "nyc", 4))
+    found = rolled.seen(("ams", "nyc", 4))
     for name in ("connections", "share_connections", "trains", "flights_0", "segments_0", "braked"):
         assert found[name] == 2**32 - 1
 
@@ -198,7 +199,8 @@ def test_quantiles_that_are_columns_are_the_sketches_own() -> Iterator[Rolled]:
     assert (law.share_quantile, law.path_quantile) == (0.5, 0.9)
 
 
-def test_sketches_of_rounds_merge(store: Store) -> None:
+@together
+def test_sketches_of_rounds_merge() -> Iterator[Rolled]:
     traffic = Traffic()
     traffic.hosts("ams-1")
     rates = [100_000 * n for n in range(10, 30)]
@@ -206,36 +208,33 @@ def test_sketches_of_rounds_merge(store: Store) -> None:
         traffic.connection("ams-1", "::ffff:10.77.2.9", rate, born=2, polls=4)
     for rate in rates[10:]:
         traffic.connection("ams-1", "::ffff:10.77.2.9", rate, born=12, polls=4)
-    load(store, [traffic.rows])
-    for moment in (ROUND - INTERVAL, ROUND):
-        rollup(store, moment, INTERVAL, ROUND + 60, paced=True)
-    [merged] = store.query(
-        "select sum(share_connections) as n, quantileTDigestWeightedMerge(0.5)(share_state) as middle from round_paths"
-    )
+    yield (rolled := Rolled(traffic.rows, rounds=BOTH))
+    merges = "sum(share_connections) as n, quantileTDigestWeightedMerge(0.5)(share_state) as middle"
+    [merged] = rolled.rows("round_paths", merges)
     assert merged["n"] == 20
     assert merged["middle"] == pytest.approx(1_950_000, rel=0.04)
 
 
-def parts(store: Store, unit: Unit) -> dict[str, float]:
+def parts(rolled: Rolled, src: str, to: str, version: int) -> dict[str, float]:
+    unit = (rolled.prefix + src, rolled.prefix + to, version)
     units = np.array([unit], [("src_pop", "S64"), ("destination", "S64"), ("ip_version", "u1")])
-    table = edge_parts(store, ROUND, ROUND - 2 * INTERVAL, Frame.of(units))
-    return {row["edge"].decode(): row["part"].item() for row in table}
+    table = edge_parts(rolled.opened(), ROUND, ROUND - 2 * INTERVAL, Frame.of(units))
+    return {row["edge"].decode().removeprefix(rolled.prefix): row["part"].item() for row in table}
 
 
-def test_an_edge_has_its_part_of_the_starts(store: Store) -> None:
+@together
+def test_an_edge_has_its_part_of_the_starts() -> Iterator[Rolled]:
     traffic = Traffic()
     traffic.hosts("fra-1", "fra-2")
     for host, count in (("fra-1", 6), ("fra-2", 2)):
         for n in range(count):
             traffic.connection(host, "::ffff:10.77.3.9", 10**6, born=1 + 10 * (n % 2), polls=3)
-    load(store, [traffic.rows])
-    for moment in (ROUND - INTERVAL, ROUND):
-        rollup(store, moment, INTERVAL, ROUND + 60, paced=True)
+    yield (rolled := Rolled(traffic.rows, rounds=BOTH))
     # None of the first round: its hosts' first poll is of it.
-    assert parts(store, ("fra", "nyc", 4)) == {"fra-1": 0.75, "fra-2": 0.25}
+    assert parts(rolled, "fra", "nyc", 4) == {"fra-1": 0.75, "fra-2": 0.25}
     # Nothing began there.
-    assert parts(store, ("fra", "ams", 6)) == {"fra-1": 0.5, "fra-2": 0.5}
-    assert parts(store, ("nyc", "ams", 4)) == {"nyc-1": 1.0}
+    assert parts(rolled, "fra", "ams", 6) == {"fra-1": 0.5, "fra-2": 0.5}
+    assert parts(rolled, "nyc", "ams", 4) == {"nyc-1": 1.0}
 
 
 @pytest.mark.parametrize(

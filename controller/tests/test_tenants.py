@@ -62,7 +62,9 @@ def rolled(store: Store, rows: list[Row], fleet: str = FLEET + TENANTS) -> list[
 
 
 def test_the_edges_port_and_address_say_whose_a_connection_is(store: Store) -> None:
-    rolled(
+    """And a tenant that keeps the default is not taken for started, whatever was decided for the edge: a record of the
+    program would say otherwise."""
+    slices = rolled(
         store,
         [
             closing(1, 443),
@@ -76,10 +78,12 @@ def test_the_edges_port_and_address_say_whose_a_connection_is(store: Store) -> N
             closing(8, 25, "::ffff:10.77.2.1", "fra-1"),
         ],
     )
-    found = store.query("select cookie, tenant, opted_out from round_sockets order by cookie")
+    found = store.query("select cookie, tenant, opted_out, start_cwnd from round_sockets order by cookie")
     named = {row["cookie"]: row["tenant"] for row in found}
     assert named == {1: "shop", 2: "shop", 3: "mail", 4: "mail", 5: "backup", 6: "", 7: "", 8: "rest"}
-    assert [row["cookie"] for row in found if row["opted_out"]] == [8]
+    assert [(row["cookie"], row["start_cwnd"]) for row in found if row["opted_out"]] == [(8, 10)]
+    [opted] = [row for row in slices if row["pop"] == "fra"]
+    assert (opted["tenant"], opted["started"]) == ("rest", False)
 
 
 def test_without_tenants_no_connection_has_one(store: Store) -> None:
@@ -122,13 +126,6 @@ def test_slices_tell_tenants_systems_and_starts_apart(store: Store) -> None:
     assert (treated["bytes_sent"], treated["bytes_retransmitted"]) == (420_000, 20_000)
     default = found["", "shop", 64500, False]
     assert (default["connections"], default["timed_connections"], default["bytes_acked"]) == (2, 0, 305_000)
-
-
-def test_a_tenant_that_keeps_the_default_is_not_taken_for_started(store: Store) -> None:
-    """Whatever was decided for the edge: a record of the program would say otherwise."""
-    [opted] = rolled(store, [closing(1, 25, "::ffff:10.77.2.1", "fra-1")])
-    assert (opted["tenant"], opted["started"]) == ("rest", False)
-    assert store.query("select start_cwnd from round_sockets") == [{"start_cwnd": 10}]
 
 
 @pytest.mark.parametrize(

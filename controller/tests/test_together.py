@@ -47,24 +47,27 @@ def begun(*tests: Any) -> Together:
 
 
 def test_what_fails_in_one_fails_no_other() -> None:
+    class Own(Doubled):
+        pass
+
     @together
-    def makes_nothing() -> Iterator[Doubled]:
+    def makes_nothing() -> Iterator[Own]:
         raise ValueError("no such peer")
         yield
 
     @together
-    def expects_more() -> Iterator[Doubled]:
-        yield (case := Doubled(1))
+    def expects_more() -> Iterator[Own]:
+        yield (case := Own(1))
         assert case.found == 3
 
     @together
-    def waits_twice() -> Iterator[Doubled]:
-        yield Doubled(1)
-        yield Doubled(2)
+    def waits_twice() -> Iterator[Own]:
+        yield Own(1)
+        yield Own(2)
 
     @together
-    def is_well() -> Iterator[Doubled]:
-        yield (case := Doubled(1))
+    def is_well() -> Iterator[Own]:
+        yield (case := Own(1))
         assert case.found == 2
 
     shared = begun(makes_nothing, expects_more, waits_twice, is_well, test_what_fails_in_one_fails_no_other)
