@@ -7,8 +7,9 @@
         assert rolled.seen(FRA)["hosts"] == number
 
 A test makes its case, yields it, or several, and goes on when those of all of the file's tests have been run side by
-side. A class of cases has `run`, and sees to it that none affects another. A test takes parameters and no fixtures: its
-yield gives pytest's request, to ask for some. What fails while a case is made fails its own test.
+side. A class of cases has `run`, and sees to it that none affects another; a file has one that asks the store. A test
+takes parameters and no fixtures: its yield gives pytest's request, to ask for some. What fails while a case is made
+fails its own test.
 """
 
 from __future__ import annotations
