@@ -84,8 +84,7 @@ class Closed:
         make_publisher(self._out / "publisher", self._out / "allowed_signers")
 
     def _round(self, lab: Lab, round_s: int) -> None:
-        for edge in self._edges:
-            self._product.json("ingest", str(self._out / "spool" / edge))
+        self._product.json("ingest", str(self._out / "spool"))
         for law in starts.laws(lab.topology):
             # Exit code 3: the round lacks samples, and the last decisions stay.
             self._product.text("decide", law, "--round", instant(round_s), accept=(0, 3))

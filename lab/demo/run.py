@@ -123,8 +123,7 @@ class Demo:
 
     def ingest(self) -> None:
         """Loads what the edges' spools have gained."""
-        for edge in self.pop_of_edge:
-            self.samples += int(self.product.json("ingest", str(self.out / "spool" / edge))["rows"])
+        self.samples += int(self.product.json("ingest", str(self.out / "spool"))["rows"])
 
     def wait_until(self, unix_s: float, what: str) -> None:
         """A progress bar on a terminal until `unix_s`."""

@@ -99,8 +99,7 @@ def test_windows_that_overflow_a_path_are_stopped_at_the_canary(tmp_path: Path) 
     make_publisher(tmp_path / "publisher", tmp_path / "allowed_signers")
 
     def ingest() -> None:
-        for edge in edges:
-            product.json("ingest", str(tmp_path / "spool" / edge))
+        product.json("ingest", str(tmp_path / "spool"))
 
     with Lab.up(TOPOLOGY, f"c{os.getpid()}") as lab, lab.load(600):
         push = Push(tmp_path, product, sorted(edges), lab.command)

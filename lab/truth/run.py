@@ -164,8 +164,7 @@ class Truth:
 
     def ingest(self) -> None:
         """Loads what the spools have gained."""
-        for spool in sorted((self.out / "spool").iterdir()):
-            self.product.json("ingest", str(spool))
+        self.product.json("ingest", str(self.out / "spool"))
 
     def connections(self, kinds: Mapping[int, str]) -> list[Connection]:
         """What was counted of these rounds' connections, and what they were carried."""
