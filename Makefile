@@ -24,11 +24,12 @@ demo: ## the closed loop on four emulated PoPs; needs root; leaves out/demo/repo
 
 test: ## every behaviour; needs root for the network namespaces; PROOFS=10 adds the long tests of one in ten files
 	@tools/need-root "make test" "its end-to-end tests make network namespaces and TUN devices"
-	@start=$$SECONDS; tools/setup --dev && $(MAKE) --no-print-directory test-rust test-python \
+	@start=$$SECONDS; tools/setup --dev && $(MAKE) --no-print-directory --jobs 2 test-rust test-python \
 	    && printf '== make test: green in %d s\n' $$((SECONDS - start))
 
+# Beside the others, most of whose time is waiting, too; what it says comes whole.
 test-rust:
-	@cargo test --workspace --locked --quiet
+	@said=$$(cargo test --workspace --locked --quiet 2>&1); code=$$?; printf '%s\n' "$$said"; exit $$code
 
 test-python:
 	@$(PYTEST) --spent out/tests.json $(if $(PROOFS),--proofs $(PROOFS) --proofs-seed $$RANDOM)
