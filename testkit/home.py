@@ -5,11 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
+from unittest.mock import patch
 
 from click.testing import CliRunner, Result
 from springtide.cli import cli
+from springtide.jobs import site
 from springtide.store import Store, open_store
+
+from testkit.together import Opened
 
 # 2026-01-02T03:00:00Z
 ROUND = 1_767_322_800
@@ -34,11 +38,29 @@ pops:
 """
 
 
+class Kept:
+    """An open store that is lent: who closes it leaves it open."""
+
+    def __init__(self, opened: Opened) -> None:
+        self._opened = opened
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._opened(), name)
+
+    def close(self) -> None:
+        pass
+
+
 @dataclass
 class Home:
-    """One installation: its files, and `run` to use it."""
+    """One installation: its files, and `run` to use it.
+
+    Where it keeps stores (`kept`, by how they are opened), what opens its store in this process is lent one that stays
+    open. That one is closed when another is opened, and by `release`: before another process opens it.
+    """
 
     path: Path
+    kept: dict[Any, Opened] | None = None
 
     @property
     def store_url(self) -> str:
@@ -71,7 +93,8 @@ class Home:
 
     def run(self, *arguments: object, code: int | None = 0) -> Result:
         """Run `springtide ARGUMENTS` and expect its exit code; None: any."""
-        result = CliRunner().invoke(cli, [str(argument) for argument in arguments], env=self.environment)
+        with patch.object(site, "open_store", self._open):
+            result = CliRunner().invoke(cli, [str(argument) for argument in arguments], env=self.environment)
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         if code is not None and result.exit_code != code:
@@ -86,7 +109,18 @@ class Home:
         return self.run(*arguments, code=2).stderr.splitlines()
 
     def open(self) -> Store:
-        return open_store(self.store_url, create=False, wait_s=10, on_wait=print)
+        return self._open(self.store_url, create=False, wait_s=10, on_wait=print)
+
+    def _open(self, url: str, *, create: bool, **options: Any) -> Store:
+        if self.kept is None or create:
+            Opened.release()
+            return open_store(url, create=create, **options)
+        how = (url, options.get("limits"), options.get("memory_bytes", 0))
+        return cast(Store, Kept(self.kept.setdefault(how, Opened(lambda: open_store(url, create=False, **options)))))
+
+    @staticmethod
+    def release() -> None:
+        Opened.release()
 
     def query(self, sql: str) -> list[dict[str, Any]]:
         store = self.open()

@@ -30,6 +30,12 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As clock, when ROUND's samples have had their time: a round that has its tables is not rolled up again."""
+    monkeypatch.setattr(instants, "now", lambda: ROUND + 90)
+
+
+@pytest.fixture
 def bare_home(tmp_path: Path) -> Home:
     """Fleet, default policy and empty spool; no store yet."""
     Opened.release()
@@ -49,10 +55,30 @@ def home(bare_home: Home, template: Path) -> Home:
 
 
 @pytest.fixture
+def one_store(bare_home: Home) -> Iterator[None]:
+    """What opens the home's store in this process is lent one that stays open."""
+    bare_home.kept = {}
+    yield
+    Opened.release()
+
+
+@pytest.fixture
 def store(home: Home) -> Iterator[Store]:
     opened = home.open()
     yield opened
     opened.close()
+
+
+@pytest.fixture(scope="module")
+def shared(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+    """As home, with one store that stays open, for the tests of a file that share what it holds."""
+    home = Home(tmp_path_factory.mktemp("shared"), kept={})
+    home.fleet.write_text(FLEET)
+    home.policy.write_text("initcwnd: {duty_rounds: 1}\n")
+    home.spool.mkdir()
+    shutil.copytree(template, home.path / "store", symlinks=True)
+    yield home
+    Opened.release()
 
 
 @pytest.fixture(scope="module")

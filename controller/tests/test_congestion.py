@@ -24,7 +24,7 @@ from springtide.store import Store
 from testkit.home import FLEET, ROUND, Home
 from testkit.prefixes import INTERVAL, Seen, random_rounds, read, store_rounds, units_of
 
-pytestmark = pytest.mark.usefixtures("clock")
+pytestmark = pytest.mark.usefixtures("clock", "one_store")
 
 # Selection in the fifth round, and no more prefixes than a test can look at.
 QUICK = """
@@ -272,6 +272,7 @@ def test_two_controllers_at_once_give_one_set_of_decisions(home: Home) -> None:
         *("decide", "congestion", "--round", instants.show(ROUND), "--store-wait", "120", "--json"),
     ]
     environment = {**os.environ, **home.environment}
+    home.release()
     both = [subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     answers = [json.loads(one.communicate(timeout=120)[0]) for one in both]
     assert [one.returncode for one in both] == [0, 0]

@@ -20,7 +20,7 @@ from testkit.home import FLEET, ROUND, Home
 from testkit.prefixes import INTERVAL, Seen, store_rounds
 from testkit.traffic import MSS
 
-pytestmark = pytest.mark.usefixtures("clock")
+pytestmark = pytest.mark.usefixtures("settled", "one_store")
 
 # Room for the larger of two windows in the round: 200 segments.
 FULL = 200 * MSS

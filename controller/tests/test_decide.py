@@ -29,7 +29,7 @@ FULL = 200 * MSS
 
 Sample = dict[str, Value]
 
-pytestmark = pytest.mark.usefixtures("clock")
+pytestmark = pytest.mark.usefixtures("settled", "one_store")
 
 
 def polls(socket: Socket, round_unix_s: int, gained: int, start: int = 0, number: int = 0) -> list[Sample]:

@@ -19,6 +19,8 @@ from springtide.store import Row, Store
 from testkit.home import FLEET, ROUND
 from testkit.sender import MSS, Path, Sender
 
+pytestmark = pytest.mark.usefixtures("one_store")
+
 # Short, so that all packets of a round can be followed one by one.
 INTERVAL = 10
 POLLS = 5

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from springtide import instants
 from springtide.learn.questions import questions
 
 from testkit.history import ROUNDS, fill
-from testkit.home import FLEET, ROUND, Home
+from testkit.home import ROUND, Home
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGE = DOCS / "reference/analysis.md"
@@ -47,19 +46,16 @@ A query over a limit ends with exit code 1 and one line with its name.
 
 
 @pytest.fixture(scope="module")
-def lived(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
+def lived(shared: Home) -> Iterator[Home]:
     """An installation with two days of history."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(instants, "now", lambda: ROUND + 120)
-        home = Home(tmp_path_factory.mktemp("lived"))
-        home.fleet.write_text(FLEET)
-        home.policy.write_text("{}\n")
-        shutil.copytree(template, home.path / "store", symlinks=True)
-        fill(home)
+        shared.policy.write_text("{}\n")
+        fill(shared)
         for moment in ROUNDS:
-            home.run("rollup", "--round", instants.show(moment))
-            home.run("decide", "initcwnd", "--round", instants.show(moment))
-        yield home
+            shared.run("rollup", "--round", instants.show(moment))
+            shared.run("decide", "initcwnd", "--round", instants.show(moment))
+        yield shared
 
 
 def page(home: Home) -> str:

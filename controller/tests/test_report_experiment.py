@@ -19,7 +19,7 @@ from testkit.decided import decision
 from testkit.home import ROUND, Home
 from testkit.pairs import decided_table
 
-pytestmark = pytest.mark.usefixtures("clock")
+pytestmark = pytest.mark.usefixtures("clock", "one_store")
 
 INTERVAL = 300
 POPS = ("ams", "fra", "nyc", "sin")

@@ -18,7 +18,7 @@ from testkit.traffic import MSS, Socket
 
 INTERVAL = 300
 
-pytestmark = pytest.mark.usefixtures("clock")
+pytestmark = pytest.mark.usefixtures("clock", "one_store")
 
 
 def feed(home: Home, name: str, moments: list[int], sockets: int = 3) -> None:
@@ -140,6 +140,7 @@ def test_a_run_killed_between_any_two_steps_changes_nothing_that_readers_see(hom
     # The last of them is the line that commits: what follows it only removes what it replaced.
     for step in range(1, len(STEPS) + 2):
         command = [sys.executable, "-c", KILLED, str(step), "rollup", "--round", moment]
+        home.release()
         killed = subprocess.run(command, env={**os.environ, **home.environment}, check=False)
         assert killed.returncode == -signal.SIGKILL
         assert contents(home) == before
