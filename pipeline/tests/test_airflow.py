@@ -53,7 +53,7 @@ def until(what: str, query: Callable[[], T | None]) -> T:
         time.sleep(0.3)
 
 
-@dataclass
+@dataclass(kw_only=True)
 class AirflowSite(Home):
     """An installation that Airflow runs: the farm's files, its store, and Airflow's API."""
 
@@ -116,7 +116,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AirflowSite]:
         (folder / "settings.json").write_text(json.dumps(settings))
         ansible = [*words[: words.index("-i")], "-e", f"@{folder}/settings.json"]
         airflow = LocalAirflow(folder / "airflow", free_port(), database=database.url("airflow"))
-        made = AirflowSite(folder, farm, airflow, Api(airflow.url))
+        made = AirflowSite(path=folder, farm=farm, airflow=airflow, api=Api(airflow.url))
         airflow.more = {
             "PGPASSWORD": database.password,
             **{
