@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from lab.host import promptly
 from testkit.kernels.__main__ import CACHE
 from testkit.kernels.debian import SUITES, kernel
 from testkit.kernels.guest import ROOT, boot
@@ -76,13 +77,15 @@ def inputs(ways: Mapping[str, Way]) -> dict[str, bytes]:
 
 
 def here(ways: Mapping[str, Way], crossing: Path = CROSSING) -> str:
-    """What the script says on this machine, of the emulator alone."""
+    """What the script says on this machine, of the emulator alone: that measures the path, not who else computes."""
     with tempfile.TemporaryDirectory() as made:
         for name, content in inputs(ways).items():
             (Path(made) / name).write_bytes(content)
         path = os.pathsep.join([str(WAN.parent), str(crossing.parent), os.environ["PATH"]])
         script = ["sh", str(Path(__file__).with_name("wan.sh")), made]
-        done = subprocess.run(script, capture_output=True, text=True, check=True, env=os.environ | {"PATH": path})
+        done = subprocess.run(
+            promptly(script), capture_output=True, text=True, check=True, env=os.environ | {"PATH": path}
+        )
     return done.stdout + done.stderr
 
 
