@@ -270,7 +270,7 @@ def spread_wave(chance: np.random.Generator, edges: tuple[int, int], count: int,
     def share(usual: float) -> float:
         if skewed:
             return min(1.0, float(chance.gamma((usual / 0.02) ** 2, 0.02**2 / usual)))
-        return float(np.clip(chance.normal(usual, 0.02), 0, 1))
+        return min(1.0, max(0.0, chance.normal(usual, 0.02)))
 
     def drawn(more: float) -> Tally:
         lost, timed_out, failed, slow = (

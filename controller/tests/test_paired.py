@@ -96,36 +96,35 @@ def day(policy: Policy, seed: int) -> list[dict[str, Any]]:
     Connections of the two rounds before live on."""
     law, draw = policy.experiment, np.random.default_rng(seed)
     together = 0.1 * draw.normal(size=DAY_ROUNDS)
+    tides = 0.5 * np.sin(2 * np.pi * np.arange(DAY, DAY + 86_400, INTERVAL) / 86_400) + together
+    all_on, all_off = np.log2(seconds(1.0, True)), np.log2(seconds(0.0, False))
+    counted = [
+        np.array([place for place in range(12) if counts(law, INTERVAL, DAY + hour * 3600 + place * INTERVAL)])
+        for hour in range(24)
+    ]
     rows = []
     for pair in PAIRS:
         level = draw.normal()
         hours = [turn(law, INTERVAL, *pair, DAY + hour * 3600).on for hour in range(-1, 24)]
-        for hour in range(24):
-            period, own = DAY + hour * 3600, []
-            for place in range(12):
-                moment = period + place * INTERVAL
-                if not counts(law, INTERVAL, moment):
-                    continue
-                on = np.mean([hours[hour + (place - back >= 0)] for back in (1, 2, 3)])
-                log2 = on * np.log2(seconds(1.0, True)) + (1 - on) * np.log2(seconds(0.0, False))
-                tide = 0.5 * np.sin(2 * np.pi * moment / 86_400) + together[(moment - DAY) // INTERVAL]
-                own.append(
-                    (10, 10 * (log2 + level + tide + 0.2 * draw.normal()), 0.01 + 0.005 * on + 0.002 * draw.random())
-                )
-            timed, log2_sum, again = np.array(own, float).sum(axis=0)
+        for hour, places in enumerate(counted):
+            # Of this round and the two before.
+            on = np.mean([np.where(places >= back, hours[hour + 1], hours[hour]) for back in (1, 2, 3)], axis=0)
+            log2 = on * all_on + (1 - on) * all_off + level + tides[12 * hour + places]
+            log2_sum = 10 * (log2 + 0.2 * draw.normal(size=len(places))).sum()
+            again = (0.01 + 0.005 * on + 0.002 * draw.random(len(places))).mean()
             rows.append(
                 {
-                    "period_s": period,
+                    "period_s": DAY + hour * 3600,
                     "src_pop": pair[0],
                     "dst_pop": pair[1],
                     "ip_version": 4,
                     "size_class_bytes": 100_000,
                 }
                 | {
-                    "timed": timed,
+                    "timed": 10 * len(places),
                     "log2_busy_sum": log2_sum,
                     "bytes_sent": 1e6,
-                    "bytes_retransmitted": again * 1e6 / len(own),
+                    "bytes_retransmitted": again * 1e6,
                 }
             )
     return rows
