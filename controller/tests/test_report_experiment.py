@@ -10,14 +10,12 @@ from typing import Any
 
 import pytest
 from springtide import instants
-from springtide.laws.initcwnd.decision import Reason
-from springtide.laws.initcwnd.rows import write_round
+from springtide.laws.initcwnd.decision import Decision, Reason
 from springtide.laws.switchback import counts, disable_test, disable_tests, turn
 from springtide.policy import load_policy
 
 from testkit.decided import decision
 from testkit.home import ROUND, Home
-from testkit.pairs import decided_table
 
 pytestmark = pytest.mark.usefixtures("clock", "one_store")
 
@@ -95,7 +93,8 @@ def test_a_switchback_is_reported_with_its_method_interval_and_assumption(
     home.fleet.write_text(FLEET)
     home.policy.write_text("experiment: {kind: switchback}\n")
     law = load_policy(home.policy).experiment
-    rows, opened = [], home.open()
+    rows: list[dict[str, Any]] = []
+    made: list[Decision] = []
     for moment in MOMENTS:
         hour = 1 + moment // 3600 % 24
         decided = []
@@ -122,8 +121,8 @@ def test_a_switchback_is_reported_with_its_method_interval_and_assumption(
                 }
             )
         if moment % 3600 == 0:
-            write_round(opened, moment, decided_table(decided), decided[0].policy_version)
-    opened.close()
+            made += decided
+    home.open().insert("initcwnd_decisions", map(vars, made))
     rolled_up(home, "rollup_outcomes", rows)
     home.policy.write_text(f"experiment: {{kind: switchback, seed: '{seed}'}}\n")
     html = tmp_path / "report.html"
@@ -202,7 +201,9 @@ def test_what_disable_tests_took_away_is_reported(home: Home, tmp_path: Path) ->
     hour = (UNTIL // 3600 - 4) % 24
     home.policy.write_text(f"experiment: {{disable_every_days: 1, disable_at_hour: {hour}, disable_for_s: 3600}}\n")
     law = load_policy(home.policy).experiment
-    since, rows, opened = UNTIL - 8 * 86_400, [], home.open()
+    since = UNTIL - 8 * 86_400
+    rows: list[dict[str, Any]] = []
+    made: list[Decision] = []
     tests = list(disable_tests(law, since, UNTIL))
     assert len(tests) == 8
     moments = [at for began, _ in tests for at in range(began - 3900, began + 8700, INTERVAL)]
@@ -224,7 +225,9 @@ def test_what_disable_tests_took_away_is_reported(home: Home, tmp_path: Path) ->
             tide = 2 ** ((moment - since) / 172_800)
             busy = int(100_000 * tide * slower * (1 + at / 100))
             rows.append({**base, **sizes, "busy_p50_us": busy, "bytes_retransmitted": 10_000 if was_off else 20_000})
-        write_round(opened, moment, decided_table(decided), decided[0].policy_version)
+        made += decided
+    opened = home.open()
+    opened.insert("initcwnd_decisions", map(vars, made))
     opened.insert("rollup_outcomes", [{"generation": 1, **row} for row in rows])
     opened.insert(
         "rollups", [{"round": at, "generation": 1, "interval_s": INTERVAL, "waited_s": 9999} for at in moments]
