@@ -29,7 +29,7 @@ test: ## every behaviour; needs root for the network namespaces; PROOFS=10 adds 
 
 # Beside the others, most of whose time is waiting, too; what it says comes whole.
 test-rust:
-	@said=$$(cargo test --profile $${CARGO_TEST_PROFILE:-dev} --workspace --locked --quiet 2>&1); code=$$?; printf '%s\n' "$$said"; exit $$code
+	@said=$$(cargo test --workspace --locked --quiet 2>&1); code=$$?; printf '%s\n' "$$said"; exit $$code
 
 test-python:
 	@$(PYTEST) --spent out/tests.json $(if $(PROOFS),--proofs $(PROOFS) --proofs-seed $$RANDOM)
