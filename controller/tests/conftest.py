@@ -17,8 +17,11 @@ from testkit.together import Opened, Together
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated store, made once by the command that users run. What it says of migrations, a part of each, is made one
-    part, as the engine does in time: they were three of four files of a copy, and a fifth of what opening it takes."""
+    """A migrated store, made once by the command that users run.
+
+    What it says of migrations, a part of each, is made one part, as the engine does in time: they were three of four
+    files of a copy, and a fifth of what opening it takes.
+    """
     home = Home(tmp_path_factory.mktemp("template"))
     home.run("migrate")
     store = home.open()
