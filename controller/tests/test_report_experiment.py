@@ -93,8 +93,7 @@ def test_a_switchback_is_reported_with_its_method_interval_and_assumption(
     home.fleet.write_text(FLEET)
     home.policy.write_text("experiment: {kind: switchback}\n")
     law = load_policy(home.policy).experiment
-    rows: list[dict[str, Any]] = []
-    made: list[Decision] = []
+    rows, made = list[dict[str, Any]](), list[Decision]()
     for moment in MOMENTS:
         hour = 1 + moment // 3600 % 24
         decided = []
