@@ -234,8 +234,8 @@ def test_what_disable_tests_took_away_is_reported(home: Home, tmp_path: Path) ->
     opened.close()
     html = tmp_path / "report.html"
     span = ("--from", instants.show(since + INTERVAL), "--to", instants.show(UNTIL))
-    made = home.json("report", *span, "--html", html)["lines"]
-    times, again = (one for one in made if one["by"] == "disable tests")
+    lines = home.json("report", *span, "--html", html)["lines"]
+    times, again = (one for one in lines if one["by"] == "disable tests")
     assert times["effect"]["treated"] == 8
     assert times["effect"]["effect"] == pytest.approx(-0.2, abs=0.01)
     assert -0.21 < times["effect"]["low"] <= times["effect"]["high"] < -0.19
