@@ -25,9 +25,17 @@ from testkit.path_model import Gave, Unit
 from testkit.path_traffic import BESIDES, EDGES, FLEET, INTERVAL, decision_rows, evidence, unit_of
 from testkit.together import Opened
 
-POPS = frozenset(EDGES.values())
-HOSTS = ("host", "only_host")
-PLACES = ("pop", "src_pop", "dst_pop", "destination")
+NAMES = ("host", "only_host", "pop", "src_pop", "dst_pop", "destination")
+
+
+def apart(row: Row, prefix: str) -> Row:
+    """Hosts and PoPs of a row by names that begin with `prefix`. A destination may be a client prefix, which stays."""
+    return row | {name: prefix + row[name] for name in NAMES if row.get(name) and "/" not in row[name]}
+
+
+def back(row: Row, prefix: str) -> Row:
+    """The same row by its own names."""
+    return row | {name: row[name].removeprefix(prefix) for name in NAMES if name in row}
 
 
 class Rolled:
@@ -71,7 +79,7 @@ class Rolled:
         publish_fleet(store, Fleet.model_validate({"version": 1, "pops": pops}))
         for batches in zip_longest(*(case.batches for case in cases), fillvalue=()):
             named = zip(cases, batches, strict=True)
-            store.insert("tcp_samples", [case._own(row) for case, batch in named for row in batch])
+            store.insert("tcp_samples", [apart(row, case.prefix) for case, batch in named for row in batch])
         moments = sorted({row["round"] for case in cases for row in case.decisions})
         store.insert("start_decisions", [row for case in cases for row in case._decided(moments)])
         for moment in sorted({moment for case in cases for moment in case.rounds}):
@@ -82,15 +90,10 @@ class Rolled:
             edges = {self.prefix + edge: values for edge, values in pop["edges"].items()}
             yield self.prefix + name, {"region": self.prefix + pop["region"], "edges": edges}
 
-    def _own(self, row: Row) -> Row:
-        """By the names that only this case has. Hosts outside the fleet stay outside it."""
-        hosts = {name: self.prefix + row[name] for name in HOSTS if name in row}
-        return row | hosts | {name: self.prefix + row[name] for name in PLACES if row.get(name) in POPS}
-
     def _decided(self, moments: Sequence[int]) -> Iterable[Row]:
         for moment in moments:
             last = max((row["round"] for row in self.decisions if row["round"] <= moment), default=None)
-            yield from (self._own(row | {"round": moment}) for row in self.decisions if row["round"] == last)
+            yield from (apart(row | {"round": moment}, self.prefix) for row in self.decisions if row["round"] == last)
 
     def alone(self, store: Store) -> Rolled:
         """The same where a store has nothing else."""
@@ -103,10 +106,7 @@ class Rolled:
         mine = f"startsWith({by}, {{prefix:String}}) and has({{rounds:Array(UInt32)}}, toUnixTimestamp(round))"
         parameters: dict[str, Param] = {"prefix": self.prefix, "rounds": self.rounds}
         found = self.opened().query(f"select {columns} from {table} where {mine}", parameters)
-        return [
-            row | {name: row[name].removeprefix(self.prefix) for name in (*HOSTS, *PLACES) if name in row}
-            for row in found
-        ]
+        return [back(row, self.prefix) for row in found]
 
     def own(self, every: Frame) -> Frame:
         """The rows of the case's PoPs, in its own names."""

@@ -19,8 +19,8 @@ from testkit.together import Opened, Together
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A migrated store, made once by the command that users run.
 
-    What it says of migrations, a part of each, is made one part, as the engine does in time: they were three of four
-    files of a copy, and a fifth of what opening it takes.
+    Its rows of applied migrations are merged into one part, as the engine does in time. A part for each was three of
+    four files of a copy, and a fifth of what opening it takes.
     """
     home = Home(tmp_path_factory.mktemp("template"))
     home.run("migrate")
@@ -40,20 +40,26 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As clock, when ROUND's samples have had their time: a round that has its tables is not rolled up again."""
+    """A minute later than clock: ROUND's samples have had their time, and a decision does not roll it up again."""
     monkeypatch.setattr(instants, "now", lambda: ROUND + 90)
 
 
-@pytest.fixture
-def bare_home(tmp_path: Path) -> Home:
-    """Fleet, default policy and empty spool; no store yet."""
-    Opened.release()
-    home = Home(tmp_path)
+def installed(home: Home, store: Path | None = None) -> Home:
+    """Fleet, default policy and empty spool; a copy of the store, where one is given."""
     home.fleet.write_text(FLEET)
     # Tests of one round expect its decision at once.
     home.policy.write_text("initcwnd: {duty_rounds: 1}\n")
     home.spool.mkdir()
+    if store is not None:
+        shutil.copytree(store, home.path / "store", symlinks=True)
     return home
+
+
+@pytest.fixture
+def bare_home(tmp_path: Path) -> Home:
+    """An installation without a store."""
+    Opened.release()
+    return installed(Home(tmp_path))
 
 
 @pytest.fixture
@@ -65,7 +71,7 @@ def home(bare_home: Home, template: Path) -> Home:
 
 @pytest.fixture
 def one_store(bare_home: Home) -> Iterator[None]:
-    """What opens the home's store in this process is lent one that stays open."""
+    """Commands of this process, which each open the home's store, are lent one that stays open."""
     bare_home.kept = {}
     yield
     Opened.release()
@@ -80,13 +86,8 @@ def store(home: Home) -> Iterator[Store]:
 
 @pytest.fixture(scope="module")
 def shared(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
-    """As home, with one store that stays open, for the tests of a file that share what it holds."""
-    home = Home(tmp_path_factory.mktemp("shared"), kept={})
-    home.fleet.write_text(FLEET)
-    home.policy.write_text("initcwnd: {duty_rounds: 1}\n")
-    home.spool.mkdir()
-    shutil.copytree(template, home.path / "store", symlinks=True)
-    yield home
+    """A home for all tests of a file, with one store that stays open."""
+    yield installed(Home(tmp_path_factory.mktemp("shared"), kept={}), template)
     Opened.release()
 
 
@@ -94,9 +95,8 @@ def shared(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def side_by_side(
     request: pytest.FixtureRequest, template: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Together]:
-    """What the file's tests that are selected gave has been run, in a store of its own."""
-    home = Home(tmp_path_factory.mktemp("together"))
-    shutil.copytree(template, home.path / "store", symlinks=True)
+    """The cases of the file's tests that are selected, run in a store of their own."""
+    home = installed(Home(tmp_path_factory.mktemp("together")), template)
     yield Together((item for item in request.session.items if item.path == request.path), Opened(home.open))
     Opened.release()
 

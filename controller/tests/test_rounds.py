@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import random
-import re
-import shutil
 from collections.abc import Iterable
 from contextlib import closing
 from ipaddress import IPv6Address
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,13 +20,12 @@ from springtide.store import Row, Store
 from testkit import round_model as model
 from testkit.home import FLEET, ROUND, Home
 from testkit.prefixes import rates_of
+from testkit.rolled import NAMES, apart, back
 
 INTERVAL = 300
 # Three intervals: before the look-back, the look-back and the round; and then the future.
 SLOTS = range(-3 * 3, 3)
 
-# What a row calls hosts and PoPs by.
-NAMES = ("host", "only_host", "pop", "src_pop", "dst_pop")
 KEYS = {
     "round_sockets": "host, boot_id, netns, cookie",
     "round_pairs": "src_pop, dst_pop, ip_version",
@@ -110,24 +106,14 @@ def drawn(count: int) -> list[list[Row]]:
     return found
 
 
-def moved(rows: Iterable[Row], to: int) -> list[Row]:
-    """The same on hosts and in PoPs of their own: ams-1 of ams is ams7-1 of ams7."""
-
-    def other(name: str) -> str:
-        return re.sub("^[a-z]+", rf"\g<0>{to}", name)
-
-    return [row | {name: other(row[name]) for name in NAMES if name in row} for row in rows]
-
-
 def fleet(sides: int) -> Fleet:
-    """That of FLEET, and as many more like it as histories are moved."""
+    """FLEET's hosts, and those of each side: ams-1 of ams is 7-ams-1 of 7-ams there."""
     made = yaml.safe_load(FLEET)
-    for n in range(sides):
-        for at, host in enumerate(model.EDGES):
-            [one] = moved([{"host": host, "pop": model.EDGES[host]}], n)
-            place = f"10.78.{n}.{at + 1}"
-            about = made["pops"].setdefault(one["pop"], {"prefixes": [f"{place}/32"], "edges": {}})
-            about["edges"][one["host"]] = {"address": place}
+    for side in range(sides):
+        for at, (host, pop) in enumerate(model.EDGES.items()):
+            address = f"10.78.{side}.{at + 1}"
+            about = made["pops"].setdefault(f"{side}-{pop}", {"prefixes": [f"{address}/32"], "edges": {}})
+            about["edges"][f"{side}-{host}"] = {"address": address}
     return Fleet.model_validate(made)
 
 
@@ -153,13 +139,12 @@ def tables(store: Store) -> dict[str, list[Row]]:
 
 
 def sides_of(found: dict[str, list[Row]], sides: int) -> list[dict[str, list[Row]]]:
-    """What was moved, moved back."""
+    """The tables of each side, by the history's own names."""
     result: list[dict[str, list[Row]]] = [{table: [] for table in found} for _ in range(sides)]
     for table, rows in found.items():
         for row in rows:
-            [side] = {int(n) for name in NAMES for n in re.findall(r"^[a-z]+(\d+)", row.get(name, ""))}
-            back = {name: re.sub(r"^([a-z]+)\d+", r"\1", row[name]) for name in NAMES if name in row}
-            result[side][table].append(row | back)
+            [side] = {row[name].partition("-")[0] for name in NAMES if row.get(name)}
+            result[int(side)][table].append(back(row, f"{side}-"))
     return result
 
 
@@ -174,7 +159,7 @@ def side_by_side(store: Store, histories: list[list[list[Row]]]) -> list[dict[st
     batches: list[list[Row]] = [[] for _ in range(max(map(len, histories)))]
     for n, history in enumerate(histories):
         for batch, rows in zip(batches, history, strict=False):
-            batch += moved(rows, n)
+            batch += [apart(row, f"{n}-") for row in rows]
     load(store, batches, len(histories))
     rollup(store, ROUND, INTERVAL, ROUND + 60)
     return sides_of(tables(store), len(histories))
@@ -275,17 +260,18 @@ def test_missing_polls_and_silent_hosts_are_counted(store: Store) -> None:
     assert (found["nyc-1"]["polls_seen"], found["nyc-1"]["polls_expected"]) == (5, 5)
 
 
-# The second of the three in the middle is before the round; the last a close.
+# Values of a counter at each poll. The first of three or four is of the round before; the fourth is the close's.
 FALLING = {
     "at the end": (9, 9, 1),
     "and grows again": (9, 9, 1, 20),
     "at its close": (0, 9, 12, 3),
     "between polls": (0, 9, 3, 30),
 }
+COUNTED = [(name, way) for name in model.COUNTERS for way in FALLING]
 
 
 def counting(host: str, name: str, values: Iterable[int]) -> list[Row]:
-    """A socket with these values of a counter, the fourth at its close."""
+    """A socket with these values of a counter."""
     rows = [
         dict.fromkeys(model.COUNTERS) | row | {name: value * 1_000_000}
         for n, value in enumerate(values)
@@ -296,29 +282,25 @@ def counting(host: str, name: str, values: Iterable[int]) -> list[Row]:
 
 
 @pytest.fixture(scope="module")
-def impossible(template: Path, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """The hosts of `counting` that have values that cannot be: one for each counter, and way of falling, and not."""
-    home = Home(tmp_path_factory.mktemp("impossible"))
-    shutil.copytree(template, home.path / "store", symlinks=True)
-    cases = [(name, way) for name in model.COUNTERS for way in FALLING]
+def impossible(shared: Home) -> set[str]:
+    """The hosts with values that cannot be. Each of COUNTED has a side: its counter falls on ams-1 and grows on ams-2."""
     rows = []
-    for n, (name, way) in enumerate(cases):
-        rows += moved(counting("ams-1", name, FALLING[way]), n) + moved(
-            counting("ams-2", name, sorted(FALLING[way])), n
-        )
-    with closing(home.open()) as store:
-        load(store, [rows], len(cases))
+    for side, (name, way) in enumerate(COUNTED):
+        values = FALLING[way]
+        both = counting("ams-1", name, values) + counting("ams-2", name, sorted(values))
+        rows += [apart(row, f"{side}-") for row in both]
+    with closing(shared.open()) as store:
+        load(store, [rows], len(COUNTED))
         rollup(store, ROUND, INTERVAL, ROUND + 60)
         found = store.query("select host from rollup_rogues where why = 'impossible_values'")
     return {row["host"] for row in found}
 
 
-@pytest.mark.parametrize("name", model.COUNTERS)
-@pytest.mark.parametrize("way", FALLING)
+@pytest.mark.parametrize(("name", "way"), COUNTED)
 def test_a_socket_whose_counter_decreased_is_not_counted(impossible: set[str], name: str, way: str) -> None:
     """It is another's, or broken: neither what it lost nor what it seems to have gained is this socket's."""
-    number = [(name, way) for name in model.COUNTERS for way in FALLING].index((name, way))
-    assert {f"ams{number}-1", f"ams{number}-2"} & impossible == {f"ams{number}-1"}
+    side = COUNTED.index((name, way))
+    assert {f"{side}-ams-1", f"{side}-ams-2"} & impossible == {f"{side}-ams-1"}
 
 
 @pytest.mark.parametrize("closes", [False, True])
