@@ -27,7 +27,7 @@ test: ## every behaviour; needs root for the network namespaces; PROOFS=10 adds 
 	@start=$$SECONDS; tools/setup --dev && $(MAKE) --no-print-directory --jobs 2 test-rust test-python \
 	    && printf '== make test: green in %d s\n' $$((SECONDS - start))
 
-# Beside the others, most of whose time is waiting, too; what it says comes whole.
+# Runs beside the others, since most of its time is waiting. Its output comes whole, at its end.
 test-rust:
 	@said=$$(cargo test --workspace --locked --quiet 2>&1); code=$$?; printf '%s\n' "$$said"; exit $$code
 

@@ -74,7 +74,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if left:
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left])
         items[:] = [item for item in items if item.nodeid not in left]
-    # What takes longest in one worker begins first.
+    # The files of ALONE take one worker longest, so they begin first.
     items.sort(key=lambda item: item.nodeid.split("::", 1)[0] not in ALONE)
 
 

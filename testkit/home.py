@@ -39,7 +39,7 @@ pops:
 
 
 class Kept:
-    """An open store that is lent: who closes it leaves it open."""
+    """An open store that is lent: closing it leaves it open."""
 
     def __init__(self, opened: Opened) -> None:
         self._opened = opened
@@ -55,8 +55,8 @@ class Kept:
 class Home:
     """One installation: its files, and `run` to use it.
 
-    Where it keeps stores (`kept`, by how they are opened), what opens its store in this process is lent one that stays
-    open. That one is closed when another is opened, and by `release`: before another process opens it.
+    With `kept` (stores by how they are opened) each command in this process is lent a store that stays open. That one is
+    closed when another is opened, and by `release`, which comes before another process opens it.
     """
 
     path: Path

@@ -55,8 +55,8 @@ def shown(hosts: Mapping[str, Host], **more: Any) -> Rows:
 
 
 class Day:
-    """The rate in use each round of a day, of what a path carries that nothing else is on: so few flights start at each
-    edge, all of which have a connection; and one may lie."""
+    """A day of rounds of a unit, and its rate in use in each. Nothing else is on the path, which carries 6 MB/s. Few
+    flights start at each edge, all edges have a connection, and one may lie."""
 
     def __init__(self, lie: Host | None, mean_flights: float, edges: int) -> None:
         self.lie, self.mean_flights, self.edges = lie, mean_flights, edges

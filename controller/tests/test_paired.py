@@ -107,7 +107,7 @@ def day(policy: Policy, seed: int) -> list[dict[str, Any]]:
         level = draw.normal()
         hours = [turn(law, INTERVAL, *pair, DAY + hour * 3600).on for hour in range(-1, 24)]
         for hour, places in enumerate(counted):
-            # Of this round and the two before.
+            # The share of this round and the two before that was on.
             on = np.mean([np.where(places >= back, hours[hour + 1], hours[hour]) for back in (1, 2, 3)], axis=0)
             log2 = on * all_on + (1 - on) * all_off + level + tides[12 * hour + places]
             log2_sum = 10 * (log2 + 0.2 * draw.normal(size=len(places))).sum()

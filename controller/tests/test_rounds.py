@@ -283,7 +283,7 @@ def counting(host: str, name: str, values: Iterable[int]) -> list[Row]:
 
 @pytest.fixture(scope="module")
 def impossible(shared: Home) -> set[str]:
-    """The hosts with values that cannot be. Each of COUNTED has a side: its counter falls on ams-1 and grows on ams-2."""
+    """The hosts with values that cannot be. Each of COUNTED has a side: it falls on ams-1, and grows on ams-2."""
     rows = []
     for side, (name, way) in enumerate(COUNTED):
         values = FALLING[way]

@@ -218,7 +218,8 @@ def test_a_share_of_the_connections_gets_the_trial(program: Program) -> None:
 
 
 def test_past_its_time_a_bundle_does_nothing_though_nobody_withdraws_it(program: Program) -> None:
-    """Where a busy machine was slower than its time, it gets four times as long: a false alarm takes 31 s of delay."""
+    """A turn in which a busy machine was slower than the bundle's time is done again, with four times as long. The last
+    one fails only after a delay of 31 s."""
     for expires_in_s in (2, 8, 32):
         begun = time.monotonic()
         program.apply({"expires_in_s": expires_in_s, "entries": [entry("127.0.0.0/8", initcwnd=30)]})

@@ -97,7 +97,8 @@ def test_an_expired_bundle_acts_no_more_and_is_withdrawn(host: Host) -> None:
 
 
 def test_past_its_time_a_bundle_does_nothing_though_no_command_runs(host: Host) -> None:
-    """Where a busy machine was slower than its time, it gets four times as long: a false alarm takes 48 s of delay."""
+    """A turn in which a busy machine was slower than the bundle's time is done again, with four times as long. The last
+    one fails only after a delay of 48 s."""
     rest = {"schema_version": 2, "enforce": {"by": "bpf"}, "entries": ENTRIES}
     for ttl in (3, 12, 48):
         ends = int(time.time()) + ttl

@@ -213,7 +213,7 @@ class Demo:
         return min(datetime.fromisoformat(json.loads(Path(file).read_text())["expires_at"]) for file in files)
 
     def expire(self) -> None:
-        """The same once more in bundles that live shortly, until they have expired."""
+        """Push the same once more in bundles that live shortly, and wait until they have expired."""
         self.policy["bundle"]["ttl_s"] = LAST_TTL_S + int(3 * self.pushed_s)
         self.product.policy.write_text(yaml.safe_dump(self.policy, sort_keys=False))
         expiry = self.roll_out()

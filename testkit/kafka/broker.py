@@ -62,7 +62,7 @@ def _keep(fresh: Path, kept: Path) -> None:
 
 
 def _beside(name: str) -> Path:
-    """What a first broker leaves for the next ones, for as long as the jars are the same."""
+    """A path beside the jars, for what a first broker leaves to the next ones of the same jars."""
     return jars().with_name(f"{jars().name}-{name}")
 
 
@@ -132,7 +132,7 @@ class Broker:
 
     @property
     def _fresh(self) -> Path:
-        """Where a first broker writes the archive at its end."""
+        """The path at which a first broker writes the archive when it ends."""
         return _beside(f"classes.{os.getpid()}.{self.port}")
 
     def _java(self, *arguments: str) -> list[str]:

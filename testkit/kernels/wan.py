@@ -77,7 +77,10 @@ def inputs(ways: Mapping[str, Way]) -> dict[str, bytes]:
 
 
 def here(ways: Mapping[str, Way], crossing: Path = CROSSING) -> str:
-    """What the script says on this machine, of the emulator alone: that measures the path, not who else computes."""
+    """The script's output on this machine, of the emulator alone.
+
+    It runs before ordinary processes, so that it measures the path and not what computes beside it.
+    """
     with tempfile.TemporaryDirectory() as made:
         for name, content in inputs(ways).items():
             (Path(made) / name).write_bytes(content)

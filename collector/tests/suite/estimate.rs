@@ -15,15 +15,15 @@ use serde_json::Value;
 
 use crate::common::{need_root, program, wait_until};
 
-/// Whether a process has handlers of its own for SIGHUP, which come after those of other signals.
+/// Tells whether a process handles SIGHUP. It handles the other signals by then, too.
 fn takes_signals(pid: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
     u64::from_str_radix(caught.unwrap().trim(), 16).unwrap() & 1 == 1
 }
 
-/// Runs the command on the server's side of connections, of which one after the other begins and is answered with 300 kB,
-/// for two seconds. None is under way when a signal ends the watch.
+/// Runs the command on the server's side of connections. For two seconds, one after the other begins and is answered with
+/// 300 kB. None is under way when a signal ends the watch.
 fn beside_answers(command: &mut Command) -> Output {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
