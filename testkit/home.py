@@ -55,8 +55,8 @@ class Kept:
 class Home:
     """One installation: its files, and `run` to use it.
 
-    With `kept` (stores by how they are opened) each command in this process is lent a store that stays open. That one is
-    closed when another is opened, and by `release`, which comes before another process opens it.
+    With `kept` (stores by how they are opened) each command in this process is lent a store that stays open. That one
+    is closed when another is opened, and by `release`, which comes before another process opens it.
     """
 
     path: Path
