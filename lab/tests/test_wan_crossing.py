@@ -12,8 +12,8 @@ from testkit.kernels import wan
 
 @pytest.mark.root
 def test_a_path_has_the_delay_rate_queue_and_loss_that_it_was_given() -> None:
-    """The seed decides the losses. Beside six busy processes (n = 7) the queue was 28.8 to 29.1 packets, the rate 7.81 to
-    7.82 Mbit/s and the round trip 60.5 to 60.6 ms. So few runs do not tell a false-alarm rate."""
+    """The seed decides the losses. Beside six busy processes (n = 7) the queue was 28.8 to 29.1 packets, the rate 7.82
+    Mbit/s and the round trip 60.5 to 60.6 ms. So few runs do not tell a false-alarm rate."""
     asked = wan.Way(rtt_ms=60, rate_mbit=8, queue_packets=30, loss_percent=2)
     found = wan.crossings(wan.here({"one": asked}, binary(name="crossing")), {"one": asked})["emulator", "one"]
     assert asked.rtt_ms <= found["rtt_ms"] < asked.rtt_ms + 5
