@@ -6,8 +6,9 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use crate::common::{Ended, Running, program};
+use crate::common::{Ended, Reports, Running, program};
 use rustix::net::sockopt::{socket_cookie, tcp_congestion};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 /// One poll at the start, and none after it.
@@ -60,18 +61,23 @@ fn every_connection_that_closes_leaves_its_last_tcp_info_once() {
     early.into_iter().for_each(Connection::reset);
     // About two thousand connections, 4,000 sockets, a second: more than a collector without privileges could leave lying
     // in the kernel's smallest buffer for half of one.
-    let (mut late_cookies, start) = (Vec::new(), Instant::now());
+    let (mut reports, mut late_cookies, start) = (Reports::listen(), Vec::new(), Instant::now());
     for number in 0..6_000_u32 {
         let connection = Connection::new(&listeners[number as usize % 2]);
         late_cookies.push(connection.cookies());
         connection.reset();
+        reports.read();
         let due = Duration::from_micros(500) * number;
         std::thread::sleep(due.saturating_sub(start.elapsed()));
     }
-    drop(listeners);
-    drop(std::net::TcpListener::bind("127.0.0.1:0").unwrap());
-    // Its event comes after all that were before it.
-    std::thread::sleep(Duration::from_millis(200));
+    let [first, second] = listeners;
+    let unconnected = [first, second, TcpListener::bind("127.0.0.1:0").unwrap()];
+    let cookies = unconnected
+        .each_ref()
+        .map(|listener| socket_cookie(listener.as_fd()).unwrap());
+    drop(unconnected);
+    reports.wait_for(&cookies);
+    reports.wait_for(late_cookies.as_flattened());
 
     let ended = running.end();
     let closes = closes(&ended);
@@ -116,15 +122,17 @@ fn filter_and_sample_hold_for_closing_sockets_too() {
     polled.push(held);
     let running = Running::start(program(), &arguments);
     running.wait_for_rows();
+    let mut reports = Reports::listen();
     for connection in polled {
         all.push(connection.cookies());
         connection.reset();
     }
     for _ in 0..200 {
         let connection = Connection::new(&other);
+        all.push(connection.cookies());
         connection.reset();
     }
-    std::thread::sleep(Duration::from_millis(200));
+    reports.wait_for(all.as_flattened());
     let ended = running.end();
     let cookies = |kind: &str| {
         let mut cookies: Vec<_> = ended
@@ -174,8 +182,14 @@ fn events_that_the_kernel_drops_are_counted_and_reported() {
     let running = Running::start(program(), &arguments);
     running.wait_for_rows();
     let connections: Vec<_> = (0..500).map(|_| Connection::new(&listener)).collect();
+    let pid = Pid::from_raw(running.pid().cast_signed()).unwrap();
+    // It reads none of them before all have come.
+    kill_process(pid, Signal::STOP).unwrap();
+    let cookies: Vec<_> = connections.iter().map(Connection::cookies).collect();
+    let mut reports = Reports::listen();
     connections.into_iter().for_each(Connection::reset);
-    std::thread::sleep(Duration::from_millis(200));
+    reports.wait_for(cookies.as_flattened());
+    kill_process(pid, Signal::CONT).unwrap();
     let ended = running.end();
     assert!(ended.count("close_overruns") > 0);
     assert!(

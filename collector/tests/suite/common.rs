@@ -1,10 +1,15 @@
 //! What several of the tests need.
 
+use std::collections::HashSet;
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::net::netlink::{SOCK_DIAG, SocketAddrNetlink};
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, recv, socket_with};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -49,6 +54,48 @@ pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
+
+/// The kernel's reports of closes in this thread's network namespace. They come some time after a close, on a loaded machine
+/// a third of a second, and to all who listen at once.
+pub struct Reports {
+    socket: OwnedFd,
+    seen: HashSet<u64>,
+}
+
+impl Reports {
+    /// From now on.
+    pub fn listen() -> Self {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let kind = SocketType::RAW;
+        let socket = socket_with(AddressFamily::NETLINK, kind, flags, Some(SOCK_DIAG)).unwrap();
+        // Of root only; others read in time.
+        let _ = set_socket_recv_buffer_size_force(&socket, 64 << 20);
+        bind(&socket, &SocketAddrNetlink::new(0, DESTROYED)).unwrap();
+        let seen = HashSet::new();
+        Self { socket, seen }
+    }
+
+    /// Takes what has come.
+    pub fn read(&mut self) {
+        let mut buffer = [0; 4096];
+        while let Ok((bytes, _)) = recv(&self.socket, &mut buffer, RecvFlags::empty()) {
+            let cookie = buffer[..bytes].get(60..68).unwrap();
+            self.seen
+                .insert(u64::from_ne_bytes(cookie.try_into().unwrap()));
+        }
+    }
+
+    /// Waits for those of these sockets. Time alone fails it only where a report takes a minute.
+    pub fn wait_for(&mut self, cookies: &[u64]) {
+        wait_until("the kernel's reports", || {
+            self.read();
+            cookies.iter().all(|cookie| self.seen.contains(cookie))
+        });
+    }
+}
+
+/// SKNLGRP_INET_TCP_DESTROY and SKNLGRP_INET6_TCP_DESTROY.
+const DESTROYED: u32 = 0b101;
 
 /// `run` into a spool of its own.
 pub struct Running {

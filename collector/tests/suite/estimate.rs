@@ -4,16 +4,18 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::process::{Command, Output, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::net::sockopt::socket_cookie;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::common::{need_root, program, wait_until};
+use crate::common::{Reports, need_root, program, wait_until};
 
 /// Tells whether a process handles SIGHUP. It handles the other signals by then, too.
 fn takes_signals(pid: u32) -> bool {
@@ -28,13 +30,17 @@ fn beside_answers(command: &mut Command) -> Output {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let ends = Arc::new(AtomicBool::new(false));
-    let ended = ends.clone();
+    let (ended, cookies) = (ends.clone(), Arc::new(Mutex::new(Vec::new())));
+    let served = cookies.clone();
     let serving = thread::spawn(move || {
         for connection in listener.incoming() {
             if ended.load(Ordering::Relaxed) {
                 break;
             }
-            connection.unwrap().write_all(&[7; 300_000]).unwrap();
+            let mut connection = connection.unwrap();
+            let cookie = socket_cookie(connection.as_fd()).unwrap();
+            served.lock().unwrap().push(cookie);
+            connection.write_all(&[7; 300_000]).unwrap();
         }
     });
     let filter = format!("sport {}", address.port());
@@ -42,14 +48,14 @@ fn beside_answers(command: &mut Command) -> Output {
     let (out, errors) = (Stdio::piped(), Stdio::piped());
     let child = command.stdout(out).stderr(errors).spawn().unwrap();
     wait_until("the watch", || takes_signals(child.id()));
-    let begun = Instant::now();
+    let (mut reports, begun) = (Reports::listen(), Instant::now());
     while begun.elapsed() < Duration::from_secs(2) {
         let mut connection = TcpStream::connect(address).unwrap();
         connection.read_to_end(&mut Vec::new()).unwrap();
         thread::sleep(Duration::from_millis(10));
+        reports.read();
     }
-    // The kernel reports a close a moment after it: of 23,000 beside four busy processes the last after 16 ms.
-    thread::sleep(Duration::from_millis(400));
+    reports.wait_for(&cookies.lock().unwrap());
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     ends.store(true, Ordering::Relaxed);

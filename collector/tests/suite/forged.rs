@@ -11,7 +11,7 @@ use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, bind, sendt
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::common::{Running, need_root, program, wait_until};
+use crate::common::{Reports, Running, need_root, program, wait_until};
 use crate::namespaces::{FILTER, Names, Sockets, WHY, path};
 
 /// No kernel counts so far.
@@ -140,9 +140,9 @@ fn messages_of_other_processes_make_no_row_and_fail_no_poll() {
     };
     let taken = within(&path, forge);
     let cookies = last.cookies();
+    let mut reports = within(&path, Reports::listen);
     drop(last);
-    // The kernel reports a close a moment after it.
-    thread::sleep(Duration::from_millis(200));
+    reports.wait_for(&cookies);
     let pid = Pid::from_raw(running.pid() as i32).unwrap();
     let go_on = thread::spawn(move || {
         thread::sleep(Duration::from_millis(500));
