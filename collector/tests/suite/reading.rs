@@ -6,7 +6,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use crate::common::{Running, collector, json_lines, program};
+use crate::common::{Running, collector, json_lines, program, wait_until};
+use crate::rhythm::start;
 use rustix::net::sockopt::socket_cookie;
 use serde_json::Value;
 
@@ -100,23 +101,30 @@ fn an_unchanged_socket_is_left_out_until_it_changes_or_its_full_row_is_due() {
     let (mut busy, mut peer) = pair(&listener);
     let (idle, _idle_peer) = pair(&listener);
     let filter = format!("dport {}", listener.local_addr().unwrap().port());
-    let run = |more: &[&str], during: &mut dyn FnMut()| {
-        let arguments = ["--netns", "own", "--interval", "20ms", "--filter", &filter];
-        let running = Running::start(program(), &[&arguments, more].concat());
+    let run = |more: &[&str], during: &mut dyn FnMut(&Running)| {
+        let arguments = ["--interval", "20ms", "--filter", &filter];
+        let running = start(program(), &[&arguments, more].concat());
         running.wait_for_rows();
-        during();
+        during(&running);
         running.end()
     };
     let cookies = [&busy, &idle].map(|socket| socket_cookie(socket.as_fd()).unwrap());
     // The longest: a full row is due in a poll that its cookie decides, which may be one of these.
-    let ended = run(&["--changes-only", "--full-interval", "24h"], &mut || {
-        for number in 1..=5 {
-            std::thread::sleep(Duration::from_millis(100));
-            busy.write_all(&vec![0; number]).unwrap();
-            peer.read_exact(&mut vec![0; number]).unwrap();
-        }
-        std::thread::sleep(Duration::from_millis(100));
-    });
+    let ended = run(
+        &["--changes-only", "--full-interval", "24h"],
+        &mut |running| {
+            for number in 1..=5 {
+                busy.write_all(&vec![0; number]).unwrap();
+                peer.read_exact(&mut vec![0; number]).unwrap();
+                let all = number * (number + 1) / 2;
+                wait_until("a row of what was sent", || {
+                    let rows = running.samples();
+                    rows.iter()
+                        .any(|row| row["cookie"] == cookies[0] && row["bytes_sent"] == all)
+                });
+            }
+        },
+    );
     let [changing, idle] = cookies.map(|cookie| ended.with("cookie", cookie));
     assert_eq!(idle.len(), 1, "{idle:?}");
     assert!((2..=11).contains(&changing.len()), "{}", changing.len());
@@ -126,7 +134,7 @@ fn an_unchanged_socket_is_left_out_until_it_changes_or_its_full_row_is_due() {
     assert_eq!(rows + ended.count("rows_unchanged"), 2 * polls);
 
     // Every second poll.
-    let ended = run(&["--changes-only", "--full-interval", "40ms"], &mut || {
+    let ended = run(&["--changes-only", "--full-interval", "40ms"], &mut |_| {
         std::thread::sleep(Duration::from_millis(400));
     });
     let (rows, polls) = (
