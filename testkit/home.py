@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 from unittest.mock import patch
 
 from click.testing import CliRunner, Result
 from springtide.cli import cli
 from springtide.jobs import site
 from springtide.store import Store, open_store
-
-from testkit.together import Opened
 
 # 2026-01-02T03:00:00Z
 ROUND = 1_767_322_800
@@ -36,6 +35,30 @@ pops:
     edges:
       nyc-1: {address: 10.77.3.1}
 """
+
+
+class Opened:
+    """A store that is opened where it is asked for. The embedded engine opens one in a process: `release` closes it
+    before another is opened."""
+
+    now: ClassVar[Opened | None] = None
+
+    def __init__(self, opens: Callable[[], Store]) -> None:
+        self.opens = opens
+        self.store: Store | None = None
+
+    def __call__(self) -> Store:
+        if self.store is None:
+            self.release()
+            self.store, Opened.now = self.opens(), self
+        return self.store
+
+    @classmethod
+    def release(cls) -> None:
+        if cls.now is not None and cls.now.store is not None:
+            cls.now.store.close()
+            cls.now.store = None
+        cls.now = None
 
 
 class Kept:

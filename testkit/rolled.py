@@ -20,10 +20,9 @@ from springtide.observe.rollup import rollup
 from springtide.policy import StartPolicy
 from springtide.store import Param, Row, Store
 
-from testkit.home import ROUND
+from testkit.home import ROUND, Home
 from testkit.path_model import Gave, Unit
 from testkit.path_traffic import BESIDES, EDGES, FLEET, INTERVAL, decision_rows, evidence, unit_of
-from testkit.together import Opened
 
 NAMES = ("host", "only_host", "pop", "src_pop", "dst_pop", "destination")
 
@@ -68,10 +67,10 @@ class Rolled:
         assert middle == 10, f"the middle host polls {middle} times, that of every other case 10 times"
 
     @classmethod
-    def run(cls, opened: Opened, cases: Sequence[Self]) -> None:
-        store = opened()
+    def run(cls, home: Home, cases: Sequence[Self]) -> None:
+        store = home.open()
         for number, case in enumerate(cases):
-            case.opened, case.prefix = opened, f"c{number}-"
+            case.opened, case.prefix = home.open, f"c{number}-"
         pops = dict(chain.from_iterable(case._pops() for case in cases))
         # What rows are of which PoP they say: prefixes only have to differ.
         for number, pop in enumerate(pops.values()):

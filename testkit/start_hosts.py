@@ -7,9 +7,9 @@ from typing import Any, Self
 
 import numpy as np
 
+from testkit.home import Home
 from testkit.path_model import Host, combined
 from testkit.start_law import MSS, Rows, beginning, in_use, row
-from testkit.together import Opened
 
 # Segments, of them sent again, and thousandths of its rate that were carried.
 Flight = tuple[int, int, float]
@@ -64,7 +64,7 @@ class Day:
         self.rates: list[float] = []
 
     @classmethod
-    def run(cls, opened: Opened, days: Sequence[Self]) -> None:
+    def run(cls, home: Home, days: Sequence[Self]) -> None:
         """A unit of each, which depends on no other. No store is asked."""
         loop = beginning()
         in_use(loop, 6e6)

@@ -19,48 +19,25 @@ from collections import defaultdict
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import wraps
-from typing import Any, ClassVar, ParamSpec, Protocol, Self
+from typing import Any, ParamSpec, Protocol, Self
 
 import pytest
-from springtide.store import Store
+
+from testkit.home import Home
 
 P = ParamSpec("P")
 
 
-class Opened:
-    """A store that is opened where it is asked for. The embedded engine opens one in a process: `release` closes it
-    before another is opened."""
-
-    now: ClassVar[Opened | None] = None
-
-    def __init__(self, opens: Callable[[], Store]) -> None:
-        self.opens = opens
-        self.store: Store | None = None
-
-    def __call__(self) -> Store:
-        if self.store is None:
-            self.release()
-            self.store, Opened.now = self.opens(), self
-        return self.store
-
-    @classmethod
-    def release(cls) -> None:
-        if cls.now is not None and cls.now.store is not None:
-            cls.now.store.close()
-            cls.now.store = None
-        cls.now = None
-
-
 class Case(Protocol):
     @classmethod
-    def run(cls, opened: Opened, cases: Sequence[Self]) -> None:
+    def run(cls, home: Home, cases: Sequence[Self]) -> None:
         """Let each of them know what came of it."""
 
 
 class Together:
     """Tests that have begun, up to their yield, by their ids; what they gave has been run."""
 
-    def __init__(self, items: Iterable[Any], opened: Opened) -> None:
+    def __init__(self, items: Iterable[Any], home: Home) -> None:
         self.begun: dict[str, Generator[Case | Sequence[Case], pytest.FixtureRequest | None]] = {}
         self.failed: dict[str, Exception] = {}
         kinds: dict[type[Case], list[Case]] = defaultdict(list)
@@ -77,7 +54,7 @@ class Together:
             for case in given if isinstance(given, Sequence) else (given,):
                 kinds[type(case)].append(case)
         for kind, cases in kinds.items():
-            kind.run(opened, cases)
+            kind.run(home, cases)
 
     def finish(self, test: str, request: pytest.FixtureRequest | None = None) -> None:
         if test in self.failed:

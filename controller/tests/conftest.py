@@ -11,8 +11,8 @@ from springtide import instants
 from springtide.store import Store
 
 from testkit import path_traffic, round_model
-from testkit.home import FLEET, ROUND, Home
-from testkit.together import Opened, Together
+from testkit.home import FLEET, ROUND, Home, Opened
+from testkit.together import Together
 
 
 @pytest.fixture(scope="session")
@@ -58,7 +58,6 @@ def installed(home: Home, store: Path | None = None) -> Home:
 @pytest.fixture
 def bare_home(tmp_path: Path) -> Home:
     """An installation without a store."""
-    Opened.release()
     return installed(Home(tmp_path))
 
 
@@ -74,7 +73,8 @@ def one_store(bare_home: Home) -> Iterator[None]:
     """Commands of this process, which each open the home's store, are lent one that stays open."""
     bare_home.kept = {}
     yield
-    Opened.release()
+    if Opened.now in bare_home.kept.values():
+        Opened.release()
 
 
 @pytest.fixture
@@ -92,13 +92,9 @@ def shared(template: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.fixture(scope="module")
-def side_by_side(
-    request: pytest.FixtureRequest, template: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Together]:
-    """The cases of the file's tests that are selected, run in a store of their own."""
-    home = installed(Home(tmp_path_factory.mktemp("together")), template)
-    yield Together((item for item in request.session.items if item.path == request.path), Opened(home.open))
-    Opened.release()
+def side_by_side(request: pytest.FixtureRequest, shared: Home) -> Together:
+    """The cases of the file's tests that are selected, run in the file's store."""
+    return Together((item for item in request.session.items if item.path == request.path), shared)
 
 
 @pytest.fixture

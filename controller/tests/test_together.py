@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
 
-from testkit.together import Opened, Together, together
+from testkit.home import Home
+from testkit.together import Together, together
 
 
 class Doubled:
@@ -18,7 +20,7 @@ class Doubled:
         self.number, self.found = number, 0
 
     @classmethod
-    def run(cls, opened: Opened, cases: Sequence[Self]) -> None:
+    def run(cls, home: Home, cases: Sequence[Self]) -> None:
         cls.runs += 1
         for case in cases:
             case.found = 2 * case.number
@@ -40,10 +42,8 @@ def test_all_of_a_file_are_run_at_once() -> Iterator[Doubled]:
 
 
 def begun(*tests: Any) -> Together:
-    def never() -> Any:
-        raise AssertionError("no case asked for a store")
-
-    return Together([SimpleNamespace(nodeid=test.__name__, function=test) for test in tests], Opened(never))
+    """No case asks for a home."""
+    return Together([SimpleNamespace(nodeid=test.__name__, function=test) for test in tests], Home(Path("/nowhere")))
 
 
 def test_what_fails_in_one_fails_no_other() -> None:
