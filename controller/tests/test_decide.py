@@ -6,6 +6,7 @@ Long: one command from samples to sentences, over one set of samples.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,9 @@ from springtide.policy import load_policy
 
 from testkit.home import ROUND, Home
 from testkit.proto import Value
+from testkit.sent import Sent
 from testkit.spool import record, write_spool
+from testkit.together import together
 from testkit.traffic import MSS, Socket
 
 INTERVAL = 300
@@ -28,6 +31,7 @@ NOW = ROUND
 FULL = 200 * MSS
 
 Sample = dict[str, Value]
+SMOOTH = "initcwnd: {duty_rounds: 1, history_weight: 0.5, hysteresis: 0.1}\n"
 
 pytestmark = pytest.mark.usefixtures("settled", "one_store")
 
@@ -60,13 +64,14 @@ def stored(home: Home) -> list[dict[str, Any]]:
     return home.query("select * from initcwnd_decisions final order by round, src_pop, dst_pop, ip_version")
 
 
-def test_the_mean_of_earned_windows_is_learnt_and_idle_ones_are_not(home: Home) -> None:
+@together
+def test_the_mean_of_earned_windows_is_learnt_and_idle_ones_are_not() -> Iterator[Sent]:
     busy = [
         s for n, c in enumerate(connections(4)) for s in polls(Socket(**{**vars(c), "snd_cwnd": 40 + n}), NOW, FULL)
     ]
     idle = [s for c in connections(20, cwnd=95, first=50) for s in polls(c, NOW, 0)]
-    feed(home, "a", busy + idle)
-    [decision] = decide(home)
+    yield (sent := Sent(busy + idle))
+    [decision] = sent.decide()
     assert (decision["src_pop"], decision["dst_pop"], decision["ip_version"]) == ("ams", "fra", 4)
     assert (decision["initcwnd"], decision["observed_cwnd"]) == (42, 41.5)
     assert (decision["connections_seen"], decision["connections_earned"]) == (24, 4)
@@ -74,31 +79,35 @@ def test_the_mean_of_earned_windows_is_learnt_and_idle_ones_are_not(home: Home) 
     assert decision["reason"] == "learnt"
 
 
-def test_what_was_acknowledged_before_the_round_does_not_earn(home: Home) -> None:
+@together
+def test_what_was_acknowledged_before_the_round_does_not_earn() -> Iterator[Sent]:
     """Long-lived and idle now: large counters, no progress."""
     old = [s for c in connections(5) for s in polls(c, NOW - INTERVAL, FULL) + polls(c, NOW, 0, start=FULL, number=1)]
-    feed(home, "a", old)
-    [decision] = decide(home)
+    yield (sent := Sent(old, rounds=2))
+    [decision] = sent.decide()
     assert (decision["action"], decision["reason"], decision["connections_seen"]) == ("none", "no_evidence", 5)
-    [before] = decide(home, "--round", instants.show(NOW - INTERVAL))
+    [before] = sent.decide("--round", instants.show(NOW - INTERVAL))
     assert before["reason"] == "learnt"
 
 
-def test_sockets_that_the_first_poll_already_showed_earn_nothing_for_their_past(home: Home) -> None:
-    feed(home, "a", [c.at(NOW - 20, poll=1, bytes_acked=10 * FULL) for c in connections(5)])
-    [decision] = decide(home)
+@together
+def test_sockets_that_the_first_poll_already_showed_earn_nothing_for_their_past() -> Iterator[Sent]:
+    yield (sent := Sent([c.at(NOW - 20, poll=1, bytes_acked=10 * FULL) for c in connections(5)]))
+    [decision] = sent.decide()
     assert (decision["connections_seen"], decision["connections_earned"]) == (5, 0)
 
 
-def test_a_new_socket_earns_from_zero(home: Home) -> None:
+@together
+def test_a_new_socket_earns_from_zero() -> Iterator[Sent]:
     witness = connections(1, first=90)[0]
     new = [c.at(NOW - 20, poll=7, bytes_acked=FULL) for c in connections(3)]
-    feed(home, "a", [witness.at(NOW - 120, poll=6, bytes_acked=5), *new])
-    [decision] = decide(home)
+    yield (sent := Sent([witness.at(NOW - 120, poll=6, bytes_acked=5), *new]))
+    [decision] = sent.decide()
     assert (decision["connections_earned"], decision["initcwnd"]) == (3, 40)
 
 
-def test_only_live_connections_between_known_pops_count(home: Home) -> None:
+@together
+def test_only_live_connections_between_known_pops_count() -> Iterator[Sent]:
     good = connections(3)
     odd = [
         Socket("ams-1", 20, "10.77.1.1", "10.77.1.2"),
@@ -107,23 +116,25 @@ def test_only_live_connections_between_known_pops_count(home: Home) -> None:
         Socket("ams-1", 23, "10.77.1.1", "10.77.2.1", state="TCP_STATE_CLOSE_WAIT", snd_cwnd=90),
     ]
     closes = [c.at(NOW - 1, 105, 9 * FULL, kind="SAMPLE_KIND_CLOSE") for c in connections(3, 99, first=40)]
-    feed(home, "a", [s for c in good + odd for s in polls(c, NOW, FULL)] + closes)
-    [decision] = decide(home)
+    yield (sent := Sent([s for c in good + odd for s in polls(c, NOW, FULL)] + closes))
+    [decision] = sent.decide()
     assert (decision["initcwnd"], decision["connections_seen"]) == (40, 3)
 
 
-def test_ip_versions_are_decided_apart(home: Home) -> None:
+@together
+def test_ip_versions_are_decided_apart() -> Iterator[Sent]:
     six = [Socket("ams-1", 60 + n, "fd77:1::1", f"fd77:2::{n}", "ams", 80) for n in range(3)]
-    feed(home, "a", [s for c in connections(3) + six for s in polls(c, NOW, FULL)])
-    assert [(d["ip_version"], d["initcwnd"]) for d in decide(home)] == [(4, 40), (6, 80)]
+    yield (sent := Sent([s for c in connections(3) + six for s in polls(c, NOW, FULL)]))
+    assert [(d["ip_version"], d["initcwnd"]) for d in sent.decide()] == [(4, 40), (6, 80)]
 
 
-def test_retransmissions_are_counted_over_the_round(home: Home) -> None:
+@together
+def test_retransmissions_are_counted_over_the_round() -> Iterator[Sent]:
     samples = [s for c in connections(4) for s in polls(c, NOW, FULL)]
     for sample in samples:
         sample["bytes_retrans"] = 5000 + int(sample["bytes_sent"]) // 50
-    feed(home, "a", samples)
-    [decision] = decide(home)
+    yield (sent := Sent(samples))
+    [decision] = sent.decide()
     assert decision["retransmit_ratio"] == pytest.approx(0.02, abs=1e-5)
 
 
@@ -137,20 +148,16 @@ def rounds_of_traffic(windows: list[int]) -> list[Sample]:
     return samples
 
 
-def backfill(home: Home, count: int) -> None:
-    for n in range(count):
-        home.run("decide", "initcwnd", "--round", instants.show(NOW - INTERVAL * (count - 1 - n)))
-
-
-def test_history_smooths_and_again_gives_the_same_rows(home: Home) -> None:
-    home.policy.write_text("initcwnd: {duty_rounds: 1, history_weight: 0.5, hysteresis: 0.1}\n")
-    feed(home, "a", rounds_of_traffic([40, 80, 80]))
-    backfill(home, 3)
-    first = stored(home)
+@together
+def test_history_smooths_and_again_gives_the_same_rows() -> Iterator[Sent]:
+    yield (sent := Sent(rounds_of_traffic([40, 80, 80]), SMOOTH, rounds=3))
+    sent.decide_all()
+    first = sent.stored()
     assert [(row["initcwnd"], row["previous_cwnd"]) for row in first] == [(40, None), (60, 40), (70, 60)]
-    backfill(home, 3)
-    assert stored(home) == first
-    assert home.query("select count() as n from initcwnd_decisions") == [{"n": 3}]
+    # Of tables that are made anew, too.
+    sent.home.run("rollup", "--round", instants.show(NOW))
+    sent.decide_all()
+    assert sent.stored() == first
 
 
 def test_later_rows_and_later_decisions_never_leak_in(home: Home) -> None:
@@ -179,18 +186,18 @@ def test_a_round_that_was_decided_differently_is_replaced_as_a_whole(home: Home)
     assert (row["dst_pop"], row["initcwnd"], row["reason"]) == ("fra", 30, "clamped_to_cmax")
 
 
-def test_silence_holds_then_withdraws(home: Home) -> None:
+@together
+def test_silence_holds_then_withdraws() -> Iterator[Sent]:
     """The host goes on polling: what it polls is idle."""
-    home.policy.write_text("initcwnd: {duty_rounds: 1, ttl_s: 900}\n")
     busy = [s for c in connections(3) for s in polls(c, NOW - 4 * INTERVAL, FULL)]
     idle = [
         s
         for later in range(1, 5)
         for s in polls(connections(1, dst="nyc", first=90)[0], NOW - (4 - later) * INTERVAL, 0, number=later)
     ]
-    feed(home, "a", busy + idle)
-    backfill(home, 5)
-    assert [(row["action"], row["reason"]) for row in stored(home) if row["dst_pop"] == "fra"] == [
+    yield (sent := Sent(busy + idle, "initcwnd: {duty_rounds: 1, ttl_s: 900}\n", rounds=5))
+    sent.decide_all()
+    assert [(row["action"], row["reason"]) for row in sent.stored() if row["dst_pop"] == "fra"] == [
         ("set", "learnt"),
         ("set", "held_no_evidence"),
         ("set", "held_no_evidence"),
@@ -254,10 +261,11 @@ def test_a_removed_host_is_expected_only_for_a_while(home: Home) -> None:
     assert home.json("decide", "initcwnd")["incomplete"] == {}
 
 
-def test_dry_run_writes_nothing(home: Home) -> None:
-    feed(home, "a", rounds_of_traffic([40]))
-    assert len(decide(home, "--dry-run")) == 1
-    assert stored(home) == []
+@together
+def test_dry_run_writes_nothing() -> Iterator[Sent]:
+    yield (sent := Sent(rounds_of_traffic([40])))
+    assert len(sent.decide("--dry-run")) == 1
+    assert sent.stored() == []
 
 
 @pytest.mark.parametrize(
@@ -285,11 +293,11 @@ def test_nothing_seen_is_nothing_decided(home: Home) -> None:
     assert "no host sent samples" in home.run("decide", "initcwnd", code=3).stderr
 
 
-def test_explain_shows_value_inputs_rule_history_and_what_would_change_it(home: Home) -> None:
-    home.policy.write_text("initcwnd: {duty_rounds: 1, history_weight: 0.5, hysteresis: 0.1}\n")
-    feed(home, "a", rounds_of_traffic([40, 80]))
-    backfill(home, 2)
-    screen = home.run("explain", "ams", "fra").stdout
+@together
+def test_explain_shows_value_inputs_rule_history_and_what_would_change_it() -> Iterator[Sent]:
+    yield (sent := Sent(rounds_of_traffic([40, 80]), SMOOTH, rounds=2))
+    sent.decide_all()
+    screen = sent.explain("ams", "fra")
     for text in (
         "decided       60 segments\n",
         "in force      the kernel's default of 10 segments: no publication has reached its edges",
@@ -300,30 +308,31 @@ def test_explain_shows_value_inputs_rule_history_and_what_would_change_it(home: 
         assert text in screen
     assert screen.count("learnt") == 2
     assert len(screen.splitlines()) < 40
-    [explanation] = home.json("explain", "ams", "fra")["explanations"]
-    assert explanation["decision"]["initcwnd"] == 60
+    assert sent.explained("ams", "fra")["decision"]["initcwnd"] == 60
 
 
-def test_explain_names_the_bound(home: Home) -> None:
-    home.policy.write_text("initcwnd: {duty_rounds: 1, cmax: 50, history_weight: 0.5}\n")
-    feed(home, "a", rounds_of_traffic([80]))
-    backfill(home, 1)
-    [explanation] = home.json("explain", "ams", "fra")["explanations"]
+@together
+def test_explain_names_the_bound() -> Iterator[Sent]:
+    yield (sent := Sent(rounds_of_traffic([80]), "initcwnd: {duty_rounds: 1, cmax: 50, history_weight: 0.5}\n"))
+    sent.decide_all()
+    explanation = sent.explained("ams", "fra")
     assert explanation["rule"] == "initcwnd.cmax"
     assert explanation["would_change"].startswith("a window below 50 in the next round")
 
 
-def test_explain_shows_why_there_is_no_value(home: Home) -> None:
+@together
+def test_explain_shows_why_there_is_no_value() -> Iterator[Sent]:
+    thin = [s for c in connections(1) for s in polls(c, NOW, FULL)]
+    idle = [s for c in connections(4, src="fra", dst="nyc") for s in polls(c, NOW, 0)]
+    yield (sent := Sent(thin + idle))
+
     def because(src: str, dst: str) -> str:
-        [explanation] = home.json("explain", src, dst)["explanations"]
+        explanation = sent.explained(src, dst)
         assert "kernel's default of 10" in explanation["verdict"]
         return str(explanation["because"])
 
     assert "has not been decided" in because("ams", "fra")
-    thin = [s for c in connections(1) for s in polls(c, NOW, FULL)]
-    idle = [s for c in connections(4, src="fra", dst="nyc") for s in polls(c, NOW, 0)]
-    feed(home, "a", thin + idle)
-    home.run("decide", "initcwnd")
+    sent.decide_all()
     assert "1 of 1 live connections earned their window" in because("ams", "fra")
     assert "0 of 4 live connections earned their window" in because("fra", "nyc")
     assert "no sample of a live connection from nyc to ams" in because("nyc", "ams")

@@ -1,0 +1,107 @@
+"""Cases whose samples are loaded and rolled up once for all, each in PoPs of its own."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Self
+from unittest.mock import patch
+
+import yaml
+from springtide import instants
+
+from testkit.home import FLEET, ROUND, Home
+from testkit.proto import Value
+from testkit.spool import record, write_spool
+
+INTERVAL = 300
+PLACES = ("host", "pop", "src_pop", "dst_pop")
+
+
+class Apart:
+    """A case on FLEET, under names and addresses that no other case has."""
+
+    home: Home
+    number = 0
+
+    @classmethod
+    def place(cls, home: Home, cases: Sequence[Self], fleet: str = FLEET) -> None:
+        """The home's fleet is that of each of them."""
+        pops: dict[str, Any] = {}
+        for number, case in enumerate(cases):
+            case.home, case.number = home, number
+            pops |= yaml.safe_load(case.own(fleet))["pops"]
+        home.fleet.write_text(yaml.safe_dump({"version": 1, "pops": pops}))
+
+    @property
+    def prefix(self) -> str:
+        return f"c{self.number}-"
+
+    def own(self, text: str) -> str:
+        named = re.sub(r"\b(ams|fra|nyc|europe)\b", rf"{self.prefix}\1", text)
+        return named.replace("10.77.", f"10.{100 + self.number}.").replace("fd77:", f"fd{self.number:02x}:")
+
+    def moved(self, samples: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        return [
+            {name: self.own(value) if isinstance(value, str) else value for name, value in sample.items()}
+            for sample in samples
+        ]
+
+    def named(self, rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Those of its own hosts and PoPs, by the names of FLEET."""
+        found = []
+        for row in rows:
+            places = {name: row[name] for name in PLACES if str(row.get(name, "")).startswith(self.prefix)}
+            if places:
+                found.append({**row, **{name: place.removeprefix(self.prefix) for name, place in places.items()}})
+        return found
+
+    def said(self, value: Any) -> Any:
+        return value.replace(self.prefix, "") if isinstance(value, str) else value
+
+
+class Sent(Apart):
+    """Samples of so many rounds up to ROUND; then what commands decide of pairs, by the case's policy."""
+
+    def __init__(
+        self, samples: Sequence[Mapping[str, Value]], policy: str = "initcwnd: {duty_rounds: 1}\n", rounds: int = 1
+    ) -> None:
+        self.samples, self.policy = samples, policy
+        self.rounds = [ROUND - INTERVAL * age for age in reversed(range(rounds))]
+        self.is_first = True
+
+    @classmethod
+    def run(cls, home: Home, cases: Sequence[Self]) -> None:
+        cls.place(home, cases)
+        write_spool(home.spool, "sent", [record(case.moved(case.samples)) for case in cases])
+        with patch.object(instants, "now", lambda: ROUND + 90):
+            home.run("ingest", home.spool)
+            for moment in sorted({moment for case in cases for moment in case.rounds}):
+                home.run("rollup", "--round", instants.show(moment))
+
+    def ours(self) -> Home:
+        """The home, where no other case has decided anything."""
+        if self.is_first:
+            self.home.policy.write_text(self.policy)
+            self.home.open().execute("truncate table initcwnd_decisions")
+            self.is_first = False
+        return self.home
+
+    def decide(self, *arguments: object) -> list[dict[str, Any]]:
+        return self.named(self.ours().json("decide", "initcwnd", *arguments)["decisions"])
+
+    def decide_all(self) -> None:
+        """Its rounds, one after the other."""
+        for moment in self.rounds:
+            self.ours().run("decide", "initcwnd", "--round", instants.show(moment))
+
+    def stored(self) -> list[dict[str, Any]]:
+        rows = self.ours().query("select * from initcwnd_decisions order by round, src_pop, dst_pop, ip_version")
+        return self.named(rows)
+
+    def explain(self, src: str, dst: str) -> str:
+        return str(self.said(self.ours().run("explain", self.own(src), self.own(dst)).stdout))
+
+    def explained(self, src: str, dst: str) -> dict[str, Any]:
+        [explanation] = self.ours().json("explain", self.own(src), self.own(dst))["explanations"]
+        return {name: self.said(value) for name, value in explanation.items()}
