@@ -1,9 +1,12 @@
-"""Whose samples count: only those of the fleet's edges, each within bounds; every other host is listed by its name."""
+"""Whose samples count: only those of the fleet's edges, each within bounds; every other host is listed by its name.
+
+Long: its cases share the roll-ups of two rounds.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Self
 
 import pytest
 from springtide import instants
@@ -14,10 +17,12 @@ from springtide.observe.completeness import inputs
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.rollup import rollup
 from springtide.policy import load_policy
-from springtide.store import Row, Store
+from springtide.store import Row
 
 from testkit.home import FLEET, ROUND, Home
 from testkit.prefixes import INTERVAL, Seen, store_rounds
+from testkit.sent import Apart
+from testkit.together import together
 from testkit.traffic import MSS
 
 pytestmark = pytest.mark.usefixtures("settled", "one_store")
@@ -33,10 +38,13 @@ congestion: {window_rounds: 4, min_rounds: 1, min_prefixes: 2, min_connections: 
 """
 
 
+# Three edges in ams.
+THREE = FLEET.replace("      ams-2:", "      ams-3: {address: 10.77.1.3}\n      ams-2:")
+
+
 @pytest.fixture
 def home(home: Home) -> Home:
-    """Three edges in ams."""
-    home.fleet.write_text(FLEET.replace("      ams-2:", "      ams-3: {address: 10.77.1.3}\n      ams-2:"))
+    home.fleet.write_text(THREE)
     home.policy.write_text(POLICY)
     return home
 
@@ -114,10 +122,41 @@ def decided(home: Home) -> list[Any]:
 
 
 def rogues(home: Home) -> dict[tuple[str, str], int]:
-    found = home.query(
-        "select host, toString(why) as why, times from round_rogues where round = (select max(round) from rollups)"
-    )
-    return {(row["host"], row["why"]): row["times"] for row in found}
+    return {(row["host"], row["why"]): row["times"] for row in home.query(ROGUES)}
+
+
+ROGUES = "select host, toString(why) as why, times from round_rogues where round = (select max(round) from rollups)"
+
+
+class Counted(Apart):
+    """Rows of two rounds; then what tables have of the second, and both laws' input from the two rounds."""
+
+    decided: Sequence[tuple[dict[str, str], list[dict[str, Any]]]]
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self.samples = list(rows)
+
+    @classmethod
+    def run(cls, home: Home, cases: Sequence[Self]) -> None:
+        cls.place(home, cases, THREE)
+        home.policy.write_text(POLICY)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(instants, "now", lambda: ROUND + 90)
+            for case in cases:
+                put(home, case.moved(case.samples))
+            made = decided(home)
+        for case in cases:
+            case.decided = [(case.missing(thin), case.named(rows)) for thin, rows in made]
+
+    def missing(self, thin: Mapping[str, str]) -> dict[str, str]:
+        return {pop.removeprefix(self.prefix): why for pop, why in thin.items() if pop.startswith(self.prefix)}
+
+    def rows(self, table: str, columns: str = "*") -> list[Row]:
+        """Of ROUND."""
+        return self.named(self.home.query(f"select {columns} from {table} where toUnixTimestamp(round) = {ROUND}"))
+
+    def rogues(self) -> dict[tuple[str, str], int]:
+        return {(row["host"], row["why"]): row["times"] for row in self.named(self.home.query(ROGUES))}
 
 
 NAMES = ["AMS-1", "ams-1 ", "ams-1\u200b", "\u0430ms-1", "ams-1\n", "\x1b[2Jams", "", "ams_1", "x" * 200]
@@ -183,29 +222,32 @@ IMPOSSIBLE: list[dict[str, Any]] = [
 ]
 
 
-def test_values_that_no_connection_can_have_are_left_out_and_reported(home: Home) -> None:
-    put(home, truthful())
-    before = decided(home)
+@together
+def test_values_that_no_connection_can_have_are_left_out_and_reported() -> Iterator[list[Counted]]:
     bad: list[Row] = []
     for n, values in enumerate(IMPOSSIBLE):
         for dst in ("10.77.2.9", "192.0.0.7"):
             rows = life("ams-1", 1000 + 2 * n + (dst[0] == "1" and dst[1] == "9"), 60, dst)
             # Only the last poll of each round has it.
             bad += [{**row, **(values if at % 5 == 4 else {})} for at, row in enumerate(rows)]
-    put(home, bad)
-    assert decided(home) == before
-    assert rogues(home) == {("ams-1", "impossible_values"): 2 * len(IMPOSSIBLE)}
-    assert home.query("select count() as n from tcp_samples where cookie >= 1000") == [{"n": len(bad)}]
+    without, beside = Counted(truthful()), Counted(truthful() + bad)
+    yield [without, beside]
+    assert without.decided[0][1][0]["initcwnd"] is not None
+    assert any(row["algorithm"] == "bbr" for row in without.decided[1][1])
+    assert beside.decided == without.decided
+    assert beside.rogues() == {("ams-1", "impossible_values"): 2 * len(IMPOSSIBLE)}
+    kept = beside.home.query("select host, count() as n from tcp_samples where cookie >= 1000 group by host")
+    assert beside.named(kept) == [{"host": "ams-1", "n": len(bad)}]
 
 
-def test_sums_end_at_their_bound_and_do_not_wrap(home: Home) -> None:
+@together
+def test_sums_end_at_their_bound_and_do_not_wrap() -> Iterator[Counted]:
     """Each at the largest possible value: together beyond 64 bits."""
     most = 2**53 - 1
-    put(home, [closing("ams-1", n, most, 0, busy_time=most) for n in range(2100)])
-    home.run("rollup", "--round", instants.show(ROUND))
-    [row] = home.query("select sum(bytes_sent) as sent, sum(busy_sum_us) as busy from round_outcomes")
-    assert (row["sent"], row["busy"]) == (2**63 - 1, 2**63 - 1)
-    assert home.query("select young_connections from round_pairs") == [{"young_connections": 0}]
+    yield (counted := Counted(closing("ams-1", n, most, 0, busy_time=most) for n in range(2100)))
+    rows = counted.rows("round_outcomes", "host, bytes_sent, busy_sum_us")
+    assert [sum(row[name] for row in rows) for name in ("bytes_sent", "busy_sum_us")] == [2**63 - 1, 2**63 - 1]
+    assert [row["young_connections"] for row in counted.rows("round_pairs")] == [0]
 
 
 LIES: dict[str, tuple[dict[str, Any], int]] = {
@@ -218,10 +260,11 @@ LIES: dict[str, tuple[dict[str, Any], int]] = {
 }
 
 
-def test_one_edge_of_three_moves_its_pair_by_half_at_most(home: Home, store: Store) -> None:
-    publish_fleet(store, load_fleet(home.fleet))
+@together
+def test_one_edge_of_three_moves_its_pair_by_half_at_most() -> Iterator[list[Counted]]:
     true = [row for host in EDGES[:2] for c in range(10) for row in life(host, c, 40)]
-    for lie, (changes, sockets) in LIES.items():
+    cases = []
+    for changes, sockets in LIES.values():
         values = dict(changes)
         gained, tenth = values.pop("gained", 50 * MSS), values.pop("tenth", None)
         lies = [
@@ -229,75 +272,71 @@ def test_one_edge_of_three_moves_its_pair_by_half_at_most(home: Home, store: Sto
             for c in range(sockets)
             for row in life("ams-3", c, **(values | ({"snd_cwnd": tenth} if tenth and c % 10 == 0 else {})))
         ]
-        store.execute("truncate table tcp_samples")
-        store.insert("tcp_samples", true + lies)
-        rollup(store, ROUND, INTERVAL, ROUND + 60)
-        [pair] = store.query("select * from pairs")
+        cases.append(Counted(true + lies))
+    yield cases
+    for case, (lie, (changes, sockets)) in zip(cases, LIES.items(), strict=True):
+        [pair] = case.rows("pairs")
         assert pair["connections_earned"] == 20 + sockets
         for name in ("cwnd_mean", "cwnd_by_traffic"):
             assert 30 <= pair[name] <= 60, (lie, name, pair)
         # Of a distribution that is made up for it the middle is as far as the bound reaches.
-        for name in ("cwnd_p10", "cwnd_p50", "cwnd_p90") if tenth is None else ("cwnd_p50",):
+        for name in ("cwnd_p50",) if "tenth" in changes else ("cwnd_p10", "cwnd_p50", "cwnd_p90"):
             assert 20 <= pair[name] <= 80, (lie, name, pair)
 
 
-def test_one_edge_of_three_hides_no_loss_and_narrows_no_receiver(home: Home, store: Store) -> None:
-    publish_fleet(store, load_fleet(home.fleet))
+@together
+def test_one_edge_of_three_hides_no_loss_and_narrows_no_receiver() -> Iterator[Counted]:
     lossy = [closing(host, c, 20 * MSS, 4 * MSS) for host in EDGES[:2] for c in range(20)]
     clean = [closing("ams-3", c, 20 * MSS, 0, snd_wnd=MSS, sample_weight=65_535) for c in range(3000)]
     witness = [row for host in EDGES for row in life(host, 9999)]
-    store.insert("tcp_samples", lossy + clean + witness)
-    rollup(store, ROUND, INTERVAL, ROUND + 60)
-    [pair] = store.query("select * from round_pairs")
+    yield (counted := Counted(lossy + clean + witness))
+    [pair] = counted.rows("round_pairs")
     # All of theirs lost; of the third edge as many count as of the other two.
     assert (pair["young_connections"], pair["young_lossy_connections"]) == (80, 40)
     assert pair["young_rwnd_p50"] in (1, (1 << 20) // MSS)
 
 
-def test_of_two_edges_that_differ_the_lower_one_bounds_the_other(home: Home, store: Store) -> None:
-    publish_fleet(store, load_fleet(home.fleet))
+@together
+def test_of_two_edges_that_differ_the_lower_one_bounds_the_other() -> Iterator[Counted]:
     rows = [row for host, cwnd in (("ams-1", 20), ("ams-2", 150)) for c in range(5) for row in life(host, c, cwnd)]
-    store.insert("tcp_samples", rows)
-    rollup(store, ROUND, INTERVAL, ROUND + 60)
-    assert store.query("select cwnd_mean, cwnd_max from pairs") == [{"cwnd_mean": 30, "cwnd_max": 40}]
+    yield (counted := Counted(rows))
+    assert [(row["cwnd_mean"], row["cwnd_max"]) for row in counted.rows("pairs")] == [(30, 40)]
 
 
-def test_an_edge_counts_for_its_own_pop_only(home: Home) -> None:
+@together
+def test_an_edge_counts_for_its_own_pop_only() -> Iterator[list[Counted]]:
     """Whatever PoP it sends, and whichever address it claims."""
-    put(
-        home,
-        truthful()
-        + [row for c in range(5) for row in life("fra-1", c, 45, "10.77.3.9", src_ip="::ffff:10.77.2.1", pop="fra")],
-    )
-    before = decided(home)
-    claims = [row for c in range(20) for row in life("nyc-1", c, 90, "10.77.3.9", src_ip="::ffff:10.77.2.1", pop="fra")]
-    put(home, claims)
-    after = decided(home)
-    assert after[0] == before[0]
-    assert {row["prefix"] for row in after[1][1] if row["pop"] == "fra"} == set()
-    assert rogues(home) == {("nyc-1", "other_pop"): 100}
-    assert home.query("select distinct pop, src_pop from round_sockets where host = 'nyc-1'") == [
-        {"pop": "nyc", "src_pop": ""}
-    ]
+    to: dict[str, Any] = {"dst": "10.77.3.9", "src_ip": "::ffff:10.77.2.1", "pop": "fra"}
+    rows = truthful() + [row for c in range(5) for row in life("fra-1", c, 45, **to)]
+    claims = [row for c in range(20) for row in life("nyc-1", c, 90, **to)]
+    before, after = Counted(rows), Counted(rows + claims)
+    yield [before, after]
+    assert after.decided[0] == before.decided[0]
+    assert {row["prefix"] for row in after.decided[1][1] if row["pop"] == "fra"} == set()
+    assert after.rogues() == {("nyc-1", "other_pop"): 100}
+    of_nyc = [row for row in after.rows("round_sockets", "distinct host, pop, src_pop") if row["host"] == "nyc-1"]
+    assert of_nyc == [{"host": "nyc-1", "pop": "nyc", "src_pop": ""}]
 
 
+@together
 @pytest.mark.parametrize(
     "numbers", [[299 * n for n in range(10)], [1, 2**40, 9, 2**41, 4, 5, 2**64 - 2, 3, 2**63 + 9, 7]]
 )
-def test_jumping_poll_numbers_freeze_no_pop_and_are_reported(home: Home, numbers: list[int]) -> None:
+def test_jumping_poll_numbers_freeze_no_pop_and_are_reported(numbers: list[int]) -> Iterator[Counted]:
     odd = [{**row, "poll_sequence": numbers[n]} for c in range(4) for n, row in enumerate(life("ams-3", c, 41))]
     # As many, as if it had been left out: an edge does not choose how much is expected of it.
-    put(home, truthful(EDGES[:2]) + odd)
-    (missing, windows), *_ = decided(home)
+    yield (counted := Counted(truthful(EDGES[:2]) + odd))
+    (missing, windows), *_ = counted.decided
     assert missing == {}
     assert windows[0]["reason"] == "learnt"
-    assert [name for name, why in rogues(home) if why == "poll_numbers"] == ["ams-3"]
+    assert [name for name, why in counted.rogues() if why == "poll_numbers"] == ["ams-3"]
 
 
-def test_an_edge_that_sends_much_and_then_nothing_freezes_no_pop(home: Home) -> None:
+@together
+def test_an_edge_that_sends_much_and_then_nothing_freezes_no_pop() -> Iterator[Counted]:
     many_samples = [row for c in range(300) for row in life("ams-3", c)[:5]]
-    put(home, truthful(EDGES[:2]) + many_samples)
-    assert decided(home)[0][0] == {}
+    yield (counted := Counted(truthful(EDGES[:2]) + many_samples))
+    assert counted.decided[0][0] == {}
 
 
 def test_two_machines_with_one_name_are_reported(home: Home) -> None:
@@ -330,6 +369,7 @@ def many(host: str, lost: range, closed: range, *, reported: bool = True, idle: 
     return rows
 
 
+@together
 @pytest.mark.parametrize(
     ("given", "share", "closes"),
     [
@@ -342,12 +382,10 @@ def many(host: str, lost: range, closed: range, *, reported: bool = True, idle: 
     ids=["all arrive", "most are lost", "no closes", "changes only"],
 )
 def test_close_records_that_are_lost_count(
-    home: Home, store: Store, given: dict[str, Any], share: float, closes: tuple[int, int]
-) -> None:
-    publish_fleet(store, load_fleet(home.fleet))
-    store.insert("tcp_samples", many("ams-1", **given) + many("ams-2", **given))
-    rollup(store, ROUND, INTERVAL, ROUND + 60)
-    [found] = inputs(store, ROUND, INTERVAL, 6)
+    given: dict[str, Any], share: float, closes: tuple[int, int]
+) -> Iterator[Counted]:
+    yield (counted := Counted(many("ams-1", **given) + many("ams-2", **given)))
+    [found] = [one for one in inputs(counted.home.open(), ROUND, INTERVAL, 6) if one.pop == counted.own("ams")]
     assert (found.closes_share, (found.closes_seen, found.closes_expected)) == (share, closes)
 
 
