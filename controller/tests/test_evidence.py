@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import yaml
-from springtide.fleet import Fleet
+from springtide.fleet import Fleet, load_fleet
 from springtide.instants import show
 from springtide.observe.enrich import publish_fleet
 from springtide.observe.rollup import rollup
 from springtide.store import Row, Store
 
-from testkit.home import FLEET, ROUND
+from testkit.home import FLEET, ROUND, Home
 from testkit.sender import MSS, Path, Sender
+from testkit.sent import Apart
+from testkit.together import together
 
 pytestmark = pytest.mark.usefixtures("one_store")
 
@@ -87,14 +89,28 @@ def sample(cookie: int, at: float, info: dict[str, Any], **more: Any) -> Row:
     }
 
 
-def counted(store: Store, rows: list[Row], moment: int = ROUND) -> dict[int, Row]:
-    publish_fleet(store, Fleet.model_validate(yaml.safe_load(FLEET)))
-    store.insert("tcp_samples", rows)
-    rollup(store, moment, INTERVAL, moment + 60)
-    return {row["cookie"]: row for row in store.query("select * from round_sockets")}
+class Shown(Apart):
+    """Rows of some rounds; then what their tables have."""
+
+    def __init__(self, rows: list[Row], moments: Sequence[int] = (ROUND,)) -> None:
+        self.samples, self.moments = rows, moments
+
+    @classmethod
+    def run(cls, home: Home, cases: Sequence[Self]) -> None:
+        cls.place(home, cases)
+        store = home.open()
+        publish_fleet(store, load_fleet(home.fleet))
+        for case in cases:
+            store.insert("tcp_samples", case.moved(case.samples))
+        for moment in sorted({moment for case in cases for moment in case.moments}):
+            rollup(store, moment, INTERVAL, moment + 60)
+
+    def rows(self, table: str, moment: int = ROUND) -> list[Row]:
+        return self.named(self.home.query(f"select * from {table} where toUnixTimestamp(round) = {moment}"))
 
 
-def test_what_is_counted_of_a_window_is_what_a_round_trip_carried(store: Store) -> None:
+@together
+def test_what_is_counted_of_a_window_is_what_a_round_trip_carried() -> Iterator[Shown]:
     rows: list[Row] = []
     truth: dict[int, int] = {}
     kinds: dict[int, str] = {}
@@ -110,7 +126,8 @@ def test_what_is_counted_of_a_window_is_what_a_round_trip_carried(store: Store) 
                 rows += [sample(cookie, at, info) for at, info in seen]
                 truth[cookie] = sender.carried(seen[POLLS - 1][0], seen[-1][0])
                 kinds[cookie] = kind
-    found = {cookie: row for cookie, row in counted(store, rows).items() if row["earned"]}
+    yield (shown := Shown(rows))
+    found = {row["cookie"]: row for row in shown.rows("round_sockets") if row["earned"]}
     shares = {cookie: row["proved_cwnd"] / truth[cookie] for cookie, row in found.items()}
     assert max(shares.values()) < 2
     assert median(abs(1 - share) for share in shares.values()) < 0.15
@@ -122,10 +139,9 @@ def test_what_is_counted_of_a_window_is_what_a_round_trip_carried(store: Store) 
     assert all(truth[cookie] >= 10 for cookie in found if kinds[cookie] == "small")
 
 
+@together
 @pytest.mark.parametrize(("large", "queue"), [(20, 10), (20, 170), (6, 3)])
-def test_our_own_initial_window_is_not_evidence_once_the_path_has_collapsed(
-    store: Store, large: int, queue: int
-) -> None:
+def test_our_own_initial_window_is_not_evidence_once_the_path_has_collapsed(large: int, queue: int) -> Iterator[Shown]:
     """From 50 to 1 Mbit/s, while answers of at most `large` segments flow; the window stays at what the route gives."""
     rows, rounds = [], 5
     for cookie in range(1, 9):
@@ -138,14 +154,14 @@ def test_our_own_initial_window_is_not_evidence_once_the_path_has_collapsed(
             if n * 0.5 < INTERVAL * rounds - 1
         ]
         rows += [sample(cookie, at, info) for at, info in followed(sender, iter([(0.01, 300), *answers]), rounds)]
+    moments = [ROUND + late * INTERVAL for late in range(1, 4)]
+    yield (shown := Shown(rows, moments))
     info = 0
-    for late in range(1, 4):
-        found = counted(store, rows if late == 1 else [], ROUND + late * INTERVAL)
-        windows = [row["proved_cwnd"] for row in found.values() if row["earned"]]
+    for moment in moments:
+        windows = [row["proved_cwnd"] for row in shown.rows("round_sockets", moment) if row["earned"]]
         info += len(windows)
         # What the collapsed path carries in a round trip is 7 segments, and its answers wait in the queue.
-        assert all(window <= 2 * 7 for window in windows), (late, windows)
-        store.execute("truncate table rollup_sockets")
+        assert all(window <= 2 * 7 for window in windows), (moment, windows)
     # Answers within the kernel's default show nothing; it takes larger ones to see that the path has become narrow.
     assert info > 0 or large < 10
 
@@ -165,12 +181,13 @@ def young(cookie: int, segments: int, again: int = 0, at: float = 15.0, **more: 
     return sample(cookie, at, info, kind="CLOSE", state="CLOSE", **more)
 
 
-def pair(store: Store) -> tuple[int, int, int]:
-    [row] = store.query("select young_connections, young_lossy_connections, young_timeout_connections from round_pairs")
+def pair(rows: list[Row]) -> tuple[int, int, int]:
+    [row] = rows
     return row["young_connections"], row["young_lossy_connections"], row["young_timeout_connections"]
 
 
-def test_young_connections_count_whatever_their_windows_became(store: Store) -> None:
+@together
+def test_young_connections_count_whatever_their_windows_became() -> Iterator[Shown]:
     rows = [
         young(1, 20),
         young(2, 20, 5),
@@ -185,8 +202,8 @@ def test_young_connections_count_whatever_their_windows_became(store: Store) -> 
         young(8, 3, total_retrans=2),
         young(9, 3, 0, bytes_sent=0),
     ]
-    counted(store, rows)
-    assert pair(store) == (5, 3, 1)
+    yield (shown := Shown(rows))
+    assert pair(shown.rows("round_pairs")) == (5, 3, 1)
 
 
 T0 = ROUND - 2 * INTERVAL
@@ -231,13 +248,20 @@ def wave(name: str, at: int, edges: list[str], verdict: str = "applied", **more:
     return {"event": "wave", "verdict": verdict, "publication": name, "at": at, "edges": edges, **more}
 
 
-def started(store: Store, host: str = "ams-1") -> list[int]:
-    """With what connections began that were first seen 1, 3, 5 ... 19 s into the two rounds."""
+def counted(store: Store, rows: list[Row]) -> None:
+    publish_fleet(store, Fleet.model_validate(yaml.safe_load(FLEET)))
+    store.execute("truncate table tcp_samples")
+    store.insert("tcp_samples", rows)
+    rollup(store, ROUND, INTERVAL, ROUND + 60)
+
+
+def started(store: Store) -> dict[str, list[int]]:
+    """With what each host's connections began that were first seen 1, 3, 5 ... 19 s into the two rounds."""
+    idle = {"snd_mss": MSS, "bytes_sent": 0}
     # Polled before, so that these are known to be new.
-    rows = [sample(n, 2 * n + 1.0, {"snd_mss": MSS, "bytes_sent": 0}, host=host) for n in range(10)]
-    rows += [sample(n, 19.5, {"snd_mss": MSS, "bytes_sent": 0}, host=host) for n in range(10)]
-    found = counted(store, rows)
-    return [found[n]["start_cwnd"] for n in range(10)]
+    counted(store, [sample(n, at, idle, host=host) for host in BOTH for n in range(10) for at in (2 * n + 1.0, 19.5)])
+    found = store.query("select host, start_cwnd from round_sockets order by cookie")
+    return {host: [row["start_cwnd"] for row in found if row["host"] == host] for host in BOTH}
 
 
 A, B = ROUND - 900, ROUND - 600
@@ -269,14 +293,11 @@ def test_a_connection_began_with_what_held_on_its_edge_then(store: Store) -> Non
         {"event": "withdraw", "at": T0 + 14, "verdict": "done", "edges": ["ams-1"]},
         wave("B", T0 + 100, ["ams-1"]),
     )
-    assert started(store) == [40, 40, 80, 80, 80, 40, 40, 10, 10, 10]
-    store.execute("truncate table tcp_samples")
-    assert started(store, "ams-2") == [40] * 10
+    assert started(store) == {"ams-1": [40, 40, 80, 80, 80, 40, 40, 10, 10, 10], "ams-2": [40] * 10}
     # What ten segments carry, forty cannot have hurt; what is longer than two of the windows may have lost it later.
-    store.execute("truncate table tcp_samples")
     lives = [young(1, 10), young(2, 9, 3), young(3, 11), young(4, 80, 7), young(5, 81, 7)]
     counted(store, [{**life, "host": "ams-2"} for life in lives])
-    assert pair(store) == (2, 1, 0)
+    assert pair(store.query("select * from round_pairs")) == (2, 1, 0)
 
 
 def test_what_a_bundle_did_not_have_was_not_in_force(store: Store) -> None:
@@ -309,12 +330,9 @@ def test_what_a_bundle_did_not_have_was_not_in_force(store: Store) -> None:
         wave("B", T0 - 10, ["ams-2"]),
     )
     # The first expires before its bundle would; the second is held out but for an operator's word.
-    assert started(store) == [10] * 10
-    store.execute("truncate table tcp_samples")
-    assert started(store, "ams-2") == [60] * 10
+    assert started(store) == {"ams-1": [10] * 10, "ams-2": [60] * 10}
     # A bundle that has expired holds nothing.
     store.execute("truncate table audit")
-    store.execute("truncate table tcp_samples")
     store.insert("initcwnd_decisions", [decision(A + 1, 40)])
     audit(store, publish("C", A + 1, T0 - 800, expires_at=show(T0 + 10)), wave("C", T0 - 700, BOTH))
-    assert started(store) == [40] * 5 + [10] * 5
+    assert started(store)["ams-1"] == [40] * 5 + [10] * 5
