@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -18,8 +18,10 @@ from springtide.store import Store
 from testkit.home import ROUND, Home
 from testkit.prefixes import Seen, store_rounds
 from testkit.proto import Value
+from testkit.sent import Sent
 from testkit.slowstart import Sender, mixed
 from testkit.spool import record, write_spool
+from testkit.together import together
 from testkit.traffic import Socket
 
 pytestmark = pytest.mark.usefixtures("settled", "one_store")
@@ -114,15 +116,19 @@ class Traffic:
         home.run("ingest", home.spool)
         for moment in moments:
             home.run("rollup", "--round", instants.show(moment))
-        rows = home.query(
-            "select host, dst_pop, decided_cwnd, toString(seen) as seen, connections, bbr_connections, "
-            "told_connections, exact_connections, first_cwnds, "
-            "first_cwnd_counts, "
-            "first_cwnd_low_p50, first_cwnd_high_p50 from round_treatments order by round, host, dst_pop"
-        )
-        for row in rows:
-            row["first_cwnds"] = dict(zip(row["first_cwnds"], row.pop("first_cwnd_counts"), strict=True))
-        return rows
+        return treated(home)
+
+
+def treated(home: Home) -> list[dict[str, Any]]:
+    rows = home.query(
+        "select host, dst_pop, decided_cwnd, toString(seen) as seen, connections, bbr_connections, "
+        "told_connections, exact_connections, first_cwnds, "
+        "first_cwnd_counts, "
+        "first_cwnd_low_p50, first_cwnd_high_p50 from round_treatments order by round, host, dst_pop"
+    )
+    for row in rows:
+        row["first_cwnds"] = dict(zip(row["first_cwnds"], row.pop("first_cwnd_counts"), strict=True))
+    return rows
 
 
 def only(rows: list[dict[str, Any]], host: str) -> dict[str, Any]:
@@ -130,7 +136,8 @@ def only(rows: list[dict[str, Any]], host: str) -> dict[str, Any]:
     return row
 
 
-def test_first_windows_are_those_that_the_senders_had(home: Home) -> None:
+@together
+def test_first_windows_are_those_that_the_senders_had() -> Iterator[Sent]:
     traffic = Traffic()
     traffic.polls("ams-1", ROUND)
     # Known exactly: a third of forty are 13, with the FIN.
@@ -140,13 +147,15 @@ def test_first_windows_are_those_that_the_senders_had(home: Home) -> None:
     lossy = [mixed(40, [20], at_once=True).lose()]
     cut = [Sender(1, handshake=2)]
     traffic.closed("ams-1", ROUND, [*small, *grown, *lossy, *cut])
-    row = only(traffic.roll_up(home, ROUND), "ams-1")
+    yield (sent := Sent(traffic.samples))
+    row = only(sent.named(treated(sent.home)), "ams-1")
     assert (row["told_connections"], row["exact_connections"]) == (14, 13)
     assert row["first_cwnds"] == {40: 13}
     assert (row["first_cwnd_low_p50"], row["first_cwnd_high_p50"]) == (40, 40)
 
 
-def test_a_first_poll_shows_what_the_close_record_lacks(home: Home) -> None:
+@together
+def test_a_first_poll_shows_what_the_close_record_lacks() -> Iterator[Sent]:
     traffic = Traffic()
     traffic.polls("ams-1", ROUND)
     traffic.polled("ams-1", ROUND, [mixed(25, [2], at_once=True)])
@@ -162,19 +171,23 @@ def test_a_first_poll_shows_what_the_close_record_lacks(home: Home) -> None:
         }
     )
     traffic.samples[-1].pop("congestion_algorithm")
-    assert only(traffic.roll_up(home, ROUND), "ams-1")["first_cwnds"] == {25: 1}
+    yield (sent := Sent(traffic.samples))
+    assert only(sent.named(treated(sent.home)), "ams-1")["first_cwnds"] == {25: 1}
 
 
-def test_an_old_connection_shows_nothing_of_the_round(home: Home) -> None:
+@together
+def test_an_old_connection_shows_nothing_of_the_round() -> Iterator[Sent]:
     """After idle time it shows the route of then, and who knows which was there when it began."""
     traffic = Traffic()
     traffic.polls("ams-1", ROUND, snd_cwnd=40, snd_ssthresh=2**31 - 1, data_segs_out=1, total_retrans=0)
-    row = only(traffic.roll_up(home, ROUND), "ams-1")
+    yield (sent := Sent(traffic.samples))
+    row = only(sent.named(treated(sent.home)), "ams-1")
     assert (row["connections"], row["told_connections"], row["first_cwnds"]) == (1, 0, {})
     assert row["first_cwnd_low_p50"] is None
 
 
-def test_under_bbr_nothing_is_known_of_windows(home: Home) -> None:
+@together
+def test_under_bbr_nothing_is_known_of_windows() -> Iterator[Sent]:
     traffic = Traffic()
     traffic.polls("ams-1", ROUND, congestion_algorithm="bbr")
     traffic.polls("ams-2", ROUND)
@@ -184,7 +197,8 @@ def test_under_bbr_nothing_is_known_of_windows(home: Home) -> None:
         traffic.closed(host, ROUND, [Sender(33, sent=3)])
     # Without any poll that names one, nothing is known either.
     traffic.closed("fra-1", ROUND, [Sender(33)], "10.77.3.9")
-    rows = traffic.roll_up(home, ROUND)
+    yield (sent := Sent(traffic.samples))
+    rows = sent.named(treated(sent.home))
     assert [(row["host"], row["bbr_connections"], row["told_connections"]) for row in rows] == [
         ("ams-1", 3, 0),
         ("ams-2", 2, 0),
@@ -192,7 +206,8 @@ def test_under_bbr_nothing_is_known_of_windows(home: Home) -> None:
     ]
 
 
-def test_of_a_host_with_a_thousand_windows_eight_count(home: Home) -> None:
+@together
+def test_of_a_host_with_a_thousand_windows_eight_count() -> Iterator[Sent]:
     traffic = Traffic()
     traffic.polls("ams-1", ROUND)
     traffic.closed("ams-1", ROUND, [Sender(10 + n % 500) for n in range(1000)])
@@ -200,7 +215,8 @@ def test_of_a_host_with_a_thousand_windows_eight_count(home: Home) -> None:
     # A host that is not in the fleet does not count at all.
     unknown_host = dict(traffic.samples[-1], host="ams-9")
     traffic.samples.append(unknown_host)
-    rows = traffic.roll_up(home, ROUND)
+    yield (sent := Sent(traffic.samples))
+    rows = sent.named(treated(sent.home))
     row = only(rows, "ams-1")
     assert row["exact_connections"] == 1005
     assert len(row["first_cwnds"]) == 8
@@ -294,8 +310,9 @@ def test_prefixes_decided_for_bbr_are_held_against_their_bytes(store: Store) -> 
     assert CONGESTION.treated(store, ROUND, 300) == Treated(same=1, differs=1, unknown=2, controls=1)
 
 
-def test_a_window_that_is_known_is_never_wrong(home: Home) -> None:
-    """Hundreds of lives in one round: each example would need a store of its own."""
+@together
+def test_a_window_that_is_known_is_never_wrong() -> Iterator[Sent]:
+    """Hundreds of lives in one round."""
     chance = random.Random(17)
     lives = [
         (chance.randint(1, 120), chance.choices([0, 1, 2, 5, 13, 20, 40, 100], k=chance.randint(0, 6)), n % 2 > 0)
@@ -304,14 +321,13 @@ def test_a_window_that_is_known_is_never_wrong(home: Home) -> None:
     traffic = Traffic()
     traffic.polls("ams-1", ROUND)
     traffic.closed("ams-1", ROUND, [mixed(window, sent, at_once=at_once) for window, sent, at_once in lives])
-    traffic.roll_up(home, ROUND)
-    found = home.query(
-        "select first_cwnd_low as low, first_cwnd_high as high from rollup_sockets where cookie > 1000 order by cookie"
-    )
+    yield (sent := Sent(traffic.samples))
+    columns = "host, first_cwnd_low as low, first_cwnd_high as high"
+    found = sent.named(sent.home.query(f"select {columns} from rollup_sockets where cookie > 1000 order by cookie"))
     assert len(found) == len(lives)
-    for (window, sent, _), row in zip(lives, found, strict=True):
-        assert row["low"] <= window <= row["high"], (window, sent, row)
-        if 3 * (sum(sent) + 1) <= window:
+    for (window, segments, _), row in zip(lives, found, strict=True):
+        assert row["low"] <= window <= row["high"], (window, segments, row)
+        if 3 * (sum(segments) + 1) <= window:
             assert row["low"] == row["high"]
     assert sum(row["low"] == row["high"] for row in found) > 50
 
