@@ -204,17 +204,20 @@ KINDS = (
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_bad_bytes_are_kept_aside_and_nothing_else_is_lost(home: Home, kind: str) -> None:
+def test_bad_bytes_are_kept_aside_and_nothing_else_is_lost(shared: Home, tmp_path: Path, kind: str) -> None:
     records, survivors = damaged(kind)
-    path = write_spool(home.spool, "bad", records)
-    write_spool(home.spool, "good", [record(samples(5, first=1000))])
+    spool = tmp_path / "kinds"
+    path = write_spool(spool, "bad", records)
+    write_spool(spool, "good", [record(samples(5, first=1000))])
     before = path.read_bytes()
+    for table in ("tcp_samples", "ingest_ledger"):
+        shared.open().execute(f"truncate table {table}")
 
-    result = home.run("ingest", home.spool, "--json", code=2)
+    result = shared.run("ingest", spool, "--json", code=2)
     summary = json.loads(result.stdout)
     assert summary["rows"] == survivors + 5
     assert summary["rejected_records"] == 1
-    kept = list((home.spool / "rejected").iterdir())
+    kept = list((spool / "rejected").iterdir())
     assert len(kept) == 1
     position = int(kept[0].name.split(".")[-3])
     assert kept[0].read_bytes() == before[position : position + summary["rejected_bytes"]]
@@ -223,10 +226,10 @@ def test_bad_bytes_are_kept_aside_and_nothing_else_is_lost(home: Home, kind: str
     assert str(kept[0]) in line
     assert path.read_bytes() == before
 
-    again = home.json("ingest", home.spool)
+    again = shared.json("ingest", spool)
     assert (again["rejected_records"], again["rejected_bytes"], again["rows"]) == (0, 0, 0)
     assert again["already_rejected"] == 1
-    [physical, logical] = counts(home)
+    [physical, logical] = counts(shared)
     assert logical == survivors + 5
     if not kind.startswith("poison"):
         assert physical == logical

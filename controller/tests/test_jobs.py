@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from springtide import instants
 from springtide.fleet import load_fleet
 from springtide.jobs import due as due_rounds
 from springtide.jobs import publish as publishing
@@ -22,19 +23,6 @@ from testkit.home import ROUND, Home
 NOW = ROUND + 90
 
 
-@pytest.fixture
-def filled(home: Home, clock: None) -> Home:
-    fill(home)
-    return home
-
-
-@pytest.fixture
-def store(filled: Home) -> Iterator[Store]:
-    opened = filled.open()
-    yield opened
-    opened.close()
-
-
 def catch_up(store: Store, policy: Policy, newest: int) -> tuple[list[int], list[int]]:
     """The rounds that were rolled up, and those that were decided."""
     missing = due_rounds.due(store, policy, newest).to_roll_up
@@ -47,20 +35,29 @@ def catch_up(store: Store, policy: Policy, newest: int) -> tuple[list[int], list
     return missing, waiting
 
 
-def test_missed_rounds_are_done_in_their_order_and_once(store: Store) -> None:
-    policy = Policy()
+@pytest.fixture(scope="module")
+def caught_up(shared: Home) -> list[tuple[list[int], list[int]]]:
+    """What was done up to the round before ROUND, up to ROUND, and again."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(instants, "now", lambda: NOW)
+        fill(shared)
+        store, policy = shared.open(), Policy()
+        due = due_rounds.due(store, policy, ROUND)
+        assert (due.hosts_seen, due.hosts_expected) == (3, 3)
+        return [catch_up(store, policy, newest) for newest in (ROUND - INTERVAL, ROUND, ROUND)]
+
+
+def test_missed_rounds_are_done_in_their_order_and_once(caught_up: list[tuple[list[int], list[int]]]) -> None:
     missed = list(range(ROUND - 5 * INTERVAL, ROUND, INTERVAL))
-    due = due_rounds.due(store, policy, ROUND)
-    assert (due.hosts_seen, due.hosts_expected) == (3, 3)
-    rolled, decided = catch_up(store, policy, ROUND - INTERVAL)
+    (rolled, decided), *then = caught_up
     assert (rolled[-5:], decided) == (missed, missed)
-    assert catch_up(store, policy, ROUND) == ([ROUND], [ROUND])
-    assert catch_up(store, policy, ROUND) == ([], [])
+    assert then == [([ROUND], [ROUND]), ([], [])]
 
 
-def test_publishing_again_after_a_kill_changes_nothing(filled: Home, store: Store) -> None:
-    folder, policy, known = PublishFolder(filled.path / "publish"), Policy(), load_fleet(filled.fleet)
-    catch_up(store, policy, ROUND)
+@pytest.mark.usefixtures("caught_up", "settled")
+def test_publishing_again_after_a_kill_changes_nothing(shared: Home, tmp_path: Path) -> None:
+    folder, policy, known = PublishFolder(tmp_path / "publish"), Policy(), load_fleet(shared.fleet)
+    store = shared.open()
     first, moment = publishing.render(store, known, policy, None, NOW)
     assert moment == ROUND
     path, _ = publishing.publish(folder, first.documents, None, policy, NOW, once=True)

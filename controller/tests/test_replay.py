@@ -60,15 +60,15 @@ def store_pairs(store: Store, seed: int) -> None:
     store.insert("rollup_pairs", rows)
 
 
-@pytest.fixture
-def decided(home: Home) -> Home:
+@pytest.fixture(scope="module")
+def decided(shared: Home) -> Home:
     """Two hours of both laws, decided round by round."""
-    home.policy.write_text(POLICY)
-    opened = home.open()
-    publish_fleet(opened, load_fleet(home.fleet))
+    shared.policy.write_text(POLICY)
+    opened = shared.open()
+    publish_fleet(opened, load_fleet(shared.fleet))
     store_rounds(opened, random_rounds(seed=8, newest=ROUND, rounds=ROUNDS + 10))
     store_pairs(opened, 8)
-    policy = load_policy(home.policy)
+    policy = load_policy(shared.policy)
     for moment in range(ROUND - (ROUNDS - 1) * INTERVAL, ROUND + 1, INTERVAL):
         windows = decide_initcwnd(
             moment, policy, pair_observations(opened, moment), decisions.previous(opened, moment, policy)
@@ -78,8 +78,7 @@ def decided(home: Home) -> Home:
         evidence = congestion_rows.evidence(opened, moment, policy, last)
         chosen = decide_congestion(moment, policy, evidence, congestion_rows.previous(opened, last))
         congestion_rows.write_round(opened, moment, chosen, policy.version)
-    opened.close()
-    return home
+    return shared
 
 
 def summaries(answer: dict[str, Any]) -> dict[str, dict[str, Any]]:
