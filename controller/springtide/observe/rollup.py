@@ -190,6 +190,9 @@ def pending(store: Store, newest_unix_s: int, interval_s: int, lateness_s: int) 
     lines = [line for line in rolled_up(store, oldest, newest_unix_s) if line.interval_s == interval_s]
     if lines:
         oldest = max(oldest, lines[-1].round - RETRIED_ROUNDS * interval_s)
+    else:
+        # A new store has no samples of most of the day.
+        oldest = max(oldest, _first_sample(store, oldest - interval_s, newest_unix_s) // interval_s * interval_s)
     done = {line.round for line in lines if line.waited_s >= lateness_s}
     candidates = [moment for moment in range(oldest, newest_unix_s + 1, interval_s) if moment not in done]
     return [moment for moment in candidates if _has_samples(store, moment, interval_s)]
@@ -223,6 +226,20 @@ def count_late(store: Store, until_unix_s: int, interval_s: int, now_unix_s: int
         "select sum(samples) as n from round_late where round >= {since:DateTime('UTC')}", {"since": max(0, since)}
     )
     return int(row["n"])
+
+
+def _first_sample(store: Store, since_unix_s: int, until_unix_s: int) -> int:
+    """The second of the first one within [since, until); `until` where there is none."""
+    span = {"start": since_unix_s * 1_000_000, "end": until_unix_s * 1_000_000}
+    firsts = [
+        store.query(
+            f"select min(time_unix_us) as first, count() as n from {table} "
+            "where time_unix_us >= {start:Int64} and time_unix_us < {end:Int64}",
+            span,
+        )[0]
+        for table in ("tcp_samples", "http_requests")
+    ]
+    return min((first["first"] // 1_000_000 for first in firsts if first["n"]), default=until_unix_s)
 
 
 def _has_samples(store: Store, round_unix_s: int, interval_s: int) -> bool:
