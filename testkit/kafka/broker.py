@@ -89,8 +89,8 @@ class Broker:
     """One broker with its data in `directory`; a context manager.
 
     The address stays the same over `kill` and `start`, so that clients can be watched as they come back. With
-    `certificate` (PEM with its key) it also listens for TLS, and there requires `user` and password (SASL/PLAIN) if
-    they are given.
+    `certificate` (PEM with its key) it also listens for TLS, and with `user` and password, on a third port, for those
+    who give them over TLS (SASL/PLAIN).
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Broker:
         self.settings = settings or {}
         self.certificate = certificate
         self.user = user
-        self.port, self._controller_port, self._tls_port = _free_ports(3)
+        self.port, self._controller_port, self._tls_port, self._sasl_port = _free_ports(4)
         self._process: subprocess.Popen[bytes] | None = None
         self._mark = 0  # where in the log this start begins
 
@@ -119,6 +119,11 @@ class Broker:
     def bootstrap_tls(self) -> str:
         """The same for clients that use TLS."""
         return f"127.0.0.1:{self._tls_port}"
+
+    @property
+    def bootstrap_sasl(self) -> str:
+        """And for those that have a password."""
+        return f"127.0.0.1:{self._sasl_port}"
 
     @property
     def log(self) -> Path:
@@ -146,15 +151,17 @@ class Broker:
         if properties.exists():
             return properties
         self.directory.mkdir(parents=True, exist_ok=True)
-        protocol = "SASL_SSL" if self.user else "SSL"
-        plain, tls = f"PLAINTEXT://{self.bootstrap}", f"{protocol}://{self.bootstrap_tls}"
-        clients = f"{plain},{tls}" if self.certificate else plain
-        secure = {
-            "listener.security.protocol.map": f"PLAINTEXT:PLAINTEXT,{protocol}:{protocol},CONTROLLER:PLAINTEXT",
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(self.certificate),
-        }
+        clients = f"PLAINTEXT://{self.bootstrap}"
+        secure = {}
+        if self.certificate:
+            clients += f",SSL://{self.bootstrap_tls}"
+            secure = {
+                "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT",
+                "ssl.keystore.type": "PEM",
+                "ssl.keystore.location": str(self.certificate),
+            }
         if self.user:
+            clients += f",SASL_SSL://{self.bootstrap_sasl}"
             name, password = self.user
             module = "org.apache.kafka.common.security.plain.PlainLoginModule"
             secure["sasl.enabled.mechanisms"] = "PLAIN"
@@ -176,7 +183,7 @@ class Broker:
             "broker.session.timeout.ms": "2000",
             "broker.heartbeat.interval.ms": "500",
             "auto.create.topics.enable": "false",
-            **(secure if self.certificate else {}),
+            **secure,
             **self.settings,
         }
         properties.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
@@ -245,11 +252,11 @@ class Broker:
         if self._process:
             self._process.send_signal(signal.SIGCONT)
 
-    def topic(self, name: str, partitions: int = 2) -> None:
+    def topic(self, name: str, partitions: int = 2, settings: dict[str, str] | None = None) -> None:
         """Create a topic; one that exists is an error of the broker's own words."""
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         try:
-            admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+            admin.create_topics([NewTopic(name, partitions, 1, config=settings or {})])[name].result(30)
         except KafkaException as error:
             raise BrokerError(f"cannot create topic {name}: {error}") from error
 

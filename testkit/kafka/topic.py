@@ -1,4 +1,4 @@
-"""All that a topic holds, read once."""
+"""A topic of a test's own, and all that a topic holds, read once."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeVar
+from uuid import uuid4
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from testkit.kafka.broker import Broker
 
 _WAIT_S = 30.0
 # Of one attempt of a query that is made again: one that the client has given up for lost may block for all of its time.
@@ -23,6 +26,34 @@ class Message:
     offset: int
     key: str
     payload: bytes
+
+
+@dataclass(frozen=True)
+class Feed:
+    """A topic of a name that no other has, and the group that reads it: tests share a broker, and nothing on it."""
+
+    broker: Broker
+    topic: str
+
+    @classmethod
+    def of(cls, broker: Broker, settings: dict[str, str] | None = None) -> Feed:
+        """The topic is there."""
+        feed = cls(broker, f"samples-{uuid4().hex}")
+        broker.topic(feed.topic, settings=settings)
+        return feed
+
+    @property
+    def bootstrap(self) -> str:
+        return self.broker.bootstrap
+
+    @property
+    def consumer(self) -> tuple[str, ...]:
+        """Options of `springtide consume`."""
+        return "--kafka", self.bootstrap, "--topic", self.topic, "--group", self.topic
+
+    def messages(self) -> list[Message]:
+        """All that it holds."""
+        return read_topic(self.bootstrap, self.topic)
 
 
 def rows_in(payload: bytes) -> int:

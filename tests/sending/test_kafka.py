@@ -13,30 +13,57 @@ from typing import Any
 import pytest
 
 from lab.collector import Collector, wait_until
-from testkit.certificate import make_certificate
+from lab.connections import own_network
+from testkit.certificate import Certificate, make_certificate
 from testkit.home import Home
-from testkit.kafka import Broker, Message, read_topic, rows_in
+from testkit.kafka import Broker, Feed, Message, rows_in
 from testkit.spool import frame, write_spool
 from testkit.witness import Identity, balanced, in_spool, in_store
 
 pytestmark = pytest.mark.root
 
-TOPIC = "samples"
 SOCKETS = 1001  # of the load: both ends of each connection, and the listener
 
 
-@pytest.fixture
-def broker(network: None, tmp_path: Path) -> Iterator[Broker]:
-    """Running, with the topic."""
-    with Broker(tmp_path / "kafka") as running:
-        running.topic(TOPIC)
+@pytest.fixture(scope="module")
+def network() -> Iterator[None]:
+    """One for all tests of this file, and for their broker."""
+    with own_network():
+        yield
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    return make_certificate(tmp_path_factory.mktemp("certificate"))
+
+
+@pytest.fixture(scope="module")
+def shared(network: None, certificate: Certificate, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """With a port for those who know its certificate, and one for those who have a password, too."""
+    directory = tmp_path_factory.mktemp("kafka")
+    with Broker(directory, certificate=certificate.served, user=("collector", "tide")) as running:
         yield running
 
 
+@pytest.fixture
+def feed(shared: Broker) -> Iterator[Feed]:
+    """Of a broker that runs, and does again for the next test."""
+    yield Feed.of(shared)
+    shared.resume()
+    if shared.pid is None:
+        shared.start()
+
+
 def collector(
-    directory: Path, bootstrap: str, *arguments: object, interval: str = "200ms", queue: Path | None = None
+    directory: Path,
+    feed: Feed,
+    *arguments: object,
+    bootstrap: str | None = None,
+    interval: str = "200ms",
+    queue: Path | None = None,
 ) -> Collector:
-    sinks = ("--kafka", bootstrap, "--kafka-topic", TOPIC, "--queue-dir", queue or directory / "queue")
+    to = ("--kafka", bootstrap or feed.bootstrap, "--kafka-topic", feed.topic)
+    sinks = (*to, "--queue-dir", queue or directory / "queue")
     fast = ("--interval", interval, "--no-closes", "--host", "ams-1", "--pop", "ams")
     return Collector(directory / "collector.log", *sinks, *fast, *arguments)
 
@@ -69,13 +96,13 @@ def delivered(counters: dict[str, Any]) -> tuple[int, int, int]:
     return book["rows_delivered"], book["rows_spooled"], sum(book["rows_dropped"].values())
 
 
-def test_every_row_is_in_the_topic_once_and_keyed_by_host(load: None, broker: Broker, home: Home) -> None:
+def test_every_row_is_in_the_topic_once_and_keyed_by_host(load: None, feed: Feed, home: Home) -> None:
     spool = ("--spool-dir", home.spool)
-    with collector(home.path, broker.bootstrap, *spool) as running:
-        wait_until("message", lambda: len(read_topic(broker.bootstrap, TOPIC)) > 10)
+    with collector(home.path, feed, *spool) as running:
+        wait_until("message", lambda: len(feed.messages()) > 10)
         counters = running.stop()
     assert delivered(counters) == (counters["rows_read"], 0, 0)
-    messages = read_topic(broker.bootstrap, TOPIC)
+    messages = feed.messages()
     assert {message.key for message in messages} == {"ams-1"}
     assert len({message.partition for message in messages}) == 1
     # A healthy broker gets everything exactly once.
@@ -85,29 +112,29 @@ def test_every_row_is_in_the_topic_once_and_keyed_by_host(load: None, broker: Br
     assert held(home.path / "queue") == 0
 
 
-def test_a_killed_broker_and_a_killed_collector_cost_nothing(load: None, broker: Broker, home: Home) -> None:
+def test_a_killed_broker_and_a_killed_collector_cost_nothing(load: None, feed: Feed, home: Home) -> None:
     queue = home.path / "queue"
-    running = collector(home.path, broker.bootstrap, "--spool-dir", home.spool).start()
+    running = collector(home.path, feed, "--spool-dir", home.spool).start()
     try:
-        wait_until("message", lambda: len(read_topic(broker.bootstrap, TOPIC)) > 5)
-        broker.kill()
+        wait_until("message", lambda: len(feed.messages()) > 5)
+        feed.broker.kill()
         before = held(queue)
         wait_until("row that waits for the broker", lambda: held(queue) > before + 1_000_000)
         running.kill()
         running.start()
         wait_until("row of the next life", lambda: held(queue) > before + 2_000_000)
-        broker.start()
-        so_far = len(read_topic(broker.bootstrap, TOPIC))
-        wait_until("message after the outage", lambda: len(read_topic(broker.bootstrap, TOPIC)) > so_far)
+        feed.broker.start()
+        so_far = len(feed.messages())
+        wait_until("message after the outage", lambda: len(feed.messages()) > so_far)
         running.kill()
         running.start()
-        so_far = len(read_topic(broker.bootstrap, TOPIC))
-        wait_until("message of the last life", lambda: len(read_topic(broker.bootstrap, TOPIC)) > so_far + 5)
+        so_far = len(feed.messages())
+        wait_until("message of the last life", lambda: len(feed.messages()) > so_far + 5)
         counters = running.stop()
     finally:
         running.kill()
     assert delivered(counters) == (counters["rows_read"] + counters["sinks"]["kafka"]["rows_recovered"], 0, 0)
-    found = arrived(home, read_topic(broker.bootstrap, TOPIC))
+    found = arrived(home, feed.messages())
     # A row is read when the queue has it; the spool, which is written behind the queue, may lack the last message
     # before each of the two kills, and nothing else.
     witness = in_spool(home.spool.glob("*.spool"))
@@ -124,14 +151,12 @@ def test_a_killed_broker_and_a_killed_collector_cost_nothing(load: None, broker:
     assert len(stable) >= SOCKETS
 
 
-def test_a_broker_that_accepts_nothing_stops_no_poll_and_fills_no_memory(
-    load: None, broker: Broker, home: Home
-) -> None:
+def test_a_broker_that_accepts_nothing_stops_no_poll_and_fills_no_memory(load: None, feed: Feed, home: Home) -> None:
     queue = home.path / "queue"
     limit = 1 << 20
-    with collector(home.path, broker.bootstrap, "--queue-bytes", "1MiB", interval="50ms") as running:
-        wait_until("message", lambda: len(read_topic(broker.bootstrap, TOPIC)) > 5)
-        broker.pause()
+    with collector(home.path, feed, "--queue-bytes", "1MiB", interval="50ms") as running:
+        wait_until("message", lambda: len(feed.messages()) > 5)
+        feed.broker.pause()
         memory = running.memory_kib()
         largest = 0
         deadline = time.monotonic() + 6
@@ -148,17 +173,17 @@ def test_a_broker_that_accepts_nothing_stops_no_poll_and_fills_no_memory(
     assert largest < 2 * limit, largest
     # In flight are 16 messages at most, which librdkafka holds twice: as they are and compressed.
     assert grown < 24 * 1024, f"{grown} KiB"
-    broker.resume()
-    with collector(home.path, broker.bootstrap) as running:
+    feed.broker.resume()
+    with collector(home.path, feed) as running:
         # It listens for signals only then; and what the broker still had of the first life is in the topic before.
         wait_until("second life", lambda: running.text().count("polling as ") == 2)
-        so_far = len(read_topic(broker.bootstrap, TOPIC))
-        wait_until("end of the old rows", lambda: len(read_topic(broker.bootstrap, TOPIC)) > so_far + 5)
+        so_far = len(feed.messages())
+        wait_until("end of the old rows", lambda: len(feed.messages()) > so_far + 5)
         after = running.stop()
     recovered = after["sinks"]["kafka"]["rows_recovered"]
     assert 0 < recovered <= waiting
     assert delivered(after) == (after["rows_read"] + recovered, 0, 0)
-    found = arrived(home, read_topic(broker.bootstrap, TOPIC))
+    found = arrived(home, feed.messages())
     read = counters["rows_read"] + after["rows_read"]
     # What was in flight at the end, and not in the queue any more, may have reached the broker or not.
     assert sent + recovered + after["rows_read"] <= len(found) <= read - lost
@@ -175,50 +200,49 @@ def small_disk(directory: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", directory], check=True)
 
 
-def test_a_full_disk_stops_no_poll_and_what_is_lost_is_counted(load: None, broker: Broker, home: Home) -> None:
+def test_a_full_disk_stops_no_poll_and_what_is_lost_is_counted(load: None, feed: Feed, home: Home) -> None:
     with (
         small_disk(home.path / "disk") as disk,
-        collector(home.path, broker.bootstrap, interval="50ms", queue=disk / "queue") as running,
+        collector(home.path, feed, interval="50ms", queue=disk / "queue") as running,
     ):
-        wait_until("message", lambda: len(read_topic(broker.bootstrap, TOPIC)) > 5)
-        broker.pause()
+        wait_until("message", lambda: len(feed.messages()) > 5)
+        feed.broker.pause()
         wait_until("complaint", lambda: "No space left on device" in running.text())
         time.sleep(3)  # 4 MiB of memory are full then
-        broker.resume()
-        so_far = len(read_topic(broker.bootstrap, TOPIC))
-        wait_until("message after it", lambda: len(read_topic(broker.bootstrap, TOPIC)) > so_far + 10)
+        feed.broker.resume()
+        so_far = len(feed.messages())
+        wait_until("message after it", lambda: len(feed.messages()) > so_far + 10)
         counters = running.stop()
     sent, waiting, lost = delivered(counters)
     assert counters["sinks"]["kafka"]["rows_dropped"]["disk_unavailable"] == lost > 0
     assert (waiting, counters["polls_failed"]) == (0, 0)
-    assert len(arrived(home, read_topic(broker.bootstrap, TOPIC))) == sent == counters["rows_read"] - lost
+    assert len(arrived(home, feed.messages())) == sent == counters["rows_read"] - lost
 
 
-def test_sigterm_ends_in_time_though_the_broker_does_not_answer(load: None, broker: Broker, home: Home) -> None:
-    with collector(home.path, broker.bootstrap) as running:
-        wait_until("message", lambda: len(read_topic(broker.bootstrap, TOPIC)) > 5)
-        broker.pause()
+def test_sigterm_ends_in_time_though_the_broker_does_not_answer(load: None, feed: Feed, home: Home) -> None:
+    with collector(home.path, feed) as running:
+        wait_until("message", lambda: len(feed.messages()) > 5)
+        feed.broker.pause()
         before = held(home.path / "queue")
         wait_until("row that waits", lambda: held(home.path / "queue") > before + 1_000_000)
         counters = running.stop(within_s=5.0)
     _, waiting, lost = delivered(counters)
     assert waiting > 0
     assert lost == 0
-    broker.resume()
-    with collector(home.path, broker.bootstrap, "--polls", "1") as running:
+    feed.broker.resume()
+    with collector(home.path, feed, "--polls", "1") as running:
         after = running.ended()
     read = counters["rows_read"] + after["rows_read"]
-    assert len(arrived(home, read_topic(broker.bootstrap, TOPIC))) == read
+    assert len(arrived(home, feed.messages())) == read
 
 
-def test_a_message_that_is_too_large_is_kept_aside_and_the_others_go_on(load: None, tmp_path: Path, home: Home) -> None:
+def test_a_message_that_is_too_large_is_kept_aside_and_the_others_go_on(load: None, shared: Broker, home: Home) -> None:
     # A poll is one message of a thousand rows, which is too large, and one of the few that are left.
-    with Broker(tmp_path / "small", settings={"message.max.bytes": "20000"}) as broker:
-        broker.topic(TOPIC)
-        with collector(home.path, broker.bootstrap, "--kafka-option", "compression.codec=none") as running:
-            wait_until("message", lambda: len(read_topic(broker.bootstrap, TOPIC)) > 5)
-            counters = running.stop()
-        messages = read_topic(broker.bootstrap, TOPIC)
+    feed = Feed.of(shared, {"max.message.bytes": "20000"})
+    with collector(home.path, feed, "--kafka-option", "compression.codec=none") as running:
+        wait_until("message", lambda: len(feed.messages()) > 5)
+        counters = running.stop()
+    messages = feed.messages()
     sent, waiting, lost = delivered(counters)
     assert counters["sinks"]["kafka"]["rows_dropped"]["too_large"] == lost > 0
     assert waiting == 0
@@ -229,56 +253,50 @@ def test_a_message_that_is_too_large_is_kept_aside_and_the_others_go_on(load: No
     assert len(found) == sent == counters["rows_read"] - lost
 
 
-def test_a_missing_topic_is_reported_and_its_rows_wait(load: None, tmp_path: Path, home: Home) -> None:
-    with Broker(tmp_path / "bare") as broker:
-        options = ("--kafka-option", "topic.metadata.propagation.max.ms=500")
-        with collector(home.path, broker.bootstrap, *options) as running:
-            wait_until("complaint", lambda: f"topic {TOPIC} does not take messages" in running.text())
-            broker.topic(TOPIC)
-            wait_until("message", lambda: len(read_topic(broker.bootstrap, TOPIC)) > 5)
-            counters = running.stop()
-        assert delivered(counters) == (counters["rows_read"], 0, 0)
-        assert len(arrived(home, read_topic(broker.bootstrap, TOPIC))) == counters["rows_read"]
+def test_a_missing_topic_is_reported_and_its_rows_wait(load: None, shared: Broker, home: Home) -> None:
+    feed = Feed(shared, home.path.name)
+    options = ("--kafka-option", "topic.metadata.propagation.max.ms=500")
+    with collector(home.path, feed, *options) as running:
+        wait_until("complaint", lambda: f"topic {feed.topic} does not take messages" in running.text())
+        shared.topic(feed.topic)
+        wait_until("message", lambda: len(feed.messages()) > 5)
+        counters = running.stop()
+    assert delivered(counters) == (counters["rows_read"], 0, 0)
+    assert len(arrived(home, feed.messages())) == counters["rows_read"]
 
 
-def test_tls_is_verified(load: None, home: Home) -> None:
-    certificate = make_certificate(home.path)
-    with Broker(home.path / "kafka", certificate=certificate.served) as broker:
-        broker.topic(TOPIC)
-        options = home.path / "kafka.properties"
-        options.write_text("# What the collector may know\nsecurity.protocol=ssl\n")
-        secure = ("--kafka-options-file", options)
-        with collector(home.path, broker.bootstrap_tls, *secure) as running:
-            wait_until("complaint", lambda: "certificate verify failed" in running.text())
-            counters = running.stop()
-        assert delivered(counters) == (0, counters["rows_read"], 0)
-        trusted = ("--kafka-option", f"ssl.ca.location={certificate.trusted}")
-        with collector(home.path, broker.bootstrap_tls, *secure, *trusted) as running:
-            wait_until("message", lambda: len(read_topic(broker.bootstrap, TOPIC)) > 2)
-            running.stop()
+def test_tls_is_verified(load: None, feed: Feed, certificate: Certificate, home: Home) -> None:
+    options = home.path / "kafka.properties"
+    options.write_text("# What the collector may know\nsecurity.protocol=ssl\n")
+    secure = ("--kafka-options-file", options)
+    there = feed.broker.bootstrap_tls
+    with collector(home.path, feed, *secure, bootstrap=there) as running:
+        wait_until("complaint", lambda: "certificate verify failed" in running.text())
+        counters = running.stop()
+    assert delivered(counters) == (0, counters["rows_read"], 0)
+    trusted = ("--kafka-option", f"ssl.ca.location={certificate.trusted}")
+    with collector(home.path, feed, *secure, *trusted, bootstrap=there) as running:
+        wait_until("message", lambda: len(feed.messages()) > 2)
+        running.stop()
 
 
-def test_password_authentication_works(load: None, home: Home) -> None:
-    certificate = make_certificate(home.path)
-    with Broker(home.path / "kafka", certificate=certificate.served, user=("collector", "tide")) as broker:
-        broker.topic(TOPIC)
+def test_password_authentication_works(load: None, feed: Feed, certificate: Certificate, home: Home) -> None:
+    def run(password: str) -> Collector:
+        options = home.path / f"{password}.properties"
+        options.write_text(
+            "security.protocol=sasl_ssl\nsasl.mechanism=PLAIN\nsasl.username=collector\n"
+            f"sasl.password={password}\nssl.ca.location={certificate.trusted}\n"
+        )
+        return collector(home.path, feed, "--kafka-options-file", options, bootstrap=feed.broker.bootstrap_sasl)
 
-        def options(password: str) -> tuple[str, Path]:
-            path = home.path / f"{password}.properties"
-            path.write_text(
-                "security.protocol=sasl_ssl\nsasl.mechanism=PLAIN\nsasl.username=collector\n"
-                f"sasl.password={password}\nssl.ca.location={certificate.trusted}\n"
-            )
-            return "--kafka-options-file", path
-
-        with collector(home.path, broker.bootstrap_tls, *options("ebb")) as running:
-            wait_until("complaint", lambda: "Authentication failed" in running.text())
-            counters = running.stop()
-        assert delivered(counters) == (0, counters["rows_read"], 0)
-        assert "ebb" not in running.text().replace("ebb.properties", "")
-        with collector(home.path, broker.bootstrap_tls, *options("tide")) as running:
-            wait_until("message", lambda: len(read_topic(broker.bootstrap, TOPIC)) > 2)
-            running.stop()
+    with run("ebb") as running:
+        wait_until("complaint", lambda: "Authentication failed" in running.text())
+        counters = running.stop()
+    assert delivered(counters) == (0, counters["rows_read"], 0)
+    assert "ebb" not in running.text().replace("ebb.properties", "")
+    with run("tide") as running:
+        wait_until("message", lambda: len(feed.messages()) > 2)
+        running.stop()
 
 
 @pytest.mark.parametrize(
@@ -293,7 +311,7 @@ def test_password_authentication_works(load: None, home: Home) -> None:
 def test_a_wrong_option_is_reported_before_anything_is_changed(
     tmp_path: Path, arguments: list[str], message: str
 ) -> None:
-    running = collector(tmp_path, "127.0.0.1:1", *arguments).start()
+    running = collector(tmp_path, Feed(Broker(tmp_path / "kafka"), "none"), *arguments).start()
     wait_until("end", lambda: not running.running())
     assert message in running.text()
     assert not (tmp_path / "queue").exists()
