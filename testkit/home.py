@@ -151,3 +151,19 @@ class Home:
             return store.query(sql)
         finally:
             store.close()
+
+
+def migrated(folder: Path) -> Path:
+    """A migrated store for copies, made by the command that users run.
+
+    Its rows of applied migrations are merged into one part, as the engine does in time. A part for each was three of
+    four files of a copy, and a fifth of what opening it takes.
+    """
+    home = Home(folder)
+    home.run("migrate")
+    store = home.open()
+    applied = store.query("select * from schema_migrations")
+    store.execute("truncate table schema_migrations")
+    store.insert("schema_migrations", applied)
+    store.close()
+    return folder / "store"

@@ -11,25 +11,13 @@ from springtide import instants
 from springtide.store import Store
 
 from testkit import path_traffic, round_model
-from testkit.home import FLEET, ROUND, Home, Opened
+from testkit.home import FLEET, ROUND, Home, Opened, migrated
 from testkit.together import Together
 
 
 @pytest.fixture(scope="session")
 def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated store, made once by the command that users run.
-
-    Its rows of applied migrations are merged into one part, as the engine does in time. A part for each was three of
-    four files of a copy, and a fifth of what opening it takes.
-    """
-    home = Home(tmp_path_factory.mktemp("template"))
-    home.run("migrate")
-    store = home.open()
-    applied = store.query("select * from schema_migrations")
-    store.execute("truncate table schema_migrations")
-    store.insert("schema_migrations", applied)
-    store.close()
-    return home.path / "store"
+    return migrated(tmp_path_factory.mktemp("template"))
 
 
 @pytest.fixture

@@ -28,28 +28,14 @@ def load(network: None) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A migrated store, made once by the command that users run."""
-    home = Home(tmp_path_factory.mktemp("sending"))
-    home.run("migrate")
-    return home.path / "store"
-
-
 @pytest.fixture
-def bare_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
-    """A controller with a fleet whose `ams` owns the loopback; no store yet."""
+def home(tmp_path: Path, template: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """A controller with a migrated store, and a fleet whose `ams` owns the loopback."""
     # The embedded engine keeps schemas that came with a request in a directory beside where it runs.
     monkeypatch.chdir(tmp_path)
     home = Home(tmp_path)
     home.fleet.write_text(FLEET.replace("10.77.1.0/24", "127.0.0.0/8"))
     home.policy.write_text("{}\n")
     home.spool.mkdir()
+    shutil.copytree(template, home.path / "store", symlinks=True)
     return home
-
-
-@pytest.fixture
-def home(bare_home: Home, template: Path) -> Home:
-    """The same with a migrated store."""
-    shutil.copytree(template, bare_home.path / "store", symlinks=True)
-    return bare_home

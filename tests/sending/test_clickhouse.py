@@ -110,9 +110,7 @@ def test_a_wrong_password_is_reported_and_loses_nothing(load: None, home: Home, 
     assert in_store(store) == in_spool(home.spool.glob("*.spool"))
 
 
-def test_a_missing_table_is_reported_and_its_rows_arrive_once_it_exists(load: None, bare_home: Home) -> None:
-    home = bare_home
-    home.run("migrate")
+def test_a_missing_table_is_reported_and_its_rows_arrive_once_it_exists(load: None, home: Home) -> None:
     opened = home.open()
     opened.execute("rename table tcp_samples to hidden")
     try:
