@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -21,7 +22,7 @@ from testkit.sharded import CLUSTER, WithoutKeeper, engine_of_two_shards, writte
 
 def history_in(path: Path, make_store: Callable[[Home], object]) -> Home:
     """Two days of history, a third of it delivered twice, its rounds and their decisions."""
-    home = Home(path)
+    home = Home(path, kept={})
     home.fleet.write_text(FLEET)
     home.policy.write_text("{}\n")
     make_store(home)
@@ -41,6 +42,7 @@ def history_in(path: Path, make_store: Callable[[Home], object]) -> Home:
 
 
 def two_shards(home: Home) -> None:
+    Home.release()
     store = open_store(home.store_url, create=True, wait_s=1, on_wait=print)
     try:
         migrate(WithoutKeeper(store), read_migrations(), CLUSTER)
@@ -56,17 +58,21 @@ def patch() -> Iterator[pytest.MonkeyPatch]:
 
 
 @pytest.fixture(scope="module")
-def single(patch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Home:
-    return history_in(tmp_path_factory.mktemp("single"), lambda home: home.run("migrate"))
+def single(patch: pytest.MonkeyPatch, template: Path, tmp_path_factory: pytest.TempPathFactory) -> Home:
+    def copied(home: Home) -> None:
+        shutil.copytree(template, home.path / "store", symlinks=True)
+
+    return history_in(tmp_path_factory.mktemp("single"), copied)
 
 
 @pytest.fixture(scope="module")
-def shards(single: Home, patch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Home:
+def shards(single: Home, patch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
     """Created after `single`: the engine's configuration stays for the rest of the module, and has no effect there."""
     engine = engine_of_two_shards(tmp_path_factory.mktemp("engine"))
     patch.setattr(embedded, "engine_file", lambda **_: engine)
     patch.setattr(EmbeddedStore, "_write", written_once(EmbeddedStore._write))
-    return history_in(tmp_path_factory.mktemp("shards"), two_shards)
+    yield history_in(tmp_path_factory.mktemp("shards"), two_shards)
+    Home.release()
 
 
 def test_samples_are_on_both_shards_and_each_socket_on_one(shards: Home) -> None:
@@ -84,11 +90,12 @@ def test_a_distributed_table_has_the_columns_of_its_local_table_and_of_one_serve
         "select name, type, default_kind, default_expression, compression_codec from system.columns "
         "where database = currentDatabase() and table = '{}' order by position"
     )
-    for table in SHARD_KEYS:
-        expected = single.query(columns.format(table))
-        assert expected
-        assert shards.query(columns.format(table)) == expected
-        assert shards.query(columns.format(f"{table}_local")) == expected
+    # One store after the other: only one is open at a time.
+    expected = {table: single.query(columns.format(table)) for table in SHARD_KEYS}
+    for table, columns_of_one in expected.items():
+        assert columns_of_one
+        assert shards.query(columns.format(table)) == columns_of_one
+        assert shards.query(columns.format(f"{table}_local")) == columns_of_one
 
 
 def test_the_tables_are_the_same_byte_for_byte(single: Home, shards: Home) -> None:
@@ -98,21 +105,26 @@ def test_the_tables_are_the_same_byte_for_byte(single: Home, shards: Home) -> No
     )
     states = {row["table"]: row["names"] for row in sketches}
     names = [table.replace("rollup_", "round_") for table in TABLES]
+    queries = {}
     for name in [*names, "round_late", "pair_hours", "prefix_hours", "initcwnd_decisions"]:
         as_text = ", ".join(f"hex({state}) as {state}" for state in states.get(name, []))
-        query = f"select * {f'replace ({as_text})' if as_text else ''} from {name}"
-        one, two = (sorted(map(repr, home.query(query))) for home in (single, shards))
-        # This history has no late samples and no rogues, and no edge paces.
-        empty = ("round_late", "round_rogues", "round_paths", "round_path_starts", "round_flights")
-        assert (len(one) > 0) == (name not in empty), name
-        assert one == two, name
+        queries[name] = f"select * {f'replace ({as_text})' if as_text else ''} from {name}"
+    one, two = (
+        {name: sorted(map(repr, home.query(query))) for name, query in queries.items()} for home in (single, shards)
+    )
+    # This history has no late samples and no rogues, and no edge paces.
+    empty = ("round_late", "round_rogues", "round_paths", "round_path_starts", "round_flights")
+    for name in queries:
+        assert (len(one[name]) > 0) == (name not in empty), name
+        assert one[name] == two[name], name
 
 
 def test_every_question_has_the_same_answer(single: Home, shards: Home) -> None:
-    for question in questions():
-        one, two = (answer(home, question.name) for home in (single, shards))
-        assert one, question.name
-        assert [named for named, _ in one] == [named for named, _ in two], question.name
+    names = [question.name for question in questions()]
+    answers = [[answer(home, name) for name in names] for home in (single, shards)]
+    for name, one, two in zip(names, *answers, strict=True):
+        assert one, name
+        assert [named for named, _ in one] == [named for named, _ in two], name
         # Means of doubles depend on the order in which they are added up, and a digit is where one is rounded to.
         assert [measured for _, measured in two] == [pytest.approx(measured, abs=0.11) for _, measured in one]
 
