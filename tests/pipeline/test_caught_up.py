@@ -6,10 +6,9 @@ import time
 
 import pytest
 from confluent_kafka import Producer
-from springtide.observe.kafka_tables import TOPIC
 
 from testkit.home import Home
-from testkit.kafka import Broker
+from testkit.kafka import Feed
 from testkit.proto import message, row
 from testkit.traffic import Socket
 
@@ -32,38 +31,36 @@ def sample(n: int) -> bytes:
     ],
     ids=["committed", "aborted behind", "aborted alone", "aborted around"],
 )
-def test_offsets_without_a_message_are_not_waited_for(
-    broker: Broker, home: Home, transactions: tuple[bool, ...]
-) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "collector", "log_level": 0})
+def test_offsets_without_a_message_are_not_waited_for(feed: Feed, home: Home, transactions: tuple[bool, ...]) -> None:
+    producer = Producer({"bootstrap.servers": feed.bootstrap, "transactional.id": feed.topic, "log_level": 0})
     producer.init_transactions(60)
     for number, committed in enumerate(transactions):
         producer.begin_transaction()
         for n in range(SAMPLES):
-            producer.produce(TOPIC, sample(n + number * SAMPLES), partition=0)
+            producer.produce(feed.topic, sample(n + number * SAMPLES), partition=0)
         if committed:
             producer.commit_transaction(60)
         else:
             producer.flush(60)
             producer.abort_transaction(60)
-    took = consumed(broker, home, SAMPLES * sum(transactions))
+    took = consumed(feed, home, SAMPLES * sum(transactions))
     assert took < SECONDS / 2
     # And so does the next run, whose group stays where it is from the start.
-    assert consumed(broker, home, SAMPLES * sum(transactions)) < SECONDS / 2
+    assert consumed(feed, home, SAMPLES * sum(transactions)) < SECONDS / 2
 
 
-def test_messages_of_no_row_are_not_waited_for(broker: Broker, home: Home) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+def test_messages_of_no_row_are_not_waited_for(feed: Feed, home: Home) -> None:
+    producer = Producer({"bootstrap.servers": feed.bootstrap, "log_level": 0})
     for payload in [sample(0), b"", None, b"\x00"]:
-        producer.produce(TOPIC, payload, key="ams-1", partition=0)
+        producer.produce(feed.topic, payload, key="ams-1", partition=0)
     assert producer.flush(30) == 0
-    assert consumed(broker, home, 1) < SECONDS / 2
+    assert consumed(feed, home, 1) < SECONDS / 2
 
 
-def consumed(broker: Broker, home: Home, samples: int) -> float:
+def consumed(feed: Feed, home: Home, samples: int) -> float:
     """Seconds that a run takes, after which so many samples are stored and nothing is left."""
     began = time.monotonic()
-    taken = home.json("consume", "--kafka", broker.bootstrap, "--until-caught-up", "--seconds", SECONDS)
+    taken = home.json("consume", *feed.consumer, "--until-caught-up", "--seconds", SECONDS)
     assert taken["left"] == 0
     assert home.query("select count() as n from tcp_samples final") == [{"n": samples}]
     return time.monotonic() - began

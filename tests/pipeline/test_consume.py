@@ -18,11 +18,10 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from springtide import instants
-from springtide.observe.kafka_tables import GROUP, TOPIC
 
 from lab.collector import wait_until
 from testkit.home import Home
-from testkit.kafka import Broker, read_topic
+from testkit.kafka import Broker, Feed
 from testkit.proto import message, row
 from testkit.spool import record, write_spool
 from testkit.traffic import MSS, Socket
@@ -49,10 +48,10 @@ def batches(count: int, rows: int = 50) -> list[Samples]:
     return found
 
 
-def produce(broker: Broker, payloads: list[bytes]) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "acks": "all"})
+def produce(feed: Feed, payloads: list[bytes]) -> None:
+    producer = Producer({"bootstrap.servers": feed.bootstrap, "acks": "all"})
     for number, payload in enumerate(payloads):
-        producer.produce(TOPIC, payload, key="ams-1" if number % 2 else "fra-1")
+        producer.produce(feed.topic, payload, key="ams-1" if number % 2 else "fra-1")
     assert producer.flush(30) == 0
 
 
@@ -61,44 +60,33 @@ def payload(samples: Samples) -> bytes:
 
 
 @contextmanager
-def consume(home: Home, broker: Broker, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+def consume(home: Home, feed: Feed) -> Iterator[subprocess.Popen[bytes]]:
     """The command, which does not outlive the block: it would run forever where the test fails within."""
-    line = ["consume", "--kafka", broker.bootstrap, "--json", *arguments]
-    environment = {**os.environ, **home.environment}
-    with subprocess.Popen([SPRINGTIDE, *line], env=environment, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([SPRINGTIDE, "consume", *feed.consumer], env={**os.environ, **home.environment}) as process:
         try:
             yield process
         finally:
             process.kill()
 
 
-def taken(home: Home, broker: Broker, seconds: int = 8) -> dict[str, Any]:
-    """One bounded run of the command."""
-    with consume(home, broker, "--seconds", str(seconds)) as process:
-        out, _ = process.communicate(timeout=PATIENCE_S)
-    assert process.returncode == 0
-    summary: dict[str, Any] = json.loads(out)
-    return summary
-
-
-def until(home: Home, broker: Broker, done: Callable[[], bool], seconds: int = 5) -> None:
+def until(home: Home, feed: Feed, done: Callable[[], bool], *arguments: str) -> None:
     """Runs of the command, until it is done."""
     deadline = time.monotonic() + PATIENCE_S
     while not done():
         assert time.monotonic() < deadline, "the samples did not arrive"
         # A consumer that was killed keeps its partitions until the broker misses it: the next one waits as long.
-        taken(home, broker, seconds=seconds)
+        home.run("consume", *feed.consumer, "--until-caught-up", "--seconds", 60, *arguments)
 
 
-def committed(broker: Broker) -> int:
+def committed(feed: Feed) -> int:
     """How many messages the group has behind it."""
-    reader = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": GROUP})
+    reader = Consumer({"bootstrap.servers": feed.bootstrap, "group.id": feed.topic})
     places: list[TopicPartition] = []
 
     def answered() -> bool:
         # A broker that has just started may be reading its groups, or not yet lead any.
         with suppress(KafkaException):
-            places[:] = reader.committed([TopicPartition(TOPIC, number) for number in (0, 1)], timeout=10)
+            places[:] = reader.committed([TopicPartition(feed.topic, number) for number in (0, 1)], timeout=10)
         return bool(places)
 
     try:
@@ -128,53 +116,48 @@ def count(home: Home, table: str = "tcp_samples") -> int:
     return int(home.query(f"select count() as n from {table} final")[0]["n"])
 
 
-def test_garbage_is_kept_with_its_offset_and_blocks_nothing(broker: Broker, home: Home) -> None:
+def test_garbage_is_kept_with_its_offset_and_blocks_nothing(feed: Feed, home: Home) -> None:
     good = batches(120)
     payloads = [payload(samples) for samples in good]
     for place in (3, 50, 110):
         payloads.insert(place, GARBAGE)
-    produce(broker, payloads)
-    summary = taken(home, broker)
-    until(home, broker, lambda: count(home) == sum(map(len, good)) and count(home, "rejected_messages") == 3)
+    produce(feed, payloads)
+    summary = home.json("consume", *feed.consumer, "--seconds", 5)
+    until(home, feed, lambda: count(home) == sum(map(len, good)) and count(home, "rejected_messages") == 3)
     assert summary["complaints"] == []
     rejected = home.query("select topic, kafka_offset, error, message from rejected_messages final")
     assert [r["message"].encode("latin-1", errors="replace")[-15:] for r in rejected] == [GARBAGE[-15:]] * 3
-    assert all(r["topic"] == TOPIC and r["error"] for r in rejected)
+    assert all(r["topic"] == feed.topic and r["error"] for r in rejected)
     assert len({r["kafka_offset"] for r in rejected}) >= 2
     assert home.query("select distinct src_pop, dst_pop from tcp_samples") == [{"src_pop": "ams", "dst_pop": "fra"}]
 
 
 @pytest.mark.proof
-def test_redelivery_and_kills_change_no_byte_of_the_round_tables(broker: Broker, home: Home) -> None:
-    good = batches(240)
+def test_redelivery_and_kills_change_no_byte_of_the_round_tables(broker: Broker, home: Home, clean: Home) -> None:
+    feed, good = Feed.of(broker), batches(240)
     payloads = [payload(samples) for samples in good]
     # A tenth comes twice.
     payloads += payloads[::10]
-    produce(broker, payloads[:130])
-    with consume(home, broker) as process:
-        wait_until("commit of the consumer", lambda: committed(broker) > 0)
+    produce(feed, payloads[:130])
+    with consume(home, feed) as process:
+        wait_until("commit of the consumer", lambda: committed(feed) > 0)
         # These are in flight, or read and not committed, when it is killed.
-        produce(broker, payloads[130:200])
+        produce(feed, payloads[130:200])
         time.sleep(1)
         process.kill()
     broker.kill()
     broker.start()
-    with consume(home, broker) as process:
-        before = committed(broker)
-        wait_until("commit of the next consumer", lambda: committed(broker) > before)
+    with consume(home, feed) as process:
+        before = committed(feed)
+        wait_until("commit of the next consumer", lambda: committed(feed) > before)
         broker.kill()
         broker.start()
-        produce(broker, payloads[200:])
+        produce(feed, payloads[200:])
         process.send_signal(signal.SIGTERM)
         process.wait(PATIENCE_S)
-    until(home, broker, lambda: count(home) == sum(map(len, good)), seconds=15)
+    until(home, feed, lambda: count(home) == sum(map(len, good)))
     through_kafka, tables = distinct(home), round_tables(home)
 
-    clean = Home(home.path / "clean")
-    clean.path.mkdir()
-    clean.fleet.write_text(home.fleet.read_text())
-    clean.policy.write_text(home.policy.read_text())
-    clean.run("migrate")
     write_spool(clean.spool, "all", [record(samples) for samples in good])
     clean.run("ingest", clean.spool)
     assert distinct(clean) == through_kafka
@@ -182,15 +165,15 @@ def test_redelivery_and_kills_change_no_byte_of_the_round_tables(broker: Broker,
     assert tables[0]["connections_earned"] > 0
 
 
-def test_older_and_newer_collectors_are_understood(broker: Broker, home: Home) -> None:
+def test_older_and_newer_collectors_are_understood(feed: Feed, home: Home) -> None:
     """An older one lacks fields; a newer one has a field that this contract does not know."""
     [first, second] = batches(2, rows=3)
     lacking = [{name: value for name, value in sample.items() if name != "snd_cwnd"} for sample in first]
     # Field 500, a varint: tag (500 << 3 | 0) = 4000.
     unknown = bytes([0xA0, 0x1F, 42])
     newer = message(row(sample) + unknown for sample in second)
-    produce(broker, [payload(lacking), newer])
-    until(home, broker, lambda: count(home) == 6)
+    produce(feed, [payload(lacking), newer])
+    until(home, feed, lambda: count(home) == 6)
     rows = home.query(
         "select poll_sequence, countIf(snd_cwnd is null) as nulls from tcp_samples group by all order by 1"
     )
@@ -199,27 +182,19 @@ def test_older_and_newer_collectors_are_understood(broker: Broker, home: Home) -
 
 
 def test_an_unreachable_broker_is_reported(home: Home) -> None:
-    done = subprocess.run(
-        [SPRINGTIDE, "consume", "--kafka", "127.0.0.1:9", "--seconds", "6"],
-        env={**os.environ, **home.environment},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=PATIENCE_S,
-    )
-    assert done.returncode == 1
+    done = home.run("consume", "--kafka", "127.0.0.1:9", "--seconds", 4, code=1)
     assert "nothing of what was read could be stored at the end" in done.stderr.splitlines()[-1]
     assert "brokers are down" in done.stderr
 
 
-def test_one_message_in_a_thousand_is_garbage_and_the_consumer_never_stalls(broker: Broker, home: Home) -> None:
+def test_one_message_in_a_thousand_is_garbage_and_the_consumer_never_stalls(feed: Feed, home: Home) -> None:
     good = batches(2997, rows=2)
     payloads = [payload(samples) for samples in good]
     for place in (0, 1500, 2999):
         payloads.insert(place, GARBAGE)
-    produce(broker, payloads)
-    until(home, broker, lambda: count(home) == 2 * len(good) and count(home, "rejected_messages") == 3)
-    held = {(m.partition, m.offset) for m in read_topic(broker.bootstrap, TOPIC) if m.payload == GARBAGE}
+    produce(feed, payloads)
+    until(home, feed, lambda: count(home) == 2 * len(good) and count(home, "rejected_messages") == 3)
+    held = {(m.partition, m.offset) for m in feed.messages() if m.payload == GARBAGE}
     rejected = home.query("select kafka_partition, kafka_offset from rejected_messages final")
     assert {(r["kafka_partition"], r["kafka_offset"]) for r in rejected} == held
 
@@ -304,10 +279,9 @@ ODD_LINES = [
 ]
 
 
-def test_each_line_is_judged_alike_by_both_ways(broker: Broker, home: Home) -> None:
+def test_each_line_is_judged_alike_by_both_ways(feed: Feed, home: Home, clean: Home) -> None:
     """Lines that nginx writes of requests that it could not parse are taken as well."""
-    topic = "springtide.http_requests"
-    broker.topic(topic)
+    topic = Feed.of(feed.broker).topic
     of_nginx = Path(__file__).with_name("nginx-lines.json").read_text().splitlines()
     of_nginx = [re.sub(r'"time":[0-9.]+', f'"time":{ROUND - 100}', line) for line in of_nginx]
     log = home.path / "nginx.json"
@@ -320,41 +294,34 @@ def test_each_line_is_judged_alike_by_both_ways(broker: Broker, home: Home) -> N
     refused = odd.with_name("odd.json.rejected").read_text().removesuffix("\n").split("\n")
     assert len(by_file) + len(refused) == len(of_nginx) + len(ODD_LINES) - 1
 
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer = Producer({"bootstrap.servers": feed.bootstrap})
     for line in [*of_nginx, *ODD_LINES]:
         producer.produce(topic, line.encode(), key="ams-1")
     assert producer.flush(30) == 0
-    clean = Home(home.path / "clean")
-    clean.path.mkdir()
-    clean.fleet.write_text(home.fleet.read_text())
-    clean.policy.write_text(home.policy.read_text())
-    clean.run("migrate")
-    with consume(clean, broker, "--requests", topic, "--until-caught-up") as process:
-        process.communicate(timeout=PATIENCE_S)
+    assert clean.json("consume", *feed.consumer, "--requests", topic, "--until-caught-up", "--seconds", 60)["left"] == 0
     assert clean.query("select * from http_requests final order by request_id") == by_file
     rejected = clean.query("select message from rejected_messages final")
     assert sorted(row["message"] for row in rejected) == sorted(refused)
 
 
-def test_access_logs_come_through_kafka_as_they_come_from_files(broker: Broker, home: Home) -> None:
-    topic = "springtide.http_requests"
-    broker.topic(topic)
+def test_access_logs_come_through_kafka_as_they_come_from_files(feed: Feed, home: Home, clean: Home) -> None:
+    topic = Feed.of(feed.broker).topic
     lines = [request_line(n) for n in range(40)]
     # One line a message, and several; a line that comes twice; bad ones alone and between good ones.
     messages = [*lines[:10], "\n".join(lines[8:30]), *BAD_LINES, "\n".join([*lines[30:], "broken"])]
     # Beside each of its lines such a message would take 80 GB; these lines lie on 120 days.
     messages.append("\n".join(["x"] * 200_000))
     messages.append("\n".join(request_line(100 + day, time=ROUND - 86_400 * day) for day in range(120)))
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
+    producer = Producer({"bootstrap.servers": feed.bootstrap})
     for text in messages:
         producer.produce(topic, text.encode(), key="ams-1")
     assert producer.flush(30) == 0
-    rejections = len(BAD_LINES) + 3
-    deadline = time.monotonic() + PATIENCE_S
-    while count(home, "http_requests") < len(lines) + 89 or count(home, "rejected_messages") < rejections:
-        assert time.monotonic() < deadline, "the requests did not arrive"
-        with consume(home, broker, "--requests", topic, "--seconds", "8") as process:
-            process.communicate(timeout=PATIENCE_S)
+
+    def arrived() -> bool:
+        loaded, refused = count(home, "http_requests"), count(home, "rejected_messages")
+        return loaded >= len(lines) + 89 and refused >= len(BAD_LINES) + 3
+
+    until(home, feed, arrived, "--requests", topic)
     rejected = {r["message"]: r["error"] for r in home.query("select message, error from rejected_messages final")}
     assert set(rejected) == {*BAD_LINES, *messages[-3:]}
     assert all(error.startswith(BAD_LINES.get(message, ("is not", "time: "))) for message, error in rejected.items())
@@ -363,11 +330,6 @@ def test_access_logs_come_through_kafka_as_they_come_from_files(broker: Broker, 
     through_kafka = home.query(f"select * from http_requests final {few} order by request_id")
     assert {row["pop"] for row in through_kafka} == {"ams"}
 
-    clean = Home(home.path / "clean")
-    clean.path.mkdir()
-    clean.fleet.write_text(home.fleet.read_text())
-    clean.policy.write_text(home.policy.read_text())
-    clean.run("migrate")
     log = clean.path / "access.json"
     log.write_text("\n".join(lines) + "\n")
     clean.run("ingest-logs", log)

@@ -9,36 +9,26 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
-from springtide.observe.kafka_tables import GROUP, TOPIC
 
 from testkit.home import Home
-from testkit.kafka import Broker, Message, read_topic
+from testkit.kafka import Feed, Message
 from testkit.proto import FIELDS, Value, message, row, varint
 from testkit.traffic import Socket
 
 SPRINGTIDE = Path(sys.executable).with_name("springtide")
-PATIENCE_S = 240.0
 # A consumer that was killed keeps its partitions for six seconds.
 RUNS = 5
 GOOD = 40_000
 NOW = int(time.time()) - 3600
 DAY = 86_400
 LARGE = 10_000_000
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Broker]:
-    """One that admits messages of 10 MB, as few do: what they do to the consumer is the question."""
-    with Broker(tmp_path / "kafka", settings={"message.max.bytes": str(2 * LARGE)}) as running:
-        running.topic(TOPIC)
-        yield running
 
 
 def sample(cookie: int, **changed: Value) -> dict[str, Value]:
@@ -115,53 +105,35 @@ def poisons() -> dict[str, Poison]:
 EMPTY = (b"", None, b"\0")
 
 
-def produce(broker: Broker, payloads: list[bytes | None]) -> None:
+def produce(feed: Feed, payloads: list[bytes | None]) -> None:
     producer = Producer(
         {
-            "bootstrap.servers": broker.bootstrap,
+            "bootstrap.servers": feed.bootstrap,
             "message.max.bytes": 2 * LARGE,
             "queue.buffering.max.kbytes": 1 << 20,
             "compression.type": "lz4",
         }
     )
     for number, payload in enumerate(payloads):
-        producer.produce(TOPIC, payload, partition=number % 2)
+        producer.produce(feed.topic, payload, partition=number % 2)
     assert producer.flush(60) == 0
 
 
-def run(home: Home, broker: Broker, *arguments: str) -> subprocess.Popen[str]:
-    line = [str(SPRINGTIDE), "consume", "--kafka", broker.bootstrap, *arguments]
-    pipe = subprocess.PIPE
-    return subprocess.Popen(line, env={**os.environ, **home.environment}, stdout=pipe, stderr=pipe, text=True)
-
-
-def consumed(home: Home, broker: Broker, *arguments: str) -> tuple[int, str, str]:
-    """One run of the command that ends by itself: exit code and output."""
-    with run(home, broker, *arguments) as process:
-        try:
-            out, err = process.communicate(timeout=PATIENCE_S)
-        finally:
-            process.kill()
-    return process.returncode, out, err
-
-
-def until(home: Home, broker: Broker, done: Callable[[], bool]) -> dict[str, int]:
+def until(home: Home, feed: Feed, done: Callable[[], bool]) -> dict[str, int]:
     """Runs of the command, until it is done; the sums of their counts."""
     sums = {"messages": 0, "rejected": 0, "rejected_rows": 0}
     for _ in range(RUNS):
-        code, out, err = consumed(home, broker, "--seconds", "8", "--json")
-        assert code == 0, err
-        counts_found = json.loads(out)
-        sums = {name: number + counts_found[name] for name, number in sums.items()}
+        found = home.json("consume", *feed.consumer, "--until-caught-up", "--seconds", 60)
+        sums = {name: number + found[name] for name, number in sums.items()}
         if done():
             return sums
     raise AssertionError(f"the samples did not arrive: {sums}")
 
 
-def committed(broker: Broker) -> int:
-    reader = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": GROUP})
+def committed(feed: Feed) -> int:
+    reader = Consumer({"bootstrap.servers": feed.bootstrap, "group.id": feed.topic})
     try:
-        places = reader.committed([TopicPartition(TOPIC, number) for number in (0, 1)], timeout=30)
+        places = reader.committed([TopicPartition(feed.topic, number) for number in (0, 1)], timeout=30)
     finally:
         reader.close()
     return sum(max(0, place.offset) for place in places)
@@ -182,23 +154,23 @@ def place(held: list[Message], payload: bytes) -> tuple[int, int]:
 
 
 @pytest.mark.proof
-def test_forty_thousand_good_messages_with_every_poison_between_them(broker: Broker, home: Home) -> None:
+def test_forty_thousand_good_messages_with_every_poison_between_them(feed: Feed, home: Home) -> None:
     bad = poisons()
     payloads: list[bytes | None] = [message([row(sample(cookie))]) for cookie in range(1, GOOD + 1)]
     chance = random.Random(7)
     for payload in (*EMPTY, *(poison.payload for poison in bad.values())):
         payloads.insert(chance.randrange(len(payloads)), payload)
-    produce(broker, payloads)
+    produce(feed, payloads)
 
     loaded = GOOD + sum(poison.rows for poison in bad.values())
     whole = [name for name, poison in bad.items() if not poison.refused_rows]
     # Those of the hundred thousand are all alike: one is kept, with their number.
     refused = sum(min(poison.refused_rows, 30) for poison in bad.values()) - 29
     wanted = (loaded, len(whole), refused)
-    sums = until(home, broker, lambda: counts(home)[0] >= loaded)
+    sums = until(home, feed, lambda: counts(home)[0] >= loaded)
     assert counts(home) == wanted
     assert sums == {"messages": len(payloads), "rejected": len(whole), "rejected_rows": refused}
-    assert committed(broker) == len(payloads)
+    assert committed(feed) == len(payloads)
 
     [sums] = home.query(
         "select count() as n, sum(bytes_acked) as bytes, uniqExact(cookie) as cookies from tcp_samples final "
@@ -208,7 +180,7 @@ def test_forty_thousand_good_messages_with_every_poison_between_them(broker: Bro
     beside = home.query("select cookie from tcp_samples final where cookie between 950000 and 989999 order by cookie")
     assert [int(one["cookie"]) for one in beside] == [*range(950_000, 950_000 + len(BAD_ROWS)), 980_001]
 
-    held = read_topic(broker.bootstrap, TOPIC)
+    held = feed.messages()
     kept = home.query(
         "select kafka_partition, kafka_offset, any(error) as error, count() as n, any(sample_hash) as sample "
         "from rejected_messages final group by all"
@@ -250,12 +222,14 @@ def allow(home: Home, table: str) -> None:
     store.close()
 
 
-def test_what_cannot_be_kept_is_not_committed_and_stops_with_its_cause(broker: Broker, home: Home) -> None:
+def test_what_cannot_be_kept_is_not_committed_and_stops_with_its_cause(feed: Feed, home: Home) -> None:
     """The rejected message cannot be written, though samples of its block can: a kill in between, and an error."""
     good = [message([row(sample(cookie))]) for cookie in range(1, 201)]
-    produce(broker, [*good[:100], b"\x99none", *good[100:]])
+    produce(feed, [*good[:100], b"\x99none", *good[100:]])
     refuse(home, "rejected_messages")
-    with run(home, broker) as process:
+    command = [str(SPRINGTIDE), "consume", *feed.consumer]
+    environment = {**os.environ, **home.environment}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         try:
             assert process.stderr is not None
             line = process.stderr.readline()
@@ -263,28 +237,28 @@ def test_what_cannot_be_kept_is_not_committed_and_stops_with_its_cause(broker: B
             assert "Stack trace" not in line
         finally:
             process.send_signal(signal.SIGKILL)
-    before = committed(broker)
+    before = committed(feed)
     # The partition without the bad message may be behind it.
     assert before <= 101
 
-    code, _, err = consumed(home, broker, "--stall", "3", "--seconds", "100")
-    assert code == 1
-    assert "nothing of what was read could be stored for" in err.splitlines()[-1]
-    assert "Constraint `shut`" in err.splitlines()[-1]
-    assert committed(broker) <= 101
+    last = home.run("consume", *feed.consumer, "--stall", 3, "--seconds", 100, code=1).stderr.splitlines()[-1]
+    assert "nothing of what was read could be stored for" in last
+    assert "Constraint `shut`" in last
+    assert committed(feed) <= 101
 
     allow(home, "rejected_messages")
-    until(home, broker, lambda: counts(home) == (200, 1, 0))
-    assert committed(broker) == 201
+    until(home, feed, lambda: counts(home) == (200, 1, 0))
+    assert committed(feed) == 201
 
 
-def test_a_large_message_refused_by_producer_or_broker_is_reported(broker: Broker, home: Home) -> None:
+def test_a_large_message_refused_by_producer_or_broker_is_reported(feed: Feed, home: Home) -> None:
     """Nothing of it comes into the topic: the size is a limit of theirs, and no message of a collector is near it."""
     with pytest.raises(KafkaException, match="MSG_SIZE_TOO_LARGE"):
-        Producer({"bootstrap.servers": broker.bootstrap}).produce(TOPIC, bytes(LARGE))
+        Producer({"bootstrap.servers": feed.bootstrap}).produce(feed.topic, bytes(LARGE))
     errors: list[Any] = []
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "message.max.bytes": 4 * LARGE})
-    producer.produce(TOPIC, random.Random(1).randbytes(3 * LARGE), on_delivery=lambda error, _: errors.append(error))
+    large = random.Random(1).randbytes(3 * LARGE)
+    producer = Producer({"bootstrap.servers": feed.bootstrap, "message.max.bytes": 4 * LARGE})
+    producer.produce(feed.topic, large, on_delivery=lambda error, _: errors.append(error))
     producer.flush(30)
     assert [error.name() for error in errors] == ["MSG_SIZE_TOO_LARGE"]
-    assert read_topic(broker.bootstrap, TOPIC) == []
+    assert feed.messages() == []

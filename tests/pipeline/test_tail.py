@@ -6,23 +6,22 @@ import json
 from pathlib import Path
 
 from confluent_kafka import Producer
-from springtide.observe.kafka_tables import TOPIC
 
 from testkit.home import ROUND, Home
-from testkit.kafka import Broker
+from testkit.kafka import Feed
 from testkit.proto import message, row
 from testkit.traffic import Socket
 
 
-def test_samples_are_shown_as_they_are_and_filtered(broker: Broker, tmp_path: Path) -> None:
-    producer = Producer({"bootstrap.servers": broker.bootstrap})
+def test_samples_are_shown_as_they_are_and_filtered(feed: Feed, tmp_path: Path) -> None:
+    producer = Producer({"bootstrap.servers": feed.bootstrap})
     for host, peer in (("ams-1", "10.77.2.9"), ("fra-1", "10.77.3.9"), ("ams-1", "10.77.3.8")):
         sample = Socket(host, 7, "10.77.1.1", peer, "ams", 40).at(ROUND, poll=3, bytes_acked=5)
-        producer.produce(TOPIC, message([row(sample)]), key="same")
-    producer.produce(TOPIC, b"\x99garbage", key="same")
+        producer.produce(feed.topic, message([row(sample)]), key="same")
+    producer.produce(feed.topic, b"\x99garbage", key="same")
     assert producer.flush(30) == 0
     home = Home(tmp_path)
-    arguments = ("tail", "--kafka", broker.bootstrap, "--from-beginning", "--seconds", 3)
+    arguments = ("tail", "--kafka", feed.bootstrap, "--topic", feed.topic, "--from-beginning", "--seconds", 3)
     everything = home.run(*arguments)
     assert [line.split()[4].split(":")[0] for line in everything.stdout.splitlines()[1:]] == [
         "10.77.2.9",
@@ -36,7 +35,7 @@ def test_samples_are_shown_as_they_are_and_filtered(broker: Broker, tmp_path: Pa
     assert (sample["dst_ip"], sample["snd_cwnd"], sample["kind"]) == ("10.77.3.8", 40, "SAMPLE_KIND_POLL")
     assert "bbr_bw" not in sample
     assert len(home.run(*arguments, "--count", 1, "--json").stdout.splitlines()) == 1
-    [complaint] = home.refused("tail", "--kafka", broker.bootstrap, "--prefix", "10.77.3.1/24")
+    [complaint] = home.refused("tail", "--kafka", feed.bootstrap, "--prefix", "10.77.3.1/24")
     assert "has host bits set; write it as 10.77.2.0/24" in complaint
-    missing = home.run("tail", "--kafka", broker.bootstrap, "--topic", "springtide.none", code=1)
+    missing = home.run("tail", "--kafka", feed.bootstrap, "--topic", "springtide.none", code=1)
     assert "topic springtide.none cannot be read" in missing.stderr

@@ -8,7 +8,7 @@ from testkit.home import Home
 from testkit.kafka import Broker
 
 
-def test_topics_are_made_once_widened_set_and_never_narrowed(broker: Broker, tmp_path: Path) -> None:
+def test_topics_are_made_once_widened_set_and_never_narrowed(shared: Broker, tmp_path: Path) -> None:
     home = Home(tmp_path)
     path = tmp_path / "topics.yaml"
 
@@ -17,7 +17,7 @@ def test_topics_are_made_once_widened_set_and_never_narrowed(broker: Broker, tmp
         path.write_text(f"version: 1\ntopics:\n  springtide.new: {topic}\n")
 
     def run(command: str, code: int = 0) -> list[tuple[str, str, str, bool]]:
-        found = home.json("topics", command, "--kafka", broker.bootstrap, "--file", path, code=code)["differences"]
+        found = home.json("topics", command, "--kafka", shared.bootstrap, "--file", path, code=code)["differences"]
         return [(d["what"], d["found"], d["wanted"], d["refused"] is not None) for d in found]
 
     write(partitions=2, hours=24)
@@ -25,7 +25,7 @@ def test_topics_are_made_once_widened_set_and_never_narrowed(broker: Broker, tmp
     assert len(run("apply")) == 1
     assert run("apply") == run("check") == []
     write(partitions=4, hours=48)
-    doctor = ("doctor", "--site", "--kafka", broker.bootstrap, "--topics", path)
+    doctor = ("doctor", "--site", "--kafka", shared.bootstrap, "--topics", path)
     found = [f for f in home.json(*doctor, code=1)["findings"] if f["check"] in ("kafka", "topics")]
     assert [(f["verdict"], f["what"]) for f in found] == [
         ("fine", "answers"),
@@ -40,7 +40,7 @@ def test_topics_are_made_once_widened_set_and_never_narrowed(broker: Broker, tmp
     assert run("apply") == [("partitions", "4", "3", True)]
     assert run("check", code=1) == [("partitions", "4", "3", True)]
     path.write_text("version: 1\ntopics:\n  springtide.new: {partition: 3}\n")
-    [line] = home.refused("topics", "check", "--kafka", broker.bootstrap, "--file", path)
+    [line] = home.refused("topics", "check", "--kafka", shared.bootstrap, "--file", path)
     assert "topics.yaml:3: topics.springtide.new.partition: unknown key; did you mean partitions?" in line
 
 
