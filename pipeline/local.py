@@ -29,6 +29,14 @@ PROCESSES = ("api-server", "scheduler", "dag-processor", "triggerer")
 START_S = 180
 STOP_S = 30
 USER = "springtide"
+# Commands one after the other in one process: importing Airflow takes seconds.
+PREPARE = """
+import sys
+from airflow.__main__ import main
+for words in (("db", "migrate"), ("pools", "import", sys.argv[1])):
+    sys.argv[1:] = words
+    main()
+"""
 
 
 def free_port() -> int:
@@ -108,16 +116,10 @@ class LocalAirflow:
             handle = os.open(passwords, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "w") as file:
                 json.dump({USER: secrets.token_urlsafe(18)}, file)
-        self.run("db", "migrate")
-        self.run("pools", "import", str(ROOT / "pipeline/pools.json"))
-
-    def run(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [BIN / "airflow", *arguments], env=self.environment(), capture_output=True, text=True, check=False
-        )
+        command = [sys.executable, "-c", PREPARE, str(ROOT / "pipeline/pools.json")]
+        done = subprocess.run(command, env=self.environment(), capture_output=True, text=True, check=False)
         if done.returncode:
-            raise RuntimeError(f"airflow {' '.join(arguments)}: {(done.stderr or done.stdout).strip()[-2000:]}")
-        return done.stdout
+            raise RuntimeError(f"airflow db migrate, pools import: {(done.stderr or done.stdout).strip()[-2000:]}")
 
     def start(self, names: Sequence[str] = PROCESSES) -> None:
         """Start them, and wait until the API answers. Raises RuntimeError with the end of a log."""
