@@ -50,7 +50,8 @@ def until(what: str, query: Callable[[], T | None]) -> T:
         if found:
             return found
         assert time.monotonic() < give_up, f"{what}: not within {PATIENCE_S} s"
-        time.sleep(0.3)
+        # An answer of Airflow's API takes a tenth of a second of a core.
+        time.sleep(1)
 
 
 @dataclass(kw_only=True)
