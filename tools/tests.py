@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,8 @@ def main() -> int:
     except OSError as error:
         print(f"{given.file}: {error.strerror}; run `make test` first", file=sys.stderr)
         return 2
+    # `| head` closes the pipe.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     print("\n".join(lines(spent, given.most)))
     return 0
 
