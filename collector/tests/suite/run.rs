@@ -43,6 +43,11 @@ fn start(directory: &Path, arguments: &[&str]) -> Child {
         .unwrap()
 }
 
+/// Of all connections of the machine, whose number the other tests decide, only this one.
+fn only(client: &TcpStream) -> String {
+    format!("dport {}", client.peer_addr().unwrap().port())
+}
+
 fn files(directory: &Path, suffix: &str) -> Vec<PathBuf> {
     let mut files: Vec<_> = fs::read_dir(directory)
         .map(|entries| entries.map(|entry| entry.unwrap().path()).collect())
@@ -64,7 +69,7 @@ fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until the open file has some records, which takes a few polls.
+/// Waits until the open file has some records: a few polls of one connection.
 fn wait_for_records(directory: &Path) {
     wait_until("a record in the open file", || {
         files(directory, ".spool.open")
@@ -119,7 +124,7 @@ fn a_signal_seals_the_spool_with_every_row() {
         let (client, _server) = connection();
         let directory = tempfile::tempdir().unwrap();
         let spool = directory.path().join("made-on-demand");
-        let child = start(&spool, &[]);
+        let child = start(&spool, &["--filter", &only(&client)]);
         wait_for_records(&spool);
         let output = end(child, signal);
         assert_eq!(
@@ -148,7 +153,8 @@ fn after_a_kill_the_next_run_completes_the_file_and_counts_on() {
     let (client, _server) = connection();
     let directory = tempfile::tempdir().unwrap();
     let spool = directory.path();
-    let child = start(spool, &[]);
+    let filter = only(&client);
+    let child = start(spool, &["--filter", &filter]);
     wait_for_records(spool);
     end(child, Signal::KILL);
     let [left] = &files(spool, ".spool.open")[..] else {
@@ -159,7 +165,9 @@ fn after_a_kill_the_next_run_completes_the_file_and_counts_on() {
     torn.extend(b"STB1\x01\0\0\0torn");
     fs::write(left, torn).unwrap();
 
-    let output = start(spool, &["--polls", "3"]).wait_with_output().unwrap();
+    let output = start(spool, &["--filter", &filter, "--polls", "3"])
+        .wait_with_output()
+        .unwrap();
     assert_eq!(
         output.status.code(),
         Some(0),
