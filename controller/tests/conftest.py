@@ -50,19 +50,19 @@ def bare_home(tmp_path: Path) -> Home:
 
 
 @pytest.fixture
-def home(bare_home: Home, template: Path) -> Home:
-    """As bare_home, with a migrated store."""
+def home(bare_home: Home, template: Path) -> Iterator[Home]:
+    """As bare_home, with a migrated store, which stays open: commands of this process are lent it."""
     shutil.copytree(template, bare_home.path / "store", symlinks=True)
-    return bare_home
+    bare_home.kept = {}
+    yield bare_home
+    if bare_home.kept and Opened.now in bare_home.kept.values():
+        Opened.release()
 
 
 @pytest.fixture
-def one_store(bare_home: Home) -> Iterator[None]:
-    """Commands of this process, which each open the home's store, are lent one that stays open."""
-    bare_home.kept = {}
-    yield
-    if Opened.now in bare_home.kept.values():
-        Opened.release()
+def each_opens(home: Home) -> None:
+    """Each command opens the home's store, and closes it."""
+    home.kept = None
 
 
 @pytest.fixture

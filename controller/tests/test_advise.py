@@ -24,7 +24,7 @@ from testkit.browser import look_at, screens
 from testkit.home import ROUND, Home
 from testkit.traffic import MSS
 
-pytestmark = pytest.mark.usefixtures("clock", "one_store")
+pytestmark = pytest.mark.usefixtures("clock")
 
 
 def test_a_path_that_connections_met_gains_what_slow_start_waits(home: Home) -> None:

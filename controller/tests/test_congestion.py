@@ -24,7 +24,7 @@ from springtide.store import Store
 from testkit.home import FLEET, ROUND, Home
 from testkit.prefixes import INTERVAL, Seen, random_rounds, read, store_rounds, units_of
 
-pytestmark = pytest.mark.usefixtures("clock", "one_store")
+pytestmark = pytest.mark.usefixtures("clock")
 
 # Selection in the fifth round, and no more prefixes than a test can look at.
 QUICK = """

@@ -25,7 +25,7 @@ from testkit.sent import Apart
 from testkit.together import together
 from testkit.traffic import MSS
 
-pytestmark = pytest.mark.usefixtures("settled", "one_store")
+pytestmark = pytest.mark.usefixtures("settled")
 
 # Room for the larger of two windows in the round: 200 segments.
 FULL = 200 * MSS

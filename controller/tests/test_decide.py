@@ -33,7 +33,7 @@ FULL = 200 * MSS
 Sample = dict[str, Value]
 SMOOTH = "initcwnd: {duty_rounds: 1, history_weight: 0.5, hysteresis: 0.1}\n"
 
-pytestmark = pytest.mark.usefixtures("settled", "one_store")
+pytestmark = pytest.mark.usefixtures("settled")
 
 
 def polls(socket: Socket, round_unix_s: int, gained: int, start: int = 0, number: int = 0) -> list[Sample]:

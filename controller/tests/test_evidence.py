@@ -21,8 +21,6 @@ from testkit.sender import MSS, Path, Sender
 from testkit.sent import Apart
 from testkit.together import together
 
-pytestmark = pytest.mark.usefixtures("one_store")
-
 # Short, so that all packets of a round can be followed one by one.
 INTERVAL = 10
 POLLS = 5

@@ -37,8 +37,6 @@ import testkit.published
 from testkit.bottleneck import MSS, Counters, Path, records, sample, transfer
 from testkit.home import ROUND, Home
 
-pytestmark = pytest.mark.usefixtures("one_store")
-
 SINCE = ROUND + 120
 NOW = ROUND + 240
 FRESH: dict[str, float | None] = {"ams-1": 5.0}

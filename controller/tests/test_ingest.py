@@ -18,8 +18,6 @@ from testkit.proto import FIELDS, Value, message, row
 from testkit.spool import frame, record, write_spool
 from testkit.traffic import Socket
 
-pytestmark = pytest.mark.usefixtures("one_store")
-
 START = 1_767_322_800
 SQL_COUNTS = "select (select count() from tcp_samples) as physical, (select count() from tcp_samples final) as logical"
 

@@ -51,6 +51,7 @@ def test_doctor_finds_a_property_that_the_client_refuses(home: Home, silent: str
     assert 'No such configuration property: "bogus"' in one["what"]
 
 
+@pytest.mark.usefixtures("each_opens")
 def test_consume_says_each_complaint_once(home: Home) -> None:
     """However often the client tries, and in however many threads."""
     done = home.run("consume", "--kafka", AWAY, "--seconds", "4", "--until-caught-up", code=1)

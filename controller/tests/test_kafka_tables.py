@@ -146,6 +146,7 @@ def test_an_interrupted_run_is_finished_with_the_same_options_only(store: Store)
     drop_tables(server, APART, None)
 
 
+@pytest.mark.usefixtures("each_opens")
 def test_the_sql_is_printed_and_an_embedded_store_is_refused(home: Home) -> None:
     shown = home.run("consume", "--kafka", "k:9092", "--cluster", "main", "--dry-run").stdout
     assert "kafka_samples on cluster 'main'" in shown

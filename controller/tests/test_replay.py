@@ -21,7 +21,7 @@ from springtide.store import Store
 from testkit.home import ROUND, Home
 from testkit.prefixes import INTERVAL, random_rounds, store_rounds
 
-pytestmark = pytest.mark.usefixtures("clock", "one_store")
+pytestmark = pytest.mark.usefixtures("clock")
 
 ROUNDS = 14
 SINCE = instants.show(ROUND - (ROUNDS - 1) * INTERVAL)

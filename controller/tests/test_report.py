@@ -20,7 +20,7 @@ from testkit.browser import screens
 from testkit.home import ROUND, Home
 from testkit.prefixes import INTERVAL, Seen, store_rounds
 
-pytestmark = pytest.mark.usefixtures("clock", "one_store")
+pytestmark = pytest.mark.usefixtures("clock")
 
 POLICY = """
 congestion:

@@ -17,7 +17,7 @@ from springtide.policy import load_policy
 from testkit.decided import decision
 from testkit.home import ROUND, Home
 
-pytestmark = pytest.mark.usefixtures("clock", "one_store")
+pytestmark = pytest.mark.usefixtures("clock")
 
 INTERVAL = 300
 POPS = ("ams", "fra", "nyc", "sin")

@@ -18,7 +18,7 @@ from testkit.traffic import MSS, Socket
 
 INTERVAL = 300
 
-pytestmark = pytest.mark.usefixtures("clock", "one_store")
+pytestmark = pytest.mark.usefixtures("clock")
 
 
 def feed(home: Home, name: str, moments: list[int], sockets: int = 3) -> None:

@@ -175,6 +175,7 @@ def test_no_way_round_writes_or_reads_a_file_or_calls_out(
     assert everything(home.path) == before
 
 
+@pytest.mark.usefixtures("each_opens")
 @pytest.mark.parametrize("attack", [WRITES[0], WRITES[6], "kill query where 1", READS[0], "select 1 format CSV"])
 def test_the_command_refuses_in_one_line(home: Home, attack: str) -> None:
     secret = home.path / "secret"

@@ -92,8 +92,8 @@ def flights(
 
 
 def decide(home: Home, moment: int, *samples: list[dict[str, Value]]) -> dict[str, Any]:
-    """Ingests the round's samples and decides it a minute after it; the unit's decision."""
-    NOW[0] = moment + 60
+    """Ingests the round's samples and decides it once they have had their time; the unit's decision."""
+    NOW[0] = moment + 90
     write_spool(home.spool, f"s{moment}", [record([one for part in samples for one in part])])
     home.run("ingest", home.spool)
     home.run("decide", "initcwnd", "--round", instants.show(moment))
@@ -119,7 +119,6 @@ def test_a_rate_is_tried_on_a_share_then_given_to_all_and_taken_back_where_it_ha
 ) -> None:
     moments = [ROUND + INTERVAL * number for number in range(5)]
     monkeypatch.setattr(instants, "now", lambda: NOW[0])
-    fleet.run("migrate")
     first = decide(fleet, moments[0], bulk(moments[0]))
     assert (first["action"], first["reason"], first["window"]) == ("none", "below_duty_cycle", 0)
     assert entries(fleet, moments[0], "ams-1") == []
@@ -179,7 +178,6 @@ def test_a_pop_that_left_the_fleet_need_not_send_anything(fleet: Home, monkeypat
     """What is remembered of it expires."""
     moments = [ROUND + INTERVAL * number for number in range(3)]
     monkeypatch.setattr(instants, "now", lambda: NOW[0])
-    fleet.run("migrate")
     for moment in moments[:2]:
         assert decide(fleet, moment, bulk(moment))["src_pop"] == "ams"
     pops = yaml.safe_load(fleet.fleet.read_text())

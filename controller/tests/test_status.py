@@ -22,7 +22,7 @@ from testkit.home import ROUND, Home
 from testkit.spool import record, write_spool
 from testkit.traffic import MSS, Socket
 
-pytestmark = pytest.mark.usefixtures("clock", "one_store")
+pytestmark = pytest.mark.usefixtures("clock")
 
 NOW = ROUND + 30
 PROMTOOL = Path(__file__).parents[2] / "target/tools/promtool"

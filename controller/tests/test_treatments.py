@@ -24,7 +24,7 @@ from testkit.spool import record, write_spool
 from testkit.together import together
 from testkit.traffic import Socket
 
-pytestmark = pytest.mark.usefixtures("settled", "one_store")
+pytestmark = pytest.mark.usefixtures("settled")
 
 INTERVAL = 300
 HOSTS = {"ams-1": "10.77.1.1", "ams-2": "10.77.1.2", "fra-1": "10.77.2.1", "nyc-1": "10.77.3.1"}

@@ -21,7 +21,7 @@ from testkit.proto import Value
 from testkit.spool import record, write_spool
 from testkit.traffic import MSS, Socket
 
-pytestmark = pytest.mark.usefixtures("clock", "one_store")
+pytestmark = pytest.mark.usefixtures("clock")
 
 INTERVAL, ROUNDS = 300, 3
 POLICY = """
