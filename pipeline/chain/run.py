@@ -115,7 +115,7 @@ class Chain:
         self.kills[hop] = self.kills.get(hop, 0) + 1
         self.print_step(f"killed: {what}")
 
-    def until(self, what: str, condition: Callable[[], bool], every_s: float = 0.3) -> None:
+    def until(self, what: str, condition: Callable[[], bool], every_s: float = 1.0) -> None:
         """Raises ChainError with what did not come, or with what ended a process of Airflow."""
 
         def look() -> bool:
@@ -156,6 +156,9 @@ class Chain:
         steps: list[dict[str, Any]] = []
 
         def consuming() -> bool:
+            # An answer of Airflow's API takes a tenth of a second of a core.
+            if not self.site.store_is_held():
+                return False
             for run in self.api.runs(ROUND):
                 step = self.api.tasks(run).get("consume")
                 if step and step["state"] == "running" and self.site.store_is_held():
@@ -184,6 +187,9 @@ class Chain:
         if "playbook" not in self.hops:
             return
         windows, bundles = self.site.in_force(), self.site.bundles()
+        # The next round begins once all samples are there: no other publication comes between.
+        self.until("step that publishes", self.publishing, 0.5)
+        self.api.pause(ROUND, paused=True)
         self.until("rollout that has begun", lambda: bool(self.site.rollouts("begun")), 0.05)
         victim = self.site.rollouts("begun")[-1]
         self.until("edge that has taken it", lambda: bool(self.site.bundles() - bundles), 0.02)
@@ -193,26 +199,30 @@ class Chain:
         if not killed or taken == len(self.site.edges) or self.site.rollouts("done"):
             raise ChainError(f"the rollout of {victim} had ended before it could be killed: run it again")
         self.killed("playbook", f"ansible-playbook, as {taken} of {len(self.site.edges)} edges had taken {victim}")
-        self.until("way back of the killed rollout", lambda: victim in self.site.taken_back())
+        self.until("way back of the killed rollout", lambda: victim in self.site.taken_back(), 0.3)
         back = self.site.in_force()
-        # Another rollout may have begun meanwhile; then what kernels have says nothing of the way back.
-        if self.site.rollouts("begun")[-1] == victim:
-            self.claims[f"kernels have {back} after the way back, and had {windows}"] = back == windows
+        self.claims[f"kernels have {back} after the way back, and had {windows}"] = back == windows
         self.print_step("what it had changed was taken back")
+
+    def publishing(self) -> bool:
+        """Whether a round's last step has begun."""
+        steps = (self.api.tasks(run).get("publish", {}) for run in self.api.runs(ROUND))
+        return any(step.get("state") in ("running", "success") for step in steps)
 
     def drain(self) -> None:
         """A round that began after the last sample was sent, and a rollout; then no step of either is under way."""
         known = {run["dag_run_id"] for run in self.api.runs(ROUND)}
+        self.api.unpause(ROUND)
 
         def drained() -> bool:
             return any(run["dag_run_id"] not in known and run["state"] == "success" for run in self.api.runs(ROUND))
 
         self.until("round after the last sample", drained)
         self.print_step("a round has taken what was left")
-        self.until("rollout that is done", lambda: bool(self.site.rollouts("done")))
+        self.until("pause between two steps of a round", partial(self.api.paused_between_steps, ROUND))
+        self.until("rollout that is done", lambda: bool(self.site.rollouts("done")), 0.3)
         self.print_step(f"rolled out: {self.site.rollouts('done')[-1]}")
-        for dag in (ROUND, ROLLOUT):
-            self.until(f"pause between two steps of {dag}", partial(self.api.paused_between_steps, dag))
+        self.until("pause between two steps of a rollout", partial(self.api.paused_between_steps, ROLLOUT))
 
     def end_plays(self) -> None:
         """Plays are sessions of their own: one that runs as the chain ends early is not Airflow's to end."""
