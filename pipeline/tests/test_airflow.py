@@ -84,8 +84,10 @@ class AirflowSite(Home):
         rows = self.query("select distinct toUnixTimestamp(round) as r from initcwnd_decisions order by r")
         return [int(row["r"]) for row in rows]
 
-    def names(self) -> set[str]:
-        return {run["dag_run_id"] for run in self.api.runs("springtide_round")}
+    def publishing(self) -> dict[str, str | None]:
+        """By round's run the state of its step that publishes; None before it begins."""
+        runs = self.api.runs("springtide_round")
+        return {run["dag_run_id"]: self.api.tasks(run).get("publish", {}).get("state") for run in runs}
 
 
 def samples(first: int, rounds: int) -> list[dict[str, Value]]:
@@ -173,6 +175,8 @@ def test_the_loop_runs_by_itself(site: AirflowSite) -> None:
 
     # Missed rounds: all are decided in order, only the newest is published, and it reaches the edges.
     first = until("a first round", lambda: site.ended("springtide_round", set()))
+    # The next one goes on as its publication is waited for.
+    site.api.pause("springtide_round", paused=True)
     assert first["run_type"] == "scheduled"
     published = folder.rounds()
     rollout = until("a rollout", lambda: site.ended("springtide_rollout", set(), "roll_out"))
@@ -191,7 +195,7 @@ def test_the_loop_runs_by_itself(site: AirflowSite) -> None:
 
     def retried() -> dict[str, Any] | None:
         for run in site.api.runs("springtide_round"):
-            if site.api.tasks(run).get("publish", {}).get("try_number", 0) > 1 and run["state"] == "success":
+            if run["state"] == "success" and site.api.tasks(run)["publish"]["try_number"] > 1:
                 return run
         return None
 
@@ -205,9 +209,12 @@ def test_the_loop_runs_by_itself(site: AirflowSite) -> None:
     # A pause: rounds go on, nothing is published.
     where = ("--publish-dir", site.farm.publish_dir)
     site.run("pause", "--reason", "the test requires it", *where)
-    until("no publishing step is under way", lambda: not publishing(site))
-    known, before = site.names(), set(folder.rounds())
+    under_way = {"running", "queued", "scheduled"}
+    until("no publishing step is under way", lambda: not under_way & set(site.publishing().values()))
+    known = {run for run, state in site.publishing().items() if state}
+    before = set(folder.rounds())
     paused = until("a round while paused", lambda: site.ended("springtide_round", known))
+    site.api.pause("springtide_round", paused=True)
     tasks = site.api.tasks(paused)
     assert (tasks["initcwnd"]["state"], tasks["publish"]["state"]) == ("success", "skipped")
     assert "the test requires it" in site.api.log(paused, "publish")
@@ -270,23 +277,16 @@ def finished(site: AirflowSite, dag: str, name: str) -> dict[str, Any] | None:
     )
 
 
-def publishing(site: AirflowSite) -> bool:
-    runs = [run for run in site.api.runs("springtide_round") if run["state"] in ("running", "queued")]
-    return any(
-        site.api.tasks(run).get("publish", {}).get("state") in ("running", "queued", "scheduled") for run in runs
-    )
-
-
 def killed_publication(site: AirflowSite) -> str:
     """The next one: its step is killed after its effect; the journal's lock stops it between both."""
-    # A rollout would wait for the lock as well.
+    # A rollout would wait for the lock as well: none follows.
     until("a pause between two steps of a rollout", lambda: site.api.paused_between_steps("springtide_rollout"))
     with (site.farm.publish_dir / journal.FILE).open("a") as locked:
         fcntl.flock(locked, fcntl.LOCK_EX)
+        site.api.unpause("springtide_round")
         killed = until("a step that waits for the journal", lambda: waiting_for(locked.fileno()))
         [new] = set(site.farm.folder.rounds()) - written(site)
         os.kill(killed, signal.SIGKILL)
-    site.api.unpause("springtide_rollout")
     return new
 
 
