@@ -22,8 +22,8 @@ Given = TypeVar("Given")
 Result = TypeVar("Result")
 
 PREFIXES = [f"10.{200 + number}.0.0/16" for number in range(4)] + [f"fd00:{number}::/32" for number in range(1, 5)]
-# What the module needs beside Python, for a host that has no `ip`.
-PROGRAMS = ("sh", "sleep", "ssh-keygen", "rm", "mkdir", "chmod", "echo", "cat", "uname")
+# What a play's step needs, for a host that has no `ip`.
+PROGRAMS = ("sh", "sleep", "mktemp", "rm", "cat", "base64")
 # sshd runs it for every command: it may hang, has the edge's clock, and may miss `ip`.
 LOGIN = """\
 #!/bin/sh
@@ -216,7 +216,7 @@ class Fleet:
         """The processes in which a play works on the edge."""
         watcher = self.watchers.get(edge)
         return [
-            pid for pid in self.pids(edge) if "python" in words(pid)[:40] and (watcher is None or pid != watcher.pid)
+            pid for pid in self.pids(edge) if PROGRAM.name in words(pid) and (watcher is None or pid != watcher.pid)
         ]
 
     def is_idle(self) -> bool:
