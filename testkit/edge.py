@@ -128,18 +128,19 @@ class Edge:
         try:
             for namespace in (edge.name, edge.peer):
                 subprocess.run(["ip", "netns", "add", namespace], check=True)
-            for number in (0, 1):
-                link = f"up{number}"
-                edge.ip("link", "add", link, "type", "veth", "peer", "name", link, "netns", edge.peer)
-                for namespace, host in ((edge.name, 1), (edge.peer, 2)):
-                    commands = [
+            lines = [f"link add up{number} type veth peer name up{number} netns {edge.peer}" for number in (0, 1)]
+            for namespace, host in ((edge.name, 1), (edge.peer, 2)):
+                lines.append("link set lo up")
+                for number in (0, 1):
+                    link = f"up{number}"
+                    lines += [
                         f"link set {link} addrgenmode none",
                         f"addr add 192.168.{number}.{host}/24 dev {link}",
                         f"addr add fd00:{number}::{host}/64 dev {link} nodad",
                         f"link set {link} up",
-                        "link set lo up",
                     ]
-                    edge.batch(commands, namespace=namespace)
+                edge.batch(lines, namespace=namespace)
+                lines = []
             edge.wait_for_carrier()
             yield edge
         finally:
@@ -152,8 +153,8 @@ class Edge:
         give_up = time.monotonic() + 60
         own = {"local fd00::1", "local fd00:1::1"}
         while (
-            "linkdown" in self.ip("route", "show", "table", "all")
-            or "NO-CARRIER" in self.ip("link")
+            "linkdown" in (seen := self.batch(["route show table all", "link show"]))
+            or "NO-CARRIER" in seen
             or not all(f"{one} " in self.ip("-6", "route", "show", "table", "local") for one in own)
         ):
             assert time.monotonic() < give_up, "the links did not come up"
@@ -165,9 +166,10 @@ class Edge:
         assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
         return done.stdout
 
-    def batch(self, lines: Sequence[str], *, namespace: str | None = None) -> None:
-        command = ["ip", "-n", namespace or self.name, "-batch", "-"]
-        subprocess.run(command, input="\n".join(lines) + "\n", check=True, text=True)
+    def batch(self, lines: Sequence[str], *options: str, namespace: str | None = None) -> str:
+        command = ["ip", "-n", namespace or self.name, *options, "-batch", "-"]
+        done = subprocess.run(command, input="\n".join(lines) + "\n", check=True, stdout=subprocess.PIPE, text=True)
+        return done.stdout
 
     def table(self, version: int = 4, table: str = "201") -> list[str]:
         """The lines of a table, spaces evened out; a table that does not exist is empty."""
@@ -186,11 +188,8 @@ class Edge:
 
     def picture(self) -> dict[str, str]:
         """Everything that routes packets, byte for byte as `ip` prints it."""
-        return {
-            f"-{version} {what}": self.ip(f"-{version}", *what.split())
-            for version in (4, 6)
-            for what in ("-d route show table all", "-d rule show")
-        }
+        lines = ["route show table all", "rule show"]
+        return {version: self.batch(lines, version, "-d") for version in ("-4", "-6")}
 
     def command(self, *arguments: str) -> list[str]:
         """The command line that runs the edge's program in the edge's namespace."""

@@ -140,11 +140,8 @@ class Node:
 
     def picture(self) -> str:
         """All that routes packets, as `ip` prints it."""
-        return "".join(
-            Farm.run("ip", "-n", self.namespace, version, *what.split())
-            for version in ("-4", "-6")
-            for what in ("-d route show table all", "-d rule show")
-        )
+        lines = ["route show table all", "rule show"]
+        return "".join(Farm.batch(self.namespace, lines, version, "-d") for version in ("-4", "-6"))
 
     def routes(self, *arguments: str, seconds_later: int = 0) -> dict[str, Any]:
         """The edge's own command, as its timer runs it, some time later by the clock of this boot; its report."""
@@ -258,8 +255,10 @@ class Farm:
         return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
     @staticmethod
-    def batch(namespace: str, lines: list[str]) -> None:
-        subprocess.run(["ip", "-n", namespace, "-batch", "-"], input="\n".join(lines) + "\n", check=True, text=True)
+    def batch(namespace: str, lines: list[str], *options: str) -> str:
+        command = ["ip", "-n", namespace, *options, "-batch", "-"]
+        done = subprocess.run(command, input="\n".join(lines) + "\n", check=True, stdout=subprocess.PIPE, text=True)
+        return done.stdout
 
     def documents(
         self, windows: Mapping[str, int] | None = None, *, later: float = 0, ttl: float = 600, **fields: str | int
