@@ -69,10 +69,15 @@ def test_where_the_policy_advises_nothing_is_pushed_and_what_was_goes_back(farm:
     assert f"advice only (mode: advise in {policy}): nothing is pushed" in refused.output
     assert farm.windows() == dict.fromkeys(farm.edges, before)
     assert not (farm.publish_dir / "journal.jsonl").exists()
-    back = farm.play("rollback.yml", springtide_policy=str(policy))
+    back = farm.play("rollback.yml", springtide_policy=str(policy), springtide_reason="loss")
     assert back.code == 0, back.output
-    assert farm.windows() == {name: {} for name in farm.edges}
+    assert farm.windows() == {name: {} for name in farm.edges}, "before the first round there was nothing"
+    # What was published before the rollback is not pushed after it.
     policy.write_text("# every key has its default\n")
+    refused = farm.play("rollout.yml", springtide_policy=str(policy))
+    assert refused.code == 2
+    assert "publish again" in refused.output
+    assert farm.windows() == {name: {} for name in farm.edges}
     farm.publish(farm.documents(NEW))
     done = farm.play("rollout.yml", springtide_policy=str(policy))
     assert done.code == 0, done.output

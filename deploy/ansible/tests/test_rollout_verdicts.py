@@ -91,15 +91,3 @@ def test_what_is_published_during_a_rollout_goes_back_to_that(farm: Farm) -> Non
     assert farm.windows() == dict.fromkeys(farm.edges, NEW)
     assert farm.folder.resolved("current") == (second / "back").resolve()
     assert first != second
-
-
-def test_a_rollback_undoes_what_was_rolled_out_and_not_what_was_published(farm: Farm) -> None:
-    farm.hold()
-    farm.publish(farm.documents(NEW))
-    back = farm.play("rollback.yml", springtide_reason="loss")
-    assert back.code == 0, back.output
-    assert farm.windows() == {name: {} for name in farm.edges}, "before the first round there was nothing"
-    refused = farm.play("rollout.yml")
-    assert refused.code == 2
-    assert "publish again" in refused.output
-    assert farm.windows() == {name: {} for name in farm.edges}
