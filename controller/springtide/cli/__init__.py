@@ -2,72 +2,59 @@
 
 from __future__ import annotations
 
+from collections import UserDict
+from importlib import import_module
+from typing import Any, cast
+
 import click
 
-from springtide.cli.advise import advise
-from springtide.cli.asn import asn
-from springtide.cli.bundle import bundle
-from springtide.cli.check import check
-from springtide.cli.consume import consume
-from springtide.cli.decide import decide
-from springtide.cli.diff import diff
-from springtide.cli.doctor import doctor
-from springtide.cli.explain import explain
-from springtide.cli.files import files
-from springtide.cli.gate import gate
-from springtide.cli.history import history
-from springtide.cli.ingest import ingest
-from springtide.cli.ingest_logs import ingest_logs
-from springtide.cli.ingest_probes import ingest_probes
-from springtide.cli.migrate import migrate
-from springtide.cli.pause import pause, resume
-from springtide.cli.publish import publish
-from springtide.cli.replay import replay
-from springtide.cli.report import report
-from springtide.cli.retention import downsample, retention
-from springtide.cli.rollback import rollback
-from springtide.cli.rollup import rollup
-from springtide.cli.size import size
-from springtide.cli.sql import sql
-from springtide.cli.status import status
-from springtide.cli.tail import tail
-from springtide.cli.topics import topics
-from springtide.cli.validate import validate
 from springtide.errors import SpringtideError
 
-COMMANDS = (
-    check,
-    status,
-    doctor,
-    migrate,
-    ingest,
-    consume,
-    topics,
-    tail,
-    ingest_logs,
-    ingest_probes,
-    asn,
-    rollup,
-    decide,
-    bundle,
-    validate,
-    publish,
-    diff,
-    gate,
-    rollback,
-    pause,
-    resume,
-    history,
-    advise,
-    explain,
-    report,
-    replay,
-    sql,
-    downsample,
-    retention,
-    size,
-    files,
+NAMES = (
+    "advise",
+    "asn",
+    "bundle",
+    "check",
+    "consume",
+    "decide",
+    "diff",
+    "doctor",
+    "downsample",
+    "explain",
+    "files",
+    "gate",
+    "history",
+    "ingest",
+    "ingest-logs",
+    "ingest-probes",
+    "migrate",
+    "pause",
+    "publish",
+    "replay",
+    "report",
+    "resume",
+    "retention",
+    "rollback",
+    "rollup",
+    "size",
+    "sql",
+    "status",
+    "tail",
+    "topics",
+    "validate",
 )
+# The files of commands that have none of their own name.
+FILES = {"downsample": "retention", "resume": "pause"}
+
+
+class _Commands(UserDict[str, Any]):
+    """Imports a command where it is asked for: the others' imports take longer than what it needs itself."""
+
+    def __getitem__(self, name: str) -> click.Command:
+        if name not in self.data:
+            raise KeyError(name)
+        module = import_module(f"springtide.cli.{FILES.get(name, name).replace('-', '_')}")
+        return cast(click.Command, getattr(module, name.replace("-", "_")))
 
 
 class _Group(click.Group):
@@ -85,7 +72,11 @@ class _Group(click.Group):
             ctx.exit(error.exit_code)
 
 
-@click.group(cls=_Group, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120})
+@click.group(
+    cls=_Group,
+    commands=_Commands(dict.fromkeys(NAMES)),
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 120},
+)
 @click.version_option(package_name="springtide", prog_name="springtide")
 def cli() -> None:
     """Let new connections start at the speed that the path has already proved.
@@ -100,10 +91,6 @@ def cli() -> None:
       springtide explain ams nyc
       springtide bundle --out /var/lib/springtide/bundles
     """
-
-
-for command in COMMANDS:
-    cli.add_command(command)
 
 
 def main() -> None:
