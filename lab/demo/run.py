@@ -38,7 +38,7 @@ PROBES = 20  # of each size on each pair
 SPACING_S = 0.2  # between the probes of a pair
 SEALED_S = 3  # after a round's end its last samples are in files
 LOAD_S = 1800  # at most: the load stops with the lab
-# How long the last bundles live, so that they are seen to expire: this and three times what the play before took.
+# How long the last bundles live, so that they are seen to expire: this and three times what the push before took.
 LAST_TTL_S = 20
 # Commands to try afterwards, in the shell that has read `env`.
 LOOK = (
@@ -72,7 +72,7 @@ class Demo:
         self.entries: Mapping[str, list[Mapping[str, Any]]] = {}  # of the newest bundles, by edge
         self.interval_s = int(self.policy["round"]["interval_s"])
         self.decided_s = 0  # the last decided round
-        self.pushed_s = 0.0  # the last play
+        self.pushed_s = 0.0  # the last push
         self.samples = 0
         self.begin = time.monotonic()
 
@@ -201,20 +201,21 @@ class Demo:
 
     def roll_out(self) -> datetime:
         """Bundles published, signed, validated, and on every edge; when they expire."""
+        begin = time.monotonic()
         published = Path(self.product.json("publish", "--sign-key", str(self.publisher))["folder"])
         files = sorted(str(path) for path in (published / "edges").glob("*.json"))
         self.product.text("validate", *files, "--allowed-signers", str(self.allowed_signers))
         self.entries = starts.published(map(Path, files))
         self.print_step("bundles published, signed and validated; Ansible rolls them out: a canary a region, then all")
-        begin = time.monotonic()
         # A demo has no minutes for a gate.
         self.push.play("rollout.yml", springtide_gate=False)
         self.pushed_s = time.monotonic() - begin
         return min(datetime.fromisoformat(json.loads(Path(file).read_text())["expires_at"]) for file in files)
 
-    def expire(self) -> None:
-        """Push the same once more in bundles that live shortly, and wait until they have expired."""
-        self.policy["bundle"]["ttl_s"] = LAST_TTL_S + int(3 * self.pushed_s)
+    def expire(self, newest_s: int) -> None:
+        """Push the same once more in bundles that live shortly, and wait until they have expired. They live from the
+        newest round on."""
+        self.policy["bundle"]["ttl_s"] = int(time.time()) - newest_s + LAST_TTL_S + int(3 * self.pushed_s)
         self.product.policy.write_text(yaml.safe_dump(self.policy, sort_keys=False))
         expiry = self.roll_out()
         self.wait_until(expiry.timestamp() + 1, f"until the bundles expire at {expiry:%H:%M:%S} UTC")
@@ -265,19 +266,19 @@ class Demo:
                 by_program = f", {programs} edges with the program" if programs else ""
                 self.print_step(f"{routes} routes in table 201{by_program}; probing again")
                 after.append((self.probe("after" if self.rounds == 1 else f"after-{number}"), self.routes(decisions)))
-            self.look_closer()
-            self.expire()
+            self.expire(self.look_closer())
             restored = self.restored(untouched)
             self.print_step("the bundles have expired: " + ("every edge is as it was" if restored else "NOT restored"))
         return self.finish(before, after, decisions, restored, closing if tables else "")
 
-    def look_closer(self) -> None:
-        """What came since the last decision, and the newest round of it: no bundle is made of that."""
+    def look_closer(self) -> int:
+        """Decides the newest round, of what came since the last decision; its instant."""
         self.ingest()
         last = int(time.time() - SEALED_S) // self.interval_s * self.interval_s
         # A round that lacks samples is decided with exit code 3.
         for law in self.laws:
             self.product.text("decide", law, "--round", instant(last), accept=(0, 3))
+        return last
 
     def routes(self, decisions: list[dict[str, Any]]) -> dict[Pair, Route]:
         """The probed paths, and what was decided for them in the IP version that is probed: windows, and for an edge
