@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+from lab.host import promptly
 from lab.lab import Lab
 from lab.topology import Topology
 
@@ -147,8 +148,10 @@ def _start(
         {"connect": address, "port": port, "at_s": list(order.at_s), "size": order.size},
     )
     tasks[roles.index("send")].update(group, pause_s=order.pause_s)
+    # A sender that waits for a processor leaves its path idle, and its train has no rate.
     commands = [
-        [sys.executable, str(TRANSFERS), role, json.dumps(task)] for role, task in zip(roles, tasks, strict=True)
+        promptly([sys.executable, str(TRANSFERS), role, json.dumps(task)])
+        for role, task in zip(roles, tasks, strict=True)
     ]
     first = lab.popen(listener, commands[0], stdout=subprocess.PIPE)
     assert first.stdout is not None
