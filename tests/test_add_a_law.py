@@ -27,6 +27,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return worked.copy(tmp_path_factory.mktemp("tree"), folders, PAGE, NNNN=worked.next_migration())
 
 
+@pytest.mark.proof
 def test_the_law_is_decided_replayed_kept_and_shown(tree: Path, tmp_path: Path) -> None:
     (tmp_path / "fleet.yaml").write_text(FLEET)
     (tmp_path / "policy.yaml").write_text("busiest: {min_connections: 5}\n")

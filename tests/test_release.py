@@ -56,6 +56,7 @@ def checked(folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.proof
 def test_checksums_are_of_every_file_and_a_changed_byte_is_seen(release: Path, tmp_path: Path) -> None:
     assert checked(release).returncode == 0
     named = {line.split()[1] for line in (release / "SHA256SUMS").read_text().splitlines()}
@@ -68,6 +69,7 @@ def test_checksums_are_of_every_file_and_a_changed_byte_is_seen(release: Path, t
     assert wheel.name in checked(copy).stdout
 
 
+@pytest.mark.proof
 def test_a_folder_with_other_files_is_left_alone(release: Path, tmp_path: Path) -> None:
     """Also one that has checksums of its own, and a release with a file of somebody's."""
     (tmp_path / "mine").write_text("mine")
@@ -81,6 +83,7 @@ def test_a_folder_with_other_files_is_left_alone(release: Path, tmp_path: Path) 
         assert sorted(path.name for path in folder.iterdir()) == before
 
 
+@pytest.mark.proof
 def test_the_signature_is_of_these_checksums_by_that_key_and_for_releases(release: Path, tmp_path: Path) -> None:
     """As the page verifies it; another key, another purpose and another text are seen."""
     [line] = [line for line in lines("What is installed") if line.startswith("ssh-keygen -Y verify")]
@@ -114,6 +117,7 @@ def contents(release: Path, name: str) -> dict[tuple[str, str], dict[str, Any]]:
     return {(each["name"], each["version"]): each for each in components}
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("name", PACKAGES)
 def test_every_crate_of_the_lock_file_is_named_with_its_checksum(release: Path, name: str) -> None:
     found = contents(release, name)
@@ -123,6 +127,7 @@ def test_every_crate_of_the_lock_file_is_named_with_its_checksum(release: Path, 
         assert found[crate["name"], crate["version"]]["hashes"][0]["content"] == crate["checksum"]
 
 
+@pytest.mark.proof
 def test_every_pinned_distribution_is_named_and_what_is_installed_is_marked(release: Path) -> None:
     found = contents(release, "springtide")
     assert set(found) == set(PIN.findall((ROOT / "requirements.lock").read_text()))
@@ -146,6 +151,7 @@ def unpacked(request: pytest.FixtureRequest, release: Path, tmp_path_factory: py
     return root
 
 
+@pytest.mark.proof
 def test_what_a_program_shows_to_be_linked_is_listed_and_has_its_notice(release: Path, unpacked: Path) -> None:
     """The program's own bytes name crates: each is in both lists."""
     name = unpacked.name
@@ -180,6 +186,7 @@ def tracked(*paths: str) -> list[str]:
     return run("git", "-C", ROOT, "ls-files", *paths).stdout.split()
 
 
+@pytest.mark.proof
 def test_the_wheel_has_what_other_programs_read_byte_for_byte(release: Path) -> None:
     [path] = release.glob("*.whl")
     files = tracked("sql", "proto", "pipeline/dags", "pipeline/pools.json", "dashboards/json", "dashboards/prometheus")
@@ -229,6 +236,7 @@ def publisher(release: Path) -> Iterator[Publisher]:
 
 
 @pytest.mark.root
+@pytest.mark.proof
 def test_apt_installs_the_packages_and_takes_them_away(publisher: Publisher) -> None:
     """The pages' command, with apt and dpkg and the packages' own scripts; the programs start, and nothing is left."""
     collector = "apt-get install ./springtide-collector_*.deb"

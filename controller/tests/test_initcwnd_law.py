@@ -211,6 +211,7 @@ def test_bounds_hold_and_values_never_outlive_their_evidence(rounds: list[list[P
         assert {d.pair for d in decisions} >= {o.pair for o in seen}
 
 
+@pytest.mark.proof
 @given(st.lists(st.tuples(any_observation, any_observation), min_size=1, max_size=20), laws)
 @settings(deadline=None, max_examples=10)
 def test_constant_input_converges_and_then_never_changes(

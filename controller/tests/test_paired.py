@@ -135,6 +135,7 @@ def of(lines: list[BenefitLine], by: str, outcome: str) -> Effect:
     return found
 
 
+@pytest.mark.proof
 def test_switching_finds_the_truth_that_a_plain_comparison_misses() -> None:
     """Truth: treated connections take from untreated ones what nobody gains where all are treated."""
     plain = seconds(0.5, True) / seconds(0.5, False) - 1
