@@ -60,10 +60,11 @@ def binary(optimized: bool = False, name: str = "bpf") -> Path:
 
     Else it is as `cargo test` builds it, of the whole workspace: anything else would compile what it needs once more.
     """
-    how = ["--release", "-p", "springtide-edge"] if optimized else ["--workspace"]
+    profile = os.environ.get("CARGO_TEST_PROFILE", "dev")
+    how = ["--release", "-p", "springtide-edge"] if optimized else ["--profile", profile, "--workspace"]
     subprocess.run(["cargo", "build", "--locked", "--quiet", *how, "--example", name], cwd=ROOT, check=True)
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    return target / ("release" if optimized else "debug") / "examples" / name
+    return target / ("release" if optimized or profile == "release" else "debug") / "examples" / name
 
 
 def cgroup2() -> Path:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from springtide.cli import sql
 from springtide.errors import SpringtideError
 from springtide.jobs.site import STORE_WAIT_S
 from springtide.store import Limits, Row, Store, open_store
@@ -257,8 +258,8 @@ LONG_BLOCK = (
 )
 IMPATIENT = """
 import sys
-from springtide.cli import cli
-sys.modules["springtide.cli.sql"].GRACE_S = 1
+from springtide.cli import cli, sql
+sql.GRACE_S = 1
 cli.main(["sql", "--max-seconds", "5", sys.argv[1]])
 """
 
@@ -276,9 +277,8 @@ def test_a_query_that_does_not_look_at_the_clock_is_given_up(home: Home) -> None
 
 
 def test_a_reader_ends_before_a_writer_gives_up(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = sys.modules["springtide.cli.sql"]
-    assert command.EMBEDDED_S + command.GRACE_S < STORE_WAIT_S
-    monkeypatch.setattr(command, "EMBEDDED_S", 1)
+    assert sql.EMBEDDED_S + sql.GRACE_S < STORE_WAIT_S
+    monkeypatch.setattr(sql, "EMBEDDED_S", 1)
     began = time.monotonic()
     assert "Timeout" in home.run("sql", "select count() from system.numbers", code=1).stderr
     assert time.monotonic() - began < STORE_WAIT_S
