@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from springtide.observe import accesslog
 from springtide.observe.folder import Bytes, Folder
@@ -338,6 +338,7 @@ KEYS.append("request_time_ms")
     ),
     junk=st.lists(st.binary(max_size=40).filter(lambda one: b"\n" not in one), max_size=10),
 )
+@example(changes=[{"time": 1.797693134862316e302}, {"request_time": -1.7e308}], junk=[])
 def test_every_parsed_line_is_accepted_by_the_engine(
     store: Store, changes: list[dict[str, Any]], junk: list[bytes]
 ) -> None:

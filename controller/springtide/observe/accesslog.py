@@ -35,14 +35,16 @@ _STATUS = (
 # HAProxy and others write whole milliseconds: as seconds they would be a thousand times too long.
 _IN_MS = "(not JSONHas(line, 'request_time') and JSONHas(line, 'request_time_ms'))"
 
+# The largest double in microseconds would be infinite, and no integer: as it is judged, no second is beyond these.
+_MICROSECONDS = "round(least(greatest(JSONExtractFloat(line, '{}'), 0), 4000000000) * 1000000)"
+
 _DURATION_US = (
-    f"if({_IN_MS}, JSONExtractUInt(line, 'request_time_ms') * 1000, "
-    "toUInt64(round(JSONExtractFloat(line, 'request_time') * 1000000)))"
+    f"if({_IN_MS}, JSONExtractUInt(line, 'request_time_ms') * 1000, toUInt64({_MICROSECONDS.format('request_time')}))"
 )
 
 # Columns of http_requests, of a line that has no problem; no expression can fail on another.
 VALUES = {
-    "time_unix_us": "toInt64(round(JSONExtractFloat(line, 'time') * 1000000))",
+    "time_unix_us": f"toInt64({_MICROSECONDS.format('time')})",
     "host": "JSONExtractString(line, 'host')",
     "request_id": f"reinterpretAsUInt128(reverse(unhex({_REQUEST_ID})))",
     "client_ip": "toIPv6OrDefault(JSONExtractString(line, 'client'))",
