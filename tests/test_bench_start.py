@@ -8,10 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path as File
 from random import Random
 
-import hypothesis
 import jsonschema
 import pytest
-from hypothesis import strategies as st
 
 from bench import start_changes
 from bench.start_cells import Cell, Result, Results, Slowest, cells, groups, pooled, pooled_rows, rises, row, summary
@@ -137,10 +135,9 @@ def test_what_one_group_of_few_did_is_no_clear_rise() -> None:
     assert Result().clearly(default) == (False, False)
 
 
-@hypothesis.settings(max_examples=30, deadline=None)
-@hypothesis.given(st.integers(0, 1000))
+@pytest.mark.parametrize("seed", range(30))
 def test_the_same_is_seldom_clearly_more(seed: int) -> None:
-    """Of forty pairs that differ by chance only hardly any does so clearly."""
+    """Of twenty pairs that differ by chance only hardly any does so clearly; no chance fails it."""
     chance = Random(seed)
     pairs = [
         [of_groups([(chance.gauss(300, 60), chance.choice([0, 0, 5, 40])) for _ in range(6)]) for _ in "ab"]
