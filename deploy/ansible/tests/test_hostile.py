@@ -170,3 +170,14 @@ def test_variables_of_another_type_are_refused_before_the_first_change(farm: Far
     assert tagged.code == 2, "nothing was done, and that with success"
     assert "and --tags and --skip-tags" in tagged.output
     assert not (farm.publish_dir / "journal.jsonl").exists()
+
+
+def test_a_program_that_answers_no_report_has_failed_and_not_refused(farm: Farm) -> None:
+    """What is refused has changed nothing; of this nobody knows."""
+    farm.hold()
+    [odd] = farm.script("echo broken; exit 2")
+    found = farm.play("drift.yml", springtide_edge_program=odd)
+    assert found.code == 2
+    assert found.output.count('"refusal": 1') == len(farm.edges)
+    assert "broken" in found.output
+    assert "Syntax error" not in found.output

@@ -34,10 +34,10 @@ RECEIVE = """umask 077; folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT && c
 IFS= read -r signature; cat > bundle.json || exit
 [ -z "$signature" ] || echo "$signature" | base64 -d > bundle.json.sig || exit
 """
+# Ansible has more behind the last line.
 ASK = """answered() {{ printf '{{"rc": %d, "report": %s}}\\n' "$1" "$2"; }}
 if [ -e {program} ]; then report=$({program} {arguments}); answered $? "$report"
-{otherwise}else answered {refused} {missing}; fi
-"""
+{otherwise}else answered {refused} {missing}; fi"""
 EARLIER_ASK = """elif [ -e {program} ]; then report=$({program} {arguments}); answered $? "$report"
 """
 
