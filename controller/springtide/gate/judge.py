@@ -63,9 +63,6 @@ class Tally:
     slow: int = 0
 
 
-_NONE = Tally()
-
-
 @dataclass(frozen=True)
 class Signal:
     """A share of new connections that must not rise."""
@@ -280,7 +277,7 @@ def _shares(
     found = []
     for kind in kinds:
         for edge, windows in inputs.tallies.get((kind, changed), {}).items():
-            tally = windows.get(window, _NONE)
+            tally = windows.get(window, Tally())
             found.append((edge, Share(getattr(tally, signal.hits), getattr(tally, signal.of))))
     return [(edge, share) for edge, share in _summed(found).items() if share.of > 0]
 
@@ -288,15 +285,15 @@ def _shares(
 def _judged(inputs: Inputs, kind: Kind) -> Iterator[tuple[str, Share]]:
     """Of each changed edge how many of its new connections since the wave were judged."""
     for edge, windows in inputs.tallies.get((kind, True), {}).items():
-        tally = windows.get("after", _NONE)
+        tally = windows.get("after", Tally())
         yield edge, Share(0, tally.young + tally.grown)
 
 
 def _summed(shares: Iterable[tuple[str, Share]]) -> dict[str, Share]:
     sums: dict[str, Share] = {}
     for edge, share in shares:
-        known = sums.get(edge)
-        sums[edge] = share if known is None else Share(known.hits + share.hits, known.of + share.of)
+        known = sums.get(edge, Share())
+        sums[edge] = Share(known.hits + share.hits, known.of + share.of)
     return sums
 
 
