@@ -9,13 +9,14 @@ from unittest.mock import patch
 
 import yaml
 from springtide import instants
+from springtide.store import Row
 
 from testkit.home import FLEET, ROUND, Home
 from testkit.proto import Value
+from testkit.rolled import NAMES, back
 from testkit.spool import record, write_spool
 
 INTERVAL = 300
-PLACES = ("host", "pop", "src_pop", "dst_pop")
 
 
 class Apart:
@@ -38,6 +39,7 @@ class Apart:
         return f"c{self.number}-"
 
     def own(self, text: str) -> str:
+        """The text with the case's names and addresses."""
         named = re.sub(r"\b(ams|fra|nyc|europe)\b", rf"{self.prefix}\1", text)
         return named.replace("10.77.", f"10.{100 + self.number}.").replace("fd77:", f"fd{self.number:02x}:")
 
@@ -47,14 +49,12 @@ class Apart:
             for sample in samples
         ]
 
-    def named(self, rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    def named(self, rows: Iterable[Row]) -> list[Row]:
         """Those of its own hosts and PoPs, by the names of FLEET."""
-        found = []
-        for row in rows:
-            places = {name: row[name] for name in PLACES if str(row.get(name, "")).startswith(self.prefix)}
-            if places:
-                found.append({**row, **{name: place.removeprefix(self.prefix) for name, place in places.items()}})
-        return found
+        return [back(row, self.prefix) for row in rows if any(self._is_own(row.get(name)) for name in NAMES)]
+
+    def _is_own(self, name: object) -> bool:
+        return isinstance(name, str) and name.startswith(self.prefix)
 
     def said(self, value: Any) -> Any:
         return value.replace(self.prefix, "") if isinstance(value, str) else value
