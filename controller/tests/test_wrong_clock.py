@@ -61,10 +61,8 @@ def feed(home: Home, name: str, rows: list[dict[str, Value]]) -> None:
 
 
 def test_a_round_is_decided_without_a_host_whose_clock_is_an_hour_off(
-    home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    home: Home, tmp_path: Path, settled: None
 ) -> None:
-    # Late enough that a decision does not roll up again.
-    monkeypatch.setattr(instants, "now", lambda: ROUND + 90)
     home.policy.write_text(POLICY)
     hosts = ("ams-1", "ams-2")
     feed(home, "before", [row for age in range(ROUNDS, 0, -1) for host in hosts for row in samples(host, age)])
