@@ -152,7 +152,7 @@ class Counted(Apart):
         return {pop.removeprefix(self.prefix): why for pop, why in thin.items() if pop.startswith(self.prefix)}
 
     def rows(self, table: str, columns: str = "*") -> list[Row]:
-        """Of ROUND."""
+        """Gives those of ROUND."""
         return self.named(self.home.query(f"select {columns} from {table} where toUnixTimestamp(round) = {ROUND}"))
 
     def rogues(self) -> dict[tuple[str, str], int]:

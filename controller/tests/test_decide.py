@@ -154,7 +154,7 @@ def test_history_smooths_and_again_gives_the_same_rows() -> Iterator[Sent]:
     sent.decide_all()
     first = sent.stored()
     assert [(row["initcwnd"], row["previous_cwnd"]) for row in first] == [(40, None), (60, 40), (70, 60)]
-    # Of tables that are made anew, too.
+    # The same once more, from a round that was rolled up anew.
     sent.home.run("rollup", "--round", instants.show(NOW))
     sent.decide_all()
     assert sent.stored() == first

@@ -37,7 +37,7 @@ def catch_up(store: Store, policy: Policy, newest: int) -> tuple[list[int], list
 
 @pytest.fixture(scope="module")
 def caught_up(shared: Home) -> list[tuple[list[int], list[int]]]:
-    """What was done up to the round before ROUND, up to ROUND, and again."""
+    """Rounds rolled up and rounds decided, by three runs: up to the round before ROUND, up to ROUND, and again."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(instants, "now", lambda: NOW)
         fill(shared)

@@ -43,7 +43,7 @@ fn start(directory: &Path, arguments: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Of all connections of the machine, whose number the other tests decide, only this one.
+/// Filters for one connection: how many others the machine has depends on the other tests.
 fn only(client: &TcpStream) -> String {
     format!("dport {}", client.peer_addr().unwrap().port())
 }

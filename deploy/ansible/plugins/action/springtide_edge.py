@@ -34,7 +34,7 @@ RECEIVE = """umask 077; folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT && c
 IFS= read -r signature; cat > bundle.json || exit
 [ -z "$signature" ] || echo "$signature" | base64 -d > bundle.json.sig || exit
 """
-# Ansible has more behind the last line.
+# Ends without a newline, since Ansible appends ` && ...` to it.
 ASK = """answered() {{ printf '{{"rc": %d, "report": %s}}\\n' "$1" "$2"; }}
 if [ -e {program} ]; then report=$({program} {arguments}); answered $? "$report"
 {otherwise}else answered {refused} {missing}; fi"""
@@ -43,7 +43,7 @@ EARLIER_ASK = """elif [ -e {program} ]; then report=$({program} {arguments}); an
 
 
 class EdgeError(Exception):
-    """What the program answered instead of a report, with its exit code."""
+    """The program gave no report, but these words and this exit code."""
 
     def __init__(self, message: str, code: object, holds: bool = False) -> None:
         super().__init__(message)
@@ -90,7 +90,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
     def _ask(self, given: dict[str, Any], *arguments: str, given_in: bytes = b"") -> dict[str, Any]:
         """The program's report. Raises EdgeError."""
         program, common = given["program"], ["--json", "--state-dir", given["state_dir"]]
-        # That one takes no reason.
+        # The earlier program takes no reason.
         earlier = shlex.join([each for each in arguments if not each.startswith("--reason=")] + common)
         command = ASK.format(
             program=shlex.quote(program),
@@ -133,7 +133,7 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
                 looked = self._ask(given, "withdraw", "--dry-run", *forget)
                 result = {"diff": difference(looked.get("before"), {}), "changed": looked.get("changed")}
             except EdgeError:
-                # What keeps us from looking must not keep anything in.
+                # A failed look must not stop a withdrawal.
                 if check:
                     raise
         if not check:

@@ -22,7 +22,7 @@ Given = TypeVar("Given")
 Result = TypeVar("Result")
 
 PREFIXES = [f"10.{200 + number}.0.0/16" for number in range(4)] + [f"fd00:{number}::/32" for number in range(1, 5)]
-# What a play's step needs, for a host that has no `ip`.
+# Programs that a play's step runs on an edge; a host that has lost `ip` still has them.
 PROGRAMS = ("sh", "sleep", "mktemp", "rm", "cat", "base64")
 # sshd runs it for every command: it may hang, has the edge's clock, and may miss `ip`.
 LOGIN = """\
