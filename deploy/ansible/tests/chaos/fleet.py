@@ -89,6 +89,7 @@ class Fleet:
         self.farm = farm
         self.edges = list(farm.edges)
         self.rounds = 0
+        self.made_at = 0.0
         self.watchers: dict[str, subprocess.Popen[bytes]] = {}
         self._mounts: list[Path] = []
 
@@ -184,6 +185,9 @@ class Fleet:
     def documents(self, *, later: float = 0, ttl: float = 900) -> dict[str, dict[str, Any]]:
         """A bundle for each edge, with windows that no other round and no other edge has."""
         self.rounds += 1
+        # Bundles of one round are told apart by the second in which they were made, and a way back is a second younger.
+        time.sleep(max(0.0, self.made_at + 2 - (time.time() + later)))
+        self.made_at = time.time() + later
         plain = self.farm.documents({}, later=later, ttl=ttl)
         found = {}
         for number, (edge, document) in enumerate(plain.items()):
