@@ -284,6 +284,20 @@ def test_a_refused_apply_repairs_nevertheless_and_reports_it(routed: Edge) -> No
 # --- damage and disk
 
 
+def test_where_what_stood_before_cannot_be_read_an_interrupted_apply_ends_with_the_kernels_default(
+    routed: Edge,
+) -> None:
+    routed.apply(OLD)
+    killed_before_commit(routed, NEW)
+    path = routed.state_dir / "intent.json"
+    intent = load(path)
+    intent["before"]["routes"] = dict.fromkeys(intent["before"]["routes"], "via 192.168.0.2")
+    save(path, intent)
+    outcome = routed.run("expire")
+    assert "what stood before cannot be read, so every route was withdrawn" in outcome.report["notes"][0]
+    assert routed.windows() == {}
+
+
 @pytest.mark.parametrize("damage", [b"", b"{", b"[]", b"null", b'{"schema_version":1}', b"\xff" * 40])
 def test_with_a_damaged_state_expire_withdraws(routed: Edge, damage: bytes) -> None:
     before = routed.picture()

@@ -60,8 +60,7 @@ pub(super) fn repair(run: &Run<'_>, notes: &mut Vec<String>) -> Result<()> {
                 Some(before) => restore(run, &before, state.as_ref())?,
                 None => {
                     run.clear(Live::Leave)?;
-                    "an earlier program wrote what stood before, so every route was withdrawn"
-                        .to_owned()
+                    "what stood before cannot be read, so every route was withdrawn".to_owned()
                 }
             };
             notes.push(format!("found an interrupted apply: {done}"));

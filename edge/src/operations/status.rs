@@ -120,7 +120,7 @@ fn judge(run: &Run<'_>, state: &mut State, notes: &mut Vec<String>) -> Result<Sn
                 rules: Vec::new(),
             }
             .snapshot();
-            // In an earlier program's words they cannot be compared: then only the rules are.
+            // What cannot be read cannot be compared: then only the rules are.
             let routes = recorded.map_or_else(
                 || kernel.snapshot().map(|found| found.routes),
                 |found| Ok(found.routes),

@@ -71,7 +71,7 @@ pub struct Withdrawn {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EnforcedBy {
-    /// Routes in a table of ours; what an earlier program wrote down says nothing else.
+    /// Routes in a table of ours.
     #[default]
     Routes,
     /// The eBPF program.
@@ -86,7 +86,7 @@ pub struct State {
     /// Of which bundle.
     #[serde(flatten)]
     pub claim: Claim,
-    /// Destination -> way in hexadecimal digits; an earlier program wrote `ip route`'s words.
+    /// Destination -> way in hexadecimal digits.
     pub routes: BTreeMap<String, String>,
     /// Destination -> reason.
     pub refused: BTreeMap<String, String>,
@@ -172,7 +172,7 @@ impl Before {
         }
     }
 
-    /// As it was; None where an earlier program wrote it in other words.
+    /// As it was; None where it cannot be read.
     pub fn snapshot(&self) -> Option<Snapshot> {
         let read = |(prefix, way): (&String, &String)| {
             Some((prefix.parse::<IpNet>().ok()?, Way::from_hex(way)?))

@@ -26,8 +26,6 @@ SPEC = {
 # As the edge itself bounds a bundle.
 MAX_BYTES = 16 * 1024 * 1024
 REFUSED = 2
-# On an edge that edges.yml has not been run for yet: what the program before this one applied can be withdrawn.
-EARLIER = "/usr/local/sbin/springtide-routes"
 
 # On standard input: a line with the signature in Base64, which may be empty, and the bundle.
 RECEIVE = """umask 077; folder=$(mktemp -d) && trap 'rm -rf "$folder"' EXIT && cd "$folder" || exit
@@ -37,9 +35,7 @@ IFS= read -r signature; cat > bundle.json || exit
 # Ends without a newline, since Ansible appends ` && ...` to it.
 ASK = """answered() {{ printf '{{"rc": %d, "report": %s}}\\n' "$1" "$2"; }}
 if [ -e {program} ]; then report=$({program} {arguments}); answered $? "$report"
-{otherwise}else answered {refused} {missing}; fi"""
-EARLIER_ASK = """elif [ -e {program} ]; then report=$({program} {arguments}); answered $? "$report"
-"""
+else answered {refused} {missing}; fi"""
 
 
 class EdgeError(Exception):
@@ -90,12 +86,9 @@ class ActionModule(ActionBase):  # type: ignore[misc]  # Ansible brings no types
     def _ask(self, given: dict[str, Any], *arguments: str, given_in: bytes = b"") -> dict[str, Any]:
         """The program's report. Raises EdgeError."""
         program, common = given["program"], ["--json", "--state-dir", given["state_dir"]]
-        # The earlier program takes no reason.
-        earlier = shlex.join([each for each in arguments if not each.startswith("--reason=")] + common)
         command = ASK.format(
             program=shlex.quote(program),
             arguments=shlex.join([*arguments, *common]),
-            otherwise=EARLIER_ASK.format(program=EARLIER, arguments=earlier) if arguments[0] == "withdraw" else "",
             refused=REFUSED,
             missing=shlex.quote(json.dumps({"error": f"{program}: is not installed; run edges.yml first"})),
         )
