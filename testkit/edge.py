@@ -57,15 +57,13 @@ def in_order(prefix: str) -> tuple[int, int, int]:
 _made = itertools.count()
 
 
-def bundle(
-    routes: Mapping[str, int], *, now: float | None = None, ttl: float = 600, **fields: str | int
-) -> dict[str, Any]:
-    """A valid bundle; `fields` override before the digest is taken. Without `now`, of a newer round than the one made
-    before it: of one round and second an edge takes only one.
+def bundle(windows: Mapping[str, int], *, now: float | None = None, ttl: float = 600, **fields: Any) -> dict[str, Any]:
+    """A valid bundle, by routes; `fields` override before the digest is taken. Without `now`, of a newer round than the
+    one made before it: of one round and second an edge takes only one.
     """
     created = int(time.time() if now is None else now)
     later = next(_made) if now is None else 0
-    ordered = sorted(routes, key=in_order)
+    ordered = sorted(windows, key=in_order)
     document: dict[str, Any] = {
         "schema_version": 1,
         "edge": NAME,
@@ -74,7 +72,8 @@ def bundle(
         "policy_version": "0123456789ab",
         "created_at": instant(created),
         "expires_at": instant(created + ttl),
-        "routes": [{"prefix": prefix, "initcwnd": routes[prefix]} for prefix in ordered],
+        "enforce": {"by": "routes"},
+        "entries": [{"prefix": prefix, "initcwnd": windows[prefix]} for prefix in ordered],
     }
     return sealed(document | fields)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from testkit import steps
 from testkit.bpf import BPF_FS, cgroup2
-from testkit.edge import PROGRAM, Edge, Outcome, bundle, sealed
+from testkit.edge import PROGRAM, Edge, Outcome, bundle
 
 NO_CAP = 0xFFFFFFFF
 FAR, NEAR = ("10.77.2.1", "fd77:2::1"), ("192.168.0.1", "fd00:0::1")
@@ -99,10 +99,8 @@ class Host:
         return Outcome(done.returncode, json.loads(done.stdout) if done.stdout else {}, done.stderr)
 
     def document(self, entries: list[dict[str, Any]] | None = None, **enforce: Any) -> str:
-        """A signed bundle of schema 2; its path."""
-        first = {key: value for key, value in bundle({}).items() if key not in ("routes", "digest")}
-        rest = {"schema_version": 2, "enforce": {"by": "bpf", **enforce}, "entries": entries or ENTRIES}
-        return self.edge.write(sealed(first | rest))
+        """A signed bundle for the program; its path."""
+        return self.edge.write(bundle({}, enforce={"by": "bpf", **enforce}, entries=entries or ENTRIES))
 
     def connections(self, *, inside: bool = True) -> list[list[Any]]:
         """Window, rate and algorithm of a new connection to each far address, from the cgroup or beside it."""

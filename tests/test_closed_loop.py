@@ -123,7 +123,7 @@ def test_windows_come_from_the_samples(summary: dict[str, Any]) -> None:
 
 def test_bundles_hold_no_route_for_a_silent_pair(out: Path) -> None:
     bundle = json.loads((out / "publish/current/fra-1.json").read_text())
-    prefixes = {route["prefix"] for route in bundle["routes"]}
+    prefixes = {route["prefix"] for route in bundle["entries"]}
     assert "10.77.1.0/24" in prefixes
     assert "10.77.3.0/24" not in prefixes
 

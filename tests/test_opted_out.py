@@ -41,7 +41,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
 def apply(host: Host, fleet: Fleet, policy: Policy, made_at: int) -> Outcome:
     starts = [Entry(prefix="10.77.2.0/24", initcwnd=60), Entry(prefix="fd77:2::/48", initcwnd=40)]
     moment = made_at // 300 * 300
-    made = render(fleet, policy, moment, made_at, [Contribution("entries", {NAME: starts})]).documents[NAME]
+    made = render(fleet, policy, moment, made_at, [Contribution({NAME: starts})]).documents[NAME]
     assert problems("b.json", made, Context(fleet, policy, made_at + 1, NAME)) == []
     return host.run("apply", host.edge.write(json.loads(made.content)))
 

@@ -357,7 +357,7 @@ overrides:
 
 def windows(home: Home, edge: str) -> dict[str, int]:
     document = json.loads((home.path / "out" / f"{edge}.json").read_bytes())
-    return {route["prefix"]: route["initcwnd"] for route in document["routes"]}
+    return {route["prefix"]: route["initcwnd"] for route in document["entries"]}
 
 
 def test_an_override_for_edges_reaches_these_and_leaves_the_pair_alone(home: Home) -> None:

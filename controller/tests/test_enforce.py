@@ -44,10 +44,9 @@ def rendered(policy: dict[str, Any], *more: Contribution, clients: Any = None) -
     """Edges that pace start with the same windows as the others: only the way differs."""
     parsed = Policy.model_validate(policy)
     windows = initcwnd.contribution(THE_FLEET, parsed, DECISIONS, NOW + 900)
-    starts = {edge: [Entry(**vars(one)) for one in routes] for edge, routes in windows.entries.items()}
     contributions = [
         windows,
-        Contribution("entries", starts),
+        Contribution(windows.entries, "bpf"),
         congestion.contribution(THE_FLEET, parsed, CLIENTS if clients is None else clients),
         *more,
     ]
@@ -60,16 +59,6 @@ def wrong(document: dict[str, Any], policy: dict[str, Any]) -> list[str]:
     return [str(problem) for problem in parsed_problems("b.json", content, context)[1]]
 
 
-# As every release before schema 2 has rendered it.
-FIRST = (
-    b'{"congestion":[{"algorithm":"bbr","min_object_bytes":100000,"prefix":"192.0.2.0/24"},'
-    b'{"algorithm":"bbr","min_object_bytes":100000,"prefix":"2001:db8:0:100::/56"}],'
-    b'"created_at":"2026-01-02T03:00:00Z","digest":"DIGEST","edge":"ams-1","expires_at":"2026-01-02T03:15:00Z",'
-    b'"policy_version":"VERSION","pop":"ams","round":"2026-01-02T03:00:00Z",'
-    b'"routes":[{"initcwnd":42,"prefix":"10.77.2.0/24"},{"initcwnd":77,"prefix":"fd77:2::/48"}],"schema_version":1}'
-)
-
-
 @pytest.mark.parametrize(
     "policy",
     [
@@ -80,13 +69,21 @@ FIRST = (
         BPF | {"enforce_overrides": [{"edges": ["ams-1"], "by": "routes", "reason": "an old kernel"}]},
     ],
 )
-def test_what_routes_can_say_stays_schema_1_to_the_byte(policy: dict[str, Any]) -> None:
-    rates = Contribution(
-        "entries", {edge: [Entry(prefix="10.77.2.0/24", start_rate=5000)] for edge in THE_FLEET.edges()}
-    )
-    bundle = rendered(policy, rates)["ams-1"]
-    expected = FIRST.replace(b"VERSION", Policy.model_validate(policy).version.encode())
-    assert bundle.content == expected.replace(b"DIGEST", bundle.bundle.digest.encode())
+def test_edges_by_routes_get_no_rates_and_nothing_of_the_program(policy: dict[str, Any]) -> None:
+    rates = Contribution({edge: [Entry(prefix="10.77.2.0/24", start_rate=5000)] for edge in THE_FLEET.edges()}, "bpf")
+    bbr = {"algorithm": "bbr", "from_bytes": 100_000}
+    found = json.loads(rendered(policy, rates)["ams-1"].content)
+    assert found["enforce"] == {
+        "by": "routes",
+        "live": "leave",
+        "otherwise": policy.get("enforce", {}).get("otherwise", "default"),
+    }
+    assert found["entries"] == [
+        {"prefix": "10.77.2.0/24", "initcwnd": 42},
+        {"prefix": "192.0.2.0/24", "congestion": bbr},
+        {"prefix": "2001:db8:0:100::/56", "congestion": bbr},
+        {"prefix": "fd77:2::/48", "initcwnd": 77},
+    ]
 
 
 def test_the_how_to_switches_edges_on(home: Home) -> None:
@@ -120,8 +117,8 @@ def test_from_the_policy_to_bundles(home: Home) -> None:
     home.run("check")
     out = home.path / "out"
     answer = home.json("bundle", "--out", out)
-    ways = [(one["edge"], one["schema_version"], one["enforced_by"], one["routes"]) for one in answer["bundles"]]
-    assert ways[:2] == [("ams-1", 2, "routes", 2), ("ams-2", 2, "bpf", 0)]
+    ways = [(one["edge"], one["enforced_by"], one["routes"]) for one in answer["bundles"]]
+    assert ways[:2] == [("ams-1", "routes", 2), ("ams-2", "bpf", 0)]
     assert "bpf" in home.run("bundle", "--out", out).stdout
     home.run("validate", *sorted(out.glob("*.json")))
     first, second = (json.loads((out / f"ams-{n}.json").read_bytes()) for n in (1, 2))
@@ -158,7 +155,7 @@ def test_what_all_laws_give_a_prefix_is_one_entry() -> None:
         Entry(prefix="10.77.2.0/24", start_rate=5000, connection_rate=2000, trial=trial),
         Entry(prefix="192.0.2.0/24", start_rate=1000),
     ]
-    rates = Contribution("entries", {edge: of_edge if edge == "ams-1" else [] for edge in THE_FLEET.edges()})
+    rates = Contribution({edge: of_edge if edge == "ams-1" else [] for edge in THE_FLEET.edges()}, "bpf")
     policy = {"enforce": {"by": "bpf", "congestion_always": True}}
     found = json.loads(rendered(policy, rates, clients=shared)["ams-1"].content)
     bbr = {"algorithm": "bbr", "from_bytes": 100_000, "always": True}
@@ -301,7 +298,7 @@ BROKEN: dict[str, tuple[Change, str]] = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_each_rule_of_schema_2_finds_what_it_is_for(case: str) -> None:
+def test_each_rule_finds_what_it_is_for(case: str) -> None:
     change, message = BROKEN[case]
     document = json.loads(rendered(BPF)["ams-1"].content)
     change(document)
@@ -309,19 +306,18 @@ def test_each_rule_of_schema_2_finds_what_it_is_for(case: str) -> None:
     assert any(line.startswith("b.json: ") and message in line for line in lines), lines
 
 
-def test_a_way_back_restores_the_schema_or_leaves_nothing() -> None:
+def test_a_way_back_restores_the_way_or_leaves_nothing() -> None:
     by_routes, by_program = (
         rendered({})["ams-1"].bundle,
         rendered({"enforce": {"by": "bpf", "live": "restore"}})["ams-1"],
     )
     undone = json.loads(going_back(by_routes, by_program.bundle).content)
-    assert (undone["schema_version"], undone["routes"]) == (1, [vars(route) for route in by_routes.routes])
-    assert not {"entries", "enforce"} & undone.keys()
+    assert undone["enforce"] == {"by": "routes", "live": "leave", "otherwise": "default"}
+    assert undone["entries"] == json.loads(canonical({"entries": by_routes.entries}))["entries"]
     again = json.loads(going_back(by_program.bundle, by_routes).content)
     assert {name: again[name] for name in ("enforce", "entries")} == {
         name: json.loads(by_program.content)[name] for name in ("enforce", "entries")
     }
-    assert "routes" not in again
     # The program goes; open connections are treated as the bundle said that is undone.
     nothing = going_back(None, by_program.bundle)
     assert json.loads(nothing.content)["enforce"] == {"by": "routes", "live": "restore"}

@@ -54,7 +54,7 @@ def traffic(
 @pytest.fixture
 def folder(home: Home, monkeypatch: pytest.MonkeyPatch) -> PublishFolder:
     monkeypatch.setattr(instants, "now", lambda: NOW)
-    return publish(home, routes=[{"prefix": "10.77.3.0/24", "initcwnd": 100}])
+    return publish(home, entries=[{"prefix": "10.77.3.0/24", "initcwnd": 100}])
 
 
 def publish(home: Home, **content: Any) -> PublishFolder:
@@ -69,7 +69,8 @@ def publish(home: Home, **content: Any) -> PublishFolder:
             "policy_version": "0123456789ab",
             "created_at": instants.show(ROUND + 5),
             "expires_at": instants.show(ROUND + 900),
-            "routes": [],
+            "enforce": {"by": "routes"},
+            "entries": [],
             **content,
         }
         documents[edge] = body
@@ -128,7 +129,9 @@ def test_samples_of_old_kernels_count_as_far_as_they_go(home: Home, folder: Publ
 def test_clients_of_bbr_are_judged_apart(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """Large objects to a prefix that is put on BBR: those after the wave send a tenth again."""
     monkeypatch.setattr(instants, "now", lambda: NOW)
-    folder = publish(home, congestion=[{"prefix": "192.0.2.0/24", "algorithm": "bbr", "min_object_bytes": 100_000}])
+    folder = publish(
+        home, entries=[{"prefix": "192.0.2.0/24", "congestion": {"algorithm": "bbr", "from_bytes": 100_000}}]
+    )
 
     def large(host: str, after: float) -> Iterator[dict[str, Any]]:
         yield sample(host, 1, ROUND - 700, 1, Counters(0, 1, 1, 0), CLIENT)

@@ -32,7 +32,8 @@ def publish(folder: PublishFolder, seconds: int) -> Path:
         "policy_version": "0123456789ab",
         "created_at": instants.show(ROUND + seconds),
         "expires_at": instants.show(ROUND + 900),
-        "routes": [],
+        "enforce": {"by": "routes"},
+        "entries": [],
     }
     return testkit.published.publish(folder, {"ams-1": document})
 

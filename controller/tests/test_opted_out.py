@@ -15,7 +15,6 @@ from springtide.bundles.validate import Context, parsed_problems
 from springtide.fleet import Fleet
 from springtide.laws.base import Contribution
 from springtide.laws.entry import Entry
-from springtide.laws.initcwnd.bundle import Route
 from springtide.policy import Policy
 
 from testkit.home import FLEET, Home
@@ -45,9 +44,8 @@ def bundle(fleet: Fleet, policy: dict[str, Any]) -> dict[str, Any]:
     """ams-1's, with a start towards fra."""
     parsed = Policy.model_validate(policy)
     edges = fleet.edges()
-    starts = Contribution("entries", {edge: [Entry(prefix="10.77.2.0/24", initcwnd=40)] for edge in edges})
-    windows = Contribution("routes", {edge: [Route(prefix="10.77.2.0/24", initcwnd=40)] for edge in edges})
-    found: dict[str, Any] = json.loads(render(fleet, parsed, NOW, NOW, [starts, windows]).documents["ams-1"].content)
+    starts = Contribution({edge: [Entry(prefix="10.77.2.0/24", initcwnd=40)] for edge in edges})
+    found: dict[str, Any] = json.loads(render(fleet, parsed, NOW, NOW, [starts]).documents["ams-1"].content)
     return found
 
 
@@ -110,7 +108,7 @@ def test_what_routes_would_carry_is_refused(policy: dict[str, Any]) -> None:
 
 def test_a_bundle_that_starts_nothing_may_be_by_routes() -> None:
     """The way back from a publication."""
-    empty = bundle(THE_FLEET, {}) | {"routes": []}
+    empty = bundle(THE_FLEET, {}) | {"entries": []}
     assert wrong(empty, {}) == []
 
 

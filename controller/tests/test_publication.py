@@ -28,9 +28,7 @@ from springtide.bundles.published import PublishedBundles
 from springtide.errors import InputError, SpringtideError
 from springtide.jobs import audit
 from springtide.jobs import publish as jobs
-from springtide.laws.congestion.bundle import Choice
 from springtide.laws.entry import Entry, StartCongestion, Trial
-from springtide.laws.initcwnd.bundle import Route
 from springtide.laws.initcwnd.rows import write_round
 from springtide.laws.start.policy import StartPolicy
 from springtide.policy import BundlePolicy, Policy
@@ -58,7 +56,8 @@ def document(windows: dict[str, int], round_s: int = ROUND, ttl_s: int = 900, cr
             "policy_version": "0123456789ab",
             "created_at": instants.show(round_s + created_s),
             "expires_at": instants.show(round_s + ttl_s),
-            "routes": [Route(prefix=prefix, initcwnd=value) for prefix, value in windows.items()],
+            "enforce": Enforce(by="routes"),
+            "entries": [Entry(prefix=prefix, initcwnd=value) for prefix, value in windows.items()],
         }
     )
 
@@ -80,10 +79,10 @@ def test_a_way_back_is_younger_and_never_outlives_its_expiry(
     assert back.digest == digest(json.loads(made.content))
     assert (back.round, back.created_at) > (after.round, after.created_at)
     if before.expires_at <= back.created_at:
-        assert back.routes == []
+        assert back.entries == []
     else:
-        assert (back.routes, back.expires_at) == (before.routes, before.expires_at)
-    assert going_back(None, after).bundle.routes == []
+        assert (back.entries, back.expires_at) == (before.entries, before.expires_at)
+    assert going_back(None, after).bundle.entries == []
 
 
 def test_renewed_values_are_younger_than_a_way_back() -> None:
@@ -91,7 +90,7 @@ def test_renewed_values_are_younger_than_a_way_back() -> None:
     undone = going_back(old, held).bundle
     again = renewed(old, held, ROUND + 30).bundle
     assert (again.round, again.created_at) > (undone.round, undone.created_at)
-    assert (again.routes, again.expires_at) == (old.routes, old.expires_at)
+    assert (again.entries, again.expires_at) == (old.entries, old.expires_at)
 
 
 @pytest.mark.parametrize("ahead", [0, 61, 299])
@@ -110,7 +109,7 @@ def test_the_way_back_knows_what_edges_took_of_a_clock_that_was_ahead() -> None:
     now = ROUND + 30
     held = changed(document({"10.0.1.0/24": 50}, ROUND - 300), created_at=instants.show(now + 200))
     new = changed(document({"10.0.1.0/24": 60}), created_at=instants.show(now)).bundle
-    assert going_back(held.bundle, new).bundle.routes == held.bundle.routes
+    assert going_back(held.bundle, new).bundle.entries == held.bundle.entries
     assert ways.given(json.loads(held.content), now) is not None
 
 
@@ -152,8 +151,7 @@ STEP = Trial(permille=100, initcwnd=60, start_rate=3_000_000, connection_rate=1_
 def paced(like: Entry, count: int = 100) -> dict[str, Document]:
     """An edge that paces, with as many prefixes that start alike."""
     entries = [like.model_copy(update={"prefix": f"10.0.{n}.0/24"}) for n in range(count)]
-    fields = {name: value for name, value in fields_of(document({}).bundle).items() if name != "routes"}
-    return {"ams-1": seal({**fields, "schema_version": 2, "enforce": Enforce(by="bpf"), "entries": entries})}
+    return {"ams-1": changed(document({}), enforce=Enforce(by="bpf"), entries=entries)}
 
 
 def with_(entry: Entry, **values: Any) -> Entry:
@@ -256,11 +254,9 @@ def test_diff_shows_rates_and_trials(home: Home, monkeypatch: pytest.MonkeyPatch
 
 def clients_of(count: int, least: int = 100_000, algorithm: str = "bbr") -> dict[str, Document]:
     """Two edges of one PoP, which are given the same."""
-    choices = [
-        Choice(prefix=f"192.{n // 250}.{n % 250}.0/24", algorithm=algorithm, min_object_bytes=least)
-        for n in range(count)
-    ]
-    return {edge: changed(document({}), edge=edge, congestion=choices) for edge in ("ams-1", "ams-2")}
+    given = StartCongestion(algorithm=algorithm, from_bytes=least)
+    entries = [Entry(prefix=f"192.{n // 250}.{n % 250}.0/24", congestion=given) for n in range(count)]
+    return {edge: changed(document({}), edge=edge, entries=entries) for edge in ("ams-1", "ams-2")}
 
 
 def acting(always: bool, count: int = 100) -> dict[str, Document]:
@@ -389,7 +385,7 @@ def test_rounds_are_published_compared_forced_taken_back_and_remembered(
     assert third is not None
     old = json.loads((candidate / "edges/ams-1.json").read_text())
     again = json.loads((third / "edges/ams-1.json").read_text())
-    assert (again["routes"], again["round"]) == (old["routes"], instants.show(ROUND))
+    assert (again["entries"], again["round"]) == (old["entries"], instants.show(ROUND))
     home.run("validate", third / "edges/ams-1.json", "--allowed-signers", key.with_name("allowed_signers"))
 
     rows = home.json("history", *where)
@@ -567,7 +563,7 @@ def bundles_of(value: int, seconds: int) -> dict[str, Document]:
 
 
 def gives(part: Path) -> list[int]:
-    return [route["initcwnd"] for route in json.loads((part / "ams-1.json").read_bytes())["routes"]]
+    return [route["initcwnd"] for route in json.loads((part / "ams-1.json").read_bytes())["entries"]]
 
 
 def killed_before(call: int, work: Callable[[], object]) -> bool:

@@ -60,10 +60,10 @@ def test_every_edge_gets_its_routes_and_their_absence(home: Home) -> None:
     decided(home, DECISIONS).run("bundle", "--out", out)
     assert sorted(path.name for path in out.iterdir()) == ["ams-1.json", "ams-2.json", "fra-1.json", "nyc-1.json"]
     ams = read(out / "ams-1.json")
-    assert ams["routes"] == [{"prefix": "10.77.2.0/24", "initcwnd": 42}, {"prefix": "fd77:2::/48", "initcwnd": 77}]
-    assert read(out / "ams-2.json")["routes"] == ams["routes"]
-    assert read(out / "fra-1.json")["routes"] == [{"prefix": "10.77.1.0/24", "initcwnd": 30}]
-    assert read(out / "nyc-1.json")["routes"] == []
+    assert ams["entries"] == [{"prefix": "10.77.2.0/24", "initcwnd": 42}, {"prefix": "fd77:2::/48", "initcwnd": 77}]
+    assert read(out / "ams-2.json")["entries"] == ams["entries"]
+    assert read(out / "fra-1.json")["entries"] == [{"prefix": "10.77.1.0/24", "initcwnd": 30}]
+    assert read(out / "nyc-1.json")["entries"] == []
     assert (ams["edge"], ams["pop"], ams["schema_version"]) == ("ams-1", "ams", 1)
     assert ams["round"] == instants.show(NOW)
     assert ams["expires_at"] == instants.show(NOW + 900)
@@ -80,7 +80,7 @@ def test_no_value_is_published_beyond_its_evidence(home: Home) -> None:
     answer = decided(home, [DECISIONS[0], aged]).json("bundle", "--out", home.path / "out")
     assert answer["left_out"] == ["ams to nyc (IPv4)"]
     document = read(home.path / "out" / "ams-1.json")
-    assert [route["prefix"] for route in document["routes"]] == ["10.77.2.0/24"]
+    assert [route["prefix"] for route in document["entries"]] == ["10.77.2.0/24"]
     assert document["expires_at"] == instants.show(NOW + 900)
     # Wherever the decision is shown.
     output = home.run("explain", "ams", "nyc").stdout
@@ -117,11 +117,19 @@ def test_one_bad_bundle_keeps_all_back_and_what_was_there_stays(home: Home) -> N
     out = home.path / "out"
     decided(home, DECISIONS).run("bundle", "--out", out)
     before = {path.name: path.read_bytes() for path in out.iterdir()}
-    home.fleet.write_text(FLEET.replace("10.77.2.0/24", "11.0.0.0/8"))
+    home.policy.write_text("bundle: {max_routes: 1}\n")
     lines = home.refused("bundle", "--out", out)
-    assert all("11.0.0.0/8 is wider than bundle.min_prefix_length_ipv4 = 16 (rule prefixes)" in line for line in lines)
+    assert all("entries: 2 with a window are over bundle.max_routes = 1 (rule size)" in line for line in lines)
     assert [line.split(": ")[1] for line in lines] == ["ams-1.json", "ams-2.json"]
     assert {path.name: path.read_bytes() for path in out.iterdir()} == before
+
+
+def test_a_prefix_that_no_bundle_may_name_is_left_out_and_named(home: Home) -> None:
+    decided(home, DECISIONS)
+    home.fleet.write_text(FLEET.replace("10.77.2.0/24", "11.0.0.0/8"))
+    answer = home.json("bundle", "--out", home.path / "out")
+    assert answer["unusable"] == ["ams: 11.0.0.0/8 is wider than bundle.min_prefix_length_ipv4 = 16"]
+    assert [one["prefix"] for one in read(home.path / "out" / "ams-1.json")["entries"]] == ["fd77:2::/48"]
 
 
 def test_a_folder_that_cannot_be_written_is_an_error_message(home: Home) -> None:
@@ -212,7 +220,7 @@ def test_the_published_schema_is_the_one_of_the_code_and_takes_what_is_rendered(
         {name: value for name, value in document.items() if name != "digest"},
         document | {"next_hop": "10.0.0.1"},
         document | {"schema_version": 2},
-        document | {"routes": [{"prefix": "10.77.2.0/24", "initcwnd": "42"}]},
+        document | {"entries": [{"prefix": "10.77.2.0/24", "initcwnd": "42"}]},
     ):
         assert not check.is_valid(broken)
 
@@ -245,10 +253,15 @@ def test_bundles_carry_who_uses_bbr_and_never_who_is_held_out(home: Home) -> Non
         ("fra-1", 1),
         ("nyc-1", 0),
     ]
-    on_bbr = {"algorithm": "bbr", "min_object_bytes": 250_000}
-    assert read(out / "ams-2.json")["congestion"] == [{"prefix": "192.0.2.0/24", **on_bbr}]
-    assert read(out / "fra-1.json")["congestion"] == [{"prefix": "2001:db8:0:100::/56", **on_bbr}]
-    assert read(out / "nyc-1.json")["congestion"] == []
+    bbr = {"algorithm": "bbr", "from_bytes": 250_000}
+    bundles = {edge: read(out / f"{edge}.json") for edge in ("ams-1", "ams-2", "fra-1", "nyc-1")}
+    switched = {edge: [one for one in found["entries"] if "congestion" in one] for edge, found in bundles.items()}
+    assert switched == {
+        "ams-1": [{"prefix": "192.0.2.0/24", "congestion": bbr}],
+        "ams-2": [{"prefix": "192.0.2.0/24", "congestion": bbr}],
+        "fra-1": [{"prefix": "2001:db8:0:100::/56", "congestion": bbr}],
+        "nyc-1": [],
+    }
     jsonschema.Draft202012Validator(json.loads(SCHEMA.read_text())).validate(read(out / "ams-1.json"))
     home.run("validate", *sorted(out.glob("*.json")))
 
@@ -262,7 +275,8 @@ def test_what_was_decided_a_bundles_life_ago_or_is_not_wanted_is_not_carried(
     chosen(decided(home, DECISIONS), NOW - age_s)
     home.policy.write_text(f"bundle: {{congestion: {carried}}}\n")
     home.run("bundle", "--out", home.path / "out")
-    assert ("congestion" in read(home.path / "out" / "ams-1.json")) is there
+    entries = read(home.path / "out" / "ams-1.json")["entries"]
+    assert any("congestion" in one for one in entries) is there
 
 
 @st.composite
@@ -294,7 +308,7 @@ def test_every_rendered_bundle_is_valid(fleet: Fleet, data: st.DataObject) -> No
         assert parse(edge, document.content) == document
         assert json.dumps(found, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode() == document.content
         values = {d.pair: d for d in decisions}
-        for item in found["routes"]:
+        for item in found["entries"]:
             prefix = ip_network(item["prefix"])
             owner = next(pop for known, pop in fleet.prefixes() if known == prefix)
             made = values[fleet.edges()[edge], owner, prefix.version]
@@ -308,7 +322,7 @@ def test_a_held_out_edge_gets_an_empty_bundle_and_the_others_theirs() -> None:
     pops = {"ams": {"prefixes": ["10.77.1.0/24"], "edges": edges}, "fra": {"prefixes": ["10.77.2.0/24"]}}
     fleet = Fleet.model_validate({"version": 1, "pops": pops})
     documents = render(fleet, Policy(), NOW, DECISIONS, NOW).documents
-    assert sorted(len(document.bundle.routes) for document in documents.values()) == [0, 1, 1, 1, 1]
+    assert sorted(len(document.bundle.entries) for document in documents.values()) == [0, 1, 1, 1, 1]
 
 
 def test_an_override_of_a_held_out_edge_precedes_the_holdout() -> None:
@@ -318,7 +332,7 @@ def test_an_override_of_a_held_out_edge_precedes_the_holdout() -> None:
     [held] = held_out_edges(fleet, Policy().holdout)
     overridden = [EdgeDecision(held, "ams", "fra", 4, 55, NOW + 999, "trial")]
     documents = render(fleet, Policy(), NOW, DECISIONS, NOW, of_edges=overridden).documents
-    assert json.loads(documents[held].content)["routes"] == [{"prefix": "10.77.2.0/24", "initcwnd": 55}]
+    assert json.loads(documents[held].content)["entries"] == [{"prefix": "10.77.2.0/24", "initcwnd": 55}]
 
 
 def test_no_bundle_is_parsed_twice_on_its_way_from_rendering_to_disk(

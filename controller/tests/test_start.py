@@ -134,7 +134,7 @@ def test_a_rate_is_tried_on_a_share_then_given_to_all_and_taken_back_where_it_ha
     assert 100 <= tried["trial_permille"] <= 500
     assert entry["trial"]["initcwnd"] == tried["trial_window"]
     # Another PoP's edges go by routes, and carry no rate.
-    assert home_json(fleet.path / f"out{moments[1]}" / "fra-1.json")["schema_version"] == 1
+    assert home_json(fleet.path / f"out{moments[1]}" / "fra-1.json")["enforce"]["by"] == "routes"
 
     good = flights(moments[2], moments[1], 1, 40, 0, 90_000, tried["trial_window"])
     default = flights(moments[2], moments[1], 0, 300, 0, 260_000, 0)

@@ -209,9 +209,9 @@ def test_what_a_switchback_gives_back_is_judged_beside_what_stays(tmp_path: Path
     after = dict(published(SWITCHED, moment, on(SWITCHED, moment)))
     assert jobs.too_much(folder, after, wild, fleet()) == []
     for edge, document in published(SWITCHED, moment, on(SWITCHED, moment) - before, 400).items():
-        kept = published(SWITCHED, moment, on(SWITCHED, moment) & before)[edge].bundle.routes
-        routes = sorted([*kept, *document.bundle.routes], key=lambda route: route.prefix)
-        after[edge] = seal({**fields_of(document.bundle), "routes": routes})
+        kept = published(SWITCHED, moment, on(SWITCHED, moment) & before)[edge].bundle.entries
+        routes = sorted([*kept, *document.bundle.entries], key=lambda one: one.prefix)
+        after[edge] = seal({**fields_of(document.bundle), "entries": routes})
     assert [one.field for one in jobs.too_much(folder, after, wild, fleet())] == ["cap max_changed_share"]
 
 
@@ -222,7 +222,7 @@ def test_what_is_new_does_not_hide_in_what_comes_back(tmp_path: Path) -> None:
 
     def of(moment: int, count: int) -> Documents:
         entries = [Entry(prefix=f"192.0.{n}.0/24", initcwnd=60) for n in range(count)]
-        given = [Contribution("entries", dict.fromkeys(fleet().edges(), entries))]
+        given = [Contribution(dict.fromkeys(fleet().edges(), entries))]
         return render_all(fleet(), paced, moment, moment, given).documents
 
     for moment, count in ((TEST - INTERVAL, 20), (TEST, 0)):
@@ -251,7 +251,7 @@ def test_a_disable_test_takes_client_prefixes_too() -> None:
     def of(moment: int, prefixes: list[str]) -> Documents:
         starts = [Entry(prefix=one, initcwnd=60) for one in prefixes]
         entries = dict.fromkeys(fleet().edges(), starts)
-        return render_all(fleet(), paced, moment, moment, [Contribution("entries", entries)]).documents
+        return render_all(fleet(), paced, moment, moment, [Contribution(entries)]).documents
 
     rested = of(TEST - INTERVAL, clients)
     assert refused(paced, rested, of(TEST, [])) == []

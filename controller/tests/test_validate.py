@@ -31,63 +31,77 @@ Change = Callable[[dict[str, Any]], Any]
 
 
 def route(document: dict[str, Any], index: int, **values: object) -> None:
-    document["routes"][index].update(values)
+    document["entries"][index].update(values)
 
 
 def choose(document: dict[str, Any], *changes: dict[str, Any]) -> None:
-    document["congestion"] = [CHOICE | change for change in changes]
+    """Clients' entries in place of the others."""
+    document["entries"] = [CHOICE | change for change in changes]
 
 
-CHOICE = {"prefix": "192.0.2.0/24", "algorithm": "bbr", "min_object_bytes": 100_000}
+BBR: dict[str, Any] = {"algorithm": "bbr", "from_bytes": 100_000}
+CHOICE = {"prefix": "192.0.2.0/24", "congestion": BBR}
 BROKEN: dict[str, tuple[Change, str]] = {
-    "congestion is nothing": (lambda d: d.update(congestion=None), "congestion: input should be a valid list"),
-    "choice with a next hop": (lambda d: choose(d, {"via": "10.0.0.1"}), "congestion[0].via: extra inputs are not"),
+    "congestion is nothing": (lambda d: choose(d, {"congestion": None}), "congestion: input should be a valid"),
+    "choice with a next hop": (lambda d: choose(d, {"via": "10.0.0.1"}), "entries[0].via: extra inputs are not"),
     "choice without a condition": (
-        lambda d: d.update(congestion=[{"prefix": "192.0.2.0/24", "algorithm": "bbr"}]),
-        "congestion[0].min_object_bytes: field required",
+        lambda d: choose(d, {"congestion": {"algorithm": "bbr"}}),
+        "entries[0].congestion.from_bytes: field required",
     ),
-    "wide client": (lambda d: choose(d, {"prefix": "0.0.0.0/0"}), "'0.0.0.0/0' is not a client prefix in its shortest"),
+    "every client": (lambda d: choose(d, {"prefix": "0.0.0.0/0"}), "entries[0].prefix: 0.0.0.0/0 is a default route"),
+    "wide client": (
+        lambda d: choose(d, {"prefix": "192.0.0.0/16"}),
+        "192.0.0.0/16 is neither a prefix of the fleet nor an IPv4 /24",
+    ),
     "client's host bits": (
         lambda d: choose(d, {"prefix": "192.0.2.1/24"}),
-        "is not a client prefix in its shortest form",
+        "is not a prefix in its shortest form",
     ),
-    "client twice": (
-        lambda d: choose(d, {}, {}),
-        "congestion: 192.0.2.0/24 is listed twice (rule congestion_sorted)",
-    ),
+    "client twice": (lambda d: choose(d, {}, {}), "entries[1].prefix: 192.0.2.0/24 is also entries[0] (rule unique)"),
     "clients unsorted": (
         lambda d: choose(d, {"prefix": "192.0.3.0/24"}, {}),
-        "congestion: 192.0.3.0/24 is listed before 192.0.2.0/24 (rule congestion_sorted)",
+        "entries: 192.0.3.0/24 is listed before 192.0.2.0/24 (rule sorted)",
     ),
-    "another algorithm": (lambda d: choose(d, {"algorithm": "reno"}), "congestion[0].algorithm: is 'reno', not 'bbr'"),
-    "negative object": (lambda d: choose(d, {"min_object_bytes": -1}), "-1 is not a valid object size"),
-    "huge object": (lambda d: choose(d, {"min_object_bytes": 10**10}), "10000000000 is not a valid object size"),
+    "another algorithm": (
+        lambda d: choose(d, {"congestion": BBR | {"algorithm": "reno"}}),
+        "entries[0].congestion.algorithm: is 'reno', not 'bbr'",
+    ),
+    "negative object": (
+        lambda d: choose(d, {"congestion": BBR | {"from_bytes": -1}}),
+        "-1 is not a valid object size",
+    ),
+    "huge object": (
+        lambda d: choose(d, {"congestion": BBR | {"from_bytes": 10**10}}),
+        "10000000000 is not a valid object size",
+    ),
     "text object": (
-        lambda d: choose(d, {"min_object_bytes": "1"}),
-        "min_object_bytes: input should be a valid integer",
+        lambda d: choose(d, {"congestion": BBR | {"from_bytes": "1"}}),
+        "from_bytes: input should be a valid integer",
     ),
-    "schema version": (lambda d: d.update(schema_version=3), "schema_version: is 3, this Springtide reads 1 and 2"),
+    "schema version": (lambda d: d.update(schema_version=3), "schema_version: is 3, this Springtide reads 1"),
     "true version": (lambda d: d.update(schema_version=True), "schema_version: is True, this Springtide reads"),
-    "schema 1 as 2": (lambda d: d.update(schema_version=2), "routes: extra inputs are not permitted"),
     "missing key": (lambda d: d.pop("round"), "round: field required"),
     "unknown key": (lambda d: d.update(next_hop="10.0.0.1"), "next_hop: extra inputs are not permitted"),
-    "text window": (lambda d: route(d, 0, initcwnd="42"), "routes[0].initcwnd: input should be a valid integer"),
-    "fractional window": (lambda d: route(d, 0, initcwnd=42.5), "routes[0].initcwnd: input should be a valid integer"),
-    "routes not a list": (lambda d: d.update(routes={}), "routes: input should be a valid list"),
+    "text window": (lambda d: route(d, 0, initcwnd="42"), "entries[0].initcwnd: input should be a valid integer"),
+    "fractional window": (lambda d: route(d, 0, initcwnd=42.5), "entries[0].initcwnd: input should be a valid integer"),
+    "entries not a list": (lambda d: d.update(entries={}), "entries: input should be a valid list"),
     "unknown edge": (lambda d: d.update(edge="lax-1"), "edge: 'lax-1' is not in the fleet (rule known_edge)"),
     "edge of another PoP": (lambda d: d.update(edge="nyc-1"), "pop: is 'ams', but nyc-1 is in nyc (rule known_edge)"),
-    "duplicate": (lambda d: d["routes"].insert(1, d["routes"][0]), "routes[1].prefix: 10.77.2.0/24 is also routes[0]"),
-    "unsorted": (lambda d: d["routes"].reverse(), "routes: fd77:2::/48 is listed before 10.77.2.0/24 (rule sorted)"),
-    "default route": (lambda d: route(d, 0, prefix="0.0.0.0/0"), "routes[0].prefix: 0.0.0.0/0 is a default route"),
-    "too wide": (lambda d: route(d, 0, prefix="10.0.0.0/8"), "routes[0].prefix: 10.0.0.0/8 is wider than"),
+    "duplicate": (
+        lambda d: d["entries"].insert(1, d["entries"][0]),
+        "entries[1].prefix: 10.77.2.0/24 is also entries[0]",
+    ),
+    "unsorted": (lambda d: d["entries"].reverse(), "entries: fd77:2::/48 is listed before 10.77.2.0/24 (rule sorted)"),
+    "default route": (lambda d: route(d, 0, prefix="0.0.0.0/0"), "entries[0].prefix: 0.0.0.0/0 is a default route"),
+    "too wide": (lambda d: route(d, 0, prefix="10.0.0.0/8"), "entries[0].prefix: 10.0.0.0/8 is wider than"),
     "unknown prefix": (lambda d: route(d, 0, prefix="10.99.0.0/24"), "10.99.0.0/24 is not a prefix of the fleet"),
     "narrower than the fleet's": (lambda d: route(d, 0, prefix="10.77.2.0/25"), "is not a prefix of the fleet"),
     "own PoP": (lambda d: route(d, 0, prefix="10.77.1.0/24"), "belongs to the edge's own PoP ams"),
-    "no prefix": (lambda d: route(d, 0, prefix="fra"), "routes[0].prefix: 'fra' is not a prefix in its shortest form"),
+    "no prefix": (lambda d: route(d, 0, prefix="fra"), "entries[0].prefix: 'fra' is not a prefix in its shortest form"),
     "host bits": (lambda d: route(d, 0, prefix="10.77.2.1/24"), "is not a prefix in its shortest form"),
     "long form": (lambda d: route(d, 1, prefix="fd77:0002::/48"), "is not a prefix in its shortest form"),
-    "above cmax": (lambda d: route(d, 0, initcwnd=101), "routes[0].initcwnd: 101 is outside initcwnd.cmin = 10"),
-    "below cmin": (lambda d: route(d, 0, initcwnd=9), "routes[0].initcwnd: 9 is outside initcwnd.cmin = 10"),
+    "above cmax": (lambda d: route(d, 0, initcwnd=101), "entries[0].initcwnd: 101 is outside initcwnd.cmin = 10"),
+    "below cmin": (lambda d: route(d, 0, initcwnd=9), "entries[0].initcwnd: 9 is outside initcwnd.cmin = 10"),
     "lives too long": (lambda d: d.update(expires_at=instants.show(NOW + 901)), "expires_at: "),
     "expired": (lambda d: d.update(expires_at=instants.show(NOW + 20)), "has passed (rule times)"),
     "made before its round": (lambda d: d.update(created_at=instants.show(NOW - 1)), "created_at: "),
@@ -193,7 +207,7 @@ def test_routes_over_the_cap_are_refused(bare_home: Home) -> None:
     path = bare_home.path / "b.json"
     path.write_bytes(render(load_fleet(bare_home.fleet), policy, NOW, DECISIONS, NOW).documents["ams-1"].content)
     [line] = bare_home.refused("validate", path)
-    assert "routes: 2 routes are over bundle.max_routes = 1 (rule size)" in line
+    assert "entries: 2 with a window are over bundle.max_routes = 1 (rule size)" in line
 
 
 def test_choices_over_the_cap_are_refused(bare_home: Home) -> None:
@@ -204,4 +218,4 @@ def test_choices_over_the_cap_are_refused(bare_home: Home) -> None:
     rendered = render(load_fleet(bare_home.fleet), policy, NOW, DECISIONS, NOW, clients)
     path.write_bytes(rendered.documents["ams-1"].content)
     [line] = bare_home.refused("validate", path)
-    assert "congestion: 2 prefixes are over bundle.max_congestion = 1 (rule congestion_size)" in line
+    assert "entries: 2 with a congestion control are over bundle.max_congestion = 1 (rule congestion_size)" in line

@@ -160,7 +160,7 @@ def test_after_a_clock_that_was_ahead_rounds_are_published_and_rolled_back(
 
 def folder_values(part: Path, edge: str) -> list[dict[str, object]]:
     document = json.loads((part / f"{edge}.json").read_text())
-    routes: list[dict[str, object]] = document["routes"]
+    routes: list[dict[str, object]] = document["entries"]
     return routes
 
 

@@ -92,9 +92,9 @@ def policy(topology: Topology) -> dict[str, Any]:
 
 
 def published(files: Iterable[Path]) -> dict[str, list[Mapping[str, Any]]]:
-    """The entries of each edge's bundle of schema 2; edges by routes are left out."""
+    """The entries of each edge's bundle; edges by routes are left out."""
     bundles = [json.loads(file.read_text()) for file in files]
-    return {one["edge"]: one["entries"] for one in bundles if one["schema_version"] == 2}
+    return {one["edge"]: one["entries"] for one in bundles if one["enforce"]["by"] == "bpf"}
 
 
 def start_of(entries: Iterable[Mapping[str, Any]], address: str) -> Start:

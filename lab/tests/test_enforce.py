@@ -81,9 +81,8 @@ def bundle(edge: str) -> dict[str, Any]:
         "created_at": instant(now),
         "expires_at": instant(now + 600),
     }
-    if edge not in ENTRIES:
-        return {"schema_version": 1, **fields, "routes": []}
-    return {"schema_version": 2, **fields, "enforce": {"by": "bpf"}, "entries": ENTRIES[edge]}
+    by = "bpf" if edge in ENTRIES else "routes"
+    return {"schema_version": 1, **fields, "enforce": {"by": by}, "entries": ENTRIES.get(edge, [])}
 
 
 def test_an_edge_enforces_as_it_says_itself_or_its_pop_or_the_lab() -> None:

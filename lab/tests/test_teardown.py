@@ -293,7 +293,7 @@ def test_a_killed_lab_leaves_neither_programs_nor_cgroups(name: str, tmp_path: P
 def bundle(path: Path) -> None:
     """Of an edge that enforces by eBPF."""
     now = int(time.time())
-    first = {"schema_version": 2, "edge": "ams-1", "pop": "ams", "round": instant(now), "policy_version": "0" * 12}
+    first = {"schema_version": 1, "edge": "ams-1", "pop": "ams", "round": instant(now), "policy_version": "0" * 12}
     rest = {
         "created_at": instant(now),
         "expires_at": instant(now + 600),

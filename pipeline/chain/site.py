@@ -126,4 +126,4 @@ class Site:
 
 
 def _windows(bundle: Path) -> dict[str, int]:
-    return {route["prefix"]: int(route["initcwnd"]) for route in json.loads(bundle.read_text())["routes"]}
+    return {route["prefix"]: int(route["initcwnd"]) for route in json.loads(bundle.read_text())["entries"]}

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from testkit.edge import PROGRAM, bundle, make_key, sealed, sign
+from testkit.edge import PROGRAM, bundle, make_key, sign
 from testkit.kernels.compare import as_ss, close, fields, first_flight
 from testkit.kernels.debian import SUITES, kernel
 from testkit.kernels.guest import ROOT, boot
@@ -28,14 +28,13 @@ LAST = "untyped_leaves_no_route"
 
 def by_program(window: int, otherwise: str = "default") -> dict[str, Any]:
     """A bundle, newer than what was made before, by which IPv4 connections start with this window."""
-    first = {key: value for key, value in bundle({}, ttl=3600).items() if key not in ("routes", "digest")}
     entries = [
         {"prefix": "10.77.2.0/24", "initcwnd": window, "start_rate": 5_000_000},
         {"prefix": "10.77.3.0/24", "congestion": {"algorithm": "bbr", "from_bytes": 0}},
         {"prefix": "fd77:2::/48", "initcwnd": 40},
     ]
     enforce = {"by": "bpf", "otherwise": otherwise, "record_permille": 1000}
-    return sealed(first | {"schema_version": 2, "enforce": enforce, "entries": entries})
+    return bundle({}, ttl=3600, enforce=enforce, entries=entries)
 
 
 def by_routes(window: int) -> dict[str, Any]:

@@ -130,7 +130,7 @@ def test_through_kafka_and_through_spools_the_same_windows_are_decided(
     # And it is not that neither has decided anything.
     assert {row["initcwnd"] for row in tables["initcwnd_decisions"] if row["action"] == "set"} - {None}
     assert tables["congestion_decisions"]
-    assert any(json.loads(content)["routes"] for content in bundles.values())
+    assert any(json.loads(content)["entries"] for content in bundles.values())
 
 
 def test_it_ends_by_itself_with_all_that_was_there_when_it_began(feed: Feed, home: Home) -> None:

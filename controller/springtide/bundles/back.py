@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from springtide import instants
 from springtide.bundles.enforce import Enforce
-from springtide.bundles.model import Bundle, Document, FirstBundle, SecondBundle, fields_of, seal
+from springtide.bundles.model import Bundle, Document, fields_of, seal
 
 # Of the bundle that it undoes: whose it is, and after what it comes.
 OF_THE_NEW = ("edge", "pop", "round", "created_at")
@@ -20,18 +20,15 @@ def going_back(before: Bundle | None, new: Bundle) -> Document:
     alone stay so: it is they who opted out, and no value that was decided.
     """
     created = instants.parse(new.created_at) + 1
-    alone = [] if isinstance(new, FirstBundle) else new.enforce.opted_out
+    alone = new.enforce.opted_out
     # By routes nobody can be left alone.
-    can = isinstance(before, SecondBundle) and (before.by, before.enforce.otherwise) == ("bpf", "default")
+    can = before is not None and (before.by, before.enforce.otherwise) == ("bpf", "default")
     # A later bundle is of a clock that was ahead: edges refuse it, and would refuse its values again.
     known = before is not None and instants.parse(before.created_at) <= created + instants.EDGE_TOLERANCE_S
     if known and before is not None and instants.parse(before.expires_at) > created and (can or not alone):
         fields = fields_of(before)
-        if isinstance(before, SecondBundle) and alone:
+        if alone:
             fields["enforce"] = before.enforce.model_copy(update={"opted_out": alone})
-    elif isinstance(new, FirstBundle):
-        fields = {**fields_of(new), "routes": []}
-        fields.pop("congestion", None)
     else:
         # By routes of which there are none: the program goes, and open connections are treated as `new` says.
         fields = {**fields_of(new), "enforce": Enforce(by="routes", live=new.enforce.live), "entries": []}

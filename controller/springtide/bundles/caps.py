@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from springtide import instants
-from springtide.bundles.model import Bundle, Documents, FirstBundle
+from springtide.bundles.model import Documents
 from springtide.errors import Problem
 from springtide.fleet import Fleet
 from springtide.laws.entry import Entry
@@ -79,16 +79,9 @@ def starts(documents: Documents) -> dict[Value, Start]:
     return {
         (edge, prefix): start
         for edge, document in documents.items()
-        for prefix, start in _starts(document.bundle)
+        for prefix, start in ((entry.prefix, _start(entry)) for entry in document.bundle.entries)
         if start.is_carried or start.receive_window
     }
-
-
-def _starts(bundle: Bundle) -> Iterator[tuple[str, Start]]:
-    if isinstance(bundle, FirstBundle):
-        yield from ((route.prefix, Start(route.initcwnd)) for route in bundle.routes)
-    else:
-        yield from ((entry.prefix, _start(entry)) for entry in bundle.entries)
 
 
 def _start(entry: Entry) -> Start:
@@ -251,17 +244,10 @@ class CongestionDifference:
 
 def choices(documents: Documents) -> dict[Value, Choice]:
     return {
-        (edge, prefix): choice for edge, document in documents.items() for prefix, choice in _choices(document.bundle)
+        (edge, prefix): Choice(one.algorithm, one.from_bytes, bool(one.always))
+        for edge, document in documents.items()
+        for prefix, one in document.bundle.congestion.items()
     }
-
-
-def _choices(bundle: Bundle) -> Iterator[tuple[str, Choice]]:
-    if isinstance(bundle, FirstBundle):
-        yield from ((one.prefix, Choice(one.algorithm, one.min_object_bytes, False)) for one in bundle.congestion)
-        return
-    for entry in bundle.entries:
-        if (one := entry.congestion) is not None:
-            yield entry.prefix, Choice(one.algorithm, one.from_bytes, bool(one.always))
 
 
 def congestion_difference(before: Documents, after: Documents) -> CongestionDifference:

@@ -1,4 +1,4 @@
-"""How an edge enforces its bundle, as bundles of schema 2 carry it; and whether it needs one."""
+"""How an edge enforces its bundle, as bundles carry it."""
 
 from __future__ import annotations
 
@@ -62,15 +62,13 @@ def own_sides(rules: Iterable[TenantRule]) -> list[OwnSide]:
     return found
 
 
-def enforcement(policy: EnforcePolicy, opted_out: Sequence[OwnSide] = ()) -> Enforce | None:
-    """What `policy` asks of an edge; None where schema 1, which every edge reads, says all of it.
+def enforcement(policy: EnforcePolicy, opted_out: Sequence[OwnSide] = ()) -> Enforce:
+    """What `policy` asks of an edge.
 
-    By routes, neither a lift nor a brake nor a record means anything: they alone need no schema 2. Nor can routes leave
-    a tenant alone: a rule of `validate` refuses such a bundle.
+    By routes, neither a lift nor a brake nor a record means anything. Nor can routes leave a tenant alone: a rule of
+    `validate` refuses such a bundle.
     """
     left_alone = excluded(policy)
-    if policy.by == "routes" and not (left_alone or policy.congestion_always or policy.live == "restore"):
-        return None
     fields: dict[str, Any] = {"by": policy.by, "otherwise": policy.otherwise, "live": policy.live}
     if left_alone:
         fields["excluded"] = left_alone

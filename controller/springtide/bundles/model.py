@@ -1,5 +1,5 @@
-"""One JSON document for each edge: what new connections start with towards which prefix, which clients use BBR, and
-until when. Schema 1 is for routes alone; schema 2 also says how the edge enforces it.
+"""One JSON document for each edge: what new connections start with towards which prefix, how the edge enforces it,
+and until when.
 
 A `Document` is a bundle together with its bytes. It is made in two places only: by `seal`, of values that are decided
 here, and by `parse`, of bytes that came from elsewhere. Code that has one neither parses nor serialises it again.
@@ -14,21 +14,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Any, Literal
 
-from pydantic import Field, TypeAdapter, ValidationError
+from pydantic import Field, ValidationError
 
 from springtide.bundles.enforce import Enforce
 from springtide.errors import InputError, Problem, SpringtideError
-from springtide.laws.congestion.bundle import Choice
-from springtide.laws.entry import Entry, Shape
-from springtide.laws.initcwnd.bundle import Route
+from springtide.laws.entry import Entry, Shape, StartCongestion
+
+SCHEMA_VERSION = 1
 
 
-class _Head(Shape):
-    """The fields of every schema."""
+class Bundle(Shape):
+    """The document's shape; `validate` judges its values."""
 
-    schema_version: int
+    schema_version: Literal[1]
     edge: str = Field(description="whose it is; an edge refuses another's")
     pop: str = Field(description="the edge's PoP")
     round: str = Field(description="the round that decided it, like 2026-01-02T03:05:00Z; an edge never goes back")
@@ -37,49 +37,20 @@ class _Head(Shape):
     expires_at: str = Field(description="from then on the edge withdraws it by itself")
     digest: str = Field(description="sha256:<hex> over the canonical JSON of all other fields")
 
-
-class FirstBundle(_Head):
-    """Schema 1: windows for destinations, congestion controls for client prefixes; every edge reads it."""
-
-    schema_version: Literal[1]
-    routes: list[Route] = Field(description="sorted by IP version, network address and length; unique")
-    congestion: list[Choice] = Field(
-        default_factory=list, description="sorted and unique as routes; every other client keeps the kernel's default"
-    )
-
-    @property
-    def by(self) -> str:
-        """What enforces it."""
-        return "routes"
-
-    @property
-    def empty(self) -> bool:
-        """Whether it gives nothing to any connection."""
-        return not self.routes and not self.congestion
-
-
-class SecondBundle(_Head):
-    """Schema 2: everything per destination, and how it is enforced."""
-
-    schema_version: Literal[2]
     enforce: Enforce
     entries: list[Entry] = Field(
         description="sorted by IP version, network address and length; unique; the longest match counts"
     )
 
     @cached_property
-    def routes(self) -> list[Route]:
-        """Its windows as schema 1 has them."""
-        return [Route(prefix=one.prefix, initcwnd=one.initcwnd) for one in self.entries if one.initcwnd is not None]
+    def windows(self) -> dict[str, int]:
+        """Prefix -> initial window, segments."""
+        return {one.prefix: one.initcwnd for one in self.entries if one.initcwnd is not None}
 
     @cached_property
-    def congestion(self) -> list[Choice]:
-        """Its congestion controls as schema 1 has them."""
-        return [
-            Choice(prefix=one.prefix, algorithm=one.congestion.algorithm, min_object_bytes=one.congestion.from_bytes)
-            for one in self.entries
-            if one.congestion is not None
-        ]
+    def congestion(self) -> dict[str, StartCongestion]:
+        """Prefix -> congestion control."""
+        return {one.prefix: one.congestion for one in self.entries if one.congestion is not None}
 
     @property
     def by(self) -> str:
@@ -90,11 +61,6 @@ class SecondBundle(_Head):
     def empty(self) -> bool:
         """Whether it gives nothing to any connection."""
         return not self.entries
-
-
-# The documents' shapes; `validate` judges their values.
-Bundle: TypeAlias = FirstBundle | SecondBundle
-SCHEMAS: Mapping[int, type[FirstBundle] | type[SecondBundle]] = {1: FirstBundle, 2: SecondBundle}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +77,7 @@ Documents = Mapping[str, Document]
 def json_schema() -> str:
     """The published JSON Schema of a bundle, as docs/reference/bundle.schema.json holds it."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    either: Any = Annotated[Bundle, Field(discriminator="schema_version")]
-    schema = TypeAdapter(either).json_schema()
-    return json.dumps(head | schema, indent=2) + "\n"
+    return json.dumps(head | Bundle.model_json_schema(), indent=2) + "\n"
 
 
 def canonical(fields: Mapping[str, Any]) -> bytes:
@@ -145,8 +109,7 @@ def seal(fields: Mapping[str, Any]) -> Document:
     # The digest belongs between created_at and edge. A quote within a text is escaped, and no part of a bundle has an
     # edge: the first `,"edge":` is the bundle's own.
     content = rest.replace(b',"edge":', f',"digest":"{found}","edge":'.encode(), 1)
-    schema = SCHEMAS[fields["schema_version"]]
-    return Document(schema.model_construct(_fields_set={*fields, "digest"}, **fields, digest=found), content)
+    return Document(Bundle.model_construct(_fields_set={*fields, "digest"}, **fields, digest=found), content)
 
 
 def parse(where: str, content: bytes, max_bytes: int | None = None) -> Document:
@@ -158,7 +121,7 @@ def parse(where: str, content: bytes, max_bytes: int | None = None) -> Document:
     try:
         # Edges read UTF-8 without a mark; from bytes, json.loads would guess more.
         document = json.loads(content.decode(), object_pairs_hook=_unique_keys, parse_constant=_no_constant)
-        return Document(_schema_of(document).model_validate(document, strict=True), content)
+        return Document(Bundle.model_validate(_of_this_schema(document), strict=True), content)
     except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
         raise InputError([Problem(where, "document", f"is not JSON: {error}", fix)]) from error
     except ValidationError as error:
@@ -185,13 +148,13 @@ def read_folder(folder: Path, damaged: dict[Path, str] | None = None) -> dict[st
     return found
 
 
-def _schema_of(document: object) -> type[FirstBundle] | type[SecondBundle]:
-    """By its number; what has none is refused as schema 1."""
-    version = document.get("schema_version", 1) if isinstance(document, dict) else 1
-    # Python's True equals 1, and 2.0 equals 2.
-    if type(version) is not int or version not in SCHEMAS:
-        raise ValueError(f"schema_version: is {version!r:.40}, this Springtide reads 1 and 2")
-    return SCHEMAS[version]
+def _of_this_schema(document: object) -> object:
+    """What has no number is refused by its shape. Raises ValueError."""
+    version = document.get("schema_version", SCHEMA_VERSION) if isinstance(document, dict) else SCHEMA_VERSION
+    # Python's True equals 1, and so does 1.0.
+    if type(version) is not int or version != SCHEMA_VERSION:
+        raise ValueError(f"schema_version: is {version!r:.40}, this Springtide reads {SCHEMA_VERSION}")
+    return document
 
 
 def _sha256(content: bytes) -> str:

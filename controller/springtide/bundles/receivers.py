@@ -47,16 +47,16 @@ def narrow(documents: Documents, decided: Iterable[Decision], fleet: Fleet) -> I
     owners = {str(prefix): pop for prefix, pop in fleet.prefixes()}
     given: dict[tuple[str, str, int], int] = {}
     for document in documents.values():
-        for route in document.bundle.routes:
-            owner = owners.get(route.prefix)
+        for prefix, window in document.bundle.windows.items():
+            owner = owners.get(prefix)
             if owner is not None:
-                pair = document.bundle.pop, owner, ip_network(route.prefix).version
-                given[pair] = max(given.get(pair, 0), route.initcwnd)
+                pair = document.bundle.pop, owner, ip_network(prefix).version
+                given[pair] = max(given.get(pair, 0), window)
     for decision in decided:
-        window = given.get(decision.pair)
-        if window is None or decision.receiver_cwnd is None or decision.action is not Action.SET:
+        asked = given.get(decision.pair)
+        if asked is None or decision.receiver_cwnd is None or decision.action is not Action.SET:
             continue
         held = decision.reason is Reason.RECEIVER_LIMITED and decision.smoothed_cwnd is not None
-        wanted = max(window, math.ceil(decision.smoothed_cwnd or 0)) if held else window
+        wanted = max(asked, math.ceil(decision.smoothed_cwnd or 0)) if held else asked
         if wanted > decision.receiver_cwnd:
             yield Narrow(*decision.pair, wanted, decision.receiver_cwnd)

@@ -6,24 +6,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import BaseModel
-
 from springtide import instants
 from springtide.bundles.enforce import Enforce, enforcement, own_sides
-from springtide.bundles.model import Document, canonical, seal
+from springtide.bundles.model import SCHEMA_VERSION, Document, canonical, seal
 from springtide.bundles.validate import MAX_ENTRIES, Context, destination_findings
 from springtide.document import dotted
 from springtide.fleet import Fleet, parse_prefix, prefix_order
 from springtide.laws.base import Contribution
-from springtide.laws.congestion.bundle import Choice
-from springtide.laws.entry import Entry, StartCongestion
+from springtide.laws.entry import Entry
 from springtide.laws.holdout import held_out_edges
-from springtide.laws.initcwnd.bundle import Route
 from springtide.policy import BundlePolicy, Policy
 from springtide.policy.names import unknown
 
-# What schema 1 has.
-FIRST = ("routes", "congestion")
 # What the law of starts gives an entry.
 STARTS = {"initcwnd", "start_rate", "connection_rate", "trial", "default_resent"}
 Given = Mapping[str, Mapping[str, int]]
@@ -34,7 +28,7 @@ ANNOUNCED_ANYWAY = 44
 @dataclass(frozen=True)
 class Rendered:
     """A round's bundles, and what was decided and is left out of them because its evidence is too old, or because no
-    bundle of schema 2 may name its prefix, or the fleet has not what an override names (`unusable`, with the reason).
+    bundle may name its prefix, or the fleet has not what an override names (`unusable`, with the reason).
     `too_many`: of each edge how many starts its bundle has no room for, those that gain least."""
 
     documents: dict[str, Document]
@@ -55,19 +49,18 @@ def no_room(starts: int) -> str:
 def render(
     fleet: Fleet, policy: Policy, round_unix_s: int, created_unix_s: int, contributions: Iterable[Contribution]
 ) -> Rendered:
-    """A bundle for every edge of the fleet, also for edges without routes: that removes the routes that they had.
+    """A bundle for every edge of the fleet, also for edges without entries: that removes what they had.
 
-    A bundle expires at its round + bundle.ttl_s, when the edge withdraws it by itself. Of schema 1 is what the policy
-    lets be enforced by routes as they are: there a field without a contribution is left out; routes are always there.
+    A bundle expires at its round + bundle.ttl_s, when the edge withdraws it by itself.
     """
-    given = [one for one in contributions if one.bundle_field]
+    given = list(contributions)
     merged = _Merged(fleet, policy, round_unix_s, given)
     documents, too_many = {}, {}
     opted_out = own_sides(fleet.tenant_rules())
     for pop in fleet.pops:
         for edge in fleet.pops[pop].edges:
             fields: dict[str, Any] = {
-                "schema_version": 1,
+                "schema_version": SCHEMA_VERSION,
                 "edge": edge,
                 "pop": pop,
                 "round": instants.show(round_unix_s),
@@ -76,15 +69,10 @@ def render(
                 "expires_at": instants.show(round_unix_s + policy.bundle.ttl_s),
             }
             enforce = enforcement(policy.enforce_of(edge, pop, round_unix_s), opted_out)
-            if enforce is None:
-                own = {one.bundle_field: one.entries[edge] for one in given if one.bundle_field in FIRST}
-                fields |= {"routes": [], **own}
-            else:
-                fields |= {"schema_version": 2, "enforce": enforce, "entries": merged.of(edge, pop, enforce)}
+            fields |= {"enforce": enforce, "entries": merged.of(edge, pop, enforce)}
             documents[edge] = seal(fields)
-            if enforce is not None and enforce.by == "bpf":
-                paced = (one for part in given if part.bundle_field == "entries" for one in part.entries[edge])
-                order = [one.prefix for one in paced if isinstance(one, Entry)]
+            if enforce.by == "bpf":
+                order = [one.prefix for part in given if part.by == "bpf" for one in part.entries.get(edge, ())]
                 fields["entries"], dropped = _fitting(fields["entries"], order, documents[edge], policy.bundle)
                 if dropped:
                     documents[edge], too_many[edge] = seal(fields), dropped
@@ -122,13 +110,12 @@ def _size(entry: Entry | None) -> int:
 
 
 class _Merged:
-    """The entries of schema 2: what all laws give an edge, as one for each prefix."""
+    """What all laws give an edge, as one entry for each prefix."""
 
     def __init__(self, fleet: Fleet, policy: Policy, round_unix_s: int, given: Sequence[Contribution]) -> None:
         self.unusable: set[str] = set()
         self._context = Context(fleet, policy, round_unix_s)
         self._given = given
-        self._always = policy.enforce.congestion_always
         self._receive: Given = {}
         if policy.enforce.receive_windows:
             ways = ((name, edge) for name, pop in fleet.pops.items() for edge in pop.edges)
@@ -151,27 +138,21 @@ class _Merged:
             self._known[key] = self._merge(pop, enforce.by, parts, self._receive.get(pop, {}) if receives else {})
         return self._known[key]
 
-    def _parts(self, edge: str, by: str) -> list[Sequence[BaseModel]]:
-        """A window that nothing paces is a burst: edges that pace start only as the law of starts says, others without
-        it."""
-        others = "routes" if by == "bpf" else "entries"
-        return [one.entries[edge] for one in self._given if one.bundle_field != others]
+    def _parts(self, edge: str, by: str) -> list[Sequence[Entry]]:
+        return [one.entries.get(edge, ()) for one in self._given if one.by in ("", by)]
 
-    def _merge(
-        self, pop: str, by: str, parts: Sequence[Sequence[BaseModel]], receive: Mapping[str, int]
-    ) -> list[Entry]:
+    def _merge(self, pop: str, by: str, parts: Sequence[Sequence[Entry]], receive: Mapping[str, int]) -> list[Entry]:
         found: dict[str, dict[str, Any]] = {prefix: {"receive_window": window} for prefix, window in receive.items()}
         # What only one law names is its entry as it is: a copy of each would take as much memory again.
         alone: dict[str, Entry] = {}
         for part in parts:
             for one in part:
-                if isinstance(one, Entry) and one.prefix not in found and one.prefix not in alone:
+                if one.prefix not in found and one.prefix not in alone:
                     alone[one.prefix] = one
                     continue
-                named, values = self._values(one)
-                if (known := alone.pop(named, None)) is not None:
-                    found[named] = self._values(known)[1]
-                found.setdefault(named, {}).update(values)
+                if (known := alone.pop(one.prefix, None)) is not None:
+                    found[one.prefix] = _values(known)
+                found[one.prefix].update(_values(one))
         usable = []
         for text in (*found, *alone):
             entry = alone[text] if text in alone else Entry(prefix=text, **found[text])
@@ -182,25 +163,18 @@ class _Merged:
                 usable.append((prefix_order(prefix), entry))
         return [entry for _, entry in sorted(usable, key=lambda pair: pair[0])]
 
-    def _values(self, one: BaseModel) -> tuple[str, dict[str, Any]]:
-        if isinstance(one, Route):
-            return one.prefix, {"initcwnd": one.initcwnd}
-        if isinstance(one, Choice):
-            always = {"always": True} if self._always else {}
-            congestion = StartCongestion(algorithm=one.algorithm, from_bytes=one.min_object_bytes, **always)
-            return one.prefix, {"congestion": congestion}
-        if isinstance(one, Entry):
-            return one.prefix, {name: getattr(one, name) for name in one.model_fields_set if name != "prefix"}
-        raise TypeError(f"a law gave {type(one).__name__}, which no bundle carries")
+
+def _values(one: Entry) -> dict[str, Any]:
+    return {name: getattr(one, name) for name in one.model_fields_set if name != "prefix"}
 
 
-def _receive_windows(fleet: Fleet, starts: Iterable[tuple[str, BaseModel]]) -> Given:
+def _receive_windows(fleet: Fleet, starts: Iterable[tuple[str, Entry]]) -> Given:
     """PoP -> prefix of another one -> the largest window with which that one's edges start towards it, where it is more
     than is announced anyway. `starts`: of each sending PoP what its edges are given."""
     owners = {str(prefix): (pop, prefix.version) for prefix, pop in fleet.prefixes()}
     most: dict[tuple[str, str, int], int] = {}
     for sender, one in starts:
-        if isinstance(one, Route | Entry) and one.prefix in owners:
+        if one.prefix in owners:
             receiver, version = owners[one.prefix]
             pair: tuple[str, str, int] = (receiver, sender, version)
             most[pair] = max(most.get(pair, 0), _window(one))
@@ -213,7 +187,7 @@ def _receive_windows(fleet: Fleet, starts: Iterable[tuple[str, BaseModel]]) -> G
     return found
 
 
-def _window(one: Route | Entry) -> int:
+def _window(one: Entry) -> int:
     """The largest with which connections may start."""
-    trial = one.trial.initcwnd if isinstance(one, Entry) and one.trial is not None else None
+    trial = None if one.trial is None else one.trial.initcwnd
     return max(one.initcwnd or 0, trial or 0)

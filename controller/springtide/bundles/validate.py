@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 
 from springtide import instants
 from springtide.bundles.enforce import own_sides
-from springtide.bundles.model import Bundle, Document, FirstBundle, SecondBundle, digest, fields_of, parse
+from springtide.bundles.model import Bundle, Document, digest, fields_of, parse
 from springtide.errors import InputError, Problem
 from springtide.fleet import MAPPED_IPV4, MAX_OPTED_OUT, Fleet, destination_problem, parse_prefix, prefix_order
 from springtide.laws.entry import MAX_DEFAULT_RESENT, MAX_RATE, MIN_RATE, Entry, Trial
-from springtide.laws.initcwnd.bundle import Route
 from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
 from springtide.policy import CLIENT_PREFIX_LENGTH, MAX_OBJECT_BYTES, Policy
 
@@ -82,21 +81,20 @@ def _known_edge(bundle: Bundle, context: Context) -> Iterator[Finding]:
 
 
 def _prefixes(bundle: Bundle, context: Context) -> Iterator[Finding]:
-    name, parts = _destinations(bundle)
-    for index, part in enumerate(parts):
-        for message, fix in destination_findings(part, bundle.pop, bundle.by, context):
-            yield f"{name}[{index}].prefix", message, fix
+    for index, entry in enumerate(bundle.entries):
+        for message, fix in destination_findings(entry, bundle.pop, bundle.by, context):
+            yield f"entries[{index}].prefix", message, fix
 
 
-def destination_findings(part: Route | Entry, pop: str, by: str, context: Context) -> Iterator[tuple[str, str]]:
+def destination_findings(entry: Entry, pop: str, by: str, context: Context) -> Iterator[tuple[str, str]]:
     """Why edges of this PoP may not be given the prefix: what is wrong, and what to do."""
-    policy, prefix, owner = context.policy.bundle, parse_prefix(part.prefix), context.owners.get(part.prefix)
+    policy, prefix, owner = context.policy.bundle, parse_prefix(entry.prefix), context.owners.get(entry.prefix)
     if prefix is None:
-        yield f"{part.prefix!r} is not a prefix in its shortest form", "write it as 10.77.2.0/24 or fd77:2::/48"
+        yield f"{entry.prefix!r} is not a prefix in its shortest form", "write it as 10.77.2.0/24 or fd77:2::/48"
         return
     shortest = policy.min_prefix_length_ipv4 if prefix.version == 4 else policy.min_prefix_length_ipv6
     # A window by a route is decided for pairs of PoPs only; edges that pace start towards client prefixes as well.
-    needs_pop = by != "bpf" and (isinstance(part, Route) or part.initcwnd is not None)
+    needs_pop = by != "bpf" and entry.initcwnd is not None
     if prefix.prefixlen == 0:
         yield f"{prefix} is a default route", "name a PoP's prefixes"
     elif (problem := destination_problem(prefix)) is not None:
@@ -110,33 +108,22 @@ def destination_findings(part: Route | Entry, pop: str, by: str, context: Contex
     elif owner is None and prefix.prefixlen != CLIENT_PREFIX_LENGTH[prefix.version]:
         what = f"{prefix} is neither a prefix of the fleet nor an IPv4 /24 or an IPv6 /56"
         yield what, "add it to fleet.yaml, or drop the entry"
-    elif owner == pop and not _is_of_client(part):
+    # Clients in the PoP's own networks may have a congestion control, and nothing else.
+    elif owner == pop and not entry.model_fields_set <= {"prefix", "congestion"}:
         yield f"{prefix} belongs to the edge's own PoP {owner}", "drop the route"
-
-
-def _destinations(bundle: Bundle) -> tuple[str, Sequence[Route | Entry]]:
-    """What bundles name under `routes` or `entries`."""
-    return ("routes", bundle.routes) if isinstance(bundle, FirstBundle) else ("entries", bundle.entries)
-
-
-def _is_of_client(part: Route | Entry) -> bool:
-    """Whether it has a congestion control and nothing else."""
-    return isinstance(part, Entry) and part.model_fields_set <= {"prefix", "congestion"}
 
 
 def _unique(bundle: Bundle, _: Context) -> Iterator[Finding]:
     seen: dict[str, int] = {}
-    name, parts = _destinations(bundle)
-    for index, part in enumerate(parts):
-        if part.prefix in seen:
-            message = f"{part.prefix} is also {name}[{seen[part.prefix]}]"
-            yield f"{name}[{index}].prefix", message, f"keep one of the {name} for each prefix"
-        seen.setdefault(part.prefix, index)
+    for index, entry in enumerate(bundle.entries):
+        if entry.prefix in seen:
+            message = f"{entry.prefix} is also entries[{seen[entry.prefix]}]"
+            yield f"entries[{index}].prefix", message, "keep one of the entries for each prefix"
+        seen.setdefault(entry.prefix, index)
 
 
 def _sorted(bundle: Bundle, _: Context) -> Iterator[Finding]:
-    name, parts = _destinations(bundle)
-    yield from _order(name, [part.prefix for part in parts])
+    yield from _order("entries", [entry.prefix for entry in bundle.entries])
 
 
 def _order(name: str, prefixes: Iterable[str]) -> Iterator[Finding]:
@@ -153,30 +140,27 @@ def _bounds(bundle: Bundle, context: Context) -> Iterator[Finding]:
     high, named = context.policy.initcwnd.cmax, "initcwnd.cmin = {low} to initcwnd.cmax"
     if paced:
         high, named = context.policy.start.cmax, "the kernel's {low} to start.cmax"
-    name, parts = _destinations(bundle)
-    for index, part in enumerate(parts):
-        windows = [("initcwnd", part.initcwnd)]
-        if isinstance(part, Entry) and part.trial is not None:
-            windows.append(("trial.initcwnd", part.trial.initcwnd))
+    for index, entry in enumerate(bundle.entries):
+        windows = [("initcwnd", entry.initcwnd)]
+        if entry.trial is not None:
+            windows.append(("trial.initcwnd", entry.trial.initcwnd))
         for field, window in windows:
             if window is not None and not low <= window <= high:
                 message = f"{window} is outside {named.format(low=low)} = {high}"
-                yield f"{name}[{index}].{field}", message, "decide the round again under this policy"
+                yield f"entries[{index}].{field}", message, "decide the round again under this policy"
 
 
 def _size(bundle: Bundle, context: Context) -> Iterator[Finding]:
     limit = context.policy.bundle.max_routes
-    if len(bundle.routes) > limit:
-        message = f"{len(bundle.routes)} routes are over bundle.max_routes = {limit}"
-        yield "routes", message, "find out what made it grow before raising the limit"
-    if isinstance(bundle, SecondBundle) and len(bundle.entries) > MAX_ENTRIES:
+    if len(bundle.windows) > limit:
+        message = f"{len(bundle.windows)} with a window are over bundle.max_routes = {limit}"
+        yield "entries", message, "find out what made it grow before raising the limit"
+    if len(bundle.entries) > MAX_ENTRIES:
         message = f"{len(bundle.entries)} are more than the {MAX_ENTRIES} that an edge takes"
         yield "entries", message, "lower bundle.max_routes or bundle.max_congestion"
 
 
 def _entry_values(bundle: Bundle, context: Context) -> Iterator[Finding]:
-    if isinstance(bundle, FirstBundle):
-        return
     most_on_trial = context.policy.enforce.max_trial_permille
     for index, entry in enumerate(bundle.entries):
         field = f"entries[{index}]"
@@ -201,8 +185,6 @@ def _rates(field: str, values: Entry | Trial) -> Iterator[Finding]:
 
 
 def _enforce(bundle: Bundle, context: Context) -> Iterator[Finding]:
-    if isinstance(bundle, FirstBundle):
-        return
     enforce, policy = bundle.enforce, context.policy
     yield from _whole("enforce.lift_bytes", enforce.lift_bytes, 1, MAX_OBJECT_BYTES)
     yield from _whole("enforce.lift_round_trips", enforce.lift_round_trips, 1, 1000)
@@ -232,7 +214,7 @@ def _enforce(bundle: Bundle, context: Context) -> Iterator[Finding]:
 
 def _opted_out(bundle: Bundle, context: Context) -> Iterator[Finding]:
     """As edges check it; and what fleet.yaml has opted out by now is not started by an older round either."""
-    found = [] if isinstance(bundle, FirstBundle) else bundle.enforce.opted_out
+    found = bundle.enforce.opted_out
     again = "render it again with `springtide bundle`"
     field = "enforce.opted_out"
     if len(found) > MAX_OPTED_OUT:
@@ -252,7 +234,7 @@ def _opted_out(bundle: Bundle, context: Context) -> Iterator[Finding]:
     fix = "set enforce.by: bpf and enforce.otherwise: default in policy.yaml, or take start: off out of fleet.yaml"
     if not (found or wanted) or bundle.empty:
         return
-    if isinstance(bundle, FirstBundle) or bundle.by != "bpf" or bundle.enforce.otherwise != "default":
+    if bundle.by != "bpf" or bundle.enforce.otherwise != "default":
         yield field, "cannot be kept by routes, which know destinations only", fix
     elif any(side not in found for side in wanted):
         yield field, "lacks a tenant that fleet.yaml has with start: off", "publish a newer round"
@@ -263,52 +245,23 @@ def _whole(field: str, value: int | None, least: int, most: int) -> Iterator[Fin
         yield field, f"{value} is outside {least} to {most}", "render it again with `springtide bundle`"
 
 
-def _congestion_prefixes(bundle: Bundle, context: Context) -> Iterator[Finding]:
-    if isinstance(bundle, SecondBundle):
-        return  # rule prefixes
-    for index, choice in enumerate(bundle.congestion):
-        field, prefix = f"congestion[{index}].prefix", parse_prefix(choice.prefix)
-        if prefix is None or prefix.prefixlen != CLIENT_PREFIX_LENGTH[prefix.version]:
-            what = f"{choice.prefix!r} is not a client prefix in its shortest form"
-            yield field, what, "write an IPv4 /24 or an IPv6 /56, like 192.0.2.0/24"
-
-
-def _congestion_sorted(bundle: Bundle, _: Context) -> Iterator[Finding]:
-    if isinstance(bundle, SecondBundle):
-        return  # rules unique, sorted
-    seen: set[str] = set()
-    for choice in bundle.congestion:
-        if choice.prefix in seen:
-            yield "congestion", f"{choice.prefix} is listed twice", "keep one choice for each prefix"
-        seen.add(choice.prefix)
-    yield from _order("congestion", [choice.prefix for choice in bundle.congestion])
-
-
 def _congestion_values(bundle: Bundle, _: Context) -> Iterator[Finding]:
-    for field, algorithm, name, least in _congestion_controls(bundle):
-        if algorithm != "bbr":
-            yield f"{field}.algorithm", f"is {algorithm!r}, not 'bbr'", "leave out prefixes that keep the default"
-        if not 0 <= least <= MAX_OBJECT_BYTES:
-            yield f"{field}.{name}", f"{least} is not a valid object size", "render it again with `springtide bundle`"
-
-
-def _congestion_controls(bundle: Bundle) -> Iterator[tuple[str, str, str, int]]:
-    """Field, algorithm, the name of its bytes and they."""
-    if isinstance(bundle, FirstBundle):
-        for index, choice in enumerate(bundle.congestion):
-            yield f"congestion[{index}]", choice.algorithm, "min_object_bytes", choice.min_object_bytes
-        return
     for index, entry in enumerate(bundle.entries):
-        if entry.congestion is not None:
-            field = f"entries[{index}].congestion"
-            yield field, entry.congestion.algorithm, "from_bytes", entry.congestion.from_bytes
+        if (one := entry.congestion) is None:
+            continue
+        field = f"entries[{index}].congestion"
+        if one.algorithm != "bbr":
+            yield f"{field}.algorithm", f"is {one.algorithm!r}, not 'bbr'", "leave out prefixes that keep the default"
+        if not 0 <= one.from_bytes <= MAX_OBJECT_BYTES:
+            what = f"{one.from_bytes} is not a valid object size"
+            yield f"{field}.from_bytes", what, "render it again with `springtide bundle`"
 
 
 def _congestion_size(bundle: Bundle, context: Context) -> Iterator[Finding]:
     limit = context.policy.bundle.max_congestion
     if len(bundle.congestion) > limit:
-        message = f"{len(bundle.congestion)} prefixes are over bundle.max_congestion = {limit}"
-        yield "congestion", message, "find out what made it grow before raising the limit"
+        message = f"{len(bundle.congestion)} with a congestion control are over bundle.max_congestion = {limit}"
+        yield "entries", message, "find out what made it grow before raising the limit"
 
 
 def _times(bundle: Bundle, context: Context) -> Iterator[Finding]:
@@ -360,8 +313,6 @@ RULES: Mapping[str, Callable[[Bundle, Context], Iterator[Finding]]] = {
     "bounds": _bounds,
     "size": _size,
     "times": _times,
-    "congestion_prefixes": _congestion_prefixes,
-    "congestion_sorted": _congestion_sorted,
     "congestion_values": _congestion_values,
     "congestion_size": _congestion_size,
     "entry_values": _entry_values,

@@ -78,7 +78,7 @@ def bundle(
             }
         )
         return
-    table = [(one.edge, one.pop, len(one.routes), len(one.congestion), one.by, path) for one, path in written]
+    table = [(one.edge, one.pop, len(one.windows), len(one.congestion), one.by, path) for one, path in written]
     print_table(
         ["edge", "pop", "routes", "clients on BBR", "enforced by", "file"],
         table,
@@ -95,9 +95,8 @@ def _listed(one: Bundle, path: str) -> dict[str, object]:
         "edge": one.edge,
         "pop": one.pop,
         "file": path,
-        "routes": len(one.routes),
+        "routes": len(one.windows),
         "congestion": len(one.congestion),
-        "schema_version": one.schema_version,
         "enforced_by": one.by,
         "digest": one.digest,
     }

@@ -96,7 +96,7 @@ def publish(
     folder.prune(keep)
     if sign_key is None:
         click.echo("unsigned: edges refuse these bundles; sign with --sign-key", err=True)
-    count = sum(len(document.bundle.routes) for document in new.values())
+    count = sum(len(document.bundle.windows) for document in new.values())
     if as_json:
         digest = jobs.digest_of(new)
         print_json(

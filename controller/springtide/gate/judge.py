@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from springtide.bundles.model import Bundle, FirstBundle, SecondBundle
+from springtide.bundles.model import Bundle
 from springtide.gate.proportions import NOTHING, Interval, Share, effective, pooled, rise, spread
 from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
 from springtide.policy import GatePolicy
@@ -335,8 +335,8 @@ def destinations(before: Mapping[str, Bundle], after: Mapping[str, Bundle]) -> d
 
 def _starts(bundle: Bundle) -> dict[str, tuple[int, object]]:
     """Prefix -> window (0 where there is none), and what else a connection to it starts with; None by routes."""
-    if bundle.by == "routes" or isinstance(bundle, FirstBundle):
-        return {one.prefix: (one.initcwnd, None) for one in bundle.routes}
+    if bundle.by == "routes":
+        return {prefix: (window, None) for prefix, window in bundle.windows.items()}
     return {
         one.prefix: (
             max(one.initcwnd or 0, one.trial.initcwnd or 0 if one.trial else 0),
@@ -349,16 +349,12 @@ def _starts(bundle: Bundle) -> dict[str, tuple[int, object]]:
 
 def _congestion_controls(bundle: Bundle) -> dict[str, tuple[str, int, bool]]:
     """Prefix -> algorithm, from how many bytes on it acts, and whether it acts at all."""
-    if bundle.by == "routes" and isinstance(bundle, SecondBundle):
-        # From the first byte on, or never.
-        found = {one.prefix: one.congestion for one in bundle.entries if one.congestion is not None}
-        least = {prefix: 0 if one.always else one.from_bytes for prefix, one in found.items()}
-        return {prefix: (one.algorithm, least[prefix], not least[prefix]) for prefix, one in found.items()}
-    waits = bundle.by == "bpf"
-    return {
-        one.prefix: (one.algorithm, one.min_object_bytes, waits or not one.min_object_bytes)
-        for one in bundle.congestion
-    }
+    found = bundle.congestion
+    if bundle.by == "bpf":
+        return {prefix: (one.algorithm, one.from_bytes, True) for prefix, one in found.items()}
+    # From the first byte on, or never.
+    least = {prefix: 0 if one.always else one.from_bytes for prefix, one in found.items()}
+    return {prefix: (one.algorithm, least[prefix], not least[prefix]) for prefix, one in found.items()}
 
 
 def looked_at(

@@ -137,8 +137,8 @@ def _advice_only(folder: PublishFolder, documents: Documents) -> AdviceOnlyError
     """What would be published: in the journal, once a round, and as the refusal."""
     bundles = [document.bundle for document in documents.values()]
     moment = max(bundle.round for bundle in bundles)
-    routes = sum(len(bundle.routes) for bundle in bundles)
-    clients = len({(bundle.pop, choice.prefix) for bundle in bundles for choice in bundle.congestion})
+    routes = sum(len(bundle.windows) for bundle in bundles)
+    clients = len({(bundle.pop, prefix) for bundle in bundles for prefix in bundle.congestion})
     what = f"{routes:,} routes" + (f" and {clients:,} client prefixes" if clients else "")
     what += f" for {len(bundles):,} edges"
     known = (event.details.get("round") for event in journal.read(folder.path)[0] if event.event == "advise")

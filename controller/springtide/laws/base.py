@@ -9,14 +9,13 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Protocol
-
-from pydantic import BaseModel
+from typing import Literal, Protocol
 
 from springtide import instants
 from springtide.fleet import Fleet
 from springtide.laws.columns import Rows
 from springtide.laws.effect import METHODS, Effect
+from springtide.laws.entry import Entry
 from springtide.metrics import Gauges, Metric
 from springtide.observe.completeness import Input, inputs, lacking
 from springtide.policy import Policy
@@ -159,12 +158,12 @@ class Figure:
 
 @dataclass(frozen=True)
 class Contribution:
-    """What a law puts into a round's bundles: a field of the bundle (bundles/model.py) and each edge's entries for it;
-    without a field, nothing. Of those of the field `entries` the first gain most. `left_out` names units whose evidence
-    is too old for a bundle's lifetime."""
+    """What a law puts into a round's bundles: each edge's entries, of which the first gain most.
+    `by`: only edges that enforce so get them; without, all. `left_out` names units whose evidence is too old for a
+    bundle's lifetime."""
 
-    bundle_field: str = ""
-    entries: Mapping[str, Sequence[BaseModel]] = field(default_factory=dict)
+    entries: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
+    by: Literal["", "routes", "bpf"] = ""
     left_out: Sequence[str] = ()
 
 

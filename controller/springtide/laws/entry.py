@@ -1,4 +1,4 @@
-"""What connections to one destination start with, as bundles of schema 2 carry it: a law may hand over entries, and
+"""What connections to one destination start with, as bundles carry it: a law may hand over entries, and
 those of all laws for one prefix become one."""
 
 from __future__ import annotations

@@ -102,8 +102,8 @@ def _publication(folder: Path | None, part: str) -> Published | None:
         created=max(instants.parse(bundle.created_at) for bundle in found),
         expires=min(instants.parse(bundle.expires_at) for bundle in full),
         edges=len(found),
-        routes=sum(len(bundle.routes) for bundle in found),
-        clients=len({(bundle.pop, choice.prefix) for bundle in found for choice in bundle.congestion}),
+        routes=sum(len(bundle.windows) for bundle in found),
+        clients=len({(bundle.pop, prefix) for bundle in found for prefix in bundle.congestion}),
         back=part == "back",
     )
 

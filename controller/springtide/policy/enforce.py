@@ -1,4 +1,4 @@
-"""How edges enforce their bundles, and when an entry stops by itself: what bundles of schema 2 carry as `enforce`."""
+"""How edges enforce their bundles, and when an entry stops by itself: what bundles carry as `enforce`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Destination = Annotated[str, AfterValidator(_checked_destination)]
 
 
 class EnforcePolicy(Section):
-    """How edges enforce their bundles; all but `by: routes` needs edges that read bundles of schema 2."""
+    """How edges enforce their bundles."""
 
     by: By = tunable(
         "routes",

@@ -343,7 +343,7 @@ def test_bad_bundles_change_nothing(edge: Edge) -> None:
         edge.write(bundle({"10.77.2.0/24": 50}, now=now + 3600)): (2, ": created_at: "),
         edge.write(bundle({"10.77.2.0/24": 50}, round=instant(now // 300 * 300 - 300))): (14, ": round: "),
         edge.write(bundle({"10.77.2.0/24": 50}, now=now - 60, round=applied["round"])): (14, ": created_at: "),
-        edge.write(sealed({**applied, "routes": []})): (14, ": digest: another bundle of "),
+        edge.write(sealed({**applied, "entries": []})): (14, ": digest: another bundle of "),
         str(edge.directory / "none.json"): (2, ": file: No such file"),
         str(edge.directory): (2, ": file: Is a directory"),
         "/dev/zero": (2, ": file: is not a regular file"),

@@ -17,8 +17,6 @@ MAX_ENTRIES = 100_000
 NOW = 1_767_323_222.0
 GOOD = bundle({"10.77.2.0/24": 83, "10.77.3.7/32": 12, "fd77:2::/48": 40}, now=NOW)
 
-CHOICE = {"prefix": "192.0.2.0/24", "algorithm": "bbr", "min_object_bytes": 100_000}
-
 
 # Each example is a process.
 FEW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -62,17 +60,6 @@ def test_a_good_bundle_is_read_whole(place: Path) -> None:
     assert {key: outcome.report[key] for key in expected} == expected
 
 
-def test_congestion_control_is_read_where_a_bundle_has_it(place: Path) -> None:
-    document = sealed(
-        {**GOOD, "congestion": [CHOICE, CHOICE | {"prefix": "2001:db8:0:100::/56", "algorithm": "cubic"}]}
-    )
-    report = verified(place, encoded(document)).report
-    assert (report["entries"], report["congestion_controls"]) == (5, 2)
-    # The digest covers it: it cannot be taken out.
-    altered = {name: value for name, value in document.items() if name != "congestion"}
-    assert "digest: does not match" in refusal(place, encoded(altered))
-
-
 def test_layout_of_the_json_does_not_matter_only_its_content_does(place: Path) -> None:
     assert verified(place, json.dumps(GOOD, indent=2).encode() + b"\n").report["digest"] == GOOD["digest"]
 
@@ -84,8 +71,8 @@ def test_an_empty_bundle_is_good(place: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "field", "problem"),
     [
-        ({"schema_version": 3}, "schema_version", "reads 1 and 2"),
-        ({"schema_version": True}, "schema_version", "reads 1 and 2"),
+        ({"schema_version": 3}, "schema_version", "reads 1"),
+        ({"schema_version": True}, "schema_version", "reads 1"),
         ({"edge": "ams-2"}, "edge", "is for ams-2, this is ams-1"),
         ({"edge": "../ams-1"}, "edge", "does not look like"),
         ({"edge": ["ams-1"]}, "edge", "does not look like"),
@@ -100,24 +87,9 @@ def test_an_empty_bundle_is_good(place: Path) -> None:
         ({"expires_at": instant(NOW)}, "expires_at", "not after created_at"),
         ({"expires_at": instant(NOW + 8 * 86400)}, "expires_at", "more than"),
         ({"created_at": instant(NOW - 600), "expires_at": instant(NOW - 7)}, "expires_at", "expired 7 s ago"),
-        ({"congestion": None}, "congestion", "is not a list"),
-        ({"congestion": [None]}, "congestion[0]", "exactly the fields"),
-        ({"congestion": [{"prefix": "192.0.2.0/24", "algorithm": "bbr"}]}, "congestion[0]", "exactly the fields"),
-        ({"congestion": [CHOICE | {"via": "x"}]}, "congestion[0]", "exactly the fields"),
-        ({"congestion": [CHOICE | {"prefix": 7}]}, "congestion[0].prefix", "7 is not a prefix"),
-        ({"congestion": [CHOICE | {"prefix": "192.0.2.1/24"}]}, "congestion[0].prefix", "beyond its length"),
-        ({"congestion": [CHOICE | {"prefix": "0.0.0.0/0"}]}, "congestion[0].prefix", "neither an IPv4 /24 nor"),
-        ({"congestion": [CHOICE | {"prefix": "2001:db8::/48"}]}, "congestion[0].prefix", "nor an IPv6 /56"),
-        ({"congestion": [CHOICE, CHOICE]}, "congestion[1].prefix", "occurs twice"),
-        ({"congestion": [CHOICE, CHOICE | {"prefix": "192.0.1.0/24"}]}, "congestion[1].prefix", "out of order"),
-        ({"congestion": [CHOICE | {"algorithm": "../bbr"}]}, "congestion[0].algorithm", "is not a name of"),
-        ({"congestion": [CHOICE | {"algorithm": "b" * 16}]}, "congestion[0].algorithm", "is not a name of"),
-        ({"congestion": [CHOICE | {"min_object_bytes": True}]}, "congestion[0].min_object_bytes", "whole number"),
-        ({"congestion": [CHOICE | {"min_object_bytes": -1}]}, "congestion[0].min_object_bytes", "whole number"),
-        ({"routes": {}}, "routes", "is not a list"),
-        ({"routes": [["10.0.0.0/8", 10]]}, "routes[0]", "exactly the fields"),
-        ({"routes": [{"prefix": "10.0.0.0/8"}]}, "routes[0]", "exactly the fields"),
-        ({"routes": [{"prefix": "10.0.0.0/8", "initcwnd": 9, "via": "x"}]}, "routes[0]", "exactly the fields"),
+        ({"routes": []}, "'routes'", "is not a field"),
+        ({"entries": {}}, "entries", "is not a list"),
+        ({"entries": [["10.0.0.0/8", 10]]}, "entries[0]", "is not an object"),
         ({"surprise": 1}, "'surprise'", "is not a field"),
         ({"\u202e\n": 1}, r"'\u{202e}\n'", "is not a field"),
     ],
@@ -177,18 +149,18 @@ def test_no_field_may_be_missing(place: Path, field: str) -> None:
 )
 def test_a_destination_that_every_edge_refuses(place: Path, prefix: object) -> None:
     body = {key: value for key, value in GOOD.items() if key != "digest"}
-    message = refusal(place, encoded(sealed(body | {"routes": [{"prefix": prefix, "initcwnd": 10}]})))
-    assert message.startswith("b.json: routes[0].prefix: ")
+    message = refusal(place, encoded(sealed(body | {"entries": [{"prefix": prefix, "initcwnd": 10}]})))
+    assert message.startswith("b.json: entries[0].prefix: ")
 
 
 @pytest.mark.parametrize("initcwnd", [0, -1, 1001, 10**30, 10.0, 1e400, True, "10", None, []])
 def test_a_window_out_of_bounds(place: Path, initcwnd: object) -> None:
     body = {key: value for key, value in GOOD.items() if key != "digest"}
-    document = body | {"routes": [{"prefix": "10.0.0.0/8", "initcwnd": initcwnd}]}
+    document = body | {"entries": [{"prefix": "10.0.0.0/8", "initcwnd": initcwnd}]}
     if initcwnd == 1e400:  # Infinity in canonical form; a sender could write 1e400, which means the same
         refusal(place, encoded(sealed(document)).replace(b"Infinity", b"1e400"))
     else:
-        assert "routes[0].initcwnd: " in refusal(place, encoded(sealed(document)))
+        assert "entries[0].initcwnd: " in refusal(place, encoded(sealed(document)))
 
 
 @pytest.mark.parametrize("initcwnd", [1, 1000])
@@ -209,8 +181,8 @@ def test_the_bounds_themselves_are_good(place: Path, initcwnd: int) -> None:
 def test_routes_are_sorted_and_unique(place: Path, prefixes: list[str], problem: str) -> None:
     body = {key: value for key, value in GOOD.items() if key != "digest"}
     routes = [{"prefix": prefix, "initcwnd": 10} for prefix in prefixes]
-    message = refusal(place, encoded(sealed(body | {"routes": routes})))
-    assert message.startswith("b.json: routes[1].prefix: ")
+    message = refusal(place, encoded(sealed(body | {"entries": routes})))
+    assert message.startswith("b.json: entries[1].prefix: ")
     assert problem in message
 
 
@@ -282,7 +254,7 @@ def test_an_edge_whose_clock_is_two_hours_off_refuses_bundles(place: Path, hours
     assert problem in refusal(place, raw, NOW + 3600 * hours)
 
 
-# --- schema 2
+# --- every field
 
 ENTRY = {
     "prefix": "10.77.2.0/24",
@@ -314,24 +286,28 @@ ALONE: dict[str, Any] = {
 }
 
 
-def second(changes: dict[str, Any]) -> dict[str, Any]:
-    body = {key: value for key, value in GOOD.items() if key not in ("digest", "routes")}
-    return sealed(body | {"schema_version": 2, "enforce": ENFORCE, "entries": [ENTRY]} | changes)
+def switched(**changes: object) -> dict[str, Any]:
+    congestion = {"algorithm": "bbr", "from_bytes": 100_000} | changes
+    return {"prefix": "192.0.2.0/24", "congestion": congestion}
 
 
-def test_schema_2_is_read_whole(place: Path) -> None:
+def whole(changes: dict[str, Any]) -> dict[str, Any]:
+    body = {key: value for key, value in GOOD.items() if key != "digest"}
+    return sealed(body | {"enforce": ENFORCE, "entries": [ENTRY]} | changes)
+
+
+def test_every_field_is_read(place: Path) -> None:
     only = {"prefix": "fd77:2::/48", "congestion": {"algorithm": "bbr", "from_bytes": 0}}
-    report = verified(place, encoded(second({"entries": [ENTRY, only]}))).report
+    report = verified(place, encoded(whole({"entries": [ENTRY, only]}))).report
     counts = ("entries", "windows", "start_rates", "congestion_controls")
     assert [report[key] for key in counts] == [2, 1, 1, 2]
-    assert verified(place, encoded(second({"enforce": {}, "entries": []}))).code == 0
-    assert verified(place, encoded(second({"enforce": ALONE}))).code == 0
+    assert verified(place, encoded(whole({"enforce": {}, "entries": []}))).code == 0
+    assert verified(place, encoded(whole({"enforce": ALONE}))).code == 0
 
 
 @pytest.mark.parametrize(
     ("changes", "field", "problem"),
     [
-        ({"routes": []}, "'routes'", "is not a field"),
         ({"enforce": []}, "enforce", "is not an object"),
         ({"enforce": {"by": "magic"}}, "enforce.by", "'magic' is not one of routes and bpf"),
         ({"enforce": {"how": "bpf"}}, "enforce", "'how', which is not one of"),
@@ -375,13 +351,21 @@ def test_schema_2_is_read_whole(place: Path) -> None:
         ({"entries": [LONE]}, "entries[0].connection_rate", "is there without start_rate"),
         ({"entries": [ENTRY | {"surprise": 1}]}, "entries[0]", "'surprise', which is not one of"),
         ({"entries": [ENTRY | {"congestion": {"algorithm": "bbr"}}]}, "entries[0].congestion.from_bytes", "is missing"),
+        ({"entries": [switched(algorithm="../bbr")]}, "entries[0].congestion.algorithm", "is not a name of"),
+        ({"entries": [switched(algorithm="b" * 16)]}, "entries[0].congestion.algorithm", "is not a name of"),
+        ({"entries": [switched(from_bytes=True)]}, "entries[0].congestion.from_bytes", "whole number"),
+        ({"entries": [switched(from_bytes=-1)]}, "entries[0].congestion.from_bytes", "whole number"),
+        ({"entries": [switched(always=1)]}, "entries[0].congestion.always", "neither true nor false"),
+        ({"entries": [switched(via="x")]}, "entries[0].congestion", "'via', which is not one of"),
+        ({"entries": [ENTRY | {"prefix": 7}]}, "entries[0].prefix", "7 is not a prefix"),
+        ({"entries": [ENTRY | {"prefix": "192.0.2.1/24"}]}, "entries[0].prefix", "beyond its length"),
         ({"entries": [ENTRY | {"trial": {"initcwnd": 5}}]}, "entries[0].trial.permille", "is missing"),
         ({"entries": [ENTRY | {"trial": {"permille": 1001}}]}, "entries[0].trial.permille", "in 1..1000"),
     ],
 )
-def test_each_field_of_schema_2_is_checked_and_named(
+def test_each_field_of_its_parts_is_checked_and_named(
     place: Path, changes: dict[str, Any], field: str, problem: str
 ) -> None:
-    message = refusal(place, encoded(second(changes)))
+    message = refusal(place, encoded(whole(changes)))
     assert message.startswith(f"b.json: {field}: ")
     assert problem in message

@@ -151,7 +151,7 @@ def test_edges_take_what_is_rendered_and_validate_takes_nothing_that_they_refuse
     contributions = [
         initcwnd.contribution(FLEET, policy, decided, ROUND + policy.bundle.ttl_s),
         congestion.contribution(FLEET, policy, {"ams": [ip_network(prefix) for prefix in clients]}),
-        Contribution("entries", {NAME: more, "fra-1": []}),
+        Contribution({NAME: more, "fra-1": []}, "bpf"),
     ]
     paces = (policy.enforce.by, policy.enforce.otherwise) == ("bpf", "default")
     fleet = data.draw(st.sampled_from([FLEET, OPTED_OUT])) if paces else FLEET

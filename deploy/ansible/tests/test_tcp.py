@@ -9,7 +9,7 @@ import time
 from typing import NamedTuple
 
 import pytest
-from testkit.edge import Edge, bundle, instant, sealed
+from testkit.edge import Edge, bundle, instant
 
 pytestmark = pytest.mark.root
 
@@ -115,10 +115,12 @@ def test_a_congestion_control_acts_from_the_first_byte_where_the_bundle_allows_i
     wanted = ["reno", "reno", before[2], before[3], "reno"]
     choices = [("10.77.2.0/24", "reno", 0), ("10.77.3.0/24", "reno", 0), ("10.77.4.0/24", "reno", 100_000)]
     choices += [("10.77.5.0/24", "nosuch", 0), ("fd77:2::/56", "reno", 0)]
-    congestion = [
-        {"prefix": prefix, "algorithm": algorithm, "min_object_bytes": least} for prefix, algorithm, least in choices
+    entries: list[dict[str, object]] = [
+        {"prefix": prefix, "congestion": {"algorithm": algorithm, "from_bytes": least}}
+        for prefix, algorithm, least in choices
     ]
-    document = sealed({**bundle({"10.77.2.0/24": 83}), "congestion": congestion})
+    entries[0]["initcwnd"] = 83
+    document = bundle({}, entries=entries)
     outcome = edge.run("apply", edge.write(document))
     assert (outcome.code, outcome.report["routes"], outcome.report["not_enforced"]["congestion"]) == (3, 3, 1)
     [refused] = outcome.report["refused"]

@@ -61,7 +61,7 @@ class Publisher:
     def holds(self) -> int | None:
         held = PublishedBundles(self.folder).current()
         assert held is not None
-        routes = held["ams-1"].bundle.routes
+        routes = held["ams-1"].bundle.entries
         return routes[0].initcwnd if routes else None
 
 

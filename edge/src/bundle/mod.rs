@@ -1,11 +1,10 @@
 //! What a publisher wants of this edge: one JSON document, checked as far as it can be without the kernel.
 
+mod entries;
 mod json;
 mod model;
 mod parse;
 mod prefix;
-mod schema1;
-mod schema2;
 mod values;
 
 pub use model::{

@@ -25,7 +25,7 @@ pub struct Bundle {
     pub entries: Vec<Entry>,
 }
 
-/// How an edge acts on a bundle. A bundle of schema 1 has the default.
+/// How an edge acts on a bundle.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Enforce {
     /// By routes or by a program.

@@ -19,7 +19,10 @@ const MAX_ROUND_AHEAD_S: i64 = 3600;
 /// Twice what the policy allows; the expiry is the dead man's switch.
 const MAX_LIFETIME_S: i64 = 2 * 86_400;
 
-const COMMON: [&str; 8] = [
+/// The schema that this edge reads.
+const SCHEMA_VERSION: i64 = 1;
+
+const FIELDS: [&str; 10] = [
     "schema_version",
     "edge",
     "pop",
@@ -28,6 +31,8 @@ const COMMON: [&str; 8] = [
     "created_at",
     "expires_at",
     "digest",
+    "enforce",
+    "entries",
 ];
 
 /// Checks everything that can be known without the kernel. `now`: seconds since the epoch.
@@ -36,11 +41,11 @@ const COMMON: [&str; 8] = [
 ///
 /// [`Error::Refused`] with `SOURCE: FIELD: PROBLEM; WHAT TO DO`.
 pub fn parse(raw: &[u8], source: &str, edge: &str, now: f64) -> Result<Bundle> {
-    Reader { source, schema: 1 }.bundle(raw, edge, now)
+    Reader { source }.bundle(raw, edge, now)
 }
 
 impl Reader<'_> {
-    fn bundle(mut self, raw: &[u8], edge: &str, now: f64) -> Result<Bundle> {
+    fn bundle(&self, raw: &[u8], edge: &str, now: f64) -> Result<Bundle> {
         if raw.len() > MAX_BUNDLE_BYTES {
             let problem = format!("is over {MAX_BUNDLE_BYTES} bytes");
             return Err(self.bad("size", &problem, "lower bundle.max_routes in policy.yaml"));
@@ -59,11 +64,7 @@ impl Reader<'_> {
                 .is_some_and(|hex| is_hex(hex, 64))
         })?;
         let [round, created_at, expires_at] = self.instants(&document)?;
-        let (enforce, entries) = if self.schema == 1 {
-            self.first(&document)?
-        } else {
-            self.second(&document)?
-        };
+        let (enforce, entries) = self.content(&document)?;
         if !digest_matches(raw, &document, &digest) {
             return Err(self.bad_as(
                 code::ALTERED,
@@ -97,32 +98,11 @@ impl Reader<'_> {
     }
 
     /// Which fields there are, and the schema.
-    fn check_fields(&mut self, document: &Object<'_>) -> Result<()> {
-        let version = get(document, "schema_version");
-        self.schema = if version == Some(&Json::Whole(2)) {
-            2
-        } else {
-            1
-        };
-        let (own, optional): (&[&str], &[&str]) = if self.schema == 1 {
-            (&["routes"], &["congestion"])
-        } else {
-            (&["enforce", "entries"], &[])
-        };
-        if let Some(field) = COMMON
-            .iter()
-            .chain(own)
-            .find(|field| get(document, field).is_none())
-        {
+    fn check_fields(&self, document: &Object<'_>) -> Result<()> {
+        if let Some(field) = FIELDS.iter().find(|field| get(document, field).is_none()) {
             return Err(self.bad(field, "is missing", RENDER));
         }
-        let known = |name: &str| {
-            COMMON
-                .iter()
-                .chain(own)
-                .chain(optional)
-                .any(|field| *field == name)
-        };
+        let known = |name: &str| FIELDS.contains(&name);
         if let Some((field, _)) = document.iter().find(|pair| !known(&pair.0)) {
             let field = printable(&format!("'{}'", field.escape_debug()));
             return Err(self.bad(
@@ -131,15 +111,12 @@ impl Reader<'_> {
                 &format!("remove it, or {UPDATE}"),
             ));
         }
-        match version {
-            Some(Json::Whole(1 | 2)) => Ok(()),
+        match get(document, "schema_version") {
+            Some(Json::Whole(SCHEMA_VERSION)) => Ok(()),
             other => {
                 let found = other.map(Json::shown).unwrap_or_default();
-                Err(self.bad(
-                    "schema_version",
-                    &format!("is {found}, this edge reads 1 and 2"),
-                    UPDATE,
-                ))
+                let problem = format!("is {found}, this edge reads {SCHEMA_VERSION}");
+                Err(self.bad("schema_version", &problem, UPDATE))
             }
         }
     }

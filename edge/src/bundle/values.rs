@@ -5,11 +5,10 @@ use std::fmt::{self, Display};
 use ipnet::IpNet;
 
 use super::json::{Json, Pair};
-use super::model::Entry;
 use super::prefix::{destination_problem, parse_prefix};
 use crate::error::{Error, Result, code};
 
-/// Ten times what a fleet needs; also the largest that the policy can ask for. Of routes, of choices, of entries.
+/// Ten times what a fleet needs; also the largest that the policy can ask for. Of entries.
 pub(super) const MAX_ENTRIES: usize = 100_000;
 /// 1.4 MB in the first round trip; ten times the largest default of the policy, a slip above it.
 pub(super) const MAX_INITCWND: i64 = 1000;
@@ -53,7 +52,6 @@ impl Display for Field<'_> {
 
 pub(super) struct Reader<'a> {
     pub(super) source: &'a str,
-    pub(super) schema: i64,
 }
 
 impl Reader<'_> {
@@ -94,16 +92,7 @@ impl Reader<'_> {
                 "{} are more than the {MAX_ENTRIES} that an edge takes",
                 items.len()
             );
-            let limit = if name == "congestion" {
-                "max_congestion"
-            } else {
-                "max_routes"
-            };
-            return Err(self.bad(
-                name,
-                &problem,
-                &format!("lower bundle.{limit} in policy.yaml"),
-            ));
+            return Err(self.bad(name, &problem, "lower bundle.max_routes in policy.yaml"));
         }
         Ok(items)
     }
@@ -166,21 +155,6 @@ impl Reader<'_> {
                 &problem,
                 "narrow the PoP's prefix in fleet.yaml",
             ));
-        }
-        self.in_order(field, prefix, order)
-    }
-
-    /// As far as the controller distinguishes clients: an IPv4 /24 or an IPv6 /56.
-    pub(super) fn client_prefix(
-        &self,
-        field: Field<'_>,
-        value: &Json<'_>,
-        order: &mut Order,
-    ) -> Result<IpNet> {
-        let prefix = self.prefix(field, value, "192.0.2.0/24")?;
-        if prefix.prefix_len() != if prefix.addr().is_ipv4() { 24 } else { 56 } {
-            let problem = format!("{prefix} is neither an IPv4 /24 nor an IPv6 /56");
-            return Err(self.bad(Field::In(&field, "prefix"), &problem, RENDER));
         }
         self.in_order(field, prefix, order)
     }
@@ -297,19 +271,6 @@ impl Reader<'_> {
 /// The last prefix of a list that must be sorted and unique.
 #[derive(Default)]
 pub(super) struct Order(Option<IpNet>);
-
-pub(super) fn nothing_for(prefix: IpNet) -> Entry {
-    Entry {
-        prefix,
-        initcwnd: None,
-        start_rate: None,
-        connection_rate: None,
-        congestion: None,
-        receive_window: None,
-        default_resent: None,
-        trial: None,
-    }
-}
 
 pub(super) fn listed(names: &[&str]) -> String {
     match names {

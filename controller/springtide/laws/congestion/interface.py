@@ -232,7 +232,8 @@ def contribution(fleet: Fleet, policy: Policy, on_bbr: Mapping[str, Iterable[Pre
     """Of each PoP's client prefixes that use BBR; None where that is not decided. Pure."""
     if on_bbr is None:
         return Contribution()
-    return Contribution("congestion", bundle.choices(fleet, policy.congestion.min_object_bytes, on_bbr))
+    always = policy.enforce.congestion_always
+    return Contribution(bundle.entries(fleet, policy.congestion.min_object_bytes, on_bbr, always=always))
 
 
 def _changed(decided: Table) -> int:

@@ -1,36 +1,29 @@
-"""What the law of the initial window puts into bundles: the routes of each edge."""
+"""What the law of the initial window puts into bundles: each edge's windows, by destination."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from pydantic import Field
-
 from springtide.fleet import Fleet, Prefix, prefix_order
-from springtide.laws.entry import Shape
+from springtide.laws.entry import Entry
 from springtide.laws.holdout import HoldoutPolicy, held_out_edges
 from springtide.laws.initcwnd.decision import Action, Decision, is_left_out
 from springtide.laws.initcwnd.edges import EdgeDecision
 
 
-class Route(Shape):
-    prefix: str = Field(description="IPv4 or IPv6 prefix in its shortest form, like 10.77.2.0/24")
-    initcwnd: int = Field(description="initial congestion window of new connections to it, in segments")
-
-
-def routes(
+def entries(
     fleet: Fleet,
     holdout: HoldoutPolicy,
     decisions: Iterable[Decision],
     expires_unix_s: int,
     of_edges: Iterable[EdgeDecision] = (),
-) -> tuple[dict[str, list[Route]], list[Decision]]:
-    """Each edge's routes, and the decisions whose evidence is too old to be promised for a bundle's lifetime.
+) -> tuple[dict[str, list[Entry]], list[Decision]]:
+    """Each edge's entries, and the decisions whose evidence is too old to be promised for a bundle's lifetime.
 
     A decision that expires before the bundle is left out: so no edge can use a value for longer than initcwnd.ttl_s
     after its last evidence, whatever is down, and a pair without evidence shortens no other's life. Policy keeps
     bundle.ttl_s <= initcwnd.ttl_s, so fresh ones always fit. An override is an operator's decision and needs no
-    evidence. Edges that are held out get no routes; what `of_edges` gives single edges precedes that too.
+    evidence. Edges that are held out get none; what `of_edges` gives single edges precedes that too.
     """
     values: dict[tuple[str, str, int], int] = {}
     left_out = []
@@ -44,7 +37,7 @@ def routes(
     held_out = held_out_edges(fleet, holdout)
     for_edges = {(one.edge, one.dst_pop, one.ip_version): one.initcwnd for one in of_edges}
     with_their_own = {edge for edge, _, _ in for_edges}
-    found: dict[str, list[Route]] = {}
+    found: dict[str, list[Entry]] = {}
     for pop in fleet.pops:
         towards = [
             (prefix, other_name, values.get((pop, other_name, prefix.version)))
@@ -52,9 +45,9 @@ def routes(
             if other_name != pop
             for prefix in other.prefixes
         ]
-        towards.sort(key=lambda route: prefix_order(route[0]))
+        towards.sort(key=lambda one: prefix_order(one[0]))
         # The edges of a PoP share them.
-        shared = [_route(prefix, value) for prefix, _, value in towards if value is not None]
+        shared = [_entry(prefix, value) for prefix, _, value in towards if value is not None]
         for edge in fleet.pops[pop].edges:
             found[edge] = [] if edge in held_out else shared
             if edge in with_their_own:
@@ -68,14 +61,14 @@ def _with_edge(
     for_edges: Mapping[tuple[str, str, int], int | None],
     *,
     held_out: bool,
-) -> list[Route]:
-    """The routes of an edge that has overrides of its own."""
+) -> list[Entry]:
+    """The entries of an edge that has overrides of its own."""
     values = (
         (prefix, for_edges.get((edge, dst, prefix.version), None if held_out else value))
         for prefix, dst, value in towards
     )
-    return [_route(prefix, value) for prefix, value in values if value is not None]
+    return [_entry(prefix, value) for prefix, value in values if value is not None]
 
 
-def _route(prefix: Prefix, initcwnd: int) -> Route:
-    return Route(prefix=str(prefix), initcwnd=initcwnd)
+def _entry(prefix: Prefix, initcwnd: int) -> Entry:
+    return Entry(prefix=str(prefix), initcwnd=initcwnd)

@@ -291,8 +291,9 @@ def contribution(
     of_edges: Iterable[edges.EdgeDecision] = (),
 ) -> Contribution:
     """Pure."""
-    found, left_out = bundle.routes(fleet, policy.holdout, decided, expires_unix_s, of_edges)
-    return Contribution("routes", found, [f"{d.src_pop} to {d.dst_pop} (IPv{d.ip_version})" for d in left_out])
+    found, left_out = bundle.entries(fleet, policy.holdout, decided, expires_unix_s, of_edges)
+    # A window that nothing paces is a burst: edges that pace start as the law of starts says.
+    return Contribution(found, "routes", [f"{d.src_pop} to {d.dst_pop} (IPv{d.ip_version})" for d in left_out])
 
 
 def _off(decided: Sequence[Decision]) -> list[str]:

@@ -204,7 +204,7 @@ class Start(Law):
         parts = bundle.parts(edge_parts(store, round_unix_s, since, decided))
         listed = rows.rows(bundle.by_gain(decided))
         entries, left_out = bundle.entries(fleet, policy, round_unix_s, listed, parts, expires_unix_s)
-        return Contribution("entries", entries, left_out)
+        return Contribution(entries, "bpf", left_out)
 
     def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> Treated:
         """By the records of first flights, which name the round that they started by: what starts with values of its

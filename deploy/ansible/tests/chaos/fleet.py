@@ -185,7 +185,7 @@ class Fleet:
     def documents(self, *, later: float = 0, ttl: float = 900) -> dict[str, dict[str, Any]]:
         """A bundle for each edge, with windows that no other round and no other edge has."""
         self.rounds += 1
-        # Bundles of one round are told apart by the second in which they were made, and a way back is a second younger.
+        # Edges take one bundle of a round and a second, and a way back is a second younger.
         time.sleep(max(0.0, self.made_at + 2 - (time.time() + later)))
         self.made_at = time.time() + later
         plain = self.farm.documents({}, later=later, ttl=ttl)

@@ -64,7 +64,7 @@ def held(namespace: str) -> Held:
 
 
 def windows_of(document: Mapping[str, Any]) -> dict[str, int]:
-    return {route["prefix"]: route["initcwnd"] for route in document["routes"]}
+    return {route["prefix"]: route["initcwnd"] for route in document["entries"]}
 
 
 def windows_of_file(path: Path) -> dict[str, int]:

@@ -1,4 +1,4 @@
-//! Schema 2: everything per destination.
+//! What a bundle gives each destination, and how it is enforced.
 
 use ipnet::IpNet;
 
@@ -16,7 +16,7 @@ const OPTED_OUT: &str = "enforce.opted_out";
 const MAX_OPTED_OUT: usize = 64;
 
 impl Reader<'_> {
-    pub(super) fn second(&self, document: &Object<'_>) -> Result<(Enforce, Vec<Entry>)> {
+    pub(super) fn content(&self, document: &Object<'_>) -> Result<(Enforce, Vec<Entry>)> {
         let enforce = self.enforce(get(document, "enforce").unwrap_or(&Json::Null))?;
         let mut order = Order::default();
         let mut entries = Vec::new();
