@@ -118,7 +118,9 @@ class Program:
 
     def inside(self, code: str) -> subprocess.CompletedProcess[str]:
         """Runs Python in the cgroup to its end."""
-        return subprocess.run(self._python(code), capture_output=True, text=True, check=True)
+        done = subprocess.run(self._python(code), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done
 
     def _python(self, code: str) -> list[str]:
         move = f"open('{self.cgroup}/cgroup.procs', 'w').write(str(__import__('os').getpid()))\n"

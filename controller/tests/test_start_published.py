@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 from ipaddress import ip_network
 from typing import Any
 
@@ -30,6 +29,7 @@ from lab.connections import own_network
 from testkit import bpf
 from testkit.decided import DECISIONS
 from testkit.home import ROUND, Home
+from testkit.loopback import on_loopback
 from testkit.pairs import decided_table
 
 pytestmark = pytest.mark.usefixtures("clock")
@@ -234,9 +234,7 @@ def test_a_connection_starts_as_decided(home: Home) -> None:
         for prefix in UNITS.values():
             network = ip_network(prefix)
             host = str(network[7])
-            subprocess.run(
-                ["ip", "address", "add", f"{host}/{network.max_prefixlen}", "dev", "lo", "nodad"], check=True
-            )
+            on_loopback([host])
             found = bpf.ask(program, f"one, _, = pair({host!r})[:2]\nprint(json.dumps([window(one), rate(one)]))")
             assert found == [120, 2_000_000], prefix
         switched = [one["prefix"] for one in document["entries"] if "congestion" in one]

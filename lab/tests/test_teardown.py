@@ -91,9 +91,11 @@ def left(name: str) -> dict[str, object]:
     """What is left of the lab: namespaces, cgroups, live processes that name it, devices, mounts, files, the state."""
     marks = (f"st-{name}-".encode(), f"springtide-lab/{name}/".encode())
     alive = []
-    for entry in Path("/proc").iterdir():
-        # A zombie has an empty command line: it has ended, and waits for its parent.
-        line = (entry / "cmdline").read_bytes() if entry.name.isdigit() and (entry / "cmdline").exists() else b""
+    for entry in Path("/proc").glob("[0-9]*"):
+        # A zombie has an empty command line: it has ended, and waits for its parent. Another one ends meanwhile.
+        line = b""
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            line = (entry / "cmdline").read_bytes()
         if any(mark in line for mark in marks):
             alive.append((entry.name, line))
     # A lab that is just made widens the host's list for a moment.

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import pytest
 from testkit.edge import Edge, bundle, instant
+from testkit.loopback import on_loopback
 
 pytestmark = pytest.mark.root
 
@@ -74,19 +75,13 @@ def connect(client: str, server: str, pairs: list[tuple[str, str]]) -> Sides:
     return Sides([found for found, _ in connected], [found for found, _ in accepted], algorithms)
 
 
-def on_loopback(edge: Edge, addresses: list[str]) -> None:
-    """On the peer's, at once: without `nodad` the kernel's worker looks for an address's double first."""
-    lines = [f"addr add {address} dev lo{' nodad' if ':' in address else ''}" for address in addresses]
-    edge.batch(lines, namespace=edge.peer)
-
-
 def test_new_connections_start_with_the_bundles_window_and_with_ten_after_expiry(edge: Edge) -> None:
     for namespace in (edge.name, edge.peer):
         # Windows remembered from earlier connections would blur what the routes do.
         command = ["ip", "netns", "exec", namespace, "sysctl", "-qw", "net.ipv4.tcp_no_metrics_save=1"]
         subprocess.run(command, check=True)
     far, near = ["10.77.2.1", "10.88.2.1", "fd77:2::1"], ["192.168.0.1", "192.168.0.1", "fd00:0::1"]
-    on_loopback(edge, far)
+    on_loopback(far, edge.peer)
     edge.batch(["route add 10.0.0.0/8 via 192.168.0.2", "route add fd77::/16 via fd00:0::2"])
     out = list(zip(near, far))
     back = list(zip(far, near))
@@ -108,7 +103,7 @@ def test_new_connections_start_with_the_bundles_window_and_with_ten_after_expiry
 def test_a_congestion_control_acts_from_the_first_byte_where_the_bundle_allows_it(edge: Edge) -> None:
     far = ["10.77.2.1", "10.77.3.1", "10.77.4.1", "10.77.5.1", "fd77:2::1"]
     near = ["192.168.0.1"] * 4 + ["fd00:0::1"]
-    on_loopback(edge, far)
+    on_loopback(far, edge.peer)
     edge.batch(["route add 10.0.0.0/8 via 192.168.0.2", "route add fd77::/16 via fd00:0::2"])
     before = connect(edge.name, edge.peer, list(zip(near, far))).algorithms[0]
     assert "reno" not in before, "with the host's own default nothing could be seen"
