@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import subprocess
 import time
@@ -89,16 +88,6 @@ BROKEN = [
     (list(sysctls.check({**SYSCTLS, "tcp_sack": "0"}, 100)), "advice", "tcp_sack: sysctl: is 0"),
     (list(sysctls.check({}, 100)), "unknown", "tcp_rmem: /proc/sys/net/ipv4/tcp_rmem: cannot be read"),
 ]
-
-
-def test_no_setting_is_prescribed_that_the_role_refuses() -> None:
-    """Under their earlier names."""
-    repository = Path(__file__).parents[2]
-    preflight = (repository / "deploy/ansible/roles/edge/tasks/preflight.yml").read_text()
-    refused = re.findall(r"- (\w+) is not defined", preflight)
-    assert refused
-    words = [*(repository / "controller/springtide").rglob("*.py"), *(repository / "docs").rglob("*.md")]
-    assert not [(path, name) for path in words for name in refused if name in path.read_text()]
 
 
 @pytest.mark.parametrize(("found", "verdict", "text"), BROKEN, ids=[text for _, _, text in BROKEN])
