@@ -13,6 +13,7 @@ import shutil
 import stat
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -236,6 +237,9 @@ def test_what_images_are_built_from_is_there() -> None:
     for line in re.findall(r"^COPY (?!--from)(.*)$", text, re.M):
         for source in line.split()[:-1]:
             assert (ROOT / source).exists(), source
+    # Cargo reads the manifests of all.
+    for member in tomllib.loads((ROOT / "Cargo.toml").read_text())["workspace"]["members"]:
+        assert f"\nCOPY {member} {member}\n" in text, member
     bases = re.findall(r"^FROM (\S+)", text, re.M)
     assert len(bases) == 3
     assert all(is_pinned(image) for image in bases), bases
