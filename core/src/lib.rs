@@ -1,0 +1,3 @@
+//! What the collector and the edge's programs agree on. No I/O.
+
+pub mod layout;
