@@ -64,6 +64,7 @@ pub mod parts {
     pub use crate::kernel::filter::Filter;
     pub use crate::kernel::flights::Flight;
     pub use crate::kernel::inet_diag::SocketView;
+    pub use crate::kernel::starts::Start;
     pub use crate::kernel::{dump, host, netlink};
     pub use crate::operate::metrics::sample_page;
     pub use crate::options::Reload;

@@ -9,6 +9,7 @@ use springtide_collector::parts::netlink::{self, Body};
 use springtide_collector::parts::digest;
 use springtide_collector::parts::{AccEcn, Encoder, Identity};
 use springtide_collector::parts::SampleKind;
+use springtide_collector::parts::Start;
 use springtide_collector::parts::Stats;
 
 fuzz_target!(|datagram: &[u8]| {
@@ -32,7 +33,7 @@ fuzz_target!(|datagram: &[u8]| {
         if batch.is_full() {
             batch.clear();
         }
-        batch.push(|slot| encoder.encode_close(&view, Some("cubic"), Some(&[1; 20]), slot, &mut stats));
+        batch.push(|slot| encoder.encode_close(&view, Some("cubic"), Some(&Start::default()), slot, &mut stats));
         if batch.is_full() {
             batch.clear();
         }

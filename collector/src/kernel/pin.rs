@@ -8,10 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// LAYOUT of edge/bpf/start.h: of what the program leaves for readers.
-pub(crate) const LAYOUT: u8 = 4;
-/// The directory of the pins, which is named after it.
-const DIRECTORY: &str = "v4";
+use springtide_core::layout::LAYOUT;
 
 /// What can be pinned there.
 pub(crate) trait Pinned: Sized {
@@ -20,6 +17,11 @@ pub(crate) trait Pinned: Sized {
 
     /// Opens it, if it is one that the collector can read; else why not.
     fn open(path: &Path) -> Result<Self, String>;
+}
+
+/// The directory of the pins, which is named after what the program leaves for readers.
+fn set() -> String {
+    format!("v{LAYOUT}")
 }
 
 /// Where a map is pinned, and what is known of it.
@@ -46,7 +48,7 @@ impl<T: Pinned> Pin<T> {
     pub(crate) fn new(directory: &Path) -> Self {
         let wanted = !directory.as_os_str().is_empty();
         Self {
-            path: wanted.then(|| directory.join(DIRECTORY).join(T::NAME)),
+            path: wanted.then(|| directory.join(set()).join(T::NAME)),
             seen: None,
             state: State::Absent,
         }
@@ -157,7 +159,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_refused_until_it_has_gone_or_is_replaced() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join(DIRECTORY).join(File::NAME);
+        let path = directory.path().join(set()).join(File::NAME);
         fs::create_dir(path.parent().unwrap()).unwrap();
         fs::write(&path, "wrong").unwrap();
         let mut pin = Pin::<File>::new(directory.path());

@@ -4,24 +4,50 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use springtide_core::layout::{self, ARMS, LAYOUT, STEPS};
+use zerocopy::FromBytes;
+
 use super::bpf::{self, Access, MapInfo};
 use super::inet_diag::{AttributeIter, attribute};
-use super::pin::{LAYOUT, Pinned, hinted};
+use super::pin::{Pinned, hinted};
 
 /// BPF_MAP_TYPE_SK_STORAGE.
 const SK_STORAGE: u32 = 24;
 
-/// The first bytes of struct start of edge/bpf/start.h, which are for readers: round, window, rate, arm, step, flags, layout.
-pub(crate) const LEN: usize = 20;
-const ARM: usize = 16;
-const STEP: usize = 17;
-const LAYOUT_AT: usize = 19;
+/// Bytes of a value.
+const VALUE_SIZE: u32 = size_of::<layout::Start>() as u32;
 
-/// Sizes of a value that are taken: all that readers need is there, and a dump's message stays far below its buffer.
-const VALUE_SIZES: std::ops::RangeInclusive<u32> = 32..=1024;
+/// What one connection started with, as the contract has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Start {
+    pub(crate) round: u64,
+    pub(crate) window: u32,
+    pub(crate) rate: u32,
+    pub(crate) arm: u32,
+    pub(crate) step: u32,
+}
 
-/// What one connection started with, as the program wrote it.
-pub(crate) type Start = [u8; LEN];
+impl Start {
+    /// Of what the program has written; None where it cannot be such values.
+    pub(crate) fn known(
+        layout: u8,
+        round: i64,
+        (window, rate): (u32, u32),
+        (arm, step): (u8, u8),
+    ) -> Option<Self> {
+        let known = layout == LAYOUT
+            && u16::try_from(window).is_ok()
+            && usize::from(arm) < ARMS
+            && usize::from(step) < STEPS;
+        known.then_some(Self {
+            round: u32::try_from(round).ok()?.into(),
+            window,
+            rate,
+            arm: arm.into(),
+            step: step.into(),
+        })
+    }
+}
 
 /// Whether a socket's storage says what it started with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,36 +71,27 @@ pub(crate) fn find(attribute: &[u8], map: u32) -> Found {
             continue;
         }
         let value = storage.nested(attribute::STORAGE_MAP_VALUE);
-        return match value.and_then(<[u8]>::first_chunk) {
-            Some(value) => read(value),
-            None => Found::Unreadable,
-        };
+        return value.map_or(Found::Unreadable, read);
     }
     Found::Nothing
 }
 
 /// A value is taken whole or not at all.
-fn read(value: &Start) -> Found {
+fn read(value: &[u8]) -> Found {
+    let Ok(start) = layout::Start::read_from_bytes(value) else {
+        return Found::Unreadable;
+    };
     // The kernel makes a value of zeros, which the program is filling.
-    if value[LAYOUT_AT] == 0 {
+    if start.layout == 0 {
         return Found::Nothing;
     }
-    let round = value
-        .first_chunk()
-        .map_or(-1, |bytes| i64::from_ne_bytes(*bytes));
-    let window = value[8..]
-        .first_chunk()
-        .map_or(0, |bytes| u32::from_ne_bytes(*bytes));
-    let known = value[LAYOUT_AT] == LAYOUT
-        && u32::try_from(round).is_ok()
-        && u16::try_from(window).is_ok()
-        && value[ARM] <= 1
-        && value[STEP] <= 2;
-    if known {
-        Found::Start(*value)
-    } else {
-        Found::Unreadable
-    }
+    let known = Start::known(
+        start.layout,
+        start.round,
+        (start.window, start.rate),
+        (start.arm, start.step),
+    );
+    known.map_or(Found::Unreadable, Found::Start)
 }
 
 /// The map in whose storages start values stand.
@@ -109,14 +126,10 @@ impl Pinned for Starts {
 }
 
 fn check(info: &MapInfo) -> Result<(), String> {
-    if info.kind != SK_STORAGE || info.key_size != 4 || !VALUE_SIZES.contains(&info.value_size) {
+    if (info.kind, info.key_size, info.value_size) != (SK_STORAGE, 4, VALUE_SIZE) {
         return Err(format!(
-            "it is not the map that this collector knows: type {}, keys of {} and values of {} bytes, not type {SK_STORAGE}, 4 and {} to {}",
-            info.kind,
-            info.key_size,
-            info.value_size,
-            VALUE_SIZES.start(),
-            VALUE_SIZES.end()
+            "it is not the map that this collector knows: type {}, keys of {} and values of {} bytes, not type {SK_STORAGE}, 4 and {VALUE_SIZE}",
+            info.kind, info.key_size, info.value_size,
         ));
     }
     Ok(())
@@ -127,32 +140,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_of_a_value_stand_where_the_program_writes_them() {
-        let members = crate::kernel::flights::tests::members("start");
-        let parts: Vec<_> = members[..7]
-            .iter()
-            .map(|(name, at, _)| (&**name, *at))
-            .collect();
-        let expected = [
-            ("round", 0),
-            ("window", 8),
-            ("rate", 12),
-            ("arm", ARM),
-            ("step", STEP),
-            ("flags", 18),
-            ("layout", LAYOUT_AT),
-        ];
-        assert_eq!(parts, expected);
-        assert_eq!(members[7].1, LEN);
-    }
-
-    #[test]
     fn another_kind_of_map_or_value_is_not_asked_for() {
         let right = MapInfo {
             kind: SK_STORAGE,
             id: 7,
             key_size: 4,
-            value_size: 32,
+            value_size: VALUE_SIZE,
             max_entries: 0,
         };
         assert_eq!(check(&right), Ok(()));
@@ -163,11 +156,7 @@ mod tests {
                 ..right
             },
             MapInfo {
-                value_size: 31,
-                ..right
-            },
-            MapInfo {
-                value_size: 1025,
+                value_size: VALUE_SIZE - 1,
                 ..right
             },
         ];

@@ -251,7 +251,7 @@ mod tests {
             for cookie in (0..500).map(|at| 1 + walk * 250 + at) {
                 table.visit(cookie);
                 if cookie % 2 == 0 {
-                    table.note_start(cookie, [cookie as u8; 20]);
+                    table.note_start(cookie, Start::default());
                 }
             }
             assert!(table.starts.len() <= 2048, "{}", table.starts.len());
@@ -264,7 +264,7 @@ mod tests {
                 );
             }
         }
-        table.note_start(u64::MAX, [1; 20]);
+        table.note_start(u64::MAX, Start::default());
         assert!(
             table.start(u64::MAX).is_none(),
             "a socket that is not known"

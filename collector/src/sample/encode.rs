@@ -2,7 +2,7 @@
 
 use super::fields::{
     self, BOOT_ID_LIMIT, HOST_LIMIT, NAME_LIMIT, POP_LIMIT, bbr, cgroup_id, class_id, dctcp, mark,
-    message, protocol, shutdown, skmem, sockopt, start, tclass, tcp_info, tos, v6only, vegas,
+    message, protocol, shutdown, skmem, sockopt, tclass, tcp_info, tos, v6only, vegas,
 };
 use super::proto::SampleKind;
 use super::wire::{RowWriter, SLOT};
@@ -152,7 +152,7 @@ impl Encoder {
             row.text::<26>(cut(algorithm, NAME_LIMIT));
         }
         if let (None, Some(started)) = (noted.start, started) {
-            start::encode(started, &mut row);
+            encode_start(started, &mut row);
             stats.start_values += 1;
         }
         row.len()
@@ -168,30 +168,27 @@ impl Encoder {
             row.address::<10>(&view.source());
             row.address::<12>(&view.destination());
         }
-        row.varint::<82>(flight.resent);
-        row.varint::<85>(flight.acked_bytes);
-        row.varint::<90>(flight.min_rtt_us);
-        row.varint::<92>(flight.segments);
-        row.varint::<160>(flight.round);
-        row.varint::<161>(flight.window);
-        row.varint::<162>(flight.rate);
-        row.varint::<163>(flight.arm);
-        row.varint::<164>(flight.step);
-        row.varint::<170>(flight.at_once);
+        let record = &flight.record;
+        row.varint::<82>(record.resent);
+        row.varint::<85>(record.acked_bytes);
+        row.varint::<90>(record.min_rtt_us);
+        row.varint::<92>(record.segments);
+        encode_start(&flight.start, &mut row);
+        row.varint::<170>(record.at_once);
         row.varint::<171>(flight.prefix_length);
-        row.varint::<172>(flight.first_resent);
-        happened::<173>(flight.handshake_us, &mut row);
-        happened::<174>(flight.first_us, &mut row);
-        happened::<175>(flight.acked_10k_us, &mut row);
-        happened::<176>(flight.acked_50k_us, &mut row);
-        happened::<177>(flight.acked_100k_us, &mut row);
-        happened::<178>(flight.lifted_us, &mut row);
-        happened::<179>(flight.lived_us, &mut row);
-        if flight.train_bytes > 0 && flight.train_us > 0 {
-            row.varint::<180>(flight.train_bytes);
-            row.varint::<181>(flight.train_us);
+        row.varint::<172>(record.first_resent);
+        happened::<173>(record.handshake_us, &mut row);
+        happened::<174>(record.first_us, &mut row);
+        happened::<175>(record.acked_10k_us, &mut row);
+        happened::<176>(record.acked_50k_us, &mut row);
+        happened::<177>(record.acked_100k_us, &mut row);
+        happened::<178>(record.lifted_us, &mut row);
+        happened::<179>(record.lived_us, &mut row);
+        if record.train_bytes > 0 && record.train_us > 0 {
+            row.varint::<180>(record.train_bytes);
+            row.varint::<181>(record.train_us);
         }
-        row.varint::<182>(flight.first_segments);
+        row.varint::<182>(record.first_segments);
         row.len()
     }
 
@@ -278,7 +275,7 @@ fn started(
 ) -> Option<Start> {
     match starts::find(attribute, map) {
         Found::Start(value) => {
-            start::encode(&value, row);
+            encode_start(&value, row);
             stats.start_values += 1;
             Some(value)
         }
@@ -288,6 +285,14 @@ fn started(
             None
         }
     }
+}
+
+fn encode_start(start: &Start, row: &mut RowWriter<'_>) {
+    row.varint::<160>(start.round);
+    row.varint::<161>(start.window);
+    row.varint::<162>(start.rate);
+    row.varint::<163>(start.arm);
+    row.varint::<164>(start.step);
 }
 
 /// A time, absent where it did not happen.

@@ -113,6 +113,17 @@ by_hand! {
 }
 
 by_hand! {
+    /// What a connection started with.
+    start {
+        started_round: 160, "uint64", u64::LIMIT;
+        started_window: 161, "uint32", u32::LIMIT;
+        started_rate: 162, "uint32", u32::LIMIT;
+        started_arm: 163, "uint32", u32::LIMIT;
+        started_step: 164, "uint32", u32::LIMIT;
+    }
+}
+
+by_hand! {
     /// What only a record of first flights has, some of it only where it happened.
     flight {
         started_at_once: 170, "uint32", u32::LIMIT;
@@ -291,19 +302,6 @@ layout! {
             dctcp_alpha: 152, U32, 4;
             dctcp_ab_ecn: 153, U32, 8;
             dctcp_ab_tot: 154, U32, 12;
-        }
-    }
-}
-
-layout! {
-    /// struct start of edge/bpf/start.h: how it begins.
-    start {
-        18 => {
-            started_round: 160, U64, 0;
-            started_window: 161, U32, 8;
-            started_rate: 162, U32, 12;
-            started_arm: 163, U8, 16;
-            started_step: 164, U8, 17;
         }
     }
 }

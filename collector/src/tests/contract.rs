@@ -12,10 +12,12 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use prost::Message as _;
 use prost_reflect::{DescriptorPool, DynamicMessage, Kind, MessageDescriptor, Value as Reflected};
+use springtide_core::layout::{self, LAYOUT, Record};
+use zerocopy::{FromBytes, IntoBytes};
 
 use super::layouts::{ATTRIBUTES, INET_DIAG_MSG, Layout};
+use crate::kernel::flights::Flight;
 use crate::kernel::inet_diag::{SocketView, attribute};
-use crate::kernel::pin::LAYOUT;
 use crate::kernel::starts::Start;
 use crate::sample::encode::{AccEcn, Encoder, Identity};
 use crate::sample::fields::{self, by_hand, message};
@@ -495,14 +497,28 @@ fn names_at_their_limits_fit_a_row_with_every_attribute() {
 /// The number of the map in whose storages start values stand.
 const MAP: u32 = 77;
 
-/// struct start, in the header's order: round, window, rate, arm, step, flags, layout, and what follows.
-fn value(round: i64, window: u32, rate: u32, small: [u8; 4], rest: &[u8]) -> Vec<u8> {
-    let mut bytes = round.to_ne_bytes().to_vec();
-    bytes.extend(window.to_ne_bytes());
-    bytes.extend(rate.to_ne_bytes());
-    bytes.extend(small);
-    bytes.extend(rest);
-    bytes
+/// Length of what a storage has, bytes.
+const VALUE: usize = size_of::<layout::Start>();
+
+/// A storage's value: arm, step, flags and layout in `small`, zeros in what no sample has.
+fn value(round: i64, window: u32, rate: u32, small: [u8; 4]) -> Vec<u8> {
+    value_over(&[0; VALUE], round, window, rate, small)
+}
+
+/// The same over other bytes.
+fn value_over(rest: &[u8], round: i64, window: u32, rate: u32, small: [u8; 4]) -> Vec<u8> {
+    let [arm, step, flags, layout] = small;
+    let start = layout::Start {
+        round,
+        window,
+        rate,
+        arm,
+        step,
+        flags,
+        layout,
+        ..layout::Start::read_from_bytes(rest).unwrap()
+    };
+    start.as_bytes().to_vec()
 }
 
 /// A storage as the kernel puts it: the map's number, a padding, the value.
@@ -552,12 +568,12 @@ proptest! {
         arm in 0..=1_u8,
         step in 0..=2_u8,
         flags: u8,
-        rest in prop::collection::vec(any::<u8>(), 0..300),
+        rest in prop::collection::vec(any::<u8>(), VALUE),
         others in prop::collection::vec((0..MAP, prop::collection::vec(any::<u8>(), 0..60)), 0..4),
     ) {
         let mut storages: Vec<u8> =
             others.iter().flat_map(|(map, value)| storage(*map, value)).collect();
-        storages.extend(storage(MAP, &value(round, window, rate, [arm, step, flags, LAYOUT], &rest)));
+        storages.extend(storage(MAP, &value_over(&rest, round, window, rate, [arm, step, flags, LAYOUT])));
         let expected = (
             Some(round as u64),
             [Some(window), Some(rate), Some(arm.into()), Some(step.into())],
@@ -570,7 +586,7 @@ proptest! {
         prop_assert_eq!((found, stats.attributes_skipped), (UNKNOWN, 1));
         prop_assert_eq!(started(&storages, Some(MAP + 1)).0, UNKNOWN);
 
-        let known: Start = value(round, window, rate, [arm, step, flags, LAYOUT], &[]).try_into().unwrap();
+        let known = Start::known(LAYOUT, round, (window, rate), (arm, step)).unwrap();
         let encoder = Encoder::new(&identity(), 1, SampleKind::Close, AccEcn::Unknown);
         let (payload, mut slot) = (payload_with(&[]), [0; SLOT]);
         let view = SocketView::parse(&payload).unwrap();
@@ -581,15 +597,16 @@ proptest! {
     #[test]
     fn start_values_out_of_their_range_are_unknown_and_counted(
         wrong in prop_oneof![
-            (i64::MIN..0).prop_map(|round| value(round, 10, 0, [0, 0, 0, LAYOUT], &[])),
-            (1_i64 << 32..=i64::MAX).prop_map(|round| value(round, 10, 0, [0, 0, 0, LAYOUT], &[])),
-            (65_536..=u32::MAX).prop_map(|window| value(1, window, 0, [0, 0, 0, LAYOUT], &[])),
-            (2..=u8::MAX).prop_map(|arm| value(1, 10, 0, [arm, 0, 0, LAYOUT], &[])),
-            (3..=u8::MAX).prop_map(|step| value(1, 10, 0, [0, step, 0, LAYOUT], &[])),
+            (i64::MIN..0).prop_map(|round| value(round, 10, 0, [0, 0, 0, LAYOUT])),
+            (1_i64 << 32..=i64::MAX).prop_map(|round| value(round, 10, 0, [0, 0, 0, LAYOUT])),
+            (65_536..=u32::MAX).prop_map(|window| value(1, window, 0, [0, 0, 0, LAYOUT])),
+            (2..=u8::MAX).prop_map(|arm| value(1, 10, 0, [arm, 0, 0, LAYOUT])),
+            (3..=u8::MAX).prop_map(|step| value(1, 10, 0, [0, step, 0, LAYOUT])),
             (1..=u8::MAX)
                 .prop_filter("another one", |layout| *layout != LAYOUT)
-                .prop_map(|layout| value(1, 10, 0, [0, 0, 0, layout], &[])),
-            prop::collection::vec(any::<u8>(), 0..20),
+                .prop_map(|layout| value(1, 10, 0, [0, 0, 0, layout])),
+            prop::collection::vec(any::<u8>(), 0..VALUE),
+            prop::collection::vec(any::<u8>(), VALUE + 1..VALUE + 9),
         ],
     ) {
         let (found, stats) = started(&storage(MAP, &wrong), Some(MAP));
@@ -607,7 +624,7 @@ proptest! {
         prop_assert_eq!(found, UNKNOWN);
         prop_assert!(stats.start_values_unreadable <= 1);
         // A right one with one byte changed, or cut.
-        let mut storages = storage(MAP, &value(1, 10, 5, [1, 2, 0, LAYOUT], &[0; 12]));
+        let mut storages = storage(MAP, &value(1, 10, 5, [1, 2, 0, LAYOUT]));
         storages[at] = byte;
         for bytes in [&storages[..], &storages[..at]] {
             let ((round, [window, _, arm, step]), _) = started(bytes, Some(MAP));
@@ -620,8 +637,70 @@ proptest! {
 
 #[test]
 fn a_storage_that_the_program_has_not_filled_is_unknown() {
-    for value in [vec![0; 240], value(1, 10, 5, [1, 0, 0, 0], &[0; 220])] {
+    for value in [vec![0; VALUE], value(1, 10, 5, [1, 0, 0, 0])] {
         let (found, stats) = started(&storage(MAP, &value), Some(MAP));
         assert_eq!((found, stats), (UNKNOWN, Stats::default()));
     }
+}
+
+#[test]
+fn what_a_record_has_stands_in_its_row() {
+    let record = Record {
+        cookie: 77,
+        round: 1_767_312_300,
+        acked_bytes: 250_000,
+        length: 64,
+        window: 60,
+        rate: 5_000_000,
+        at_once: 2,
+        first_resent: 1,
+        resent: 4,
+        segments: 180,
+        handshake_us: 102_000,
+        min_rtt_us: 101_000,
+        first_us: 103_000,
+        acked_10k_us: 104_000,
+        acked_50k_us: 130_000,
+        acked_100k_us: 160_000,
+        lifted_us: 140_000,
+        lived_us: 900_000,
+        train_bytes: 13_032,
+        train_us: 2_100,
+        first_segments: 72,
+        arm: 1,
+        step: 2,
+        layout: LAYOUT,
+        ..Record::default()
+    };
+    let flight = Flight::parse(record.as_bytes()).unwrap();
+    let encoder = Encoder::new(&identity(), 1, SampleKind::FirstFlight, AccEcn::Unknown);
+    let mut slot = [0; SLOT];
+    let len = encoder.encode_flight(&flight, &mut slot);
+    let found = TcpSample::decode(&slot[..len]).unwrap();
+    let expected = TcpSample {
+        total_retrans: Some(4),
+        bytes_acked: Some(250_000),
+        min_rtt: Some(101_000),
+        data_segs_out: Some(180),
+        started_round: Some(1_767_312_300),
+        started_window: Some(60),
+        started_rate: Some(5_000_000),
+        started_arm: Some(1),
+        started_step: Some(2),
+        started_at_once: Some(2),
+        started_prefix_length: Some(64),
+        first_flight_retrans: Some(1),
+        handshake_rtt: Some(102_000),
+        first_acked_time: Some(103_000),
+        acked_10k_time: Some(104_000),
+        acked_50k_time: Some(130_000),
+        acked_100k_time: Some(160_000),
+        cap_lifted_time: Some(140_000),
+        lived_time: Some(900_000),
+        train_bytes: Some(13_032),
+        train_time: Some(2_100),
+        first_flight_segs: Some(72),
+        ..found.clone()
+    };
+    assert_eq!((found.cookie, &found), (77, &expected));
 }

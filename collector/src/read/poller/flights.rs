@@ -88,13 +88,13 @@ impl Poller {
             if !is_wanted(&flight, &self.identity, out.settings, stats) {
                 return Ok(());
             }
-            let whose = (flight.netns, self.sequence);
+            let whose = (flight.record.netns, self.sequence);
             if last
                 .as_ref()
                 .is_none_or(|(netns, poll, _)| (*netns, *poll) != whose)
             {
                 let identity = Identity {
-                    netns: flight.netns,
+                    netns: flight.record.netns,
                     ..self.identity.clone()
                 };
                 let kind = SampleKind::FirstFlight;
@@ -102,7 +102,7 @@ impl Poller {
                 *last = Some((whose.0, whose.1, made));
             }
             if let Some((_, _, encoder)) = last {
-                let age_us = now_ns.saturating_sub(flight.closed_ns) / 1000;
+                let age_us = now_ns.saturating_sub(flight.record.closed_ns) / 1000;
                 encoder.stamp(now_us.saturating_sub_unsigned(age_us));
                 out.batch.push(|slot| encoder.encode_flight(&flight, slot));
             }
@@ -119,7 +119,7 @@ fn is_wanted(flight: &Flight, own: &Identity, settings: &Settings, stats: &mut S
         stats.flights_unreadable += 1;
         return false;
     };
-    let elsewhere = settings.scope == Scope::Own && flight.netns != own.netns;
+    let elsewhere = settings.scope == Scope::Own && flight.record.netns != own.netns;
     let filter = settings.filter.as_ref();
     if elsewhere || filter.is_some_and(|filter| !filter.matches(&view)) {
         stats.flights_filtered += 1;
