@@ -5,6 +5,15 @@
 #include "address.h"
 #include "maps.h"
 
+/* The kernel's own first window (RFC 6928), segments: more than that is sent only because of us. */
+#define KERNEL_WINDOW 10
+
+/* Segments sent again that one flight is taken for at most. */
+#define MOST_RESENT 4096
+
+/* So long, in seconds, flights that are beside the default may keep the brake in doubt. */
+#define GRACE_S 10
+
 static __always_inline struct tally *tally_of(struct brake *brake, __u32 step)
 {
 	return element(brake->tallies, step, 3, sizeof(struct tally));
@@ -231,10 +240,10 @@ static __always_inline void note(struct state *state, enum verdict verdict)
 {
 	if (verdict == STEPS_BACK) {
 		add(state->braked, 1);
-		count(BRAKED);
+		count(TOTAL_BRAKED);
 	} else if (verdict == RETURNS) {
 		add(state->excused, 1);
-		count(EXCUSED);
+		count(TOTAL_EXCUSED);
 	}
 }
 
@@ -257,15 +266,15 @@ static __always_inline void judge(struct bpf_sock_ops *ctx, struct start *start,
 
 	if (exposed && !start->control) {
 		add(state->exposed[arm], 1);
-		count(EXPOSED_TOTAL);
+		count(TOTAL_EXPOSED);
 	}
 	if (lost && !start->control) {
 		add(state->lost[arm], 1);
-		count(LOST_TOTAL);
+		count(TOTAL_LOST);
 	}
 	if (!start->brake_connections || !start->half_life_ns)
 		return;
-	bpf_spin_lock(lock_of(state));
+	bpf_spin_lock(&state->lock);
 	if (state->round == start->round && is_present(brake, start)) {
 		decay(brake, now, start->half_life_ns);
 		exposed = exposed ? 256 : 0;
@@ -275,7 +284,7 @@ static __always_inline void judge(struct bpf_sock_ops *ctx, struct start *start,
 		suspect(brake, address, exposed, lost);
 		verdict = weigh(brake, start->brake_connections, start->brake_permille, now);
 	}
-	bpf_spin_unlock(lock_of(state));
+	bpf_spin_unlock(&state->lock);
 	note(state, verdict);
 }
 
@@ -322,7 +331,7 @@ static __always_inline void tell(struct bpf_sock_ops *ctx, struct start *start, 
 
 	if (step >= STEPS || !start->brake_connections || !start->half_life_ns)
 		return;
-	bpf_spin_lock(lock_of(state));
+	bpf_spin_lock(&state->lock);
 	/* Those of a step that was left and came back would be taken for what it does now. */
 	if (state->round == start->round && (brake->step != step || is_present(brake, start))) {
 		decay(brake, now, start->half_life_ns);
@@ -336,7 +345,7 @@ static __always_inline void tell(struct bpf_sock_ops *ctx, struct start *start, 
 		ours->resent += claim;
 		verdict = weigh(brake, start->brake_connections, start->brake_permille, now);
 	}
-	bpf_spin_unlock(lock_of(state));
+	bpf_spin_unlock(&state->lock);
 	note(state, verdict);
 }
 
@@ -371,7 +380,7 @@ static __always_inline __u32 step_of(struct state *state, __u32 arm, __s64 round
 {
 	__u32 step;
 
-	bpf_spin_lock(lock_of(state));
+	bpf_spin_lock(&state->lock);
 	if (state->round != round) {
 		state->round = round;
 		for (int index = 0; index < ARMS; index++) {
@@ -385,6 +394,6 @@ static __always_inline __u32 step_of(struct state *state, __u32 arm, __s64 round
 		}
 	}
 	step = state->brakes[arm & 1].step;
-	bpf_spin_unlock(lock_of(state));
+	bpf_spin_unlock(&state->lock);
 	return step;
 }

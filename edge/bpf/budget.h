@@ -79,9 +79,9 @@ static __always_inline void leave_budget(struct start *start, struct state *stat
 	start->flags &= ~COUNTED;
 	if (!state)
 		return;
-	bpf_spin_lock(lock_of(state));
+	bpf_spin_lock(&state->lock);
 	leave(state, start->period);
-	bpf_spin_unlock(lock_of(state));
+	bpf_spin_unlock(&state->lock);
 }
 
 /*
@@ -92,11 +92,11 @@ static __always_inline __u32 enter_budget(struct start *start, struct state *sta
 {
 	struct crowd found;
 
-	bpf_spin_lock(lock_of(state));
+	bpf_spin_lock(&state->lock);
 	if (start->flags & COUNTED)
 		leave(state, start->period);
 	found = enter(state, period);
-	bpf_spin_unlock(lock_of(state));
+	bpf_spin_unlock(&state->lock);
 	start->period = period;
 	start->flags |= COUNTED;
 	if (!start->at_once) {

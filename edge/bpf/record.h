@@ -21,7 +21,7 @@ static __always_inline void leave_record(struct bpf_sock_ops *ctx, struct bpf_so
 		return;
 	record = bpf_ringbuf_reserve(&records, sizeof(*record), 0);
 	if (!record) {
-		count(RECORDS_LOST);
+		count(TOTAL_RECORDS_LOST);
 		return;
 	}
 	record->netns = tcp->inet_conn.icsk_inet.sk.__sk_common.skc_net.net->ns.inum;
@@ -58,5 +58,5 @@ static __always_inline void leave_record(struct bpf_sock_ops *ctx, struct bpf_so
 	record->layout = LAYOUT;
 	record->padding = 0;
 	bpf_ringbuf_submit(record, 0);
-	count(RECORDS);
+	count(TOTAL_RECORDS);
 }

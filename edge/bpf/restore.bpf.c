@@ -7,15 +7,12 @@
 #include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
 
-#include "start.h"
+#include "layout.h"
 
 #define SOL_SOCKET 1
 #define SOL_TCP 6
 #define SO_MAX_PACING_RATE 47
 #define TCP_CONGESTION 13
-
-_Static_assert(__builtin_offsetof(struct start, flags) == 18 && __builtin_offsetof(struct start, now_rate) == 156,
-	       "a set of another LAYOUT has them there");
 
 struct sock_common {
 	unsigned short skc_family;

@@ -14,11 +14,14 @@
 #include "before.h"
 #include "brake.h"
 #include "budget.h"
+#include "layout.h"
 #include "maps.h"
 #include "record.h"
 #include "socket.h"
-#include "start.h"
 #include "train.h"
+
+/* Segments a round trip that are left to each, however many start. */
+#define LEAST_SHARE 2
 
 /* Finalizer of MurmurHash3: each bit of the result depends on all of the seed's and the cookie's. */
 static __always_inline __u32 mixed(__u64 value)
@@ -40,7 +43,7 @@ static __always_inline void switch_algorithm(struct bpf_sock_ops *ctx, struct st
 	int refused = bpf_setsockopt(ctx, SOL_TCP, TCP_CONGESTION, start->algorithm, ALGORITHM_NAME);
 
 	start->flags |= SWITCHED;
-	count(refused ? REFUSED_ALGORITHM : SWITCHED_TOTAL);
+	count(refused ? TOTAL_REFUSED_ALGORITHM : TOTAL_SWITCHED);
 	if (state)
 		add(*(refused ? &state->refused : &state->switched), 1);
 }
@@ -75,12 +78,12 @@ static __always_inline int give_rate(struct bpf_sock_ops *ctx, struct start *sta
 {
 	__u32 part, at_once;
 
-	bpf_spin_lock(lock_of(state));
+	bpf_spin_lock(&state->lock);
 	at_once = expected(state, period_of(now));
-	bpf_spin_unlock(lock_of(state));
+	bpf_spin_unlock(&state->lock);
 	part = share(ctx, start, rate, at_once);
 	if (set_rate(ctx, part)) {
-		count(REFUSED_RATE);
+		count(TOTAL_REFUSED_RATE);
 		add(state->refused, 1);
 		return 0;
 	}
@@ -98,11 +101,11 @@ static __always_inline void give(struct bpf_sock_ops *ctx, struct start *start, 
 	__u32 arm = start->arm & 1;
 
 	if (rate && has_own(ctx, NO_CAP))
-		count(OWN_RATE);
+		count(TOTAL_OWN_RATE);
 	else if (rate && !give_rate(ctx, start, state, rate, now))
 		return;
 	if (window && set_window(ctx, window)) {
-		count(REFUSED_WINDOW);
+		count(TOTAL_REFUSED_WINDOW);
 		add(state->refused, 1);
 		if (start->flags & CAPPED)
 			set_rate(ctx, NO_CAP);
@@ -113,7 +116,7 @@ static __always_inline void give(struct bpf_sock_ops *ctx, struct start *start, 
 	}
 	if (start->window || start->rate) {
 		add(state->started[arm], 1);
-		count(STARTED);
+		count(TOTAL_STARTED);
 	}
 }
 
@@ -167,13 +170,13 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 	if (!common)
 		return;
 	if (bpf_ktime_get_boot_ns() >= common->deadline_ns) {
-		count(EXPIRED);
+		count(TOTAL_EXPIRED);
 		return;
 	}
 	if (draining())
 		return;
 	if (entry->flags & LEAVE_ALONE) {
-		count(EXCLUDED);
+		count(TOTAL_EXCLUDED);
 		return;
 	}
 	if (is_left_alone(ctx, slot)) {
@@ -183,12 +186,12 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 	cut(&prefix, entry->length);
 	state = state_of(&prefix);
 	if (!state) {
-		count(NO_STATE);
+		count(TOTAL_NO_STATE);
 		return;
 	}
 	start = bpf_sk_storage_get(&starts, sk, 0, BPF_SK_STORAGE_GET_F_CREATE);
 	if (!start) {
-		count(NO_MEMORY);
+		count(TOTAL_NO_MEMORY);
 		return;
 	}
 	now = bpf_ktime_get_ns();
@@ -215,12 +218,12 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 	if (start->resent) {
 		/* The kernel cut the window to one segment for a reason. */
 		add(state->late, 1);
-		count(LATE);
+		count(TOTAL_LATE);
 	} else if (window || rate) {
 		give(ctx, start, state, window, rate, now);
 	} else {
 		add(state->untreated[start->arm & 1], 1);
-		count(UNTREATED);
+		count(TOTAL_UNTREATED);
 	}
 	start->untold = start->control || start->window || start->rate;
 	if (start->algorithm[0] && !start->from_bytes)
@@ -230,7 +233,7 @@ static __always_inline void begin(struct bpf_sock_ops *ctx)
 	*(volatile __u8 *)&start->layout = LAYOUT;
 	if (start->flags & CAPPED) {
 		wanted |= BPF_SOCK_OPS_WRITE_HDR_OPT_CB_FLAG | BPF_SOCK_OPS_RTO_CB_FLAG;
-		count(CAPS);
+		count(TOTAL_CAPS);
 	}
 	bpf_sock_ops_cb_flags_set(ctx, start->others | wanted);
 }
@@ -268,7 +271,7 @@ static __always_inline void lift(struct bpf_sock_ops *ctx, struct start *start, 
 	start->first_end = ctx->snd_nxt;
 	if (!has_own(ctx, start->now_rate))
 		set_rate(ctx, NO_CAP);
-	count(CAPS_ENDED);
+	count(TOTAL_CAPS_ENDED);
 	leave_budget(start, state);
 }
 
@@ -374,9 +377,9 @@ static __always_inline void sending(struct bpf_sock_ops *ctx)
 		return;
 	first = !start->at_once;
 	if (start->flags & COUNTED) {
-		bpf_spin_lock(lock_of(state));
+		bpf_spin_lock(&state->lock);
 		live = crowd_of(state, period).live;
-		bpf_spin_unlock(lock_of(state));
+		bpf_spin_unlock(&state->lock);
 	} else {
 		live = enter_budget(start, state, period);
 	}
@@ -502,7 +505,7 @@ static __always_inline void end(struct bpf_sock_ops *ctx)
 		/* The socket may be connected again. */
 		if (!has_own(ctx, start->now_rate))
 			set_rate(ctx, NO_CAP);
-		count(CAPS_ENDED);
+		count(TOTAL_CAPS_ENDED);
 	}
 	if (start->flags & RECORD)
 		leave_record(ctx, sk, start, now);

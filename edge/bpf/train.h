@@ -9,6 +9,10 @@
 
 #include "maps.h"
 
+/* Segments that the kernel sends at once, at any rate (tcp_update_skb_after_send); and fewer than these say little. */
+#define TRAIN 10
+#define LEAST_TRAIN 4
+
 static __always_inline __u32 delivered_by(struct bpf_sock *sk)
 {
 	struct tcp_sock *tcp = bpf_skc_to_tcp_sock(sk);

@@ -14,13 +14,13 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::encode::{Encoded, Moment, encode};
 use super::error::{Result, failed, plain};
-use super::layout::{About, Prefix, SLOTS};
 use super::others;
 use super::pins::{self, LINK, Places};
 use super::probe::preconditions;
 use super::program;
 use super::withdraw::settle_leftovers;
 use crate::bundle::Bundle;
+use springtide_core::layout::{About, Prefix, SLOTS};
 
 const REPAIR: &str = "the last bundle stays; apply it again, or withdraw";
 

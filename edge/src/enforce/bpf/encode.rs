@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use sha2::{Digest, Sha256};
 
 use super::error::{Error, Result};
-use super::layout::{
-    ALGORITHM_NAME, ALGORITHMS, LEAVE_ALONE, LeftAlone, NOTHING, OWN_SIDES, Prefix, Settings, Side,
-    Values,
-};
 use super::prefixes::{Cover, MAPPED, hides, length_of, mask, prefix_of};
 use crate::bundle::{Bundle, Entry};
+use springtide_core::layout::{
+    self, ALGORITHM_NAME, ALGORITHMS, Address, LEAVE_ALONE, LeftAlone, NOTHING, OWN_SIDES, OwnSide,
+    Prefix, Settings,
+};
 
 /// Bytes/s: above it 4 bytes of SO_MAX_PACING_RATE mean no cap.
 const LARGEST_RATE: u64 = u32::MAX as u64 - 1;
@@ -20,7 +20,7 @@ const LARGEST_RATE: u64 = u32::MAX as u64 - 1;
 pub(super) struct Encoded {
     pub(super) settings: Settings,
     pub(super) left_alone: LeftAlone,
-    pub(super) values: Vec<(Prefix, Values)>,
+    pub(super) values: Vec<(Prefix, layout::Entry)>,
     pub(super) entries: u32,
     pub(super) excluded: u32,
     pub(super) receive_windows: bool,
@@ -43,7 +43,7 @@ pub(super) fn encode(bundle: &Bundle, moment: Moment) -> Result<Encoded> {
     let excluded: Vec<Prefix> = bundle.enforce.excluded.iter().map(prefix_of).collect();
     let cover = Cover::of(&excluded);
     let slot = u8::try_from(moment.slot).unwrap_or(u8::MAX);
-    let mut values: Vec<(Prefix, Values)> =
+    let mut values: Vec<(Prefix, layout::Entry)> =
         Vec::with_capacity(bundle.entries.len() + excluded.len() + 1);
     for entry in &bundle.entries {
         let prefix = prefix_of(&entry.prefix);
@@ -56,11 +56,11 @@ pub(super) fn encode(bundle: &Bundle, moment: Moment) -> Result<Encoded> {
     let alone = |prefix: Prefix, flags| {
         (
             prefix,
-            Values {
+            layout::Entry {
                 flags,
                 slot,
                 length: length_of(&prefix),
-                ..Values::default()
+                ..layout::Entry::default()
             },
         )
     };
@@ -118,10 +118,15 @@ fn resent_of(thousand: Option<u32>) -> u16 {
     })
 }
 
-fn values_of(entry: &Entry, prefix: &Prefix, algorithms: &BTreeMap<&str, u8>, slot: u8) -> Values {
+fn values_of(
+    entry: &Entry,
+    prefix: &Prefix,
+    algorithms: &BTreeMap<&str, u8>,
+    slot: u8,
+) -> layout::Entry {
     let congestion = entry.congestion.as_ref();
     let trial = entry.trial.as_ref();
-    Values {
+    layout::Entry {
         from_bytes: congestion.map_or(0, |one| one.from_bytes),
         window: entry.initcwnd.unwrap_or(0),
         rate: rate_of(entry.start_rate),
@@ -175,7 +180,7 @@ fn settings_of(bundle: &Bundle, moment: Moment, algorithms: &BTreeMap<&str, u8>)
 
 fn left_alone(bundle: &Bundle) -> Result<LeftAlone> {
     let found = &bundle.enforce.opted_out;
-    let mut sides = [Side::default(); OWN_SIDES];
+    let mut sides = [OwnSide::default(); OWN_SIDES];
     if found.len() > sides.len() {
         return Err(Error::Bundle(format!(
             "{} ports and networks are left alone in one bundle: the program has room for {OWN_SIDES}",
@@ -185,9 +190,9 @@ fn left_alone(bundle: &Bundle) -> Result<LeftAlone> {
     for (side, own) in sides.iter_mut().zip(found) {
         let network = own.prefix.as_ref().map(prefix_of);
         let mask = network.map_or(0, |one| mask(one.length));
-        *side = Side {
-            address: network.map_or([0; 16], |one| one.address),
-            mask: mask.to_be_bytes(),
+        *side = OwnSide {
+            address: network.map_or(Address::default(), |one| one.address),
+            mask: Address::new(mask.to_be_bytes()),
             port: own.port.map_or(0, u32::from),
         };
     }

@@ -22,7 +22,6 @@
 mod apply;
 mod encode;
 mod error;
-mod layout;
 mod others;
 mod pins;
 mod prefixes;

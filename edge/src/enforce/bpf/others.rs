@@ -4,9 +4,9 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 
 use super::error::{Result, failed};
-use super::layout::About;
 use super::pins::{self, Places};
 use super::put_back::lift_overdue;
+use springtide_core::layout::About;
 
 /// As many as anybody attaches to one cgroup (BPF_CGROUP_MAX_PROGS).
 const MOST: usize = 64;

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io;
+use std::mem::offset_of;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -11,8 +12,8 @@ use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::error::{Result, failed, is_missing, plain};
-use super::layout::{About, LAYOUT};
 use super::program::{self, MAPS};
+use springtide_core::layout::{About, LAYOUT};
 
 /// Where the program acts, and where it is kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,9 +158,6 @@ pub(super) fn set_about(set: &Path, about: &About) -> Result<()> {
         .map_err(|error| failed("cannot write", &set.join("about"), plain(&error), REPAIR))
 }
 
-/// Where `draining` stands in every LAYOUT's `about`, in bytes.
-const DRAINING: std::ops::Range<usize> = 8..12;
-
 /// Tells the program of a set, whatever version left it, to start nothing more and to lift its caps.
 pub(super) fn drain(set: &Path) -> Result<()> {
     let path = set.join("about");
@@ -168,7 +166,9 @@ pub(super) fn drain(set: &Path) -> Result<()> {
     let key = 0u32.to_ne_bytes();
     let found = about.lookup(&key, MapFlags::ANY);
     let mut bytes = found.map_err(|error| wrong(&error))?.unwrap_or_default();
-    if let Some(word) = bytes.get_mut(DRAINING) {
+    // It stands there in every LAYOUT.
+    let draining = offset_of!(About, draining);
+    if let Some(word) = bytes.get_mut(draining..draining + 4) {
         word.copy_from_slice(&1u32.to_ne_bytes());
         about
             .update(&key, &bytes, MapFlags::ANY)
@@ -214,7 +214,7 @@ pub(super) fn make(places: &Places, object: &mut Object) -> Result<()> {
     }
     let program = program::program(object)?;
     let about = About {
-        layout: LAYOUT,
+        layout: LAYOUT.into(),
         programs: [program::id(&program)?, 0],
         object: program::object_hash(),
         ..About::default()

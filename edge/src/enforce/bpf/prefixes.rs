@@ -5,12 +5,12 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv6Net};
 
-use super::layout::Prefix;
+use springtide_core::layout::{Address, Prefix};
 
 /// The mapped addresses, ::ffff:0:0/96.
 pub(super) const MAPPED: Prefix = Prefix {
     length: 96,
-    address: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0],
+    address: Address::new([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0]),
 };
 
 /// Its mapped form.
@@ -18,11 +18,11 @@ pub(super) fn prefix_of(net: &IpNet) -> Prefix {
     match net {
         IpNet::V4(four) => Prefix {
             length: 96 + u32::from(four.prefix_len()),
-            address: four.network().to_ipv6_mapped().octets(),
+            address: Address::new(four.network().to_ipv6_mapped().octets()),
         },
         IpNet::V6(six) => Prefix {
             length: u32::from(six.prefix_len()),
-            address: six.network().octets(),
+            address: Address::new(six.network().octets()),
         },
     }
 }
@@ -33,14 +33,14 @@ pub(super) fn net_of(prefix: &Prefix) -> Option<IpNet> {
     match address_of(prefix.address) {
         IpAddr::V4(four) if length >= 96 => Some(IpNet::new(IpAddr::V4(four), length - 96).ok()?),
         _ => Some(IpNet::V6(
-            Ipv6Net::new(Ipv6Addr::from(prefix.address), length).ok()?,
+            Ipv6Net::new(Ipv6Addr::from(prefix.address.octets()), length).ok()?,
         )),
     }
 }
 
 /// An address of the mapped form.
-pub(super) fn address_of(bytes: [u8; 16]) -> IpAddr {
-    Ipv6Addr::from(bytes).to_canonical()
+pub(super) fn address_of(address: Address) -> IpAddr {
+    Ipv6Addr::from(address.octets()).to_canonical()
 }
 
 pub(super) fn length_of(prefix: &Prefix) -> u8 {
@@ -52,10 +52,13 @@ pub(super) fn hides(prefix: &Prefix) -> bool {
     prefix.length < 96 && cut(&MAPPED, prefix.length) == *prefix
 }
 
-fn cut(prefix: &Prefix, length: u32) -> Prefix {
+/// The network of this length that it is of.
+pub(super) fn cut(prefix: &Prefix, length: u32) -> Prefix {
     Prefix {
         length,
-        address: (u128::from_be_bytes(prefix.address) & mask(length)).to_be_bytes(),
+        address: Address::new(
+            (u128::from_be_bytes(prefix.address.octets()) & mask(length)).to_be_bytes(),
+        ),
     }
 }
 

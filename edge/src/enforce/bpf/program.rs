@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use zerocopy::IntoBytes;
 
 use super::error::{Error, Result, plain};
-use super::layout::{Prefix, Values};
+use springtide_core::layout::{Entry, Prefix};
 
 /// The sockops program.
 static START: Embedded<{ include_bytes!(concat!(env!("OUT_DIR"), "/start.bpf.o")).len() }> =
@@ -128,7 +128,7 @@ pub(super) fn id(program: &ProgramMut<'_>) -> Result<u32> {
 }
 
 /// A new trie for a generation, filled.
-pub(super) fn trie(values: &[(Prefix, Values)]) -> Result<MapHandle> {
+pub(super) fn trie(values: &[(Prefix, Entry)]) -> Result<MapHandle> {
     let options = libbpf_sys::bpf_map_create_opts {
         sz: size_of::<libbpf_sys::bpf_map_create_opts>() as libbpf_sys::size_t,
         map_flags: libbpf_sys::BPF_F_NO_PREALLOC,
@@ -136,7 +136,7 @@ pub(super) fn trie(values: &[(Prefix, Values)]) -> Result<MapHandle> {
     };
     let most = u32::try_from(values.len().max(1))
         .map_err(|_| Error::Bundle("more than 4 billion entries".to_owned()))?;
-    let sizes = (size_of::<Prefix>() as u32, size_of::<Values>() as u32);
+    let sizes = (size_of::<Prefix>() as u32, size_of::<Entry>() as u32);
     let map = MapHandle::create(
         MapType::LpmTrie,
         Some("entries"),
@@ -184,100 +184,4 @@ fn refusal(error: &libbpf_rs::Error) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::fmt::Write as _;
-    use std::io::Write as _;
-    use std::mem::offset_of;
-    use std::process::{Command, Stdio};
-
-    use super::*;
-    use crate::enforce::bpf::layout::{
-        About, BrakeState, Flights, LeftAlone, RawRecord, SLOTS, Settings, Side, State, Suspect,
-        TOTALS, Tally,
-    };
-
-    /// Writes down, as C, where Rust has the members of a struct; the compiler finds one that is not named here.
-    macro_rules! same_layout {
-        ($source:ident, $name:literal is $type:ident { $($member:ident),+ $(,)? }) => {
-            let _ = |$type { $($member: _),+ }: $type| {};
-            for (member, offset) in [$((stringify!($member), offset_of!($type, $member))),+] {
-                writeln!(
-                    $source,
-                    "_Static_assert(offsetof(struct {0}, {member}) == {offset}, \"{0}.{member}\");",
-                    $name
-                )
-                .unwrap();
-            }
-            let size = size_of::<$type>();
-            writeln!($source, "_Static_assert(sizeof(struct {0}) == {size}, \"{0}\");", $name).unwrap();
-        };
-    }
-
-    #[test]
-    fn members_stand_where_the_program_has_them() {
-        let mut source = "#include <stddef.h>\n#include \"start.h\"\n".to_owned();
-        same_layout!(source, "prefix" is Prefix { length, address });
-        same_layout!(source, "entry" is Values {
-            from_bytes, window, rate, connection_rate, trial_window, trial_rate, trial_connection_rate,
-            receive_window, trial_permille, algorithm, length, flags, slot, default_resent, padding,
-        });
-        same_layout!(source, "settings" is Settings {
-            generation, round, deadline_ns, seed, half_life_ns, lift_bytes, lift_round_trips, brake_permille,
-            brake_connections, record_permille, padding, algorithms,
-        });
-        same_layout!(source, "own_side" is Side { address, mask, port });
-        same_layout!(source, "left_alone" is LeftAlone { count, sides });
-        same_layout!(source, "about" is About {
-            layout, receive_windows, draining, slot, pending, others, generation, round, applied_at, expires_at,
-            entries, excluded, programs, object, digest,
-        });
-        same_layout!(source, "flights" is Flights { period, live, most });
-        same_layout!(source, "suspect" is Suspect { address, exposed, lost, padding, by_default });
-        same_layout!(source, "tally" is Tally { flights, resent });
-        same_layout!(source, "brake" is BrakeState {
-            since_ns, changed_ns, default_mean, tallies, exposed, lost, step, turn, suspects, excused, doubted_s,
-            crowded,
-        });
-        same_layout!(source, "state" is State {
-            lock, padding, round, flights, brakes, started, exposed, lost, untreated, switched, refused, late,
-            braked, excused,
-        });
-        same_layout!(source, "record" is RawRecord {
-            cookie, closed_ns, generation, round, acked_bytes, netns, local, remote, local_port, remote_port,
-            length, window, rate, at_once, first_resent, resent, segments, handshake_us, min_rtt_us, first_us,
-            acked_10k_us, acked_50k_us, acked_100k_us, lifted_us, lived_us, train_bytes, train_us, first_segments, arm, step,
-            flags, layout, padding,
-        });
-        let clang = std::env::var("CLANG").unwrap_or_else(|_| "clang".to_owned());
-        let mut compiler = Command::new(clang)
-            .args(["-fsyntax-only", "-x", "c", "-I"])
-            .arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("bpf"))
-            .arg("-")
-            .stdin(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut input = compiler.stdin.take().unwrap();
-        input.write_all(source.as_bytes()).unwrap();
-        drop(input);
-        let done = compiler.wait_with_output().unwrap();
-        let said = String::from_utf8_lossy(&done.stderr);
-        assert!(done.status.success(), "{said}");
-    }
-
-    #[test]
-    fn structs_have_the_sizes_of_the_program() {
-        let object = open(&START.0).unwrap();
-        let map = |name: &str| object.maps().find(|map| map.name() == name).unwrap();
-        assert_eq!(map("settings").value_size() as usize, size_of::<Settings>());
-        assert_eq!(
-            map("left_alone").value_size() as usize,
-            size_of::<LeftAlone>()
-        );
-        assert_eq!(map("left_alone").max_entries(), SLOTS);
-        assert_eq!(map("about").value_size() as usize, size_of::<About>());
-        assert_eq!(map("states").value_size() as usize, size_of::<State>());
-        assert_eq!(map("states").key_size() as usize, size_of::<Prefix>());
-        assert_eq!(map("totals").max_entries(), TOTALS);
-    }
-}
+mod tests;

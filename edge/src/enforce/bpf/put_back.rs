@@ -13,8 +13,8 @@ use libbpf_rs::{Iter, Link, MapCore, MapFlags, Object};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::error::{Error, Result, failed, plain};
-use super::layout::ALGORITHM_NAME;
 use super::program;
+use springtide_core::layout::ALGORITHM_NAME;
 
 /// Connections that were changed.
 #[derive(Clone, Copy, Debug, Default)]

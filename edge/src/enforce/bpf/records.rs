@@ -11,9 +11,9 @@ use serde::Serialize;
 use zerocopy::FromBytes;
 
 use super::error::{Result, failed, plain};
-use super::layout::{LAYOUT, Prefix, RawRecord};
 use super::pins::{self, Places};
-use super::prefixes::{address_of, net_of};
+use super::prefixes::{address_of, cut, net_of};
+use springtide_core::layout::{self, LAYOUT, Prefix};
 
 /// How a connection's first flights went, recorded as it closed. Times in microseconds since it was established, late by
 /// up to a round trip, because the program looks once in each; None: it did not happen.
@@ -81,17 +81,14 @@ fn happened(value: u32) -> Option<u32> {
     (value > 0).then_some(value)
 }
 
-impl From<&RawRecord> for Record {
-    fn from(raw: &RawRecord) -> Self {
+impl From<&layout::Record> for Record {
+    fn from(raw: &layout::Record) -> Self {
         let end =
             |address, port| SocketAddr::new(address_of(address), u16::try_from(port).unwrap_or(0));
-        let bits = raw.length.min(128);
-        let mask = if bits == 0 {
-            0
-        } else {
-            u128::MAX << (128 - bits)
+        let remote = Prefix {
+            length: 128,
+            address: raw.remote,
         };
-        let network = (u128::from_be_bytes(raw.remote) & mask).to_be_bytes();
         Self {
             cookie: raw.cookie,
             closed_ns: raw.closed_ns,
@@ -99,10 +96,7 @@ impl From<&RawRecord> for Record {
             round: raw.round,
             local: end(raw.local, raw.local_port),
             remote: end(raw.remote, raw.remote_port),
-            prefix: net_of(&Prefix {
-                length: raw.length,
-                address: network,
-            }),
+            prefix: net_of(&cut(&remote, raw.length)),
             window: happened(raw.window),
             rate: happened(raw.rate),
             at_once: raw.at_once,
@@ -153,9 +147,9 @@ impl Reader {
         builder
             .add(&map, move |bytes| {
                 // Another version's record has another size or number.
-                if let Some(raw) = RawRecord::read_from_bytes(bytes)
+                if let Some(raw) = layout::Record::read_from_bytes(bytes)
                     .ok()
-                    .filter(|raw| u32::from(raw.layout) == LAYOUT)
+                    .filter(|raw| raw.layout == LAYOUT)
                 {
                     kept.borrow_mut().push(Record::from(&raw));
                 }

@@ -10,10 +10,10 @@ use zerocopy::FromBytes;
 
 use super::apply::{boot_ns, is_on, is_ours, now};
 use super::error::{Result, failed, plain};
-use super::layout::{PERIOD_NS, PERIODS, Prefix, Settings, State, TOTALS};
 use super::others::others;
 use super::pins::{self, Places};
 use super::prefixes::net_of;
+use springtide_core::layout::{PERIOD_NS, PERIODS, Prefix, Settings, State, TOTALS, Total};
 
 /// Something is not as it was left.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,51 +101,30 @@ pub struct Totals {
 }
 
 impl Totals {
-    fn of(sums: [u64; TOTALS as usize]) -> Self {
-        let [
-            started,
-            untreated,
-            excluded,
-            expired,
-            late,
-            refused_window,
-            refused_rate,
-            refused_algorithm,
-            own_rate,
-            no_memory,
-            no_state,
-            exposed,
-            lost,
-            switched,
-            braked,
-            records,
-            records_lost,
-            caps,
-            caps_ended,
-            excused,
-        ] = sums;
+    fn of(sums: [u64; TOTALS]) -> Self {
+        let of = |which: Total| sums[which as usize];
         Self {
-            started,
-            untreated,
-            excluded,
+            started: of(Total::Started),
+            untreated: of(Total::Untreated),
+            excluded: of(Total::Excluded),
             opted_out: 0,
-            expired,
-            late,
-            refused_window,
-            refused_rate,
-            refused_algorithm,
-            own_rate,
-            no_memory,
-            no_state,
-            exposed,
-            lost,
-            switched,
-            braked,
-            excused,
-            records,
-            records_lost,
-            caps,
-            caps_ended,
+            expired: of(Total::Expired),
+            late: of(Total::Late),
+            refused_window: of(Total::RefusedWindow),
+            refused_rate: of(Total::RefusedRate),
+            refused_algorithm: of(Total::RefusedAlgorithm),
+            own_rate: of(Total::OwnRate),
+            no_memory: of(Total::NoMemory),
+            no_state: of(Total::NoState),
+            exposed: of(Total::Exposed),
+            lost: of(Total::Lost),
+            switched: of(Total::Switched),
+            braked: of(Total::Braked),
+            excused: of(Total::Excused),
+            records: of(Total::Records),
+            records_lost: of(Total::RecordsLost),
+            caps: of(Total::Caps),
+            caps_ended: of(Total::CapsEnded),
         }
     }
 }
@@ -337,7 +316,7 @@ fn expired(set: &Path, slot: u32) -> Option<bool> {
 }
 
 pub(super) fn totals(set: &Path) -> Result<Totals> {
-    let mut sums = [0; TOTALS as usize];
+    let mut sums = [0; TOTALS];
     for (key, found) in (0u32..).zip(&mut sums) {
         *found = sum(set, "totals", key)?;
     }
@@ -380,11 +359,11 @@ fn states(set: &Path) -> Result<Vec<(Prefix, State)>> {
 fn live(state: &State) -> u32 {
     let period = u32::try_from(monotonic_ns() / PERIOD_NS)
         .unwrap_or(u32::MAX)
-        .saturating_add(1 + PERIODS);
+        .saturating_add(1 + PERIODS as u32);
     state
         .flights
         .iter()
-        .filter(|one| period.wrapping_sub(one.period) < PERIODS)
+        .filter(|one| period.wrapping_sub(one.period) < PERIODS as u32)
         .map(|one| one.live)
         .sum()
 }

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::error::{Result, failed, is_missing, plain};
-use super::layout::ALGORITHM_NAME;
 use super::pins::{self, LINK, Places};
 use super::put_back::put_back;
 use super::status::totals;
 use crate::bundle::Live;
+use springtide_core::layout::ALGORITHM_NAME;
 
 /// Connections in their first flights have this long to have their cap lifted by the program itself: those that the iterator
 /// does not reach.
