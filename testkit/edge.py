@@ -54,6 +54,7 @@ def in_order(prefix: str) -> tuple[int, int, int]:
     return network.version, int(network.network_address), network.prefixlen
 
 
+BY_ROUTES = {"by": "routes", "live": "leave", "otherwise": "default"}
 _made = itertools.count()
 
 
@@ -72,9 +73,9 @@ def bundle(windows: Mapping[str, int], *, now: float | None = None, ttl: float =
         "policy_version": "0123456789ab",
         "created_at": instant(created),
         "expires_at": instant(created + ttl),
-        "enforce": {"by": "routes"},
         "entries": [{"prefix": prefix, "initcwnd": windows[prefix]} for prefix in ordered],
     }
+    fields["enforce"] = BY_ROUTES | fields.get("enforce", {})
     return sealed(document | fields)
 
 

@@ -101,7 +101,7 @@ def _prefix(value: object) -> Prefix:
 
 
 def destination_problem(prefix: Prefix) -> str | None:
-    """Why no bundle may name it, None where it may: as springtide-edge judges (edge/src/bundle/prefix.rs)."""
+    """Why no bundle may name it, None where it may: as springtide-edge judges (core/src/prefix.rs)."""
     widest = WIDEST[prefix.version]
     if prefix.prefixlen < widest:
         return f"is wider than /{widest}, the widest that an edge takes"

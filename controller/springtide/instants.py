@@ -13,7 +13,7 @@ from .errors import InputError, Problem
 FORMAT = "%Y-%m-%dT%H:%M:%SZ"
 # Clocks synchronised by NTP agree within a second; what is further ahead comes from a wrong clock.
 CLOCK_TOLERANCE_S = 60
-# So far ahead of an edge's clock may a bundle be made that it takes (edge/src/bundle/parse.rs).
+# So far ahead of an edge's clock may a bundle be made that it takes (core/src/check.rs).
 EDGE_TOLERANCE_S = 300
 
 

@@ -7,11 +7,8 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use clap::{Parser, Subcommand};
-use ipnet::IpNet;
 use serde_json::Value;
-use springtide_edge::bundle::{
-    Brake, Bundle, Congestion, Enforce, Entry, Lift, Live, Otherwise, OwnSide, Trial, Way,
-};
+use springtide_edge::bundle::{Bundle, Live};
 use springtide_edge::enforce::bpf::{self, Places, Reader};
 
 #[derive(Parser)]
@@ -68,7 +65,7 @@ fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     Ok(match &options.task {
         Task::Apply { file } => {
             let text = fs::read_to_string(file)?;
-            let bundle = bundle(&serde_json::from_str(&text)?, text)?;
+            let bundle = bundle(serde_json::from_str(&text)?, text)?;
             let begin = Instant::now();
             let applied = bpf::apply(&bundle, &places)?;
             let mut value = serde_json::to_value(applied)?;
@@ -101,88 +98,29 @@ fn run(options: &Options) -> Result<String, Box<dyn Error>> {
     })
 }
 
-fn number<T: TryFrom<u64>>(value: &Value) -> Option<T> {
-    value.as_u64().and_then(|number| T::try_from(number).ok())
-}
-
-fn net(value: &Value) -> Result<IpNet, Box<dyn Error>> {
-    Ok(value.as_str().unwrap_or_default().parse()?)
-}
-
-fn all<T>(
-    value: &Value,
-    read: impl Fn(&Value) -> Result<T, Box<dyn Error>>,
-) -> Result<Vec<T>, Box<dyn Error>> {
-    value
-        .as_array()
-        .map(Vec::as_slice)
-        .unwrap_or_default()
-        .iter()
-        .map(read)
-        .collect()
-}
-
-fn bundle(value: &Value, digest: String) -> Result<Bundle, Box<dyn Error>> {
-    let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())?;
-    let lift = &value["lift"];
-    let brake = &value["brake"];
-    let enforce = Enforce {
-        by: Way::Bpf,
-        otherwise: Otherwise::Default,
-        live: Live::Leave,
-        excluded: all(&value["excluded"], net)?,
-        opted_out: all(&value["opted_out"], |own| {
-            Ok(OwnSide {
-                port: number(&own["port"]),
-                prefix: own["prefix"].as_str().map(str::parse).transpose()?,
-            })
-        })?,
-        lift: Lift {
-            bytes: number(&lift["bytes"]).unwrap_or(60_000),
-            round_trips: number(&lift["round_trips"]),
-        },
-        brake: number(&brake["lost_permille"]).map(|lost_permille| Brake {
-            lost_permille,
-            connections: number(&brake["connections"]).unwrap_or(1),
-            half_life_s: number(&brake["half_life_s"]).unwrap_or(60),
-        }),
-        record_permille: number(&value["record_permille"]).unwrap_or(0),
+/// `entries` and, beside them, what `enforce` has; `round` and `expires_in_s`.
+fn bundle(mut value: Value, digest: String) -> Result<Bundle, Box<dyn Error>> {
+    let given = value.as_object_mut().ok_or("is not an object")?;
+    let mut take = |name: &str| given.remove(name).unwrap_or_default();
+    let (round, ends) = (take("round"), take("expires_in_s"));
+    let entries = match take("entries") {
+        Value::Null => Vec::new(),
+        entries => serde_json::from_value(entries)?,
     };
+    for (name, value) in [("by", "bpf"), ("live", "leave"), ("otherwise", "default")] {
+        given.insert(name.to_owned(), value.into());
+    }
+    let now = i64::try_from(SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs())?;
     Ok(Bundle {
         edge: "edge".to_owned(),
         pop: "pop".to_owned(),
-        round: value["round"].as_i64().unwrap_or(1),
+        round: round.as_i64().unwrap_or(1),
         policy_version: "0".to_owned(),
         created_at: now,
-        expires_at: now + value["expires_in_s"].as_i64().unwrap_or(3600),
+        expires_at: now + ends.as_i64().unwrap_or(3600),
         digest,
-        enforce,
-        entries: all(&value["entries"], entry)?,
-    })
-}
-
-fn entry(value: &Value) -> Result<Entry, Box<dyn Error>> {
-    let congestion = &value["congestion"];
-    let trial = &value["trial"];
-    Ok(Entry {
-        prefix: net(&value["prefix"])?,
-        initcwnd: number(&value["initcwnd"]),
-        start_rate: number(&value["start_rate"]),
-        connection_rate: number(&value["connection_rate"]),
-        congestion: congestion["algorithm"]
-            .as_str()
-            .map(|algorithm| Congestion {
-                algorithm: algorithm.to_owned(),
-                from_bytes: number(&congestion["from_bytes"]).unwrap_or(0),
-                always: false,
-            }),
-        receive_window: number(&value["receive_window"]),
-        default_resent: number(&value["default_resent"]),
-        trial: number(&trial["permille"]).map(|permille| Trial {
-            permille,
-            initcwnd: number(&trial["initcwnd"]),
-            start_rate: number(&trial["start_rate"]),
-            connection_rate: number(&trial["connection_rate"]),
-        }),
+        enforce: serde_json::from_value(value)?,
+        entries,
+        schema_version: 1,
     })
 }

@@ -12,7 +12,6 @@ pub mod clock;
 pub mod enforce;
 pub mod error;
 pub mod files;
-pub mod instant;
 pub mod kernel;
 pub mod notify;
 pub mod operations;
@@ -24,3 +23,4 @@ pub mod text;
 mod textfile;
 
 pub use cli::main;
+pub use springtide_core::instant;

@@ -139,7 +139,7 @@ def test_what_is_not_ours_in_the_place_of_the_pins_or_among_them_is_not_removed(
 
 
 def test_another_versions_caps_are_lifted_on_silent_connections_too(program: Program) -> None:
-    program.apply({"entries": ENTRIES, "lift": {"bytes": 1 << 30}})
+    program.apply({"entries": ENTRIES, "lift_bytes": 1 << 30})
     with held(program) as connection:
         (program.pins / "v4").rename(program.pins / "v0")
         done = program.withdraw()

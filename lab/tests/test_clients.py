@@ -193,7 +193,7 @@ def ordered(serving: subprocess.Popen[bytes], task: bytes) -> list[int]:
 def excused(net: Net, connections: int = 80, **more: Any) -> dict[str, Any]:
     """An entry whose values are paced, over a path where the default loses as much; the brake is taken back."""
     entries = values(initcwnd=20, start_rate=int(TINY.rate_mbit * SHARE * 125_000))
-    shared = {"brake": BRAKE, "record_permille": 1000, "lift": {"bytes": 1_000_000}}
+    shared = {"brake": BRAKE, "record_permille": 1000, "lift_bytes": 1_000_000}
     net.program.apply({**shared, **more, "entries": entries})
     net.fetch((TINY, (addresses(TINY, 60) * 2)[:connections]))
     return net.entry()
@@ -265,7 +265,7 @@ def test_an_address_that_is_alone_takes_its_own_brake_back_until_there_are_other
         {
             "brake": BRAKE,
             "record_permille": 1000,
-            "lift": {"bytes": 1_000_000},
+            "lift_bytes": 1_000_000,
             "entries": values(initcwnd=20, start_rate=int(TINY.rate_mbit * SHARE * 125_000)),
         }
     )
@@ -340,7 +340,7 @@ def test_what_was_taken_back_is_braked_again_where_its_flights_do_not_end(net: N
 def known(net: Net, default_resent: int) -> None:
     """The next round's bundle, which says what the default loses."""
     entries = values(initcwnd=20, start_rate=int(TINY.rate_mbit * SHARE * 125_000), default_resent=default_resent)
-    shared = {"brake": BRAKE, "record_permille": 1000, "lift": {"bytes": 1_000_000}, "round": 2}
+    shared = {"brake": BRAKE, "record_permille": 1000, "lift_bytes": 1_000_000, "round": 2}
     net.program.apply({**shared, "entries": entries})
     net.program.records()
 

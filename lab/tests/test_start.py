@@ -79,7 +79,7 @@ def test_connections_that_start_together_share_the_rate(lab: Lab, program: Progr
 def test_what_starts_as_the_kernel_does_is_judged_as_long_as_what_has_a_cap(lab: Lab, program: Program) -> None:
     """Its ten segments fit; what slow start makes of them afterwards does not, within the same megabyte."""
     entry = {"trial": {"permille": 1, "initcwnd": 20}, "initcwnd": None, "start_rate": None}
-    program.apply({"record_permille": 1000, "lift": {"bytes": 1_000_000}, "entries": FIFTY.entries(**entry)})
+    program.apply({"record_permille": 1000, "lift_bytes": 1_000_000, "entries": FIFTY.entries(**entry)})
     found = transfer(lab, [Order(FIFTY, [0.2, 3.2, 6.2], 900_000)], program.cgroup)[0]
     assert not found.errors
     records = program.records()

@@ -17,7 +17,7 @@ from springtide.laws.entry import MAX_DEFAULT_RESENT, MAX_RATE, MIN_RATE, Entry,
 from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
 from springtide.policy import CLIENT_PREFIX_LENGTH, MAX_OBJECT_BYTES, Policy
 
-# As edges bound them (edge/src/bundle/parse.rs).
+# As edges bound them (core/src/check.rs).
 MAX_ENTRIES = 100_000
 MAX_WINDOW = 1000
 

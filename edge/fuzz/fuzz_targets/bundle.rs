@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use springtide_edge::bundle;
 
 fuzz_target!(|raw: &[u8]| {
-    match bundle::parse(raw, "b.json", "ams-1", 1_767_323_222.0) {
+    match bundle::parse(raw, "b.json", "ams-1", 1_767_323_222) {
         Ok(bundle) => {
             assert!(bundle.entries.is_sorted_by_key(|entry| entry.prefix));
             assert!(bundle.expires_at > bundle.created_at);

@@ -24,7 +24,7 @@ const UNSIGNED_NOTE: &str =
 /// The bundle, whose signature counts, and its bytes.
 fn read(source: &Source<'_>, clock: &Clock) -> Result<(Bundle, Vec<u8>)> {
     let shown = source.bundle.display().to_string();
-    let (_, raw) = read_regular(source.bundle, bundle::MAX_BUNDLE_BYTES).map_err(|error| {
+    let (_, raw) = read_regular(source.bundle, bundle::MAX_BYTES).map_err(|error| {
         let regular = error.kind() != std::io::ErrorKind::InvalidInput;
         let fix = if regular {
             "name a bundle that this user can read"
@@ -36,7 +36,7 @@ fn read(source: &Source<'_>, clock: &Clock) -> Result<(Bundle, Vec<u8>)> {
     if let Some(signers) = source.allowed_signers {
         signature::verify(source.bundle, &raw, signers, clock.now())?;
     }
-    let bundle = bundle::parse(&raw, &shown, source.edge, clock.wall)?;
+    let bundle = bundle::parse(&raw, &shown, source.edge, clock.now())?;
     Ok((bundle, raw))
 }
 

@@ -155,13 +155,9 @@ pub(super) fn last_good(store: &Store, claim: &Claim) -> Result<(Bundle, Vec<u8>
         .directory
         .join(bundle::file_name(&claim.bundle_digest));
     let shown = path.display().to_string();
-    let (_, raw) = read_regular(&path, bundle::MAX_BUNDLE_BYTES)
+    let (_, raw) = read_regular(&path, bundle::MAX_BYTES)
         .map_err(|error| Error::Damaged(format!("{shown}: {}", reason(&error))))?;
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "seconds since the epoch are far below 2^52"
-    )]
-    let bundle = bundle::parse(&raw, &shown, &claim.edge, claim.created_at as f64)
+    let bundle = bundle::parse(&raw, &shown, &claim.edge, claim.created_at)
         .map_err(|error| Error::Damaged(error.to_string()))?;
     if bundle.digest != claim.bundle_digest {
         return Err(Error::Damaged(format!(

@@ -24,7 +24,7 @@ pub(super) fn by_routes(bundle: &Bundle, by: EnforcedBy) -> (Vec<Destination>, N
         return (destinations, left);
     }
     let overlaps = |entry: &Entry, excluded: &IpNet| {
-        entry.prefix.contains(excluded) || excluded.contains(&entry.prefix)
+        entry.prefix.contains(excluded) || excluded.contains(&entry.prefix.0)
     };
     for entry in &bundle.entries {
         // A route is for all of its destinations.
@@ -51,7 +51,7 @@ pub(super) fn by_routes(bundle: &Bundle, by: EnforcedBy) -> (Vec<Destination>, N
         };
         if values.initcwnd.is_some() || values.congestion.is_some() {
             destinations.push(Destination {
-                prefix: entry.prefix,
+                prefix: entry.prefix.0,
                 values,
             });
         }

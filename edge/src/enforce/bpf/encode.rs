@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 
 use super::error::{Error, Result};
 use super::prefixes::{Cover, MAPPED, hides, length_of, mask, prefix_of};
-use crate::bundle::{Bundle, Entry};
+use crate::bundle::{Bundle, Enforce, Entry};
 use springtide_core::layout::{
     self, ALGORITHM_NAME, ALGORITHMS, Address, LEAVE_ALONE, LeftAlone, NOTHING, OWN_SIDES, OwnSide,
     Prefix, Settings,
@@ -40,7 +40,12 @@ pub(super) struct Moment {
 /// Raises where the bundle names more algorithms than the program has room for, or one with an impossible name.
 pub(super) fn encode(bundle: &Bundle, moment: Moment) -> Result<Encoded> {
     let algorithms = algorithms(bundle)?;
-    let excluded: Vec<Prefix> = bundle.enforce.excluded.iter().map(prefix_of).collect();
+    let excluded: Vec<Prefix> = bundle
+        .enforce
+        .excluded
+        .iter()
+        .map(|one| prefix_of(one))
+        .collect();
     let cover = Cover::of(&excluded);
     let slot = u8::try_from(moment.slot).unwrap_or(u8::MAX);
     let mut values: Vec<(Prefix, layout::Entry)> =
@@ -168,11 +173,11 @@ fn settings_of(bundle: &Bundle, moment: Moment, algorithms: &BTreeMap<&str, u8>)
         half_life_ns: enforce
             .brake
             .map_or(0, |brake| u64::from(brake.half_life_s) * 1_000_000_000),
-        lift_bytes: enforce.lift.bytes,
-        lift_round_trips: enforce.lift.round_trips.unwrap_or(0),
+        lift_bytes: enforce.lift_bytes.unwrap_or(Enforce::LIFT_BYTES),
+        lift_round_trips: enforce.lift_round_trips.unwrap_or(0),
         brake_permille: enforce.brake.map_or(0, |brake| brake.lost_permille),
         brake_connections: enforce.brake.map_or(0, |brake| brake.connections.max(1)),
-        record_permille: enforce.record_permille,
+        record_permille: enforce.record_permille.unwrap_or(0),
         padding: 0,
         algorithms: names,
     }
@@ -188,7 +193,7 @@ fn left_alone(bundle: &Bundle) -> Result<LeftAlone> {
         )));
     }
     for (side, own) in sides.iter_mut().zip(found) {
-        let network = own.prefix.as_ref().map(prefix_of);
+        let network = own.prefix.map(|one| prefix_of(&one));
         let mask = network.map_or(0, |one| mask(one.length));
         *side = OwnSide {
             address: network.map_or(Address::default(), |one| one.address),
@@ -215,7 +220,7 @@ fn seed(digest: &str) -> u64 {
 mod tests {
     use super::super::prefixes::net_of;
     use super::*;
-    use crate::bundle::{Brake, Congestion, Enforce, Trial, Way};
+    use crate::bundle::{Brake, Congestion, Prefix as Network, Trial, Way};
 
     const MOMENT: Moment = Moment {
         now: 1000,
@@ -226,14 +231,8 @@ mod tests {
 
     fn entry(prefix: &str) -> Entry {
         Entry {
-            prefix: prefix.parse().unwrap(),
             initcwnd: Some(50),
-            start_rate: None,
-            connection_rate: None,
-            congestion: None,
-            receive_window: None,
-            default_resent: None,
-            trial: None,
+            ..Entry::of(Network(prefix.parse().unwrap()))
         }
     }
 
@@ -248,10 +247,14 @@ mod tests {
             digest: "sha256:1".into(),
             enforce: Enforce {
                 by: Way::Bpf,
-                excluded: excluded.iter().map(|one| one.parse().unwrap()).collect(),
+                excluded: excluded
+                    .iter()
+                    .map(|one| Network(one.parse().unwrap()))
+                    .collect(),
                 ..Enforce::default()
             },
             entries,
+            schema_version: 1,
         }
     }
 

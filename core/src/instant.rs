@@ -19,3 +19,27 @@ pub fn show(seconds: i64) -> String {
     let moment: SystemTime = UNIX_EPOCH + Duration::from_secs(since);
     humantime::format_rfc3339_seconds(moment).to_string()
 }
+
+/// For serde: seconds since the epoch as the text that [`show`] writes.
+pub mod text {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    /// # Errors
+    ///
+    /// Where the text is no instant.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<i64, D::Error> {
+        let text = String::deserialize(from)?;
+        super::parse(&text).ok_or_else(|| {
+            D::Error::custom(format!(
+                "'{text}' is not an instant like 2026-01-02T03:05:00Z"
+            ))
+        })
+    }
+
+    /// # Errors
+    ///
+    /// As the writer has them.
+    pub fn serialize<S: Serializer>(seconds: &i64, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&super::show(*seconds))
+    }
+}

@@ -1,19 +1,48 @@
-//! Destinations, and those that no bundle may name.
+//! Networks as bundles write them, and those that no bundle may name.
 
 use std::net::IpAddr;
+use std::ops::Deref;
 
 use ipnet::IpNet;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-use crate::text::printable;
+/// A network in its shortest form, like 10.77.2.0/24 or fd77:2::/48. Ordered by IP version, network and length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Prefix(pub IpNet);
 
-/// Reads `10.0.0.0/8` or `fd00::/48`, in canonical form.
+impl Deref for Prefix {
+    type Target = IpNet;
+
+    fn deref(&self) -> &IpNet {
+        &self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Prefix {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        parse_prefix(&String::deserialize(from)?)
+            .map(Self)
+            .map_err(D::Error::custom)
+    }
+}
+
+impl Serialize for Prefix {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&self.0)
+    }
+}
+
+/// Reads `10.0.0.0/8` or `fd00::/48`.
 ///
 /// # Errors
 ///
-/// The problem as text: not an address, not in its shortest form, no valid length, bits set beyond the length.
+/// The problem as text: not an address, not in its shortest form, no valid length, bits set beyond the length, IPv4 in
+/// IPv6.
 pub fn parse_prefix(text: &str) -> Result<IpNet, String> {
-    let quoted = || printable(&format!("'{text}'"));
-    let (address, length) = text.split_once('/').unwrap_or((text, ""));
+    let quoted = || crate::text::printable(&format!("'{text}'"));
+    let Some((address, length)) = text.split_once('/') else {
+        return Err(format!("{} is not a prefix like 10.77.2.0/24", quoted()));
+    };
     let Ok(parsed) = address.parse::<IpAddr>() else {
         return Err(format!("{} is not an IP prefix", quoted()));
     };
@@ -23,12 +52,16 @@ pub fn parse_prefix(text: &str) -> Result<IpNet, String> {
             quoted()
         ));
     }
-    let digits = length.bytes().all(|byte| byte.is_ascii_digit())
-        && (length == "0" || !length.starts_with('0'));
+    if parsed.to_canonical() != parsed {
+        return Err(format!(
+            "{} is IPv4-mapped: write the IPv4 prefix",
+            quoted()
+        ));
+    }
     let prefix = length
-        .parse()
+        .parse::<u8>()
         .ok()
-        .filter(|_| digits)
+        .filter(|number| number.to_string() == length)
         .and_then(|length| IpNet::new(parsed, length).ok());
     match prefix {
         None => Err(format!("{} has no valid prefix length", quoted())),
@@ -48,10 +81,9 @@ const fn widest(prefix: &IpNet) -> u8 {
 }
 
 /// Why no bundle may name this destination, or None.
-pub(crate) fn destination_problem(prefix: &IpNet) -> Option<String> {
-    let widest = widest(prefix);
-    if prefix.prefix_len() < widest {
-        let length = prefix.prefix_len();
+pub fn destination_problem(prefix: &IpNet) -> Option<String> {
+    let (length, widest) = (prefix.prefix_len(), widest(prefix));
+    if length < widest {
         return Some(format!(
             "/{length} is wider than /{widest}, the widest that an edge takes (no default routes)"
         ));
