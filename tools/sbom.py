@@ -101,6 +101,7 @@ def main() -> None:
     if name == "springtide":
         parts = (Path(release) / f"requirements-{part}.lock" for part in ("controller", "airflow"))
         components = distributions(pins(ROOT / "requirements.lock"), *map(pins, parts))
+        components += _program("springtide-native")
     else:
         components = _program(name)
     made = document(name, version, components, int(os.environ["SOURCE_DATE_EPOCH"]))

@@ -1,11 +1,13 @@
 """What the wheel brings beside Python code: hatch calls this as it builds one.
 
+It is for one platform, since the compiled part of the controller is in it, and for any Python from 3.11 on.
 An editable installation gets none of it: it finds the files in the checkout, and copies would grow old beside them.
 """
 
 from __future__ import annotations
 
 import os
+import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -28,19 +30,29 @@ COLLECTION = "ansible_collections/springtide/fleet"
 IN_COLLECTION = ("galaxy.yml", "README.md", "CHANGELOG.md", "meta", "playbooks", "plugins", "roles")
 
 
+# Made by `make setup`.
+MODULE = "springtide/_core.abi3.so"
+
+
 class Hook(BuildHookInterface):  # type: ignore[misc]
     """Adds the files to a wheel that is not editable."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         if version == "standard":
             build_data["force_include"] |= wanted(Path(self.root))
+            build_data["pure_python"] = False
+            platform = sysconfig.get_platform().translate(str.maketrans("-.", "__"))
+            build_data["tag"] = f"cp311-abi3-{platform}"
 
 
 def wanted(root: Path) -> dict[str, str]:
     """Each file's path below `root`, as it is, and in the wheel."""
     pairs = {path: f"springtide/_files/{path}" for path in FILES}
     pairs |= {f"deploy/{COLLECTION}/{name}": f"{COLLECTION}/{name}" for name in IN_COLLECTION}
-    return {
+    module = root / "controller" / MODULE
+    if not module.exists():
+        raise FileNotFoundError(f"{module}: is not built; run `make setup`")
+    return {str(module): MODULE} | {
         str(file): os.path.normpath(f"{inside}/{file.relative_to(root / path)}")
         for path, inside in pairs.items()
         for file in files(root / path)

@@ -14,6 +14,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from springtide import _core
 from springtide.document import Document, load, validate
 from springtide.errors import InputError, Problem
 
@@ -35,7 +36,7 @@ MAX_TENANTS = 64
 MAX_TENANT_RULES = 256
 MAX_ADDRESS_RULES = 64
 # Of tenants with `start: off`: what the edges' program compares every new connection with.
-MAX_OPTED_OUT = 64
+MAX_OPTED_OUT = _core.MAX_OPTED_OUT
 
 
 def _fault(what: str, fix: str) -> PydanticCustomError:
@@ -101,16 +102,8 @@ def _prefix(value: object) -> Prefix:
 
 
 def destination_problem(prefix: Prefix) -> str | None:
-    """Why no bundle may name it, None where it may: as springtide-edge judges (core/src/prefix.rs)."""
-    widest = WIDEST[prefix.version]
-    if prefix.prefixlen < widest:
-        return f"is wider than /{widest}, the widest that an edge takes"
-    packed = prefix.network_address.packed
-    if isinstance(prefix, IPv4Network):
-        special = packed[0] in (0, 127) or packed[0] >= 224 or packed[:2] == b"\xa9\xfe"
-    else:
-        special = packed[:2] == b"\0\0" or packed[0] == 0xFF or (packed[0] == 0xFE and packed[1] & 0xC0 == 0x80)
-    return "is loopback, link-local, multicast or reserved space" if special else None
+    """Why no bundle may name it, None where it may."""
+    return _core.destination_problem(str(prefix))
 
 
 def _port(value: object) -> int:

@@ -13,7 +13,7 @@ use serde::ser::{Serialize, Serializer};
 use crate::instant;
 
 pub use crate::check::is_name;
-pub use crate::prefix::{Prefix, parse_prefix};
+pub use crate::prefix::{Prefix, destination_problem, parse_prefix};
 
 /// The schema of documents.
 pub const SCHEMA_VERSION: u32 = 1;

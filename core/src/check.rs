@@ -40,8 +40,11 @@ impl Bundle {
                 "lower bundle.max_routes in policy.yaml",
             ));
         }
-        // A path to each value costs time, so it is looked for only where something is wrong.
-        serde_json::from_slice(raw).map_err(|_| shape_problem(raw))
+        match serde_json::from_slice::<Self>(raw) {
+            Ok(bundle) if bundle.schema_version == SCHEMA_VERSION => Ok(bundle),
+            // A path to each value costs time, so it is looked for only where something is wrong.
+            _ => Err(shape_problem(raw)),
+        }
     }
 
     /// UTF-8, keys sorted, no spaces.
@@ -113,8 +116,20 @@ impl Bundle {
     }
 }
 
+/// The schema of a document, whatever else it has.
+#[derive(serde::Deserialize)]
+struct Version {
+    schema_version: u32,
+}
+
 /// Which value has another shape.
 fn shape_problem(raw: &[u8]) -> Problem {
+    if let Ok(Version { schema_version }) = serde_json::from_slice(raw)
+        && schema_version != SCHEMA_VERSION
+    {
+        let what = format!("is {schema_version}, this Springtide reads {SCHEMA_VERSION}");
+        return Problem::new("schema_version", what, "update this edge's Springtide");
+    }
     let mut reader = serde_json::Deserializer::from_slice(raw);
     let found: Result<Bundle, _> = serde_path_to_error::deserialize(&mut reader);
     let error = match found {
@@ -191,13 +206,6 @@ impl Problems {
     }
 
     fn head(&mut self, bundle: &Bundle) {
-        if bundle.schema_version != SCHEMA_VERSION {
-            let what = format!(
-                "is {}, this Springtide reads {SCHEMA_VERSION}",
-                bundle.schema_version
-            );
-            self.add("schema_version", what, "update this edge's Springtide");
-        }
         for (field, text, fits) in [
             ("edge", &bundle.edge, is_name(&bundle.edge)),
             ("pop", &bundle.pop, is_name(&bundle.pop)),
@@ -218,7 +226,7 @@ impl Problems {
         }
         let lifetime = bundle.expires_at - bundle.created_at;
         if lifetime <= 0 {
-            self.add("expires_at", "is not after created_at", RENDER);
+            self.add("expires_at", "is not after created_at", "publish a newer round");
         }
         if lifetime > MAX_LIFETIME_S {
             let what = format!("is more than {MAX_LIFETIME_S} s after created_at");
@@ -300,7 +308,7 @@ impl Problems {
         if let Some(what) = destination_problem(&entry.prefix) {
             self.add(
                 at("prefix"),
-                format!("{}: {what}", entry.prefix.0),
+                format!("{} {what}", entry.prefix.0),
                 "narrow the PoP's prefix in fleet.yaml",
             );
         }

@@ -46,15 +46,15 @@ pub fn parse_prefix(text: &str) -> Result<IpNet, String> {
     let Ok(parsed) = address.parse::<IpAddr>() else {
         return Err(format!("{} is not an IP prefix", quoted()));
     };
-    if parsed.to_string() != address {
-        return Err(format!(
-            "{} is not in canonical form ({parsed}/...)",
-            quoted()
-        ));
-    }
     if parsed.to_canonical() != parsed {
         return Err(format!(
             "{} is IPv4-mapped: write the IPv4 prefix",
+            quoted()
+        ));
+    }
+    if parsed.to_string() != address {
+        return Err(format!(
+            "{} is not in canonical form ({parsed}/...)",
             quoted()
         ));
     }
@@ -82,10 +82,10 @@ const fn widest(prefix: &IpNet) -> u8 {
 
 /// Why no bundle may name this destination, or None.
 pub fn destination_problem(prefix: &IpNet) -> Option<String> {
-    let (length, widest) = (prefix.prefix_len(), widest(prefix));
-    if length < widest {
+    let widest = widest(prefix);
+    if prefix.prefix_len() < widest {
         return Some(format!(
-            "/{length} is wider than /{widest}, the widest that an edge takes (no default routes)"
+            "is wider than /{widest}, the widest that an edge takes"
         ));
     }
     let special = match prefix {
@@ -98,5 +98,5 @@ pub fn destination_problem(prefix: &IpNet) -> Option<String> {
             first == 0 || first >> 8 == 0xff || first & 0xffc0 == 0xfe80
         }
     };
-    special.then(|| "it is loopback, link-local, multicast or reserved space".to_owned())
+    special.then(|| "is loopback, link-local, multicast or reserved space".to_owned())
 }

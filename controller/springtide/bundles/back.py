@@ -31,7 +31,11 @@ def going_back(before: Bundle | None, new: Bundle) -> Document:
             fields["enforce"] = before.enforce.model_copy(update={"opted_out": alone})
     else:
         # By routes of which there are none: the program goes, and open connections are treated as `new` says.
-        fields = {**fields_of(new), "enforce": Enforce(by="routes", live=new.enforce.live), "entries": []}
+        fields = {
+            **fields_of(new),
+            "enforce": Enforce(by="routes", otherwise="default", live=new.enforce.live),
+            "entries": [],
+        }
     fields |= {name: getattr(new, name) for name in OF_THE_NEW} | {"created_at": instants.show(created)}
     return seal(fields)
 

@@ -29,13 +29,11 @@ class OwnSide(Shape):
 
 
 class Enforce(Shape):
-    by: Literal["routes", "bpf"] = "routes"
+    by: Literal["routes", "bpf"]
     otherwise: Literal["routes", "default"] = Field(
-        default="default", description="where the program cannot be loaded: as much as routes can, or nothing"
+        description="where the program cannot be loaded: as much as routes can, or nothing"
     )
-    live: Literal["leave", "restore"] = Field(
-        default="leave", description="connections that are open when the program is withdrawn"
-    )
+    live: Literal["leave", "restore"] = Field(description="connections that are open when the program is withdrawn")
     excluded: list[str] = Field(default=[], description="destinations that are left alone; sorted and unique")
     opted_out: list[OwnSide] = Field(
         default=[],

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
+from springtide._core import shape_problem
 from springtide.bundles.enforce import Enforce
 from springtide.errors import InputError, Problem, SpringtideError
 from springtide.laws.entry import Entry, Shape, StartCongestion
@@ -113,22 +113,13 @@ def seal(fields: Mapping[str, Any]) -> Document:
 
 
 def parse(where: str, content: bytes, max_bytes: int | None = None) -> Document:
-    """Bytes from elsewhere, checked against the document's shape. Raises InputError with every problem."""
-    fix = "render it again with `springtide bundle`"
+    """Bytes from elsewhere, checked against the document's shape. Raises InputError with the first problem."""
     if max_bytes is not None and len(content) > max_bytes:
         message = f"is larger than bundle.max_bytes = {max_bytes}"
         raise InputError([Problem(where, "file", message, "find out what made it grow before raising the limit")])
-    try:
-        # Edges read UTF-8 without a mark; from bytes, json.loads would guess more.
-        document = json.loads(content.decode(), object_pairs_hook=_unique_keys, parse_constant=_no_constant)
-        return Document(Bundle.model_validate(_of_this_schema(document), strict=True), content)
-    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        raise InputError([Problem(where, "document", f"is not JSON: {error}", fix)]) from error
-    except ValidationError as error:
-        found = [Problem(where, _dotted(item["loc"]), item["msg"].lower(), fix) for item in error.errors()]
-        raise InputError(found) from error
-    except ValueError as error:
-        raise InputError([Problem(where, "document", str(error), fix)]) from error
+    if problem := shape_problem(content):
+        raise InputError([Problem(where, *problem)])
+    return Document(Bundle.model_validate_json(content), content)
 
 
 def read_folder(folder: Path, damaged: dict[Path, str] | None = None) -> dict[str, Document]:
@@ -148,31 +139,5 @@ def read_folder(folder: Path, damaged: dict[Path, str] | None = None) -> dict[st
     return found
 
 
-def _of_this_schema(document: object) -> object:
-    """What has no number is refused by its shape. Raises ValueError."""
-    version = document.get("schema_version", SCHEMA_VERSION) if isinstance(document, dict) else SCHEMA_VERSION
-    # Python's True equals 1, and so does 1.0.
-    if type(version) is not int or version != SCHEMA_VERSION:
-        raise ValueError(f"schema_version: is {version!r:.40}, this Springtide reads {SCHEMA_VERSION}")
-    return document
-
-
 def _sha256(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        [(twice, _)] = Counter(key for key, _ in pairs).most_common(1)
-        raise ValueError(f"gives the key {twice!r:.80} twice")
-    return found
-
-
-def _no_constant(name: str) -> None:
-    raise ValueError(f"holds {name}, which is not JSON")
-
-
-def _dotted(keys: tuple[int | str, ...]) -> str:
-    text = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in keys)
-    return text.lstrip(".") or "document"

@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from springtide import instants
+from springtide._core import MAX_ENTRIES
 from springtide.bundles.enforce import Enforce, enforcement, own_sides
 from springtide.bundles.model import SCHEMA_VERSION, Document, canonical, seal
-from springtide.bundles.validate import MAX_ENTRIES, Context, destination_findings
+from springtide.bundles.validate import Context, destination_findings
 from springtide.document import dotted
 from springtide.fleet import Fleet, parse_prefix, prefix_order
 from springtide.laws.base import Contribution

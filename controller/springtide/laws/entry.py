@@ -8,11 +8,9 @@ from typing import Annotated, Any, get_args
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 
-# Bytes/s, as edges take them (core/src/bundle.rs).
-MIN_RATE, MAX_RATE = 1000, 10_000_000_000
-# Segments of a thousand first flights: five times what one of enforce.lift_bytes has by default. Edges read what their
-# brake takes one for at most, twenty times as much (edge/bpf/brake.h), with which none ever brakes.
-MAX_DEFAULT_RESENT = 200_000
+from springtide._core import MAX_DEFAULT_RESENT as MAX_DEFAULT_RESENT
+from springtide._core import MAX_RATE as MAX_RATE
+from springtide._core import MIN_RATE as MIN_RATE
 
 
 class _Absent:

@@ -316,7 +316,11 @@ def test_every_field_is_read(place: Path) -> None:
         ({"enforce": {"how": "bpf"}}, "enforce.how", "unknown field `how`"),
         ({"enforce": {"excluded": ["10.0.0.0/8", "10.0.0.0/8"]}}, "enforce.excluded[1]", "occurs twice"),
         ({"enforce": {"brake": {"connections": 5}}}, "enforce.brake", "missing field `half_life_s`"),
-        ({"enforce": {"brake": ENFORCE["brake"] | {"half_life_s": 0}}}, "enforce.brake.half_life_s", "0 is outside 1 to 86400"),
+        (
+            {"enforce": {"brake": ENFORCE["brake"] | {"half_life_s": 0}}},
+            "enforce.brake.half_life_s",
+            "0 is outside 1 to 86400",
+        ),
         ({"enforce": {"record_permille": 1001}}, "enforce.record_permille", "1001 is outside 0 to 1000"),
         ({"enforce": ALONE | {"opted_out": 5}}, "enforce.opted_out", "invalid type: integer `5`, expected a sequence"),
         ({"enforce": ALONE | {"opted_out": [{}]}}, "enforce.opted_out[0]", "neither a port nor a prefix"),
@@ -348,7 +352,11 @@ def test_every_field_is_read(place: Path) -> None:
         ({"entries": [ENTRY | {"initcwnd": 0}]}, "entries[0].initcwnd", "0 is outside 1 to 1000"),
         ({"entries": [ENTRY | {"start_rate": 10.5}]}, "entries[0].start_rate", "floating point `10.5`"),
         ({"entries": [ENTRY | {"start_rate": 999}]}, "entries[0].start_rate", "999 is outside 1000 to 10000000000"),
-        ({"entries": [ENTRY | {"connection_rate": 999}]}, "entries[0].connection_rate", "999 is outside 1000 to 10000000000"),
+        (
+            {"entries": [ENTRY | {"connection_rate": 999}]},
+            "entries[0].connection_rate",
+            "999 is outside 1000 to 10000000000",
+        ),
         ({"entries": [ENTRY | {"default_resent": 0}]}, "entries[0].default_resent", "0 is outside 1 to 200000"),
         ({"entries": [ENTRY | {"default_resent": 200_001}]}, "entries[0].default_resent", "is outside 1 to 200000"),
         ({"entries": [LONE]}, "entries[0].connection_rate", "is there without start_rate"),
@@ -367,7 +375,11 @@ def test_every_field_is_read(place: Path) -> None:
         ({"entries": [ENTRY | {"prefix": 7}]}, "entries[0].prefix", "invalid type: integer `7`"),
         ({"entries": [ENTRY | {"prefix": "192.0.2.1/24"}]}, "entries[0].prefix", "beyond its length"),
         ({"entries": [ENTRY | {"trial": {"initcwnd": 5}}]}, "entries[0].trial", "missing field `permille`"),
-        ({"entries": [ENTRY | {"trial": {"permille": 1001}}]}, "entries[0].trial.permille", "1001 is outside 1 to 1000"),
+        (
+            {"entries": [ENTRY | {"trial": {"permille": 1001}}]},
+            "entries[0].trial.permille",
+            "1001 is outside 1 to 1000",
+        ),
     ],
 )
 def test_each_field_of_its_parts_is_checked_and_named(

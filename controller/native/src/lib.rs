@@ -1,0 +1,51 @@
+//! `springtide._core`: what the controller calls of springtide-core.
+
+use pyo3::prelude::*;
+use springtide_core::bundle::{self, Bundle, Problem};
+
+/// Field, what is wrong, and what to do.
+type Finding = (String, String, String);
+
+fn of(problem: Problem) -> Finding {
+    (problem.field, problem.what, problem.fix)
+}
+
+/// The first problem of a bundle's shape; None where it can be read.
+#[pyfunction]
+fn shape_problem(py: Python<'_>, content: &[u8]) -> Option<Finding> {
+    py.detach(|| Bundle::parse(content).err().map(of))
+}
+
+/// What is wrong with a bundle, whichever edge takes it and whenever: its shape's first problem, or all of its values'.
+#[pyfunction]
+fn bundle_problems(py: Python<'_>, content: &[u8]) -> Vec<Finding> {
+    py.detach(|| match Bundle::parse(content) {
+        Ok(bundle) => bundle.problems().into_iter().map(of).collect(),
+        Err(problem) => vec![of(problem)],
+    })
+}
+
+/// Why no bundle may name a destination, like 10.77.2.0/24; None where it may. Raises ValueError for what is no prefix.
+#[pyfunction]
+fn destination_problem(prefix: &str) -> PyResult<Option<String>> {
+    let parsed = bundle::parse_prefix(prefix).map_err(pyo3::exceptions::PyValueError::new_err)?;
+    Ok(bundle::destination_problem(&parsed))
+}
+
+/// What the controller calls of springtide-core.
+#[pymodule]
+#[pyo3(name = "_core")]
+mod core_of_python {
+    #[pymodule_export]
+    const MAX_DEFAULT_RESENT: u32 = springtide_core::bundle::MAX_DEFAULT_RESENT;
+    #[pymodule_export]
+    const MAX_ENTRIES: usize = springtide_core::bundle::MAX_ENTRIES;
+    #[pymodule_export]
+    const MAX_OPTED_OUT: usize = springtide_core::bundle::MAX_OPTED_OUT;
+    #[pymodule_export]
+    const MAX_RATE: u64 = springtide_core::bundle::MAX_RATE;
+    #[pymodule_export]
+    const MIN_RATE: u64 = springtide_core::bundle::MIN_RATE;
+    #[pymodule_export]
+    use super::{bundle_problems, destination_problem, shape_problem};
+}
