@@ -109,7 +109,7 @@ pub struct Start {
     pub seen_bytes: u32,
     /// Whether it starts as the kernel does because of the brake, which asks what that loses.
     pub control: u32,
-    /// Whether the brake has still to hear what its first flights lost in all.
+    /// Whether the brake still waits for what its first flights lost in all.
     pub untold: u32,
     /// tcp_sock.delivered when established.
     pub train_base: u32,

@@ -21,7 +21,7 @@ pub const BY_ONE: u16 = 1;
 pub const BY_SEVERAL: u16 = 2;
 
 /// One for the whole program: what user space must find again after a restart, and switches that the program reads. The
-/// first three words stay where they are in every [`LAYOUT`](super::LAYOUT): by them a set of another version is told
+/// first three words stay where they are in every [`LAYOUT`](super::LAYOUT): by them a set of another version is made
 /// to lift its caps.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
