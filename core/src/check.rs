@@ -226,7 +226,11 @@ impl Problems {
         }
         let lifetime = bundle.expires_at - bundle.created_at;
         if lifetime <= 0 {
-            self.add("expires_at", "is not after created_at", "publish a newer round");
+            self.add(
+                "expires_at",
+                "is not after created_at",
+                "publish a newer round",
+            );
         }
         if lifetime > MAX_LIFETIME_S {
             let what = format!("is more than {MAX_LIFETIME_S} s after created_at");
