@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
+from ipaddress import IPv6Network
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ from testkit.bpf import Program
 def entries(count: int) -> list[dict[str, Any]]:
     """As many /64 prefixes of documentation addresses, which no connection goes to."""
     values = {"initcwnd": 50, "start_rate": 6_000_000}
-    networks = (f"2001:db8:{number & 0xFFFF:x}:{number >> 16:x}::/64" for number in range(count))
-    return [{"prefix": network, **values} for network in networks]
+    places = (0x20010DB8 << 96 | (number & 0xFFFF) << 80 | number >> 16 << 64 for number in range(count))
+    return [{"prefix": str(IPv6Network((place, 64))), **values} for place in places]
 
 
 def loopback(**values: Any) -> list[dict[str, Any]]:

@@ -46,9 +46,10 @@ class Link:
         return max(10, math.ceil(self.rate_mbit * self.rtt_ms * 125 / SEGMENT))
 
     def entries(self, **more: Any) -> list[dict[str, Any]]:
-        """A bundle's entries at the path's rate; `more` replaces values."""
+        """A bundle's entries at the path's rate; `more` replaces values, or by None removes them."""
         rate = int(self.rate_mbit * SHARE * 125_000)
-        values = {"initcwnd": self.window(), "start_rate": rate} | more
+        given = {"initcwnd": self.window(), "start_rate": rate} | more
+        values = {name: value for name, value in given.items() if value is not None}
         return [{"prefix": prefix, **values} for prefix in self.prefixes()]
 
 
