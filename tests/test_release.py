@@ -129,7 +129,8 @@ def test_every_crate_of_the_lock_file_is_named_with_its_checksum(release: Path, 
 
 @pytest.mark.proof
 def test_every_pinned_distribution_is_named_and_what_is_installed_is_marked(release: Path) -> None:
-    found = contents(release, "springtide")
+    every = contents(release, "springtide")
+    found = {key: each for key, each in every.items() if each["purl"].startswith("pkg:pypi/")}
     assert set(found) == set(PIN.findall((ROOT / "requirements.lock").read_text()))
     controller, airflow = (
         set(PIN.findall((release / f"requirements-{part}.lock").read_text())) for part in ("controller", "airflow")
@@ -138,6 +139,9 @@ def test_every_pinned_distribution_is_named_and_what_is_installed_is_marked(rele
     assert {key for key, each in found.items() if each["scope"] == "optional"} == airflow - controller
     assert {"chdb", "pydantic", "ansible-core"} <= {name for name, _ in controller}
     assert "pytest" not in {name for name, _ in airflow}
+    # Linked into the compiled module, or only into programs.
+    scopes = {each["name"]: each["scope"] for each in every.values() if each["purl"].startswith("pkg:cargo/")}
+    assert (scopes["pyo3"], scopes["serde_json"], scopes["libbpf-rs"]) == ("required", "required", "excluded")
 
 
 @pytest.fixture(scope="module", params=PACKAGES)
@@ -199,6 +203,7 @@ def test_the_wheel_has_what_other_programs_read_byte_for_byte(release: Path) -> 
                 inside = file.replace("deploy/ansible/", "ansible_collections/springtide/fleet/")
                 assert wheel.read(inside) == (ROOT / file).read_bytes(), file
         assert not [name for name in wheel.namelist() if "/tests/" in name or name.endswith(".pyc")]
+        assert b"\npyo3 " in wheel.read("springtide/_files/notices.txt")
 
 
 def test_the_captures_come_with_their_authors_words() -> None:

@@ -22,13 +22,15 @@ ROOT = Path(__file__).resolve().parents[1]
 TEXT = re.compile(r"(LICEN[CS]E|COPYING|COPYRIGHT|NOTICE|UNLICENSE)([-._].*)?", re.IGNORECASE)
 # Where a crate lets choose, the other licence's text says nothing of this program.
 NOT_CHOSEN = ("LICENSE.LGPL-2.1",)
-# Crates that link C libraries, and where those that they build in have their notices; OpenSSL is the host's own.
+# Crates that link C libraries, and where those that they build in have their notices; OpenSSL and Python are
+# the host's own.
 LINKED = {
     "libbpf-sys": ("libbpf/LICENSE", "libbpf/LICENSE.BSD-2-Clause"),
     "rdkafka-sys": ("librdkafka/LICENSES.txt",),
     "ring": ("third_party/fiat/LICENSE",),
     "zstd-sys": ("zstd/LICENSE",),
     "openssl-sys": (),
+    "pyo3-ffi": (),
 }
 # The crate has no text of its own: the licence that its manifest names, with its authors.
 STANDARD = {"MIT": "MIT.txt"}

@@ -32,6 +32,8 @@ IN_COLLECTION = ("galaxy.yml", "README.md", "CHANGELOG.md", "meta", "playbooks",
 
 # Made by `make setup`.
 MODULE = "springtide/_core.abi3.so"
+# Of what is linked into it; made by `make release`.
+NOTICES = "target/notices/springtide-native.txt"
 
 
 class Hook(BuildHookInterface):  # type: ignore[misc]
@@ -52,6 +54,7 @@ def wanted(root: Path) -> dict[str, str]:
     module = root / "controller" / MODULE
     if not module.exists():
         raise FileNotFoundError(f"{module}: is not built; run `make setup`")
+    pairs |= {NOTICES: "springtide/_files/notices.txt"} if (root / NOTICES).exists() else {}
     return {str(module): MODULE} | {
         str(file): os.path.normpath(f"{inside}/{file.relative_to(root / path)}")
         for path, inside in pairs.items()
