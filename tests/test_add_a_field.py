@@ -54,7 +54,8 @@ def number() -> str:
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folders = ("controller/springtide", "sql", "proto", "dashboards", "testkit", "core", "collector", "edge", "lab/wan")
+    rust = ("core", "collector", "controller/native", "edge", "lab/wan")
+    folders = ("controller/springtide", "sql", "proto", "dashboards", "testkit", *rust)
     holes = {"NNN": number(), "MMMM": worked.next_migration()}
     return worked.copy(tmp_path_factory.mktemp("tree"), folders, PAGE, **holes)
 
