@@ -2,12 +2,13 @@
 //! written, read and checked by this definition everywhere.
 //!
 //! Fields stand in the order of their names: so a document is written in canonical form, keys sorted and without spaces,
-//! of which its digest is taken. Reading is strict. An unknown key, a key that occurs twice, a null, another encoding than
-//! UTF-8 and a number that is no whole one are errors.
+//! of which its digest is taken. Reading is strict. An unknown key, a key that occurs twice, a null, a list in place of an
+//! object, another encoding than UTF-8 and a number that is no whole one are errors.
 
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer};
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 
 use crate::instant;
@@ -37,7 +38,7 @@ pub const MAX_OBJECT_BYTES: u64 = 1_000_000_000;
 
 /// A whole document. Times in seconds since the epoch.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct Bundle {
     /// When it was rendered.
     #[serde(with = "instant::text")]
@@ -66,7 +67,7 @@ pub struct Bundle {
 
 /// How an edge acts on a bundle.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct Enforce {
     /// When an entry stops by itself; None never.
     #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
@@ -104,7 +105,7 @@ impl Enforce {
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize, serde::Serialize,
 )]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct OwnSide {
     /// The edge's port.
     #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
@@ -149,7 +150,7 @@ pub enum Live {
 
 /// When an entry stops by itself, until a newer bundle comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct Brake {
     /// Not before so many have started (decayed as `half_life_s` says).
     pub connections: u32,
@@ -161,7 +162,7 @@ pub struct Brake {
 
 /// What connections to one destination start with. What is None stays the kernel's default.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct Entry {
     /// Another congestion control than the host's.
     #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
@@ -206,7 +207,7 @@ impl Entry {
 
 /// A congestion control, and from when on it acts.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct Congestion {
     /// As the kernel names it.
     pub algorithm: String,
@@ -219,7 +220,7 @@ pub struct Congestion {
 
 /// What a randomised share of an entry's connections gets instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct Trial {
     /// In place of the entry's; None is no bound.
     #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
@@ -233,6 +234,40 @@ pub struct Trial {
     #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     pub start_rate: Option<u64>,
 }
+
+/// Reads structs from objects only: what serde derives would also take a list of their values.
+macro_rules! objects {
+    ($($name:ident)*) => {$(
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                struct Object;
+
+                impl<'de> Visitor<'de> for Object {
+                    type Value = $name;
+
+                    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        formatter.write_str("an object")
+                    }
+
+                    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<$name, A::Error> {
+                        // What is derived, as `remote = "Self"` has it beside the trait.
+                        $name::deserialize(MapAccessDeserializer::new(map))
+                    }
+                }
+
+                from.deserialize_map(Object)
+            }
+        }
+
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                $name::serialize(self, to)
+            }
+        }
+    )*};
+}
+
+objects!(Bundle Enforce OwnSide Brake Entry Congestion Trial);
 
 /// An optional value: where it is written down, it is no null.
 mod given {
