@@ -1,6 +1,6 @@
-//! Whether a document is a bundle that an edge may take: its bytes, its values, whose it is and when.
+//! Checks of a document: its bytes, its values, whose it is and when. What passes is a bundle that an edge may take.
 
-use std::fmt::Display;
+use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
 
 use sha2::{Digest, Sha256};
@@ -18,6 +18,8 @@ const CLOCK_TOLERANCE_S: i64 = 300;
 const MAX_ROUND_AHEAD_S: i64 = 3600;
 /// Twice what the policy allows; the expiry is the dead man's switch.
 const MAX_LIFETIME_S: i64 = 2 * 86_400;
+/// A document of many wrong values must not take a host's memory.
+const MAX_PROBLEMS: usize = 100;
 /// As long as the kernel's TCP_CA_NAME_MAX of 16 allows, its end included.
 const MAX_ALGORITHM: usize = 15;
 
@@ -47,13 +49,13 @@ impl Bundle {
         }
     }
 
-    /// UTF-8, keys sorted, no spaces.
+    /// Writes it as UTF-8, keys sorted, without spaces.
     pub fn canonical(&self) -> String {
         // Neither texts nor numbers can fail to be written.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// `sha256:<hex>` of the canonical form of all other fields than the digest.
+    /// Digests the canonical form of all other fields than the digest: `sha256:<hex>`.
     pub fn digest_of_content(&self) -> String {
         let whole = self.canonical();
         // As the second field, behind a time: nothing before it can look like it.
@@ -62,7 +64,8 @@ impl Bundle {
         format!("sha256:{}", hex(&Sha256::digest(rest.as_bytes())))
     }
 
-    /// Everything that is wrong with its values, whichever edge takes it and whenever.
+    /// Lists what is wrong with its values, whichever edge takes it and whenever: the first [`MAX_PROBLEMS`], and whether
+    /// the digest is of them.
     pub fn problems(&self) -> Vec<Problem> {
         let mut found = Problems(Vec::new());
         found.head(self);
@@ -88,7 +91,7 @@ impl Bundle {
         found.0
     }
 
-    /// Whether this edge takes it now (seconds since the epoch, by its own clock).
+    /// Checks whether this edge takes it now (seconds since the epoch, by its own clock).
     ///
     /// # Errors
     ///
@@ -122,7 +125,7 @@ struct Version {
     schema_version: u32,
 }
 
-/// Which value has another shape.
+/// Finds the value that has another shape.
 fn shape_problem(raw: &[u8]) -> Problem {
     if let Ok(Version { schema_version }) = serde_json::from_slice(raw)
         && schema_version != SCHEMA_VERSION
@@ -158,12 +161,15 @@ fn shape_problem(raw: &[u8]) -> Problem {
     )
 }
 
-/// Problems as they are found.
+/// Problems as they are found, at most [`MAX_PROBLEMS`]. A field is written out only where something is wrong with it.
 struct Problems(Vec<Problem>);
 
 impl Problems {
-    fn add(&mut self, field: impl Display, what: impl Into<String>, fix: &str) {
-        self.0.push(Problem::new(field.to_string(), what, fix));
+    fn add(&mut self, field: impl Display, what: impl Display, fix: &str) {
+        if self.0.len() < MAX_PROBLEMS {
+            self.0
+                .push(Problem::new(field.to_string(), what.to_string(), fix));
+        }
     }
 
     fn within<T>(&mut self, field: impl Display, value: Option<T>, bounds: RangeInclusive<T>)
@@ -171,33 +177,33 @@ impl Problems {
         T: PartialOrd + Display,
     {
         if let Some(value) = value.filter(|value| !bounds.contains(value)) {
-            let what = format!("{value} is outside {} to {}", bounds.start(), bounds.end());
-            self.add(field, what, RENDER);
+            let (least, most) = bounds.into_inner();
+            self.add(
+                field,
+                format_args!("{value} is outside {least} to {most}"),
+                RENDER,
+            );
         }
     }
 
     fn few(&mut self, field: &str, count: usize, most: usize, fix: &str) {
         if count > most {
-            self.add(
-                field,
-                format!("{count} are more than the {most} that an edge takes"),
-                fix,
-            );
+            let what = format_args!("{count} are more than the {most} that an edge takes");
+            self.add(field, what, fix);
         }
     }
 
     fn in_order(&mut self, list: &str, part: &str, prefixes: impl Iterator<Item = Prefix>) {
         let mut last = None;
         for (number, prefix) in prefixes.enumerate() {
-            let field = format_args!("{list}[{number}]{part}").to_string();
+            let field = format_args!("{list}[{number}]{part}");
             match last {
                 Some(last) if prefix == last => {
-                    self.add(field, format!("{} occurs twice", prefix.0), RENDER)
+                    self.add(field, format_args!("{} occurs twice", prefix.0), RENDER);
                 }
                 Some(last) if prefix < last => {
-                    let what =
-                        format!("{} is out of order (IP version, network, length)", prefix.0);
-                    self.add(field, what, RENDER);
+                    let order = "is out of order (IP version, network, length)";
+                    self.add(field, format_args!("{} {order}", prefix.0), RENDER);
                 }
                 _ => {}
             }
@@ -290,13 +296,13 @@ impl Problems {
             "name wider prefixes, or fewer ports, in fleet.yaml",
         );
         for (number, side) in found.iter().enumerate() {
-            let field = format!("enforce.opted_out[{number}]");
+            let field = format_args!("enforce.opted_out[{number}]");
             if side.port.is_none() && side.prefix.is_none() {
-                self.add(&field, "has neither a port nor a prefix", RENDER);
+                self.add(field, "has neither a port nor a prefix", RENDER);
             }
-            self.within(format!("{field}.port"), side.port, 1..=u16::MAX);
+            self.within(format_args!("{field}.port"), side.port, 1..=u16::MAX);
             if number > 0 && found[number - 1] >= *side {
-                self.add(&field, "is out of order (port, prefix), or twice", RENDER);
+                self.add(field, "is out of order (port, prefix), or twice", RENDER);
             }
         }
         if !found.is_empty() && (enforce.by, enforce.otherwise) != (Way::Bpf, Otherwise::Default) {
@@ -308,37 +314,45 @@ impl Problems {
     }
 
     fn entry(&mut self, number: usize, entry: &Entry) {
-        let at = |field: &str| format!("entries[{number}].{field}");
         if let Some(what) = destination_problem(&entry.prefix) {
             self.add(
-                at("prefix"),
-                format!("{} {what}", entry.prefix.0),
+                At(number, "prefix"),
+                format_args!("{} {what}", entry.prefix.0),
                 "narrow the PoP's prefix in fleet.yaml",
             );
         }
         if *entry == Entry::of(entry.prefix) {
             self.add(
-                format!("entries[{number}]"),
-                format!("{} has no value", entry.prefix.0),
+                format_args!("entries[{number}]"),
+                format_args!("{} has no value", entry.prefix.0),
                 RENDER,
             );
         }
-        self.within(at("initcwnd"), entry.initcwnd, 1..=MAX_WINDOW);
-        self.within(at("receive_window"), entry.receive_window, 1..=MAX_WINDOW);
+        self.within(At(number, "initcwnd"), entry.initcwnd, 1..=MAX_WINDOW);
         self.within(
-            at("default_resent"),
+            At(number, "receive_window"),
+            entry.receive_window,
+            1..=MAX_WINDOW,
+        );
+        self.within(
+            At(number, "default_resent"),
             entry.default_resent,
             1..=MAX_DEFAULT_RESENT,
         );
-        self.rates(&at(""), entry.start_rate, entry.connection_rate);
+        let rates = [At(number, "start_rate"), At(number, "connection_rate")];
+        self.rates(rates, entry.start_rate, entry.connection_rate);
         if let Some(trial) = &entry.trial {
-            self.within(at("trial.permille"), Some(trial.permille), 1..=1000);
-            self.within(at("trial.initcwnd"), trial.initcwnd, 1..=MAX_WINDOW);
-            self.rates(&at("trial."), trial.start_rate, trial.connection_rate);
+            self.within(At(number, "trial.permille"), Some(trial.permille), 1..=1000);
+            self.within(At(number, "trial.initcwnd"), trial.initcwnd, 1..=MAX_WINDOW);
+            let rates = [
+                At(number, "trial.start_rate"),
+                At(number, "trial.connection_rate"),
+            ];
+            self.rates(rates, trial.start_rate, trial.connection_rate);
         }
         if let Some(congestion) = &entry.congestion {
             self.within(
-                at("congestion.from_bytes"),
+                At(number, "congestion.from_bytes"),
                 Some(congestion.from_bytes),
                 0..=MAX_OBJECT_BYTES,
             );
@@ -351,18 +365,29 @@ impl Problems {
                     "{} is not a name of a congestion control",
                     printable(&format!("'{name}'"))
                 );
-                self.add(at("congestion.algorithm"), what, RENDER);
+                self.add(At(number, "congestion.algorithm"), what, RENDER);
             }
         }
     }
 
-    fn rates(&mut self, at: &str, all: Option<u64>, one: Option<u64>) {
-        self.within(format!("{at}start_rate"), all, MIN_RATE..=MAX_RATE);
-        self.within(format!("{at}connection_rate"), one, MIN_RATE..=MAX_RATE);
+    /// Checks the rate that all share, and what one of them gets of it.
+    fn rates(&mut self, fields: [At; 2], all: Option<u64>, one: Option<u64>) {
+        self.within(fields[0], all, MIN_RATE..=MAX_RATE);
+        self.within(fields[1], one, MIN_RATE..=MAX_RATE);
         if all.is_none() && one.is_some() {
             let what = "is there without start_rate, of which it is a part";
-            self.add(format!("{at}connection_rate"), what, RENDER);
+            self.add(fields[1], what, RENDER);
         }
+    }
+}
+
+/// Names a field of the entry with this number.
+#[derive(Clone, Copy)]
+struct At(usize, &'static str);
+
+impl Display for At {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "entries[{}].{}", self.0, self.1)
     }
 }
 
@@ -384,167 +409,4 @@ fn is_hex(text: &str, length: usize) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::bundle::{Congestion, Trial};
-
-    fn good() -> Bundle {
-        let text = |prefix: &str| Prefix(prefix.parse().unwrap());
-        let mut bundle = Bundle {
-            created_at: 1_767_323_222,
-            digest: String::new(),
-            edge: "ams-1".into(),
-            enforce: Enforce {
-                by: Way::Bpf,
-                ..Enforce::default()
-            },
-            entries: vec![
-                Entry {
-                    congestion: Some(Congestion {
-                        algorithm: "bbr".into(),
-                        always: true,
-                        from_bytes: 0,
-                    }),
-                    initcwnd: Some(83),
-                    start_rate: Some(5000),
-                    trial: Some(Trial {
-                        connection_rate: None,
-                        initcwnd: Some(10),
-                        permille: 100,
-                        start_rate: None,
-                    }),
-                    ..Entry::of(text("10.77.2.0/24"))
-                },
-                Entry {
-                    receive_window: Some(40),
-                    ..Entry::of(text("fd77:2::/48"))
-                },
-            ],
-            expires_at: 1_767_323_822,
-            policy_version: "0123456789ab".into(),
-            pop: "ams".into(),
-            round: 1_767_323_100,
-            schema_version: SCHEMA_VERSION,
-        };
-        bundle.digest = bundle.digest_of_content();
-        bundle
-    }
-
-    #[test]
-    fn a_document_is_what_was_written() {
-        let bundle = good();
-        let text = bundle.canonical();
-        assert_eq!(Bundle::parse(text.as_bytes()), Ok(bundle.clone()));
-        assert_eq!(bundle.problems(), []);
-        assert_eq!(bundle.check_for("ams-1", 1_767_323_300), Ok(()));
-        // An object of serde_json sorts its keys.
-        let sorted: serde_json::Value = serde_json::from_str(&text).unwrap();
-        assert_eq!(text, sorted.to_string());
-        // Python's json, of all fields but the digest: sort_keys=True, separators=(",", ":").
-        assert_eq!(
-            bundle.digest,
-            "sha256:4566c7e0b6edc1d8bfa231845b6d2c019f8c663f5dc0756221f48f80bd6ea005"
-        );
-    }
-
-    #[test]
-    fn only_utf_8_without_a_mark_is_read() {
-        let text = good().canonical();
-        let wide: Vec<u16> = text.encode_utf16().collect();
-        let units = |order: fn(u16) -> [u8; 2]| {
-            wide.iter()
-                .flat_map(|unit| order(*unit))
-                .collect::<Vec<u8>>()
-        };
-        let points = |order: fn(u32) -> [u8; 4]| {
-            text.chars()
-                .flat_map(|c| order(c.into()))
-                .collect::<Vec<u8>>()
-        };
-        let utf8 = text.clone().into_bytes();
-        let bodies = [
-            units(u16::to_le_bytes),
-            units(u16::to_be_bytes),
-            points(u32::to_le_bytes),
-            points(u32::to_be_bytes),
-        ];
-        let marks: [&[u8]; 5] = [
-            b"\xff\xfe",
-            b"\xfe\xff",
-            b"\xff\xfe\0\0",
-            b"\0\0\xfe\xff",
-            b"\xef\xbb\xbf",
-        ];
-        let marked = marks.iter().zip(bodies.iter().chain([&utf8]));
-        let all = marked
-            .map(|(mark, body)| [mark, body.as_slice()].concat())
-            .chain(bodies.clone());
-        for raw in all {
-            let problem = Bundle::parse(&raw).unwrap_err();
-            assert_eq!(problem.field, "JSON", "{problem}");
-            assert!(problem.to_string().is_ascii());
-        }
-    }
-
-    #[test]
-    fn what_is_not_canonical_is_refused() {
-        let text = good().canonical();
-        for (from, to, field) in [
-            (
-                "\"initcwnd\":83",
-                "\"initcwnd\":83.0",
-                "entries[0].initcwnd",
-            ),
-            (
-                "\"initcwnd\":83",
-                "\"initcwnd\":8.3e1",
-                "entries[0].initcwnd",
-            ),
-            (
-                "\"initcwnd\":83",
-                "\"initcwnd\":true",
-                "entries[0].initcwnd",
-            ),
-            (
-                "\"initcwnd\":83",
-                "\"initcwnd\":null",
-                "entries[0].initcwnd",
-            ),
-            ("\"initcwnd\":83", "\"initcwnd\":-1", "entries[0].initcwnd"),
-            (
-                "\"initcwnd\":83",
-                "\"initcwnd\":4294967296",
-                "entries[0].initcwnd",
-            ),
-            (
-                "\"initcwnd\":83",
-                "\"initcwnd\":83,\"initcwnd\":83",
-                "entries[0]",
-            ),
-            ("\"initcwnd\":83", "\"initcwnd\":083", "JSON"),
-            ("10.77.2.0/24", "10.77.2.1/24", "entries[0].prefix"),
-            ("10.77.2.0/24", "10.77.2.0/024", "entries[0].prefix"),
-            ("fd77:2::/48", "fd77:2:0::/48", "entries[1].prefix"),
-            ("\"pop\":", "\"via\":1,\"pop\":", "via"),
-            ("\"pop\":\"ams\",", "", "document"),
-        ] {
-            assert!(text.contains(from));
-            let problem = Bundle::parse(text.replacen(from, to, 1).as_bytes()).unwrap_err();
-            assert_eq!(problem.field, field, "{to}: {problem}");
-        }
-        let twice = format!("{text}{text}");
-        assert_eq!(Bundle::parse(twice.as_bytes()).unwrap_err().field, "JSON");
-        for (open, close) in [("[", "]"), ("{\"a\":", "}")] {
-            let deep = [open.repeat(20_000), "1".into(), close.repeat(20_000)].concat();
-            assert!(Bundle::parse(deep.as_bytes()).is_err());
-        }
-    }
-
-    #[test]
-    fn a_value_that_was_changed_is_found() {
-        let text = good().canonical().replacen("83", "84", 1);
-        let changed = Bundle::parse(text.as_bytes()).unwrap();
-        let kinds: Vec<Kind> = changed.problems().iter().map(|one| one.kind).collect();
-        assert_eq!(kinds, [Kind::Altered]);
-    }
-}
+mod tests;
