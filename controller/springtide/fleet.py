@@ -28,8 +28,6 @@ REGION = re.compile(r"[^\W_][\w .-]{0,62}")
 RESERVED = frozenset({"all", "edges", "localhost", "ungrouped", "rejected"})
 # An IPv4 address is sent and stored as ::ffff:a.b.c.d: an IPv6 prefix over that range would claim it.
 MAPPED_IPV4 = IPv6Network("::ffff:0:0/96")
-# A shorter prefix is most of the Internet: a default route by another name.
-WIDEST = {4: 8, 6: 16}
 MAX_TENANTS = 64
 # Pairs of a port and an address; and of those with an address, with each of which every socket of a round is compared
 # (256 of them doubled the time of a roll-up of 300,000 sockets, 64 did not show).

@@ -92,9 +92,7 @@ def destination_findings(entry: Entry, pop: str, by: str, context: Context) -> I
     shortest = policy.min_prefix_length_ipv4 if prefix.version == 4 else policy.min_prefix_length_ipv6
     # A window by a route is decided for pairs of PoPs only; edges that pace start towards client prefixes as well.
     needs_pop = by != "bpf" and entry.initcwnd is not None
-    if prefix.prefixlen == 0:
-        yield f"{prefix} is a default route", "name a PoP's prefixes"
-    elif (problem := destination_problem(prefix)) is not None:
+    if (problem := destination_problem(prefix)) is not None:
         yield f"{prefix} {problem}", "drop it: edges refuse the whole bundle"
     # A client prefix is as long as it is.
     elif prefix.prefixlen < shortest and (owner is not None or needs_pop):

@@ -11,7 +11,7 @@ from springtide.cli.options import fleet_option, json_option, policy_option, rea
 from springtide.cli.output import print_json
 from springtide.document import load
 from springtide.errors import InputError, Problem
-from springtide.fleet import WIDEST, Fleet, destination_problem
+from springtide.fleet import Fleet, destination_problem
 from springtide.policy import ADVICE_ONLY, Policy, default_yaml
 from springtide.policy.names import unknown
 
@@ -90,12 +90,12 @@ def _no_destinations(fleet: Fleet) -> list[tuple[str, str, str]]:
         (f"pops.{name}.prefixes[{index}]", f"{prefix} {problem}", "name prefixes that others reach the PoP by")
         for name, pop in fleet.pops.items()
         for index, prefix in enumerate(pop.prefixes)
-        if prefix.prefixlen >= WIDEST[prefix.version] and (problem := destination_problem(prefix)) is not None
+        if (problem := destination_problem(prefix)) is not None
     ]
 
 
 def _too_wide(fleet: Fleet, policy: Policy) -> list[tuple[str, str, str]]:
-    """Prefixes that no bundle could carry."""
+    """Prefixes that edges would take, and that no bundle could carry under this policy."""
     shortest = {4: policy.bundle.min_prefix_length_ipv4, 6: policy.bundle.min_prefix_length_ipv6}
     return [
         (
@@ -105,7 +105,7 @@ def _too_wide(fleet: Fleet, policy: Policy) -> list[tuple[str, str, str]]:
         )
         for name, pop in fleet.pops.items()
         for index, prefix in enumerate(pop.prefixes)
-        if prefix.prefixlen < shortest[prefix.version]
+        if prefix.prefixlen < shortest[prefix.version] and destination_problem(prefix) is None
     ]
 
 
