@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from springtide._core import MAX_RATE
 from springtide.laws.columns import same
-from springtide.laws.entry import MAX_RATE
 from springtide.laws.start import law
 from springtide.laws.start.evidence import OBSERVED
 from springtide.laws.start.law import decide

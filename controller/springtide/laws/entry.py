@@ -8,10 +8,6 @@ from typing import Annotated, Any, get_args
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema
 
-from springtide._core import MAX_DEFAULT_RESENT as MAX_DEFAULT_RESENT
-from springtide._core import MAX_RATE as MAX_RATE
-from springtide._core import MIN_RATE as MIN_RATE
-
 
 class _Absent:
     """A value that is either there or not: null is no value, as edges have it."""

@@ -13,12 +13,13 @@ import pytest
 from hypothesis import HealthCheck, event, given, settings
 from hypothesis import strategies as st
 from springtide import instants
+from springtide._core import MAX_DEFAULT_RESENT
 from springtide.bundles.render import render as render_contributions
 from springtide.bundles.validate import Context, parsed_problems, problems
 from springtide.fleet import Fleet
 from springtide.laws.base import Contribution
 from springtide.laws.congestion import interface as congestion
-from springtide.laws.entry import MAX_DEFAULT_RESENT, Entry, Trial
+from springtide.laws.entry import Entry, Trial
 from springtide.laws.initcwnd import interface as initcwnd
 from springtide.policy import Policy
 from testkit.decided import decision

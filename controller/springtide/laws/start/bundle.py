@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from springtide._core import MAX_DEFAULT_RESENT, MAX_RATE, MIN_RATE
 from springtide.fleet import Fleet, Prefix, parse_prefix
 from springtide.frame import Frame
 from springtide.laws.columns import Table
-from springtide.laws.entry import MAX_DEFAULT_RESENT, MAX_RATE, MIN_RATE, Entry, Trial
+from springtide.laws.entry import Entry, Trial
 from springtide.laws.holdout import held_out_edges
 from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
 from springtide.laws.start.gain import gain_us, transfer_us

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from springtide._core import MAX_RATE
 from springtide.laws.columns import Bits, Columns
-from springtide.laws.entry import MAX_RATE
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.shrink import Floats
 
