@@ -77,10 +77,10 @@ class Difference:
 def starts(documents: Documents) -> dict[Value, Start]:
     """Starts by edge and prefix, where there is any window."""
     return {
-        (edge, prefix): start
+        (edge, entry.prefix): start
         for edge, document in documents.items()
-        for prefix, start in ((entry.prefix, _start(entry)) for entry in document.bundle.entries)
-        if start.is_carried or start.receive_window
+        for entry in document.bundle.entries
+        if (start := _start(entry)).is_carried or start.receive_window
     }
 
 
