@@ -238,6 +238,7 @@ BROKEN: dict[str, tuple[Change, str]] = {
     "no enforce": (lambda d: d.pop("enforce"), "document: missing field `enforce`"),
     "null": (lambda d: entry(d, initcwnd=None), "entries[0].initcwnd: invalid type: null"),
     "a brake of null": (lambda d: d["enforce"].update(brake=None), "enforce.brake: invalid type: null"),
+    "a list for a brake": (lambda d: d["enforce"].update(brake=[20, 60, 400]), "enforce.brake: invalid type: sequence"),
     "half a brake": (
         lambda d: d["enforce"].update(brake={"connections": 1}),
         "enforce.brake: missing field `half_life_s`",

@@ -662,7 +662,7 @@ def test_a_second_content_for_a_moment_that_edges_may_know_is_refused(tmp_path: 
     ("content", "message"),
     [
         (b"", "JSON: EOF while parsing"),
-        (b"[]", "document: invalid length 0"),
+        (b"[]", "document: invalid type: sequence"),
         (b"[" * 100_000, "invalid type: sequence"),
         (b'{"edge": 1}', "edge: invalid type: integer"),
         (b'{"edge": "a", "edge": "b"}', "document: duplicate field `edge`"),

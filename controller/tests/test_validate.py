@@ -141,7 +141,7 @@ BROKEN_FILES: dict[str, tuple[Callable[[bytes], bytes], str]] = {
     "utf-32": (lambda b: b.decode().encode("utf-32"), "JSON: "),
     "a byte order mark": (lambda b: b"\xef\xbb\xbf" + b, "JSON: "),
     "binary": (lambda _: b"\xff\xfe\x00", "JSON: "),
-    "a list": (lambda _: b"[]", "document: invalid length"),
+    "a list": (lambda _: b"[]", "document: invalid type: sequence"),
     "repeated key": (lambda b: b[:-1] + b',"edge":"ams-2"}', "document: duplicate field `edge`"),
     "not a number": (lambda b: b.replace(b":42", b":NaN"), "JSON: expected value"),
     "deep": (lambda _: b"[" * 100_000, "invalid type: sequence"),
