@@ -19,7 +19,7 @@ from lab.demo.edges import edge_command
 from lab.lab import Lab
 from lab.topology import gateway
 from lab.wan_config import TUN
-from testkit.edge import BY_ROUTES, instant, sealed
+from testkit.edge import enforcement, instant, sealed
 
 # Of the path's rate: acknowledgements, headers and what else is on it.
 SHARE = 0.95
@@ -77,7 +77,7 @@ def apply(lab: Lab, edge: str, entries: Sequence[Mapping[str, Any]], directory: 
     now = int(time.time())
     first = {"schema_version": 1, "edge": edge, "pop": SERVER, "round": instant(round_s), "policy_version": "0" * 12}
     times = {"created_at": instant(now), "expires_at": instant(now + LIVES_S)}
-    bundle = sealed({**first, **times, "enforce": BY_ROUTES | {"by": "bpf"}, "entries": list(entries)})
+    bundle = sealed({**first, **times, "enforce": enforcement("bpf"), "entries": list(entries)})
     file = directory / f"{edge}.json"
     file.write_text(json.dumps(bundle))
     edge_command(lab, edge, directory / edge, "apply", str(file), "--unsigned")

@@ -54,8 +54,12 @@ def in_order(prefix: str) -> tuple[int, int, int]:
     return network.version, int(network.network_address), network.prefixlen
 
 
-BY_ROUTES = {"by": "routes", "live": "leave", "otherwise": "default"}
 _made = itertools.count()
+
+
+def enforcement(by: str = "routes", **more: Any) -> dict[str, Any]:
+    """How an edge enforces a bundle, with all that must be said."""
+    return {"by": by, "live": "leave", "otherwise": "default", **more}
 
 
 def bundle(windows: Mapping[str, int], *, now: float | None = None, ttl: float = 600, **fields: Any) -> dict[str, Any]:
@@ -75,7 +79,7 @@ def bundle(windows: Mapping[str, int], *, now: float | None = None, ttl: float =
         "expires_at": instant(created + ttl),
         "entries": [{"prefix": prefix, "initcwnd": windows[prefix]} for prefix in ordered],
     }
-    fields["enforce"] = BY_ROUTES | fields.get("enforce", {})
+    fields["enforce"] = enforcement(**fields.get("enforce", {}))
     return sealed(document | fields)
 
 

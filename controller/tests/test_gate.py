@@ -21,7 +21,7 @@ from springtide.publication.folder import PublishFolder
 
 import testkit.published
 from testkit.bottleneck import MSS, Counters, Path, records, sample, transfer
-from testkit.edge import BY_ROUTES
+from testkit.edge import enforcement
 from testkit.home import ROUND, Home
 
 SINCE = ROUND + 120
@@ -70,7 +70,7 @@ def publish(home: Home, **content: Any) -> PublishFolder:
             "policy_version": "0123456789ab",
             "created_at": instants.show(ROUND + 5),
             "expires_at": instants.show(ROUND + 900),
-            "enforce": BY_ROUTES,
+            "enforce": enforcement(),
             "entries": [],
             **content,
         }

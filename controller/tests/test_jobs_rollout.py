@@ -20,7 +20,7 @@ from springtide.publication.pause import Pause, pause, resume
 from springtide.publication.withdrawal import WITHDRAWN
 
 import testkit.published
-from testkit.edge import BY_ROUTES
+from testkit.edge import enforcement
 from testkit.home import ROUND
 
 
@@ -33,7 +33,7 @@ def publish(folder: PublishFolder, seconds: int) -> Path:
         "policy_version": "0123456789ab",
         "created_at": instants.show(ROUND + seconds),
         "expires_at": instants.show(ROUND + 900),
-        "enforce": BY_ROUTES,
+        "enforce": enforcement(),
         "entries": [],
     }
     return testkit.published.publish(folder, {"ams-1": document})

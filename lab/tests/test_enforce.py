@@ -21,7 +21,7 @@ from lab.fleet import fleet
 from lab.lab import Lab
 from lab.topology import Topology
 from testkit import published
-from testkit.edge import BY_ROUTES, instant
+from testkit.edge import enforcement, instant
 
 NO_CAP = 0xFFFFFFFF
 # Two edges of one PoP by eBPF, the third and the other PoP by routes.
@@ -82,7 +82,7 @@ def bundle(edge: str) -> dict[str, Any]:
         "expires_at": instant(now + 600),
     }
     by = "bpf" if edge in ENTRIES else "routes"
-    return {"schema_version": 1, **fields, "enforce": BY_ROUTES | {"by": by}, "entries": ENTRIES.get(edge, [])}
+    return {"schema_version": 1, **fields, "enforce": enforcement(by), "entries": ENTRIES.get(edge, [])}
 
 
 def test_an_edge_enforces_as_it_says_itself_or_its_pop_or_the_lab() -> None:

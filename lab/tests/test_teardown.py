@@ -24,7 +24,7 @@ from lab.errors import InputError, LabError
 from lab.lab import Lab
 from lab.topology import load_topology
 from testkit import leftovers
-from testkit.edge import BY_ROUTES, instant, sealed
+from testkit.edge import enforcement, instant, sealed
 
 pytestmark = pytest.mark.root
 
@@ -299,7 +299,7 @@ def bundle(path: Path) -> None:
     rest = {
         "created_at": instant(now),
         "expires_at": instant(now + 600),
-        "enforce": BY_ROUTES | {"by": "bpf"},
+        "enforce": enforcement("bpf"),
         "entries": [{"prefix": "10.78.2.0/24", "initcwnd": 30}],
     }
     path.write_text(json.dumps(sealed(first | rest)))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from testkit.edge import BY_ROUTES, NAME, PROGRAM, Outcome, bundle, instant, sealed
+from testkit.edge import NAME, PROGRAM, Outcome, bundle, enforcement, instant, sealed
 
 MAX_BUNDLE_BYTES = 16 * 1024 * 1024
 MAX_ENTRIES = 100_000
@@ -295,7 +295,7 @@ def whole(changes: dict[str, Any]) -> dict[str, Any]:
     body = {key: value for key, value in GOOD.items() if key != "digest"}
     found = body | {"enforce": ENFORCE, "entries": [ENTRY]} | changes
     if isinstance(found["enforce"], dict):
-        found["enforce"] = BY_ROUTES | found["enforce"]
+        found["enforce"] = enforcement(**found["enforce"])
     return sealed(found)
 
 
