@@ -1,9 +1,9 @@
 //! A bundle: what an edge's new connections start with, by destination, and until when. One JSON document, which is
 //! written, read and checked by this definition everywhere.
 //!
-//! Fields stand in the order of their names: so a document is written in canonical form, keys sorted and without spaces,
-//! of which its digest is taken. Reading is strict. An unknown key, a key that occurs twice, a null, a list in place of an
-//! object, another encoding than UTF-8 and a number that is no whole one are errors.
+//! Fields stand in the order of their names. So a document is written in canonical form, keys sorted and without spaces;
+//! its digest is taken of that. Reading is strict: an unknown key, a key that occurs twice, a null, a list in place of
+//! an object, another encoding than UTF-8 and a number that is no whole one are errors.
 
 use std::fmt;
 
@@ -40,18 +40,18 @@ pub const MAX_OBJECT_BYTES: u64 = 1_000_000_000;
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct Bundle {
-    /// When it was rendered.
+    /// Time at which it was rendered.
     #[serde(with = "instant::text")]
     pub created_at: i64,
     /// `sha256:<hex>` over the canonical form of all other fields.
     pub digest: String,
-    /// Whose it is.
+    /// Name of the edge that it is for.
     pub edge: String,
-    /// How its entries reach the packet.
+    /// Way in which its entries take effect.
     pub enforce: Enforce,
-    /// What connections to each destination start with; sorted by IP version, network and length, unique.
+    /// Values that connections to each destination start with; sorted by IP version, network and length, unique.
     pub entries: Vec<Entry>,
-    /// From then on it does not count.
+    /// Time from which on it does not count.
     #[serde(with = "instant::text")]
     pub expires_at: i64,
     /// First 12 hex digits of the SHA-256 of the effective policy.
@@ -65,14 +65,14 @@ pub struct Bundle {
     pub schema_version: u32,
 }
 
-/// How an edge acts on a bundle.
+/// Way in which an edge acts on a bundle.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct Enforce {
-    /// When an entry stops by itself; None never.
+    /// Condition on which an entry stops by itself; None: it never does.
     #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     pub brake: Option<Brake>,
-    /// By routes or by a program.
+    /// Routes or a program.
     pub by: Way,
     /// Destinations that are left alone, whatever the entries say: sorted and unique as they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -83,20 +83,20 @@ pub struct Enforce {
     /// Round trips since the connection was established at which it is lifted; None is no bound.
     #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     pub lift_round_trips: Option<u32>,
-    /// What happens to connections that are open when the bundle is withdrawn.
+    /// Treatment of connections that are open when the bundle is withdrawn.
     pub live: Live,
     /// Connections that are left alone by this edge's own side of them: sorted and unique. Only by a program.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub opted_out: Vec<OwnSide>,
-    /// What happens where the program cannot be loaded.
+    /// Fallback where the program cannot be loaded.
     pub otherwise: Otherwise,
-    /// Of a thousand connections, those that leave a first-flight record; None is none.
+    /// Connections of a thousand that leave a first-flight record; None is none.
     #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     pub record_permille: Option<u32>,
 }
 
 impl Enforce {
-    /// What the rule of the start budget was measured with.
+    /// Value with which the rule of the start budget was measured.
     pub const LIFT_BYTES: u32 = 60_000;
 }
 
@@ -110,12 +110,12 @@ pub struct OwnSide {
     /// The edge's port.
     #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     pub port: Option<u16>,
-    /// Of the edge's addresses.
+    /// Network of the edge's addresses.
     #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     pub prefix: Option<Prefix>,
 }
 
-/// How values reach a connection.
+/// Way in which values reach a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Way {
@@ -126,18 +126,18 @@ pub enum Way {
     Bpf,
 }
 
-/// What an edge does that cannot load the program.
+/// Fallback of an edge that cannot load the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Otherwise {
-    /// As much as routes can carry.
+    /// Routes, with as much as they can carry.
     Routes,
     /// Nothing: the kernel's default.
     #[default]
     Default,
 }
 
-/// What becomes of open connections when a bundle is withdrawn.
+/// Treatment of open connections when a bundle is withdrawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Live {
@@ -148,19 +148,19 @@ pub enum Live {
     Restore,
 }
 
-/// When an entry stops by itself, until a newer bundle comes.
+/// Condition on which an entry stops by itself, until a newer bundle comes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct Brake {
-    /// Not before so many have started (decayed as `half_life_s` says).
+    /// Connections that must have started before (decayed as `half_life_s` says).
     pub connections: u32,
-    /// After this time a connection counts half, seconds.
+    /// Time after which a connection counts half, seconds.
     pub half_life_s: u32,
-    /// Of a thousand connections that started with our values, those that may lose in their first flights.
+    /// Connections of a thousand that started with our values, which may lose in their first flights.
     pub lost_permille: u32,
 }
 
-/// What connections to one destination start with. What is None stays the kernel's default.
+/// Values that connections to one destination start with. A value that is None stays the kernel's default.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct Entry {
@@ -209,28 +209,28 @@ impl Entry {
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct Congestion {
-    /// As the kernel names it.
+    /// Name that the kernel has for it.
     pub algorithm: String,
-    /// Where the bytes cannot be waited for, it may act from the first byte on.
+    /// Permission to act from the first byte on, where the bytes cannot be waited for.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub always: bool,
     /// Bytes that the connection must have had acknowledged.
     pub from_bytes: u64,
 }
 
-/// What a randomised share of an entry's connections gets instead.
+/// Values that a randomised share of an entry's connections gets instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 #[serde(remote = "Self", deny_unknown_fields)]
 pub struct Trial {
-    /// In place of the entry's; None is no bound.
+    /// Value in place of the entry's; None is no bound.
     #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     pub connection_rate: Option<u64>,
-    /// In place of the entry's; None is the kernel's default.
+    /// Value in place of the entry's; None is the kernel's default.
     #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     pub initcwnd: Option<u32>,
-    /// Of a thousand connections.
+    /// Connections of a thousand.
     pub permille: u32,
-    /// In place of the entry's; None is no cap.
+    /// Value in place of the entry's; None is no cap.
     #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
     pub start_rate: Option<u64>,
 }
@@ -289,29 +289,29 @@ mod given {
     }
 }
 
-/// What is wrong with a document, and what to do: one line of `FIELD: PROBLEM; FIX`.
+/// Fault of a document, and what to do: one line of `FIELD: PROBLEM; FIX`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// Of which kind.
+    /// Its kind.
     pub kind: Kind,
-    /// Like `entries[3].trial.permille`.
+    /// Place in the document, like `entries[3].trial.permille`.
     pub field: String,
-    /// In words.
+    /// Description of it.
     pub what: String,
-    /// What to do.
+    /// Advice.
     pub fix: String,
 }
 
 /// Kinds of problems that edges answer in different ways.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Not a bundle, or a value that is out of bounds.
+    /// The document is no bundle, or a value is out of bounds.
     Wrong,
-    /// Not the bytes that were digested.
+    /// The content is not what was digested.
     Altered,
-    /// For another edge.
+    /// The bundle is for another edge.
     OtherEdge,
-    /// Past its expiry.
+    /// The bundle is past its expiry.
     Expired,
 }
 

@@ -20,7 +20,7 @@ const MAX_ROUND_AHEAD_S: i64 = 3600;
 const MAX_LIFETIME_S: i64 = 2 * 86_400;
 /// A document of many wrong values must not take a host's memory.
 const MAX_PROBLEMS: usize = 100;
-/// As long as the kernel's TCP_CA_NAME_MAX of 16 allows, its end included.
+/// Longest name of a congestion control: the kernel's TCP_CA_NAME_MAX is 16, its end included.
 const MAX_ALGORITHM: usize = 15;
 
 const RENDER: &str = "render it again with `springtide bundle`";
@@ -32,7 +32,7 @@ impl Bundle {
     ///
     /// # Errors
     ///
-    /// What is not JSON in UTF-8 without a mark, or has another shape: the first problem.
+    /// The first problem, where it is not JSON in UTF-8 without a mark, or has another shape.
     pub fn parse(raw: &[u8]) -> Result<Self, Problem> {
         if raw.len() > MAX_BYTES {
             let what = format!("is over {MAX_BYTES} bytes");
@@ -64,8 +64,8 @@ impl Bundle {
         format!("sha256:{}", hex(&Sha256::digest(rest.as_bytes())))
     }
 
-    /// Lists what is wrong with its values, whichever edge takes it and whenever: the first [`MAX_PROBLEMS`], and whether
-    /// the digest is of them.
+    /// Lists what is wrong with its values, whichever edge takes it and whenever: the first hundred, and a digest that is
+    /// not of them.
     pub fn problems(&self) -> Vec<Problem> {
         let mut found = Problems(Vec::new());
         found.head(self);
@@ -395,7 +395,7 @@ fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Whether a text can be the name of an edge or of a PoP.
+/// Says whether a text can be the name of an edge or of a PoP.
 pub fn is_name(text: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     text.bytes().next().is_some_and(fits)

@@ -12,7 +12,7 @@ pub fn parse(text: &str) -> Option<i64> {
     i64::try_from(moment.duration_since(UNIX_EPOCH).ok()?.as_secs()).ok()
 }
 
-/// As [`parse`] reads it. What lies outside of the years that can be written becomes the nearest one.
+/// Writes what [`parse`] reads. A time outside of the years that can be written becomes the nearest one.
 pub fn show(seconds: i64) -> String {
     const LAST: u64 = 253_402_300_799; // 9999-12-31T23:59:59Z
     let since = u64::try_from(seconds).unwrap_or(0).min(LAST);
@@ -20,13 +20,13 @@ pub fn show(seconds: i64) -> String {
     humantime::format_rfc3339_seconds(moment).to_string()
 }
 
-/// For serde: seconds since the epoch as the text that [`show`] writes.
+/// Serialization of seconds since the epoch as the text that [`show`] writes.
 pub mod text {
     use serde::{Deserialize, Deserializer, Serializer, de::Error};
 
     /// # Errors
     ///
-    /// Where the text is no instant.
+    /// A text that is no instant.
     pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<i64, D::Error> {
         let text = String::deserialize(from)?;
         super::parse(&text).ok_or_else(|| {
@@ -38,7 +38,7 @@ pub mod text {
 
     /// # Errors
     ///
-    /// As the writer has them.
+    /// Those of the writer.
     pub fn serialize<S: Serializer>(seconds: &i64, to: S) -> Result<S::Ok, S::Error> {
         to.serialize_str(&super::show(*seconds))
     }

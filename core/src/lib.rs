@@ -1,4 +1,4 @@
-//! What the collector, the edge's program and the controller agree on. No I/O.
+//! Definitions that the collector, the edge's program and the controller share. No I/O.
 
 pub mod bundle;
 mod check;

@@ -1,4 +1,4 @@
-//! What a publisher wants of this edge: a bundle, checked as far as it can be without the kernel.
+//! Bundles as this edge takes them, checked as far as they can be without the kernel.
 
 pub use springtide_core::bundle::{
     Brake, Bundle, Congestion, Enforce, Entry, Kind, Live, MAX_BYTES, Otherwise, OwnSide, Prefix,

@@ -17,11 +17,11 @@ const CLOSE: u8 = 7;
 pub struct Flight {
     /// struct inet_diag_msg as far as it is known: family, state, ports, addresses and cookie.
     pub(crate) header: [u8; HEADER],
-    /// What the connection started with.
+    /// Values that the connection started with.
     pub(crate) start: Start,
-    /// Of the entry's prefix, in the connection's own family.
+    /// Length of the entry's prefix, in the connection's own family.
     pub(crate) prefix_length: u32,
-    /// As the program wrote it.
+    /// Record that the program wrote.
     pub(crate) record: Record,
 }
 

@@ -17,7 +17,7 @@ const SK_STORAGE: u32 = 24;
 /// Bytes of a value.
 const VALUE_SIZE: u32 = size_of::<layout::Start>() as u32;
 
-/// What one connection started with, as the contract has it.
+/// Values that one connection started with, as the contract has them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Start {
     pub(crate) round: u64,
@@ -28,7 +28,7 @@ pub struct Start {
 }
 
 impl Start {
-    /// Of what the program has written; None where it cannot be such values.
+    /// Takes what the program has written; None where it cannot be such values.
     pub(crate) fn known(
         layout: u8,
         round: i64,

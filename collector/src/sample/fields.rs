@@ -113,7 +113,7 @@ by_hand! {
 }
 
 by_hand! {
-    /// What a connection started with.
+    /// Values that a connection started with.
     start {
         started_round: 160, "uint64", u64::LIMIT;
         started_window: 161, "uint32", u32::LIMIT;

@@ -1,4 +1,4 @@
-//! `springtide._core`: what the controller calls of springtide-core.
+//! `springtide._core`: functions and bounds of springtide-core for the controller.
 
 use pyo3::prelude::*;
 use springtide_core::bundle::{self, Bundle, Problem};
@@ -10,13 +10,14 @@ fn of(problem: Problem) -> Finding {
     (problem.field, problem.what, problem.fix)
 }
 
-/// The first problem of a bundle's shape; None where it can be read.
+/// Gives the first problem of a bundle's shape; None where it can be read.
 #[pyfunction]
 fn shape_problem(py: Python<'_>, content: &[u8]) -> Option<Finding> {
     py.detach(|| Bundle::parse(content).err().map(of))
 }
 
-/// What is wrong with a bundle, whichever edge takes it and whenever: its shape's first problem, or all of its values'.
+/// Lists what is wrong with a bundle, whichever edge takes it and whenever: the first problem of its shape, or those of
+/// its values.
 #[pyfunction]
 fn bundle_problems(py: Python<'_>, content: &[u8]) -> Vec<Finding> {
     py.detach(|| match Bundle::parse(content) {
@@ -25,14 +26,14 @@ fn bundle_problems(py: Python<'_>, content: &[u8]) -> Vec<Finding> {
     })
 }
 
-/// Why no bundle may name a destination, like 10.77.2.0/24; None where it may. Raises ValueError for what is no prefix.
+/// Says why no bundle may name a destination, like 10.77.2.0/24; None where it may. Raises ValueError for what is no prefix.
 #[pyfunction]
 fn destination_problem(prefix: &str) -> PyResult<Option<String>> {
     let parsed = bundle::parse_prefix(prefix).map_err(pyo3::exceptions::PyValueError::new_err)?;
     Ok(bundle::destination_problem(&parsed))
 }
 
-/// What the controller calls of springtide-core.
+/// Functions and bounds of springtide-core for the controller.
 #[pymodule]
 #[pyo3(name = "_core")]
 mod core_of_python {

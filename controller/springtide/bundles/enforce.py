@@ -1,4 +1,4 @@
-"""How an edge enforces its bundle, as bundles carry it."""
+"""Ways in which an edge enforces its bundle, as bundles carry them."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def own_sides(rules: Iterable[TenantRule]) -> list[OwnSide]:
 
 
 def enforcement(policy: EnforcePolicy, opted_out: Sequence[OwnSide] = ()) -> Enforce:
-    """What `policy` asks of an edge.
+    """Way of enforcing that `policy` asks of an edge.
 
     By routes, neither a lift nor a brake nor a record means anything. Nor can routes leave a tenant alone: a rule of
     `validate` refuses such a bundle.

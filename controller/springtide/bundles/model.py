@@ -1,5 +1,5 @@
-"""One JSON document for each edge: what new connections start with towards which prefix, how the edge enforces it,
-and until when.
+"""One JSON document for each edge: the values that new connections start with towards each prefix, how the edge
+enforces them, and until when.
 
 A `Document` is a bundle together with its bytes. It is made in two places only: by `seal`, of values that are decided
 here, and by `parse`, of bytes that came from elsewhere. Code that has one neither parses nor serialises it again.

@@ -111,7 +111,7 @@ def _size(entry: Entry | None) -> int:
 
 
 class _Merged:
-    """What all laws give an edge, as one entry for each prefix."""
+    """Entries of an edge: what all laws give it for a prefix is one."""
 
     def __init__(self, fleet: Fleet, policy: Policy, round_unix_s: int, given: Sequence[Contribution]) -> None:
         self.unusable: set[str] = set()

@@ -147,7 +147,7 @@ def _way(bundle: Bundle, context: Context) -> Iterator[Finding]:
 
 
 def _opted_out(bundle: Bundle, context: Context) -> Iterator[Finding]:
-    """What fleet.yaml has opted out by now is not started by an older round either."""
+    """Tenants that fleet.yaml has opted out by now, and that an older round would start."""
     found, wanted = bundle.enforce.opted_out, own_sides(context.fleet.tenant_rules())
     if not wanted or bundle.empty:
         return

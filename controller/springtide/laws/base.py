@@ -158,7 +158,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Contribution:
-    """What a law puts into a round's bundles: each edge's entries, of which the first gain most.
+    """Part of a round's bundles that a law gives: each edge's entries, of which the first gain most.
     `by`: only edges that enforce so get them; without, all. `left_out` names units whose evidence is too old for a
     bundle's lifetime."""
 

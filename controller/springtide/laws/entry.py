@@ -1,4 +1,4 @@
-"""What connections to one destination start with, as bundles carry it: a law may hand over entries, and
+"""Values that connections to one destination start with, as bundles carry them: a law hands over entries, and
 those of all laws for one prefix become one."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only OR BSD-2-Clause
-//! What a bundle says, as user space writes it.
+//! Values of a bundle, as user space writes them.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -20,7 +20,7 @@ pub const LEAVE_ALONE: u8 = 1;
 /// [`Entry::flags`]: hides a wider IPv6 prefix from mapped IPv4 addresses.
 pub const NOTHING: u8 = 2;
 
-/// What connections to a prefix start with; 0 is the kernel's default.
+/// Values that connections to a prefix start with; 0 is the kernel's default.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Entry {
@@ -32,13 +32,13 @@ pub struct Entry {
     pub rate: u32,
     /// Bytes/s, the most of it that one gets.
     pub connection_rate: u32,
-    /// On trial, as [`window`](Self::window).
+    /// Value on trial, as [`window`](Self::window).
     pub trial_window: u32,
-    /// On trial, as [`rate`](Self::rate).
+    /// Value on trial, as [`rate`](Self::rate).
     pub trial_rate: u32,
-    /// On trial, as [`connection_rate`](Self::connection_rate).
+    /// Value on trial, as [`connection_rate`](Self::connection_rate).
     pub trial_connection_rate: u32,
-    /// What this host announces first, segments.
+    /// Receive window that this host announces first, segments.
     pub receive_window: u32,
     /// Share of connections that get the trial's values, in 1/1000.
     pub trial_permille: u16,
@@ -48,7 +48,7 @@ pub struct Entry {
     pub length: u8,
     /// [`LEAVE_ALONE`] or [`NOTHING`].
     pub flags: u8,
-    /// Of the settings of its generation.
+    /// Place of the settings of its generation.
     pub slot: u8,
     /// Segments that a first flight of the default sends again, in 1/16; 0 is not known.
     pub default_resent: u16,
@@ -56,7 +56,7 @@ pub struct Entry {
     pub padding: [u8; 4],
 }
 
-/// What all entries of a generation share.
+/// Values that all entries of a generation share.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Settings {
@@ -66,9 +66,9 @@ pub struct Settings {
     pub round: i64,
     /// CLOCK_BOOTTIME, nanoseconds: from then on nothing is done.
     pub deadline_ns: u64,
-    /// Of the shares.
+    /// Seed by which connections fall into shares.
     pub seed: u64,
-    /// In which what the brake has counted halves, nanoseconds.
+    /// Time in which what the brake has counted halves, nanoseconds.
     pub half_life_ns: u64,
     /// Bytes acknowledged with which a cap is lifted.
     pub lift_bytes: u32,
@@ -98,11 +98,11 @@ pub struct OwnSide {
     pub port: u32,
 }
 
-/// Those of a generation; the settings have the same slot.
+/// Own sides of a generation; the settings have the same slot.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct LeftAlone {
-    /// How many there are.
+    /// Number of them.
     pub count: u32,
     /// The first of these.
     pub sides: [OwnSide; OWN_SIDES],

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only OR BSD-2-Clause
-//! What the program knows of a connection, and what it leaves as that closes.
+//! Memory of a connection, and the record that the program leaves as it closes.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -25,8 +25,8 @@ pub const UNANSWERED: u8 = 128;
 /// So many times [`Start::lift_bytes`] a cap holds beside others.
 pub const CROWDED_LIFT: u32 = 4;
 
-/// What a connection started with; a socket's own storage. The kernel makes one of zeros, which the program fills.
-/// `flags` and `now_rate` stay where they are in every [`LAYOUT`](super::LAYOUT): by them a withdrawal lifts the caps
+/// Values that a connection started with, in a socket's own storage. The kernel makes one of zeros, and the program
+/// fills it. `flags` and `now_rate` stay where they are in every [`LAYOUT`](super::LAYOUT): by them a withdrawal lifts the caps
 /// of a set of another version.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -39,23 +39,23 @@ pub struct Start {
     pub rate: u32,
     /// 0 the entry's values, 1 the trial's.
     pub arm: u8,
-    /// Of the brake.
+    /// Step of the brake.
     pub step: u8,
     /// [`CAPPED`] and the like.
     pub flags: u8,
     /// [`LAYOUT`](super::LAYOUT); 0 while it is being filled.
     pub layout: u8,
-    /// What the entry's rate was divided by; 0 before anything is sent.
+    /// Number by which the entry's rate was divided; 0 before anything is sent.
     pub at_once: u32,
-    /// Of the application that it started under.
+    /// Generation of the bundle that it started under.
     pub generation: u64,
     /// That matched.
     pub entry: Prefix,
-    /// In which it counts in the budget.
+    /// Period in which it counts in the budget.
     pub period: u32,
     /// CLOCK_MONOTONIC, nanoseconds, when established.
     pub at_ns: u64,
-    /// As [`Entry::from_bytes`](super::Entry::from_bytes).
+    /// Copy of [`Entry::from_bytes`](super::Entry::from_bytes).
     pub from_bytes: u64,
     /// bytes_acked when established.
     pub acked: u64,
@@ -71,15 +71,15 @@ pub struct Start {
     pub first_end: u32,
     /// Segments of the first flights that were sent again.
     pub first_resent: u32,
-    /// As in the [`Settings`](super::Settings) that it started under.
+    /// Copy from the [`Settings`](super::Settings) that it started under.
     pub lift_bytes: u32,
-    /// As there.
+    /// Copy from there.
     pub lift_round_trips: u32,
-    /// As there.
+    /// Copy from there.
     pub brake_permille: u32,
-    /// As there.
+    /// Copy from there.
     pub brake_connections: u32,
-    /// As there.
+    /// Copy from there.
     pub half_life_ns: u64,
     /// First data acknowledged; microseconds since established, as the four that follow; 0 never.
     pub first_us: u32,
@@ -103,33 +103,33 @@ pub struct Start {
     pub most_rate: u32,
     /// Name that is to be set; empty for none.
     pub algorithm: [u8; ALGORITHM_NAME],
-    /// When it was last looked at, microseconds since established.
+    /// Time of the last look at it, microseconds since established.
     pub seen_us: u32,
     /// Bytes acknowledged by then.
     pub seen_bytes: u32,
-    /// Whether it starts as the kernel does because of the brake, which asks what that loses.
+    /// Says whether it starts as the kernel does because of the brake, which asks what that loses.
     pub control: u32,
-    /// Whether the brake still waits for what its first flights lost in all.
+    /// Says whether the brake still waits for what its first flights lost in all.
     pub untold: u32,
     /// tcp_sock.delivered when established.
     pub train_base: u32,
     /// Segments delivered since, at the last look; 0 none yet.
     pub train_seen: u32,
-    /// When the last of them came, the kernel's microseconds.
+    /// Time at which the last of them came, the kernel's microseconds.
     pub train_seen_us: u32,
     /// Segments delivered at the look with which the train began.
     pub train_first: u32,
-    /// When the last of those came.
+    /// Time at which the last of those came.
     pub train_first_us: u32,
     /// Bytes acknowledged then.
     pub train_first_bytes: u32,
-    /// When the last of those was sent.
+    /// Time at which the last of those was sent.
     pub train_sent_us: u32,
     /// Bytes of the longest train, delivered after its first look.
     pub train_bytes: u32,
     /// Microseconds that this took.
     pub train_us: u32,
-    /// Whether no train can follow.
+    /// Says that no train can follow.
     pub train_over: u32,
     /// data_segs_out when [`first_resent`](Self::first_resent) was read: both of the same flights.
     pub first_segments: u32,
@@ -145,11 +145,11 @@ pub struct Start {
 )]
 #[repr(C)]
 pub struct Record {
-    /// Of the socket.
+    /// Cookie of the socket.
     pub cookie: u64,
     /// CLOCK_BOOTTIME, nanoseconds.
     pub closed_ns: u64,
-    /// Of the application that it started under.
+    /// Generation of the bundle that it started under.
     pub generation: u64,
     /// The bundle's, seconds since the epoch.
     pub round: i64,
@@ -161,17 +161,17 @@ pub struct Record {
     pub local: Address,
     /// The other end.
     pub remote: Address,
-    /// Of this host's end.
+    /// Port of this host's end.
     pub local_port: u32,
-    /// Of the other end.
+    /// Port of the other end.
     pub remote_port: u32,
-    /// Of the entry's prefix.
+    /// Length of the entry's prefix.
     pub length: u32,
-    /// As [`Start::window`].
+    /// Copy of [`Start::window`].
     pub window: u32,
-    /// As [`Start::rate`].
+    /// Copy of [`Start::rate`].
     pub rate: u32,
-    /// As [`Start::at_once`].
+    /// Copy of [`Start::at_once`].
     pub at_once: u32,
     /// Segments of the first flights that were sent again.
     pub first_resent: u32,
@@ -197,15 +197,15 @@ pub struct Record {
     pub lived_us: u32,
     /// Bytes of what the kernel sends at once, delivered after the first of it; 0 is not known.
     pub train_bytes: u32,
-    /// In how long.
+    /// Time that they took, microseconds.
     pub train_us: u32,
     /// Segments with data that were sent in the first flights, [`first_resent`](Self::first_resent) among them.
     pub first_segments: u32,
-    /// As [`Start::arm`].
+    /// Copy of [`Start::arm`].
     pub arm: u8,
-    /// As [`Start::step`].
+    /// Copy of [`Start::step`].
     pub step: u8,
-    /// As [`Start::flags`].
+    /// Copy of [`Start::flags`].
     pub flags: u8,
     /// [`LAYOUT`](super::LAYOUT).
     pub layout: u8,

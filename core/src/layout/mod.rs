@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only OR BSD-2-Clause
-//! What the eBPF program and user space share, defined here only: `edge/build.rs` makes of it the header `layout.h`,
-//! whose names are those here in C's manner (`struct left_alone`, `TOTAL_NO_MEMORY`), and a test compares each member
+//! Structs that the eBPF program and user space share, defined here only: `edge/build.rs` makes the header `layout.h` of
+//! them, whose names are those here in C's manner (`struct left_alone`, `TOTAL_NO_MEMORY`), and a test compares each member
 //! with the types in the compiled programs.
 //!
 //! Every struct has explicit padding. [`LAYOUT`] changes whenever one of them does, but for what was padding and means
@@ -28,12 +28,12 @@ pub const LAYOUT: u8 = 4;
 pub struct Address([u32; 4]);
 
 impl Address {
-    /// Of the bytes as a packet has them.
+    /// Takes the bytes as a packet has them.
     pub const fn new(octets: [u8; 16]) -> Self {
         Self(transmute!(octets))
     }
 
-    /// The bytes as a packet has them.
+    /// Gives the bytes as a packet has them.
     pub const fn octets(self) -> [u8; 16] {
         transmute!(self.0)
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 OR GPL-2.0-only OR BSD-2-Clause
-//! What is known between connections: of the program, and of each prefix.
+//! Memory between connections: of the program, and of each prefix.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, TryFromBytes};
 
@@ -28,15 +28,15 @@ pub const BY_SEVERAL: u16 = 2;
 pub struct About {
     /// [`LAYOUT`](super::LAYOUT).
     pub layout: u32,
-    /// Whether some entry has one.
+    /// Says whether some entry has one.
     pub receive_windows: u32,
-    /// Whether nothing starts with our values, and caps are lifted at the next acknowledgement.
+    /// Says that nothing starts with our values, and that caps are lifted at the next acknowledgement.
     pub draining: u32,
-    /// Of the settings in use.
+    /// Place of the settings in use.
     pub slot: u32,
     /// Slot that is being filled; the same as [`slot`](Self::slot) where nothing is unfinished.
     pub pending: u32,
-    /// How many other sockops programs see the same connections.
+    /// Number of other sockops programs that see the same connections.
     pub others: u32,
     /// Number of the application.
     pub generation: u64,
@@ -46,7 +46,7 @@ pub struct About {
     pub applied_at: i64,
     /// Seconds since the epoch.
     pub expires_at: i64,
-    /// How many the bundle has, without what is excluded.
+    /// Number that the bundle has, without what is excluded.
     pub entries: u32,
     /// Excluded destinations.
     pub excluded: u32,
@@ -64,7 +64,7 @@ pub struct About {
 pub struct Flights {
     /// Its number; 0 for none.
     pub period: u32,
-    /// How many there are.
+    /// Number of them.
     pub live: u32,
     /// The most at once, of all periods that count.
     pub most: u32,
@@ -74,55 +74,55 @@ pub struct Flights {
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Tally {
-    /// How many.
+    /// Number of them.
     pub flights: u64,
     /// Segments that were sent again in all of them.
     pub resent: u64,
 }
 
-/// What one address did to an arm of an entry since its present step was entered, in 1/256.
+/// Losses of one address in an arm of an entry since its present step was entered, in 1/256.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Suspect {
     /// Hashed; an IPv6 address counts by its first 64 bits.
     pub address: u32,
-    /// As [`Brake::exposed`].
+    /// Counted as [`Brake::exposed`].
     pub exposed: u32,
-    /// As [`Brake::lost`].
+    /// Counted as [`Brake::lost`].
     pub lost: u32,
     /// Zero.
     pub padding: u32,
-    /// Of the kernel's default.
+    /// Counts of the kernel's default.
     pub by_default: Tally,
 }
 
-/// How an arm of an entry does. Counts are in 1/256 and decay; all but the tallies are of the present step.
+/// Success of an arm of an entry. Counts are in 1/256 and decay; all but the tallies are of the present step.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Brake {
     /// Up to when counts have decayed.
     pub since_ns: u64,
-    /// When the step was entered.
+    /// Time at which the step was entered.
     pub changed_ns: u64,
-    /// What a flight of the default lost when it excused, in 1/256; 0 excuses nothing.
+    /// Loss of a flight of the default when it excused, in 1/256; 0 excuses nothing.
     pub default_mean: u64,
-    /// By the step that flights started with.
+    /// Counts by the step that flights started with.
     pub tallies: [Tally; STEPS],
     /// Connections that sent more than the kernel's first window, and got an answer.
     pub exposed: u32,
-    /// Of them, those that lost segments of their first flights.
+    /// Those of them that lost segments of their first flights.
     pub lost: u32,
-    /// Of [`STEPS`].
+    /// Step, of [`STEPS`].
     pub step: u32,
-    /// Of the suspect's place that is looked at first.
+    /// Place of the suspect that is looked at first.
     pub turn: u32,
-    /// Those that lost most.
+    /// Addresses that lost most.
     pub suspects: [Suspect; SUSPECTS],
     /// [`BY_ONE`] or [`BY_SEVERAL`]: the default lost as much in this round, and the brake was taken back.
     pub excused: u16,
-    /// Since when too much is lost but too few flights are over to compare, seconds; 0 is not so.
+    /// Time since which too much is lost but too few flights are over to compare, seconds; 0 is not so.
     pub doubted_s: u16,
-    /// Whether addresses beside the one that lost most were there as it stepped back in this round.
+    /// Says whether addresses beside the one that lost most were there as it stepped back in this round.
     pub crowded: u32,
 }
 
@@ -134,7 +134,7 @@ pub struct SpinLock {
     pub val: u32,
 }
 
-/// What the program knows of a prefix; made at its first connection, and kept from bundle to bundle.
+/// Memory of a prefix; made at its first connection, and kept from bundle to bundle.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct State {
@@ -146,13 +146,13 @@ pub struct State {
     pub round: i64,
     /// The budget.
     pub flights: [Flights; PERIODS],
-    /// Of each arm.
+    /// Brake of each arm.
     pub brakes: [Brake; ARMS],
     /// Connections that started with our values.
     pub started: [u64; ARMS],
-    /// Of them, those that sent more than the kernel's first window, and got an answer.
+    /// Those of them that sent more than the kernel's first window, and got an answer.
     pub exposed: [u64; ARMS],
-    /// Of these, those that lost segments of their first flights.
+    /// Those of these that lost segments of their first flights.
     pub lost: [u64; ARMS],
     /// Connections for which the trial or the brake says the kernel's default.
     pub untreated: [u64; ARMS],
@@ -174,13 +174,13 @@ pub struct State {
 pub enum Total {
     /// Connections that started with our values.
     Started,
-    /// Those that matched, and were left at the kernel's default by the trial or the brake.
+    /// Connections that matched, and were left at the kernel's default by the trial or the brake.
     Untreated,
-    /// Those to an excluded destination.
+    /// Connections to an excluded destination.
     Excluded,
-    /// Those after the deadline.
+    /// Connections after the deadline.
     Expired,
-    /// Those whose SYN was sent again.
+    /// Connections whose SYN was sent again.
     Late,
     /// Windows that the kernel refused.
     RefusedWindow,
@@ -196,7 +196,7 @@ pub enum Total {
     NoState,
     /// Connections that sent more than the kernel's first window, and got an answer.
     Exposed,
-    /// Of them, those that lost segments of their first flights.
+    /// Those of them that lost segments of their first flights.
     Lost,
     /// Algorithms that were set.
     Switched,
@@ -214,5 +214,5 @@ pub enum Total {
     Excused,
 }
 
-/// How many there are of [`Total`].
+/// Number of [`Total`]s.
 pub const TOTALS: usize = 20;
