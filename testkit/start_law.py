@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from springtide.laws.start.decision import REASONS, Reason
+from springtide.laws.start.decision import REASONS
 from springtide.laws.start.evidence import GROUPED, OBSERVED
 from springtide.laws.start.law import PREVIOUS, UNSEEN, carry, decide
 from springtide.policy import Policy
@@ -16,6 +17,8 @@ ROUND, STEP = 1_767_312_000, 300
 MSS = 1448
 Rows = NDArray[np.void]
 NONE = np.zeros(0, GROUPED)
+# Each by its name: springtide-core has them.
+Reason: Any = SimpleNamespace(**{name.upper(): name for name in REASONS})
 
 
 def policy(**start: Any) -> Policy:
@@ -73,7 +76,7 @@ class Loop:
         return found
 
 
-def reason(decided: Rows, at: int = 0) -> Reason:
+def reason(decided: Rows, at: int = 0) -> str:
     return REASONS[int(decided["reason"][at])]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from springtide._core import MAX_RATE
 from springtide.laws.columns import same
-from springtide.laws.start import law
 from springtide.laws.start.evidence import OBSERVED
 from springtide.laws.start.law import decide
 
@@ -79,20 +77,6 @@ def test_the_same_rows_whatever_their_order(history: list[Rows], random: Any) ->
         mixed = [random.sample(range(len(rows)), len(rows)) for rows in (seen, last, GROUPS)]
         again = decide(now, loop.policy, seen[mixed[0]], last[mixed[1]], GROUPS[mixed[2]])
         assert same(decided, again)
-
-
-@given(HISTORIES, st.integers(1, 4))
-@settings(max_examples=60, deadline=None)
-def test_the_same_rows_however_many_are_decided_together(history: list[Rows], together: int) -> None:
-    """Also where a group is larger, a unit has none, and where there is nothing but what the last round left."""
-    groups = np.concatenate([group("a", "d"), group("b", of="eu>asia")])
-    loop = Loop(policy(min_connections=1, trial_flights=5), groups)
-    for seen in [*history, np.zeros(0, OBSERVED)]:
-        last, now = loop.last.copy(), loop.now
-        decided = loop.round(seen)
-        with patch.object(law, "_TOGETHER", together):
-            assert same(decided, decide(now, loop.policy, seen, last, groups).table())
-            assert not len(decide(now, loop.policy, seen[:0], last[:0], groups[:0]))
 
 
 @given(HISTORIES)

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from springtide.laws.start.decision import Reason
 
-from testkit.start_law import STEP, Loop, policy, proved, reason, well
+from testkit.start_law import STEP, Loop, Reason, policy, proved, reason, well
 
 
 def test_a_brake_cuts_what_is_in_use_or_ends_the_trial() -> None:

@@ -11,9 +11,8 @@ import pytest
 from springtide.fleet import Fleet
 from springtide.frame import Frame
 from springtide.laws.start import bundle, rows
-from springtide.laws.start.decision import Reason
 
-from testkit.start_law import ROUND, STEP, Loop, group, policy, proved, reason, row, trains, well
+from testkit.start_law import ROUND, STEP, Loop, Reason, group, policy, proved, reason, row, trains, well
 
 
 def _by_name(rows: np.ndarray[Any, Any]) -> dict[str, np.void]:

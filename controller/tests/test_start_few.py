@@ -6,11 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from springtide.laws.start.decision import Reason
 
 from testkit.start_law import (
     STEP,
     Loop,
+    Reason,
     beginning,
     carried,
     good,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from springtide.laws.start.decision import Reason
 
-from testkit.start_law import STEP, Loop, Rows, beginning, carried, in_use, reason, row, trains
+from testkit.start_law import STEP, Loop, Reason, Rows, beginning, carried, in_use, reason, row, trains
 
 # What trains show, and what is then given of it.
 PATH, GIVEN = 6e6, 5.7e6

@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from springtide.errors import InputError
-from springtide.laws.start import shrink
-from springtide.laws.start.decision import ACTIONS, Action, Reason
+from springtide.laws.start.decision import ACTIONS, Action
 from springtide.policy import Policy, load_policy
 from springtide.section import MAX_TTL_S
 
-from testkit.start_law import MSS, STEP, Loop, group, policy, proved, reason, row, well
+from testkit.start_law import MSS, STEP, Loop, Reason, group, policy, proved, reason, row, well
 
 
 def test_a_collapsed_share_is_followed_in_the_same_round() -> None:
@@ -302,18 +300,6 @@ def test_units_without_a_group_are_none_together() -> None:
         found = loop.round(*(proved(4e6, name) for name in "abcd"), row("thin", connections=1))
     assert set(found["group"].tolist()) == {b""}
     assert found[found["destination"] == b"thin"]["trial_window"][0] == 0
-
-
-def test_little_evidence_is_drawn_to_the_group_but_never_raised() -> None:
-    names = np.ones(4, np.int64)
-    own, variance = np.array([20.0, 20.2, 19.8, 23.0]), np.array([0.01, 0.01, 0.01, 1.0])
-    of = shrink.grouped(names, own, variance, np.ones(4, bool), 0.25)
-    drawn, weight = shrink.shrunken(own, variance, of, 3)
-    assert weight[3] < weight[0]
-    assert 20.0 < drawn[3] < 22.0
-    low = np.array([20.0, 20.2, 19.8, 18.0])
-    drawn, _ = shrink.shrunken(low, variance, shrink.grouped(names, low, variance, np.ones(4, bool), 0.25), 3)
-    assert (drawn <= low).all()
 
 
 def test_an_override_precedes_all_and_leaves_nothing_unjudged_behind() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 
 import numpy as np
 import pytest
-from springtide.laws.start.decision import REASONS, Reason
+from springtide.laws.start.decision import REASONS
 from springtide.laws.start.evidence import GROUPED, observe
 from springtide.laws.start.law import PREVIOUS, decide
 from springtide.observe.rollup import rollup
@@ -32,6 +32,7 @@ from testkit.path_traffic import (
     unit_of,
 )
 from testkit.rolled import Rolled
+from testkit.start_law import Reason
 from testkit.together import together
 
 LAW = StartPolicy(share_quantile=0.25)

@@ -18,8 +18,8 @@ from springtide.laws.congestion.law import DECIDED as CONGESTION
 from springtide.laws.initcwnd.rows import write_round
 from springtide.laws.standing import Standing
 from springtide.laws.start import rows
+from springtide.laws.start.decision import REASONS
 from springtide.laws.start.decision import Action as Start
-from springtide.laws.start.decision import Reason
 from springtide.laws.start.explain import labelled
 from springtide.laws.start.law import DECIDED
 from springtide.laws.vocabulary import codes
@@ -31,6 +31,7 @@ from testkit.decided import DECISIONS
 from testkit.home import ROUND, Home
 from testkit.loopback import on_loopback
 from testkit.pairs import decided_table
+from testkit.start_law import Reason
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -121,7 +122,7 @@ def test_a_share_that_starts_with_the_default_beside_what_is_in_use_is_published
 
 @pytest.mark.parametrize(("harmful", "where"), [(0.0, ""), (5e6, "near 40 Mbit/s ")])
 def test_a_hold_without_a_ceiling_names_no_rate(harmful: float, where: str) -> None:
-    found = decided(reason=codes(Reason)[Reason.TRIAL_SLOWER], harmful_rate=harmful, hold_until=ROUND + 900)
+    found = decided(reason=REASONS.index(Reason.TRIAL_SLOWER), harmful_rate=harmful, hold_until=ROUND + 900)
     row = {"round": ROUND, **next(rows.rows(found))}
     lines = dict(labelled(row, Policy(), Standing(ROUND, [], {})))
     assert lines["would change"] == f"a fall at once; {where}nothing is tried before {instants.show(ROUND + 900)}"

@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from springtide.laws.start.decision import Reason
 
 from testkit.home import ROUND
 from testkit.path_traffic import DECIDED, FRA, Traffic
 from testkit.rolled import Rolled
-from testkit.start_law import STEP, Loop, beginning, carried, good, in_use, policy, proved, reason, row, trains
+from testkit.start_law import STEP, Loop, Reason, beginning, carried, good, in_use, policy, proved, reason, row, trains
 from testkit.together import together
 
 # Nine segments.

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from springtide.laws.start.decision import ACTIONS, REASONS, Action, Reason
+from springtide.laws.start.decision import ACTIONS, REASONS, Action
 from springtide.policy import Policy
 
-from testkit.start_law import STEP, Loop, group, policy, proved, reason, row, well
+from testkit.start_law import STEP, Loop, Reason, group, policy, proved, reason, row, well
 
 
 def test_the_first_value_is_given_on_trial_and_then_to_all() -> None:
@@ -318,9 +318,9 @@ def test_what_was_promoted_is_not_lowered_by_what_others_met_in_the_same_round()
     full = [proved(4e6, name) for name in "abc"]
     for _ in range(2):
         tried = loop.round(*full, row("thin", connections=3))[-1]
-    assert REASONS[tried["reason"]] is Reason.TRIAL_BORROWED
+    assert REASONS[tried["reason"]] == Reason.TRIAL_BORROWED
     found = loop.round(*full, proved(0.6 * tried["trial_connection_rate"], "thin", **well()))[-1]
-    assert REASONS[found["reason"]] is Reason.PROMOTED_BORROWED
+    assert REASONS[found["reason"]] == Reason.PROMOTED_BORROWED
     assert found["connection_rate"] == tried["trial_connection_rate"]
 
 
@@ -392,7 +392,7 @@ def test_borrowers_are_judged_together_and_each_by_its_own_losses() -> None:
     by_name = {bytes(one["destination"]).decode(): one for one in found}
     assert by_name["t0"]["window"] == 0
     assert all(by_name[name]["window"] > 0 for name in thin[1:])
-    assert REASONS[by_name["t1"]["reason"]] is Reason.PROMOTED_BORROWED
+    assert REASONS[by_name["t1"]["reason"]] == Reason.PROMOTED_BORROWED
 
 
 @pytest.mark.parametrize(("part", "stays"), [(0.79, True), (0.77, False)])

@@ -2,7 +2,9 @@
 
 pub mod bundle;
 mod check;
+pub mod gain;
 pub mod instant;
 pub mod layout;
 mod prefix;
+pub mod step;
 pub mod text;

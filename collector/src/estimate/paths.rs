@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
-use super::gain::{ENDLESS_RATE, KERNEL_DEFAULT, Path};
+use super::gain::{ENDLESS_RATE, KERNEL_DEFAULT, Path, window};
 use super::names::Names;
 use super::resample::{DRAWS, Interval, LEAST_CLUSTERS, draws, quantile};
 use super::seen::{Connection, Seen};
@@ -149,7 +149,7 @@ fn estimate(name: String, ip_version: u8, members: &Members<'_>) -> Option<Estim
         fresh_from,
         rtt_ms: drawn.interval(|one| one.rtt_us / 1000.0),
         rate: drawn.interval(|one| one.rate),
-        window: path.window(drawn.receiver),
+        window: window(path, drawn.receiver),
         savings: std::array::from_fn(|at| drawn.saving(at, &saved)),
         total_ms: Interval::of(&totals),
         lost_share: if sent > 0 {
@@ -255,8 +255,9 @@ impl Drawn {
         let saved = if self.is_few {
             few(path, self.receiver)
         } else {
-            let of =
-                |one: &Path| SIZES.map(|size| one.gain_us(size as f64, one.window(self.receiver)));
+            let of = |one: &Path| {
+                SIZES.map(|size| one.gain_us(size as f64, window(*one, self.receiver)))
+            };
             self.paths.iter().map(of).collect()
         };
         let within = |row: [f64; SIZES.len()]| std::array::from_fn(|at| row[at].min(room[at]));
@@ -316,9 +317,9 @@ fn few(path: Path, receiver: Option<f64>) -> Vec<[f64; SIZES.len()]> {
         rate: ENDLESS_RATE,
         ..path
     };
-    let estimate = SIZES.map(|size| path.gain_us(size as f64, path.window(receiver)));
+    let estimate = SIZES.map(|size| path.gain_us(size as f64, window(path, receiver)));
     let mut found = vec![estimate];
-    let window = endless.window(receiver);
+    let window = window(endless, receiver);
     let most: [f64; SIZES.len()] =
         std::array::from_fn(|at| endless.gain_us(SIZES[at] as f64, window).max(estimate[at]));
     found.extend((1..=DRAWS).map(|draw| {

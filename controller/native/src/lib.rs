@@ -1,5 +1,7 @@
 //! `springtide._core`: functions and bounds of springtide-core for the controller.
 
+mod step;
+
 use pyo3::prelude::*;
 use springtide_core::bundle::{self, Bundle, Problem};
 
@@ -47,6 +49,14 @@ mod core_of_python {
     const MAX_RATE: u64 = springtide_core::bundle::MAX_RATE;
     #[pymodule_export]
     const MIN_RATE: u64 = springtide_core::bundle::MIN_RATE;
+    #[pymodule_export]
+    const LEAST_WINDOW: u32 = springtide_core::gain::KERNEL_DEFAULT as u32;
+    #[pymodule_export]
+    const USUAL_MSS: f64 = springtide_core::step::USUAL_MSS;
+    #[pymodule_export]
+    const BESIDE: u32 = springtide_core::step::BESIDE as u32;
+    #[pymodule_export]
+    use super::step::{actions, brakes, columns, decide, reasons, start_us, start_window};
     #[pymodule_export]
     use super::{bundle_problems, destination_problem, shape_problem};
 }

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from springtide import instants
+from springtide._core import BESIDE
 from springtide.bundles.model import Documents
 from springtide.errors import Problem
 from springtide.fleet import Fleet
 from springtide.laws.entry import Entry
-from springtide.laws.start.policy import BESIDE, StartPolicy
+from springtide.laws.start.policy import StartPolicy
 from springtide.laws.switchback import disable_test, last_rounds, off_pairs
 from springtide.policy import BundlePolicy, Policy
 

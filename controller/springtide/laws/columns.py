@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,22 +18,6 @@ Table = NDArray[np.void]
 Rows = Any
 # Arrays of one length by name.
 Columns = Mapping[str, NDArray[Any]]
-
-
-class Picked(Columns):
-    """These rows of columns, each taken when it is asked for."""
-
-    def __init__(self, columns: Columns, rows: NDArray[np.intp]) -> None:
-        self._columns, self._rows = columns, rows
-
-    def __getitem__(self, name: str) -> NDArray[Any]:
-        return self._columns[name].take(self._rows)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._columns)
-
-    def __len__(self) -> int:
-        return len(self._columns)
 
 
 def align(table: Table, own: Keys, wanted: Keys, missing: Table | None = None) -> tuple[Table, Bits]:

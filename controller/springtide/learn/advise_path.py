@@ -8,13 +8,11 @@ from enum import StrEnum
 
 import numpy as np
 
+from springtide import _core
 from springtide.laws.columns import Table
-from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
-from springtide.laws.start.gain import gain_us, transfer_us
+from springtide.laws.start.gain import KERNEL_DEFAULT, Floats, gain_us, transfer_us
 from springtide.laws.start.policy import StartPolicy
-from springtide.laws.start.shrink import Floats
 from springtide.laws.start.units import UNIT_KEY
-from springtide.laws.start.values import size
 from springtide.learn.resample import DRAWS, LEAST_CLUSTERS, bounds, quantiles
 
 SIZES = (10_000, 50_000, 100_000, 1_000_000)
@@ -260,8 +258,14 @@ def _saved_us(
 def start_window(rate: Floats, rtt_us: Floats, unit: np.void, law: StartPolicy) -> Floats:
     """Segments, as the law would size them: what the rate carries in a round trip, within the policy's and the
     receivers' bounds."""
-    seen = {name: np.full(len(rate), unit[name], np.float64) for name in ("mss", "receiver_window")}
-    return size(rate, rate, rtt_us, seen, law).window.astype(np.float64)
+    mss, receiver = (np.full(len(rate), unit[name], np.float64) for name in ("mss", "receiver_window"))
+    out = np.empty(len(rate))
+    _core.start_window(
+        law.model_dump_json(),
+        [np.ascontiguousarray(one, np.float64) for one in (rate, rate, rtt_us, mss, receiver)],
+        out,
+    )
+    return out
 
 
 def _risks(unit: np.void, picked: int, rounds: int, pipe_bytes: float, law: StartPolicy) -> Iterator[Risk]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.laws.start.shrink import Floats
+from springtide.laws.start.gain import Floats
 
 DRAWS = 200
 # Of fewer slots connections are drawn. Of fewer connections no interval says anything.

@@ -8,16 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from springtide._core import MAX_DEFAULT_RESENT, MAX_RATE, MIN_RATE
+from springtide._core import MAX_DEFAULT_RESENT, MAX_RATE, MIN_RATE, USUAL_MSS, brakes
 from springtide.fleet import Fleet, Prefix, parse_prefix
 from springtide.frame import Frame
 from springtide.laws.columns import Table
 from springtide.laws.entry import Entry, Trial
 from springtide.laws.holdout import held_out_edges
-from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
-from springtide.laws.start.gain import gain_us, transfer_us
-from springtide.laws.start.trial import brakes
-from springtide.laws.start.values import USUAL_MSS
+from springtide.laws.start.gain import KERNEL_DEFAULT, gain_us, transfer_us
 from springtide.laws.switchback import turn, untreated_permille
 from springtide.policy import Policy
 from springtide.store import Row
@@ -163,7 +160,7 @@ def _default_resent(policy: Policy, round_unix_s: int, row: Row) -> int:
     if not lossy or 2 * flights < law.trial_flights or (row["default_at"] or 0) + law.ttl_s <= round_unix_s:
         return 0
     share = lossy / flights
-    if not brakes(np.array([share]), brake.brake_lost_permille / 1000, brake.brake_connections)[0]:
+    if not brakes(share, brake.brake_lost_permille / 1000, brake.brake_connections):
         return 0
     return int(min(round(1000 * share * row["default_resent"]), MAX_DEFAULT_RESENT))
 

@@ -2,69 +2,30 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import numpy as np
 
+from springtide import _core
 from springtide.frame import Frame
 from springtide.laws.columns import Table, align
+from springtide.laws.start.gain import Floats
 from springtide.laws.start.groups import PLACE
 from springtide.laws.start.policy import StartPolicy
-from springtide.laws.start.shrink import Floats
 from springtide.laws.start.units import UNIT_KEY, keys, width
 from springtide.store import Param, Store
 from springtide.store.files import sql
 
-# One row a unit and round, smoothed by nothing; 0 or NaN where unknown. Rates in bytes/s, times in us. `connections`
-# began in the round. `share_*`: single delivery rates (a low quantile, and the variance of their log2) of connections
-# that the application did not limit and that met the path; `reached_*`: what any of them were delivered, also over
-# their lives, a high quantile: a lower bound of what the path gives, since most are limited by their windows.
-# `path_rate`: a high quantile over `path_buckets` short times of what all of a unit's busy connections were delivered
-# together, `at_once` of how many those were. `receiver_window`: bytes, the median peer's. `train_rate`: the median of
-# how fast first segments were delivered, which leave at once with any values, of so many `trains`; `train_low_rate` is
-# what a quarter of them are below. Of arm 0 (the entry) and 1 (the trial), first flights under the decision in force
-# that sent more than ten segments: how many, how many of them lost anything, segments sent and sent again, the medians
-# of the time until 50 and 100 kB were acknowledged, and the parts that the path carried of what a single one was given,
-# and of what all who start at once were. `braked`: connections that an edge's brake had cut. `default_*`: the same of
-# connections that started with the kernel's default in the round, on edges that are held out.
-# `group`: whose estimates it may borrow (groups.py).
-OBSERVED = np.dtype(
-    [
-        *UNIT_KEY,
-        ("connections", "<u4"),
-        ("mss", "<f4"),
-        ("min_rtt_us", "<f4"),
-        ("rtt_p50_us", "<f4"),
-        ("share_rate", "<f4"),
-        ("share_log2_var", "<f4"),
-        ("share_connections", "<u4"),
-        ("reached_rate", "<f4"),
-        ("reached_connections", "<u4"),
-        ("path_rate", "<f4"),
-        ("path_buckets", "<u4"),
-        ("at_once", "<f4"),
-        ("receiver_window", "<f4"),
-        ("trains", "<u4"),
-        ("train_low_rate", "<f4"),
-        ("train_rate", "<f4"),
-        *(
-            column
-            for arm in (0, 1)
-            for column in (
-                (f"flights_{arm}", "<u4"),
-                (f"lossy_{arm}", "<u4"),
-                (f"resent_{arm}", "<u4"),
-                (f"segments_{arm}", "<u4"),
-                (f"t50_{arm}_us", "<f4"),
-                (f"t100_{arm}_us", "<f4"),
-                (f"carried_{arm}", "<f4"),
-                (f"path_carried_{arm}", "<f4"),
-            )
-        ),
-        ("braked", "<u4"),
-        ("default_flights", "<u4"),
-        ("default_lossy", "<u4"),
-        ("group", "S64"),
-    ]
-)
+
+def forms(table: Literal["seen", "state", "decided", "override"]) -> list[tuple[str, str]]:
+    """The columns of a table of springtide-core, each with what its numbers are."""
+    return [(name, f"<{form}" if form != "u1" else form) for name, form in _core.columns(table)]
+
+
+# What a round shows of a unit: core/src/step/evidence.rs.
+SEEN = forms("seen")
+# The same with its unit, and whose estimates it may borrow (groups.py).
+OBSERVED = np.dtype([*UNIT_KEY, *SEEN, ("group", "S64")])
 # The same before groups are known. `listed`: whether it is decided on by what the round shows of it.
 SHOWN = np.dtype(
     [*((name, OBSERVED[name]) for name in OBSERVED.names or () if name != "group"), *PLACE, ("listed", "u1")]

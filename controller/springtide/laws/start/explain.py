@@ -8,38 +8,9 @@ from springtide import instants
 from springtide.laws.entry import Entry
 from springtide.laws.standing import Held, Standing, named
 from springtide.laws.start.bundle import is_off
-from springtide.laws.start.decision import Reason
+from springtide.laws.start.decision import RULES
 from springtide.policy import Policy
 from springtide.store import Row
-
-RULES = {
-    Reason.NO_EVIDENCE: "only what was seen is learnt from",
-    Reason.THIN_EVIDENCE: "start.min_connections, start.group_units",
-    Reason.BELOW_DUTY_CYCLE: "start.duty_rounds",
-    Reason.PROVED: "what the path has proved, start.hysteresis",
-    Reason.HELD_THIN_EVIDENCE: "start.ttl_s",
-    Reason.HELD_INCOMPLETE_INPUT: "completeness: too little of the round arrived, the last decisions stay in force",
-    Reason.HELD_CEILING: "a ceiling since harm or a trial in vain: start.hold_s",
-    Reason.HELD_DAMPING: "damping.suppress_above, until damping.reuse_below",
-    Reason.LOWERED: "what the path proves now, start.hysteresis",
-    Reason.COLLAPSED: "start.collapse",
-    Reason.LOSS: "start.loss_bound: more first flights lost something than random loss explains, or than lately",
-    Reason.BRAKED: "an edge's brake: enforce.brake_lost_permille, enforce.brake_connections",
-    Reason.ROUND_TRIP_CHANGED: "start.careful (RFC 9959)",
-    Reason.DEFAULT_ASKED: "start.ttl_s: what the default loses, which explains its losses, was seen too long ago",
-    Reason.EXPIRED: "start.ttl_s",
-    Reason.TRIAL_PROVED: "start.trial_permille: nothing rises before it was judged on a share of the connections",
-    Reason.TRIAL_STEP: "start.step, on trial",
-    Reason.TRIAL_BORROWED: "start.group_quantile of its group, on trial",
-    Reason.ON_TRIAL: "start.trial_flights, start.trial_rounds",
-    Reason.PROMOTED: "a trial that was judged good",
-    Reason.PROMOTED_BORROWED: "a trial of the group that was judged good",
-    Reason.TRIAL_LOSS: "start.loss_bound on trial, then start.hold_s",
-    Reason.TRIAL_SLOWER: "start.slower on trial, then start.hold_s",
-    Reason.TRIAL_NO_GAIN: "start.step_gain on trial, then start.hold_s",
-    Reason.TRIAL_OVERTAKEN: "start.collapse: the evidence fell below what was on trial",
-    Reason.OVERRIDE: "an operator's override in the policy",
-}
 
 NO_EDGES: Mapping[str, Sequence[Entry]] = {}
 _NOTHING = "the kernel's default (not paced, held out, or its part of the rate is slower)"
@@ -61,7 +32,7 @@ def labelled(
         *became(policy, row["src_pop"], now),
         ("because", _because(row)),
         ("first flights", _flights(row)),
-        ("rule", RULES[Reason(row["reason"])]),
+        ("rule", RULES[row["reason"]]),
         ("would change", _change(row, policy)),
     ]
 

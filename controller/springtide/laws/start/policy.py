@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from springtide import instants
+from springtide._core import LEAST_WINDOW
 from springtide.document import Document
 from springtide.errors import Problem
 from springtide.fleet import NAME, parse_prefix
@@ -16,10 +17,6 @@ from springtide.laws.initcwnd.policy import Override
 from springtide.section import MAX_TTL_S, WRITE_CLIENT_PREFIX, Instant, Section, client_prefix, tunable
 
 MAX_RATE = 100_000_000_000
-# Segments: the kernel's default. Edges that pace take no less.
-LEAST_WINDOW = 10
-# So many of a thousand connections show what the default loses, in rounds one after the other.
-BESIDE = 200
 
 
 class StartPolicy(Section):

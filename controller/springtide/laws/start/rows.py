@@ -166,7 +166,7 @@ def rows(decided: Frame) -> Iterator[Row]:
         }
         row |= {name: row[name].decode() for name in ("src_pop", "destination", "group")}
         row |= {name: bool(row[name]) for name in _FLAGS} | {name: row[name] or None for name in _INSTANTS}
-        yield row | {"action": ACTIONS[row["action"]].value, "reason": REASONS[row["reason"]].value}
+        yield row | {"action": ACTIONS[row["action"]].value, "reason": REASONS[row["reason"]]}
 
 
 def as_dict(row: Row) -> dict[str, object]:

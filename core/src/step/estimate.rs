@@ -1,0 +1,348 @@
+//! Estimates: what a path has proved.
+//!
+//! Trains show what the path carries; polls show a single connection's share and the rate of all together. Both are
+//! smoothed, and borrowed from the group where a path's own evidence is thin.
+
+use super::counts::{Carried, Counts};
+use super::group::{Estimate, Group};
+use super::judge::Verdict;
+use super::losses::BLIND;
+use super::state::State;
+use super::trains::{self, shown_before, shows_less};
+use super::values::{self, Values};
+use super::{Case, log2_of};
+
+/// Variance of a normal sample's lower quartile, in the sample's variance over its size.
+const OF_QUARTILE: f64 = 1.86;
+/// Variance of log2 of single delivery rates where it is unknown, and at least: rates differ by a quarter, as with
+/// CUBIC's sawtooth.
+const USUAL_VARIANCE: f64 = 0.25;
+const LEAST_VARIANCE: f64 = 0.02;
+const MOST_VARIANCE: f64 = 16.0;
+/// Weights of what was known of a path's rate: what was delivered once was there, what was not may have been lack of
+/// traffic.
+const PATH_RISE: f64 = 0.5;
+const PATH_FALL: f64 = 0.95;
+
+/// A path's own estimate of a single connection's share, log2 of bytes/s.
+pub(super) struct Own {
+    /// Its estimate and sampling variance; NaN where nothing is known.
+    pub estimate: Estimate,
+    /// Says whether enough connections are behind it.
+    pub is_enough: bool,
+    /// Connections of this round.
+    count: f64,
+    /// What single connections reached, and what is in use where its flights went well: nothing proved is below.
+    reached: f64,
+    floor: f64,
+    /// The share is far below what was known or is in use.
+    fell: bool,
+}
+
+impl Own {
+    /// Reads a round's shares, and leaves what is known of them in `after`.
+    ///
+    /// What a connection was delivered after its window collapsed is less than the path gives: nothing is below what
+    /// others of the round reached, or started with and lost nothing.
+    pub(super) fn read(case: &Case, counts: &Counts, after: &mut State) -> Self {
+        let (seen, before, law) = (case.seen, case.before, &case.policy.start);
+        let (in_use, reached) = (share_in_use(case, counts), reached(case));
+        let floor = if counts.sound {
+            reached.max(in_use)
+        } else {
+            reached
+        };
+        let met = log2_of(seen.share_rate);
+        let is_new = !case.is_frozen && !met.is_nan();
+        let count = if is_new { seen.share_connections } else { 0.0 };
+        let newest = met.max(floor);
+
+        let lives = case.is_alive && before.share_log2.is_finite();
+        let weight = if lives { before.share_weight } else { 0.0 };
+        let known = if weight > 0.0 {
+            before.share_log2
+        } else {
+            f64::NEG_INFINITY
+        };
+        let are_many = count >= law.min_connections;
+        let fell = are_many && newest <= known.max(in_use) + law.collapse.log2();
+        // Up it leads to a trial only: what is far above what was known is followed as well.
+        let rose = are_many && weight > 0.0 && newest >= known - law.collapse.log2();
+        let kept = match (fell || rose, count > 0.0) {
+            (true, _) => 0.0,
+            (false, true) => law.history_weight,
+            (false, false) => 1.0,
+        };
+        let old = Shares {
+            weight: kept * weight,
+            log2: before.share_log2,
+            variance: before.share_var,
+        };
+        let new = Shares {
+            weight: count,
+            log2: newest,
+            variance: variance(seen.share_log2_var),
+        };
+        let all = old.with(new);
+        (after.share_log2, after.share_var, after.share_weight) =
+            (all.log2, all.variance, all.weight);
+        Self {
+            estimate: Estimate {
+                own: all.log2,
+                variance: OF_QUARTILE * all.variance / all.weight,
+            },
+            is_enough: all.weight >= law.min_connections,
+            count,
+            reached,
+            floor,
+            fell,
+        }
+    }
+}
+
+/// Single connections' shares: how many, log2 of bytes/s, and its variance.
+#[derive(Clone, Copy)]
+struct Shares {
+    weight: f64,
+    log2: f64,
+    variance: f64,
+}
+
+impl Shares {
+    /// Both together. They vary within rounds and between them.
+    fn with(self, other: Self) -> Self {
+        match (self.weight > 0.0, other.weight > 0.0) {
+            (false, false) => Self {
+                weight: 0.0,
+                log2: f64::NAN,
+                variance: f64::NAN,
+            },
+            (true, false) => self,
+            (false, true) => other,
+            (true, true) => {
+                let weight = self.weight + other.weight;
+                let mean = |one: f64, two: f64| (self.weight * one + other.weight * two) / weight;
+                let parts = self.weight * other.weight / weight.powi(2);
+                Self {
+                    weight,
+                    log2: mean(self.log2, other.log2),
+                    variance: mean(self.variance, other.variance)
+                        + parts * (other.log2 - self.log2).powi(2),
+                }
+            }
+        }
+    }
+}
+
+fn variance(seen: f64) -> f64 {
+    if seen > 0.0 && seen.is_finite() {
+        seen.clamp(LEAST_VARIANCE, MOST_VARIANCE)
+    } else {
+        USUAL_VARIANCE
+    }
+}
+
+/// Log2 of the share that is in use, no more than the path carries of it; NaN of none.
+fn share_in_use(case: &Case, counts: &Counts) -> f64 {
+    let law = &case.policy.start;
+    let carried = counts.carried[0].single.min(1.0);
+    log2_of(carried * case.in_use.rate / (law.pace_gain * values::kept(law)))
+}
+
+/// Log2 of what single connections were delivered; NaN where none was. A few, which may be one host's, prove no more than
+/// trains showed.
+fn reached(case: &Case) -> f64 {
+    let (seen, before, law) = (case.seen, case.before, &case.policy.start);
+    if case.is_frozen || seen.reached_connections == 0.0 {
+        return f64::NAN;
+    }
+    let reached = log2_of(seen.reached_rate);
+    if seen.reached_connections < law.min_connections && reached.is_finite() {
+        reached.min(log2_of(shown_before(before, law)))
+    } else {
+        reached
+    }
+}
+
+/// What a path has proved, rates in bytes/s, NaN where there is none.
+pub(super) struct Proved {
+    /// What a single connection may be given.
+    pub share: f64,
+    /// What all that start at once may be.
+    pub path: f64,
+    /// What the path carries, where trains show that much and no more.
+    pub carries: f64,
+    /// `share` is what trains show, of a path that nobody else is on.
+    pub is_shown: bool,
+    /// `share` is from trains or from connections that met the path; else it is a lower bound.
+    pub is_known: bool,
+    /// `share` is the group's low quantile.
+    pub is_borrowed: bool,
+    /// The round has evidence.
+    pub is_measured: bool,
+    /// Some of it shows the path.
+    pub is_met: bool,
+    /// The path is far below what was known or is in use.
+    pub fell: bool,
+    /// Weight of the path's own evidence in `share`.
+    pub own_weight: f64,
+}
+
+/// Says what a path has proved. `is_shared`: flights were carried less of a rate than trains show.
+///
+/// Where trains show more than was met it may not be the path's: that is asked first, and shares count where others were
+/// on the path.
+pub(super) fn prove(
+    case: &Case,
+    counts: &Counts,
+    own: &Own,
+    group: &Group,
+    is_shared: bool,
+    after: &mut State,
+) -> Proved {
+    let law = &case.policy.start;
+    let in_use = share_in_use(case, counts);
+    let lower = own.reached.max(in_use);
+    let is_above = lower >= group.low;
+    let lends = !own.is_enough && group.paths >= law.group_units && !is_above;
+    let (drawn, own_weight) = group.shrink(own.estimate, law.group_units);
+    let share = if own.is_enough {
+        drawn.max(own.floor)
+    } else if lends {
+        group.low
+    } else {
+        lower
+    };
+    after.path_log2 = path_log2(case, own, after.share_log2);
+    let trains = trains::read(case, own.reached, after);
+    let is_shown = trains.carries.is_finite() && !is_shared;
+    let share = match (is_shown, trains.sharp) {
+        (true, true) => trains.carries,
+        (true, false) => trains.carries.max(share),
+        (false, _) => share,
+    };
+    let path = if is_shown && trains.sharp {
+        trains.carries
+    } else {
+        after.path_log2.max(share)
+    };
+    let fell = if is_shown && trains.sharp && trains.is_new {
+        trains.carries <= in_use + law.collapse.log2()
+    } else {
+        own.fell
+    };
+    Proved {
+        share: share.exp2(),
+        path: path.exp2(),
+        carries: if trains.sharp {
+            trains.carries.exp2()
+        } else {
+            f64::NAN
+        },
+        is_shown,
+        is_known: own.is_enough || is_shown,
+        is_borrowed: lends && !is_shown,
+        is_measured: own.count > 0.0 || own.reached.is_finite() || trains.is_new,
+        is_met: own.count > 0.0 || is_shown && trains.is_new,
+        fell,
+        own_weight: if own.is_enough { own_weight } else { 0.0 },
+    }
+}
+
+/// Follows the rate of all together. A collapsed share takes it along.
+fn path_log2(case: &Case, own: &Own, share_log2: f64) -> f64 {
+    let (seen, before) = (case.seen, case.before);
+    let newest = if case.is_frozen || seen.path_buckets == 0.0 {
+        f64::NAN
+    } else {
+        log2_of(seen.path_rate)
+    };
+    let known = if case.is_alive {
+        before.path_log2
+    } else {
+        f64::NAN
+    };
+    if own.fell {
+        let lowered = known - (before.share_log2 - share_log2).max(0.0);
+        if lowered.is_finite() {
+            return lowered.max(newest);
+        }
+    }
+    match (known.is_nan(), newest.is_nan()) {
+        (true, _) => newest,
+        (false, true) => known,
+        (false, false) => {
+            let weight = if newest > known { PATH_RISE } else { PATH_FALL };
+            weight * known + (1.0 - weight) * newest
+        }
+    }
+}
+
+/// Says whether clearly less of a rate was carried than trains show that the path carries: something else is on it.
+///
+/// Flights that lose something do not say it: where they lose much, or harm comes again, connections that met the path do.
+/// (Once is no sign: what connections meet is bounded by their sizes, and by what they overshot.) Too few flights for a
+/// median say it together with those. A rate does not say it that is far below what trains show, unless others were there
+/// just now: hosts that are late look the same.
+pub(super) fn shows_others(case: &Case, counts: &Counts, verdict: Verdict, after: &State) -> bool {
+    let (seen, before, law) = (case.seen, case.before, &case.policy.start);
+    let known = shown_before(before, law);
+    let shown = if seen.trains >= law.min_connections {
+        seen.train_rate
+    } else {
+        known
+    };
+    // The path counted as shared until case.
+    let still = before.shared_at > 0 && case.round <= before.shared_at + law.ttl_s;
+    let part_of = |carried: Carried, values: Values| {
+        [(carried.single, values.rate), (carried.path, values.path)]
+            .into_iter()
+            .any(|(part, rate)| {
+                part < 1.0
+                    && shows_less(part, rate, shown)
+                    && (still || rate >= law.collapse * shown)
+            })
+    };
+    if part_of(counts.carried[0], before.used()) || part_of(counts.carried[1], before.tried()) {
+        return true;
+    }
+    let met = before
+        .share_log2
+        .max(before.path_log2)
+        .exp2()
+        .max(seen.reached_rate);
+    let is_less = before.share_weight >= law.min_connections
+        && shows_less(1.0, met, known)
+        && !counts.carried[0].any_whole()
+        && !before.overridden;
+    if !is_less {
+        return false;
+    }
+    let few = |flights: f64, single: f64, path: f64, values: Values| {
+        !case.is_frozen
+            && flights < law.min_connections
+            && [(single, values.rate), (path, values.path)]
+                .into_iter()
+                .any(|(part, rate)| part < 1.0 && shows_less(part, rate, shown))
+    };
+    if few(
+        seen.flights_0,
+        seen.carried_0,
+        seen.path_carried_0,
+        before.used(),
+    ) || few(
+        seen.flights_1,
+        seen.carried_1,
+        seen.path_carried_1,
+        before.tried(),
+    ) {
+        return true;
+    }
+    let used = after.used_flights();
+    let is_blind = used.flights >= law.trial_flights
+        && used.lossy >= BLIND * used.flights
+        && used.resent > law.loss_segments * used.segments;
+    let again = case.round < before.hold_until + before.hold_s;
+    (counts.harm && again || is_blind) && shows_less(1.0, met, before.connection_rate)
+        || verdict.harm && again && shows_less(1.0, met, before.trial_connection_rate)
+}

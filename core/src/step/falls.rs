@@ -1,0 +1,261 @@
+//! Falls: what is in use becomes less at once, where it does harm, where the path carries less, or where less is proved.
+
+use super::counts::CARRIED;
+use super::reason::Reason;
+use super::trains::BEYOND;
+use super::trial::{self, Trial};
+use super::values::{Values, idle};
+use super::{Case, Findings};
+
+/// What was learnt holds while the round trip is above this part of the one then, and at most so many times it (RFC 9959).
+const RTT_RANGE: (f64, f64) = (0.5, 10.0);
+/// Harm within the hold cuts as much as so many cuts.
+const CUT_AGAIN: i32 = 3;
+/// Part that is left at least of what is in use, as its flights show what was carried; and after harm, where few
+/// connections' flights and polls show less than the path carries.
+const LEAST_PART: f64 = 0.5;
+const LEAST_AFTER_HARM: f64 = 0.25;
+/// What is in use stays where the path carries this part of it: medians of a dozen flights differ by less, and a path's
+/// rate by a tenth from round to round. To follow that is two changes for nothing.
+const STAYS: f64 = 0.78 - 1e-6;
+
+/// What is in use from now on, and how it came about.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Move {
+    pub value: Values,
+    pub reason: Reason,
+    /// What became of the values on trial.
+    pub trial: Trial,
+    /// What is in use did harm, and this is what is left of it.
+    pub is_cut: bool,
+    /// What is in use is another than before.
+    pub is_changed: bool,
+    /// It goes back on trial, beside the kernel's default.
+    pub asks: bool,
+    /// Connection rate that did harm now; 0 is none.
+    pub harmful_rate: f64,
+    /// Nothing near what failed is tried for a while.
+    pub failed: bool,
+}
+
+/// Says what trials and evidence make of the values in use: one move after the other, each of what the one before left.
+pub(super) fn fall(case: &Case, found: &Findings) -> Move {
+    let trial = trial::end(case, found);
+    let mut fall = Fall {
+        value: match trial {
+            Trial::Promoted(given) => given,
+            _ => case.in_use,
+        },
+        reason: trial
+            .reason(case.before)
+            .unwrap_or_else(|| standing(case, found)),
+        fell: false,
+    };
+    for rule in [to_proved as Rule, to_carried, to_trains] {
+        if let Some((less, why)) = rule(case, found, &trial, fall.value) {
+            fall.to(less, why);
+        }
+    }
+    let cut = found.harm.then(|| cut(case, found));
+    let is_doubted = cut.is_some_and(|cut| is_doubted(case, found, cut));
+    let cut = if is_doubted { None } else { cut };
+    if let Some(cut) = cut {
+        fall.to(
+            cut,
+            if found.counts.harm {
+                Reason::Loss
+            } else {
+                Reason::Braked
+            },
+        );
+    }
+    if found.beside {
+        fall.to(beside_one_more(case, found).least(fall.value), Reason::Loss);
+    }
+    let harm = cut.is_some() || found.beside;
+    let asks = found.counts.asks && !harm || is_doubted;
+    fall.end(case, found, asks);
+    let is_changed = fall.value != case.in_use;
+    Move {
+        value: fall.value,
+        reason: fall.reason,
+        trial: match trial {
+            Trial::Runs if harm || is_changed => Trial::Overtaken,
+            other => other,
+        },
+        is_cut: cut.is_some() && fall.value.is_some(),
+        is_changed,
+        asks,
+        harmful_rate: match (harm, trial) {
+            (true, _) => case.in_use.rate,
+            // What was only slower, or not faster, is no danger: it waits, and leaves no ceiling.
+            (false, Trial::Harm) => case.before.trial_connection_rate,
+            (false, _) => 0.0,
+        },
+        failed: harm || trial.failed(),
+    }
+}
+
+/// What is left of the values in use, why, and whether a rule lowered them.
+struct Fall {
+    value: Values,
+    reason: Reason,
+    fell: bool,
+}
+
+impl Fall {
+    fn to(&mut self, value: Values, reason: Reason) {
+        *self = Self {
+            value,
+            reason,
+            fell: true,
+        };
+    }
+
+    /// Falls to the kernel's default: where that is to be asked, is faster, or carries as much by itself; and where the
+    /// round trip is another, for careful starts.
+    fn end(&mut self, case: &Case, found: &Findings, asks: bool) {
+        if asks {
+            (self.value, self.reason) = (Values::NOTHING, Reason::DefaultAsked);
+        }
+        let delays = !case.is_frozen && !found.proved.fell && found.is_slower(case, self.value);
+        if delays && !self.fell {
+            self.reason = Reason::Lowered;
+        }
+        if delays || self.fell && idle(self.value.rate, case.rtt_us, case.seen) {
+            self.value = Values::NOTHING;
+        }
+        let is_careful = case.policy.start.careful && case.in_use.is_some() && !case.is_frozen;
+        if is_careful && has_other_round_trip(case) {
+            (self.value, self.reason) = (Values::NOTHING, Reason::RoundTripChanged);
+        }
+    }
+}
+
+/// Why what is in use would stay.
+fn standing(case: &Case, found: &Findings) -> Reason {
+    let proved = &found.proved;
+    match case.in_use.is_some() {
+        false => Reason::NoEvidence,
+        true if proved.is_known || proved.is_borrowed || proved.is_measured => Reason::Proved,
+        true => Reason::HeldThinEvidence,
+    }
+}
+
+/// Where nothing would be left of what trains show, it is not the rate that is in doubt, but what the default loses.
+fn is_doubted(case: &Case, found: &Findings, cut: Values) -> bool {
+    !cut.is_some() && found.most.is_some() && case.in_use.rate <= BEYOND * found.most.rate
+}
+
+/// A rule that lowers what is in use; `None` where it does not act.
+type Rule = fn(&Case, &Findings, &Trial, Values) -> Option<(Values, Reason)>;
+
+/// What is in use falls to what is proved. A lower bound asks for nothing less; what was promoted may be beyond what is
+/// asked, and was judged.
+fn to_proved(
+    case: &Case,
+    found: &Findings,
+    trial: &Trial,
+    value: Values,
+) -> Option<(Values, Reason)> {
+    let is_asked = found.proved.is_known
+        && found.proved.is_met
+        && found.target.is_some()
+        && value.is_some()
+        && !case.is_frozen
+        && !matches!(trial, Trial::Promoted(_));
+    let less = value.least(found.target);
+    let why = if found.proved.fell {
+        Reason::Collapsed
+    } else {
+        Reason::Lowered
+    };
+    (is_asked && less.below(value, case.policy.start.hysteresis)).then_some((less, why))
+}
+
+/// What is in use falls to what the path carried of it.
+fn to_carried(
+    case: &Case,
+    found: &Findings,
+    trial: &Trial,
+    value: Values,
+) -> Option<(Values, Reason)> {
+    let carried = found.counts.carried[0];
+    let is_over = case.in_use.is_some()
+        && !case.is_frozen
+        && !matches!(trial, Trial::Promoted(_))
+        && carried.any_below(STAYS);
+    let less = trial::given(case.in_use, carried, case, LEAST_PART).least(value);
+    is_over.then_some((less, Reason::Lowered))
+}
+
+/// What is in use falls to what trains show that the path carries.
+fn to_trains(case: &Case, found: &Findings, _: &Trial, value: Values) -> Option<(Values, Reason)> {
+    let most = found.most;
+    let is_beyond = case.in_use.is_some()
+        && !case.is_frozen
+        && most.is_some()
+        && (value.rate > BEYOND * most.rate || value.path > BEYOND * most.path);
+    is_beyond.then_some((value.least(most), Reason::Lowered))
+}
+
+/// What is left after harm: what the path carried, at once; where that much was lost that no flight shows it, what all
+/// together were delivered meanwhile.
+///
+/// Loss in spite of a cut: the path has become less, and each round of it costs. (Where edges brake they have cut already.)
+/// And in spite of a cut to less than a half: what was learnt is of another path, and what the kernel's default loses on
+/// this one is not known. All begins anew with it.
+fn cut(case: &Case, found: &Findings) -> Values {
+    let (law, before, in_use) = (&case.policy.start, case.before, case.in_use);
+    let harm = found.counts.harm;
+    let again = harm && before.was_cut && before.hold_until > case.round;
+    if again && in_use.rate <= law.collapse * before.harmful_rate {
+        return Values::NOTHING;
+    }
+    let part = match (again, found.proved.is_shown) {
+        (true, _) => law.cut.powi(CUT_AGAIN),
+        // What trains show is not far from what the path carries: of that half a cut is enough.
+        (false, true) => law.cut.sqrt(),
+        (false, false) => law.cut,
+    };
+    let mut left = in_use.scaled(part, law.cmax);
+    if harm {
+        left = trial::given(in_use, found.counts.carried[0], case, LEAST_AFTER_HARM).least(left);
+    }
+    if found.counts.flood && case.seen.path_buckets > 0.0 && case.seen.path_rate.is_finite() {
+        let part = law.pace_gain * case.seen.path_rate / in_use.path.max(1.0);
+        left = in_use
+            .scaled(part.clamp(LEAST_AFTER_HARM, 1.0), law.cmax)
+            .least(left);
+    }
+    if found.target.is_some() {
+        left.least(found.target)
+    } else {
+        left
+    }
+}
+
+/// An equal part beside one more, at most, of what was given of the path alone. Of those who start at once each has as much
+/// beside it alone: together they keep nearly all.
+fn beside_one_more(case: &Case, found: &Findings) -> Values {
+    let (law, in_use) = (&case.policy.start, case.in_use);
+    let part = (found.alone(case) / 2.0 / in_use.rate.max(1.0)).min(1.0);
+    let single = in_use.scaled(part, law.cmax);
+    let kept = in_use.scaled(law.cut.sqrt(), law.cmax);
+    Values {
+        path: kept.path.max(single.rate),
+        ..single
+    }
+}
+
+/// Says whether what is in use loses more than it did, with somebody beside it: trains show the path as it was.
+pub(super) fn is_beside(case: &Case, joined: bool, alone: f64) -> bool {
+    let rate = case.in_use.rate;
+    case.in_use.is_some() && joined && CARRIED * rate <= alone && 2.0 * rate > alone
+}
+
+fn has_other_round_trip(case: &Case) -> bool {
+    let learnt = case.before.learnt_rtt_us;
+    let ratio = case.rtt_us / learnt;
+    learnt > 0.0 && (ratio <= RTT_RANGE.0 || ratio > RTT_RANGE.1)
+}

@@ -1,0 +1,176 @@
+//! Losses: what first flights lose, beside what the kernel's default loses and what random loss explains.
+
+use super::policy::Start;
+use crate::gain::KERNEL_DEFAULT;
+
+/// Quantile of the normal distribution that is 99.9 % on one side: a path is judged 288 times a day.
+const Z: f64 = 3.09;
+/// One or two flights that lost something prove nothing, whatever the statistic gives for so few.
+pub(super) const FEWEST_LOSSY: f64 = 3.0;
+/// Standard errors that are chance.
+const BY_CHANCE: f64 = 2.0;
+/// Standard errors that are no chance, where something else shows the contrary or where it is asked in each round.
+pub(super) const SURE: f64 = 3.0;
+/// Where so many of the default's flights lose something their share says nothing: only segments are compared.
+pub(super) const BLIND: f64 = 0.9;
+/// Window that `start.loss_bound` refers to, segments. Below twice the default the bound falls no further: a connection
+/// that started with ten sends up to twenty.
+const BOUND_AT: f64 = 100.0;
+const BOUND_FROM: f64 = 20.0;
+/// Part of all segments sent again that is harm where more than half of the flights say so, and how many times the
+/// default's that must be: random loss may explain that each large flight loses something.
+const FLOOD: f64 = 0.1;
+const FLOOD_OF_DEFAULT: f64 = 2.0;
+/// What is sent again has risen where it is this many times as much, and by this part of the segments: of thousands of
+/// flights anything is more than chance.
+const RISEN: f64 = 1.5;
+const RISE: f64 = 0.005;
+
+/// First flights: how many, how many of them lost anything, and segments sent and sent again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Flights {
+    pub flights: f64,
+    pub lossy: f64,
+    pub segments: f64,
+    pub resent: f64,
+}
+
+impl Flights {
+    /// Adds a round's to those of before, of which a part is kept.
+    pub(super) fn after(self, before: Self, worn: f64) -> Self {
+        let sum = |new: f64, old: f64| (old / worn).floor() + new;
+        let flights = sum(self.flights, before.flights);
+        Self {
+            flights,
+            lossy: sum(self.lossy, before.lossy).min(flights),
+            segments: sum(self.segments, before.segments),
+            resent: sum(self.resent, before.resent),
+        }
+    }
+
+    /// Adds others.
+    pub(super) fn add(&mut self, other: Self) {
+        self.flights += other.flights;
+        self.lossy += other.lossy;
+        self.segments += other.segments;
+        self.resent += other.resent;
+    }
+
+    /// Share of the flights that lost anything.
+    pub(super) fn share(self) -> f64 {
+        self.lossy / self.flights.max(1.0)
+    }
+
+    /// Lower end of Wilson's interval of that share.
+    pub(super) fn at_least(self) -> f64 {
+        lower_bound(self.lossy, self.flights)
+    }
+
+    /// Upper end of Wilson's interval of that share.
+    pub(super) fn at_most(self) -> f64 {
+        1.0 - lower_bound(self.flights - self.lossy, self.flights)
+    }
+
+    /// Says whether clearly more of the flights lost anything than may. Where that bound says nothing, segments do.
+    pub(super) fn too_many_lossy(self, bound: f64) -> bool {
+        let is_blind = bound >= BLIND && self.segments > 0.0;
+        self.lossy >= FEWEST_LOSSY && (self.at_least() > bound || is_blind)
+    }
+
+    /// Says whether more segments were sent again than does no harm, than as many flights with the kernel's default send
+    /// again, and than chance adds. Unknown is much.
+    pub(super) fn sends_much(self, default: Lost, law: &Start) -> bool {
+        let harmless = (law.loss_segments * self.segments).max(default.most(
+            self.flights,
+            BY_CHANCE,
+            f64::INFINITY,
+        ));
+        self.segments == 0.0 || self.resent > harmless
+    }
+
+    /// Says whether so much was lost that the path was full. One round is enough: where few connections start others
+    /// follow only rounds later, and each of them would lose as much.
+    pub(super) fn is_flood(self, default: Lost) -> bool {
+        2.0 * self.lossy > self.flights
+            && self.resent > FLOOD * self.segments
+            && self.resent > FLOOD_OF_DEFAULT * default.share * default.of_lossy * self.flights
+    }
+
+    /// Says whether a round's flights clearly send more again than those before them did, whatever the default loses:
+    /// what that lost before says nothing of who has come onto the path since.
+    pub(super) fn has_risen(self, before: Self, law: &Start) -> bool {
+        // Of none that lost anything the next one may lose as much as one does now.
+        let (resent, lossy) = if before.lossy > 0.0 {
+            (before.resent, before.lossy)
+        } else {
+            (self.resent, self.lossy)
+        };
+        let own = Lost {
+            share: (before.lossy + 1.0) / (before.flights + 1.0),
+            of_lossy: resent / lossy.max(1.0),
+        };
+        let expected = own.share * own.of_lossy * self.flights;
+        self.resent > RISEN * expected
+            && self.resent > expected + RISE * self.segments
+            && self.resent > own.most(self.flights, SURE, before.flights)
+            && before.flights >= law.trial_flights
+            // Most say so: one of several hosts does not, nor do episodes of random loss.
+            && self.lossy >= FEWEST_LOSSY
+            && 2.0 * self.lossy > self.flights
+    }
+}
+
+/// What flights lose: the share of them that lose anything, and the segments that one of these sends again.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lost {
+    pub share: f64,
+    pub of_lossy: f64,
+}
+
+impl Lost {
+    pub(super) const NOTHING: Self = Self {
+        share: 0.0,
+        of_lossy: 0.0,
+    };
+
+    /// Segments that so many flights send again, with so many standard errors. Chance is in whether one loses, how much
+    /// one does, and what is known of so many others.
+    fn most(self, flights: f64, errors: f64, known_of: f64) -> f64 {
+        let each = self.share * self.of_lossy;
+        let known = 1.0 + flights / known_of.max(1.0);
+        each * flights + errors * (each * (1.0 + self.of_lossy) * flights * known).sqrt()
+    }
+}
+
+/// Share of flights that may lose anything: what random loss explains, or what others lose who start with less, with the
+/// policy's bound on top.
+pub(super) fn allowed_lossy(window: f64, default: f64, others: f64, law: &Start) -> f64 {
+    let started = window.max(KERNEL_DEFAULT);
+    let more = (others + allowed_share(started, 0.0, law)).min(1.0);
+    allowed_share(started, default, law).max(more)
+}
+
+/// Share of connections that may lose something where they start with `started` segments: the policy's or, where it is
+/// more, what the path loses with the kernel's default.
+fn allowed_share(started: f64, default: f64, law: &Start) -> f64 {
+    let by_default = 1.0 - (1.0 - law.loss_bound).powf(KERNEL_DEFAULT / BOUND_AT);
+    if started <= KERNEL_DEFAULT {
+        return by_default.max(law.loss_default_bound);
+    }
+    let share = by_default.max(default.min(law.loss_default_bound));
+    1.0 - (1.0 - share).powf(started.max(BOUND_FROM) / KERNEL_DEFAULT)
+}
+
+/// Lower end of the share lossy / flights: Wilson's score interval (J. Am. Stat. Assoc. 22, 1927); 0 of none.
+fn lower_bound(lossy: f64, flights: f64) -> f64 {
+    let count = flights.max(1.0);
+    let share = (lossy / count).min(1.0);
+    let spread = Z * (share * (1.0 - share) / count + Z.powi(2) / (4.0 * count.powi(2))).sqrt();
+    ((share + Z.powi(2) / (2.0 * count) - spread) / (1.0 + Z.powi(2) / count)).max(0.0)
+}
+
+/// Says whether edges brake, now and then by chance, where this share of connections loses something.
+#[must_use]
+pub fn brakes(share: f64, brake_share: f64, brake_connections: f64) -> bool {
+    share + BY_CHANCE * (share * (1.0 - share) / brake_connections).sqrt() >= brake_share
+}
