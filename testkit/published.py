@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from springtide.bundles.model import canonical, digest, parse
+from springtide.bundles.model import parse
 from springtide.bundles.published import PublishedBundles
 from springtide.bundles.render import Rendered
 from springtide.bundles.render import render as render_contributions
@@ -17,6 +19,17 @@ from springtide.laws.initcwnd.decision import Decision
 from springtide.laws.initcwnd.edges import EdgeDecision
 from springtide.policy import Policy
 from springtide.publication.folder import PublishFolder
+
+
+def canonical(fields: Mapping[str, Any]) -> bytes:
+    """As edges have it: UTF-8, keys sorted, no spaces."""
+    return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=vars).encode()
+
+
+def digest(fields: Mapping[str, Any]) -> str:
+    """SHA-256 over the canonical form of everything but the digest itself."""
+    rest = {name: value for name, value in fields.items() if name != "digest"}
+    return f"sha256:{hashlib.sha256(canonical(rest)).hexdigest()}"
 
 
 def publish(

@@ -12,7 +12,7 @@ from springtide.bundles.render import render
 from springtide.bundles.validate import Context, problems
 from springtide.fleet import Fleet
 from springtide.laws.base import Contribution
-from springtide.laws.entry import Entry
+from springtide.laws.entry import Part
 from springtide.policy import Policy
 
 from testkit import host as hosts
@@ -39,7 +39,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
 
 
 def apply(host: Host, fleet: Fleet, policy: Policy, made_at: int) -> Outcome:
-    starts = [Entry(prefix="10.77.2.0/24", initcwnd=60), Entry(prefix="fd77:2::/48", initcwnd=40)]
+    starts = [Part(prefix="10.77.2.0/24", initcwnd=60), Part(prefix="fd77:2::/48", initcwnd=40)]
     moment = made_at // 300 * 300
     made = render(fleet, policy, moment, made_at, [Contribution({NAME: starts})]).documents[NAME]
     assert problems("b.json", made, Context(fleet, policy, made_at + 1, NAME)) == []

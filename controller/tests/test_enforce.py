@@ -13,14 +13,14 @@ import pytest
 import yaml
 from springtide import instants
 from springtide.bundles.back import going_back, renewed
-from springtide.bundles.model import Document, canonical, digest, parse
+from springtide.bundles.model import Document, parse
 from springtide.bundles.render import render as render_contributions
 from springtide.bundles.validate import Context, parsed_problems
 from springtide.fleet import Fleet
 from springtide.gate.judge import Kind, destinations
 from springtide.laws.base import Contribution
 from springtide.laws.congestion import interface as congestion
-from springtide.laws.entry import Entry, Trial
+from springtide.laws.entry import Part
 from springtide.laws.initcwnd import interface as initcwnd
 from springtide.laws.initcwnd.rows import write_round
 from springtide.policy import Policy
@@ -32,6 +32,7 @@ from testkit.decided import DECISIONS
 from testkit.home import FLEET, Home
 from testkit.home import ROUND as NOW
 from testkit.pairs import decided_table
+from testkit.published import canonical, digest
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -70,7 +71,7 @@ def wrong(document: dict[str, Any], policy: dict[str, Any]) -> list[str]:
     ],
 )
 def test_edges_by_routes_get_no_rates_and_nothing_of_the_program(policy: dict[str, Any]) -> None:
-    rates = Contribution({edge: [Entry(prefix="10.77.2.0/24", start_rate=5000)] for edge in THE_FLEET.edges()}, "bpf")
+    rates = Contribution({edge: [Part(prefix="10.77.2.0/24", start_rate=5000)] for edge in THE_FLEET.edges()}, "bpf")
     bbr = {"algorithm": "bbr", "from_bytes": 100_000}
     found = json.loads(rendered(policy, rates)["ams-1"].content)
     assert found["enforce"] == {
@@ -150,10 +151,10 @@ def test_from_the_policy_to_bundles(home: Home) -> None:
 
 def test_what_all_laws_give_a_prefix_is_one_entry() -> None:
     shared = {"ams": [*CLIENTS["ams"], ip_network("10.77.2.0/24"), ip_network("169.254.7.0/24")]}
-    trial = Trial(permille=50, initcwnd=20)
+    trial = Part(permille=50, initcwnd=20)
     of_edge = [
-        Entry(prefix="10.77.2.0/24", start_rate=5000, connection_rate=2000, trial=trial),
-        Entry(prefix="192.0.2.0/24", start_rate=1000),
+        Part(prefix="10.77.2.0/24", start_rate=5000, connection_rate=2000, trial=trial),
+        Part(prefix="192.0.2.0/24", start_rate=1000),
     ]
     rates = Contribution({edge: of_edge if edge == "ams-1" else [] for edge in THE_FLEET.edges()}, "bpf")
     policy = {"enforce": {"by": "bpf", "congestion_always": True}}

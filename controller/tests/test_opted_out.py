@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 import yaml
 from springtide.bundles.back import going_back
-from springtide.bundles.model import canonical, digest, parse
+from springtide.bundles.model import parse
 from springtide.bundles.render import render
 from springtide.bundles.validate import Context, parsed_problems
 from springtide.fleet import Fleet
 from springtide.laws.base import Contribution
-from springtide.laws.entry import Entry
+from springtide.laws.entry import Part
 from springtide.policy import Policy
 
 from testkit.home import FLEET, Home
 from testkit.home import ROUND as NOW
+from testkit.published import canonical, digest
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -44,7 +45,7 @@ def bundle(fleet: Fleet, policy: dict[str, Any]) -> dict[str, Any]:
     """ams-1's, with a start towards fra."""
     parsed = Policy.model_validate(policy)
     edges = fleet.edges()
-    starts = Contribution({edge: [Entry(prefix="10.77.2.0/24", initcwnd=40)] for edge in edges})
+    starts = Contribution({edge: [Part(prefix="10.77.2.0/24", initcwnd=40)] for edge in edges})
     found: dict[str, Any] = json.loads(render(fleet, parsed, NOW, NOW, [starts]).documents["ams-1"].content)
     return found
 

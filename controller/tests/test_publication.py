@@ -22,13 +22,12 @@ from hypothesis import strategies as st
 from springtide import instants
 from springtide.bundles import caps
 from springtide.bundles.back import going_back, renewed
-from springtide.bundles.enforce import Enforce
-from springtide.bundles.model import Document, Documents, digest, fields_of, seal
+from springtide.bundles.model import Document, Documents, fields_of, seal
 from springtide.bundles.published import PublishedBundles
 from springtide.errors import InputError, SpringtideError
 from springtide.jobs import audit
 from springtide.jobs import publish as jobs
-from springtide.laws.entry import Entry, StartCongestion, Trial
+from springtide.laws.entry import Part
 from springtide.laws.initcwnd.rows import write_round
 from springtide.laws.start.policy import StartPolicy
 from springtide.policy import BundlePolicy, Policy
@@ -42,6 +41,7 @@ from springtide.publication.withdrawal import WITHDRAWN, withdraw, withdrawn
 from testkit.decided import decision
 from testkit.home import ROUND, Home
 from testkit.pairs import decided_table
+from testkit.published import digest
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -56,8 +56,8 @@ def document(windows: dict[str, int], round_s: int = ROUND, ttl_s: int = 900, cr
             "policy_version": "0123456789ab",
             "created_at": instants.show(round_s + created_s),
             "expires_at": instants.show(round_s + ttl_s),
-            "enforce": Enforce(by="routes", otherwise="default", live="leave"),
-            "entries": [Entry(prefix=prefix, initcwnd=value) for prefix, value in windows.items()],
+            "enforce": Part(by="routes", otherwise="default", live="leave"),
+            "entries": [Part(prefix=prefix, initcwnd=value) for prefix, value in windows.items()],
         }
     )
 
@@ -142,31 +142,29 @@ def test_caps_hold_back_what_is_too_much_at_once(before: Documents, after: Docum
     assert [problem.field for problem in found] == [f"cap {name}" for name in expected]
 
 
-OWN = Entry(prefix="10.0.0.0/24", initcwnd=60, start_rate=2_000_000, connection_rate=1_000_000)
-ON_TRIAL = Trial(permille=100, initcwnd=60, start_rate=2_000_000, connection_rate=1_000_000)
-HUGE = Trial(permille=500, initcwnd=400, start_rate=1_000_000_000, connection_rate=1_000_000_000)
-STEP = Trial(permille=100, initcwnd=60, start_rate=3_000_000, connection_rate=1_500_000)
+OWN = Part(prefix="10.0.0.0/24", initcwnd=60, start_rate=2_000_000, connection_rate=1_000_000)
+ON_TRIAL = Part(permille=100, initcwnd=60, start_rate=2_000_000, connection_rate=1_000_000)
+HUGE = Part(permille=500, initcwnd=400, start_rate=1_000_000_000, connection_rate=1_000_000_000)
+STEP = Part(permille=100, initcwnd=60, start_rate=3_000_000, connection_rate=1_500_000)
 
 
-def paced(like: Entry, count: int = 100) -> dict[str, Document]:
+def paced(like: Part, count: int = 100) -> dict[str, Document]:
     """An edge that paces, with as many prefixes that start alike."""
-    entries = [like.model_copy(update={"prefix": f"10.0.{n}.0/24"}) for n in range(count)]
-    return {
-        "ams-1": changed(document({}), enforce=Enforce(by="bpf", otherwise="default", live="leave"), entries=entries)
-    }
+    entries = [like.but(prefix=f"10.0.{n}.0/24") for n in range(count)]
+    return {"ams-1": changed(document({}), enforce=Part(by="bpf", otherwise="default", live="leave"), entries=entries)}
 
 
-def with_(entry: Entry, **values: Any) -> Entry:
-    return entry.model_copy(update=values)
+def with_(entry: Part, **values: Any) -> Part:
+    return entry.but(**values)
 
 
-def times(factor: float, entry: Entry = OWN) -> Entry:
+def times(factor: float, entry: Part = OWN) -> Part:
     rates = {name: int(getattr(entry, name) * factor) for name in ("start_rate", "connection_rate")}
     return with_(entry, **rates)
 
 
-BARE = Entry(prefix="10.0.0.0/24", trial=ON_TRIAL)
-RECEIVES = Entry(prefix="10.0.0.0/24", receive_window=45)
+BARE = Part(prefix="10.0.0.0/24", trial=ON_TRIAL)
+RECEIVES = Part(prefix="10.0.0.0/24", receive_window=45)
 
 
 @pytest.mark.parametrize(
@@ -186,9 +184,9 @@ RECEIVES = Entry(prefix="10.0.0.0/24", receive_window=45)
         (OWN, with_(OWN, start_rate=20_000), ["100 of 100 routes are changed"]),
         (OWN, with_(OWN, initcwnd=61), ["100 of 100 routes are changed"]),
         (OWN, with_(OWN, trial=HUGE), ["100 of 100 routes and trials are changed"]),
-        (OWN, with_(OWN, trial=Trial(permille=500)), ["100 of 100 routes and trials are changed"]),
+        (OWN, with_(OWN, trial=Part(permille=500)), ["100 of 100 routes and trials are changed"]),
         (BARE, with_(BARE, trial=HUGE), ["100 of 100 routes and trials are changed"]),
-        (BARE, with_(BARE, trial=ON_TRIAL.model_copy(update={"permille": 500})), ["100 of 100 routes and trials"]),
+        (BARE, with_(BARE, trial=ON_TRIAL.but(permille=500)), ["100 of 100 routes and trials"]),
         (BARE, times(10), ["100 of 100 routes and trials are changed"]),
         # What edges brake by, and what receivers announce.
         (with_(OWN, default_resent=7500), with_(OWN, default_resent=10_000), []),
@@ -202,7 +200,7 @@ RECEIVES = Entry(prefix="10.0.0.0/24", receive_window=45)
         (OWN, BARE, ["100 of 100 routes are changed or withdrawn", "100 of 100 routes are withdrawn"]),
     ],
 )
-def test_caps_judge_everything_that_an_entry_carries(before: Entry, after: Entry, expected: list[str]) -> None:
+def test_caps_judge_everything_that_an_entry_carries(before: Part, after: Part, expected: list[str]) -> None:
     found = caps.problems("publish", caps.difference(paced(before), paced(after)), BundlePolicy())
     for problem, begin in zip(found, expected, strict=True):
         assert problem.message.startswith(begin)
@@ -224,7 +222,7 @@ def test_trials_are_part_of_a_fleets_growth_and_hide_no_loss_of_values() -> None
 
 
 def test_a_share_that_the_experiment_leaves_untreated_is_no_change() -> None:
-    found = caps.difference(paced(with_(OWN, trial=Trial(permille=100))), paced(with_(OWN, trial=Trial(permille=900))))
+    found = caps.difference(paced(with_(OWN, trial=Part(permille=100))), paced(with_(OWN, trial=Part(permille=900))))
     usual = caps.Usual.of(StartPolicy(), untreated=True)
     assert list(caps.problems("publish", found, BundlePolicy(), usual=usual)) == []
     assert [one.field for one in caps.problems("publish", found, BundlePolicy())] == ["cap max_changed_share"]
@@ -232,7 +230,7 @@ def test_a_share_that_the_experiment_leaves_untreated_is_no_change() -> None:
 
 @pytest.mark.parametrize(("permille", "fields"), [(200, []), (300, ["cap max_changed_share"])])
 def test_a_fifth_that_the_law_keeps_on_the_default_is_no_change(permille: int, fields: list[str]) -> None:
-    found = caps.difference(paced(OWN), paced(with_(OWN, trial=Trial(permille=permille))))
+    found = caps.difference(paced(OWN), paced(with_(OWN, trial=Part(permille=permille))))
     assert [one.field for one in caps.problems("publish", found, BundlePolicy())] == fields
 
 
@@ -256,14 +254,14 @@ def test_diff_shows_rates_and_trials(home: Home, monkeypatch: pytest.MonkeyPatch
 
 def clients_of(count: int, least: int = 100_000, algorithm: str = "bbr") -> dict[str, Document]:
     """Two edges of one PoP, which are given the same."""
-    given = StartCongestion(algorithm=algorithm, from_bytes=least)
-    entries = [Entry(prefix=f"192.{n // 250}.{n % 250}.0/24", congestion=given) for n in range(count)]
+    given = Part(algorithm=algorithm, from_bytes=least)
+    entries = [Part(prefix=f"192.{n // 250}.{n % 250}.0/24", congestion=given) for n in range(count)]
     return {edge: changed(document({}), edge=edge, entries=entries) for edge in ("ams-1", "ams-2")}
 
 
 def acting(always: bool, count: int = 100) -> dict[str, Document]:
-    given = StartCongestion(algorithm="bbr", from_bytes=100_000, **({"always": True} if always else {}))
-    return paced(Entry(prefix="10.0.0.0/24", congestion=given), count)
+    given = Part(algorithm="bbr", from_bytes=100_000, **({"always": True} if always else {}))
+    return paced(Part(prefix="10.0.0.0/24", congestion=given), count)
 
 
 def changed(of: Document, **fields: Any) -> Document:

@@ -183,7 +183,8 @@ def test_edges_know_what_the_default_loses_where_it_makes_them_brake() -> None:
         [row] = list(rows.rows(Frame.of(decided)))
         row["expires_at"] += later_s
         [entry] = bundle.entries(FLEET, loop.policy, moment, [row], {}, moment)[0]["ams-1"]
-        return entry.default_resent
+        known: int | None = entry.default_resent
+        return known
 
     assert given(120, 2400) == 12_000, "segments of a thousand flights"
     assert given(70, 140) == 700

@@ -15,7 +15,7 @@ from springtide.fleet import Fleet
 from springtide.jobs import publish as jobs
 from springtide.laws import switchback
 from springtide.laws.base import Contribution
-from springtide.laws.entry import Entry
+from springtide.laws.entry import Part
 from springtide.laws.initcwnd.decision import Action, Pair, Reason
 from springtide.laws.initcwnd.explain import explain
 from springtide.laws.start import bundle as of_starts
@@ -221,7 +221,7 @@ def test_what_is_new_does_not_hide_in_what_comes_back(tmp_path: Path) -> None:
     folder = PublishFolder(tmp_path)
 
     def of(moment: int, count: int) -> Documents:
-        entries = [Entry(prefix=f"192.0.{n}.0/24", initcwnd=60) for n in range(count)]
+        entries = [Part(prefix=f"192.0.{n}.0/24", initcwnd=60) for n in range(count)]
         given = [Contribution(dict.fromkeys(fleet().edges(), entries))]
         return render_all(fleet(), paced, moment, moment, given).documents
 
@@ -249,7 +249,7 @@ def test_a_disable_test_takes_client_prefixes_too() -> None:
     paced = Policy.model_validate({"experiment": {"disable_every_days": 1}, "enforce": {"by": "bpf"}})
 
     def of(moment: int, prefixes: list[str]) -> Documents:
-        starts = [Entry(prefix=one, initcwnd=60) for one in prefixes]
+        starts = [Part(prefix=one, initcwnd=60) for one in prefixes]
         entries = dict.fromkeys(fleet().edges(), starts)
         return render_all(fleet(), paced, moment, moment, [Contribution(entries)]).documents
 

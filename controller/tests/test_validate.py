@@ -13,7 +13,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from springtide import instants
-from springtide.bundles.model import canonical, digest, parse
+from springtide.bundles.model import parse
 from springtide.bundles.validate import Context, parsed_problems
 from springtide.errors import InputError
 from springtide.fleet import Fleet, load_fleet
@@ -22,7 +22,7 @@ from springtide.policy import Policy
 from testkit.decided import DECISIONS
 from testkit.home import FLEET, Home
 from testkit.home import ROUND as NOW
-from testkit.published import render
+from testkit.published import canonical, digest, render
 
 pytestmark = pytest.mark.usefixtures("clock")
 

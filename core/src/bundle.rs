@@ -7,11 +7,7 @@
 
 use std::fmt;
 
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
-use serde::ser::{Serialize, Serializer};
-
-use crate::instant;
+use crate::part::{Value, choices, part};
 
 pub use crate::check::is_name;
 pub use crate::prefix::{Prefix, destination_problem, parse_prefix};
@@ -36,63 +32,58 @@ pub const MAX_DEFAULT_RESENT: u32 = 200_000;
 /// Bytes of an object.
 pub const MAX_OBJECT_BYTES: u64 = 1_000_000_000;
 
-/// A whole document. Times in seconds since the epoch.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-#[serde(remote = "Self", deny_unknown_fields)]
-pub struct Bundle {
-    /// Time at which it was rendered.
-    #[serde(with = "instant::text")]
-    pub created_at: i64,
-    /// `sha256:<hex>` over the canonical form of all other fields.
-    pub digest: String,
-    /// Name of the edge that it is for.
-    pub edge: String,
-    /// Way in which its entries take effect.
-    pub enforce: Enforce,
-    /// Values that connections to each destination start with; sorted by IP version, network and length, unique.
-    pub entries: Vec<Entry>,
-    /// Time from which on it does not count.
-    #[serde(with = "instant::text")]
-    pub expires_at: i64,
-    /// First 12 hex digits of the SHA-256 of the effective policy.
-    pub policy_version: String,
-    /// The edge's PoP.
-    pub pop: String,
-    /// The round that decided it.
-    #[serde(with = "instant::text")]
-    pub round: i64,
-    /// [`SCHEMA_VERSION`].
-    pub schema_version: u32,
+part! {
+    /// One JSON document for each edge: the values that new connections start with towards each prefix, how the edge
+    /// enforces them, and until when. Times in seconds since the epoch; as text like 2026-01-02T03:05:00Z.
+    Bundle {
+        /// Time at which it was rendered.
+        instant created_at;
+        /// `sha256:<hex>` over the canonical form of all other fields.
+        required digest: String;
+        /// Name of the edge that it is for; another one refuses it.
+        required edge: String;
+        /// Way in which its entries take effect.
+        required enforce: Enforce;
+        /// Values that connections to each destination start with; sorted by IP version, network and length, unique. The
+        /// longest match counts.
+        required entries: Vec<Entry>;
+        /// Time from which on it does not count: the edge withdraws it by itself.
+        instant expires_at;
+        /// First 12 hex digits of the SHA-256 of the effective policy.
+        required policy_version: String;
+        /// The edge's PoP.
+        required pop: String;
+        /// The round that decided it; an edge never goes back.
+        instant round;
+        /// Schema of the document: 1.
+        required schema_version: u32, within SCHEMA_VERSION.into()..=SCHEMA_VERSION.into();
+    }
 }
 
-/// Way in which an edge acts on a bundle.
-#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-#[serde(remote = "Self", deny_unknown_fields)]
-pub struct Enforce {
-    /// Condition on which an entry stops by itself; None: it never does.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
-    pub brake: Option<Brake>,
-    /// Routes or a program.
-    pub by: Way,
-    /// Destinations that are left alone, whatever the entries say: sorted and unique as they are.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub excluded: Vec<Prefix>,
-    /// Bytes acknowledged at which a start rate is lifted; None is [`Enforce::LIFT_BYTES`].
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
-    pub lift_bytes: Option<u32>,
-    /// Round trips since the connection was established at which it is lifted; None is no bound.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
-    pub lift_round_trips: Option<u32>,
-    /// Treatment of connections that are open when the bundle is withdrawn.
-    pub live: Live,
-    /// Connections that are left alone by this edge's own side of them: sorted and unique. Only by a program.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub opted_out: Vec<OwnSide>,
-    /// Fallback where the program cannot be loaded.
-    pub otherwise: Otherwise,
-    /// Connections of a thousand that leave a first-flight record; None is none.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
-    pub record_permille: Option<u32>,
+part! {
+    /// Way in which an edge acts on a bundle.
+    #[derive(Default)]
+    Enforce {
+        /// Condition on which an entry stops by itself; without, none does.
+        optional brake: Option<Brake>;
+        /// Routes or a program.
+        required by: Way;
+        /// Destinations that are left alone, whatever the entries say; sorted and unique.
+        optional excluded: Vec<Prefix>;
+        /// Bytes acknowledged at which a start rate is lifted; without, 60,000.
+        optional lift_bytes: Option<u32>, within 1..=MAX_OBJECT_BYTES;
+        /// Round trips since the connection was established at which it is lifted; without, no bound.
+        optional lift_round_trips: Option<u32>, within 1..=1000;
+        /// Treatment of connections that are open when the bundle is withdrawn.
+        required live: Live;
+        /// Connections that are left alone by this edge's own side of them; sorted by port, then prefix; unique. Only by a
+        /// program.
+        optional opted_out: Vec<OwnSide>;
+        /// Fallback where the program cannot be loaded: as much as routes can, or nothing.
+        required otherwise: Otherwise;
+        /// Connections of a thousand that leave a first-flight record; without, none.
+        optional record_permille: Option<u32>, within 0..=1000;
+    }
 }
 
 impl Enforce {
@@ -100,19 +91,15 @@ impl Enforce {
     pub const LIFT_BYTES: u32 = 60_000;
 }
 
-/// Connections with this port and with an address in this network on the edge's own side; None is any, of one of them.
-/// Ordered by port, then network.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Deserialize, serde::Serialize,
-)]
-#[serde(remote = "Self", deny_unknown_fields)]
-pub struct OwnSide {
-    /// The edge's port.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
-    pub port: Option<u16>,
-    /// Network of the edge's addresses.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
-    pub prefix: Option<Prefix>,
+part! {
+    /// Connections by the edge's own side of them; at least one of both.
+    #[derive(Copy, PartialOrd, Ord)]
+    OwnSide {
+        /// The edge's port; without, any.
+        optional port: Option<u16>, within 1..=65_535;
+        /// Network of the edge's addresses; without, any.
+        optional prefix: Option<Prefix>;
+    }
 }
 
 /// Way in which values reach a connection.
@@ -148,45 +135,45 @@ pub enum Live {
     Restore,
 }
 
-/// Condition on which an entry stops by itself, until a newer bundle comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-#[serde(remote = "Self", deny_unknown_fields)]
-pub struct Brake {
-    /// Connections that must have started before (decayed as `half_life_s` says).
-    pub connections: u32,
-    /// Time after which a connection counts half, seconds.
-    pub half_life_s: u32,
-    /// Connections of a thousand that started with our values, which may lose in their first flights.
-    pub lost_permille: u32,
+choices! {
+    Way: "routes" "bpf";
+    Otherwise: "routes" "default";
+    Live: "leave" "restore";
 }
 
-/// Values that connections to one destination start with. A value that is None stays the kernel's default.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-#[serde(remote = "Self", deny_unknown_fields)]
-pub struct Entry {
-    /// Another congestion control than the host's.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
-    pub congestion: Option<Congestion>,
-    /// The most of `start_rate` that one connection gets, bytes/s.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
-    pub connection_rate: Option<u64>,
-    /// Segments that a thousand first flights with the kernel's default were seen to send again.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
-    pub default_resent: Option<u32>,
-    /// Initial congestion window, segments.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
-    pub initcwnd: Option<u32>,
-    /// The destinations.
-    pub prefix: Prefix,
-    /// Receive window that is announced at first, segments.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
-    pub receive_window: Option<u32>,
-    /// This edge's part of the path's rate, bytes/s: shared by all that are in their first flights.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
-    pub start_rate: Option<u64>,
-    /// Another value for a share of the connections.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
-    pub trial: Option<Trial>,
+part! {
+    /// Condition on which an entry stops by itself, until a newer bundle comes.
+    #[derive(Copy)]
+    Brake {
+        /// Connections that must have started before (decayed as `half_life_s` says).
+        required connections: u32, within 1..=1_000_000;
+        /// Time after which a connection counts half, seconds.
+        required half_life_s: u32, within 1..=86_400;
+        /// Connections of a thousand that started with our values, which may lose in their first flights.
+        required lost_permille: u32, within 1..=1000;
+    }
+}
+
+part! {
+    /// Values that connections to one destination start with. What is missing stays the kernel's default.
+    Entry {
+        /// Another congestion control than the host's.
+        optional congestion: Option<Congestion>;
+        /// The most of `start_rate` that one connection gets, bytes/s.
+        optional connection_rate: Option<u64>, within MIN_RATE..=MAX_RATE;
+        /// Segments that a thousand first flights with the kernel's default were seen to send again.
+        optional default_resent: Option<u32>, within 1..=MAX_DEFAULT_RESENT.into();
+        /// Initial congestion window, segments.
+        optional initcwnd: Option<u32>, within 1..=MAX_WINDOW.into();
+        /// The destinations, like 10.77.2.0/24 or fd77:2::/48, in its shortest form.
+        required prefix: Prefix;
+        /// Receive window that is announced at first, segments.
+        optional receive_window: Option<u32>, within 1..=MAX_WINDOW.into();
+        /// This edge's part of the path's rate, bytes/s: shared by all that are in their first flights.
+        optional start_rate: Option<u64>, within MIN_RATE..=MAX_RATE;
+        /// Other values for a share of the connections, by chance.
+        optional trial: Option<Trial>;
+    }
 }
 
 impl Entry {
@@ -205,87 +192,40 @@ impl Entry {
     }
 }
 
-/// A congestion control, and from when on it acts.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-#[serde(remote = "Self", deny_unknown_fields)]
-pub struct Congestion {
-    /// Name that the kernel has for it.
-    pub algorithm: String,
-    /// Permission to act from the first byte on, where the bytes cannot be waited for.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub always: bool,
-    /// Bytes that the connection must have had acknowledged.
-    pub from_bytes: u64,
-}
-
-/// Values that a randomised share of an entry's connections gets instead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-#[serde(remote = "Self", deny_unknown_fields)]
-pub struct Trial {
-    /// Value in place of the entry's; None is no bound.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
-    pub connection_rate: Option<u64>,
-    /// Value in place of the entry's; None is the kernel's default.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
-    pub initcwnd: Option<u32>,
-    /// Connections of a thousand.
-    pub permille: u32,
-    /// Value in place of the entry's; None is no cap.
-    #[serde(default, with = "given", skip_serializing_if = "Option::is_none")]
-    pub start_rate: Option<u64>,
-}
-
-/// Reads structs from objects only: what serde derives would also take a list of their values.
-macro_rules! objects {
-    ($($name:ident)*) => {$(
-        impl<'de> Deserialize<'de> for $name {
-            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                struct Object;
-
-                impl<'de> Visitor<'de> for Object {
-                    type Value = $name;
-
-                    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                        formatter.write_str("an object")
-                    }
-
-                    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<$name, A::Error> {
-                        // What is derived, as `remote = "Self"` has it beside the trait.
-                        $name::deserialize(MapAccessDeserializer::new(map))
-                    }
-                }
-
-                from.deserialize_map(Object)
-            }
-        }
-
-        impl Serialize for $name {
-            fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-                $name::serialize(self, to)
-            }
-        }
-    )*};
-}
-
-objects!(Bundle Enforce OwnSide Brake Entry Congestion Trial);
-
-/// An optional value: where it is written down, it is no null.
-mod given {
-    use super::{Deserialize, Deserializer, Serialize, Serializer};
-
-    pub(super) fn deserialize<'de, D, T>(from: D) -> Result<Option<T>, D::Error>
-    where
-        D: Deserializer<'de>,
-        T: Deserialize<'de>,
-    {
-        T::deserialize(from).map(Some)
+part! {
+    /// A congestion control, and from when on it acts.
+    Congestion {
+        /// Name that the kernel has for it, like bbr.
+        required algorithm: String;
+        /// Permission to act from the first byte on, where the bytes cannot be waited for.
+        optional always: bool;
+        /// Bytes that the connection must have had acknowledged.
+        required from_bytes: u64, within 0..=MAX_OBJECT_BYTES;
     }
+}
 
-    pub(super) fn serialize<S: Serializer, T: Serialize>(
-        value: &Option<T>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        value.serialize(to)
+part! {
+    /// Values that a randomised share of an entry's connections gets instead.
+    #[derive(Copy)]
+    Trial {
+        /// Value in place of the entry's; without, no bound.
+        optional connection_rate: Option<u64>, within MIN_RATE..=MAX_RATE;
+        /// Value in place of the entry's; without, the kernel's default.
+        optional initcwnd: Option<u32>, within 1..=MAX_WINDOW.into();
+        /// Connections of a thousand.
+        required permille: u32, within 1..=1000;
+        /// Value in place of the entry's; without, no cap.
+        optional start_rate: Option<u64>, within MIN_RATE..=MAX_RATE;
+    }
+}
+
+impl Bundle {
+    /// Describes a document as JSON Schema does.
+    #[must_use]
+    pub fn json_schema() -> serde_json::Value {
+        let mut schema = <Self as Value>::schema();
+        schema["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
+        schema
     }
 }
 

@@ -6,9 +6,10 @@ use std::ops::RangeInclusive;
 use sha2::{Digest, Sha256};
 
 use crate::bundle::{
-    Bundle, Enforce, Entry, Kind, MAX_BYTES, MAX_DEFAULT_RESENT, MAX_ENTRIES, MAX_OBJECT_BYTES,
-    MAX_OPTED_OUT, MAX_RATE, MAX_WINDOW, MIN_RATE, Otherwise, Problem, SCHEMA_VERSION, Way,
+    Bundle, Enforce, Entry, Kind, MAX_BYTES, MAX_ENTRIES, MAX_OPTED_OUT, Otherwise, Problem,
+    SCHEMA_VERSION, Way,
 };
+use crate::part::Value;
 use crate::prefix::{Prefix, destination_problem};
 use crate::text::{hex, printable};
 
@@ -42,6 +43,15 @@ impl Bundle {
                 "lower bundle.max_routes in policy.yaml",
             ));
         }
+        Self::read(raw)
+    }
+
+    /// As [`Self::parse`], whatever its size: for what is rendered, and made smaller where it is too large.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::parse`].
+    pub fn read(raw: &[u8]) -> Result<Self, Problem> {
         match serde_json::from_slice::<Self>(raw) {
             Ok(bundle) if bundle.schema_version == SCHEMA_VERSION => Ok(bundle),
             // A path to each value costs time, so it is looked for only where something is wrong.
@@ -53,6 +63,12 @@ impl Bundle {
     pub fn canonical(&self) -> String {
         // Neither texts nor numbers can fail to be written.
         serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Writes it with the digest of its content, which is the second text.
+    pub fn seal(mut self) -> (String, String) {
+        self.digest = self.digest_of_content();
+        (self.canonical(), self.digest)
     }
 
     /// Digests the canonical form of all other fields than the digest: `sha256:<hex>`.
@@ -162,7 +178,7 @@ fn shape_problem(raw: &[u8]) -> Problem {
 }
 
 /// Problems as they are found, at most [`MAX_PROBLEMS`]. A field is written out only where something is wrong with it.
-struct Problems(Vec<Problem>);
+pub(crate) struct Problems(Vec<Problem>);
 
 impl Problems {
     fn add(&mut self, field: impl Display, what: impl Display, fix: &str) {
@@ -172,10 +188,12 @@ impl Problems {
         }
     }
 
-    fn within<T>(&mut self, field: impl Display, value: Option<T>, bounds: RangeInclusive<T>)
-    where
-        T: PartialOrd + Display,
-    {
+    pub(crate) fn within(
+        &mut self,
+        field: impl Display,
+        value: Option<u64>,
+        bounds: RangeInclusive<u64>,
+    ) {
         if let Some(value) = value.filter(|value| !bounds.contains(value)) {
             let (least, most) = bounds.into_inner();
             self.add(
@@ -249,34 +267,7 @@ impl Problems {
     }
 
     fn enforce(&mut self, enforce: &Enforce) {
-        self.within(
-            "enforce.lift_bytes",
-            enforce.lift_bytes.map(u64::from),
-            1..=MAX_OBJECT_BYTES,
-        );
-        self.within(
-            "enforce.lift_round_trips",
-            enforce.lift_round_trips,
-            1..=1000,
-        );
-        self.within("enforce.record_permille", enforce.record_permille, 0..=1000);
-        if let Some(brake) = &enforce.brake {
-            self.within(
-                "enforce.brake.lost_permille",
-                Some(brake.lost_permille),
-                1..=1000,
-            );
-            self.within(
-                "enforce.brake.connections",
-                Some(brake.connections),
-                1..=1_000_000,
-            );
-            self.within(
-                "enforce.brake.half_life_s",
-                Some(brake.half_life_s),
-                1..=86_400,
-            );
-        }
+        enforce.check(&"enforce", self);
         self.few(
             "enforce.excluded",
             enforce.excluded.len(),
@@ -300,7 +291,6 @@ impl Problems {
             if side.port.is_none() && side.prefix.is_none() {
                 self.add(field, "has neither a port nor a prefix", RENDER);
             }
-            self.within(format_args!("{field}.port"), side.port, 1..=u16::MAX);
             if number > 0 && found[number - 1] >= *side {
                 self.add(field, "is out of order (port, prefix), or twice", RENDER);
             }
@@ -328,34 +318,20 @@ impl Problems {
                 RENDER,
             );
         }
-        self.within(At(number, "initcwnd"), entry.initcwnd, 1..=MAX_WINDOW);
-        self.within(
-            At(number, "receive_window"),
-            entry.receive_window,
-            1..=MAX_WINDOW,
+        entry.check(&format_args!("entries[{number}]"), self);
+        self.rates(
+            At(number, "connection_rate"),
+            entry.start_rate,
+            entry.connection_rate,
         );
-        self.within(
-            At(number, "default_resent"),
-            entry.default_resent,
-            1..=MAX_DEFAULT_RESENT,
-        );
-        let rates = [At(number, "start_rate"), At(number, "connection_rate")];
-        self.rates(rates, entry.start_rate, entry.connection_rate);
         if let Some(trial) = &entry.trial {
-            self.within(At(number, "trial.permille"), Some(trial.permille), 1..=1000);
-            self.within(At(number, "trial.initcwnd"), trial.initcwnd, 1..=MAX_WINDOW);
-            let rates = [
-                At(number, "trial.start_rate"),
+            self.rates(
                 At(number, "trial.connection_rate"),
-            ];
-            self.rates(rates, trial.start_rate, trial.connection_rate);
+                trial.start_rate,
+                trial.connection_rate,
+            );
         }
         if let Some(congestion) = &entry.congestion {
-            self.within(
-                At(number, "congestion.from_bytes"),
-                Some(congestion.from_bytes),
-                0..=MAX_OBJECT_BYTES,
-            );
             let name = &congestion.algorithm;
             let letter = |byte: u8| {
                 byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte)
@@ -370,13 +346,14 @@ impl Problems {
         }
     }
 
-    /// Checks the rate that all share, and what one of them gets of it.
-    fn rates(&mut self, fields: [At; 2], all: Option<u64>, one: Option<u64>) {
-        self.within(fields[0], all, MIN_RATE..=MAX_RATE);
-        self.within(fields[1], one, MIN_RATE..=MAX_RATE);
+    /// Checks what one connection gets of the rate that all share.
+    fn rates(&mut self, field: At, all: Option<u64>, one: Option<u64>) {
         if all.is_none() && one.is_some() {
-            let what = "is there without start_rate, of which it is a part";
-            self.add(fields[1], what, RENDER);
+            self.add(
+                field,
+                "is there without start_rate, of which it is a part",
+                RENDER,
+            );
         }
     }
 }

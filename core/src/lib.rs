@@ -5,6 +5,7 @@ mod check;
 pub mod gain;
 pub mod instant;
 pub mod layout;
+mod part;
 mod prefix;
 pub mod step;
 pub mod text;

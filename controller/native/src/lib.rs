@@ -2,6 +2,8 @@
 
 mod step;
 
+use std::borrow::Cow;
+
 use pyo3::prelude::*;
 use springtide_core::bundle::{self, Bundle, Problem};
 
@@ -26,6 +28,22 @@ fn bundle_problems(py: Python<'_>, content: &[u8]) -> Vec<Finding> {
         Ok(bundle) => bundle.problems().into_iter().map(of).collect(),
         Err(problem) => vec![of(problem)],
     })
+}
+
+/// Gives a bundle's canonical form with the digest of its content, whatever its digest is now, and the digest. Raises
+/// ValueError for what has another shape.
+#[pyfunction]
+fn seal(py: Python<'_>, content: &[u8]) -> PyResult<(Cow<'static, [u8]>, String)> {
+    let sealed = py.detach(|| Bundle::read(content).map(Bundle::seal));
+    let wrong = |problem: Problem| pyo3::exceptions::PyValueError::new_err(problem.to_string());
+    let (text, digest) = sealed.map_err(wrong)?;
+    Ok((Cow::Owned(text.into_bytes()), digest))
+}
+
+/// Describes a bundle as JSON Schema does.
+#[pyfunction]
+fn bundle_schema() -> String {
+    Bundle::json_schema().to_string()
 }
 
 /// Says why no bundle may name a destination, like 10.77.2.0/24; None where it may. Raises ValueError for what is no prefix.
@@ -58,5 +76,5 @@ mod core_of_python {
     #[pymodule_export]
     use super::step::{actions, brakes, columns, decide, reasons, start_us, start_window};
     #[pymodule_export]
-    use super::{bundle_problems, destination_problem, shape_problem};
+    use super::{bundle_problems, bundle_schema, destination_problem, seal, shape_problem};
 }

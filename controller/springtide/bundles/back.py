@@ -6,8 +6,8 @@ An edge refuses bundles older than its own: old values get a newer creation time
 from __future__ import annotations
 
 from springtide import instants
-from springtide.bundles.enforce import Enforce
 from springtide.bundles.model import Bundle, Document, fields_of, seal
+from springtide.laws.entry import Part
 
 # Of the bundle that it undoes: whose it is, and after what it comes.
 OF_THE_NEW = ("edge", "pop", "round", "created_at")
@@ -28,12 +28,12 @@ def going_back(before: Bundle | None, new: Bundle) -> Document:
     if known and before is not None and instants.parse(before.expires_at) > created and (can or not alone):
         fields = fields_of(before)
         if alone:
-            fields["enforce"] = before.enforce.model_copy(update={"opted_out": alone})
+            fields["enforce"] = before.enforce.but(opted_out=alone)
     else:
         # By routes of which there are none: the program goes, and open connections are treated as `new` says.
         fields = {
             **fields_of(new),
-            "enforce": Enforce(by="routes", otherwise="default", live=new.enforce.live),
+            "enforce": Part(by="routes", otherwise="default", live=new.enforce.live),
             "entries": [],
         }
     fields |= {name: getattr(new, name) for name in OF_THE_NEW} | {"created_at": instants.show(created)}

@@ -11,7 +11,7 @@ from springtide._core import BESIDE
 from springtide.bundles.model import Documents
 from springtide.errors import Problem
 from springtide.fleet import Fleet
-from springtide.laws.entry import Entry
+from springtide.laws.entry import Part
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.switchback import disable_test, last_rounds, off_pairs
 from springtide.policy import BundlePolicy, Policy
@@ -85,7 +85,7 @@ def starts(documents: Documents) -> dict[Value, Start]:
     }
 
 
-def _start(entry: Entry) -> Start:
+def _start(entry: Part) -> Start:
     own = (entry.initcwnd or 0, entry.start_rate, entry.connection_rate)
     trial, others = entry.trial, (entry.default_resent or 0, entry.receive_window)
     if trial is None:

@@ -7,40 +7,32 @@ here, and by `parse`, of bytes that came from elsewhere. Code that has one neith
 
 from __future__ import annotations
 
-import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from pydantic import Field
-
-from springtide._core import shape_problem
-from springtide.bundles.enforce import Enforce
+from springtide import _core
+from springtide._core import bundle_schema, shape_problem
 from springtide.errors import InputError, Problem, SpringtideError
-from springtide.laws.entry import Entry, Shape, StartCongestion
+from springtide.laws.entry import Part, to_json
 
 SCHEMA_VERSION = 1
 
 
-class Bundle(Shape):
-    """The document's shape; `validate` judges its values."""
+class Bundle(Part):
+    """A document's fields; `validate` judges its values."""
 
-    schema_version: Literal[1]
-    edge: str = Field(description="whose it is; an edge refuses another's")
-    pop: str = Field(description="the edge's PoP")
-    round: str = Field(description="the round that decided it, like 2026-01-02T03:05:00Z; an edge never goes back")
-    policy_version: str = Field(description="first 12 hex digits of the SHA-256 of the effective policy")
-    created_at: str = Field(description="when it was rendered, like 2026-01-02T03:05:04Z")
-    expires_at: str = Field(description="from then on the edge withdraws it by itself")
-    digest: str = Field(description="sha256:<hex> over the canonical JSON of all other fields")
+    entries: Sequence[Part]
 
-    enforce: Enforce
-    entries: list[Entry] = Field(
-        description="sorted by IP version, network address and length; unique; the longest match counts"
-    )
+    def __eq__(self, other: object) -> bool:
+        # Caches are no fields.
+        return isinstance(other, Bundle) and fields_of(self) == fields_of(other)
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
 
     @cached_property
     def windows(self) -> dict[str, int]:
@@ -48,14 +40,15 @@ class Bundle(Shape):
         return {one.prefix: one.initcwnd for one in self.entries if one.initcwnd is not None}
 
     @cached_property
-    def congestion(self) -> dict[str, StartCongestion]:
+    def congestion(self) -> dict[str, Part]:
         """Prefix -> congestion control."""
         return {one.prefix: one.congestion for one in self.entries if one.congestion is not None}
 
     @property
     def by(self) -> str:
         """What enforces it."""
-        return self.enforce.by
+        by: str = self.enforce.by
+        return by
 
     @property
     def empty(self) -> bool:
@@ -76,40 +69,19 @@ Documents = Mapping[str, Document]
 
 def json_schema() -> str:
     """The published JSON Schema of a bundle, as docs/reference/bundle.schema.json holds it."""
-    head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
-    return json.dumps(head | Bundle.model_json_schema(), indent=2) + "\n"
-
-
-def canonical(fields: Mapping[str, Any]) -> bytes:
-    """UTF-8, keys sorted, no spaces; parts as their models or as mappings. What a model was not given is left out."""
-    return json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=False, default=_given).encode()
-
-
-def digest(fields: Mapping[str, Any]) -> str:
-    """SHA-256 over the canonical form of everything but the digest itself."""
-    return _sha256(canonical({name: value for name, value in fields.items() if name != "digest"}))
-
-
-def _given(model: Shape) -> dict[str, Any]:
-    values, given = vars(model), model.model_fields_set
-    # Most have all of their fields.
-    return values if len(given) == len(values) else {name: values[name] for name in given}
+    return json.dumps(json.loads(bundle_schema()), indent=2) + "\n"
 
 
 def fields_of(bundle: Bundle) -> dict[str, Any]:
     """The fields that were set, without the digest."""
-    return {name: getattr(bundle, name) for name in bundle.model_fields_set if name != "digest"}
+    names = {"windows", "congestion", "digest"}
+    return {name: value for name, value in vars(bundle).items() if name not in names}
 
 
 def seal(fields: Mapping[str, Any]) -> Document:
-    """A document of all fields but the digest, which is made here. The values are taken as they are: `validate` judges
-    them."""
-    rest = canonical(fields)
-    found = _sha256(rest)
-    # The digest belongs between created_at and edge. A quote within a text is escaped, and no part of a bundle has an
-    # edge: the first `,"edge":` is the bundle's own.
-    content = rest.replace(b',"edge":', f',"digest":"{found}","edge":'.encode(), 1)
-    return Document(Bundle.model_construct(_fields_set={*fields, "digest"}, **fields, digest=found), content)
+    """A document of all fields but the digest, in canonical form with its digest. `validate` judges the values."""
+    content, digest = _core.seal(to_json({**fields, "digest": ""}).encode())
+    return Document(Bundle(**fields, digest=digest), content)
 
 
 def parse(where: str, content: bytes, max_bytes: int | None = None) -> Document:
@@ -119,7 +91,12 @@ def parse(where: str, content: bytes, max_bytes: int | None = None) -> Document:
         raise InputError([Problem(where, "file", message, "find out what made it grow before raising the limit")])
     if problem := shape_problem(content):
         raise InputError([Problem(where, *problem)])
-    return Document(Bundle.model_validate_json(content), content)
+    return Document(_read(content), content)
+
+
+def _read(content: bytes) -> Bundle:
+    found = json.loads(content, object_hook=lambda fields: Part(**fields))
+    return Bundle(**vars(found))
 
 
 def read_folder(folder: Path, damaged: dict[Path, str] | None = None) -> dict[str, Document]:
@@ -137,7 +114,3 @@ def read_folder(folder: Path, damaged: dict[Path, str] | None = None) -> dict[st
                 raise SpringtideError(f"{path}: cannot be read: {what}; {fix}") from error
             damaged[path] = what
     return found
-
-
-def _sha256(content: bytes) -> str:
-    return f"sha256:{hashlib.sha256(content).hexdigest()}"

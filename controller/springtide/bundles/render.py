@@ -8,13 +8,13 @@ from typing import Any
 
 from springtide import instants
 from springtide._core import MAX_ENTRIES
-from springtide.bundles.enforce import Enforce, enforcement, own_sides
-from springtide.bundles.model import SCHEMA_VERSION, Document, canonical, seal
+from springtide.bundles.enforce import enforcement, own_sides
+from springtide.bundles.model import SCHEMA_VERSION, Document, seal
 from springtide.bundles.validate import Context, destination_findings
 from springtide.document import dotted
 from springtide.fleet import Fleet, parse_prefix, prefix_order
 from springtide.laws.base import Contribution
-from springtide.laws.entry import Entry
+from springtide.laws.entry import Part, to_json
 from springtide.laws.holdout import held_out_edges
 from springtide.policy import BundlePolicy, Policy
 from springtide.policy.names import unknown
@@ -83,31 +83,31 @@ def render(
 
 
 def _fitting(
-    entries: list[Entry], order: Sequence[str], document: Document, policy: BundlePolicy
-) -> tuple[list[Entry], int]:
+    entries: list[Part], order: Sequence[str], document: Document, policy: BundlePolicy
+) -> tuple[list[Part], int]:
     """The entries of an edge that paces, without the starts at the end of `order` for which a bundle has no room; and
     how many these are. One edge with too much is no reason to publish nothing for all others."""
     excess, count = len(document.content) - policy.max_bytes, len(entries)
     windows = sum(one.initcwnd is not None for one in entries)
     known = {one.prefix: one for one in entries}
-    left: dict[str, Entry | None] = {}
+    left: dict[str, Part | None] = {}
     for prefix in reversed(order):
         if excess <= 0 and windows <= policy.max_routes and count <= MAX_ENTRIES:
             break
         one = known.get(prefix)
         if one is None:
             continue
-        rest = one.model_fields_set - STARTS
-        left[prefix] = Entry(**{name: getattr(one, name) for name in rest}) if rest != {"prefix"} else None
+        rest = vars(one).keys() - STARTS
+        left[prefix] = Part(**{name: getattr(one, name) for name in rest}) if rest != {"prefix"} else None
         excess -= _size(one) - _size(left[prefix])
         windows -= one.initcwnd is not None
         count -= left[prefix] is None
     return [kept for one in entries if (kept := left.get(one.prefix, one)) is not None], len(left)
 
 
-def _size(entry: Entry | None) -> int:
+def _size(entry: Part | None) -> int:
     """Bytes within a bundle: a comma in place of the object around it."""
-    return 0 if entry is None else len(canonical({"": entry})) - 4
+    return 0 if entry is None else len(to_json(entry).encode()) + 1
 
 
 class _Merged:
@@ -129,9 +129,9 @@ class _Merged:
             self._receive = _receive_windows(fleet, starts)
         self._held_out = held_out_edges(fleet, policy.holdout)
         # The edges of a PoP share most of what they are given.
-        self._known: dict[tuple[object, ...], list[Entry]] = {}
+        self._known: dict[tuple[object, ...], list[Part]] = {}
 
-    def of(self, edge: str, pop: str, enforce: Enforce) -> list[Entry]:
+    def of(self, edge: str, pop: str, enforce: Part) -> list[Part]:
         parts = self._parts(edge, enforce.by)
         receives = enforce.by == "bpf" and edge not in self._held_out
         key = (pop, enforce.by, receives, *map(id, parts))
@@ -139,13 +139,13 @@ class _Merged:
             self._known[key] = self._merge(pop, enforce.by, parts, self._receive.get(pop, {}) if receives else {})
         return self._known[key]
 
-    def _parts(self, edge: str, by: str) -> list[Sequence[Entry]]:
+    def _parts(self, edge: str, by: str) -> list[Sequence[Part]]:
         return [one.entries.get(edge, ()) for one in self._given if one.by in ("", by)]
 
-    def _merge(self, pop: str, by: str, parts: Sequence[Sequence[Entry]], receive: Mapping[str, int]) -> list[Entry]:
+    def _merge(self, pop: str, by: str, parts: Sequence[Sequence[Part]], receive: Mapping[str, int]) -> list[Part]:
         found: dict[str, dict[str, Any]] = {prefix: {"receive_window": window} for prefix, window in receive.items()}
         # What only one law names is its entry as it is: a copy of each would take as much memory again.
-        alone: dict[str, Entry] = {}
+        alone: dict[str, Part] = {}
         for part in parts:
             for one in part:
                 if one.prefix not in found and one.prefix not in alone:
@@ -156,7 +156,7 @@ class _Merged:
                 found[one.prefix].update(_values(one))
         usable = []
         for text in (*found, *alone):
-            entry = alone[text] if text in alone else Entry(prefix=text, **found[text])
+            entry = alone[text] if text in alone else Part(prefix=text, **found[text])
             problem = next(destination_findings(entry, pop, by, self._context), None)
             if problem is not None:
                 self.unusable.add(f"{pop}: {problem[0]}")
@@ -165,11 +165,11 @@ class _Merged:
         return [entry for _, entry in sorted(usable, key=lambda pair: pair[0])]
 
 
-def _values(one: Entry) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in one.model_fields_set if name != "prefix"}
+def _values(one: Part) -> dict[str, Any]:
+    return {name: value for name, value in vars(one).items() if name != "prefix"}
 
 
-def _receive_windows(fleet: Fleet, starts: Iterable[tuple[str, Entry]]) -> Given:
+def _receive_windows(fleet: Fleet, starts: Iterable[tuple[str, Part]]) -> Given:
     """PoP -> prefix of another one -> the largest window with which that one's edges start towards it, where it is more
     than is announced anyway. `starts`: of each sending PoP what its edges are given."""
     owners = {str(prefix): (pop, prefix.version) for prefix, pop in fleet.prefixes()}
@@ -188,7 +188,7 @@ def _receive_windows(fleet: Fleet, starts: Iterable[tuple[str, Entry]]) -> Given
     return found
 
 
-def _window(one: Entry) -> int:
+def _window(one: Part) -> int:
     """The largest with which connections may start."""
     trial = None if one.trial is None else one.trial.initcwnd
     return max(one.initcwnd or 0, trial or 0)

@@ -12,7 +12,7 @@ from springtide.bundles.enforce import own_sides
 from springtide.bundles.model import Bundle, Document, parse
 from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet, destination_problem, parse_prefix
-from springtide.laws.entry import Entry
+from springtide.laws.entry import Part
 from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
 from springtide.policy import CLIENT_PREFIX_LENGTH, Policy
 
@@ -83,7 +83,7 @@ def _prefixes(bundle: Bundle, context: Context) -> Iterator[Finding]:
             yield f"entries[{index}].prefix", message, fix
 
 
-def destination_findings(entry: Entry, pop: str, by: str, context: Context) -> Iterator[tuple[str, str]]:
+def destination_findings(entry: Part, pop: str, by: str, context: Context) -> Iterator[tuple[str, str]]:
     """Why edges of this PoP may not be given the prefix: what is wrong, and what to do."""
     policy, prefix, owner = context.policy.bundle, parse_prefix(entry.prefix), context.owners.get(entry.prefix)
     if prefix is None:
@@ -104,7 +104,7 @@ def destination_findings(entry: Entry, pop: str, by: str, context: Context) -> I
         what = f"{prefix} is neither a prefix of the fleet nor an IPv4 /24 or an IPv6 /56"
         yield what, "add it to fleet.yaml, or drop the entry"
     # Clients in the PoP's own networks may have a congestion control, and nothing else.
-    elif owner == pop and not entry.model_fields_set <= {"prefix", "congestion"}:
+    elif owner == pop and not vars(entry).keys() <= {"prefix", "congestion"}:
         yield f"{prefix} belongs to the edge's own PoP {owner}", "drop the route"
 
 

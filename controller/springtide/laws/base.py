@@ -15,7 +15,7 @@ from springtide import instants
 from springtide.fleet import Fleet
 from springtide.laws.columns import Rows
 from springtide.laws.effect import METHODS, Effect
-from springtide.laws.entry import Entry
+from springtide.laws.entry import Part
 from springtide.metrics import Gauges, Metric
 from springtide.observe.completeness import Input, inputs, lacking
 from springtide.policy import Policy
@@ -162,7 +162,7 @@ class Contribution:
     `by`: only edges that enforce so get them; without, all. `left_out` names units whose evidence is too old for a
     bundle's lifetime."""
 
-    entries: Mapping[str, Sequence[Entry]] = field(default_factory=dict)
+    entries: Mapping[str, Sequence[Part]] = field(default_factory=dict)
     by: Literal["", "routes", "bpf"] = ""
     left_out: Sequence[str] = ()
 

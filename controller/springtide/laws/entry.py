@@ -1,72 +1,54 @@
-"""Values that connections to one destination start with, as bundles carry them: a law hands over entries, and
+"""Parts of bundles: an entry has the values that connections to one destination start with. Laws hand over entries, and
 those of all laws for one prefix become one."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, get_args
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
-from pydantic_core import CoreSchema
-
-
-class _Absent:
-    """A value that is either there or not: null is no value, as edges have it."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return handler(next(kind for kind in get_args(source) if kind is not type(None)))
+from springtide._core import bundle_schema
 
 
-ABSENT = _Absent()
+def _fields(schema: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
+    """Names of all parts' fields, and whether they are lists."""
+    for name, field in schema.get("properties", {}).items():
+        yield name, field["type"] == "array"
+        yield from _fields(field.get("items", field))
 
 
-def _without_default(schema: dict[str, Any]) -> None:
-    schema.pop("default", None)
+# Of all parts: core/src/bundle.rs defines them, with their bounds.
+_IS_LIST = dict(_fields(json.loads(bundle_schema())))
 
 
-def optional(description: str) -> Any:
-    """A field that may be missing, and then is None."""
-    return Field(default=None, description=description, json_schema_extra=_without_default)
+class Part:
+    """An object of a bundle: its fields as attributes, those that are missing None or an empty list. springtide-core
+    defines which fields each has, and judges their values."""
+
+    def __init__(self, **values: Any) -> None:
+        if unknown := values.keys() - _IS_LIST.keys():
+            raise TypeError(f"no part of a bundle has {', '.join(sorted(unknown))}")
+        vars(self).update((name, value) for name, value in values.items() if value is not None)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _IS_LIST:
+            return [] if _IS_LIST[name] else None
+        raise AttributeError(f"no part of a bundle has {name}")
+
+    def but(self, **values: Any) -> Part:
+        """The same with other values."""
+        return Part(**{**vars(self), **values})
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Part) and vars(self) == vars(other)
+
+    def __hash__(self) -> int:
+        return hash(to_json(self))
+
+    def __repr__(self) -> str:
+        return f"Part({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
 
 
-class Shape(BaseModel):
-    """Part of a bundle: its fields and their types."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class StartCongestion(Shape):
-    """Another congestion control than the edge's default."""
-
-    algorithm: str = Field(description="congestion control by the kernel's name for it, like bbr")
-    from_bytes: int = Field(description="for connections that have had so many bytes acknowledged")
-    always: Annotated[bool | None, ABSENT] = optional(
-        "where the bytes cannot be waited for, it may act from the first one"
-    )
-
-
-class Trial(Shape):
-    """Other values for a share of the connections, by chance."""
-
-    permille: int = Field(description="of a thousand connections")
-    initcwnd: Annotated[int | None, ABSENT] = optional("in place of the entry's; without, the kernel's default")
-    start_rate: Annotated[int | None, ABSENT] = optional("in place of the entry's; without, no cap")
-    connection_rate: Annotated[int | None, ABSENT] = optional("in place of the entry's; without, no bound")
-
-
-class Entry(Shape):
-    """What is missing stays the kernel's default."""
-
-    prefix: str = Field(description="IPv4 or IPv6 prefix in its shortest form, like 10.77.2.0/24")
-    initcwnd: Annotated[int | None, ABSENT] = optional("initial congestion window, segments")
-    start_rate: Annotated[int | None, ABSENT] = optional(
-        "this edge's part of the path's rate, bytes/s, which all that start at once share"
-    )
-    connection_rate: Annotated[int | None, ABSENT] = optional(
-        "the most of start_rate that one connection gets, bytes/s"
-    )
-    congestion: Annotated[StartCongestion | None, ABSENT] = optional("another congestion control than the default")
-    receive_window: Annotated[int | None, ABSENT] = optional("receive window announced at first, segments")
-    trial: Annotated[Trial | None, ABSENT] = optional("other values for a share of the connections")
-    default_resent: Annotated[int | None, ABSENT] = optional(
-        "segments that a thousand first flights with the kernel's default were seen to send again"
-    )
+def to_json(part: object) -> str:
+    """Without spaces, in the order in which fields were given; their bytes are as many as in a bundle."""
+    return json.dumps(part, separators=(",", ":"), ensure_ascii=False, default=vars)

@@ -19,7 +19,7 @@ from springtide.bundles.validate import Context, parsed_problems, problems
 from springtide.fleet import Fleet
 from springtide.laws.base import Contribution
 from springtide.laws.congestion import interface as congestion
-from springtide.laws.entry import Entry, Trial
+from springtide.laws.entry import Part
 from springtide.laws.initcwnd import interface as initcwnd
 from springtide.policy import Policy
 from testkit.decided import decision
@@ -96,7 +96,7 @@ def policies(draw: st.DrawFn) -> Policy:
 
 
 @st.composite
-def handed_over(draw: st.DrawFn) -> list[Entry]:
+def handed_over(draw: st.DrawFn) -> list[Part]:
     """Entries as a later law may give them."""
     found = []
     for prefix in draw(st.sets(st.sampled_from(["10.77.2.0/24", "172.16.0.0/16", "fd77:2::/48"]))):
@@ -107,10 +107,8 @@ def handed_over(draw: st.DrawFn) -> list[Entry]:
             values["default_resent"] = draw(st.sampled_from([1, MAX_DEFAULT_RESENT]))
         if draw(st.booleans()):
             trial = {"permille": draw(st.integers(1, 1000)), "initcwnd": draw(WINDOWS)}
-            values["trial"] = Trial(
-                **{name: trial[name] for name in draw(st.sampled_from([["permille"], list(trial)]))}
-            )
-        found.append(Entry(prefix=prefix, **values))
+            values["trial"] = Part(**{name: trial[name] for name in draw(st.sampled_from([["permille"], list(trial)]))})
+        found.append(Part(prefix=prefix, **values))
     return found
 
 
@@ -144,7 +142,7 @@ def is_taken(place: Path, content: bytes) -> bool:
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(policies(), handed_over(), st.sets(st.sampled_from(CLIENTS)), st.data())
 def test_edges_take_what_is_rendered_and_validate_takes_nothing_that_they_refuse(
-    place: Path, policy: Policy, more: list[Entry], clients: set[str], data: st.DataObject
+    place: Path, policy: Policy, more: list[Part], clients: set[str], data: st.DataObject
 ) -> None:
     decided = [
         decision(*pair, data.draw(WINDOWS)) for pair in (("ams", "fra", 4), ("ams", "fra", 6), ("fra", "ams", 4))

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 import yaml
-from springtide.bundles.model import canonical
 from testkit.edge import make_key, sign
 from testkit.farm import BIN, NEW, Farm, Node, wait_for
+from testkit.published import canonical
 
 pytestmark = pytest.mark.root
 

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from springtide.bundles.model import canonical
 from springtide.bundles.published import PublishedBundles
 from springtide.publication.folder import PublishFolder
 from springtide.publication.gate import applied, run_gate
 from springtide.publication.ways import WAYS, hold, way_back
 from springtide.publication.withdrawal import end_withdrawal, withdraw
 from testkit.edge import bundle
-from testkit.published import publish
+from testkit.published import canonical, publish
 
 ROUTE = "10.0.1.0/24"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from springtide.fleet import Fleet, Prefix, prefix_order
-from springtide.laws.entry import Entry
+from springtide.laws.entry import Part
 from springtide.laws.holdout import HoldoutPolicy, held_out_edges
 from springtide.laws.initcwnd.decision import Action, Decision, is_left_out
 from springtide.laws.initcwnd.edges import EdgeDecision
@@ -17,7 +17,7 @@ def entries(
     decisions: Iterable[Decision],
     expires_unix_s: int,
     of_edges: Iterable[EdgeDecision] = (),
-) -> tuple[dict[str, list[Entry]], list[Decision]]:
+) -> tuple[dict[str, list[Part]], list[Decision]]:
     """Each edge's entries, and the decisions whose evidence is too old to be promised for a bundle's lifetime.
 
     A decision that expires before the bundle is left out: so no edge can use a value for longer than initcwnd.ttl_s
@@ -37,7 +37,7 @@ def entries(
     held_out = held_out_edges(fleet, holdout)
     for_edges = {(one.edge, one.dst_pop, one.ip_version): one.initcwnd for one in of_edges}
     with_their_own = {edge for edge, _, _ in for_edges}
-    found: dict[str, list[Entry]] = {}
+    found: dict[str, list[Part]] = {}
     for pop in fleet.pops:
         towards = [
             (prefix, other_name, values.get((pop, other_name, prefix.version)))
@@ -61,7 +61,7 @@ def _with_edge(
     for_edges: Mapping[tuple[str, str, int], int | None],
     *,
     held_out: bool,
-) -> list[Entry]:
+) -> list[Part]:
     """The entries of an edge that has overrides of its own."""
     values = (
         (prefix, for_edges.get((edge, dst, prefix.version), None if held_out else value))
@@ -70,5 +70,5 @@ def _with_edge(
     return [_entry(prefix, value) for prefix, value in values if value is not None]
 
 
-def _entry(prefix: Prefix, initcwnd: int) -> Entry:
-    return Entry(prefix=str(prefix), initcwnd=initcwnd)
+def _entry(prefix: Prefix, initcwnd: int) -> Part:
+    return Part(prefix=str(prefix), initcwnd=initcwnd)

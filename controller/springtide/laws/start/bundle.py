@@ -12,7 +12,7 @@ from springtide._core import MAX_DEFAULT_RESENT, MAX_RATE, MIN_RATE, USUAL_MSS, 
 from springtide.fleet import Fleet, Prefix, parse_prefix
 from springtide.frame import Frame
 from springtide.laws.columns import Table
-from springtide.laws.entry import Entry, Trial
+from springtide.laws.entry import Part
 from springtide.laws.holdout import held_out_edges
 from springtide.laws.start.gain import KERNEL_DEFAULT, gain_us, transfer_us
 from springtide.laws.switchback import turn, untreated_permille
@@ -56,7 +56,7 @@ def by_gain(decided: Frame) -> Frame:
 
 def entries(
     fleet: Fleet, policy: Policy, round_unix_s: int, rows: Iterable[Row], parts: Parts, expires_unix_s: int
-) -> tuple[dict[str, list[Entry]], list[str]]:
+) -> tuple[dict[str, list[Part]], list[str]]:
     """Each edge's entries of a round's decisions (rows as rows.rows gives them, PoP by PoP), and the units whose
     evidence is too old to be promised for a bundle's lifetime.
 
@@ -66,7 +66,7 @@ def entries(
     An edge's start rate is the path's rate times its part of the unit's starts; where that is slower than the kernel's
     default the edge gets none.
     """
-    found: dict[str, list[Entry]] = {edge: [] for edge in fleet.edges()}
+    found: dict[str, list[Part]] = {edge: [] for edge in fleet.edges()}
     left_out: list[str] = []
     owned, held_out = _Owned(fleet), held_out_edges(fleet, policy.holdout)
     # A PoP's rows are all that is in memory at once.
@@ -165,7 +165,7 @@ def _default_resent(policy: Policy, round_unix_s: int, row: Row) -> int:
     return int(min(round(1000 * share * row["default_resent"]), MAX_DEFAULT_RESENT))
 
 
-def _entry(prefix: str, row: Row, part: float, untreated: int, default_resent: int) -> list[Entry]:
+def _entry(prefix: str, row: Row, part: float, untreated: int, default_resent: int) -> list[Part]:
     """None where nothing is left to give."""
     values = _values(row, "", part)
     on_trial = _values(row, "trial_", part) if row["trial_permille"] else {}
@@ -174,10 +174,10 @@ def _entry(prefix: str, row: Row, part: float, untreated: int, default_resent: i
     if default_resent:
         values["default_resent"] = default_resent
     if untreated:
-        values["trial"] = Trial(permille=untreated)
+        values["trial"] = Part(permille=untreated)
     elif on_trial or (row["trial_permille"] and not row["trial_window"]):
-        values["trial"] = Trial(permille=row["trial_permille"], **on_trial)
-    return [Entry(prefix=prefix, **values)]
+        values["trial"] = Part(permille=row["trial_permille"], **on_trial)
+    return [Part(prefix=prefix, **values)]
 
 
 def _values(row: Row, kind: str, part: float) -> dict[str, Any]:

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from springtide import instants
-from springtide.laws.entry import Entry
+from springtide.laws.entry import Part
 from springtide.laws.standing import Held, Standing, named
 from springtide.laws.start.bundle import is_off
 from springtide.laws.start.decision import RULES
 from springtide.policy import Policy
 from springtide.store import Row
 
-NO_EDGES: Mapping[str, Sequence[Entry]] = {}
+NO_EDGES: Mapping[str, Sequence[Part]] = {}
 _NOTHING = "the kernel's default (not paced, held out, or its part of the rate is slower)"
 
 
 def labelled(
-    row: Row, policy: Policy, now: Standing, edges: Mapping[str, Sequence[Entry]] = NO_EDGES
+    row: Row, policy: Policy, now: Standing, edges: Mapping[str, Sequence[Part]] = NO_EDGES
 ) -> list[tuple[str, str]]:
     """A unit's lines, each with its label; `row` as rows.rows gives it, `edges`: what bundles would have of it."""
     return [
@@ -47,7 +47,7 @@ def became(policy: Policy, src_pop: str, now: Standing) -> list[tuple[str, str]]
     return [("pushed", now.pushed), ("in force", now.value(describe, "the kernel's default"))]
 
 
-def by_edges(edges: Mapping[str, Sequence[Entry]]) -> str:
+def by_edges(edges: Mapping[str, Sequence[Part]]) -> str:
     """What each may start at once with: its part of the rate that is decided for all together."""
     alike: dict[str, list[str]] = {}
     for edge, entries in edges.items():
@@ -55,7 +55,7 @@ def by_edges(edges: Mapping[str, Sequence[Entry]]) -> str:
     return "; ".join(f"{text} on {named(names)}" for text, names in alike.items())
 
 
-def _part(entry: Entry) -> str:
+def _part(entry: Part) -> str:
     text = "the kernel's default"
     if entry.initcwnd is not None:
         text = f"{mbit(entry.start_rate)} at once" if entry.start_rate else "no cap"
