@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import collector, controller, edge, gate, push, push_fleet, rounds, sizes, start, start_changes, start_loop
-from bench.calm import guard, pairs, prefixes, start_weeks
+from bench.calm import guard, pairs, prefixes, rules, start_weeks
 from bench.pipeline import ingest
 from bench.runner import ROOT, Bench, BenchError, Run, conditions, document, table
 
@@ -28,6 +28,7 @@ MODULES = (
     prefixes,
     guard,
     start_weeks,
+    rules,
     start_loop,
     start_changes,
     start,

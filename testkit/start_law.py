@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,8 @@ ROUND, STEP = 1_767_312_000, 300
 MSS = 1448
 Rows = NDArray[np.void]
 NONE = np.zeros(0, GROUPED)
+# Rules that `python -m bench rules` leaves out, to see which tests notice it.
+WITHOUT = os.environ.get("SPRINGTIDE_WITHOUT_RULES", "").split()
 # Each by its name: springtide-core has them.
 Reason: Any = SimpleNamespace(**{name.upper(): name for name in REASONS})
 
@@ -64,7 +67,7 @@ class Loop:
 
     def round(self, *rows: Rows, frozen: tuple[str, ...] = ()) -> Rows:
         seen = np.concatenate(rows) if rows else np.zeros(0, OBSERVED)
-        decided = decide(self.now, self.policy, seen, self.last, self.groups, frozen)
+        decided = decide(self.now, self.policy, seen, self.last, self.groups, frozen, WITHOUT)
         self.last, self.now = carry(decided, self.now).table(), self.now + STEP
         return decided.table()
 

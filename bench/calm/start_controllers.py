@@ -3,6 +3,7 @@ mean, each from what the connections of its own choice showed; and one who knows
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
@@ -137,8 +138,10 @@ class Late:
 
 
 class Start:
-    def __init__(self, policy: Policy, name: str, paths: Paths, grouped: bool = True) -> None:
-        self.name, self._policy, self._paths = name, policy, paths
+    def __init__(
+        self, policy: Policy, name: str, paths: Paths, grouped: bool = True, without: Sequence[str] = ()
+    ) -> None:
+        self.name, self._policy, self._paths, self._without = name, policy, paths, without
         self._draw = paths.another()
         self._last: Table = np.zeros(0, PREVIOUS)
         count = paths.count
@@ -164,7 +167,7 @@ class Start:
 
     def round(self, now: int, moment: Moment, met: tuple[Met, Met], default: Met) -> None:
         seen = self._observe(moment, met, default)
-        decided = decide(now, self._policy, seen, self._last, self._groups)
+        decided = decide(now, self._policy, seen, self._last, self._groups, without=self._without)
         for kind, count in (("", self.changes), ("trial_", self.trials)):
             fields = [f"{kind}{name}" for name in ("window", "connection_rate", "path_rate")]
             count += np.any([decided[name] != self.decided[name] for name in fields], axis=0)

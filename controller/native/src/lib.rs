@@ -74,7 +74,7 @@ mod core_of_python {
     #[pymodule_export]
     const BESIDE: u32 = springtide_core::step::BESIDE as u32;
     #[pymodule_export]
-    use super::step::{actions, brakes, columns, decide, reasons, start_us, start_window};
+    use super::step::{actions, brakes, columns, decide, reasons, rules, start_us, start_window};
     #[pymodule_export]
     use super::{bundle_problems, bundle_schema, destination_problem, seal, shape_problem};
 }

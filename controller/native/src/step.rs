@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use springtide_core::gain::Path;
 use springtide_core::step::columns::{Column, ColumnMut, Columns};
 use springtide_core::step::{
-    self, Action, Decided, Left, Override, Policy, Reason, Seen, Start, State,
+    self, Action, Decided, Left, Override, Policy, Reason, Rule, Seen, Start, State,
 };
 
 /// A column's name, and what its numbers are, as numpy names it.
@@ -309,6 +309,12 @@ pub fn columns(table: &str) -> PyResult<Vec<Form>> {
 #[pyfunction]
 pub fn reasons() -> Vec<(&'static str, &'static str)> {
     Reason::ALL.to_vec()
+}
+
+/// Rules of the step, each with the reason why it exists.
+#[pyfunction]
+pub fn rules() -> Vec<(&'static str, &'static str)> {
+    Rule::ALL.to_vec()
 }
 
 /// Actions of decisions in the order of their numbers.

@@ -3,6 +3,7 @@
 use super::Case;
 use super::Findings;
 use super::falls::Move;
+use super::rules::Rule;
 use super::trains::{MOVED, shown_before};
 use super::trial::Trial;
 use super::values::{Values, idle};
@@ -41,7 +42,9 @@ impl Ceiling {
             // Within a day, as for windows: few connections' trials take longer than a hold.
             let longer = match (ceiling.hold_s > 0, ceiling.until > case.round) {
                 (true, true) => ceiling.hold_s,
-                (true, false) if case.round < ceiling.until + MAX_HOLD_S => {
+                (true, false)
+                    if case.on(Rule::HoldDoubles) && case.round < ceiling.until + MAX_HOLD_S =>
+                {
                     (2 * ceiling.hold_s).min(MAX_HOLD_S)
                 }
                 _ => 0,
@@ -73,17 +76,24 @@ impl Ceiling {
         } else {
             self.rate.max(self.asked)
         };
-        if proved.is_known && !proved.is_shown && self.rate > 0.0 && law.collapse * asks > was {
+        if case.on(Rule::ForgetFar)
+            && proved.is_known
+            && !proved.is_shown
+            && self.rate > 0.0
+            && law.collapse * asks > was
+        {
             return true;
         }
         if !(proved.is_met && self.asked > 0.0) {
             return false;
         }
         // What trains show swings where a path has two ways: two rounds say it.
-        let shows_twice = proved.is_shown
+        let shows_twice = case.on(Rule::ForgetTrains)
+            && proved.is_shown
             && shown_before(case.before, law) * law.pace_gain > MOVED * self.asked
             && asks > MOVED * self.asked;
-        shows_twice || proved.is_known && law.collapse * asks > self.asked
+        shows_twice
+            || case.on(Rule::ForgetMet) && proved.is_known && law.collapse * asks > self.asked
     }
 
     /// The highest rate that may be tried: in the hold what is left by a cut; after it the middle between what is in use
@@ -95,7 +105,11 @@ impl Ceiling {
         }
         let middle = (value.rate * self.rate).sqrt().max(law.cut * self.rate);
         let is_near = value.rate * (1.0 + law.hysteresis).powi(2) >= self.rate;
-        if self.rate == 0.0 || is_near || idle(middle, case.rtt_us, case.seen) {
+        if self.rate == 0.0
+            || is_near
+            || !case.on(Rule::Halves)
+            || idle(middle, case.rtt_us, case.seen)
+        {
             f64::INFINITY
         } else {
             middle

@@ -2,7 +2,7 @@
 
 use super::Case;
 use super::losses::{self, Flights, Lost};
-use super::policy::{Policy, Start};
+use super::rules::Rule;
 use super::state::State;
 
 /// What of the default's starts is remembered from round to round, and of how many flights at most, in multiples of
@@ -94,14 +94,13 @@ impl Counts {
             !is_used && round[0].flights >= law.min_connections,
             after,
         );
-        count_used(round[0], before, after, law);
+        count_used(case, round[0], after);
         count_trial(case, round, after);
 
         let used = after.used_flights();
-        let (harm, flood) = does_harm(before, round[0], used, default, law);
-        let is_unexplained =
-            is_used && !harm && does_harm(before, round[0], used, Lost::NOTHING, law).0;
-        let is_old = is_used && is_old(case, after);
+        let (harm, flood) = does_harm(case, round[0], used, default);
+        let is_unexplained = is_used && !harm && does_harm(case, round[0], used, Lost::NOTHING).0;
+        let is_old = is_used && case.on(Rule::OldDefault) && is_old(case, after);
         // Where held-out edges show what it loses, if not in each round, nobody else need start with it.
         let is_unseen =
             seen.default_flights == 0.0 && (is_beside || before.default_at < case.decided);
@@ -119,22 +118,23 @@ impl Counts {
             flood,
             // What an operator set is judged by none of this.
             joined: is_unexplained
+                && case.on(Rule::RisenLoss)
                 && !before.overridden
                 && round[0].has_risen(before.used_flights(), law),
             asks: is_old && is_unexplained,
             leans: if case.is_frozen {
                 is_beside
             } else {
-                is_unexplained && is_unseen
+                is_unexplained && is_unseen && case.on(Rule::BesideDefault)
             },
             braked: !case.is_frozen && seen.braked > 0.0 && (is_used || is_tried),
             sound: false,
         };
-        if counts.braked && counts.loses_as_default(case.policy, of_default.all, after) {
+        if counts.braked && counts.loses_as_default(case, of_default.all, after) {
             counts.braked = false;
             counts.asks |= is_old;
         }
-        let is_empty = seen.rtt_p50_us <= FILLED * seen.min_rtt_us;
+        let is_empty = seen.rtt_p50_us <= FILLED * seen.min_rtt_us || !case.on(Rule::NoQueue);
         let went_well = is_empty && !(counts.now_much || harm || counts.asks);
         counts.sound = is_used && round[0].flights >= law.min_connections && went_well;
         counts.asks &= !counts.braked;
@@ -144,7 +144,8 @@ impl Counts {
     /// Says whether an edge's brake says nothing. Edges brake what loses, whatever the default loses: where as many lose
     /// with it that edges brake by chance, and flights of this round and of all before show that no more of them lose.
     /// Few starts show the default's loss before there are values: half of what a trial needs says it.
-    fn loses_as_default(&self, policy: &Policy, round: Flights, after: &State) -> bool {
+    fn loses_as_default(&self, case: &Case, round: Flights, after: &State) -> bool {
+        let policy = case.policy;
         let law = &policy.start;
         let default = if round.flights >= law.trial_flights {
             round
@@ -155,7 +156,8 @@ impl Counts {
                 ..Flights::default()
             }
         };
-        let explains = 2.0 * after.default_flights >= law.trial_flights
+        let explains = case.on(Rule::BrakeExplained)
+            && 2.0 * after.default_flights >= law.trial_flights
             && losses::brakes(
                 default.share(),
                 policy.enforce.brake_lost_permille / 1000.0,
@@ -266,8 +268,9 @@ fn time_default(case: &Case, is_shown: bool, after: &mut State) {
 }
 
 /// Counts the round's flights with the values in use.
-fn count_used(round: Flights, before: &State, after: &mut State, law: &Start) {
-    let worn = if before.used_flights > MOST_USED * law.trial_flights {
+fn count_used(case: &Case, round: Flights, after: &mut State) {
+    let (before, law) = (case.before, &case.policy.start);
+    let worn = if case.on(Rule::WornCounts) && before.used_flights > MOST_USED * law.trial_flights {
         2.0
     } else {
         1.0
@@ -309,19 +312,14 @@ fn is_old(case: &Case, after: &State) -> bool {
 
 /// Says whether the values in use do harm, beside what the default loses, and whether that is a flood: by the round's
 /// flights, or by all since the values are in use. Where none of the round's loses anything nothing does harm.
-fn does_harm(
-    before: &State,
-    round: Flights,
-    used: Flights,
-    default: Lost,
-    law: &Start,
-) -> (bool, bool) {
+fn does_harm(case: &Case, round: Flights, used: Flights, default: Lost) -> (bool, bool) {
+    let (before, law) = (case.before, &case.policy.start);
     if before.window <= 0.0 || round.lossy <= 0.0 {
         return (false, false);
     }
     let bound = losses::allowed_lossy(before.window, default.share, default.share, law);
     let now_much = round.sends_much(default, law);
-    let flood = now_much && round.is_flood(default);
+    let flood = now_much && case.on(Rule::Flood) && round.is_flood(default);
     let all = used.sends_much(default, law) && used.too_many_lossy(bound);
     (
         flood || now_much && round.too_many_lossy(bound) || all,
@@ -368,8 +366,10 @@ fn carried(case: &Case, arm: Arm, round: [Flights; 2]) -> Carried {
     // A trial's part is given to no one before it is judged. What is in use falls at once, and single flights differ
     // much: what few of them show counts in part.
     let counts = match arm {
-        Arm::Used => (2.0 * flights.max(1.0) / law.trial_flights).min(1.0),
-        Arm::Tried => 1.0,
+        Arm::Used if case.on(Rule::FewInPart) => {
+            (2.0 * flights.max(1.0) / law.trial_flights).min(1.0)
+        }
+        Arm::Used | Arm::Tried => 1.0,
     };
     let of = |part: f64| {
         let part = part.powf(counts);

@@ -3,13 +3,12 @@
 //! Trains show what the path carries; polls show a single connection's share and the rate of all together. Both are
 //! smoothed, and borrowed from the group where a path's own evidence is thin.
 
-use super::counts::{Carried, Counts};
+use super::counts::Counts;
 use super::group::{Estimate, Group};
-use super::judge::Verdict;
-use super::losses::BLIND;
+use super::rules::Rule;
 use super::state::State;
-use super::trains::{self, shown_before, shows_less};
-use super::values::{self, Values};
+use super::trains::{self, shown_before};
+use super::values;
 use super::{Case, log2_of};
 
 /// Variance of a normal sample's lower quartile, in the sample's variance over its size.
@@ -47,7 +46,7 @@ impl Own {
     pub(super) fn read(case: &Case, counts: &Counts, after: &mut State) -> Self {
         let (seen, before, law) = (case.seen, case.before, &case.policy.start);
         let (in_use, reached) = (share_in_use(case, counts), reached(case));
-        let floor = if counts.sound {
+        let floor = if counts.sound && case.on(Rule::WellFloor) {
             reached.max(in_use)
         } else {
             reached
@@ -68,7 +67,8 @@ impl Own {
         let fell = are_many && newest <= known.max(in_use) + law.collapse.log2();
         // Up it leads to a trial only: what is far above what was known is followed as well.
         let rose = are_many && weight > 0.0 && newest >= known - law.collapse.log2();
-        let kept = match (fell || rose, count > 0.0) {
+        let is_forgotten = fell && case.on(Rule::FallForgets) || rose && case.on(Rule::RiseForgets);
+        let kept = match (is_forgotten, count > 0.0) {
             (true, _) => 0.0,
             (false, true) => law.history_weight,
             (false, false) => 1.0,
@@ -157,7 +157,8 @@ fn reached(case: &Case) -> f64 {
         return f64::NAN;
     }
     let reached = log2_of(seen.reached_rate);
-    if seen.reached_connections < law.min_connections && reached.is_finite() {
+    let are_few = seen.reached_connections < law.min_connections && case.on(Rule::FewReach);
+    if are_few && reached.is_finite() {
         reached.min(log2_of(shown_before(before, law)))
     } else {
         reached
@@ -204,8 +205,14 @@ pub(super) fn prove(
     let in_use = share_in_use(case, counts);
     let lower = own.reached.max(in_use);
     let is_above = lower >= group.low;
-    let lends = !own.is_enough && group.paths >= law.group_units && !is_above;
-    let (drawn, own_weight) = group.shrink(own.estimate, law.group_units);
+    let lends =
+        !own.is_enough && group.paths >= law.group_units && !is_above && case.on(Rule::Borrow);
+    let least = if case.on(Rule::Shrink) {
+        law.group_units
+    } else {
+        f64::INFINITY
+    };
+    let (drawn, own_weight) = group.shrink(own.estimate, least);
     let share = if own.is_enough {
         drawn.max(own.floor)
     } else if lends {
@@ -272,77 +279,9 @@ fn path_log2(case: &Case, own: &Own, share_log2: f64) -> f64 {
         (true, _) => newest,
         (false, true) => known,
         (false, false) => {
-            let weight = if newest > known { PATH_RISE } else { PATH_FALL };
+            let is_slow = newest <= known && case.on(Rule::SlowPathFall);
+            let weight = if is_slow { PATH_FALL } else { PATH_RISE };
             weight * known + (1.0 - weight) * newest
         }
     }
-}
-
-/// Says whether clearly less of a rate was carried than trains show that the path carries: something else is on it.
-///
-/// Flights that lose something do not say it: where they lose much, or harm comes again, connections that met the path do.
-/// (Once is no sign: what connections meet is bounded by their sizes, and by what they overshot.) Too few flights for a
-/// median say it together with those. A rate does not say it that is far below what trains show, unless others were there
-/// just now: hosts that are late look the same.
-pub(super) fn shows_others(case: &Case, counts: &Counts, verdict: Verdict, after: &State) -> bool {
-    let (seen, before, law) = (case.seen, case.before, &case.policy.start);
-    let known = shown_before(before, law);
-    let shown = if seen.trains >= law.min_connections {
-        seen.train_rate
-    } else {
-        known
-    };
-    // The path counted as shared until case.
-    let still = before.shared_at > 0 && case.round <= before.shared_at + law.ttl_s;
-    let part_of = |carried: Carried, values: Values| {
-        [(carried.single, values.rate), (carried.path, values.path)]
-            .into_iter()
-            .any(|(part, rate)| {
-                part < 1.0
-                    && shows_less(part, rate, shown)
-                    && (still || rate >= law.collapse * shown)
-            })
-    };
-    if part_of(counts.carried[0], before.used()) || part_of(counts.carried[1], before.tried()) {
-        return true;
-    }
-    let met = before
-        .share_log2
-        .max(before.path_log2)
-        .exp2()
-        .max(seen.reached_rate);
-    let is_less = before.share_weight >= law.min_connections
-        && shows_less(1.0, met, known)
-        && !counts.carried[0].any_whole()
-        && !before.overridden;
-    if !is_less {
-        return false;
-    }
-    let few = |flights: f64, single: f64, path: f64, values: Values| {
-        !case.is_frozen
-            && flights < law.min_connections
-            && [(single, values.rate), (path, values.path)]
-                .into_iter()
-                .any(|(part, rate)| part < 1.0 && shows_less(part, rate, shown))
-    };
-    if few(
-        seen.flights_0,
-        seen.carried_0,
-        seen.path_carried_0,
-        before.used(),
-    ) || few(
-        seen.flights_1,
-        seen.carried_1,
-        seen.path_carried_1,
-        before.tried(),
-    ) {
-        return true;
-    }
-    let used = after.used_flights();
-    let is_blind = used.flights >= law.trial_flights
-        && used.lossy >= BLIND * used.flights
-        && used.resent > law.loss_segments * used.segments;
-    let again = case.round < before.hold_until + before.hold_s;
-    (counts.harm && again || is_blind) && shows_less(1.0, met, before.connection_rate)
-        || verdict.harm && again && shows_less(1.0, met, before.trial_connection_rate)
 }

@@ -2,6 +2,7 @@
 
 use super::counts::CARRIED;
 use super::reason::Reason;
+use super::rules::Rule;
 use super::trains::BEYOND;
 use super::trial::{self, Trial};
 use super::values::{Values, idle};
@@ -51,7 +52,7 @@ pub(super) fn fall(case: &Case, found: &Findings) -> Move {
             .unwrap_or_else(|| standing(case, found)),
         fell: false,
     };
-    for rule in [to_proved as Rule, to_carried, to_trains] {
+    for rule in [to_proved as Lower, to_carried, to_trains] {
         if let Some((less, why)) = rule(case, found, &trial, fall.value) {
             fall.to(less, why);
         }
@@ -122,7 +123,9 @@ impl Fall {
         if delays && !self.fell {
             self.reason = Reason::Lowered;
         }
-        if delays || self.fell && idle(self.value.rate, case.rtt_us, case.seen) {
+        if delays
+            || self.fell && case.on(Rule::DropIdle) && idle(self.value.rate, case.rtt_us, case.seen)
+        {
             self.value = Values::NOTHING;
         }
         let is_careful = case.policy.start.careful && case.in_use.is_some() && !case.is_frozen;
@@ -144,11 +147,14 @@ fn standing(case: &Case, found: &Findings) -> Reason {
 
 /// Where nothing would be left of what trains show, it is not the rate that is in doubt, but what the default loses.
 fn is_doubted(case: &Case, found: &Findings, cut: Values) -> bool {
-    !cut.is_some() && found.most.is_some() && case.in_use.rate <= BEYOND * found.most.rate
+    case.on(Rule::DoubtDefault)
+        && !cut.is_some()
+        && found.most.is_some()
+        && case.in_use.rate <= BEYOND * found.most.rate
 }
 
 /// A rule that lowers what is in use; `None` where it does not act.
-type Rule = fn(&Case, &Findings, &Trial, Values) -> Option<(Values, Reason)>;
+type Lower = fn(&Case, &Findings, &Trial, Values) -> Option<(Values, Reason)>;
 
 /// What is in use falls to what is proved. A lower bound asks for nothing less; what was promoted may be beyond what is
 /// asked, and was judged.
@@ -158,7 +164,8 @@ fn to_proved(
     trial: &Trial,
     value: Values,
 ) -> Option<(Values, Reason)> {
-    let is_asked = found.proved.is_known
+    let is_asked = case.on(Rule::FallToProved)
+        && found.proved.is_known
         && found.proved.is_met
         && found.target.is_some()
         && value.is_some()
@@ -181,7 +188,8 @@ fn to_carried(
     value: Values,
 ) -> Option<(Values, Reason)> {
     let carried = found.counts.carried[0];
-    let is_over = case.in_use.is_some()
+    let is_over = case.on(Rule::FallToCarried)
+        && case.in_use.is_some()
         && !case.is_frozen
         && !matches!(trial, Trial::Promoted(_))
         && carried.any_below(STAYS);
@@ -192,7 +200,8 @@ fn to_carried(
 /// What is in use falls to what trains show that the path carries.
 fn to_trains(case: &Case, found: &Findings, _: &Trial, value: Values) -> Option<(Values, Reason)> {
     let most = found.most;
-    let is_beyond = case.in_use.is_some()
+    let is_beyond = case.on(Rule::FallToTrains)
+        && case.in_use.is_some()
         && !case.is_frozen
         && most.is_some()
         && (value.rate > BEYOND * most.rate || value.path > BEYOND * most.path);
@@ -209,20 +218,28 @@ fn cut(case: &Case, found: &Findings) -> Values {
     let (law, before, in_use) = (&case.policy.start, case.before, case.in_use);
     let harm = found.counts.harm;
     let again = harm && before.was_cut && before.hold_until > case.round;
-    if again && in_use.rate <= law.collapse * before.harmful_rate {
+    if again && case.on(Rule::CutAll) && in_use.rate <= law.collapse * before.harmful_rate {
         return Values::NOTHING;
     }
-    let part = match (again, found.proved.is_shown) {
+    let again = again && case.on(Rule::CutDeeper);
+    let part = match (
+        again,
+        found.proved.is_shown && case.on(Rule::CutLessWithTrains),
+    ) {
         (true, _) => law.cut.powi(CUT_AGAIN),
         // What trains show is not far from what the path carries: of that half a cut is enough.
         (false, true) => law.cut.sqrt(),
         (false, false) => law.cut,
     };
     let mut left = in_use.scaled(part, law.cmax);
-    if harm {
+    if harm && case.on(Rule::CutToCarried) {
         left = trial::given(in_use, found.counts.carried[0], case, LEAST_AFTER_HARM).least(left);
     }
-    if found.counts.flood && case.seen.path_buckets > 0.0 && case.seen.path_rate.is_finite() {
+    if found.counts.flood
+        && case.on(Rule::CutToDelivered)
+        && case.seen.path_buckets > 0.0
+        && case.seen.path_rate.is_finite()
+    {
         let part = law.pace_gain * case.seen.path_rate / in_use.path.max(1.0);
         left = in_use
             .scaled(part.clamp(LEAST_AFTER_HARM, 1.0), law.cmax)

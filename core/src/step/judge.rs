@@ -9,6 +9,7 @@ use super::Case;
 use super::counts::{Counts, STEP_UP};
 use super::group::Group;
 use super::losses::{self, BLIND, FEWEST_LOSSY, Flights, Lost, SURE};
+use super::rules::Rule;
 use super::state::State;
 use super::trains::proves;
 
@@ -64,14 +65,14 @@ pub(super) fn judge(case: &Case, counts: &Counts, group: &Group, after: &State) 
     let bound = losses::allowed_lossy(before.trial_window, share, share.max(others), law);
     let mut harm = much
         && (counts.round[1].lossy > 0.0 && own.too_many_lossy(bound)
-            || counts.round[1].is_flood(counts.default));
-    let is_borrowed = before.trial_borrowed;
+            || case.on(Rule::Flood) && counts.round[1].is_flood(counts.default));
+    let is_borrowed = before.trial_borrowed && case.on(Rule::JudgedTogether);
     let judges = if is_borrowed { group.borrowers } else { own };
     // Half as many of which none lost anything show as much: of ten, a quarter that lose would show in 19 of 20 trials.
     // And what sharp trains show needs no proof but that nobody else is there.
-    let parts = if proves(case) {
+    let parts = if case.on(Rule::TrainsProve) && proves(case) {
         4.0
-    } else if judges.lossy == 0.0 {
+    } else if case.on(Rule::HalfWhenClean) && judges.lossy == 0.0 {
         2.0
     } else {
         1.0
@@ -103,7 +104,8 @@ fn compare(case: &Case, counts: &Counts, after: &State) -> Verdict {
     let ratio = after.trial_log2_time / after.trial_times.max(1.0);
     let chance = OF_MEDIANS / after.trial_times.max(1.0).sqrt();
     let is_last = after.trial_flights >= MOST_TRIAL * law.trial_flights;
-    let (surely, at_most) = if is_last {
+    let is_clear = is_last || !case.on(Rule::ByChance);
+    let (surely, at_most) = if is_clear {
         (ratio, ratio)
     } else {
         (ratio - chance, ratio + chance)
@@ -115,7 +117,7 @@ fn compare(case: &Case, counts: &Counts, after: &State) -> Verdict {
     let is_timed = after.trial_times > 0.0 && !is_for_all;
     // Times say little where connections start with others now and then without: what the path carried says more.
     let carried = counts.carried[1];
-    if counts.is_more && carried.single.is_finite() {
+    if counts.is_more && carried.single.is_finite() && case.on(Rule::CarriedDecides) {
         let brings = carried.single * before.trial_connection_rate
             >= STEP_UP * before.connection_rate
             || carried.path * before.trial_path_rate >= STEP_UP * before.path_rate;
@@ -136,7 +138,9 @@ fn compare(case: &Case, counts: &Counts, after: &State) -> Verdict {
     Verdict {
         slower,
         // Of small objects neither times nor parts are known: what a step brings is not seen, and nothing else is tried.
-        in_vain: !slower && is_step && (is_timed && surely > no_gain || !is_timed && is_last),
+        in_vain: !slower
+            && is_step
+            && (is_timed && surely > no_gain || !is_timed && is_last && case.on(Rule::UnseenStep)),
         // Where a step's flights lose so much that none shows what was carried, half of all steps seem faster by chance.
         good: if is_step {
             is_timed && at_most <= no_gain

@@ -6,6 +6,7 @@ use super::losses::Flights;
 use super::reason::{Action, Reason};
 use super::rises::Tried;
 use super::round::Override;
+use super::rules::Rule;
 use super::state::State;
 use super::trial::Trial;
 use super::values::Values;
@@ -190,6 +191,9 @@ impl Next {
 /// is a large part, at most what edges allow; it costs few.
 fn part(case: &Case) -> f64 {
     let (law, most) = (&case.policy.start, case.policy.enforce.max_trial_permille);
+    if !case.on(Rule::MoreOfFew) {
+        return law.trial_permille.min(most);
+    }
     let wanted = (1000.0 * law.trial_flights / case.seen.connections.max(1.0)).floor();
     wanted.clamp(law.trial_permille.min(most), most)
 }

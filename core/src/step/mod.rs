@@ -14,7 +14,7 @@
 //! 1. **count** ([`counts`]): first flights with what is in use, on trial, and with the default; what they lose
 //!    ([`losses`]), and whether that is harm.
 //! 2. **prove** ([`estimate`]): what the path carries, from trains ([`trains`]) and from connections that met it. Thin
-//!    evidence borrows from its group ([`group`]).
+//!    evidence borrows from its group ([`group`]). [`others`]: whether something else is on it.
 //! 3. **judge** ([`judge`]): what first flights say of the values on trial; [`trial`]: what becomes of them.
 //! 4. **fall** at once ([`falls`]): to what is proved, to what was carried, after harm.
 //! 5. **rise** by trials only ([`rises`]), calmly: hysteresis, a wait for evidence, damping.
@@ -31,10 +31,12 @@ mod group;
 mod judge;
 mod leave;
 mod losses;
+mod others;
 mod policy;
 mod reason;
 mod rises;
 mod round;
+mod rules;
 mod state;
 mod trains;
 mod trial;
@@ -55,6 +57,7 @@ pub use self::losses::brakes;
 pub use self::policy::{Damping, Enforce, Policy, Start};
 pub use self::reason::{Action, Reason};
 pub use self::round::{Decided, Override, Paths, decide};
+pub use self::rules::{Rule, Rules};
 pub use self::state::{Left, State};
 pub use self::values::{Values, size};
 
@@ -91,6 +94,11 @@ struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
+    /// Says whether a rule is in force.
+    fn on(&self, rule: Rule) -> bool {
+        self.policy.rules.on(rule)
+    }
+
     fn new(at: &At<'a>, seen: &'a Seen, before: &'a State) -> Self {
         let (law, damping) = (&at.policy.start, &at.policy.damping);
         // What an operator had set was never judged: once the override has ended the path begins anew.
@@ -116,7 +124,9 @@ impl<'a> Case<'a> {
                 Values::NOTHING
             },
             penalty,
-            is_suppressed: before.suppressed && penalty >= damping.reuse_below,
+            is_suppressed: before.suppressed
+                && penalty >= damping.reuse_below
+                && at.policy.rules.on(Rule::Damping),
             may_begin: false,
         }
     }
@@ -174,7 +184,8 @@ impl Findings {
 
     /// Says whether 50 or 100 kB would take longer with these values than with the default.
     fn is_slower(&self, case: &Case, values: Values) -> bool {
-        values::is_slower(values, self.default_us, case.rtt_us, case.seen.segment())
+        case.on(Rule::NeverSlower)
+            && values::is_slower(values, self.default_us, case.rtt_us, case.seen.segment())
     }
 }
 
@@ -202,7 +213,7 @@ fn step(
     let mut after = before.clone();
     let Read { counts, own } = Read::new(&case, &mut after);
     let verdict = judge::judge(&case, &counts, group, &after);
-    if estimate::shows_others(&case, &counts, verdict, &after) {
+    if case.on(Rule::Shared) && others::shows_others(&case, &counts, verdict, &after) {
         after.shared_at = at.round;
     }
     let is_shared = after.shared_at > 0 && at.round < after.shared_at + law.ttl_s;

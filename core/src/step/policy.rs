@@ -1,5 +1,7 @@
 //! Policy: the keys of policy.yaml that a step reads. The controller holds their defaults, ranges and sources.
 
+use super::rules::Rules;
+
 /// What a step is told by the operator.
 #[derive(Clone, Debug, serde::Deserialize)]
 pub struct Policy {
@@ -9,6 +11,9 @@ pub struct Policy {
     pub damping: Damping,
     /// Section `enforce`.
     pub enforce: Enforce,
+    /// Rules in force; a bench leaves some out, by their names.
+    #[serde(default, rename = "without")]
+    pub rules: Rules,
 }
 
 /// Section `start`; the meaning of each key stands in policy.yaml.

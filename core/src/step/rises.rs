@@ -3,6 +3,7 @@
 use super::ceiling::Ceiling;
 use super::falls::Move;
 use super::reason::Reason;
+use super::rules::Rule;
 use super::trial::Trial;
 use super::values::{Values, most_paced};
 use super::{Case, Findings};
@@ -41,9 +42,9 @@ pub(super) fn rise(case: &Case, found: &Findings, moved: &Move, ceiling: Ceiling
         && wanted.is_some()
         && wanted.above(value, RISES * law.hysteresis)
         // What the path carries only a part of is no reason to try more.
-        && !carried.any_below(1.0)
+        && !(case.on(Rule::WholeBeforeMore) && carried.any_below(1.0))
         // Nor while an edge brakes, whatever the default loses.
-        && !(is_used && case.seen.braked > 0.0)
+        && !(case.on(Rule::BrakeStops) && is_used && case.seen.braked > 0.0)
         // Of ten segments there is nothing to gain.
         && !moved.failed
         && (is_used || wanted.window > KERNEL_DEFAULT)
@@ -96,12 +97,16 @@ fn wanted(case: &Case, found: &Findings, moved: &Move, ceiling: Ceiling) -> (Val
     if !target.is_some() {
         return (Values::NOTHING, false);
     }
-    let is_unmet = !proved.is_known || found.counts.sound && !is_limit(case, found, value);
-    let is_step =
-        value.is_some() && is_unmet && !proved.is_borrowed && !target.above(value, law.hysteresis);
+    let is_unmet = !proved.is_known
+        || found.counts.sound && case.on(Rule::MetIsNoLimit) && !is_limit(case, found, value);
+    let is_step = case.on(Rule::Steps)
+        && value.is_some()
+        && is_unmet
+        && !proved.is_borrowed
+        && !target.above(value, law.hysteresis);
     if is_step {
         // What failed once was near the path: from there on it is approached by small steps.
-        let step = if ceiling.hold_s > 0 {
+        let step = if ceiling.hold_s > 0 && case.on(Rule::SmallSteps) {
             law.step.min(SMALL_STEP)
         } else {
             law.step
@@ -109,7 +114,8 @@ fn wanted(case: &Case, found: &Findings, moved: &Move, ceiling: Ceiling) -> (Val
         return (value.scaled(step, law.cmax).most(value), true);
     }
     // The kernel's default reached a lower bound, on its way up: what is no faster is slower.
-    let is_first = !value.is_some()
+    let is_first = case.on(Rule::FirstStep)
+        && !value.is_some()
         && !proved.is_known
         && !proved.is_borrowed
         && target.window > KERNEL_DEFAULT;
@@ -156,7 +162,8 @@ fn bounded(
     let together = found.path_log2.exp2() * law.pace_gain;
     let most_step = law.headroom * law.step * together;
     let carried = found.counts.carried[0];
-    if is_step && !carried.any_whole() && most_step.is_finite() {
+    if is_step && case.on(Rule::StepWithinTogether) && !carried.any_whole() && most_step.is_finite()
+    {
         most = most.min(most_step.max(value.rate));
     }
     let is_held = wanted.rate > most;
@@ -167,9 +174,11 @@ fn bounded(
     // All that start at once are given what one is, or what is proved of all: that what one was given went well says
     // nothing of all. Where they started together and all of it was carried, a step more.
     let mut most_path = together.max(wanted.rate).max(found.target.path);
-    if carried.path >= 1.0 {
+    if carried.path >= 1.0 && case.on(Rule::PathStep) {
         most_path = most_path.max(law.step * value.path);
     }
-    wanted.path = wanted.path.min(most_path.floor());
+    if case.on(Rule::PathWithin) {
+        wanted.path = wanted.path.min(most_path.floor());
+    }
     (wanted.most(value), is_held)
 }

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::columns::Columns;
 use super::group::Group;
-use super::{At, Damping, Enforce, Outcome, Policy, Seen, Start, State, step};
+use super::{At, Damping, Enforce, Outcome, Policy, Rules, Seen, Start, State, step};
 use crate::gain::Path;
 
 const ROUND: i64 = 1_767_312_000;
@@ -49,6 +49,7 @@ fn policy() -> Policy {
             brake_connections: 20.0,
             max_trial_permille: 500.0,
         },
+        rules: Rules::default(),
     }
 }
 

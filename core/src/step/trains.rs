@@ -4,6 +4,7 @@
 //! train dispersion: Dovrolis, Ramanathan, Moore, INFOCOM 2001; the edge's part is edge/bpf/train.h).
 
 use super::policy::Start;
+use super::rules::Rule;
 use super::state::State;
 use super::{Case, log2_of};
 
@@ -20,8 +21,6 @@ pub(super) const MOVED: f64 = 1.4;
 const KEPT: f64 = 4.0;
 /// What is this much above or below what trains show is no chance: medians of a dozen differ by less.
 pub(super) const BEYOND: f64 = 1.15;
-/// Part of what trains show that is carried where nothing else is on the path: both are medians of few.
-const OTHERS: f64 = 0.85;
 
 /// What trains show: log2 of the bytes/s that the path carries, NaN where too few say it.
 pub(super) struct Trains {
@@ -36,7 +35,7 @@ pub(super) struct Trains {
 /// `reached` is log2 of what single connections were delivered.
 pub(super) fn read(case: &Case, reached: f64, after: &mut State) -> Trains {
     let (seen, before, law) = (case.seen, case.before, &case.policy.start);
-    let newest = if case.is_frozen || seen.trains == 0.0 {
+    let newest = if case.is_frozen || seen.trains == 0.0 || !case.on(Rule::Trains) {
         f64::NAN
     } else {
         log2_of(seen.train_rate)
@@ -45,18 +44,14 @@ pub(super) fn read(case: &Case, reached: f64, after: &mut State) -> Trains {
     let are_many = count >= law.min_connections;
     // Only what a bundle names leaves records: what was withdrawn since shows no more.
     let is_named = before.window > 0.0 || before.trial_permille > 0.0;
-    let lasts = case.is_alive && is_named && case.round < before.train_at + law.ttl_s;
+    let lasts = case.on(Rule::TrainHistory)
+        && case.is_alive
+        && is_named
+        && case.round < before.train_at + law.ttl_s;
     let had = if lasts { before.train_weight } else { 0.0 };
     let near: f64 = if are_many { MOVED } else { BEYOND };
     let is_near = (newest - before.train_log2).abs() <= near.log2();
-    let weight = match (count > 0.0, is_near, are_many) {
-        (false, ..) => had,
-        (true, true, true) => had.min(KEPT * count),
-        (true, true, false) => had.min(law.min_connections),
-        (true, false, true) => 0.0,
-        // Few that contradict take their number from those before, and count where none of these are left.
-        (true, false, false) => (had - count).max(0.0),
-    };
+    let weight = kept(had, count, is_near, law);
     let count = if is_near || weight == 0.0 || are_many {
         count
     } else {
@@ -77,7 +72,9 @@ pub(super) fn read(case: &Case, reached: f64, after: &mut State) -> Trains {
         (false, false) => 0,
     };
     // How much few differ shows from round to round.
-    after.train_sharp = if are_many {
+    after.train_sharp = if !case.on(Rule::SharpTrains) {
+        true
+    } else if are_many {
         seen.train_low_rate * BLURRED >= seen.train_rate && seen.train_rate < SHARPEST
     } else if weight > 0.0 {
         before.train_sharp
@@ -98,6 +95,18 @@ pub(super) fn read(case: &Case, reached: f64, after: &mut State) -> Trains {
     }
 }
 
+/// How many trains of those before still count beside so many new ones.
+fn kept(had: f64, count: f64, is_near: bool, law: &Start) -> f64 {
+    match (count > 0.0, is_near, count >= law.min_connections) {
+        (false, ..) => had,
+        (true, true, true) => had.min(KEPT * count),
+        (true, true, false) => had.min(law.min_connections),
+        (true, false, true) => 0.0,
+        // Few that contradict take their number from those before, and count where none of these are left.
+        (true, false, false) => (had - count).max(0.0),
+    }
+}
+
 /// Bytes/s that trains showed until now, NaN where too few did.
 pub(super) fn shown_before(before: &State, law: &Start) -> f64 {
     if before.train_weight >= law.min_connections {
@@ -113,9 +122,4 @@ pub(super) fn proves(case: &Case) -> bool {
     before.train_sharp
         && before.trial_connection_rate <= BEYOND * shown_before(before, law)
         && case.round >= before.shared_at + law.ttl_s
-}
-
-/// Says whether a part of a rate is clearly less than trains show: something else is on the path.
-pub(super) fn shows_less(part: f64, rate: f64, shown: f64) -> bool {
-    part * rate < OTHERS * shown
 }

@@ -2,6 +2,7 @@
 
 use super::counts::Carried;
 use super::reason::Reason;
+use super::rules::Rule;
 use super::state::State;
 use super::trains::BEYOND;
 use super::values::Values;
@@ -64,7 +65,8 @@ pub(super) fn end(case: &Case, found: &Findings) -> Trial {
     let carried = counts.carried[1];
     // A step is beyond what single connections met, which is asked for where it is less than what is in use. And where it
     // is known what was carried of it, all get that.
-    let is_below = !before.trial_step
+    let is_below = case.on(Rule::EndBelow)
+        && !before.trial_step
         && !case.is_frozen
         && proved.is_known
         && found.target.is_some()
@@ -79,15 +81,23 @@ pub(super) fn end(case: &Case, found: &Findings) -> Trial {
     } else {
         f64::INFINITY
     };
-    let is_far_below =
-        !is_good && !case.is_frozen && law.collapse * found.target.rate.min(ceiling) > tried.rate;
+    let is_far_below = case.on(Rule::EndFarBelow)
+        && !is_good
+        && !case.is_frozen
+        && law.collapse * found.target.rate.min(ceiling) > tried.rate;
     // What is beyond the trains of now ends: of few connections a trial lasts for hours.
-    let is_beyond =
-        !case.is_frozen && found.most.is_some() && tried.rate > BEYOND * found.most.rate;
+    let is_beyond = case.on(Rule::EndBeyondTrains)
+        && !case.is_frozen
+        && found.most.is_some()
+        && tried.rate > BEYOND * found.most.rate;
     let delays = !case.is_frozen && found.is_slower(case, tried);
     let is_good = is_good && !is_beyond && !delays;
     // Of what was carried of one, alone on one of several edges, and was not of all, nothing may be left.
-    let given = given(tried, carried, case, LEAST_PART).most(case.in_use);
+    let given = if case.on(Rule::GiveCarried) {
+        given(tried, carried, case, LEAST_PART).most(case.in_use)
+    } else {
+        tried.most(case.in_use)
+    };
     if verdict.slower && !is_far_below {
         Trial::Slower
     } else if verdict.in_vain && !is_far_below || is_good && !given.above(case.in_use, 0.0) {

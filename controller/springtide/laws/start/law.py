@@ -6,6 +6,7 @@ rows become columns for it, and what it decides becomes rows.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -66,12 +67,13 @@ def decide(
     previous: Table | Frame,
     groups: Table | Frame,
     frozen: Collection[str] = (),
+    without: Collection[str] = (),
 ) -> Frame:
     """The round's DECIDED rows, sorted by unit, of OBSERVED, PREVIOUS and GROUPED rows in any order: every unit that
     has a row in one of them or is overridden.
 
     `now` is the round. Of PoPs that are `frozen` too little of the round arrived to be trusted: what they had decided
-    stands until it expires.
+    stands until it expires. `without`: rules that a bench leaves out, by their names.
     """
     overrides = _overrides(policy, now)
     # One table may be both.
@@ -99,13 +101,13 @@ def decide(
         _numbers(group),
         is_frozen.astype(np.uint8),
     )
-    _core.decide(now, as_json(policy), paths, [decided[name] for name, _ in [*STATE, *_OTHERS]])
+    _core.decide(now, _as_json(policy, without), paths, [decided[name] for name, _ in [*STATE, *_OTHERS]])
     return decided
 
 
-def as_json(policy: Policy) -> str:
+def _as_json(policy: Policy, without: Collection[str]) -> str:
     """What a step reads of it."""
-    return policy.model_dump_json(include={"start", "damping", "enforce"})
+    return json.dumps(policy.model_dump(include={"start", "damping", "enforce"}) | {"without": list(without)})
 
 
 def carry(decided: Frame, now: int) -> Frame:

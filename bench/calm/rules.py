@@ -1,0 +1,192 @@
+"""What each rule of the step is worth: the law of starts with it and without it, over the same simulated paths.
+
+A rule's gain is how many points of the attainable gain are lost without it (start_weeks.py), over all pairs and over a
+fleet half of which is thin; its harm how many points more of the segments are sent again, and how many more rounds a
+path is unsafe after its rate fell to a quarter. The law with all rules plays several times: what those differ is noise.
+The tests of the law that fail without a rule name the cases that the simulation does not have.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from springtide import _core
+from springtide.policy import Policy
+
+from bench.calm.controllers import INTERVAL_S
+from bench.calm.start_controllers import Start
+from bench.calm.start_flights import Given, best, gained, meet
+from bench.calm.start_paths import ROUNDS_PER_DAY, Floats, Paths
+from bench.calm.start_weeks import CHANGES, HARM, SETTLE, START, WATCH, mixed
+from bench.runner import ROOT, Bench, BenchError, Run, progress
+
+# Copies of the law with all rules, which differ by chance only.
+COPIES = 6
+# Tests of the law that need nothing but it.
+TESTS = [
+    f"controller/tests/test_start_{name}.py"
+    for name in ["law", "trials", "trains", "carried", "default", "few", "joined", "brakes"]
+]
+_ALL = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of the law without one rule: points of the attainable gain, all and half thin; segments sent again, per cent;
+    rounds that a path is unsafe after a fall."""
+
+    gain: float
+    thin: float
+    again: float
+    unsafe: float
+
+
+def played(rule: str, pairs: int, days: float, seed: int) -> Outcome:
+    """The law without this rule."""
+    policy, without = Policy(), [rule] if rule else []
+    rounds = int(days * ROUNDS_PER_DAY)
+    gain, again = _weeks(Start(policy, rule, paths := Paths(pairs, seed), without=without), paths, rounds, policy)
+    thin, _ = _weeks(
+        Start(policy, rule, paths := Paths(pairs, seed, thin=pairs // 2), without=without), paths, rounds, policy
+    )
+    paths = Paths(pairs, seed, calm=True)
+    unsafe = _unsafe(Start(policy, rule, paths, without=without), paths)
+    return Outcome(100 * gain, 100 * thin, 100 * again, unsafe)
+
+
+def _weeks(law: Start, paths: Paths, rounds: int, policy: Policy) -> tuple[float, float]:
+    """The share of the attainable gain, and of the segments those sent again."""
+    nothing = Given.default(paths.count)
+    own, attainable, again = 0.0, 0.0, 0.0
+    for now in range(rounds):
+        moment = paths.moment(now)
+        default, oracle = meet(moment, nothing), best(moment, (policy.enforce.lift_bytes,))
+        met = meet(moment, law.given()), meet(moment, law.trial)
+        all_of_it = mixed(*met, law.permille.astype(float))
+        own += gained(all_of_it, default).sum()
+        attainable += np.maximum(gained(oracle, default), 0.0).sum()
+        again += all_of_it.resent_share().mean()
+        law.round(START + now * INTERVAL_S, moment, met, default)
+    return float(own / attainable), float(again / rounds)
+
+
+def _unsafe(law: Start, paths: Paths) -> float:
+    """Rounds in which more is sent again than with the default, after the rate fell."""
+    change, nothing = CHANGES[0], Given.default(paths.count)
+    unsafe: Floats = np.zeros(paths.count)
+    for now in range(SETTLE + WATCH):
+        if now == SETTLE:
+            paths.rate, paths.queue = paths.rate * change.rate, paths.queue * change.queue
+        moment = paths.moment(now)
+        default = meet(moment, nothing)
+        met = meet(moment, law.given()), meet(moment, law.trial)
+        if now >= SETTLE:
+            unsafe += met[0].resent_share() > default.resent_share() + HARM
+        law.round(START + now * INTERVAL_S, moment, met, default)
+    return float(unsafe.mean())
+
+
+class _OnlyLaw:
+    """Tests of rounds that a test makes by itself, without a store."""
+
+    @staticmethod
+    def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+        items[:] = [item for item in items if "Loop(" in inspect.getsource(item.function)]  # type: ignore[attr-defined]
+
+
+def failing(rule: str) -> list[str]:
+    """The law's tests that fail without this rule."""
+    code = "from bench.calm.rules import run_tests; run_tests()"
+    answer = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=ROOT,
+        env={**os.environ, "SPRINGTIDE_WITHOUT_RULES": rule},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if answer.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED):
+        raise BenchError(f"the tests without {rule} could not run: {(answer.stdout + answer.stderr)[-500:]}")
+    failed = [line.split()[1] for line in answer.stdout.splitlines() if line.startswith("FAILED ")]
+    return sorted({one.split("::")[1].split("[")[0] for one in failed})
+
+
+def run_tests() -> None:
+    arguments = ["-q", "--no-header", "--tb=no", "-p", "no:cacheprovider", "-p", "no:xdist", *TESTS]
+    sys.exit(pytest.main(arguments, plugins=[_OnlyLaw()]))
+
+
+def table(worth: dict[str, Outcome], noise: Outcome, tests: dict[str, list[str]]) -> str:
+    """Markdown: a row a rule."""
+    lines = [
+        "| rule | why | gain, points | half thin | sent again, points | rounds unsafe | a test that fails without it |",
+        "|---|---|---:|---:|---:|---:|---|",
+    ]
+    whys = dict(_core.rules())
+    for rule, one in worth.items():
+        cells = [
+            f"**{value:+.2f}**" if abs(value) > 2 * spread else f"{value:+.2f}"
+            for value, spread in zip(_values(one), _values(noise), strict=True)
+        ]
+        first, *others = tests[rule] or [""]
+        found = f"`{first}`" + (f" and {len(others)} more" if others else "") if first else "none"
+        lines.append(f"| `{rule}` | {whys[rule]} | {' | '.join(cells)} | {found} |")
+    return "\n".join(lines)
+
+
+def _values(one: Outcome) -> tuple[float, float, float, float]:
+    return one.gain, one.thin, one.again, one.unsafe
+
+
+def mean(found: Sequence[Outcome]) -> Outcome:
+    return Outcome(*(float(np.mean(values)) for values in zip(*map(_values, found), strict=True)))
+
+
+def measure(run: Run) -> None:
+    rules = [name for name, _ in _core.rules()]
+    seeds = range(1, run.sizes["seeds"] + 1)
+    jobs = [(rule, seed) for rule in [_ALL] * COPIES + rules for seed in seeds]
+    with ProcessPoolExecutor() as pool:
+        futures = [pool.submit(played, rule, run.sizes["pairs"], run.sizes["days"], seed) for rule, seed in jobs]
+        tests = dict(zip(rules, pool.map(failing, rules), strict=True))
+        found: dict[str, list[Outcome]] = {}
+        for (rule, _), future in zip(jobs, futures, strict=True):
+            found.setdefault(rule, []).append(future.result())
+            progress(f"{rule or 'all rules'}: {found[rule][-1]}")
+    copies = [mean(found[_ALL][at : at + len(seeds)]) for at in range(0, len(found[_ALL]), len(seeds))]
+    law = mean(copies)
+    # Of a difference of one play to the mean of the copies.
+    spread = np.std([_values(one) for one in copies], axis=0, ddof=1) * np.sqrt(1 + 1 / COPIES)
+    noise = Outcome(*map(float, spread))
+    worth = {}
+    for rule in rules:
+        without = mean(found[rule])
+        worth[rule] = Outcome(
+            law.gain - without.gain, law.thin - without.thin, without.again - law.again, without.unsafe - law.unsafe
+        )
+    run.note(table(worth, noise, tests))
+    for name, value, chance in zip(("gain", "thin", "again", "unsafe"), _values(law), _values(noise), strict=True):
+        run.figure(f"all_rules_{name}", value)
+        run.figure(f"noise_{name}", chance)
+    for rule, one in worth.items():
+        for name, value in zip(("gain", "thin", "again", "unsafe"), _values(one), strict=True):
+            run.figure(f"worth_{name}", value, rule=rule)
+        run.figure("failing_tests", len(tests[rule]), rule=rule)
+
+
+BENCH = Bench(
+    name="rules",
+    summary="what each rule of the law of starts is worth: with it and without it, simulated, and the tests that fail",
+    measure=measure,
+    sizes={"pairs": (100, 12), "days": (2.0, 0.2), "seeds": (2, 1)},
+    seconds=1200,
+    turns=None,
+)
