@@ -4,6 +4,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use super::Address;
+use crate::bundle;
 
 /// Places for the settings of a generation: that in use, one that was in use or is being filled where user space was
 /// killed, and a free one.
@@ -14,6 +15,9 @@ pub const ALGORITHMS: usize = 16;
 pub const ALGORITHM_NAME: usize = 16;
 /// Ports and networks of this host whose connections are left alone, of a bundle.
 pub const OWN_SIDES: usize = 64;
+
+/// Bytes/s: above it 4 bytes of SO_MAX_PACING_RATE mean no cap.
+const LARGEST_RATE: u64 = u32::MAX as u64 - 1;
 
 /// [`Entry::flags`]: an excluded destination; it is counted, nothing else.
 pub const LEAVE_ALONE: u8 = 1;
@@ -54,6 +58,40 @@ pub struct Entry {
     pub default_resent: u16,
     /// Zeros.
     pub padding: [u8; 4],
+}
+
+impl Entry {
+    /// Encodes what an entry of a bundle gives. Its place (length, slot) and its algorithm's number are the whole bundle's.
+    #[must_use]
+    pub fn of(entry: &bundle::Entry) -> Self {
+        let trial = entry.trial.as_ref();
+        Self {
+            from_bytes: entry.congestion.as_ref().map_or(0, |one| one.from_bytes),
+            window: entry.initcwnd.unwrap_or(0),
+            rate: rate_of(entry.start_rate),
+            connection_rate: rate_of(entry.connection_rate),
+            trial_window: trial.and_then(|one| one.initcwnd).unwrap_or(0),
+            trial_rate: rate_of(trial.and_then(|one| one.start_rate)),
+            trial_connection_rate: rate_of(trial.and_then(|one| one.connection_rate)),
+            receive_window: entry.receive_window.unwrap_or(0),
+            trial_permille: trial.map_or(0, |one| {
+                u16::try_from(one.permille.min(1000)).unwrap_or(1000)
+            }),
+            default_resent: resent_of(entry.default_resent),
+            ..Self::default()
+        }
+    }
+}
+
+fn rate_of(rate: Option<u64>) -> u32 {
+    rate.map_or(0, |rate| u32::try_from(rate.min(LARGEST_RATE)).unwrap_or(0))
+}
+
+/// Segments of a thousand flights as sixteenths of a segment of one.
+fn resent_of(thousand: Option<u32>) -> u16 {
+    thousand.map_or(0, |segments| {
+        u16::try_from((segments.saturating_mul(16).div_ceil(1000)).max(1)).unwrap_or(u16::MAX)
+    })
 }
 
 /// Values that all entries of a generation share.
@@ -106,4 +144,15 @@ pub struct LeftAlone {
     pub count: u32,
     /// The first of these.
     pub sides: [OwnSide; OWN_SIDES],
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_thousand_flights_segments_are_sixteenths_of_one() {
+        assert_eq!(
+            [None, Some(1), Some(4_000_000)].map(super::resent_of),
+            [0, 1, 64_000]
+        );
+    }
 }

@@ -6,14 +6,11 @@ use sha2::{Digest, Sha256};
 
 use super::error::{Error, Result};
 use super::prefixes::{Cover, MAPPED, hides, length_of, mask, prefix_of};
-use crate::bundle::{Bundle, Enforce, Entry};
+use crate::bundle::{Bundle, Enforce};
 use springtide_core::layout::{
     self, ALGORITHM_NAME, ALGORITHMS, Address, LEAVE_ALONE, LeftAlone, NOTHING, OWN_SIDES, OwnSide,
     Prefix, Settings,
 };
-
-/// Bytes/s: above it 4 bytes of SO_MAX_PACING_RATE mean no cap.
-const LARGEST_RATE: u64 = u32::MAX as u64 - 1;
 
 /// A bundle, ready to be written into maps.
 #[derive(Debug)]
@@ -53,7 +50,17 @@ pub(super) fn encode(bundle: &Bundle, moment: Moment) -> Result<Encoded> {
     for entry in &bundle.entries {
         let prefix = prefix_of(&entry.prefix);
         if !cover.covers(&prefix) {
-            values.push((prefix, values_of(entry, &prefix, &algorithms, slot)));
+            let algorithm = entry
+                .congestion
+                .as_ref()
+                .and_then(|one| algorithms.get(one.algorithm.as_str()));
+            let value = layout::Entry {
+                length: length_of(&prefix),
+                slot,
+                algorithm: algorithm.copied().unwrap_or(0),
+                ..layout::Entry::of(entry)
+            };
+            values.push((prefix, value));
         }
     }
     let entries = values.len();
@@ -110,49 +117,6 @@ fn algorithms(bundle: &Bundle) -> Result<BTreeMap<&str, u8>> {
         *place = number;
     }
     Ok(found)
-}
-
-fn rate_of(rate: Option<u64>) -> u32 {
-    rate.map_or(0, |rate| u32::try_from(rate.min(LARGEST_RATE)).unwrap_or(0))
-}
-
-/// Segments of a thousand flights as sixteenths of a segment of one.
-fn resent_of(thousand: Option<u32>) -> u16 {
-    thousand.map_or(0, |segments| {
-        u16::try_from((segments.saturating_mul(16).div_ceil(1000)).max(1)).unwrap_or(u16::MAX)
-    })
-}
-
-fn values_of(
-    entry: &Entry,
-    prefix: &Prefix,
-    algorithms: &BTreeMap<&str, u8>,
-    slot: u8,
-) -> layout::Entry {
-    let congestion = entry.congestion.as_ref();
-    let trial = entry.trial.as_ref();
-    layout::Entry {
-        from_bytes: congestion.map_or(0, |one| one.from_bytes),
-        window: entry.initcwnd.unwrap_or(0),
-        rate: rate_of(entry.start_rate),
-        connection_rate: rate_of(entry.connection_rate),
-        trial_window: trial.and_then(|one| one.initcwnd).unwrap_or(0),
-        trial_rate: rate_of(trial.and_then(|one| one.start_rate)),
-        trial_connection_rate: rate_of(trial.and_then(|one| one.connection_rate)),
-        receive_window: entry.receive_window.unwrap_or(0),
-        trial_permille: trial.map_or(0, |one| {
-            u16::try_from(one.permille.min(1000)).unwrap_or(1000)
-        }),
-        algorithm: congestion
-            .and_then(|one| algorithms.get(one.algorithm.as_str()))
-            .copied()
-            .unwrap_or(0),
-        length: length_of(prefix),
-        flags: 0,
-        slot,
-        default_resent: resent_of(entry.default_resent),
-        padding: [0; 4],
-    }
 }
 
 fn settings_of(bundle: &Bundle, moment: Moment, algorithms: &BTreeMap<&str, u8>) -> Settings {
@@ -220,7 +184,7 @@ fn seed(digest: &str) -> u64 {
 mod tests {
     use super::super::prefixes::net_of;
     use super::*;
-    use crate::bundle::{Brake, Congestion, Prefix as Network, Trial, Way};
+    use crate::bundle::{Brake, Congestion, Entry, Prefix as Network, Trial, Way};
 
     const MOMENT: Moment = Moment {
         now: 1000,
@@ -355,10 +319,6 @@ mod tests {
         );
         assert_eq!((value.connection_rate, value.trial_connection_rate), (9, 5));
         assert_eq!(value.default_resent, 120);
-        assert_eq!(
-            [None, Some(1), Some(4_000_000)].map(resent_of),
-            [0, 1, 64_000]
-        );
         assert_eq!(
             (value.algorithm, value.from_bytes, value.length, value.slot),
             (1, 100_000, 120, 2)
