@@ -43,12 +43,16 @@ pub fn need_root(why: &str) {
     );
 }
 
-/// Waits until `condition` holds; a bound only keeps a failure from hanging.
+/// A bound that only keeps a failure from hanging: what tests wait for comes within two seconds, unless the machine
+/// stands still.
+pub const LONG: Duration = Duration::from_secs(60);
+
+/// Waits until `condition` holds.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
         assert!(
-            start.elapsed() < Duration::from_secs(60),
+            start.elapsed() < LONG,
             "{what} did not happen within a minute"
         );
         std::thread::sleep(Duration::from_millis(5));

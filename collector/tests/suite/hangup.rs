@@ -13,10 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Action, LocalModes, Winsize, tcflow, tcgetattr, tcsetwinsize};
 
-use crate::common::wait_until;
-
-/// A bound that only keeps a failure from hanging.
-const LONG: Duration = Duration::from_secs(20);
+use crate::common::{LONG, wait_until};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_springtide-collector");
 

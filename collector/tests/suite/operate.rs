@@ -10,15 +10,11 @@ use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
-use std::time::Duration;
 
-use crate::common::{Running, program};
+use crate::common::{LONG, Running, program};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tempfile::TempDir;
-
-/// A bound that only keeps a failure from hanging.
-const LONG: Duration = Duration::from_secs(60);
 
 /// A collector that runs on a configuration file.
 struct Collector {

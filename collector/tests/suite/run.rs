@@ -6,9 +6,8 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Output, Stdio};
-use std::time::{Duration, Instant};
 
-use crate::common::{collector, json_lines, program};
+use crate::common::{collector, json_lines, program, wait_until};
 use rustix::net::sockopt::socket_cookie;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -55,18 +54,6 @@ fn files(directory: &Path, suffix: &str) -> Vec<PathBuf> {
     files.retain(|path: &PathBuf| path.to_str().unwrap().ends_with(suffix));
     files.sort();
     files
-}
-
-/// Waits until `condition` holds; a bound only keeps a failure from hanging.
-fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(
-            start.elapsed() < Duration::from_secs(60),
-            "{what} did not happen within a minute"
-        );
-        std::thread::sleep(Duration::from_millis(5));
-    }
 }
 
 /// Waits until the open file has some records: a few polls of one connection.

@@ -10,15 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::common::program;
+use crate::common::{LONG, program};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use serde_json::Value;
-
-/// A bound that only keeps a failure from hanging.
-const LONG: Duration = Duration::from_secs(60);
 
 /// A terminal with `top` on it.
 struct Terminal {

@@ -115,7 +115,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(32))]
 
-        /// Six standard deviations of a binomial: chance alone does not go there.
+        /// Six standard deviations of a binomial: one of the cases is beyond them with odds of 2e-7.
         #[test]
         fn bernoulli_loses_its_share(p in 0.01..0.5_f64, seed: u64) {
             let found = share(&losses(Some(LossModel::Bernoulli(Probability::new(p).unwrap())), seed));
@@ -124,7 +124,8 @@ mod tests {
         }
 
         /// A burst ends with probability `leave_bad` at each packet, so bursts last its inverse on average; and
-        /// the share of lost packets is that of the bad state.
+        /// the share of lost packets is that of the bad state. One of the cases is outside with odds of 3e-7, by
+        /// Chernoff's bound for the chain that has the fewest bursts.
         #[test]
         fn gilbert_elliott_has_its_burst_length_and_share(enter in 0.02..0.2_f64, leave in 0.1..0.6_f64, seed: u64) {
             let lost = losses(Some(chain(enter, leave)), seed);
