@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import pytest
@@ -42,6 +43,8 @@ def summary(out: Path) -> dict[str, Any]:
 
 
 def far(summary: dict[str, Any], size_bytes: int) -> list[dict[str, Any]]:
+    """Medians of twenty: half are late by 7.5 ms, the least that a bar below allows, with odds of one in a million
+    where one in fifteen is. A millisecond is usual."""
     rows = [row for row in summary["probes"] if row["rtt_ms"] in (150.0, 250.0) and row["size_bytes"] == size_bytes]
     assert len(rows) == 6  # three pairs of PoPs, both directions
     return rows
@@ -82,9 +85,14 @@ def more_sent_again(rows: list[dict[str, Any]]) -> float:
 
 
 def test_no_more_is_retransmitted(summary: dict[str, Any]) -> None:
-    """Over the paths that carry a burst of the largest objects; the narrow ones have bars of their own."""
+    """Over the paths that carry a burst of the largest objects, after both rounds; the narrow ones have bars of their
+    own. Chance on the path that loses 2 % of 2,240 segments, and of twice as many after, is above with odds of 4e-7."""
     narrow = (("ams", "nyc"), ("fra", "ams"))
-    wide = [one for one in summary["pairs"] if (one["src"], one["dst"]) not in narrow]
+    wide = [
+        one | {"retransmit_after": mean(each["retransmit_after"] for each in rounds)}
+        for one, *rounds in zip(summary["pairs"], *summary["rounds"], strict=True)
+        if (one["src"], one["dst"]) not in narrow
+    ]
     assert sum(one["retransmit_before"] for one in wide) > 0  # the lossy path is among them: this measures something
     assert more_sent_again(wide) <= 0.002
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from lab.collector import binary
+from lab.collector import binary, wait_until
 from lab.connections import own_network
 from testkit import bpf
 from testkit.bpf import Program
@@ -120,12 +120,8 @@ class Collector:
         done = subprocess.run([binary(), "cat", *files], capture_output=True, text=True, check=bool(files))
         return [row for row in map(json.loads, done.stdout.splitlines()) if row["kind"] == KIND]
 
-    def until(self, count: int) -> list[dict[str, Any]]:
-        deadline = time.monotonic() + 20
-        while len(found := self.flights()) < count:
-            assert time.monotonic() < deadline, f"{len(found)} of {count} records"
-            time.sleep(0.1)
-        return found
+    def until(self, count: int) -> None:
+        wait_until(f"{count} records", lambda: len(self.flights()) >= count)
 
     def stop(self) -> dict[str, int]:
         """Its counters."""
@@ -255,12 +251,11 @@ def test_what_may_not_be_read_is_said_and_costs_no_sample(
 def test_sampling_and_other_namespaces_are_as_for_close_records(program: Program, sender: Sender, home: Home) -> None:
     program.apply(BUNDLE)
     collector = Collector(program, home.spool, "--sample", "4")
-    sender.send(*[("127.0.2.1", 2_000)] * 40)
-    deadline = time.monotonic() + 20
-    while program.status()["totals"]["records"] < 40:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    # Of 80 a quarter each, none is taken with odds of 1e-10.
+    sender.send(*[("127.0.2.1", 2_000)] * 80)
+    wait_until("80 records", lambda: program.status()["totals"]["records"] >= 80)
+    collector.until(1)
     time.sleep(0.5)
     stats = collector.stop()
-    assert 0 < stats["flight_rows"] < 40
+    assert 0 < stats["flight_rows"] < 80
     assert {row["sample_weight"] for row in collector.flights()} == {4}

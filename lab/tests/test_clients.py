@@ -295,12 +295,15 @@ def test_what_was_taken_back_is_braked_again_once_it_is_worse_and_not_taken_back
 
 
 def test_one_address_that_loses_hugely_does_not_brake_what_was_taken_back(net: Net) -> None:
-    """A path that is worse for all is braked (above): what each may claim is far more than what suffices."""
+    """A path that is worse for all is braked (above): what each may claim is far more than what suffices. Of a megabyte
+    of which a fifth is lost 173 segments are sent again; no more than 72, twelve times the usual six, are with odds of
+    2e-15."""
     assert excused(net)["entry"]["brake_step"] == 0
     usual = mean(one["first_resent"] for one in net.program.records()[-20:])
     with worse(net, NARROW, loss=0.2):
         net.fetch((NARROW, addresses(NARROW, 1)), size=1_200_000)
     huge = net.program.records()[0]["first_resent"]
+    print(f"{huge} and {usual:.1f}")
     assert huge > 12 * usual, "what twenty lose, and a half more"
     net.fetch((TINY, addresses(TINY, 10)))
     found = net.entry()

@@ -102,7 +102,10 @@ def test_one_host_says_of_its_own_connections_what_the_store_says_of_them(
             main = found["sizes"][2]
             assert main["default_is_measured"] == (name != "sin")
             if main["default_is_measured"]:
-                assert main["default_ms"] == pytest.approx(statistics.median(waited_ms[name]), rel=0.15)
+                waited = statistics.median(waited_ms[name])
+                print(f"{name}: {main['default_ms']:.1f} ms, where clients waited {waited:.1f}")
+                # Of the same connections, so that no draw is in between: 2 % is usual.
+                assert main["default_ms"] == pytest.approx(waited, rel=0.15)
     if server == "nyc-1":
         # The truth, of the path that is slow: what one of two gets is between half of it and all.
         assert 0.4 * SLOW_BYTES_PER_S < ours["ams"]["rate_bytes_per_s"]["estimate"] < 1.1 * SLOW_BYTES_PER_S

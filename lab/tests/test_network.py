@@ -66,17 +66,18 @@ def test_round_trips_are_those_of_the_matrix(lab: Lab) -> None:
             nominal = lab.topology.rtt(pops[server], pops[client])
             times = json.loads(lab.exec(client, [sys.executable, "-c", CONNECT, str(address)]).stdout)
             print(f"{client} to {address}: {nominal:g} ms nominal, {min(times):.2f} least, {median(times):.2f} median")
-            # A packet never comes early; how late it comes is the machine's business, but not by the half of 20 ms.
+            # A packet never comes early; how late it comes is the machine's business, but not by the half of 20 ms: 0.4
+            # is usual. All ten of an address are late with odds of one in a million where one in five is.
             assert min(times) >= nominal
             assert min(times) < nominal + 10
 
 
 def test_a_lossy_path_loses_its_share(lab: Lab) -> None:
-    sent = 6000
+    sent = 12_000
     seen = udp(lab, "nyc-1", "sin-1", sent, 200, 8)
     missing = sent - seen["count"]
-    # 2 % of 6000, and five standard deviations of that binomial.
-    assert abs(missing - 120) < 5 * (sent * 0.02 * 0.98) ** 0.5
+    # 2 % of 12,000, and six standard deviations of that binomial, beyond which it is with odds of 6e-9.
+    assert abs(missing - 240) < 6 * (sent * 0.02 * 0.98) ** 0.5
     # An earlier connection may have sent its last packet on this path.
     assert missing <= seen["path"]["lost"] <= missing + 5
     assert seen["disorder"] == 0
@@ -132,10 +133,13 @@ def test_and_over_ipv6(lab_over_ipv6: Lab) -> None:
 
 
 def assert_saves_round_trips(lab: Lab, family: str, prefix: str) -> None:
-    """The proof that receivers announce enough: 100 KB in 10 segments takes three round trips, in 100 one."""
+    """The proof that receivers announce enough: 100 KB in 10 segments takes three round trips, in 100 one.
+
+    Most of fifteen are late by the half round trip in between with odds of one in a million where one in twenty is.
+    """
 
     def fetch() -> float:
-        probes = lab.probe(5, [100_000], [("sin", "ams")])
+        probes = lab.probe(15, [100_000], [("sin", "ams")])
         assert all(probe.ok for probe in probes)
         return median(probe.transfer_ms for probe in probes if probe.transfer_ms is not None)
 
