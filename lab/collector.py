@@ -75,8 +75,11 @@ class Collector:
             self._process.wait()
             self._process = None
 
-    def stop(self, within_s: float = 6.0) -> dict[str, Any]:
-        """SIGTERM, and its counters. Raises CollectorError when it does not end within that time, or not well."""
+    def stop(self, within_s: float = 15.0) -> dict[str, Any]:
+        """SIGTERM, and its counters. Raises CollectorError when it does not end within that time, or not well.
+
+        Sinks that answer take 0.1 s, others their four; systemd kills it after fifteen.
+        """
         if self._process is None:
             raise CollectorError("the collector does not run")
         self._process.send_signal(signal.SIGTERM)
@@ -118,7 +121,10 @@ class Collector:
 
 
 def wait_until(what: str, condition: Callable[[], bool], within_s: float = 60.0) -> None:
-    """Wait for something that must come; raises CollectorError with its name when it does not."""
+    """Wait for something that must come; raises CollectorError with its name when it does not.
+
+    What tests wait for comes within three seconds; a minute is for a machine that stands still.
+    """
     deadline = time.monotonic() + within_s
     while not condition():
         if time.monotonic() > deadline:

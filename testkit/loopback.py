@@ -11,7 +11,8 @@ def on_loopback(addresses: Iterable[str], namespace: str = "") -> None:
     """Adds the addresses to `lo`, of a network namespace where one is named.
 
     Without `nodad` the kernel looks for an address's double first. With it, the kernel's worker still makes the route
-    to an IPv6 address after `ip` has ended, and a connection before that fails.
+    to an IPv6 address after `ip` has ended, and a connection before that fails. That takes 0.05 s; the bound is for a
+    machine that stands still.
     """
     command = ["ip", *(["-n", namespace] if namespace else [])]
     for address in addresses:

@@ -14,6 +14,7 @@ from xml.sax.saxutils import escape
 UNPACKED = Path(__file__).resolve().parents[1] / "target" / "tools" / "clickhouse"
 # Awkward in a URL on purpose.
 USER, PASSWORD = "springtide", "p@ss:w/ord%#"
+# A server starts and a query shows in a second: this is for a machine that stands still.
 PATIENCE_S = 60
 
 CERTIFICATE = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost"]

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from lab.collector import binary
+from lab.collector import binary, wait_until
 from lab.connections import own_network
 from testkit import bpf
 from testkit.bpf import Program
@@ -274,10 +273,11 @@ def test_a_running_collector_follows_the_pin_and_closes_have_the_values(
         return [json.loads(line) for line in done.stdout.splitlines()]
 
     def until(port: int, kind: str, what: Any) -> None:
-        deadline = time.monotonic() + 20
-        while not any((row["src_port"], row["kind"], started(row)) == (port, kind, what) for row in samples()):
-            assert time.monotonic() < deadline, f"no {kind} of {port} with {what}"
-            time.sleep(0.1)
+        wanted = (port, kind, what)
+        wait_until(
+            f"{kind} of {port} with {what}",
+            lambda: any((row["src_port"], row["kind"], started(row)) == wanted for row in samples()),
+        )
 
     try:
         [old] = holder.connect("127.0.2.1")

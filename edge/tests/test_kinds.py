@@ -98,7 +98,7 @@ def ended(program: Program, starts: int) -> None:
         found = program.status()["totals"]
         return [found[name] for name in ("started", "caps", "caps_ended", "records")]
 
-    wait_until(f"{starts} starts that have ended: {totals()}", lambda: totals() == [starts] * 4, within_s=20)
+    wait_until(f"{starts} starts that have ended: {totals()}", lambda: totals() == [starts] * 4)
     status = program.status()
     assert status["prefixes"][0]["in_first_flights"] == 0
 

@@ -6,11 +6,11 @@ import fcntl
 import re
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from lab.collector import wait_until
 from testkit.bpf import ROOT, Program, binary
 from testkit.edge import bundle
 from testkit.host import Host
@@ -27,13 +27,6 @@ def values(file: Path) -> dict[str, float]:
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
     rows = [line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#")]
     return {name.removeprefix("springtide_edge_"): float(value) for name, value in rows}
-
-
-def until(what: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not what():
-        assert time.monotonic() < deadline, "it did not come in 20 s"
-        time.sleep(0.02)
 
 
 def measured(host: Host, file: Path, *, later: int = 0) -> dict[str, float]:
@@ -109,9 +102,9 @@ def test_a_directory_that_is_not_there_stops_nothing_and_is_said_once(host: Host
             # It mends what others do all the while, also a second time.
             for _ in range(2):
                 (host.pins / "v4/link").unlink()
-                until((host.pins / "v4/link").exists)
+                wait_until("link that is mended", (host.pins / "v4/link").exists)
             folder.mkdir()
-            until((folder / "edge.prom").exists)
+            wait_until("file of metrics", (folder / "edge.prom").exists)
             assert values(folder / "edge.prom")["files_missed_total"] >= 2
         finally:
             watching.kill()

@@ -19,7 +19,7 @@ from confluent_kafka.cimpl import NewTopic
 
 _POM = Path(__file__).with_name("pom.xml")
 _CLUSTER = "c3ByaW5ndGlkZS1sYWItMQ"  # 22 characters of base64: the form of a KRaft cluster id
-_READY_S = 60.0
+_READY_S = 60.0  # It takes six seconds, and sixteen on a machine with five times its work.
 
 
 class BrokerError(RuntimeError):

@@ -12,7 +12,7 @@ from testkit.kafka import Feed
 from testkit.proto import message, row
 from testkit.traffic import Socket
 
-SECONDS = 60
+SECONDS = 60  # all of them where it waits: half is for a machine that stands still, since a run takes three
 SAMPLES = 5
 
 

@@ -31,7 +31,7 @@ from testkit.spool import record, write_spool
 
 SPRINGTIDE = str(Path(sys.executable).with_name("springtide"))
 BATCH = 40
-PATIENCE_S = 240
+PATIENCE_S = 240  # A run takes five seconds.
 # A topic's samples must not be far from now; these rounds are closed.
 LAST = instants.latest_round(int(time.time()) - 3600, INTERVAL)
 ROUNDS = range(LAST - 5 * INTERVAL, LAST + 1, INTERVAL)
