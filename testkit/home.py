@@ -156,8 +156,8 @@ class Home:
 def migrated(folder: Path) -> Path:
     """A migrated store for copies, made by the command that users run.
 
-    Its rows of applied migrations are merged into one part, as the engine does in time. A part for each was three of
-    four files of a copy, and a fifth of what opening it takes.
+    Its rows of applied migrations are merged into one part, as the engine does in time: a part for each is two of five
+    files of a copy.
     """
     home = Home(folder)
     home.run("migrate")

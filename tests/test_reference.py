@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from springtide.cli import cli
 from springtide.laws.registry import METRICS
+from springtide.store.migrations import read_migrations
+from springtide.store.reference import HEAD, tables_page
 
 from tools import docs_nav, reference
 
@@ -31,6 +33,44 @@ def test_every_command_metric_column_and_option_is_in_the_reference(pages: Mappi
     assert pages["metrics.md"].count("| `springtide_") == len(METRICS)
     assert "| `connections_earned` | UInt64 |  |" in pages["tables.md"].partition("\n## round_pairs\n")[2]
     assert "--unsigned" in pages["edge-command.md"]
+
+
+def test_a_later_migration_documents_its_columns_and_types_with_their_table(tmp_path: Path) -> None:
+    first = """-- Of the whole file.
+
+-- Of the table.
+create table if not exists t$on_cluster (
+    -- One.
+    a UInt8 codec (ZSTD(1)),
+    b Enum8(
+        'x' = 1,
+        'y' = 2
+    ) -- noqa: PRS
+)
+engine = ${replicated}MergeTree$replica
+order by a;
+"""
+    later = """alter table t$on_cluster
+modify column if exists a UInt16 codec (ZSTD(1)),
+-- Three,
+-- and more.
+add column if not exists c String codec (ZSTD(1)) after a;
+"""
+    (tmp_path / "0001_t.sql").write_text(first)
+    (tmp_path / "0002_c.sql").write_text(later)
+    page = tables_page(read_migrations(tmp_path), {})
+    expected = """
+## t
+
+Table. Of the table.
+
+| column | type | |
+|---|---|---|
+| `a` | UInt16 | One. |
+| `b` | Enum8('x' = 1, 'y' = 2) |  |
+| `c` | String | Three, and more. |
+"""
+    assert page == HEAD + expected
 
 
 def test_the_site_is_built_with_every_link_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:

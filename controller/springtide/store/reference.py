@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -62,7 +63,9 @@ def _blocks(text: str) -> Iterator[list[str]]:
 
 def _section(lines: list[str], added: Mapping[str, str], views: Columns) -> str:
     at, kind, name = _head(lines)
-    above = " ".join(line.removeprefix("-- ") for line in lines[:at] if line.startswith("-- "))
+    # Not what is set off by an empty line: that is of the whole file.
+    comment_above = itertools.takewhile(lambda line: line.startswith("--"), reversed(lines[:at]))
+    above = " ".join(line.removeprefix("-- ") for line in reversed(list(comment_above)) if line != "--")
     rows, comment = [], ""
     for line in _joined(lines[at + 1 :]):
         if line.startswith(")"):
@@ -70,7 +73,8 @@ def _section(lines: list[str], added: Mapping[str, str], views: Columns) -> str:
         if line.startswith("    -- "):
             comment += line.removeprefix("    -- ") + " "
         elif match := COLUMN.match(line):
-            rows.append(f"| `{match[1]}` | {match[2].rstrip(',')} | {comment.strip()} |")
+            kind_of = match[2].partition(" -- ")[0].rstrip(", ")
+            rows.append(f"| `{match[1]}` | {kind_of} | {comment.strip()} |")
             comment = ""
     rows += [f"| `{column}` | {of} |  |" for column, of in views.get(name, ())] if kind == "view" else []
     table = "\n| column | type | |\n|---|---|---|\n" + "\n".join(rows) + "\n" + added.get(name, "") if rows else ""

@@ -1,4 +1,4 @@
--- What analysts read: friendly names, and units that people think in.
+-- round_pairs with friendly names and units.
 create view if not exists pairs$on_cluster as
 select
     round,
@@ -27,9 +27,12 @@ select
     if(busy_us > 0, 100 * rwnd_limited_us / busy_us, null) as receiver_limited_percent,
     if(busy_us > 0, 100 * sndbuf_limited_us / busy_us, null) as send_buffer_limited_percent,
     young_connections,
-    if(young_bytes_sent > 0, 100 * young_bytes_retransmitted / young_bytes_sent, null) as young_retransmit_percent
+    if(young_bytes_sent > 0, 100 * young_bytes_retransmitted / young_bytes_sent, null) as young_retransmit_percent,
+    young_lossy_connections,
+    young_timeout_connections
 from round_pairs;
 
+-- round_prefixes with friendly names and units.
 create view if not exists prefixes$on_cluster as
 select
     round,
@@ -64,6 +67,7 @@ select
     bytes_state
 from round_prefixes;
 
+-- round_sockets with friendly names and units.
 create view if not exists connections$on_cluster as
 select
     round,
@@ -84,7 +88,9 @@ select
     young,
     samples,
     snd_cwnd as cwnd,
-    -- The kernel's mark for "no loss has set it".
+    proved_cwnd,
+    start_cwnd,
+    -- 2147483647 is the kernel's mark for "no loss has set it".
     if(snd_ssthresh = 2147483647, null, snd_ssthresh) as ssthresh,
     snd_wnd / 1000 as receiver_window_kb,
     rtt_us / 1000 as rtt_ms,
@@ -97,9 +103,12 @@ select
     if(busy_us > 0, 100 * rwnd_limited_us / busy_us, null) as receiver_limited_percent,
     life_bytes_acked / 1000 as life_delivered_kb,
     life_bytes_retransmitted,
+    life_bytes_lost,
+    life_timeouts,
     life_busy_us / 1000 as life_busy_ms
 from round_sockets;
 
+-- round_outcomes with friendly names and units.
 create view if not exists completions$on_cluster as
 select
     round,
@@ -110,6 +119,8 @@ select
     size_class_bytes / 1000 as from_kb,
     connections,
     if(connections > 0, 100 * retransmitting_connections / connections, null) as retransmitting_percent,
+    if(connections > 0, 100 * lossy_connections / connections, null) as lossy_percent,
+    if(connections > 0, 100 * timeout_connections / connections, null) as timeout_percent,
     bytes_sent,
     bytes_retransmitted,
     busy_p50_us / 1000 as busy_p50_ms,
@@ -119,6 +130,7 @@ select
     busy_state
 from round_outcomes;
 
+-- round_hosts with friendly names and units.
 create view if not exists hosts$on_cluster as
 select
     round,
@@ -129,5 +141,73 @@ select
     rows_seen,
     rows_expected,
     if(rows_expected > 0, 100 * rows_seen / rows_expected, 100) as complete_percent,
-    closes
+    closes,
+    closes_expected
 from round_hosts;
+
+-- round_goodput with friendly names and units.
+create view if not exists goodput$on_cluster as
+select
+    round,
+    pop,
+    ip_version,
+    if(
+        ip_version = 4,
+        concat(replaceOne(toString(client_prefix), '::ffff:', ''), '/24'),
+        concat(toString(client_prefix), '/56')
+    ) as prefix,
+    size_class_bytes / 1000 as from_kb,
+    requests,
+    bytes / 1000000 as delivered_mb,
+    goodput_p10_bytes_per_s * 8 / 1000000 as goodput_p10_mbit_per_s,
+    goodput_p50_bytes_per_s * 8 / 1000000 as goodput_mbit_per_s,
+    goodput_p90_bytes_per_s * 8 / 1000000 as goodput_p90_mbit_per_s,
+    goodput_state
+from round_goodput;
+
+-- Client prefixes that an earlier round decided for BBR, or held out of it, and that still are, beside what their
+-- connections use.
+create view if not exists prefix_treatments$on_cluster as
+with used as (
+    select
+        round,
+        pop,
+        client_prefix,
+        sumIf(bytes_acked, startsWith(congestion_algorithm, 'bbr')) as bbr_bytes,
+        sumIf(bytes_acked, congestion_algorithm != '') as known_bytes
+    from round_prefixes
+    group by round, pop, client_prefix
+),
+
+decided as (
+    select
+        round,
+        pop,
+        client_prefix,
+        ip_version,
+        algorithm,
+        held_out
+    from congestion_decisions final
+    where (algorithm = 'bbr' or held_out) and selected_since < round
+)
+
+select
+    decided.round as round,
+    decided.pop as pop,
+    decided.ip_version as ip_version,
+    decided.client_prefix as client_prefix,
+    if(
+        decided.ip_version = 4,
+        concat(replaceOne(toString(decided.client_prefix), '::ffff:', ''), '/24'),
+        concat(toString(decided.client_prefix), '/56')
+    ) as prefix,
+    decided.algorithm as decided,
+    decided.held_out as held_out,
+    used.known_bytes as known_bytes,
+    if(used.known_bytes > 0, used.bbr_bytes / used.known_bytes, null) as bbr_share,
+    -- By bytes and not by connections: BBR is for connections that have delivered some.
+    multiIf(
+        used.known_bytes = 0, 'unknown', (2 * used.bbr_bytes >= used.known_bytes) = (decided = 'bbr'), 'same', 'differs'
+    ) as seen
+from decided
+left join used on decided.round = used.round and decided.pop = used.pop and decided.client_prefix = used.client_prefix;
