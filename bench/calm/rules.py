@@ -8,7 +8,6 @@ The tests of the law that fail without a rule name the cases that the simulation
 
 from __future__ import annotations
 
-import inspect
 import os
 import subprocess
 import sys
@@ -49,17 +48,17 @@ class Outcome:
     unsafe: float
 
 
-def played(rule: str, pairs: int, days: float, seed: int) -> Outcome:
-    """The law without this rule."""
-    policy, without = Policy(), [rule] if rule else []
-    rounds = int(days * ROUNDS_PER_DAY)
-    gain, again = _weeks(Start(policy, rule, paths := Paths(pairs, seed), without=without), paths, rounds, policy)
-    thin, _ = _weeks(
-        Start(policy, rule, paths := Paths(pairs, seed, thin=pairs // 2), without=without), paths, rounds, policy
-    )
-    paths = Paths(pairs, seed, calm=True)
-    unsafe = _unsafe(Start(policy, rule, paths, without=without), paths)
-    return Outcome(100 * gain, 100 * thin, 100 * again, unsafe)
+def played(rule: str, pairs: int, days: float, seed: int, copy: int) -> Outcome:
+    """The law without this rule; each copy sees other connections of the same paths."""
+    policy, rounds = Policy(), int(days * ROUNDS_PER_DAY)
+
+    def law(paths: Paths) -> Start:
+        return Start(policy, rule, paths, without=[rule] if rule else [], copy=copy)
+
+    many, half, calm = Paths(pairs, seed), Paths(pairs, seed, thin=pairs // 2), Paths(pairs, seed, calm=True)
+    gain, again = _weeks(law(many), many, rounds, policy)
+    thin, _ = _weeks(law(half), half, rounds, policy)
+    return Outcome(100 * gain, 100 * thin, 100 * again, _unsafe(law(calm), calm))
 
 
 def _weeks(law: Start, paths: Paths, rounds: int, policy: Policy) -> tuple[float, float]:
@@ -98,8 +97,8 @@ class _OnlyLaw:
     """Tests of rounds that a test makes by itself, without a store."""
 
     @staticmethod
-    def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-        items[:] = [item for item in items if "Loop(" in inspect.getsource(item.function)]  # type: ignore[attr-defined]
+    def pytest_collection_modifyitems(items: list[pytest.Function]) -> None:
+        items[:] = [item for item in items if not {"request", "tmp_path"} & set(item.fixturenames)]
 
 
 def failing(rule: str) -> list[str]:
@@ -153,12 +152,15 @@ def mean(found: Sequence[Outcome]) -> Outcome:
 def measure(run: Run) -> None:
     rules = [name for name, _ in _core.rules()]
     seeds = range(1, run.sizes["seeds"] + 1)
-    jobs = [(rule, seed) for rule in [_ALL] * COPIES + rules for seed in seeds]
+    plays = [(_ALL, copy) for copy in range(COPIES)] + [(rule, 0) for rule in rules]
+    jobs = [(rule, seed, copy) for rule, copy in plays for seed in seeds]
     with ProcessPoolExecutor() as pool:
-        futures = [pool.submit(played, rule, run.sizes["pairs"], run.sizes["days"], seed) for rule, seed in jobs]
+        futures = [
+            pool.submit(played, rule, run.sizes["pairs"], run.sizes["days"], seed, copy) for rule, seed, copy in jobs
+        ]
         tests = dict(zip(rules, pool.map(failing, rules), strict=True))
         found: dict[str, list[Outcome]] = {}
-        for (rule, _), future in zip(jobs, futures, strict=True):
+        for (rule, *_), future in zip(jobs, futures, strict=True):
             found.setdefault(rule, []).append(future.result())
             progress(f"{rule or 'all rules'}: {found[rule][-1]}")
     copies = [mean(found[_ALL][at : at + len(seeds)]) for at in range(0, len(found[_ALL]), len(seeds))]

@@ -139,10 +139,16 @@ class Late:
 
 class Start:
     def __init__(
-        self, policy: Policy, name: str, paths: Paths, grouped: bool = True, without: Sequence[str] = ()
+        self,
+        policy: Policy,
+        name: str,
+        paths: Paths,
+        grouped: bool = True,
+        without: Sequence[str] = (),
+        copy: int = 0,
     ) -> None:
         self.name, self._policy, self._paths, self._without = name, policy, paths, without
-        self._draw = paths.another()
+        self._draw = paths.another(copy)
         self._last: Table = np.zeros(0, PREVIOUS)
         count = paths.count
         self.decided: Table = np.zeros(count, DECIDED)

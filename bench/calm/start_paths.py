@@ -75,9 +75,9 @@ class Paths:
         self.turn_queue = np.ones(count)
         self.episode_until, self.turn_until = np.zeros(count, int), np.zeros(count, int)
 
-    def another(self) -> np.random.Generator:
-        """For what a controller sees of the paths: the same for each, and nothing of it changes the paths."""
-        return np.random.default_rng([*self._seed, 1])
+    def another(self, copy: int = 0) -> np.random.Generator:
+        """For what a controller sees of the paths: the same for each of one copy; nothing of it changes the paths."""
+        return np.random.default_rng([*self._seed, 1 + copy])
 
     def moment(self, now: int) -> Moment:
         draw, count = self.chance, self.count

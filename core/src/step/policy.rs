@@ -2,7 +2,7 @@
 
 use super::rules::Rules;
 
-/// What a step is told by the operator.
+/// What the operator asks of a step.
 #[derive(Clone, Debug, serde::Deserialize)]
 pub struct Policy {
     /// Section `start`.

@@ -38,7 +38,7 @@ rules! {
     JudgedTogether "judged_together" "Borrowers with few connections would wait for days alone.",
     ByChance "by_chance" "Medians of few flights differ by chance: an unclear trial goes on.",
     CarriedDecides "carried_decides" "What the path carried says more than times, which differ by a third.",
-    UnseenStep "unseen_step" "A step that nothing shows would be on trial for ever.",
+    UnseenStep "unseen_step" "A step that nothing shows would stay on trial.",
     // Proving.
     FewReach "few_reach" "Few connections may be one host's; they prove no more than trains.",
     WellFloor "well_floor" "What started well without loss was there, whatever polls show.",
