@@ -228,6 +228,15 @@ macro_rules! part {
         impl $name {
             pub(crate) const ABOUT: &'static str = concat!($($about),+);
 
+            /// Names of its fields.
+            pub const NAMES: &'static [&'static str] = &[$(stringify!($field)),*];
+
+            /// Gives the names of the fields that a document of it has.
+            pub fn given(&self) -> impl Iterator<Item = &'static str> {
+                let absent = [$($crate::part::Value::is_absent(&self.$field)),*];
+                Self::NAMES.iter().zip(absent).filter(|(_, is_absent)| !is_absent).map(|(name, _)| *name)
+            }
+
             pub(crate) fn fields() -> Vec<$crate::part::Field> {
                 vec![$($crate::part::Field {
                     name: stringify!($field),

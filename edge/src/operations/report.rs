@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::program::program_lines;
+use crate::bundle::Entry;
 use crate::enforce::bpf;
 use crate::error::code;
 use crate::kernel::Change;
@@ -63,7 +64,7 @@ impl Counts {
 }
 
 /// Values of a bundle that this edge's way of enforcing cannot bring to a packet: how many entries.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct NotEnforced {
     /// All that it has, where it asks for the program, which this host cannot run, and for nothing in its place.
     pub program: usize,
@@ -71,26 +72,54 @@ pub struct NotEnforced {
     pub excluded: usize,
     /// A congestion control that acts from some bytes on.
     pub congestion: usize,
-    /// A start rate.
-    pub start_rate: usize,
-    /// A receive window.
-    pub receive_window: usize,
-    /// Another value for a share.
-    pub trial: usize,
+    /// What no route has, by the names of fields.
+    #[serde(flatten)]
+    pub values: BTreeMap<&'static str, usize>,
 }
 
 impl NotEnforced {
+    /// What routes have, and what means nothing without what they have not.
+    const OTHERS: [&str; 5] = [
+        "congestion",
+        "connection_rate",
+        "default_resent",
+        "initcwnd",
+        "prefix",
+    ];
+
+    pub(super) fn nothing() -> Self {
+        let names = Entry::NAMES.iter();
+        Self {
+            program: 0,
+            excluded: 0,
+            congestion: 0,
+            values: names
+                .filter(|name| !Self::OTHERS.contains(name))
+                .map(|name| (*name, 0))
+                .collect(),
+        }
+    }
+
+    /// Counts what an entry has and no route.
+    pub(super) fn count(&mut self, entry: &Entry) {
+        for name in entry.given() {
+            if let Some(count) = self.values.get_mut(name) {
+                *count += 1;
+            }
+        }
+    }
+
     fn line(&self) -> Option<String> {
         let named = [
             ("bpf, which this host cannot run", self.program),
             ("overlaps excluded destinations", self.excluded),
             ("congestion control from some bytes on", self.congestion),
-            ("start rate", self.start_rate),
-            ("receive window", self.receive_window),
-            ("trial", self.trial),
         ];
+        let named = named.map(|(what, count)| (what.to_owned(), count));
+        let values = self.values.iter();
         let there: Vec<String> = named
-            .iter()
+            .into_iter()
+            .chain(values.map(|(name, count)| (name.replace('_', " "), *count)))
             .filter(|(_, count)| *count > 0)
             .map(|(what, count)| format!("{what}: {count} entries"))
             .collect();

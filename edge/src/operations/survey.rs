@@ -17,7 +17,7 @@ use super::report::NotEnforced;
 
 /// What of a bundle routes can carry, and how much they cannot.
 pub(super) fn by_routes(bundle: &Bundle, by: EnforcedBy) -> (Vec<Destination>, NotEnforced) {
-    let (mut destinations, mut left) = (Vec::new(), NotEnforced::default());
+    let (mut destinations, mut left) = (Vec::new(), NotEnforced::nothing());
     if by != EnforcedBy::Routes {
         let nothing = by == EnforcedBy::Nothing;
         left.program = if nothing { bundle.entries.len() } else { 0 };
@@ -42,9 +42,7 @@ pub(super) fn by_routes(bundle: &Bundle, by: EnforcedBy) -> (Vec<Destination>, N
             .as_ref()
             .filter(|choice| choice.from_bytes == 0 || choice.always);
         left.congestion += usize::from(entry.congestion.is_some() && at_once.is_none());
-        left.start_rate += usize::from(entry.start_rate.is_some());
-        left.receive_window += usize::from(entry.receive_window.is_some());
-        left.trial += usize::from(entry.trial.is_some());
+        left.count(entry);
         let values = Values {
             initcwnd: entry.initcwnd,
             congestion: at_once.map(|choice| choice.algorithm.clone()),
