@@ -38,9 +38,12 @@ fn header() {
         ..Config::default()
     };
     config.enumeration.rename_variants = RenameRule::QualifiedScreamingSnakeCase;
-    let names = types();
+    let text = layout();
+    let names = types(&text);
     // For a test, which looks at each of them.
     println!("cargo:rustc-env=LAYOUT_TYPES={}", names.join(" "));
+    let laid = out("laid.rs");
+    fs::write(&laid, members(&text)).unwrap_or_else(|error| panic!("{}: {error}", laid.display()));
     for name in names {
         config.export.rename.insert(name.clone(), snake_case(&name));
         config.export.include.push(name);
@@ -60,13 +63,17 @@ fn header() {
         .write_to_file(out("layout.h"));
 }
 
+/// The module's text.
+fn layout() -> String {
+    let files = fs::read_dir(LAYOUT).unwrap_or_else(|error| panic!("{LAYOUT}: {error}"));
+    files
+        .map(|file| fs::read_to_string(file.expect(LAYOUT).path()).expect(LAYOUT))
+        .collect()
+}
+
 /// The names of what stands in the module, in an order that no file system decides: cbindgen leaves out what no function
 /// has.
-fn types() -> Vec<String> {
-    let files = fs::read_dir(LAYOUT).unwrap_or_else(|error| panic!("{LAYOUT}: {error}"));
-    let text: String = files
-        .map(|file| fs::read_to_string(file.expect(LAYOUT).path()).expect(LAYOUT))
-        .collect();
+fn types(text: &str) -> Vec<String> {
     let end = |c: char| !c.is_ascii_alphanumeric();
     let named = text.lines().filter_map(|line| {
         let struct_ = line.strip_prefix("pub struct ");
@@ -78,6 +85,21 @@ fn types() -> Vec<String> {
     let mut names: Vec<String> = named.map(str::to_owned).collect();
     names.sort_unstable();
     names
+}
+
+/// `laid!(Struct: member, member)` of each struct with named members, for a test whose macro takes them.
+fn members(text: &str) -> String {
+    let laid = |part: &str| {
+        let (name, body) = part.split_once(" {\n")?;
+        let lines = body.split("\n}").next()?.lines();
+        let named: Vec<&str> = lines
+            .filter_map(|line| line.strip_prefix("    pub ")?.split(':').next())
+            .collect();
+        let is_name = name.chars().all(|c| c.is_ascii_alphanumeric());
+        is_name.then(|| format!("laid!({name}: {})", named.join(", ")))
+    };
+    let structs = text.split("\npub struct ").skip(1).filter_map(laid);
+    format!("vec![{}]\n", structs.collect::<Vec<_>>().join(",\n"))
 }
 
 fn snake_case(name: &str) -> String {
