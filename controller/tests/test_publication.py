@@ -206,6 +206,14 @@ def test_caps_judge_everything_that_an_entry_carries(before: Part, after: Part, 
         assert problem.message.startswith(begin)
 
 
+@pytest.mark.parametrize(("before", "after"), [((), (("mark", 8),)), ((("mark", 8),), (("mark", 9),))])
+def test_a_field_that_no_rule_names_counts_whenever_it_moves(before: Any, after: Any) -> None:
+    old, new = (caps.Start(60, 2_000_000, 1_000_000, others=others) for others in (before, after))
+    usual = caps.Usual.of(StartPolicy())
+    assert usual.is_own_new(old, new)
+    assert not usual.is_own_new(new, new)
+
+
 def test_trials_are_part_of_a_fleets_growth_and_hide_no_loss_of_values() -> None:
     """Of many trials a few that are promoted in one round, or all, are no growth; ten times as many entries are."""
     few = {"ams-1": paced(BARE)["ams-1"], "ams-2": paced(OWN, 20)["ams-1"]}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from springtide import instants
 from springtide._core import BESIDE
@@ -39,17 +39,22 @@ class Values:
 
 
 NO_VALUES = Values()
+# Fields of an entry that are compared by a rule of their own; `prefix` is a start's key.
+_NAMED = frozenset(
+    ("prefix", "initcwnd", "start_rate", "connection_rate", "trial", "default_resent", "receive_window", "congestion")
+)
 
 
 @dataclass(frozen=True)
 class Start(Values):
     """With what is on trial, for how many of a thousand connections (a trial without a window is the default's), and
-    what else an entry has of connections' starts."""
+    what else an entry has of connections' starts; `others`: fields that no rule here names, sorted."""
 
     permille: int = 0
     trial: Values = NO_VALUES
     default_resent: int = 0
     receive_window: int | None = None
+    others: tuple[tuple[str, Any], ...] = ()
 
     @property
     def is_carried(self) -> bool:
@@ -87,11 +92,12 @@ def starts(documents: Documents) -> dict[Value, Start]:
 
 def _start(entry: Part) -> Start:
     own = (entry.initcwnd or 0, entry.start_rate, entry.connection_rate)
-    trial, others = entry.trial, (entry.default_resent or 0, entry.receive_window)
+    others = tuple((name, getattr(entry, name)) for name in sorted(vars(entry).keys() - _NAMED))
+    trial, rest = entry.trial, (entry.default_resent or 0, entry.receive_window, others)
     if trial is None:
-        return Start(*own, 0, NO_VALUES, *others)
+        return Start(*own, 0, NO_VALUES, *rest)
     on_trial = Values(trial.initcwnd or 0, trial.start_rate, trial.connection_rate)
-    return Start(*own, trial.permille, on_trial, *others)
+    return Start(*own, trial.permille, on_trial, *rest)
 
 
 def difference(before: Documents, after: Documents) -> Difference:
@@ -114,7 +120,8 @@ def difference(before: Documents, after: Documents) -> Difference:
 @dataclass(frozen=True)
 class Usual:
     """How much of a start may move without being a change: what the law of starts moves from round to round. A window
-    in use counts whenever it moves, unless it was on trial; what is on trial may be a step away from what was there."""
+    in use counts whenever it moves, unless it was on trial, and so does what no rule names; what is on trial may be a
+    step away from what was there."""
 
     rates: float
     step: float
@@ -127,7 +134,8 @@ class Usual:
 
     def is_own_new(self, old: Start, new: Start) -> bool:
         is_same = old.window == new.window and old.is_near(new, self.rates)
-        return bool(new.window) and not is_same and not new.is_near(old.trial, self.rates)
+        is_usual = is_same or new.is_near(old.trial, self.rates)
+        return bool(new.window) and (old.others != new.others or not is_usual)
 
     def is_returned_new(self, old: Start, new: Start) -> bool:
         """True where what comes back is far from what rested. The law went on to learn meanwhile."""

@@ -19,8 +19,6 @@ from springtide.laws.holdout import held_out_edges
 from springtide.policy import BundlePolicy, Policy
 from springtide.policy.names import unknown
 
-# What the law of starts gives an entry.
-STARTS = {"initcwnd", "start_rate", "connection_rate", "trial", "default_resent"}
 Given = Mapping[str, Mapping[str, int]]
 # What a receiver announces by itself: 65,535 bytes in segments of 1460. A smaller value would lower it.
 ANNOUNCED_ANYWAY = 44
@@ -73,8 +71,8 @@ def render(
             fields |= {"enforce": enforce, "entries": merged.of(edge, pop, enforce)}
             documents[edge] = seal(fields)
             if enforce.by == "bpf":
-                order = [one.prefix for part in given if part.by == "bpf" for one in part.entries.get(edge, ())]
-                fields["entries"], dropped = _fitting(fields["entries"], order, documents[edge], policy.bundle)
+                starts = [one for part in given if part.by == "bpf" for one in part.entries.get(edge, ())]
+                fields["entries"], dropped = _fitting(fields["entries"], starts, documents[edge], policy.bundle)
                 if dropped:
                     documents[edge], too_many[edge] = seal(fields), dropped
     left_out = [name for one in given for name in one.left_out]
@@ -83,26 +81,26 @@ def render(
 
 
 def _fitting(
-    entries: list[Part], order: Sequence[str], document: Document, policy: BundlePolicy
+    entries: list[Part], starts: Sequence[Part], document: Document, policy: BundlePolicy
 ) -> tuple[list[Part], int]:
-    """The entries of an edge that paces, without the starts at the end of `order` for which a bundle has no room; and
-    how many these are. One edge with too much is no reason to publish nothing for all others."""
+    """The entries of an edge that paces, without the values of those at the end of `starts` for which a bundle has no
+    room; and how many these are. One edge with too much is no reason to publish nothing for all others."""
     excess, count = len(document.content) - policy.max_bytes, len(entries)
     windows = sum(one.initcwnd is not None for one in entries)
     known = {one.prefix: one for one in entries}
     left: dict[str, Part | None] = {}
-    for prefix in reversed(order):
+    for start in reversed(starts):
         if excess <= 0 and windows <= policy.max_routes and count <= MAX_ENTRIES:
             break
-        one = known.get(prefix)
+        one = known.get(start.prefix)
         if one is None:
             continue
-        rest = vars(one).keys() - STARTS
-        left[prefix] = Part(**{name: getattr(one, name) for name in rest}) if rest != {"prefix"} else None
-        excess -= _size(one) - _size(left[prefix])
+        rest = {name: value for name, value in vars(one).items() if name not in vars(start)}
+        left[start.prefix] = kept = Part(prefix=start.prefix, **rest) if rest else None
+        excess -= _size(one) - _size(kept)
         windows -= one.initcwnd is not None
-        count -= left[prefix] is None
-    return [kept for one in entries if (kept := left.get(one.prefix, one)) is not None], len(left)
+        count -= kept is None
+    return [found for one in entries if (found := left.get(one.prefix, one)) is not None], len(left)
 
 
 def _size(entry: Part | None) -> int:

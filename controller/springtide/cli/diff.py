@@ -91,7 +91,10 @@ def _window(start: caps.Start | None) -> int | None:
 
 
 def _fields(start: caps.Start | None) -> dict[str, Any] | None:
-    return None if start is None else asdict(start)
+    if start is None:
+        return None
+    fields = asdict(start)
+    return fields | dict(fields.pop("others"))
 
 
 def _start(start: caps.Start | None) -> str | None:
@@ -103,7 +106,9 @@ def _start(start: caps.Start | None) -> str | None:
         text += f", on trial {_values(start.trial)} for {start.permille / 10:g} %"
     if start.default_resent:
         text += f", the default sends {start.default_resent / 1000:g} segments again"
-    return text if start.receive_window is None else f"{text}, receives {start.receive_window}"
+    if start.receive_window is not None:
+        text += f", receives {start.receive_window}"
+    return text + "".join(f", {name} {value}" for name, value in start.others)
 
 
 def _values(values: caps.Values) -> str:
