@@ -6,12 +6,22 @@ other, those with + stand after them, those with - go.
 
 from __future__ import annotations
 
+import fcntl
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+# What cargo wants of a copy, and of what it makes: where the testkit and Python find it.
+CRATES = ("core", "collector", "controller/native", "edge", "lab/wan")
+MADE = {
+    "springtide-edge": ("springtide-edge", "target/release/springtide-edge"),
+    "springtide-native": ("libspringtide_native.so", "controller/springtide/_core.abi3.so"),
+}
 BLOCK = re.compile(r'^```(\w+) title="([^"]+)"\n(.*?)^```$', re.M | re.S)
 
 
@@ -33,6 +43,40 @@ def copy(tree: Path, folders: Iterable[str], page: str, **holes: str) -> Path:
         path.parent.mkdir(exist_ok=True)
         path.write_text(changed(path.read_text(), content) if kind == "diff" else content)
     return tree
+
+
+def build(tree: Path, *packages: str) -> None:
+    """Compiles crates of a copy that has CRATES, and puts what comes of them where it is looked for.
+
+    Into a directory that all copies share, so that dependencies are compiled once. A copy's crates have the names of
+    ours there, and cargo goes by a source's age: each is made new, and what was compiled is taken out before the next.
+    """
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "worked"
+    target.mkdir(parents=True, exist_ok=True)
+    for name in ("Cargo.toml", "Cargo.lock"):
+        shutil.copy(ROOT / name, tree)
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(target), "CARGO_PROFILE_DEV_DEBUG": "0"}
+    command = ["cargo", "build", "--locked", "--quiet", *(f"--package={name}" for name in packages)]
+    with (target / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for path in (path for folder in CRATES for path in (tree / folder).rglob("*") if path.is_file()):
+            path.touch()
+        done = subprocess.run(command, env=environment, cwd=tree, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        for made, place in (MADE[name] for name in packages):
+            path = tree / place
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.unlink(missing_ok=True)
+            shutil.copy(target / "debug" / made, path)
+
+
+def run(tree: Path, script: str, *arguments: str) -> str:
+    """What a script prints that has the copy's modules."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(str(tree / name) for name in ("controller", ""))}
+    command = [sys.executable, "-c", script, *arguments]
+    done = subprocess.run(command, env=environment, cwd=tree, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def next_migration() -> str:
