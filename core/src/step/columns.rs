@@ -37,13 +37,23 @@ impl Column<'_> {
         self.len() == 0
     }
 
-    fn get(&self, row: usize) -> f64 {
+    /// Hands each of these rows' number over with its place among them; row -1 has none.
+    fn each(&self, rows: &[i64], mut take: impl FnMut(usize, f64)) {
+        macro_rules! each {
+            ($cells:ident) => {
+                for (place, &row) in rows.iter().enumerate() {
+                    if let Ok(row) = usize::try_from(row) {
+                        take(place, $cells[row].into());
+                    }
+                }
+            };
+        }
         match self {
-            Self::U8(cells) => f64::from(cells[row]),
-            Self::U16(cells) => f64::from(cells[row]),
-            Self::U32(cells) => f64::from(cells[row]),
-            Self::F32(cells) => f64::from(cells[row]),
-            Self::F64(cells) => cells[row],
+            Self::U8(cells) => each!(cells),
+            Self::U16(cells) => each!(cells),
+            Self::U32(cells) => each!(cells),
+            Self::F32(cells) => each!(cells),
+            Self::F64(cells) => each!(cells),
         }
     }
 }
@@ -82,19 +92,27 @@ impl ColumnMut<'_> {
         self.len() == 0
     }
 
-    /// Counters stop at the most that their column holds.
+    /// Writes numbers from this row on. Counters stop at the most that their column holds.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         reason = "a cast of a double to a whole number saturates"
     )]
-    fn set(&mut self, row: usize, number: f64) {
+    fn fill(&mut self, first: usize, numbers: impl Iterator<Item = f64>) {
+        macro_rules! fill {
+            ($cells:ident, $number:ty) => {
+                $cells[first..]
+                    .iter_mut()
+                    .zip(numbers)
+                    .for_each(|(cell, number)| *cell = number as $number)
+            };
+        }
         match self {
-            Self::U8(cells) => cells[row] = number as u8,
-            Self::U16(cells) => cells[row] = number as u16,
-            Self::U32(cells) => cells[row] = number as u32,
-            Self::F32(cells) => cells[row] = number as f32,
-            Self::F64(cells) => cells[row] = number,
+            Self::U8(cells) => fill!(cells, u8),
+            Self::U16(cells) => fill!(cells, u16),
+            Self::U32(cells) => fill!(cells, u32),
+            Self::F32(cells) => fill!(cells, f32),
+            Self::F64(cells) => fill!(cells, f64),
         }
     }
 }
@@ -143,27 +161,36 @@ impl Cell for bool {
     }
 }
 
-/// A row of columns.
-pub trait Columns: Sized {
+/// A row of columns. Rows are read and written by blocks, column by column: as many columns as there are would be too many
+/// places in memory at once.
+pub trait Columns: Sized + Clone {
     /// Name of each column, and what its numbers are: `u1`, `u2`, `u4`, `f4` or `f8`, as numpy names them.
     const COLUMNS: &'static [(&'static str, &'static str)];
 
-    /// Reads a row; the columns in the order of [`Self::COLUMNS`].
-    fn read(columns: &[Column<'_>], row: usize) -> Self;
+    /// Reads these rows of the columns, in the order of [`Self::COLUMNS`], into a block; row -1 stays as it is there.
+    fn read(columns: &[Column<'_>], rows: &[i64], block: &mut [Self]);
 
-    /// Writes a row; the columns in the order of [`Self::COLUMNS`].
-    fn write(&self, columns: &mut [ColumnMut<'_>], row: usize);
+    /// Writes a block from a row on, the columns in the order of [`Self::COLUMNS`].
+    fn write(block: &[Self], columns: &mut [ColumnMut<'_>], first: usize);
 
     /// Gives the row of which nothing is known: no count, no flag, no instant, and NaN for what is measured.
     fn unknown() -> Self;
+
+    /// Gives the row of zeros.
+    fn zeros() -> Self;
 }
 
-pub(super) fn get<T: Cell>(column: &Column<'_>, row: usize) -> T {
-    T::of(column.get(row))
+pub(super) fn each<R, T: Cell>(
+    column: &Column<'_>,
+    rows: &[i64],
+    block: &mut [R],
+    put: impl Fn(&mut R, T),
+) {
+    column.each(rows, |place, number| put(&mut block[place], T::of(number)));
 }
 
-pub(super) fn set<T: Cell>(column: &mut ColumnMut<'_>, row: usize, cell: &T) {
-    column.set(row, cell.number());
+pub(super) fn fill(column: &mut ColumnMut<'_>, first: usize, numbers: impl Iterator<Item = f64>) {
+    column.fill(first, numbers);
 }
 
 pub(super) fn nothing<T: Cell>(form: &str) -> T {
@@ -182,18 +209,29 @@ macro_rules! columns {
         impl $crate::step::columns::Columns for $name {
             const COLUMNS: &'static [(&'static str, &'static str)] = &[$((stringify!($field), $form)),*];
 
-            fn read(columns: &[$crate::step::columns::Column<'_>], row: usize) -> Self {
+            fn read(columns: &[$crate::step::columns::Column<'_>], rows: &[i64], block: &mut [Self]) {
                 let mut columns = columns.iter();
-                Self { $($field: $crate::step::columns::get(columns.next().expect("a column a field"), row),)* }
+                $({
+                    let column = columns.next().expect("a column a field");
+                    $crate::step::columns::each(column, rows, block, |row, cell| row.$field = cell);
+                })*
             }
 
-            fn write(&self, columns: &mut [$crate::step::columns::ColumnMut<'_>], row: usize) {
+            fn write(block: &[Self], columns: &mut [$crate::step::columns::ColumnMut<'_>], first: usize) {
                 let mut columns = columns.iter_mut();
-                $($crate::step::columns::set(columns.next().expect("a column a field"), row, &self.$field);)*
+                $({
+                    let column = columns.next().expect("a column a field");
+                    let numbers = block.iter().map(|row| $crate::step::columns::Cell::number(&row.$field));
+                    $crate::step::columns::fill(column, first, numbers);
+                })*
             }
 
             fn unknown() -> Self {
                 Self { $($field: $crate::step::columns::nothing($form),)* }
+            }
+
+            fn zeros() -> Self {
+                Self { $($field: $crate::step::columns::Cell::of(0.0),)* }
             }
         }
     };

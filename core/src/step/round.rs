@@ -106,27 +106,52 @@ struct Row<'a> {
     word: Option<Override>,
 }
 
+/// Paths that are read at once: their rows stay in a processor's cache.
+const BLOCK: usize = 256;
+
 impl Paths<'_> {
-    fn row<'a>(&self, path: usize, round: i64, policy: &'a Policy) -> Row<'a> {
-        let of = |at: &[i64]| usize::try_from(at[path]).ok();
+    /// The rows of the paths from this one on.
+    fn block<'a>(
+        &self,
+        first: usize,
+        round: i64,
+        policy: &'a Policy,
+    ) -> impl Iterator<Item = Row<'a>> {
+        let count = BLOCK.min(self.groups.len() - first);
+        let range = first..first + count;
         let (states, left) = self.before.split_at(State::COLUMNS.len());
-        let (before, decided) = match of(self.at_before) {
-            Some(row) => (State::read(states, row), Left::read(left, row).round),
-            None => (State::none(), 0),
-        };
-        let word = of(self.at_override).map(|row| Override::read(&self.overrides, row));
-        Row {
-            at: At {
-                round,
-                decided,
-                policy,
-                is_frozen: self.frozen[path] != 0,
-                is_overridden: word.is_some(),
+        let at_before = &self.at_before[range.clone()];
+        let at_override = self.at_override[range.clone()].to_vec();
+        let mut seen = vec![Seen::unknown(); count];
+        Seen::read(&self.seen, &self.at_seen[range.clone()], &mut seen);
+        let mut before = vec![State::none(); count];
+        State::read(states, at_before, &mut before);
+        let mut decided = vec![Left::zeros(); count];
+        Left::read(left, at_before, &mut decided);
+        let mut words = vec![Override::zeros(); count];
+        Override::read(&self.overrides, &at_override, &mut words);
+        let frozen = self.frozen[range].to_vec();
+        let rows = seen
+            .into_iter()
+            .zip(before)
+            .zip(decided)
+            .zip(words)
+            .zip(at_override)
+            .zip(frozen);
+        rows.map(
+            move |(((((seen, before), decided), word), at_override), frozen)| Row {
+                at: At {
+                    round,
+                    decided: decided.round,
+                    policy,
+                    is_frozen: frozen != 0,
+                    is_overridden: at_override >= 0,
+                },
+                seen,
+                before,
+                word: (at_override >= 0).then_some(word),
             },
-            seen: of(self.at_seen).map_or_else(Seen::unknown, |row| Seen::read(&self.seen, row)),
-            before,
-            word,
-        }
+        )
     }
 }
 
@@ -135,25 +160,35 @@ impl Paths<'_> {
 pub fn decide(round: i64, policy: &Policy, paths: &Paths<'_>, out: &mut [ColumnMut<'_>]) {
     let groups = groups(round, policy, paths);
     let (states, decisions) = out.split_at_mut(State::COLUMNS.len());
-    for path in 0..paths.groups.len() {
-        let row = paths.row(path, round, policy);
-        let group = &groups[paths.groups[path] as usize];
-        let (after, outcome) = step(&row.at, &row.seen, &row.before, group, row.word.as_ref());
-        after.write(states, path);
-        let decided = Decided {
-            action: f64::from(outcome.action as u8),
-            reason: f64::from(outcome.reason as u8),
-            previous_window: row.before.window,
-            previous_connection_rate: row.before.connection_rate,
-            proved_share: outcome.proved_share,
-            proved_path: outcome.proved_path,
-            own_weight: outcome.own_weight,
-            group_units: group.paths,
-            group_rate: group.low.exp2(),
-            expires_at: outcome.expires_at,
-        };
-        decided.write(decisions, path);
+    for first in (0..paths.groups.len()).step_by(BLOCK) {
+        let of = paths.groups[first..]
+            .iter()
+            .map(|&group| &groups[group as usize]);
+        let (after, decided): (Vec<State>, Vec<Decided>) = paths
+            .block(first, round, policy)
+            .zip(of)
+            .map(|(row, group)| decide_one(&row, group))
+            .unzip();
+        State::write(&after, states, first);
+        Decided::write(&decided, decisions, first);
     }
+}
+
+fn decide_one(row: &Row<'_>, group: &Group) -> (State, Decided) {
+    let (after, outcome) = step(&row.at, &row.seen, &row.before, group, row.word.as_ref());
+    let decided = Decided {
+        action: f64::from(outcome.action as u8),
+        reason: f64::from(outcome.reason as u8),
+        previous_window: row.before.window,
+        previous_connection_rate: row.before.connection_rate,
+        proved_share: outcome.proved_share,
+        proved_path: outcome.proved_path,
+        own_weight: outcome.own_weight,
+        group_units: group.paths,
+        group_rate: group.low.exp2(),
+        expires_at: outcome.expires_at,
+    };
+    (after, decided)
 }
 
 /// What each group's paths prove and lose together, by the groups' numbers. Paths are read once more for it: to keep what
@@ -163,19 +198,25 @@ fn groups(round: i64, policy: &Policy, paths: &Paths<'_>) -> Vec<Group> {
     let count = paths.groups.iter().max().map_or(0, |&most| most as usize) + 1;
     let mut estimates: Vec<Vec<Estimate>> = vec![Vec::new(); count];
     let mut borrowers = vec![Flights::default(); count];
-    for (path, &group) in paths.groups.iter().enumerate() {
-        if group == 0 {
+    for first in (0..paths.groups.len()).step_by(BLOCK) {
+        let of = &paths.groups[first..paths.groups.len().min(first + BLOCK)];
+        if of.iter().all(|&group| group == 0) {
             continue;
         }
-        let row = paths.row(path, round, policy);
-        let case = Case::new(&row.at, &row.seen, &row.before);
-        let mut after = row.before.clone();
-        let read = Read::new(&case, &mut after);
-        if read.own.is_enough {
-            estimates[group as usize].push(read.own.estimate);
-        }
-        if let Some(lent) = judge::lent(&case, &read.counts, &after) {
-            borrowers[group as usize].add(lent);
+        for (row, &group) in paths
+            .block(first, round, policy)
+            .zip(of)
+            .filter(|(_, group)| **group != 0)
+        {
+            let case = Case::new(&row.at, &row.seen, &row.before);
+            let mut after = row.before.clone();
+            let read = Read::new(&case, &mut after);
+            if read.own.is_enough {
+                estimates[group as usize].push(read.own.estimate);
+            }
+            if let Some(lent) = judge::lent(&case, &read.counts, &after) {
+                borrowers[group as usize].add(lent);
+            }
         }
     }
     let of =

@@ -1,6 +1,6 @@
 //! State: what a path's decisions leave for the next round.
 
-use super::columns::{Column, Columns, columns};
+use super::columns::{Columns, columns};
 use super::losses::Flights;
 use super::values::Values;
 
@@ -121,7 +121,7 @@ columns! {
 impl State {
     /// The state of a path that nothing was decided for.
     pub(super) fn none() -> Self {
-        Self::read(&[Column::U8(&[0]); Self::COLUMNS.len()], 0)
+        Self::zeros()
     }
 
     /// Values in use.
