@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from springtide import _core
 from springtide.errors import InputError
 from springtide.laws.start.decision import ACTIONS, Action
 from springtide.policy import Policy, load_policy
@@ -367,3 +369,9 @@ def test_what_is_frozen_stays_until_it_expires() -> None:
         assert (found["window"][0], found["connection_rate"][0]) == (before["window"][0], before["connection_rate"][0])
         assert reason(found) is Reason.HELD_INCOMPLETE_INPUT
     assert loop.round(proved(5e6), frozen=("ams",))["window"][0] == 0
+
+
+def test_each_rule_stands_in_the_docs_with_its_reason_and_what_it_is_worth() -> None:
+    page = (Path(__file__).parents[2] / "docs/explanation/rules.md").read_text()
+    rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|((?: [^|]+ \|){5})$", page, re.MULTILINE)
+    assert [(name, why) for name, why, _ in rows] == _core.rules(), "run `python -m bench rules`"

@@ -68,22 +68,6 @@ impl Ceiling {
         if matches!(moved.trial, Trial::Promoted(_)) && moved.value.rate >= self.rate {
             return true;
         }
-        // Trains show no more than they did when it failed at what they show. And cuts lower a ceiling far below what was
-        // asked for when they did: that is no other path, unless the default loses as well, and harm may have been chance.
-        let by_chance = found.default.0 > law.loss_default_bound * found.default.1;
-        let was = if by_chance {
-            self.rate
-        } else {
-            self.rate.max(self.asked)
-        };
-        if case.on(Rule::ForgetFar)
-            && proved.is_known
-            && !proved.is_shown
-            && self.rate > 0.0
-            && law.collapse * asks > was
-        {
-            return true;
-        }
         if !(proved.is_met && self.asked > 0.0) {
             return false;
         }

@@ -363,18 +363,7 @@ fn carried(case: &Case, arm: Arm, round: [Flights; 2]) -> Carried {
         f64::NAN
     };
     let single = if single.is_nan() { of_all } else { single };
-    // A trial's part is given to no one before it is judged. What is in use falls at once, and single flights differ
-    // much: what few of them show counts in part.
-    let counts = match arm {
-        Arm::Used if case.on(Rule::FewInPart) => {
-            (2.0 * flights.max(1.0) / law.trial_flights).min(1.0)
-        }
-        Arm::Used | Arm::Tried => 1.0,
-    };
-    let of = |part: f64| {
-        let part = part.powf(counts);
-        if part >= CARRIED { 1.0 } else { part }
-    };
+    let of = |part: f64| if part >= CARRIED { 1.0 } else { part };
     Carried {
         single: of(single),
         path: of(path),

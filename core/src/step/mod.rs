@@ -170,8 +170,6 @@ struct Findings {
     beside: bool,
     /// Time of 50 and 100 kB with the default, microseconds.
     default_us: [f64; 2],
-    /// First flights with the default that lost something, and all of them.
-    default: (f64, f64),
     share_log2: f64,
     path_log2: f64,
 }
@@ -248,7 +246,6 @@ fn step(
         target,
         most,
         default_us: [after.default_t50_us, after.default_t100_us],
-        default: (after.default_lossy, after.default_flights),
         share_log2: after.share_log2,
         path_log2: after.path_log2,
     };

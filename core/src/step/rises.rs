@@ -12,8 +12,6 @@ use crate::gain::KERNEL_DEFAULT;
 /// Part of `start.hysteresis` that is enough for a rise, which is on trial first: a rate that is too low costs each one
 /// time, and a fifth for a quarter gains 0.3 points for a change a day.
 const RISES: f64 = 0.8;
-/// A small step is larger than any policy's hysteresis, which would let nothing smaller pass.
-const SMALL_STEP: f64 = 1.3;
 
 /// What is on trial from now on.
 #[derive(Clone, Copy, Debug)]
@@ -33,7 +31,7 @@ pub(super) struct Tried {
 pub(super) fn rise(case: &Case, found: &Findings, moved: &Move, ceiling: Ceiling) -> Tried {
     let (law, before, proved) = (&case.policy.start, case.before, &found.proved);
     let (value, is_used) = (moved.value, moved.value.is_some());
-    let (wanted, is_step) = wanted(case, found, moved, ceiling);
+    let (wanted, is_step) = wanted(case, found, moved);
     let (wanted, is_held) = bounded(case, found, value, wanted, is_step, ceiling);
     let goes_on = moved.trial == Trial::Runs;
     let carried = found.counts.carried[0];
@@ -91,7 +89,7 @@ pub(super) fn rise(case: &Case, found: &Findings, moved: &Move, ceiling: Ceiling
 }
 
 /// What would be tried, and whether it is a step beyond what was reached.
-fn wanted(case: &Case, found: &Findings, moved: &Move, ceiling: Ceiling) -> (Values, bool) {
+fn wanted(case: &Case, found: &Findings, moved: &Move) -> (Values, bool) {
     let (law, proved, value, target) =
         (&case.policy.start, &found.proved, moved.value, found.target);
     if !target.is_some() {
@@ -105,13 +103,7 @@ fn wanted(case: &Case, found: &Findings, moved: &Move, ceiling: Ceiling) -> (Val
         && !proved.is_borrowed
         && !target.above(value, law.hysteresis);
     if is_step {
-        // What failed once was near the path: from there on it is approached by small steps.
-        let step = if ceiling.hold_s > 0 && case.on(Rule::SmallSteps) {
-            law.step.min(SMALL_STEP)
-        } else {
-            law.step
-        };
-        return (value.scaled(step, law.cmax).most(value), true);
+        return (value.scaled(law.step, law.cmax).most(value), true);
     }
     // The kernel's default reached a lower bound, on its way up: what is no faster is slower.
     let is_first = case.on(Rule::FirstStep)

@@ -30,7 +30,6 @@ rules! {
     BesideDefault "beside_default" "Loss that only the default's explains needs the default's loss of now.",
     BrakeExplained "brake_explained" "Edges brake what loses, also where the default loses as much.",
     WornCounts "worn_counts" "What comes later must be able to change a count.",
-    FewInPart "few_in_part" "Single flights differ much; few of them count in part.",
     NoQueue "no_queue" "A filled queue hides that the path carries less.",
     // Judging a trial.
     HalfWhenClean "half_when_clean" "Half as many flights show as much where none of them lost anything.",
@@ -54,7 +53,6 @@ rules! {
     SharpTrains "sharp_trains" "Jitter and clocks blur trains; what is blurred bounds nothing.",
     TrainHistory "train_history" "A path's rate differs by a tenth from round to round by itself.",
     // The end of a trial.
-    EndBelow "end_below" "A trial far above what is proved now only does harm.",
     EndFarBelow "end_far_below" "A trial far below what is known now costs hours.",
     EndBeyondTrains "end_beyond_trains" "A trial beyond what trains show now only does harm.",
     NeverSlower "never_slower" "No start may take longer than the default's did.",
@@ -72,14 +70,12 @@ rules! {
     DropIdle "drop_idle" "What carries less than the default slows connections down.",
     // The ceiling.
     HoldDoubles "hold_doubles" "What fails again within a day is tried half as often.",
-    ForgetFar "forget_far" "A path that proves far more than its ceiling has become another.",
     ForgetMet "forget_met" "A share that doubled after harm is another path's.",
     ForgetTrains "forget_trains" "Trains that show more for two rounds are another path's.",
     Halves "halves" "After a hold the ceiling is approached by halves.",
     // Rises.
     Steps "steps" "Connections that never met the path show a lower bound only.",
     MetIsNoLimit "met_is_no_limit" "Few connections meet the path within their lives; a collapsed window says little.",
-    SmallSteps "small_steps" "What failed once was near the path.",
     FirstStep "first_step" "The default reached a lower bound on its way up; what is no faster is slower.",
     StepWithinTogether "step_within_together" "Beside others whoever is faster takes from them, and seems to gain.",
     PathWithin "path_within" "What one was given says nothing of all at once.",

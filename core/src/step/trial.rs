@@ -63,17 +63,8 @@ pub(super) fn end(case: &Case, found: &Findings) -> Trial {
         return Trial::Harm;
     }
     let carried = counts.carried[1];
-    // A step is beyond what single connections met, which is asked for where it is less than what is in use. And where it
-    // is known what was carried of it, all get that.
-    let is_below = case.on(Rule::EndBelow)
-        && !before.trial_step
-        && !case.is_frozen
-        && proved.is_known
-        && found.target.is_some()
-        && found.target.rate <= law.collapse * tried.rate
-        && !(verdict.good && carried.single.is_finite());
     let is_spoilt = found.harm || found.beside || proved.fell || counts.asks;
-    let is_good = verdict.good && !is_spoilt && !is_below;
+    let is_good = verdict.good && !is_spoilt;
     // Far less than what is known now, where it shows nothing yet: the next trial is of that, as far as a ceiling lets.
     // That it was slower, or no faster, says nothing of what is far above it.
     let ceiling = if before.harmful_rate > 0.0 {
@@ -104,7 +95,7 @@ pub(super) fn end(case: &Case, found: &Findings) -> Trial {
         Trial::InVain
     } else if delays {
         Trial::Delays
-    } else if is_below || is_far_below || is_beyond {
+    } else if is_far_below || is_beyond {
         Trial::Overtaken
     } else if is_good {
         Trial::Promoted(given)
