@@ -90,6 +90,10 @@ FIGURES = {
     "calm-guard": """
         harmful_rounds harmful_rounds_in_a_row median_window_segments largest_harmless_window_segments
     """,
+    "rules": """
+        all_rules_gain all_rules_thin all_rules_again all_rules_unsafe noise_gain noise_thin noise_again noise_unsafe
+        worth_gain worth_thin worth_again worth_unsafe failing_tests
+    """,
 }
 
 
