@@ -18,8 +18,9 @@ import numpy as np
 from matplotlib import image
 
 CHROMIUM = Path("/usr/bin/chromium")
-PATIENCE_S = 60
+PATIENCE_S = 60  # for the next word of the browser's: what takes as long hangs, or the machine stands still
 # A browser may hang as it begins (seen once in hundreds, on a busy machine): another is asked then.
+# All three hang with odds of one in a million where one in a hundred does.
 TRIES = 3
 # Where pictures are kept for people.
 SCREENS = Path(__file__).parents[1] / "out/screens"

@@ -57,6 +57,7 @@ exec chroot $over/root "$@"
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
+    """Wait for what a play must reach: the minute is only for a machine that stands still."""
     give_up = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < give_up, what
@@ -241,6 +242,7 @@ class Farm:
         (self.directory / "fleet.yaml").write_text(yaml.safe_dump({"version": 1, "pops": pops}))
 
     def wait_for_sshd(self) -> None:
+        """Wait for an answer of each edge's: the minute is only for a machine that stands still."""
         give_up = time.monotonic() + 60
         for node in self.edges.values():
             probe = [sys.executable, "-c", f"import socket; socket.create_connection(('{node.address}', 22), 1)"]
@@ -326,7 +328,7 @@ class Farm:
         self, play: str, *arguments: str, environment: Mapping[str, str] | None = None, **variables: Any
     ) -> Played:
         running = self.start(play, *arguments, environment=environment, **variables)
-        output, errors = running.communicate(timeout=600)
+        output, errors = running.communicate(timeout=600)  # the bound is only for a machine that stands still
         stats = {
             match[1]: {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", match[2])}
             for match in re.finditer(r"^(\S+)\s+: (ok=.*)$", output, re.MULTILINE)

@@ -43,6 +43,7 @@ def replicas(folder: Path, statements: Sequence[str]) -> dict[str, tuple[str, st
     (folder / "engine.xml").write_text(text.replace("<clickhouse>", SERVER, 1))
     (folder / "users.xml").write_text((engine_file().parent / "users.xml").read_text())
     command = [sys.executable, "-c", MAKE, str(folder)]
+    # The bound is only for a machine that stands still.
     done = subprocess.run(
         command, input=json.dumps(statements), check=False, capture_output=True, text=True, timeout=120
     )

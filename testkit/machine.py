@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-STOP_S = 30
+STOP_S = 30  # after a signal, before the next: what takes longer is killed, and fails nothing
 PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 # The layer lies in memory: a root that is an overlay itself, a container's for instance, takes no other beneath it.

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from testkit.oldserver import free_port
 
-READY_S = 60
+READY_S = 60  # until a server answers: only for a machine that stands still
 # Debian's account for it, who cannot enter what is root's alone. The server refuses to run as root.
 ACCOUNT = "postgres"
 

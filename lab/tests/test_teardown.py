@@ -70,7 +70,7 @@ def _hearing(command: list[str]) -> list[str]:
 
 @contextlib.contextmanager
 def owner(name: str, *command: str, code: str = OWNER, topology: Path = PAIR) -> Iterator[subprocess.Popen[str]]:
-    """A process that has a lab up, and this command running on an edge of it."""
+    """A process with a lab up and this command on an edge; tests bound its end for a machine that stands still."""
     line = [sys.executable, "-c", code, str(topology), name, *command]
     with subprocess.Popen(_hearing(line), stdout=subprocess.PIPE, text=True, cwd=host.REPOSITORY) as child:
         try:
@@ -163,7 +163,7 @@ def test_ctrl_c_does_not_wait_for_the_last_probe(name: str) -> None:
 
 def eventually_nothing(name: str) -> None:
     """A process that was killed is survived by the one that cleans up after it, for as long as that takes."""
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + 60  # the minute is only for a machine that stands still
     while left(name) != nothing() or processes.naming([name]):
         assert time.monotonic() < give_up, (left(name), processes.naming([name]))
         time.sleep(0.1)
@@ -202,11 +202,11 @@ def test_a_run_of_tests_that_is_ended_begins_no_other_test(tmp_path: Path) -> No
             assert child.poll() is None
             time.sleep(0.05)
         child.send_signal(signal.SIGTERM)
-        assert child.wait(120) == pytest.ExitCode.INTERRUPTED
+        assert child.wait(120) == pytest.ExitCode.INTERRUPTED  # the bound is only for a machine that stands still
     assert up.exists()
 
 
-# A run of tests with an edge and a lab.
+# A run of tests with an edge and a lab; the wait for its end is bounded for a machine that stands still.
 LONG = """
 import time
 from pathlib import Path
@@ -287,7 +287,7 @@ def test_a_killed_lab_leaves_neither_programs_nor_cgroups(name: str, tmp_path: P
             child.kill()
             child.wait()
             teardown.take_down(name)
-            assert stray.wait(10) == -signal.SIGTERM
+            assert stray.wait(10) == -signal.SIGTERM  # the bound is only for a machine that stands still
     assert left(name) == nothing()
     assert link not in programs()
 

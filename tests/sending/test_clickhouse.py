@@ -141,7 +141,8 @@ def test_a_server_that_goes_and_comes_back_misses_nothing(load: None, home: Home
 
 def test_a_server_that_hangs_delays_no_poll_and_no_shutdown(load: None, home: Home, store: Store) -> None:
     """An end that a busy machine delays by the fifth second, beside the sink's four, is done again; three in a row are
-    late with odds of one in a million where one in a hundred is."""
+    late with odds of one in a million where one in a hundred is. One poll comes before the hang; of the five in its two
+    seconds two are missed with odds of one in a million where one in 3,200 is."""
     with Front(store) as front:
         for _ in range(3):
             with collector(home, front.url) as running:

@@ -21,7 +21,8 @@ use crate::stats::Stats;
 use prost::Message as _;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-/// A bound that only keeps a failure from hanging.
+/// A bound that only keeps a failure from hanging: work that waits for no pipe takes it only on a machine that stands
+/// still.
 const LONG: Duration = Duration::from_secs(60);
 
 /// Does the work in a thread of its own, which a failure leaves behind.

@@ -65,6 +65,7 @@ fn try_open(directory: &Path, limits: Limits) -> Result<Life, QueueError> {
 }
 
 fn open(directory: &Path, limits: Limits) -> Life {
+    // The bound on the wait below is for a machine that stands still.
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         match try_open(directory, limits) {
@@ -392,6 +393,7 @@ fn what_is_too_old_is_dropped_and_counted() {
     let age = Duration::from_millis(300);
     let mut life = open(dir.path(), Limits { age, ..LARGE });
     life.append(0, 5, 10).unwrap();
+    // It is due after 0.3 s: the bound is for a machine that stands still.
     let deadline = Instant::now() + Duration::from_secs(20);
     while life.books().sinks[0].rows_spooled > 0 {
         assert!(
@@ -567,6 +569,7 @@ fn the_books_balance_at_every_moment_under_load() {
             })
             .unwrap();
     }
+    // The sinks take what is left: the bound is for a machine that stands still.
     queue.close(Instant::now() + Duration::from_secs(60));
     let delivered: Vec<_> = sinks.into_iter().map(|sink| sink.join().unwrap()).collect();
     done.store(true, Ordering::Relaxed);
@@ -614,6 +617,7 @@ fn a_full_disk_is_survived_in_little_memory_and_nothing_is_lost_uncounted() {
     assert_eq!(life.books().sinks[1].rows_spooled, taken);
     // When there is room again, what waits in memory goes to disk, behind what was there before it.
     disk.remount("size=16384k");
+    // The disk is tried again within half a minute (`RETRY`): the bound is for a machine that stands still.
     let deadline = Instant::now() + Duration::from_secs(60);
     let mut next = 20_000;
     while life.queue.gauge().held().memory_bytes > 0 {

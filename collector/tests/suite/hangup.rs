@@ -106,6 +106,7 @@ fn a_terminal_that_goes_ends_it() {
         let (mut master, slave) = terminal();
         let child = start(&slave, words, "1h");
         see(&mut master);
+        // Its own processor time has nothing of others' load: for an hour, until the next look, it only waits.
         let before = processor_time(child.0.id());
         std::thread::sleep(Duration::from_secs(1));
         let idle = processor_time(child.0.id()) - before;

@@ -14,7 +14,7 @@ from testkit.edge import PROGRAM, Edge, at_once, bundle, instant
 
 pytestmark = pytest.mark.root
 
-LONG = 120  # seconds that no run takes, however busy the machine
+LONG = 120  # seconds that a run takes only where it hangs, or on a machine that stands still
 DESTINATION = "10.77.2.0/24"
 
 

@@ -81,7 +81,7 @@ def test_what_is_published_during_a_rollout_goes_back_to_that(farm: Farm) -> Non
         second = farm.publish(farm.documents({"10.200.1.0/24": 99}, later=2))
     finally:
         go_on.touch()
-        output, _ = running.communicate(timeout=300)
+        output, _ = running.communicate(timeout=300)  # the bound is only for a machine that stands still
     assert running.returncode == 0, output
     assert farm.windows() == dict.fromkeys(farm.edges, NEW)
 

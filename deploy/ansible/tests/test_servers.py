@@ -221,7 +221,7 @@ def clickhouse_reads(node: Node, folder: Path) -> None:
 
 @contextmanager
 def kafka_runs(node: Node) -> Iterator[None]:
-    """The command of the unit as the unit's user."""
+    """The command of the unit as the unit's user; bounds on its start and end are for a machine that stands still."""
     found = re.search(r"^ExecStart=(.*)$", (node.root / UNIT).read_text(), re.MULTILINE)
     assert found is not None
     enter = ["ip", "netns", "exec", node.namespace, "chroot", str(node.root), "runuser", "-u", "kafka", "--"]

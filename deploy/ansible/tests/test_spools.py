@@ -42,6 +42,7 @@ def fetch(folder: Path, waiting_bytes: int) -> tuple[str, dict[str, list[str] | 
     values += f" ansible_python_interpreter={sys.executable}"
     command = [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(folder / "fleet.yaml"), "-e", values]
     command.append(str(ANSIBLE / "playbooks/spools.yml"))
+    # The bound on the play is only for a machine that stands still.
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
     called = {}
     for edge in ("ams-1", "ams-2"):

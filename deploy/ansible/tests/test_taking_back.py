@@ -24,7 +24,7 @@ from testkit.edge import Edge, Outcome, at_once, bundle
 pytestmark = pytest.mark.root
 
 ROUTES = {"10.1.0.0/16": 20, "10.2.0.0/16": 30, "fd01::/32": 20}
-LONG = 120  # seconds that no run takes, however busy the machine
+LONG = 120  # seconds that a run takes only where it hangs, or on a machine that stands still
 LATER = 700  # seconds after which every bundle of these tests has expired
 
 

@@ -21,6 +21,7 @@ DESTINATION = "10.77.2.0/24"
 
 
 def eventually(condition: Callable[[], bool], what: str) -> None:
+    """What tests wait for comes by itself: the minute is only for a machine that stands still."""
     give_up = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < give_up, what
@@ -277,7 +278,7 @@ def test_watch_ends_on_sigterm_and_prints_json(edge: Edge) -> None:
     edge.apply({DESTINATION: 83})
     with watching(edge) as process:
         os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(60) == -signal.SIGTERM
+        assert process.wait(60) == -signal.SIGTERM  # the minute is only for a machine that stands still
     [first] = (edge.directory / "watch.log").read_text().splitlines()
     assert json.loads(first)["command"] == "follow"
     assert edge.windows() == {DESTINATION: 83}

@@ -173,6 +173,7 @@ PYTHON = [sys.executable, "-c"]
     ],
 )
 def test_only_a_plain_go_is_a_go(gate: list[str], answer: str) -> None:
+    """A gate that does not sleep has a minute, which only a machine that stands still takes."""
     assert run_gate(gate, 1, 0, 0.5 if "sleep" in gate[-1] else 60) == answer
 
 
