@@ -31,9 +31,6 @@ class Bundle(Part):
         # Caches are no fields.
         return isinstance(other, Bundle) and fields_of(self) == fields_of(other)
 
-    def __hash__(self) -> int:
-        return hash(self.digest)
-
     @cached_property
     def windows(self) -> dict[str, int]:
         """Prefix -> initial window, segments."""

@@ -42,8 +42,8 @@ class Part:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Part) and vars(self) == vars(other)
 
-    def __hash__(self) -> int:
-        return hash(to_json(self))
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"edges share parts of bundles: make another one, by but({name}=...)")
 
     def __repr__(self) -> str:
         return f"Part({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
