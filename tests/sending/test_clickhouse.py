@@ -147,7 +147,7 @@ def test_a_server_that_hangs_delays_no_poll_and_no_shutdown(load: None, home: Ho
         for _ in range(3):
             with collector(home, front.url) as running:
                 before = rows(store)
-                wait_until("row", lambda: rows(store) > before)  # noqa: B023  # of this life
+                wait_until("row", lambda before=before: rows(store) > before)
                 front.faults = [Fault("hang")]
                 wait_until("insert that hangs", lambda: front.faults[0].times == 0)
                 time.sleep(2)
