@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BESIDE: int
-LEAST_WINDOW: int
+KERNEL_DEFAULT: int
 MAX_DEFAULT_RESENT: int
 MAX_ENTRIES: int
 MAX_OPTED_OUT: int

@@ -68,7 +68,7 @@ mod core_of_python {
     #[pymodule_export]
     const MIN_RATE: u64 = springtide_core::bundle::MIN_RATE;
     #[pymodule_export]
-    const LEAST_WINDOW: u32 = springtide_core::gain::KERNEL_DEFAULT as u32;
+    const KERNEL_DEFAULT: u32 = springtide_core::gain::KERNEL_DEFAULT as u32;
     #[pymodule_export]
     const USUAL_MSS: f64 = springtide_core::step::USUAL_MSS;
     #[pymodule_export]

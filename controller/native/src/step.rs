@@ -320,5 +320,5 @@ pub fn rules() -> Vec<(&'static str, &'static str)> {
 /// Actions of decisions in the order of their numbers.
 #[pyfunction]
 pub fn actions() -> Vec<&'static str> {
-    Action::ALL.iter().map(|&(_, name)| name).collect()
+    Action::ALL.to_vec()
 }

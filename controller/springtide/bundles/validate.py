@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from springtide import instants
-from springtide._core import bundle_problems
+from springtide._core import KERNEL_DEFAULT, bundle_problems
 from springtide.bundles.enforce import own_sides
 from springtide.bundles.model import Bundle, Document, parse
 from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet, destination_problem, parse_prefix
 from springtide.laws.entry import Part
-from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
 from springtide.policy import CLIENT_PREFIX_LENGTH, Policy
 
 # Field, what is wrong, and what to do.

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from springtide._core import KERNEL_DEFAULT
 from springtide.bundles.model import Bundle
 from springtide.gate.proportions import NOTHING, Interval, Share, effective, pooled, rise, spread
-from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
 from springtide.policy import GatePolicy
 
 # A full segment on Ethernet.

@@ -9,8 +9,9 @@ from enum import StrEnum
 import numpy as np
 
 from springtide import _core
+from springtide._core import KERNEL_DEFAULT
 from springtide.laws.columns import Table
-from springtide.laws.start.gain import KERNEL_DEFAULT, Floats, gain_us, transfer_us
+from springtide.laws.start.gain import Floats, gain_us, transfer_us
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.units import UNIT_KEY
 from springtide.learn.resample import DRAWS, LEAST_CLUSTERS, bounds, quantiles

@@ -256,7 +256,7 @@ fn cut(case: &Case, found: &Findings) -> Values {
 /// beside it alone: together they keep nearly all.
 fn beside_one_more(case: &Case, found: &Findings) -> Values {
     let (law, in_use) = (&case.policy.start, case.in_use);
-    let part = (found.alone(case) / 2.0 / in_use.rate.max(1.0)).min(1.0);
+    let part = (found.alone / 2.0 / in_use.rate.max(1.0)).min(1.0);
     let single = in_use.scaled(part, law.cmax);
     let kept = in_use.scaled(law.cut.sqrt(), law.cmax);
     Values {

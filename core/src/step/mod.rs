@@ -168,6 +168,8 @@ struct Findings {
     harm: bool,
     /// Somebody has come onto the path.
     beside: bool,
+    /// Rate that what trains show leaves for this path's connections, where nobody else is on it, bytes/s.
+    alone: f64,
     /// Time of 50 and 100 kB with the default, microseconds.
     default_us: [f64; 2],
     share_log2: f64,
@@ -175,11 +177,6 @@ struct Findings {
 }
 
 impl Findings {
-    /// Rate that what trains show leaves for this path's connections, where nobody else is on it, bytes/s.
-    fn alone(&self, case: &Case) -> f64 {
-        case.policy.start.pace_gain * self.proved.carries
-    }
-
     /// Says whether 50 or 100 kB would take longer with these values than with the default.
     fn is_slower(&self, case: &Case, values: Values) -> bool {
         case.on(Rule::NeverSlower)
@@ -240,6 +237,7 @@ fn step(
     let found = Findings {
         harm: case.in_use.is_some() && (counts.harm || is_braked),
         beside: falls::is_beside(&case, counts.joined, alone),
+        alone,
         counts,
         verdict,
         proved,

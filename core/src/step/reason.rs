@@ -15,13 +15,8 @@ pub enum Action {
 }
 
 impl Action {
-    /// All of them, in the order of their numbers.
-    pub const ALL: &'static [(Self, &'static str)] = &[
-        (Self::None, "none"),
-        (Self::Try, "try"),
-        (Self::Set, "set"),
-        (Self::Withdraw, "withdraw"),
-    ];
+    /// Name of each, in the order of their numbers.
+    pub const ALL: &'static [&'static str] = &["none", "try", "set", "withdraw"];
 }
 
 /// Defines reasons: `Variant "name" "rule"`.

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from springtide import instants
+from springtide._core import KERNEL_DEFAULT
 from springtide.laws.initcwnd.decision import Action, Decision, Pair, Reason, is_left_out
 from springtide.laws.initcwnd.edges import EdgeDecision
 from springtide.laws.initcwnd.law import bound, smallest_change, smooth, to_segments
-from springtide.laws.initcwnd.loss_guard import KERNEL_DEFAULT
 from springtide.laws.standing import Held, Standing
 from springtide.laws.switchback import next_on
 from springtide.policy import Policy

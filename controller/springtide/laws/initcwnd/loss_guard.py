@@ -18,14 +18,13 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from springtide._core import KERNEL_DEFAULT
 from springtide.laws.columns import Bits, Table
 from springtide.laws.damping import Floats
 from springtide.policy import MAX_TTL_S, InitcwndPolicy
 
 Ints = NDArray[np.int64]
 
-# The kernel's default initial window, segments: RFC 6928, Linux.
-KERNEL_DEFAULT = 10
 # The window that policy.initcwnd.loss_bound refers to, segments. Below twice the default the bound falls no further: a
 # young connection that started with ten sends up to twenty.
 _BOUND_AT, _BOUND_FROM = 100, 20

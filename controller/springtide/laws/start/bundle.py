@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from springtide._core import MAX_DEFAULT_RESENT, MAX_RATE, MIN_RATE, USUAL_MSS, brakes
+from springtide._core import KERNEL_DEFAULT, MAX_DEFAULT_RESENT, MAX_RATE, MIN_RATE, USUAL_MSS, brakes
 from springtide.fleet import Fleet, Prefix, parse_prefix
 from springtide.frame import Frame
 from springtide.laws.columns import Table
 from springtide.laws.entry import Part
 from springtide.laws.holdout import held_out_edges
-from springtide.laws.start.gain import KERNEL_DEFAULT, gain_us, transfer_us
+from springtide.laws.start.gain import gain_us, transfer_us
 from springtide.laws.switchback import turn, untreated_permille
 from springtide.policy import Policy
 from springtide.store import Row

@@ -19,7 +19,7 @@ from springtide.store.files import sql
 
 def forms(table: Literal["seen", "state", "decided", "override"]) -> list[tuple[str, str]]:
     """The columns of a table of springtide-core, each with what its numbers are."""
-    return [(name, f"<{form}" if form != "u1" else form) for name, form in _core.columns(table)]
+    return [(name, f"<{form}") for name, form in _core.columns(table)]
 
 
 # What a round shows of a unit: core/src/step/evidence.rs.

@@ -10,8 +10,6 @@ from numpy.typing import ArrayLike, NDArray
 from springtide import _core
 
 Floats = NDArray[np.float64]
-# The kernel's default initial window, segments: RFC 6928, Linux.
-KERNEL_DEFAULT = _core.LEAST_WINDOW
 
 
 def pauses_us(size: ArrayLike, rtt_us: ArrayLike, rate: ArrayLike, window: ArrayLike, mss: ArrayLike) -> Floats:

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from springtide import instants
-from springtide._core import LEAST_WINDOW
+from springtide._core import KERNEL_DEFAULT
 from springtide.document import Document
 from springtide.errors import Problem
 from springtide.fleet import NAME, parse_prefix
@@ -83,7 +83,7 @@ class StartPolicy(Section):
         400,
         "Largest window that is ever set, segments.",
         source="400 at the path's rate reached the limit on every path of the lab; 100 kB are 70",
-        ge=LEAST_WINDOW,
+        ge=KERNEL_DEFAULT,
         le=1000,
     )
     ttl_s: int = tunable(
@@ -230,7 +230,7 @@ class StartOverride(Section):
     to: Annotated[str, AfterValidator(_checked_target)]
     ip_version: Literal[4, 6] | None = None
     # None: the kernel's default, without a rate.
-    initcwnd: Annotated[int, Field(ge=LEAST_WINDOW, le=1000)] | None
+    initcwnd: Annotated[int, Field(ge=KERNEL_DEFAULT, le=1000)] | None
     connection_rate: Annotated[int, Field(ge=1, le=MAX_RATE)] | None = None
     path_rate: Annotated[int, Field(ge=1, le=MAX_RATE)] | None = None
     until: Instant
@@ -285,6 +285,6 @@ def contradictions(
             yield document.problem(("start_overrides", index, "to"), "is also the src", "name another PoP")
     for index, pair in enumerate(of_pairs if paced else ()):
         window = pair.initcwnd
-        if window is not None and pair.edges is None and not LEAST_WINDOW <= window <= law.cmax:
-            message = f"is {window}, and edges by bpf take the kernel's {LEAST_WINDOW} to start.cmax = {law.cmax}"
+        if window is not None and pair.edges is None and not KERNEL_DEFAULT <= window <= law.cmax:
+            message = f"is {window}, and edges by bpf take the kernel's {KERNEL_DEFAULT} to start.cmax = {law.cmax}"
             yield document.problem(("overrides", index, "initcwnd"), message, "give a window within them, or null")
