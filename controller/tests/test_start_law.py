@@ -6,14 +6,19 @@ import re
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from springtide import _core
 from springtide.errors import InputError
+from springtide.frame import Coded, Frame
+from springtide.laws.columns import same
 from springtide.laws.start.decision import ACTIONS, Action
+from springtide.laws.start.evidence import OBSERVED
+from springtide.laws.start.law import PREVIOUS, decide
 from springtide.policy import Policy, load_policy
 from springtide.section import MAX_TTL_S
 
-from testkit.start_law import MSS, STEP, Loop, Reason, group, policy, proved, reason, row, well
+from testkit.start_law import MSS, ROUND, STEP, Loop, Reason, group, policy, proved, reason, row, well
 
 
 def test_a_collapsed_share_is_followed_in_the_same_round() -> None:
@@ -375,3 +380,23 @@ def test_each_rule_stands_in_the_docs_with_its_reason_and_what_it_is_worth() -> 
     page = (Path(__file__).parents[2] / "docs/explanation/rules.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|((?: [^|]+ \|){5})$", page, re.MULTILINE)
     assert [(name, why) for name, why, _ in rows] == _core.rules(), "run `python -m bench rules`"
+
+
+def test_a_frame_may_know_more_groups_than_it_has_rows() -> None:
+    seen = proved(5e6)
+    names = np.array([b"unused", b"", b"eu to us", b"other"], "S64")
+    frame = Frame(OBSERVED, {**Frame.of(seen).columns, "group": Coded(names, np.array([2], np.uint32))})
+    seen["group"] = b"eu to us"
+    law, none = policy(), np.zeros(0, PREVIOUS)
+    assert same(decide(ROUND, law, frame, none, frame).table(), decide(ROUND, law, seen, none, seen).table())
+
+
+def test_what_fell_three_times_within_the_hour_is_not_tried_before_its_penalty_decays() -> None:
+    loop = Loop(policy())
+    loop.in_use(8e6)
+    for rate in (3.5e6, 1.6e6, 7e5):
+        assert reason(loop.round(proved(rate))) is Reason.COLLAPSED
+    held = [loop.round(proved(5e6)) for _ in range(3)]
+    assert [(reason(one), one["trial_window"][0]) for one in held] == [(Reason.HELD_DAMPING, 0)] * 3
+    tried = [loop.round(proved(5e6)) for _ in range(12)]
+    assert any(reason(one) is Reason.TRIAL_PROVED for one in tried)

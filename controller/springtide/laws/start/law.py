@@ -93,11 +93,11 @@ def decide(
     is_frozen = np.isin(src.texts, np.array(sorted(frozen), "S64"))[src.numbers]
     paths = _Paths(
         _columns(observed, SEEN),
-        at_seen.astype(np.int64),
+        at_seen.astype(np.int64, copy=False),
         _columns(previous, [*STATE, ("round", "<u4")]),
-        at_previous.astype(np.int64),
+        at_previous.astype(np.int64, copy=False),
         _columns(overrides, forms("override")),
-        at_override.astype(np.int64),
+        at_override.astype(np.int64, copy=False),
         _numbers(group),
         is_frozen.astype(np.uint8),
     )
@@ -149,7 +149,10 @@ def _overrides(policy: Policy, now: int) -> Frame:
 
 
 def _numbers(group: Coded) -> NDArray[np.uint32]:
-    """Of groups; 0 is none."""
-    of_names = np.where(group.texts != b"", np.arange(1, len(group.texts) + 1), 0).astype(np.uint32)
+    """Numbers of the rows' groups, from 1 on; 0 is none. A frame may know more names than its rows have."""
+    is_there = np.zeros(len(group.texts), bool)
+    is_there[group.numbers] = True
+    is_there &= group.texts != b""
+    of_names = (np.cumsum(is_there) * is_there).astype(np.uint32)
     numbers: NDArray[np.uint32] = of_names[group.numbers]
     return numbers
