@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -38,6 +39,10 @@ def collector(home: Home, url: str, *arguments: object, key: str = "") -> Collec
 
 def rows(store: Store) -> int:
     return int(store.query("select count() as n from tcp_samples")[0]["n"])
+
+
+def has_more_than(store: Store, number: int) -> bool:
+    return rows(store) > number
 
 
 def test_every_row_arrives_with_its_values(load: None, home: Home, store: Store) -> None:
@@ -146,8 +151,7 @@ def test_a_server_that_hangs_delays_no_poll_and_no_shutdown(load: None, home: Ho
     with Front(store) as front:
         for _ in range(3):
             with collector(home, front.url) as running:
-                before = rows(store)
-                wait_until("row", lambda before=before: rows(store) > before)
+                wait_until("row", partial(has_more_than, store, rows(store)))
                 front.faults = [Fault("hang")]
                 wait_until("insert that hangs", lambda: front.faults[0].times == 0)
                 time.sleep(2)

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +89,10 @@ def held(directory: Path) -> int:
         with suppress(FileNotFoundError):  # removed meanwhile
             size += path.stat().st_size
     return size
+
+
+def holds_more_than(directory: Path, size: int) -> bool:
+    return held(directory) > size
 
 
 def delivered(counters: dict[str, Any]) -> tuple[int, int, int]:
@@ -229,8 +234,8 @@ def test_sigterm_ends_in_time_though_the_broker_does_not_answer(load: None, feed
             if life == 0:
                 wait_until("message", lambda: len(feed.messages()) > 5)
                 feed.broker.pause()
-            before = held(queue)
-            wait_until("row that waits", lambda before=before: held(queue) > before + 1_000_000)
+            enough = held(queue) + 1_000_000
+            wait_until("row that waits", partial(holds_more_than, queue, enough))
             begun = time.monotonic()
             counters = running.stop()
             took = time.monotonic() - begun
