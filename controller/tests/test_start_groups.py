@@ -8,11 +8,15 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from springtide.frame import Frame
-from springtide.laws.columns import coded
+from springtide.frame import Coded, Frame
+from springtide.laws.columns import coded, same
+from springtide.laws.start.evidence import OBSERVED
 from springtide.laws.start.groups import PLACE, named
+from springtide.laws.start.law import PREVIOUS, decide
 from springtide.laws.start.units import UNIT_KEY
 from springtide.store import Store
+
+from testkit.start_law import ROUND, Loop, policy, proved, row
 
 LONG = "Zürich " + "x" * 50
 REGIONS = {b"ams": "europe", b"fra": "europe", b"nyc": "", b"zrh": LONG, b"gva": LONG + "y"}
@@ -38,6 +42,23 @@ def test_no_units_have_no_groups(store: Store) -> None:
     units, place, own = _units(np.random.default_rng(7))
     nothing = {name: column[:0] for name, column in place.items()}
     assert len(named(store, Frame(np.dtype(UNIT_KEY), units)[:0], nothing, own[:0], REGIONS, 3)) == 0
+
+
+def test_units_without_a_group_are_none_together() -> None:
+    loop = Loop(policy())
+    for _ in range(3):
+        found = loop.round(*(proved(4e6, name) for name in "abcd"), row("thin", connections=1))
+    assert set(found["group"].tolist()) == {b""}
+    assert found[found["destination"] == b"thin"]["trial_window"][0] == 0
+
+
+def test_a_frame_may_know_more_groups_than_it_has_rows() -> None:
+    seen = proved(5e6)
+    names = np.array([b"unused", b"", b"eu to us", b"other"], "S64")
+    frame = Frame(OBSERVED, {**Frame.of(seen).columns, "group": Coded(names, np.array([2], np.uint32))})
+    seen["group"] = b"eu to us"
+    law, none = policy(), np.zeros(0, PREVIOUS)
+    assert same(decide(ROUND, law, frame, none, frame).table(), decide(ROUND, law, seen, none, seen).table())
 
 
 def _units(source: np.random.Generator) -> tuple[Columns, Columns, Bits]:

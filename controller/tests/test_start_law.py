@@ -6,15 +6,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from springtide import _core
 from springtide.errors import InputError
-from springtide.frame import Coded, Frame
-from springtide.laws.columns import same
 from springtide.laws.start.decision import ACTIONS, Action
-from springtide.laws.start.evidence import OBSERVED
-from springtide.laws.start.law import PREVIOUS, decide
 from springtide.policy import Policy, load_policy
 from springtide.section import MAX_TTL_S
 
@@ -301,14 +296,6 @@ def test_a_thin_unit_borrows_a_low_quantile_of_its_group_and_says_so() -> None:
     assert found[found["destination"] == b"thin"]["trial_window"][0] == 0
 
 
-def test_units_without_a_group_are_none_together() -> None:
-    loop = Loop(policy())
-    for _ in range(3):
-        found = loop.round(*(proved(4e6, name) for name in "abcd"), row("thin", connections=1))
-    assert set(found["group"].tolist()) == {b""}
-    assert found[found["destination"] == b"thin"]["trial_window"][0] == 0
-
-
 def test_an_override_precedes_all_and_leaves_nothing_unjudged_behind() -> None:
     word = {"src": "ams", "until": "2026-01-02T00:20:00Z", "reason": "planned"}
     law = Policy.model_validate({"start_overrides": [{"to": "p", "initcwnd": 50, "connection_rate": 1000000, **word}]})
@@ -380,15 +367,6 @@ def test_each_rule_stands_in_the_docs_with_its_reason_and_what_it_is_worth() -> 
     page = (Path(__file__).parents[2] / "docs/explanation/rules.md").read_text()
     rows = re.findall(r"^\| `(\w+)` \| ([^|]+) \|((?: [^|]+ \|){5})$", page, re.MULTILINE)
     assert [(name, why) for name, why, _ in rows] == _core.rules(), "run `python -m bench rules`"
-
-
-def test_a_frame_may_know_more_groups_than_it_has_rows() -> None:
-    seen = proved(5e6)
-    names = np.array([b"unused", b"", b"eu to us", b"other"], "S64")
-    frame = Frame(OBSERVED, {**Frame.of(seen).columns, "group": Coded(names, np.array([2], np.uint32))})
-    seen["group"] = b"eu to us"
-    law, none = policy(), np.zeros(0, PREVIOUS)
-    assert same(decide(ROUND, law, frame, none, frame).table(), decide(ROUND, law, seen, none, seen).table())
 
 
 def test_what_fell_three_times_within_the_hour_is_not_tried_before_its_penalty_decays() -> None:
