@@ -122,7 +122,7 @@ PATH_SCANS = (
     select
         max(src_pop), max(destination), max(ip_version), max(dst_pop), max(client_prefix), max(only_host),
         sum(connections), sum(mss_p50), sum(min_rtt_p10_us), sum(rtt_p50_us),
-        sum(share_connections), sum(share_log2_variance), sum(byteSize(share_state)), sum(reached_connections),
+        sum(share_connections), sum(byteSize(share_state)), sum(reached_connections),
         sum(reached_p90_bytes_per_s), sum(path_buckets), sum(byteSize(path_state)), sum(at_once_p90),
         sum(receiver_window_p50_bytes), sum(trains), sum(train_p25_bytes_per_s), sum(train_p50_bytes_per_s),
         sum(entry_flights), sum(entry_lossy), sum(entry_resent), sum(entry_segments),
@@ -141,7 +141,7 @@ PATH_SCANS = (
         max(default_timed_at), sum(used_flights), sum(used_lossy), sum(used_segments), sum(used_resent),
         sum(trial_rounds),
         sum(trial_flights), sum(trial_lossy), sum(trial_segments), sum(trial_resent), sum(trial_log2_time),
-        sum(trial_times), sum(share_log2), sum(share_var), sum(share_weight), sum(path_log2), sum(train_log2),
+        sum(trial_times), sum(share_log2), sum(share_weight), sum(path_log2), sum(train_log2),
         sum(train_weight), max(train_at), sum(train_sharp), sum(harmful_rate),
         max(hold_until), sum(hold_s), sum(harmful_share), max(shared_at), sum(was_cut), sum(learnt_rtt_us),
         sum(measured_rounds), sum(penalty), sum(suppressed),

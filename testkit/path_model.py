@@ -320,7 +320,6 @@ def combined(hosts: Mapping[str, Host], together: list[tuple[int, int]]) -> dict
         "share_connections": len(values.get("share", [])),
         "share_p25_bytes_per_s": at("share", "0.25"),
         "share_p50_bytes_per_s": at("share", "0.5"),
-        "share_log2_variance": _log2_variance(values.get("share", [])),
         "reached_connections": len(values.get("reached", [])),
         "reached_p90_bytes_per_s": at("reached", "0.9"),
         "path_buckets": len(together),
@@ -343,14 +342,6 @@ def combined(hosts: Mapping[str, Host], together: list[tuple[int, int]]) -> dict
         found[f"{kind}_carried_permille"] = at(f"carried {arm}", "0.5")
         found[f"{kind}_path_carried_permille"] = at(f"path carried {arm}", "0.5")
     return found
-
-
-def _log2_variance(values: list[Weighed]) -> float:
-    total = sum(weight for _, weight in values)
-    if not total:
-        return 0.0
-    mean = sum(math.log2(max(value, 1)) * weight for value, weight in values) / total
-    return sum((math.log2(max(value, 1)) - mean) ** 2 * weight for value, weight in values) / total
 
 
 def _most(weights: Sequence[int], hosts: int, fewer: int = 0) -> list[int]:

@@ -43,7 +43,6 @@ def proved(rate: float, name: str = "p", connections: int = 20, **values: Any) -
         name,
         connections=100,
         share_rate=rate,
-        share_log2_var=0.1,
         share_connections=connections,
         path_rate=2 * rate,
         path_buckets=10,

@@ -187,7 +187,7 @@ class Start:
         seen["src_pop"], seen["destination"], seen["ip_version"] = self._names, b"peer", 4
         seen["connections"], seen["mss"] = moment.met + moment.young, SEGMENT
         seen["min_rtt_us"] = seen["rtt_p50_us"] = moment.rtt_ms * 1000
-        seen["share_rate"], seen["share_log2_var"] = singles(moment.share, moment.met, self._share_quantile, draw)
+        seen["share_rate"] = singles(moment.share, moment.met, self._share_quantile, draw)
         seen["share_connections"] = moment.met
         in_use = self.given()
         # Slow start shows what it reached: four default windows in a round trip, or what it was given.
@@ -254,8 +254,8 @@ class Start:
         return self._policy.start.share_quantile
 
 
-def singles(share: Floats, met: Ints, quantile: float, draw: np.random.Generator) -> tuple[Floats, Floats]:
-    """A quantile of so many single delivery rates, and the variance of their log2; NaN of none."""
+def singles(share: Floats, met: Ints, quantile: float, draw: np.random.Generator) -> Floats:
+    """A quantile of so many single delivery rates; NaN of none."""
     most = min(MOST_SEEN, max(1, int(met.max())))
     rates = np.sort(
         np.where(np.arange(most) < met[:, None], draw.normal(0, SINGLE_SIGMA, (len(met), most)), np.inf), axis=1
@@ -263,12 +263,8 @@ def singles(share: Floats, met: Ints, quantile: float, draw: np.random.Generator
     count = np.minimum(met, most)
     at = np.floor(quantile * np.maximum(count - 1, 0)).astype(int)
     chosen = rates[np.arange(len(met)), at]
-    finite = np.where(np.isfinite(rates), rates, 0.0)
-    some = np.maximum(count, 1)
-    variance = (finite**2).sum(1) / some - (finite.sum(1) / some) ** 2
     known = count > 0
-    with np.errstate(invalid="ignore", over="ignore"):
-        return np.where(known, share * np.exp2(np.where(known, chosen, 0.0)), np.nan), np.where(known, variance, np.nan)
+    return np.where(known, share * np.exp2(np.where(known, chosen, 0.0)), np.nan)
 
 
 def names(count: int) -> NDArray[np.bytes_]:

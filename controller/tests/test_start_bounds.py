@@ -102,7 +102,7 @@ def test_no_rate_of_a_broken_row_is_decided_on(name: str) -> None:
     loop = Loop(policy())
     for _ in range(12):
         values: dict[str, Any] = {"path_rate": 2e6, "path_buckets": 10, "reached_rate": 1e6, "reached_connections": 30}
-        values |= {"share_rate": 1e6, "share_log2_var": 0.1, "share_connections": 20, **trains(2e6), name: 2.0**48}
+        values |= {"share_rate": 1e6, "share_connections": 20, **trains(2e6), name: 2.0**48}
         found = loop.round(row(connections=100, **values, **good()))
         for column in ("connection_rate", "path_rate", "trial_connection_rate", "trial_path_rate"):
             assert found[column][0] <= MAX_RATE

@@ -51,7 +51,7 @@ def test_one_train_a_round_is_smoothed_and_one_alone_moves_little(fresh: Loop) -
 
 @pytest.mark.parametrize("rate", [1e3, 1.5e6, 3.9e6, 9e6])
 def test_few_trains_take_nothing_back_of_what_many_said(fresh: Loop, rate: float) -> None:
-    collapsed: dict[str, Any] = {"share_rate": 5e5, "share_log2_var": 0.1, "share_connections": 20}
+    collapsed: dict[str, Any] = {"share_rate": 5e5, "share_connections": 20}
     in_use(fresh, 6e6)
     fresh.round(row(connections=100, **trains(6e6), **collapsed, **carried()))
     for _ in range(4):
@@ -112,7 +112,7 @@ def test_one_flight_that_comes_back_slower_shows_others_where_connections_met_le
     fresh: Loop, met: float, shared: bool
 ) -> None:
     """Where few start there are never enough of a round; one alone says nothing against what connections met."""
-    values: dict[str, Any] = {"share_rate": met, "share_log2_var": 0.1, "share_connections": 4}
+    values: dict[str, Any] = {"share_rate": met, "share_connections": 4}
     in_use(fresh, 6e6)
     fresh.round(row(connections=6, **trains(6e6, trains=1), **values))
     found = fresh.round(row(connections=2, **trains(6e6, trains=1), **_one_flight(0, 0.5)))
@@ -167,7 +167,7 @@ def beside_others(fresh: Loop) -> dict[str, Any]:
     """Trains ask for what the path carries of a unit whose connections met a quarter of it."""
     in_use(fresh, 2e6)
     for _ in range(3):
-        fresh.round(row(connections=60, **trains(6e6), share_rate=1.5e6, share_log2_var=0.1, share_connections=4))
+        fresh.round(row(connections=60, **trains(6e6), share_rate=1.5e6, share_connections=4))
     assert fresh.last["trial_connection_rate"][0] > 5.6e6
     return {"flights_1": 1, "segments_1": 70, "carried_1": 0.4, "rtt_p50_us": 100_000}
 

@@ -139,7 +139,7 @@ def test_what_few_flights_in_use_were_carried_is_known_where_there_are_no_more(
 def test_a_slow_flight_in_use_shows_others(flights: int) -> None:
     loop = beginning()
     in_use(loop, 6e6)
-    met: dict[str, Any] = {"share_rate": 1.5e6, "share_log2_var": 0.1, "share_connections": 4}
+    met: dict[str, Any] = {"share_rate": 1.5e6, "share_connections": 4}
     for _ in range(2):
         loop.round(row(connections=6, **trains(6e6), **met))
     found = loop.round(shown({"ams-1": host([(70, 0, 250)] * flights, trains=[6e6] * flights)}))

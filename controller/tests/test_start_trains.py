@@ -97,7 +97,7 @@ def test_a_part_of_far_less_than_trains_show_is_no_sign_of_others(fresh: Loop) -
 
 def test_where_others_are_on_the_path_the_share_counts_for_a_while(fresh: Loop) -> None:
     """Trains are as fast beside a bulk flow as without; what follows them is not."""
-    shared: dict[str, Any] = {"share_rate": 2e6, "share_log2_var": 0.1, "share_connections": 20}
+    shared: dict[str, Any] = {"share_rate": 2e6, "share_connections": 20}
     values: dict[str, Any] = {"connections": 100, **trains(6e6), **shared, "path_rate": 6e6, "path_buckets": 10}
     fresh.round(row(**values))
     part = fresh.round(row(**values, **good(carried_1=0.6)))
@@ -112,7 +112,7 @@ def test_where_others_are_on_the_path_the_share_counts_for_a_while(fresh: Loop) 
 
 def test_single_rates_that_collapsed_are_not_the_paths(fresh: Loop) -> None:
     """What overshot a short queue goes on at a tenth of the path: it met the path, and says little of it."""
-    collapsed: dict[str, Any] = {"share_rate": 5e5, "share_log2_var": 0.1, "share_connections": 20}
+    collapsed: dict[str, Any] = {"share_rate": 5e5, "share_connections": 20}
     for _ in range(4):
         found = fresh.round(row(connections=100, **trains(6e6), **collapsed, **good()))
     assert found["connection_rate"][0] == pytest.approx(5.7e6)
@@ -237,7 +237,7 @@ def test_a_ceiling_of_a_path_that_has_become_faster_is_forgotten(fresh: Loop) ->
 def test_loss_by_what_trains_show_is_of_others_where_connections_met_less(fresh: Loop) -> None:
     """Flights that lose something do not show what was carried of them."""
     in_use(fresh, 6e6)
-    met: dict[str, Any] = {"share_rate": 2e6, "share_log2_var": 0.1, "share_connections": 20, "path_rate": 2.2e6}
+    met: dict[str, Any] = {"share_rate": 2e6, "share_connections": 20, "path_rate": 2.2e6}
     met |= {"path_buckets": 10, "reached_rate": 2e6, "reached_connections": 20}
     fresh.round(row(connections=100, **trains(6e6), **met))
     flood: dict[str, Any] = {"flights_0": 30, "lossy_0": 30, "segments_0": 2100, "resent_0": 120}
@@ -251,7 +251,7 @@ def test_loss_by_what_trains_show_is_of_others_where_connections_met_less(fresh:
 def test_loss_beside_what_single_connections_reach_is_not_of_others(fresh: Loop) -> None:
     """A single rate that collapsed, and others that reached what trains show: nobody else is there."""
     in_use(fresh, 6e6)
-    met: dict[str, Any] = {"share_rate": 6e5, "share_log2_var": 0.1, "share_connections": 20}
+    met: dict[str, Any] = {"share_rate": 6e5, "share_connections": 20}
     met |= {"reached_rate": 5.5e6, "reached_connections": 20}
     fresh.round(row(connections=100, **trains(6e6), **met, **carried()))
     flood: dict[str, Any] = {"flights_0": 30, "lossy_0": 30, "segments_0": 2100, "resent_0": 500}
@@ -276,7 +276,7 @@ def test_trains_that_swing_do_not_end_a_hold_every_other_round(fresh: Loop) -> N
 
 def test_neither_a_frozen_round_nor_an_operators_word_says_who_else_is_there(fresh: Loop) -> None:
     in_use(fresh, 6e6)
-    met: dict[str, Any] = {"share_rate": 5e5, "share_log2_var": 0.1, "share_connections": 20}
+    met: dict[str, Any] = {"share_rate": 5e5, "share_connections": 20}
     fresh.round(row(connections=100, **trains(6e6), **met))
     flood: dict[str, Any] = {"flights_0": 30, "lossy_0": 30, "segments_0": 2100, "resent_0": 500}
     for name in ("overridden", ""):
@@ -370,7 +370,7 @@ def test_a_rise_by_more_than_a_fifth_is_tried(fresh: Loop) -> None:
 
 
 def test_in_a_round_in_which_none_met_a_shared_path_nothing_beyond_its_share_is_tried(fresh: Loop) -> None:
-    met: dict[str, Any] = {"share_rate": 3e6, "share_log2_var": 0.1, "share_connections": 20}
+    met: dict[str, Any] = {"share_rate": 3e6, "share_connections": 20}
     in_use(fresh, 6e6)
     fresh.last["shared_at"] = fresh.now - STEP
     for _ in range(2):

@@ -80,8 +80,6 @@ create table if not exists rollup_paths$on_cluster ( -- noqa: PRS
     share_connections UInt64 codec (ZSTD(1)),
     share_p25_bytes_per_s UInt64 codec (ZSTD(1)),
     share_p50_bytes_per_s UInt64 codec (ZSTD(1)),
-    -- The variance of their log2.
-    share_log2_variance Float64 codec (ZSTD(1)),
     share_state AggregateFunction(quantilesTDigestWeighted(0.1, 0.25, 0.5, 0.75, 0.9), Float32, UInt32) codec (ZSTD(1)),
     -- reached: the same of the other connections. The path gives at least that.
     reached_connections UInt64 codec (ZSTD(1)),

@@ -218,10 +218,9 @@ create table if not exists start_decisions$on_cluster (
     trial_log2_time Float32 codec (LZ4),
     trial_times Float32 codec (LZ4),
 
-    -- What is known of a single connection's share of the path: log2 of bytes per second, its variance, and the number
-    -- of connections, which decays.
+    -- What is known of a single connection's share of the path: log2 of bytes per second, and the number of
+    -- connections, which decays.
     share_log2 Nullable(Float32) codec (LZ4),
-    share_var Nullable(Float32) codec (LZ4),
     share_weight Nullable(Float32) codec (LZ4),
     -- What is known of the rate of all together, log2.
     path_log2 Nullable(Float32) codec (LZ4),
@@ -258,8 +257,6 @@ create table if not exists start_decisions$on_cluster (
     -- What the evidence asks for, before any trial of it.
     proved_share Nullable(Float32) codec (LZ4),
     proved_path Nullable(Float32) codec (LZ4),
-    -- How much of it is the unit's own. The rest is the estimate of a group.
-    own_weight Nullable(Float32) codec (LZ4),
     -- The group, how many units it has, and their low quantile.
     group LowCardinality(String),
     group_units UInt32 codec (T64, LZ4),

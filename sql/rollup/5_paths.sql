@@ -339,7 +339,6 @@ listed as (
     array join [(7, sums), (8, numbers)] as measure_list
 ),
 
--- Logarithms of rates in parts of 2^20: integers, to a millionth.
 sized as (
     select
         at_pop,
@@ -352,14 +351,6 @@ sized as (
         arrayMap(x -> toUInt32(bitAnd(x, 65535)), list) as weights,
         arrayReduce('quantilesExactWeighted(0.1, 0.25, 0.5, 0.75, 0.9)', numbers, weights) as quantiles,
         length(list) as size,
-        arrayMap(x -> toInt128(round(log2(greatest(x, 1)) * 1048576)), if(measure = 1, numbers, [])) as logs,
-        arraySum(if(measure = 1, weights, [])) as weight,
-        toFloat64(
-            toInt128(weight) * arraySum((x, w) -> x * x * w, logs, if(measure = 1, weights, []))
-            - arraySum((x, w) -> x * w, logs, if(measure = 1, weights, []))
-            * arraySum((x, w) -> x * w, logs, if(measure = 1, weights, []))
-        ) as scatter,
-        scatter / weight / weight / 1099511627776 as log2_variance,
         if(measure in (1, 2, 7), arrayMap(x -> toFloat32(x), numbers), []) as sketched,
         arrayReduce(
             'quantilesTDigestWeightedState(0.1, 0.25, 0.5, 0.75, 0.9)',
@@ -383,7 +374,6 @@ valued as (
         sumIf(size, measure = 2) as reached_size,
         sumIf(size, measure = 7) as path_size,
         sumIf(size, measure = 9) as train_size,
-        sumIf(log2_variance, measure = 1) as share_variance,
         quantilesTDigestWeightedMergeStateIf(0.1, 0.25, 0.5, 0.75, 0.9)(state, measure = 1) as share, -- noqa: LT01
         quantilesTDigestWeightedMergeStateIf(0.1, 0.25, 0.5, 0.75, 0.9)(state, measure = 2) as reached, -- noqa: LT01
         quantilesTDigestWeightedMergeStateIf(0.1, 0.25, 0.5, 0.75, 0.9)(state, measure = 7) as combined -- noqa: LT01
@@ -530,7 +520,6 @@ joined as (
         valued.share_size as share_connections,
         valued.each[indexOf(valued.measures, 1)][2] as share_p25_bytes_per_s,
         valued.each[indexOf(valued.measures, 1)][3] as share_p50_bytes_per_s,
-        valued.share_variance as share_log2_variance,
         valued.share as share_state,
         valued.reached_size as reached_connections,
         valued.each[indexOf(valued.measures, 2)][5] as reached_p90_bytes_per_s,

@@ -99,7 +99,6 @@ select
         ),
         toFloat32(nan)
     ) as share_rate,
-    if(share_connections > 0, toFloat32(share_log2_variance), toFloat32(nan)) as share_log2_var,
     toUInt32(least(share_connections, 4294967295)) as share_connections,
     if(reached_connections > 0, toFloat32(reached_p90_bytes_per_s), toFloat32(nan)) as reached_rate,
     toUInt32(least(reached_connections, 4294967295)) as reached_connections,

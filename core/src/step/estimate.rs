@@ -4,20 +4,13 @@
 //! smoothed, and borrowed from the group where a path's own evidence is thin.
 
 use super::counts::Counts;
-use super::group::{Estimate, Group};
+use super::group::Group;
 use super::rules::Rule;
 use super::state::State;
 use super::trains::{self, shown_before};
 use super::values;
 use super::{Case, log2_of};
 
-/// Variance of a normal sample's lower quartile, in the sample's variance over its size.
-const OF_QUARTILE: f64 = 1.86;
-/// Variance of log2 of single delivery rates where it is unknown, and at least: rates differ by a quarter, as with
-/// CUBIC's sawtooth.
-const USUAL_VARIANCE: f64 = 0.25;
-const LEAST_VARIANCE: f64 = 0.02;
-const MOST_VARIANCE: f64 = 16.0;
 /// Weights of what was known of a path's rate: what was delivered once was there, what was not may have been lack of
 /// traffic.
 const PATH_RISE: f64 = 0.5;
@@ -25,8 +18,8 @@ const PATH_FALL: f64 = 0.95;
 
 /// A path's own estimate of a single connection's share, log2 of bytes/s.
 pub(super) struct Own {
-    /// Its estimate and sampling variance; NaN where nothing is known.
-    pub estimate: Estimate,
+    /// What is known of it; NaN where nothing is.
+    pub log2: f64,
     /// Says whether enough connections are behind it.
     pub is_enough: bool,
     /// Connections of this round.
@@ -73,72 +66,22 @@ impl Own {
             (false, true) => law.history_weight,
             (false, false) => 1.0,
         };
-        let old = Shares {
-            weight: kept * weight,
-            log2: before.share_log2,
-            variance: before.share_var,
+        let (old, total) = (kept * weight, kept * weight + count);
+        let part = |weight: f64, log2: f64| if weight > 0.0 { weight * log2 } else { 0.0 };
+        after.share_weight = total;
+        after.share_log2 = if total > 0.0 {
+            (part(old, before.share_log2) + part(count, newest)) / total
+        } else {
+            f64::NAN
         };
-        let new = Shares {
-            weight: count,
-            log2: newest,
-            variance: variance(seen.share_log2_var),
-        };
-        let all = old.with(new);
-        (after.share_log2, after.share_var, after.share_weight) =
-            (all.log2, all.variance, all.weight);
         Self {
-            estimate: Estimate {
-                own: all.log2,
-                variance: OF_QUARTILE * all.variance / all.weight,
-            },
-            is_enough: all.weight >= law.min_connections,
+            log2: after.share_log2,
+            is_enough: total >= law.min_connections,
             count,
             reached,
             floor,
             fell,
         }
-    }
-}
-
-/// Single connections' shares: how many, log2 of bytes/s, and its variance.
-#[derive(Clone, Copy)]
-struct Shares {
-    weight: f64,
-    log2: f64,
-    variance: f64,
-}
-
-impl Shares {
-    /// Both together. They vary within rounds and between them.
-    fn with(self, other: Self) -> Self {
-        match (self.weight > 0.0, other.weight > 0.0) {
-            (false, false) => Self {
-                weight: 0.0,
-                log2: f64::NAN,
-                variance: f64::NAN,
-            },
-            (true, false) => self,
-            (false, true) => other,
-            (true, true) => {
-                let weight = self.weight + other.weight;
-                let mean = |one: f64, two: f64| (self.weight * one + other.weight * two) / weight;
-                let parts = self.weight * other.weight / weight.powi(2);
-                Self {
-                    weight,
-                    log2: mean(self.log2, other.log2),
-                    variance: mean(self.variance, other.variance)
-                        + parts * (other.log2 - self.log2).powi(2),
-                }
-            }
-        }
-    }
-}
-
-fn variance(seen: f64) -> f64 {
-    if seen > 0.0 && seen.is_finite() {
-        seen.clamp(LEAST_VARIANCE, MOST_VARIANCE)
-    } else {
-        USUAL_VARIANCE
     }
 }
 
@@ -185,8 +128,6 @@ pub(super) struct Proved {
     pub is_met: bool,
     /// The path is far below what was known or is in use.
     pub fell: bool,
-    /// Weight of the path's own evidence in `share`.
-    pub own_weight: f64,
 }
 
 /// Says what a path has proved. `is_shared`: flights were carried less of a rate than trains show.
@@ -207,14 +148,8 @@ pub(super) fn prove(
     let is_above = lower >= group.low;
     let lends =
         !own.is_enough && group.paths >= law.group_units && !is_above && case.on(Rule::Borrow);
-    let least = if case.on(Rule::Shrink) {
-        law.group_units
-    } else {
-        f64::INFINITY
-    };
-    let (drawn, own_weight) = group.shrink(own.estimate, least);
     let share = if own.is_enough {
-        drawn.max(own.floor)
+        own.log2.max(own.floor)
     } else if lends {
         group.low
     } else {
@@ -252,7 +187,6 @@ pub(super) fn prove(
         is_measured: own.count > 0.0 || own.reached.is_finite() || trains.is_new,
         is_met: own.count > 0.0 || is_shown && trains.is_new,
         fell,
-        own_weight: if own.is_enough { own_weight } else { 0.0 },
     }
 }
 

@@ -24,8 +24,6 @@ columns! {
         rtt_p50_us: f64 as "f4",
         /// Low quantile of single delivery rates, of connections that met the path: the application did not limit them.
         share_rate: f64 as "f4",
-        /// Variance of these rates' log2.
-        share_log2_var: f64 as "f4",
         /// How many connections those were.
         share_connections: f64 as "u4",
         /// High quantile of what any connections were delivered: a lower bound, since windows limit most of them.

@@ -81,7 +81,6 @@ impl Next {
             },
             proved_share: found.proved.share,
             proved_path: found.proved.path,
-            own_weight: found.proved.own_weight,
             expires_at: if after.last_evidence > 0 {
                 after.last_evidence + law.ttl_s
             } else {

@@ -191,7 +191,6 @@ struct Outcome {
     reason: Reason,
     proved_share: f64,
     proved_path: f64,
-    own_weight: f64,
     expires_at: i64,
 }
 

@@ -2,7 +2,7 @@
 
 use super::columns::{Column, ColumnMut, Columns, columns};
 use super::evidence::Seen;
-use super::group::{Estimate, Group};
+use super::group::Group;
 use super::losses::Flights;
 use super::policy::Policy;
 use super::reason::Reason;
@@ -66,8 +66,6 @@ columns! {
         proved_share: f64 as "f4",
         /// What it asks for of all that start at once.
         proved_path: f64 as "f4",
-        /// Weight of the path's own evidence in that.
-        own_weight: f64 as "f4",
         /// Paths of the group that have evidence of their own.
         group_units: f64 as "u4",
         /// Low quantile of what they prove.
@@ -183,7 +181,6 @@ fn decide_one(row: &Row<'_>, group: &Group) -> (State, Decided) {
         previous_connection_rate: row.before.connection_rate,
         proved_share: outcome.proved_share,
         proved_path: outcome.proved_path,
-        own_weight: outcome.own_weight,
         group_units: group.paths,
         group_rate: group.low.exp2(),
         expires_at: outcome.expires_at,
@@ -196,7 +193,7 @@ fn decide_one(row: &Row<'_>, group: &Group) -> (State, Decided) {
 fn groups(round: i64, policy: &Policy, paths: &Paths<'_>) -> Vec<Group> {
     let law = &policy.start;
     let count = paths.groups.iter().max().map_or(0, |&most| most as usize) + 1;
-    let mut estimates: Vec<Vec<Estimate>> = vec![Vec::new(); count];
+    let mut shares: Vec<Vec<f64>> = vec![Vec::new(); count];
     let mut borrowers = vec![Flights::default(); count];
     for first in (0..paths.groups.len()).step_by(BLOCK) {
         let of = &paths.groups[first..paths.groups.len().min(first + BLOCK)];
@@ -212,16 +209,15 @@ fn groups(round: i64, policy: &Policy, paths: &Paths<'_>) -> Vec<Group> {
             let mut after = row.before.clone();
             let read = Read::new(&case, &mut after);
             if read.own.is_enough {
-                estimates[group as usize].push(read.own.estimate);
+                shares[group as usize].push(read.own.log2);
             }
             if let Some(lent) = judge::lent(&case, &read.counts, &after) {
                 borrowers[group as usize].add(lent);
             }
         }
     }
-    let of =
-        |(mut own, lent): (Vec<Estimate>, Flights)| Group::of(&mut own, law.group_quantile, lent);
-    estimates.into_iter().zip(borrowers).map(of).collect()
+    let of = |(mut own, lent): (Vec<f64>, Flights)| Group::of(&mut own, law.group_quantile, lent);
+    shares.into_iter().zip(borrowers).map(of).collect()
 }
 
 const _: () = assert!(Reason::ALL.len() < 256);

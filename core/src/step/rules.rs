@@ -44,7 +44,6 @@ rules! {
     FallForgets "fall_forgets" "A collapsed share is followed at once.",
     RiseForgets "rise_forgets" "A share that doubled is followed at once; it leads to a trial only.",
     Borrow "borrow" "A path without evidence of its own starts as its neighbours can.",
-    Shrink "shrink" "A share of few connections is drawn to its group.",
     Shared "shared" "Trains do not show who else is on the path; what is carried does.",
     SharedByFew "shared_by_few" "Where few connections start there are never more flights that show it.",
     SharedByLoss "shared_by_loss" "Flights that all lose show nothing of what was carried.",

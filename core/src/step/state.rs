@@ -68,8 +68,6 @@ columns! {
         trial_times: f64 as "f4",
         /// Log2 of a single connection's share of the path, bytes/s.
         share_log2: f64 as "f4",
-        /// Its variance.
-        share_var: f64 as "f4",
         /// Connections that showed it, decayed.
         share_weight: f64 as "f4",
         /// Log2 of what all are delivered together, bytes/s.

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::columns::Columns;
 use super::group::Group;
+use super::losses::Flights;
 use super::{At, Damping, Enforce, Outcome, Policy, Rules, Seen, Start, State, step};
 use crate::gain::Path;
 
@@ -53,6 +54,11 @@ fn policy() -> Policy {
     }
 }
 
+/// The group of a path that has none.
+fn nobody() -> Group {
+    Group::of(&mut [], 0.25, Flights::default())
+}
+
 /// A path over rounds, without a group.
 struct Loop {
     policy: Policy,
@@ -80,7 +86,7 @@ impl Loop {
     }
 
     fn decide(&self, seen: &Seen) -> (State, Outcome) {
-        step(&self.at(), seen, &self.state, &Group::EMPTY, None)
+        step(&self.at(), seen, &self.state, &nobody(), None)
     }
 
     fn round(&mut self, seen: &Seen) -> Outcome {
@@ -105,7 +111,6 @@ fn met(rate: f64) -> Seen {
     Seen {
         connections: 100.0,
         share_rate: rate,
-        share_log2_var: 0.1,
         share_connections: 20.0,
         path_rate: 2.0 * rate,
         path_buckets: 10.0,
@@ -147,7 +152,7 @@ prop_compose! {
         let [used, tried] = arms;
         Seen {
             connections,
-            share_rate: share, share_log2_var: 0.1, share_connections: shares,
+            share_rate: share, share_connections: shares,
             reached_rate: reached, reached_connections: reaches,
             path_rate: path, path_buckets: 10.0,
             trains, train_rate: train, train_low_rate: train.min(low),
@@ -235,7 +240,7 @@ proptest! {
         let mut path = Loop::new();
         history.iter().for_each(|seen| { path.round(seen); });
         let at = At { is_frozen: true, ..path.at() };
-        let (kept, _) = step(&at, &last, &path.state, &Group::EMPTY, None);
+        let (kept, _) = step(&at, &last, &path.state, &nobody(), None);
         prop_assert_eq!(kept.used(), path.state.used());
         prop_assert_eq!(kept.tried(), path.state.tried());
     }

@@ -118,8 +118,10 @@ def _because(row: Row) -> str:
         text += f"; first segments came at {mbit(row['train_rate'])}, the median of {row['trains']}"
     if row["proved_share"] is not None:
         text += f"; that proves {mbit(row['proved_share'])} for one and {mbit(row['proved_path'])} for all together"
-    if row["group_units"] and row["own_weight"] is not None and row["own_weight"] < 1:
-        text += f", {1 - row['own_weight']:.0%} of it by its group {row['group']} ({row['group_units']} units)"
+    if row["borrowed"] or row["trial_borrowed"]:
+        text += (
+            f"; {mbit(row['group_rate'])} is the low quantile of its group {row['group']} ({row['group_units']} units)"
+        )
     if row["min_rtt_us"]:
         text += f"; a round trip takes {row['min_rtt_us'] / 1000:.3g} ms"
     return text
