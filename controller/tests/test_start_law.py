@@ -13,7 +13,7 @@ from springtide.laws.start.decision import ACTIONS, Action
 from springtide.policy import Policy, load_policy
 from springtide.section import MAX_TTL_S
 
-from testkit.start_law import MSS, ROUND, STEP, Loop, Reason, group, policy, proved, reason, row, well
+from testkit.start_law import MSS, STEP, Loop, Reason, group, policy, proved, reason, row, well
 
 
 def test_a_collapsed_share_is_followed_in_the_same_round() -> None:

@@ -70,11 +70,13 @@ mod core_of_python {
     #[pymodule_export]
     const KERNEL_DEFAULT: u32 = springtide_core::gain::KERNEL_DEFAULT as u32;
     #[pymodule_export]
-    const USUAL_MSS: f64 = springtide_core::step::USUAL_MSS;
+    const USUAL_MSS: f64 = springtide_core::step::start::USUAL_MSS;
     #[pymodule_export]
-    const BESIDE: u32 = springtide_core::step::BESIDE as u32;
+    const BESIDE: u32 = springtide_core::step::start::BESIDE as u32;
     #[pymodule_export]
-    use super::step::{actions, brakes, columns, decide, reasons, rules, start_us, start_window};
+    use super::step::{
+        actions, brakes, columns, decide, reasons, rules, start_us, start_window, window_changes,
+    };
     #[pymodule_export]
     use super::{bundle_problems, bundle_schema, destination_problem, seal, shape_problem};
 }

@@ -5,14 +5,14 @@ use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use springtide_core::gain::Path;
 use springtide_core::step::columns::{Column, ColumnMut, Columns};
-use springtide_core::step::{
-    self, Action, Decided, Left, Override, Policy, Reason, Rule, Seen, Start, State,
-};
+use springtide_core::step::start::{self, Rule, Seen, Start, Starts};
+use springtide_core::step::window::{Initcwnd, Windows};
+use springtide_core::step::{self, Left, Part};
 
 /// A column's name, and what its numbers are, as numpy names it.
 type Form = (&'static str, &'static str);
 
-/// Columns of a round, as the controller's module for starts has them.
+/// Columns of a round, as the controller's laws have them.
 #[derive(FromPyObject)]
 pub struct Paths<'py> {
     seen: Vec<Bound<'py, PyAny>>,
@@ -162,36 +162,59 @@ fn read<T: serde::de::DeserializeOwned>(policy: &str) -> PyResult<T> {
         .map_err(|error| PyValueError::new_err(format!("the policy cannot be read: {error}")))
 }
 
-/// Decides a round, seconds since the epoch. `policy` is the policy as JSON. Writes each path's columns of `STATE` and
-/// `DECIDED` into `out`. Raises `ValueError` and `TypeError` for arrays of other lengths and forms.
+/// Runs an expression with `$part` as the part of a decision that is named.
+macro_rules! of_part {
+    ($name:expr, $part:ident => $of:expr) => {
+        match $name {
+            "start" => {
+                type $part = Starts;
+                Ok($of)
+            }
+            "window" => {
+                type $part = Windows;
+                Ok($of)
+            }
+            name => Err(PyValueError::new_err(format!(
+                "no part of a decision is called {name}"
+            ))),
+        }
+    };
+}
+
+/// Decides a round, seconds since the epoch, of a part of decisions. `policy` is the policy as JSON. Writes each path's
+/// columns of `state` and `decided` into `out`. Raises `ValueError` and `TypeError` for arrays of other lengths and forms.
 #[pyfunction]
 pub fn decide(
     py: Python<'_>,
+    part: &str,
     round: i64,
     policy: &str,
     paths: Paths<'_>,
     out: Vec<Bound<'_, PyAny>>,
 ) -> PyResult<()> {
-    let policy: Policy = read(policy)?;
+    of_part!(part, P => decide_part::<P>(py, round, policy, &paths, &out)?)
+}
+
+fn decide_part<P: Part>(
+    py: Python<'_>,
+    round: i64,
+    policy: &str,
+    paths: &Paths<'_>,
+    out: &[Bound<'_, PyAny>],
+) -> PyResult<()> {
+    let policy: P::Policy = read(policy)?;
     let (groups, frozen) = (
         Held::<u32>::of(&paths.groups)?,
         Held::<u8>::of(&paths.frozen)?,
     );
     let count = groups.cells().len();
-    let seen = Table::of(&paths.seen, &paths.at_seen, Seen::COLUMNS, count)?;
-    let before = Table::of(
-        &paths.before,
-        &paths.at_before,
-        &forms::<State, Left>(),
-        count,
-    )?;
-    let overrides = Table::of(
-        &paths.overrides,
-        &paths.at_override,
-        Override::COLUMNS,
-        count,
-    )?;
-    let mut out = Numbers::all(&out, &forms::<State, Decided>())?;
+    let table = |arrays, rows, forms: &[Form]| Table::of(arrays, rows, forms, count);
+    let seen = table(&paths.seen, &paths.at_seen, P::Seen::COLUMNS)?;
+    let states = forms::<P::State, Left>();
+    let before = table(&paths.before, &paths.at_before, &states)?;
+    let words = P::Override::COLUMNS;
+    let overrides = table(&paths.overrides, &paths.at_override, words)?;
+    let mut out = Numbers::all(out, &forms::<P::State, P::Decided>())?;
     let mut columns = out
         .iter_mut()
         .map(Numbers::column_mut)
@@ -214,7 +237,7 @@ pub fn decide(
         groups: groups.cells(),
         frozen: frozen.cells(),
     };
-    py.detach(|| step::decide(round, &policy, &found, &mut columns));
+    py.detach(|| P::decide(round, &policy, &found, &mut columns));
     Ok(())
 }
 
@@ -283,42 +306,58 @@ pub fn start_window(
             receiver_window,
             ..Seen::unknown()
         };
-        step::size(share, path, rtt_us, &seen, &law).window
+        start::size(share, path, rtt_us, &seen, &law).window
     })
 }
 
 /// Says whether edges brake, now and then by chance, where this share of connections loses something.
 #[pyfunction]
 pub fn brakes(share: f64, brake_share: f64, brake_connections: f64) -> bool {
-    step::brakes(share, brake_share, brake_connections)
+    start::brakes(share, brake_share, brake_connections)
 }
 
-/// Columns that a step reads and writes, by table, each with what its numbers are.
+/// Segments by which a window must differ from the one in use (`window`) to be published, and those that one more round
+/// like the one that showed `observed` leads to, by the policy's section `initcwnd` (as JSON).
 #[pyfunction]
-pub fn columns(table: &str) -> PyResult<Vec<Form>> {
-    match table {
-        "seen" => Ok(Seen::COLUMNS.to_vec()),
-        "state" => Ok(State::COLUMNS.to_vec()),
-        "override" => Ok(Override::COLUMNS.to_vec()),
-        "decided" => Ok(Decided::COLUMNS.to_vec()),
-        _ => Err(PyValueError::new_err(format!("no table {table}"))),
-    }
+pub fn window_changes(
+    policy: &str,
+    window: f64,
+    observed: f64,
+    smoothed: f64,
+) -> PyResult<(f64, f64)> {
+    let law: Initcwnd = read(policy)?;
+    Ok((
+        law.smallest_change(window),
+        law.following(observed, smoothed),
+    ))
 }
 
-/// Reasons of decisions in the order of their numbers, each with its rule.
+/// Columns that a part of decisions reads and writes, by table, each with what its numbers are.
 #[pyfunction]
-pub fn reasons() -> Vec<(&'static str, &'static str)> {
-    Reason::ALL.to_vec()
+pub fn columns(part: &str, table: &str) -> PyResult<Vec<Form>> {
+    of_part!(part, P => match table {
+        "seen" => <P as Part>::Seen::COLUMNS,
+        "state" => <P as Part>::State::COLUMNS,
+        "override" => <P as Part>::Override::COLUMNS,
+        "decided" => <P as Part>::Decided::COLUMNS,
+        _ => return Err(PyValueError::new_err(format!("no table {table}"))),
+    }.to_vec())
 }
 
-/// Rules of the step, each with the reason why it exists.
+/// Reasons of a part's decisions in the order of their numbers, each with its rule.
+#[pyfunction]
+pub fn reasons(part: &str) -> PyResult<Vec<(&'static str, &'static str)>> {
+    of_part!(part, P => P::REASONS.to_vec())
+}
+
+/// Actions of a part's decisions in the order of their numbers.
+#[pyfunction]
+pub fn actions(part: &str) -> PyResult<Vec<&'static str>> {
+    of_part!(part, P => P::ACTIONS.to_vec())
+}
+
+/// Rules of the step for starts, each with the reason why it exists.
 #[pyfunction]
 pub fn rules() -> Vec<(&'static str, &'static str)> {
     Rule::ALL.to_vec()
-}
-
-/// Actions of decisions in the order of their numbers.
-#[pyfunction]
-pub fn actions() -> Vec<&'static str> {
-    Action::ALL.to_vec()
 }

@@ -1,4 +1,4 @@
-"""The words of a decision on how connections start, as springtide-core has them (core/src/step/reason.rs)."""
+"""The words of a decision on how connections start, as springtide-core has them (core/src/step/start/reason.rs)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Action(StrEnum):
 
 
 # By number.
-ACTIONS = tuple(Action(name) for name in _core.actions())
-REASONS = tuple(name for name, _ in _core.reasons())
+ACTIONS = tuple(Action(name) for name in _core.actions("start"))
+REASONS = tuple(name for name, _ in _core.reasons("start"))
 # Of each reason what decides on it.
-RULES = dict(_core.reasons())
+RULES = dict(_core.reasons("start"))

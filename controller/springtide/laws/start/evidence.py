@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
-from springtide import _core
 from springtide.frame import Frame
 from springtide.laws.columns import Table, align
 from springtide.laws.start.gain import Floats
 from springtide.laws.start.groups import PLACE
 from springtide.laws.start.policy import StartPolicy
 from springtide.laws.start.units import UNIT_KEY, keys, width
+from springtide.laws.step import forms
 from springtide.store import Param, Store
 from springtide.store.files import sql
 
-
-def forms(table: Literal["seen", "state", "decided", "override"]) -> list[tuple[str, str]]:
-    """The columns of a table of springtide-core, each with what its numbers are."""
-    return [(name, f"<{form}") for name, form in _core.columns(table)]
-
-
-# What a round shows of a unit: core/src/step/evidence.rs.
-SEEN = forms("seen")
+# What a round shows of a unit: core/src/step/start/evidence.rs.
+SEEN = forms("start", "seen")
 # The same with its unit, and whose estimates it may borrow (groups.py).
 OBSERVED = np.dtype([*UNIT_KEY, *SEEN, ("group", "S64")])
 # The same before groups are known. `listed`: whether it is decided on by what the round shows of it.

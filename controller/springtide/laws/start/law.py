@@ -1,28 +1,25 @@
 """How fast and how wide connections of each unit start: a round of the step that springtide-core makes.
 
-A unit is an ordered pair of PoPs, or a PoP and a client prefix, one IP version. What decides is in core/src/step. Here
-rows become columns for it, and what it decides becomes rows.
+A unit is an ordered pair of PoPs, or a PoP and a client prefix, one IP version. What decides is in core/src/step/start.
+Here rows become columns for it, and what it decides becomes rows.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Collection
 
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide import _core
 from springtide.frame import Coded, Frame
 from springtide.laws.columns import Bits, Table, coded, taken_at
-from springtide.laws.start.evidence import OBSERVED, SEEN, forms
+from springtide.laws.start.evidence import OBSERVED, SEEN
 from springtide.laws.start.units import UNIT_KEY, placed
+from springtide.laws.step import Rows, as_json, forms, step
 from springtide.policy import Policy
 
-# What a step leaves for the next round, and what else it decides: core/src/step/state.rs and round.rs.
-STATE, _OTHERS = forms("state"), forms("decided")
+# What a step leaves for the next round, and what else it decides: core/src/step/start/state.rs and round.rs.
+STATE, _OTHERS = forms("start", "state"), forms("start", "decided")
 # What the decisions before this round left; `round` is their own. Instants in seconds since the epoch, 0 is none.
 PREVIOUS = np.dtype([*UNIT_KEY, *STATE, ("round", "<u4")])
 # What a round shows, and decisions keep no row of: sums of it are in their state.
@@ -39,25 +36,11 @@ DECIDED = np.dtype(
         ("seen_path_rate", "<f4"),
     ]
 )
-_OVERRIDE = np.dtype([*UNIT_KEY, *forms("override")])
+_OVERRIDE = np.dtype([*UNIT_KEY, *forms("start", "override")])
 UNSEEN = np.zeros((), OBSERVED)
 for _name in OBSERVED.names or ():
     if OBSERVED[_name].kind == "f":
         UNSEEN[_name] = np.nan
-
-
-@dataclass(frozen=True)
-class _Paths:
-    """Columns as springtide-core reads them; `at_*` are the rows that are each unit's, -1 is none."""
-
-    seen: Sequence[NDArray[Any]]
-    at_seen: NDArray[np.int64]
-    before: Sequence[NDArray[Any]]
-    at_before: NDArray[np.int64]
-    overrides: Sequence[NDArray[Any]]
-    at_override: NDArray[np.int64]
-    groups: NDArray[np.uint32]
-    frozen: NDArray[np.uint8]
 
 
 def decide(
@@ -91,23 +74,10 @@ def decide(
     given |= {"seen_path_rate": shown["path_rate"], "src_pop": src, "group": group}
     decided = Frame(DECIDED, {**Frame.empty(len(units), DECIDED).columns, **given})
     is_frozen = np.isin(src.texts, np.array(sorted(frozen), "S64"))[src.numbers]
-    paths = _Paths(
-        _columns(observed, SEEN),
-        at_seen.astype(np.int64, copy=False),
-        _columns(previous, [*STATE, ("round", "<u4")]),
-        at_previous.astype(np.int64, copy=False),
-        _columns(overrides, forms("override")),
-        at_override.astype(np.int64, copy=False),
-        _numbers(group),
-        is_frozen.astype(np.uint8),
-    )
-    _core.decide(now, _as_json(policy, without), paths, [decided[name] for name, _ in [*STATE, *_OTHERS]])
+    tables = Rows(observed, at_seen), Rows(previous, at_previous), Rows(overrides, at_override)
+    law = as_json(policy, ("start", "damping", "enforce"), without=list(without))
+    step("start", now, law, tables, is_frozen, decided, _numbers(group))
     return decided
-
-
-def _as_json(policy: Policy, without: Collection[str]) -> str:
-    """What a step reads of it."""
-    return json.dumps(policy.model_dump(include={"start", "damping", "enforce"}) | {"without": list(without)})
 
 
 def carry(decided: Frame, now: int) -> Frame:
@@ -126,10 +96,6 @@ def lasting_rows(decided: Frame) -> Bits:
         | (decided["harmful_rate"] > 0)
     )
     return lasts
-
-
-def _columns(rows: Frame, wanted: Sequence[tuple[str, str]]) -> list[NDArray[Any]]:
-    return [np.ascontiguousarray(rows[name], form) for name, form in wanted]
 
 
 def _overrides(policy: Policy, now: int) -> Frame:

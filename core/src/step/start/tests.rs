@@ -2,11 +2,12 @@
 
 use proptest::prelude::*;
 
-use super::columns::Columns;
 use super::group::Group;
 use super::losses::Flights;
-use super::{At, Damping, Enforce, Outcome, Policy, Rules, Seen, Start, State, step};
+use super::{At, Enforce, Outcome, Policy, Rules, Seen, Start, State, step};
 use crate::gain::Path;
+use crate::step::columns::Columns;
+use crate::step::damping::Damping;
 
 const ROUND: i64 = 1_767_312_000;
 const INTERVAL_S: i64 = 300;
@@ -70,7 +71,7 @@ impl Loop {
     fn new() -> Self {
         Self {
             policy: policy(),
-            state: State::none(),
+            state: State::zeros(),
             round: ROUND,
         }
     }

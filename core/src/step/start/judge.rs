@@ -8,10 +8,11 @@
 use super::Case;
 use super::counts::{Counts, STEP_UP};
 use super::group::Group;
-use super::losses::{self, BLIND, FEWEST_LOSSY, Flights, Lost, SURE};
+use super::losses::{self, BLIND, Flights, Lost, SURE};
 use super::rules::Rule;
 use super::state::State;
 use super::trains::proves;
+use crate::step::chance::FEWEST_LOSSY;
 
 /// Standard error of the log2 of two medians' ratio, times the root of the flights in each: single times differ by a
 /// third.

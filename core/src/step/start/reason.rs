@@ -1,5 +1,7 @@
 //! Reasons: which rule made a decision what it is, and what would change it.
 
+use crate::step::words::reasons;
+
 /// What a decision does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -17,21 +19,6 @@ pub enum Action {
 impl Action {
     /// Name of each, in the order of their numbers.
     pub const ALL: &'static [&'static str] = &["none", "try", "set", "withdraw"];
-}
-
-/// Defines reasons: `Variant "name" "rule"`.
-macro_rules! reasons {
-    ($($(#[$doc:meta])* $variant:ident $name:literal $rule:literal,)*) => {
-        /// The rule that made the decision what it is: the last one that changed a value, or kept it from changing.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        #[repr(u8)]
-        pub enum Reason { $($(#[$doc])* $variant,)* }
-
-        impl Reason {
-            /// Name of each, and its rule: the keys of the policy that decide on it, or a sentence.
-            pub const ALL: &'static [(&'static str, &'static str)] = &[$(($name, $rule)),*];
-        }
-    };
 }
 
 reasons! {

@@ -1,8 +1,8 @@
 //! State: what a path's decisions leave for the next round.
 
-use super::columns::{Columns, columns};
 use super::losses::Flights;
 use super::values::Values;
+use crate::step::columns::columns;
 
 columns! {
     /// What is in use on a path, what is on trial, and what earlier rounds showed. Instants in seconds since the epoch.
@@ -107,21 +107,7 @@ columns! {
     }
 }
 
-columns! {
-    /// Round of the decision that left a state.
-    #[derive(Clone, Debug)]
-    pub struct Left {
-        /// The round; 0 is none.
-        round: i64 as "u4",
-    }
-}
-
 impl State {
-    /// The state of a path that nothing was decided for.
-    pub(super) fn none() -> Self {
-        Self::zeros()
-    }
-
     /// Values in use.
     pub(super) fn used(&self) -> Values {
         Values {

@@ -1,7 +1,7 @@
 //! Evidence: what a round showed of one path.
 
-use super::columns::columns;
 use super::losses::Flights;
+use crate::step::columns::columns;
 
 /// Bytes of a segment where none was seen: Ethernet's, with TCP timestamps.
 pub const USUAL_MSS: f64 = 1448.0;

@@ -2,21 +2,14 @@
 
 use super::policy::Start;
 use crate::gain::KERNEL_DEFAULT;
+use crate::step::chance::{FEWEST_LOSSY, allowed_share, lower_bound};
 
-/// Quantile of the normal distribution that is 99.9 % on one side: a path is judged 288 times a day.
-const Z: f64 = 3.09;
-/// One or two flights that lost something prove nothing, whatever the statistic gives for so few.
-pub(super) const FEWEST_LOSSY: f64 = 3.0;
 /// Standard errors that are chance.
 const BY_CHANCE: f64 = 2.0;
 /// Standard errors that are no chance, where something else shows the contrary or where it is asked in each round.
 pub(super) const SURE: f64 = 3.0;
 /// Where so many of the default's flights lose something their share says nothing: only segments are compared.
 pub(super) const BLIND: f64 = 0.9;
-/// Window that `start.loss_bound` refers to, segments. Below twice the default the bound falls no further: a connection
-/// that started with ten sends up to twenty.
-const BOUND_AT: f64 = 100.0;
-const BOUND_FROM: f64 = 20.0;
 /// Part of all segments sent again that is harm where more than half of the flights say so, and how many times the
 /// default's that must be: random loss may explain that each large flight loses something.
 const FLOOD: f64 = 0.1;
@@ -146,27 +139,9 @@ impl Lost {
 /// policy's bound on top.
 pub(super) fn allowed_lossy(window: f64, default: f64, others: f64, law: &Start) -> f64 {
     let started = window.max(KERNEL_DEFAULT);
-    let more = (others + allowed_share(started, 0.0, law)).min(1.0);
-    allowed_share(started, default, law).max(more)
-}
-
-/// Share of connections that may lose something where they start with `started` segments: the policy's or, where it is
-/// more, what the path loses with the kernel's default.
-fn allowed_share(started: f64, default: f64, law: &Start) -> f64 {
-    let by_default = 1.0 - (1.0 - law.loss_bound).powf(KERNEL_DEFAULT / BOUND_AT);
-    if started <= KERNEL_DEFAULT {
-        return by_default.max(law.loss_default_bound);
-    }
-    let share = by_default.max(default.min(law.loss_default_bound));
-    1.0 - (1.0 - share).powf(started.max(BOUND_FROM) / KERNEL_DEFAULT)
-}
-
-/// Lower end of the share lossy / flights: Wilson's score interval (J. Am. Stat. Assoc. 22, 1927); 0 of none.
-fn lower_bound(lossy: f64, flights: f64) -> f64 {
-    let count = flights.max(1.0);
-    let share = (lossy / count).min(1.0);
-    let spread = Z * (share * (1.0 - share) / count + Z.powi(2) / (4.0 * count.powi(2))).sqrt();
-    ((share + Z.powi(2) / (2.0 * count) - spread) / (1.0 + Z.powi(2) / count)).max(0.0)
+    let bounds = [law.loss_bound, law.loss_default_bound];
+    let more = (others + allowed_share(started, 0.0, bounds)).min(1.0);
+    allowed_share(started, default, bounds).max(more)
 }
 
 /// Says whether edges brake, now and then by chance, where this share of connections loses something.

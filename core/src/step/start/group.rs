@@ -40,7 +40,7 @@ impl Group {
 #[cfg(test)]
 mod tests {
     use super::Group;
-    use crate::step::losses::Flights;
+    use crate::step::start::losses::Flights;
 
     #[test]
     fn a_group_lends_what_three_of_four_carry() {
