@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from springtide import instants
-from springtide.laws.initcwnd import loss_guard
 from springtide.laws.initcwnd.decision import Pair, Reason
 from springtide.laws.initcwnd.law import DECIDED, only_guard
 from springtide.laws.initcwnd.law import decide as decide_columns
-from springtide.policy import InitcwndPolicy, Policy
+from springtide.policy import Policy
 
 from testkit.home import ROUND
 from testkit.law import (
@@ -98,17 +96,9 @@ def test_a_lossy_pair_without_a_window_starts_at_cmin() -> None:
 
 def test_counts_that_nothing_reaches_do_not_wrap() -> None:
     """Two broken rows of all that 64 bits hold, one after the other."""
-    most = 2**63
-    judged = loss_guard.judge(
-        300,
-        np.array([(most, most)], [("young_connections", "<u8"), ("young_lossy_connections", "<u8")]),
-        np.array(
-            [(40, *([most] * len(loss_guard.GUARD)))], [("initcwnd", "<u4"), *((n, "<u8") for n, _ in loss_guard.GUARD)]
-        ),
-        np.array([False]),
-        InitcwndPolicy(),
-    )
-    assert judged.harm.all()
+    rounds = [[observation(80.0)], *[[lossy(80.0, share=1.0, young=2**63)]] * 2]
+    [_, [once], [again]] = run(rounds, policy())
+    assert (once.initcwnd, once.reason) == (again.initcwnd, again.reason) == (10, Reason.LOSS_GUARD)
 
 
 def test_timeouts_without_loss_do_not_judge() -> None:

@@ -26,8 +26,6 @@ create table if not exists initcwnd_decisions$on_cluster (
 
     -- Connections that closed within the round after at most two windows were sent.
     young_connections UInt64 codec (ZSTD(1)),
-    -- Not written: young_lossy_connections counts losses.
-    young_retransmit_ratio Nullable(Float64) codec (ZSTD(1)),
     -- Young connections that lost some of their first flight, and those in which a retransmission timer ran out.
     young_lossy_connections UInt64 default 0 codec (ZSTD(1)),
     young_timeout_connections UInt64 default 0 codec (ZSTD(1)),
@@ -55,13 +53,13 @@ create table if not exists initcwnd_decisions$on_cluster (
     -- The window that last did harm, segments.
     harmful_initcwnd Nullable(UInt32) codec (ZSTD(1)),
     -- Young connections that last started with the kernel's default, and how many of them were lossy.
-    default_connections UInt64 default 0 codec (ZSTD(1)),
-    default_lossy UInt64 default 0 codec (ZSTD(1)),
+    default_connections UInt32 default 0 codec (ZSTD(1)),
+    default_lossy UInt32 default 0 codec (ZSTD(1)),
     -- For how many rounds the window has been in use.
     trial_rounds UInt32 default 0 codec (ZSTD(1)),
     -- Young connections since then that do not yet suffice for a judgement, and how many of them were lossy.
-    trial_connections UInt64 default 0 codec (ZSTD(1)),
-    trial_lossy UInt64 default 0 codec (ZSTD(1)),
+    trial_connections UInt32 default 0 codec (ZSTD(1)),
+    trial_lossy UInt32 default 0 codec (ZSTD(1)),
     -- Flap damping after this round.
     penalty Float64 codec (ZSTD(1)),
     suppressed Bool,

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
+from springtide import _core
+
 Pair = tuple[str, str, int]
 
 
@@ -14,7 +16,7 @@ class Action(StrEnum):
     WITHDRAW = "withdraw"
 
 
-ACTIONS = tuple(Action)
+ACTIONS = tuple(Action(name) for name in _core.actions("window"))
 
 
 class Reason(StrEnum):
@@ -42,7 +44,9 @@ class Reason(StrEnum):
     DISABLE_TEST = "disable_test"
 
 
-REASONS = tuple(Reason)
+# By number, and of each what decides on it: core/src/step/window/mod.rs.
+REASONS = tuple(Reason(name) for name, _ in _core.reasons("window"))
+RULES = {Reason(name): rule for name, rule in _core.reasons("window")}
 
 
 @dataclass(frozen=True)

@@ -2,44 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from springtide import instants
+from springtide import _core, instants
 from springtide._core import KERNEL_DEFAULT
-from springtide.laws.initcwnd.decision import Action, Decision, Pair, Reason, is_left_out
+from springtide.laws.initcwnd.decision import RULES, Action, Decision, Pair, Reason, is_left_out
 from springtide.laws.initcwnd.edges import EdgeDecision
-from springtide.laws.initcwnd.law import bound, smallest_change, smooth, to_segments
 from springtide.laws.standing import Held, Standing
 from springtide.laws.switchback import next_on
 from springtide.policy import Policy
 
 DEFAULT = f"the kernel's default of {KERNEL_DEFAULT} segments"
-
-RULES = {
-    Reason.LEARNT: "the earned windows of the round, smoothed, inside initcwnd.cmin and initcwnd.cmax",
-    Reason.CLAMPED_TO_CMAX: "initcwnd.cmax",
-    Reason.CLAMPED_TO_CMIN: "initcwnd.cmin",
-    Reason.CAREFUL: "initcwnd.careful: half of what was learnt",
-    Reason.RECEIVER_LIMITED: "initcwnd.receiver_cap",
-    Reason.LOSS_GUARD: "initcwnd.loss_bound: more first flights lost something than random loss explains",
-    Reason.LOSS_GUARD_HOLD: "a ceiling since loss was seen: initcwnd.loss_min_connections, initcwnd.loss_hold_s",
-    Reason.LOSS_GUARD_STEP: "initcwnd.loss_step below a ceiling",
-    Reason.HELD_HYSTERESIS: "initcwnd.hysteresis",
-    Reason.HELD_DAMPING: "damping.suppress_above, until damping.reuse_below",
-    Reason.BELOW_DUTY_CYCLE: "initcwnd.duty_rounds within initcwnd.duty_window_rounds",
-    Reason.OVERRIDE: "an operator's override in the policy",
-    Reason.HELD_THIN_EVIDENCE: "initcwnd.min_connections, then initcwnd.ttl_s",
-    Reason.HELD_NO_EVIDENCE: "initcwnd.ttl_s",
-    Reason.HELD_INCOMPLETE_INPUT: "completeness: too little of the round arrived, the last decisions stay in force",
-    Reason.EXPIRED: "initcwnd.ttl_s",
-    Reason.THIN_EVIDENCE: "initcwnd.min_connections",
-    Reason.NO_EVIDENCE: "only connections that earned their window count",
-    Reason.SWITCHBACK: "experiment.kind: switchback, which turns pairs on and off to measure the benefit",
-    Reason.DISABLE_TEST: "experiment.disable_every_days: all pairs are off for experiment.disable_for_s",
-}
 
 
 @dataclass(frozen=True)
@@ -224,13 +199,11 @@ def _change(d: Decision, policy: Policy) -> str:
         return own[d.reason]
     if d.action is not Action.SET or d.smoothed_cwnd is None or d.initcwnd is None:
         return more
-    [least] = smallest_change(np.array([d.initcwnd]), law).tolist()
-    if d.observed_cwnd is not None:
-        following, _ = bound(smooth(np.array([d.observed_cwnd]), np.array([d.smoothed_cwnd]), law), law)
-        [segments] = to_segments(following).tolist()
-        if abs(segments - d.initcwnd) >= least:
-            return f"one more round like this one makes it {segments}"
-    return f"a smoothed window that differs by {least} segment{'s' if least != 1 else ''} or more"
+    observed = math.nan if d.observed_cwnd is None else d.observed_cwnd
+    least, following = _core.window_changes(law.model_dump_json(), d.initcwnd, observed, d.smoothed_cwnd)
+    if abs(following - d.initcwnd) >= least:
+        return f"one more round like this one makes it {following:.0f}"
+    return f"a smoothed window that differs by {least:.0f} segment{'s' if least != 1 else ''} or more"
 
 
 def _next_on(d: Decision, policy: Policy) -> str:
