@@ -36,8 +36,8 @@ from springtide.laws.congestion import rows as congestion_rows
 from springtide.laws.congestion.law import decide as decide_congestion
 from springtide.laws.initcwnd import rows as decisions
 from springtide.laws.initcwnd.law import decide as decide_initcwnd
-from springtide.laws.start import rows as start_rows
 from springtide.laws.start.interface import START
+from springtide.laws.start.rows import STARTS
 from springtide.observe.pairs import pair_observations
 from springtide.policy import EnforcePolicy, Policy
 from springtide.store import Store, open_store
@@ -117,11 +117,12 @@ PAIR_SCANS = (
     """,
     """
     select
-        max(round), max(src_pop), max(dst_pop), max(ip_version), sum(smoothed_cwnd), max(last_evidence), sum(initcwnd),
-        max(guard_until), sum(guard_hold_s), sum(clean_initcwnd), sum(harmful_initcwnd), sum(default_connections),
-        sum(default_lossy), sum(trial_rounds), sum(trial_connections), sum(trial_lossy), sum(penalty), sum(suppressed)
-    from initcwnd_decisions
-    where round < fromUnixTimestamp({round_s:UInt32})
+        max(round), max(src_pop), max(destination), max(ip_version), sum(smoothed_cwnd), max(last_evidence),
+        sum(initcwnd), max(guard_until), sum(guard_hold_s), sum(clean_initcwnd), sum(harmful_initcwnd),
+        sum(default_young), sum(default_young_lossy), sum(trial_rounds), sum(trial_young),
+        sum(trial_young_lossy), sum(penalty), sum(suppressed)
+    from path_decisions
+    where part = 'initcwnd' and round < fromUnixTimestamp({round_s:UInt32})
     """,
 )
 
@@ -172,7 +173,7 @@ def _measure(run: Run, store: Store) -> None:
     for number in range(min(rounds, 3), 0, -1):
         _decide_pairs(store, ROUND - number * INTERVAL, policy)
     # Of rounds that are copies of one another more is saved than of real ones.
-    _row_bytes(run, store, {"initcwnd_decisions": "bytes_per_pair_decision"})
+    _row_bytes(run, store, {"path_decisions": "bytes_per_pair_decision"})
     _widen_decisions(store, rounds)
 
     def scan() -> None:
@@ -184,11 +185,11 @@ def _measure(run: Run, store: Store) -> None:
         "initcwnd",
         lambda: _decide_pairs(store, ROUND, policy),
         scan,
-        lambda: _forget(store, "initcwnd_decisions"),
+        lambda: _forget(store, "path_decisions"),
     )
     [counted] = store.query(
         "select (select count() from round_prefix_rates) as prefix_rows, "
-        "(select count() from initcwnd_decisions) as pair_decision_rows, "
+        "(select count() from path_decisions) as pair_decision_rows, "
         "(select count() from congestion_decisions where round = fromUnixTimestamp({round_s:UInt32})) "
         "as prefix_decisions",
         {"round_s": ROUND},
@@ -242,14 +243,14 @@ def _measure_starts(run: Run, store: Store) -> None:
     _beside_bare(run, store, moments[-1], scan, [sum(one) for one in hot], units)
     [counted] = store.query(
         "select (select count() from round_paths where round = fromUnixTimestamp({round_s:UInt32})) as round_rows, "
-        "(select count() from start_decisions where round = fromUnixTimestamp({last_s:UInt32})) as kept_rows, "
-        "(select count() from start_decisions) as history_rows",
+        "(select count() from path_decisions where round = fromUnixTimestamp({last_s:UInt32})) as kept_rows, "
+        "(select count() from path_decisions) as history_rows",
         {"round_s": moments[-1], "last_s": moments[-2]},
     )
     for name, count in counted.items():
         run.figure(f"start_{name}", int(count))
     store.execute("system start merges")
-    _row_bytes(run, store, {"rollup_paths": "bytes_per_path", "start_decisions": "bytes_per_start_decision"})
+    _row_bytes(run, store, {"rollup_paths": "bytes_per_path", "path_decisions": "bytes_per_start_decision"})
 
 
 def _beside_bare(
@@ -301,7 +302,7 @@ def _decide_pairs(store: Store, moment: int, policy: Policy) -> None:
     decided = decide_initcwnd(
         moment, policy, pair_observations(store, moment), decisions.previous(store, moment, policy)
     )
-    decisions.write_round(store, moment, decided, policy.version)
+    decisions.WINDOWS.write_round(store, moment, decided, policy.version)
 
 
 def _decide_starts(store: Store, moment: int) -> tuple[float, float, float]:
@@ -312,7 +313,7 @@ def _decide_starts(store: Store, moment: int) -> tuple[float, float, float]:
     observed = time.process_time()
     decided = START.decide(moment, policy, seen, before, thin)
     judged = time.process_time()
-    start_rows.write_round(store, moment, decided, policy.version)
+    STARTS.write_round(store, moment, decided, policy.version)
     return observed - begun, judged - observed, time.process_time() - judged
 
 
@@ -320,9 +321,9 @@ def _widen_decisions(store: Store, rounds: int) -> None:
     """The newest round's decisions again for the rounds before, as a history of the same length."""
     for number in range(4, rounds + 1):
         store.execute(
-            "insert into initcwnd_decisions select * replace (fromUnixTimestamp({round_s:UInt32}) as round, "
+            "insert into path_decisions select * replace (fromUnixTimestamp({round_s:UInt32}) as round, "
             "fromUnixTimestamp({round_s:UInt32}) as last_evidence) "
-            "from initcwnd_decisions where initcwnd_decisions.round = fromUnixTimestamp({source_s:UInt32})",
+            "from path_decisions where path_decisions.round = fromUnixTimestamp({source_s:UInt32})",
             {"round_s": ROUND - number * INTERVAL, "source_s": ROUND - 3 * INTERVAL},
         )
 

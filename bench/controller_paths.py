@@ -146,7 +146,7 @@ PATH_SCANS = (
         max(hold_until), sum(hold_s), sum(harmful_share), max(shared_at), sum(was_cut), sum(learnt_rtt_us),
         sum(measured_rounds), sum(penalty), sum(suppressed),
         sum(overridden), max(last_evidence)
-    from start_decisions where round = fromUnixTimestamp({last_s:UInt32})
+    from path_decisions where part = 'start' and round = fromUnixTimestamp({last_s:UInt32})
     """,
 )
 # Sketches are read only for other quantiles than the policy's defaults: the same without them.
@@ -174,9 +174,9 @@ def add_round(store: Store, moment: int, number: int, pops: int, prefixes: int) 
 def write_bare(store: Store, moment: int) -> Callable[[], None]:
     """Write a round's decisions once more as the engine does it by itself, from its memory: what no writer of them goes
     below."""
-    store.execute("create table bare_copy as start_decisions")
+    store.execute("create table bare_copy as path_decisions")
     store.execute(
-        "create table bare_rows engine = Memory as select * from start_decisions "
+        "create table bare_rows engine = Memory as select * from path_decisions "
         "where round = fromUnixTimestamp({round_s:UInt32})",
         {"round_s": moment},
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from grafana_foundation_sdk.builders.dashboard import Dashboard
-from springtide.laws.base import Law
+from springtide.laws.base import Law, of
 from springtide.laws.registry import LAWS, LEADING
 
 from dashboards.benefit import SIDE, sides
@@ -114,7 +114,7 @@ def fleet() -> Dashboard:
                 f"Age of the newest round that the law {LEADING.name} decided, at the end of the time shown.",
                 f"""
                 select toUnixTimestamp($__toTime) - toUnixTimestamp(max(round)) as age_s
-                from {LEADING.name}_decisions final where $__timeFilter(round)
+                from path_decisions final where part = '{LEADING.name}' and $__timeFilter(round)
                 having count() > 0
                 """,
                 "s",
@@ -244,8 +244,9 @@ def fleet() -> Dashboard:
                 "Largest window set",
                 "Of the newest decided round, segments; initcwnd.cmax bounds it.",
                 """
-                select max(initcwnd) as initcwnd from initcwnd_decisions final
-                where round = (select max(round) from initcwnd_decisions where $__timeFilter(round))
+                select max(initcwnd) as initcwnd from path_decisions final
+                where part = 'initcwnd'
+                    and round = (select max(round) from path_decisions where part = 'initcwnd' and $__timeFilter(round))
                 """,
                 "short",
             )
@@ -255,8 +256,9 @@ def fleet() -> Dashboard:
                 "Pairs under the loss guard",
                 "Pairs for which loss has left a ceiling, which only judged steps raise, in the newest decided round.",
                 """
-                select countIf(ceiling_initcwnd > 0) as pairs from initcwnd_decisions final
-                where round = (select max(round) from initcwnd_decisions where $__timeFilter(round))
+                select countIf(ceiling_initcwnd > 0) as pairs from path_decisions final
+                where part = 'initcwnd'
+                    and round = (select max(round) from path_decisions where part = 'initcwnd' and $__timeFilter(round))
                 """,
                 "short",
                 steps=((0, "green"), (1, "orange")),
@@ -338,8 +340,8 @@ def fleet() -> Dashboard:
                     sum(connections_seen * rtt_ms * {_saved_round_trips("window")}) / sum(connections_seen) as saved_ms
                 from pairs
                 left join (
-                    select round, src_pop, dst_pop, ip_version, greatest(coalesce(initcwnd, 10), 10) as window
-                    from initcwnd_decisions final where $__timeFilter(round)
+                    select round, src_pop, destination as dst_pop, ip_version, greatest(initcwnd, 10) as window
+                    from path_decisions final where part = 'initcwnd' and $__timeFilter(round)
                 ) as decided using (round, src_pop, dst_pop, ip_version)
                 where $__timeFilter(round) and rtt_ms is not null and connections_seen > 0
                 group by time, series
@@ -355,8 +357,8 @@ def fleet() -> Dashboard:
                 "Pairs of PoPs with a learnt initial window, and the mean of those windows in segments; the "
                 "kernel's is 10.",
                 """
-                select round as time, countIf(initcwnd is not null) as pairs, avg(initcwnd) as mean_initcwnd
-                from initcwnd_decisions final where $__timeFilter(round)
+                select round as time, countIf(initcwnd > 0) as pairs, avg(nullIf(initcwnd, 0)) as mean_initcwnd
+                from path_decisions final where part = 'initcwnd' and $__timeFilter(round)
                 group by round
                 order by time
                 """,
@@ -438,7 +440,7 @@ def _each_round(what: str, conditions: Iterable[tuple[Law, str]]) -> str:
     """A line a law: in how many of its rows an SQL condition holds."""
     counts = [
         f"select round, '{law.name}' as series, countIf({condition}) as {what}\n"
-        f"    from {law.name}_decisions final where $__timeFilter(round) group by round"
+        f"    from {of(law.name, 'final')} and $__timeFilter(round) group by round"
         for law, condition in conditions
     ]
     every = "\n    union all\n    ".join(counts)
@@ -447,6 +449,5 @@ def _each_round(what: str, conditions: Iterable[tuple[Law, str]]) -> str:
 
 
 def _damped(law: Law) -> str:
-    table = f"{law.name}_decisions"
-    newest = f"(select max(round) from {table} where $__timeFilter(round))"
-    return f"(select countIf(suppressed) from {table} final where round = {newest})"
+    newest = f"(select max(round) from {of(law.name)} and $__timeFilter(round))"
+    return f"(select countIf(suppressed) from {of(law.name, 'final')} and round = {newest})"

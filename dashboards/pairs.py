@@ -9,6 +9,8 @@ from dashboards.build import choice, lines, row, rows, start, text
 from dashboards.probes import SHOWN, panels
 
 WHICH = "src_pop in (${src:singlequote}) and dst_pop in (${dst:singlequote})"
+# `destination` is the other PoP.
+DECISIONS = "(select *, destination as dst_pop from path_decisions final where part = 'initcwnd')"
 PAIR = "concat(src_pop, ' → ', dst_pop, if(ip_version = 6, ' IPv6', ''))"
 
 
@@ -41,8 +43,8 @@ def pairs() -> Dashboard:
                 "start with is below.",
                 f"""
                 select round as time, {PAIR} as series, toFloat64(initcwnd) as initcwnd
-                from initcwnd_decisions final
-                where $__timeFilter(round) and {WHICH} and initcwnd is not null
+                from {DECISIONS}
+                where $__timeFilter(round) and {WHICH} and initcwnd > 0
                 order by time, series
                 """,
                 "short",
@@ -138,7 +140,7 @@ def pairs() -> Dashboard:
                 "The rule that made each decision what it is; `springtide explain SRC DST` shows one in full.",
                 f"""
                 select round as time, toString(reason) as series, count() as decisions
-                from initcwnd_decisions final where $__timeFilter(round) and {WHICH}
+                from {DECISIONS} where $__timeFilter(round) and {WHICH}
                 group by time, series
                 order by time, series
                 """,
@@ -153,16 +155,16 @@ def pairs() -> Dashboard:
                 "The newest decision of each pair with its inputs, as the law saw them. Bundles leave out what would "
                 "expire before them.",
                 f"""
-                select src_pop, dst_pop, ip_version, toString(action) as decided, initcwnd,
+                select src_pop, dst_pop, ip_version, toString(action) as decided, nullIf(initcwnd, 0) as initcwnd,
                     action = 'set' and reason != 'override'
                         and coalesce(expires_at < round + ${{ttl_s:raw}}, true) as left_out,
-                    previous_initcwnd,
+                    nullIf(previous_initcwnd, 0) as previous_initcwnd,
                     toString(reason) as because, connections_earned, connections_seen, observed_cwnd, smoothed_cwnd,
                     target_cwnd, receiver_cwnd, 100 * retransmit_ratio as retransmit_percent,
                     if(young_connections > 0, 100 * young_lossy_connections / young_connections, null)
                         as young_lossy_percent, ceiling_initcwnd, measured_rounds, penalty, suppressed, guard_until,
                     expires_at, round as decided_at
-                from initcwnd_decisions final
+                from {DECISIONS}
                 where $__timeFilter(round) and {WHICH}
                 order by round desc
                 limit 1 by src_pop, dst_pop, ip_version
@@ -200,8 +202,8 @@ def pairs() -> Dashboard:
                 f"""
                 select round as decided_at, src_pop, dst_pop, ip_version, previous_initcwnd, initcwnd,
                     toString(reason) as because, observed_cwnd, connections_earned
-                from initcwnd_decisions final
-                where $__timeFilter(round) and {WHICH} and coalesce(initcwnd, 0) != coalesce(previous_initcwnd, 0)
+                from {DECISIONS}
+                where $__timeFilter(round) and {WHICH} and initcwnd != previous_initcwnd
                 order by round desc, src_pop, dst_pop
                 limit 500
                 """,

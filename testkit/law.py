@@ -18,7 +18,7 @@ PAIR = ("ams", "fra", 4)
 
 
 def observation(mean: float | None = 40.0, earned: int = 5, dst: str = "fra", **more: Any) -> PairObservation:
-    bound = None if mean is None else int(mean)
+    bound = None if mean is None else max(1, int(mean))
     values: dict[str, Any] = {
         "connections_seen": earned,
         "connections_earned": earned,

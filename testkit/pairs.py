@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from springtide.frame import Frame
 from springtide.laws.columns import Table
 from springtide.laws.initcwnd import rows as decisions
 from springtide.laws.initcwnd.decision import ACTIONS, REASONS, Action, Decision, Pair, Reason
@@ -18,6 +19,17 @@ from springtide.laws.initcwnd.law import DECIDED, PREVIOUS
 from springtide.laws.initcwnd.law import decide as decide_columns
 from springtide.observe.pairs import OBSERVED
 from springtide.policy import DampingPolicy, InitcwndPolicy, Override, Policy
+
+# Of these the table has 0 for none.
+_NONE = (
+    "initcwnd",
+    "previous_initcwnd",
+    "ceiling_initcwnd",
+    "clean_initcwnd",
+    "harmful_initcwnd",
+    "min_cwnd",
+    "max_cwnd",
+)
 
 
 @dataclass(frozen=True)
@@ -76,11 +88,11 @@ class Remembered:
             "guard_hold_s": self.hold_s,
             "clean_initcwnd": self.clean,
             "harmful_initcwnd": self.harmful,
-            "default_connections": self.default[0],
-            "default_lossy": self.default[1],
+            "default_young": self.default[0],
+            "default_young_lossy": self.default[1],
             "trial_rounds": self.rounds,
-            "trial_connections": self.trial[0],
-            "trial_lossy": self.trial[1],
+            "trial_young": self.trial[0],
+            "trial_young_lossy": self.trial[1],
         }
 
 
@@ -97,15 +109,15 @@ class Previous:
 
 
 def observed_table(observations: Iterable[PairObservation]) -> Table:
-    return _table(OBSERVED, [vars(one) for one in observations])
+    return _table(OBSERVED, [{**vars(one), "destination": one.dst_pop} for one in observations])
 
 
-def previous_table(last: Mapping[Pair, Previous]) -> Table:
-    return _table(
+def previous_table(last: Mapping[Pair, Previous]) -> Frame:
+    table = _table(
         PREVIOUS,
         [
             {
-                **dict(zip(("src_pop", "dst_pop", "ip_version"), pair, strict=True)),
+                **dict(zip(("src_pop", "destination", "ip_version"), pair, strict=True)),
                 **vars(one),
                 **one.guard.columns(),
                 "penalty": one.penalty.value,
@@ -115,14 +127,27 @@ def previous_table(last: Mapping[Pair, Previous]) -> Table:
             for pair, one in last.items()
         ],
     )
+    return Frame.of(table)
 
 
-def decided_table(listed: Iterable[Decision]) -> Table:
+def decided_table(listed: Iterable[Decision]) -> Frame:
     rows = [
-        {**vars(one), "action": ACTIONS.index(one.action), "reason": REASONS.index(one.reason)}
+        {
+            **vars(one),
+            "destination": one.dst_pop,
+            "action": ACTIONS.index(one.action),
+            "reason": REASONS.index(one.reason),
+        }
         for one in sorted(listed, key=lambda one: one.pair)
     ]
-    return _table(DECIDED, rows)
+    return Frame.of(_table(DECIDED, rows))
+
+
+def row(decision: Decision) -> dict[str, Any]:
+    """As path_decisions has it."""
+    values = {name: 0 if value is None and name in _NONE else value for name, value in vars(decision).items()}
+    values["destination"] = values.pop("dst_pop")
+    return {**values, "part": "initcwnd"}
 
 
 def decide_pairs(
@@ -142,7 +167,7 @@ def _table(dtype: np.dtype[np.void], rows: list[dict[str, object]]) -> Table:
     for at, row in enumerate(rows):
         for name in dtype.names or ():
             kind = dtype[name].kind
-            nothing = {"f": math.nan, "i": -1}.get(kind, 0)
+            nothing = math.nan if kind == "f" else 0
             value = row[name]
             table[name][at] = nothing if value is None else value.encode() if isinstance(value, str) else value
     return table
@@ -186,9 +211,9 @@ def carry(decision: Decision, measured_rounds: int) -> Previous | None:
             decision.guard_hold_s,
             decision.clean_initcwnd,
             decision.harmful_initcwnd,
-            (decision.default_connections, decision.default_lossy),
+            (decision.default_young, decision.default_young_lossy),
             decision.trial_rounds,
-            (decision.trial_connections, decision.trial_lossy),
+            (decision.trial_young, decision.trial_young_lossy),
         ),
         penalty=Penalty(decision.penalty, decision.round, decision.suppressed),
         measured_rounds=measured_rounds,

@@ -93,6 +93,7 @@ def decision_rows(decided: Mapping[int, Gave]) -> list[Row]:
     return [
         {
             "round": moment,
+            "part": "start",
             "src_pop": unit[0],
             "destination": unit[1],
             "ip_version": unit[2],
@@ -111,12 +112,12 @@ def decision_rows(decided: Mapping[int, Gave]) -> list[Row]:
 
 def load(store: Store, batches: list[list[Row]], decided: Mapping[int, Gave] | None = None) -> None:
     publish_fleet(store, Fleet.model_validate(yaml.safe_load(FLEET)))
-    for table in ("tcp_samples", "rollups", "start_decisions", *TABLES):
+    for table in ("tcp_samples", "rollups", "path_decisions", *TABLES):
         store.execute(f"truncate table {table}")
     for batch in batches:
         store.insert("tcp_samples", batch)
     if decided:
-        store.insert("start_decisions", decision_rows(decided))
+        store.insert("path_decisions", decision_rows(decided))
 
 
 def roll_up(store: Store, batches: list[list[Row]], decided: Mapping[int, Gave] | None = None) -> None:

@@ -53,7 +53,7 @@ class Rolled:
         decided: Mapping[int, Gave] | Sequence[Row] = (),
         rounds: Sequence[int] = (ROUND,),
     ) -> None:
-        """`decided`: as rows of start_decisions where they are none of path_traffic."""
+        """`decided`: as rows of path_decisions where they are none of path_traffic."""
         self.rounds = rounds
         self.batches = [[dict(row) for row in batch] for batch in batches]
         self.decisions = decision_rows(decided) if isinstance(decided, Mapping) else list(decided)
@@ -80,7 +80,7 @@ class Rolled:
             named = zip(cases, batches, strict=True)
             store.insert("tcp_samples", [apart(row, case.prefix) for case, batch in named for row in batch])
         moments = sorted({row["round"] for case in cases for row in case.decisions})
-        store.insert("start_decisions", [row for case in cases for row in case._decided(moments)])
+        store.insert("path_decisions", [row for case in cases for row in case._decided(moments)])
         for moment in sorted({moment for case in cases for moment in case.rounds}):
             rollup(store, moment, INTERVAL, ROUND + 60, paced=True)
 

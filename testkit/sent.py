@@ -83,7 +83,7 @@ class Sent(Apart):
         """The home, where no other case has decided anything."""
         if self.is_first:
             self.home.policy.write_text(self.policy)
-            self.home.open().execute("truncate table initcwnd_decisions")
+            self.home.open().execute("truncate table path_decisions")
             self.is_first = False
         return self.home
 
@@ -96,7 +96,8 @@ class Sent(Apart):
             self.ours().run("decide", "initcwnd", "--round", instants.show(moment))
 
     def stored(self) -> list[dict[str, Any]]:
-        rows = self.ours().query("select * from initcwnd_decisions order by round, src_pop, dst_pop, ip_version")
+        query = "select *, destination as dst_pop from path_decisions order by round, src_pop, destination, ip_version"
+        rows = self.ours().query(query)
         return self.named(rows)
 
     def explain(self, src: str, dst: str) -> str:

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from springtide.laws.start.decision import REASONS
 from springtide.laws.start.evidence import GROUPED, OBSERVED
-from springtide.laws.start.law import PREVIOUS, UNSEEN, carry, decide
+from springtide.laws.start.law import PREVIOUS, UNSEEN, decide
+from springtide.laws.start.rows import STARTS
 from springtide.policy import Policy
 
 ROUND, STEP = 1_767_312_000, 300
@@ -67,7 +68,7 @@ class Loop:
     def round(self, *rows: Rows, frozen: tuple[str, ...] = ()) -> Rows:
         seen = np.concatenate(rows) if rows else np.zeros(0, OBSERVED)
         decided = decide(self.now, self.policy, seen, self.last, self.groups, frozen, WITHOUT)
-        self.last, self.now = carry(decided, self.now).table(), self.now + STEP
+        self.last, self.now = STARTS.carry(decided, self.now).table(), self.now + STEP
         return decided.table()
 
     def in_use(self, rate: float, name: str = "p") -> Rows:

@@ -9,9 +9,12 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from springtide.frame import Frame
 from springtide.laws.columns import Table
-from springtide.laws.initcwnd.law import PREVIOUS, carry, decide, lasting
-from springtide.laws.initcwnd.pairs import DutyMemory, keys
+from springtide.laws.initcwnd.law import PREVIOUS, decide
+from springtide.laws.initcwnd.pairs import DutyMemory
+from springtide.laws.initcwnd.rows import WINDOWS
+from springtide.laws.start.units import keys
 from springtide.policy import Policy
 
 CMIN, CMAX = 10, 100
@@ -30,15 +33,15 @@ class Springtide:
     def __init__(self, policy: Policy, name: str = "springtide") -> None:
         self.name = name
         self._policy = policy
-        self._last: Table = np.zeros(0, PREVIOUS)
+        self._last = Frame.empty(0, PREVIOUS)
         self._measured = DutyMemory()
 
     def decide(self, now: int, seen: Table) -> Windows:
         window_s = (self._policy.initcwnd.duty_window_rounds - 2) * INTERVAL_S
         decided = decide(now, self._policy, seen, self._last)
         self._measured.remember(now, keys(decided[decided["last_evidence"] == now]))
-        left = lasting(decided)
-        self._last = carry(left, now, self._measured.count(left, now - window_s))
+        left = WINDOWS.carry(decided, now)
+        self._last = Frame(PREVIOUS, {**left.columns, "measured_rounds": self._measured.count(left, now - window_s)})
         return decided["initcwnd"].astype(np.int64)
 
 

@@ -124,7 +124,7 @@ def ours(path: Path, policy: Policy | None = None) -> Decide:
 
     def decide(now: int, observed: Observed) -> int:
         seen = np.full(1, UNSEEN)
-        seen["src_pop"], seen["dst_pop"], seen["ip_version"] = b"ams", b"fra", 4
+        seen["src_pop"], seen["destination"], seen["ip_version"] = b"ams", b"fra", 4
         seen["connections_seen"] = seen["connections_earned"] = 5
         seen["mean_cwnd"] = path.learnt
         seen["young_connections"], seen["young_lossy_connections"] = observed.connections, observed.lossy

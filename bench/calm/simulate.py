@@ -142,7 +142,7 @@ def _observe(
 ) -> Table:
     seen = np.full(len(moments), UNSEEN)
     earned = np.array([one.earned for one in moments])
-    seen["src_pop"], seen["dst_pop"], seen["ip_version"] = names, b"peer", 4
+    seen["src_pop"], seen["destination"], seen["ip_version"] = names, b"peer", 4
     seen["connections_earned"], seen["connections_seen"] = earned, earned + 5
     seen["mean_cwnd"] = np.where(earned > 0, [one.mean_cwnd for one in moments], np.nan)
     seen["max_cwnd"] = np.where(earned > 0, [one.max_cwnd for one in moments], -1)

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from springtide.laws.columns import Table
 from springtide.laws.initcwnd.law import UNSEEN as UNSEEN_PAIR
 from springtide.laws.start.evidence import GROUPED
-from springtide.laws.start.law import DECIDED, PREVIOUS, UNSEEN, carry, decide
+from springtide.laws.start.law import DECIDED, PREVIOUS, UNSEEN, decide
+from springtide.laws.start.rows import STARTS
 from springtide.policy import Policy
 
 from bench.calm.controllers import PlainAverage, Springtide
@@ -78,7 +79,7 @@ class Bursts:
     def round(self, now: int, moment: Moment, met: tuple[Met, Met], default: Met) -> None:
         draw = self._draw
         seen = np.full(self._paths.count, UNSEEN_PAIR)
-        seen["src_pop"], seen["dst_pop"], seen["ip_version"] = self._names, b"peer", 4
+        seen["src_pop"], seen["destination"], seen["ip_version"] = self._names, b"peer", 4
         # CUBIC's window is between 0.7 and 1 of what the pipe and the queue hold.
         held = (moment.share * WIRE / SEGMENT * moment.rtt_ms / 1000 / WIRE) + moment.queue / (
             moment.together / moment.share
@@ -179,7 +180,7 @@ class Start:
             count += np.any([decided[name] != self.decided[name] for name in fields], axis=0)
         for code, times in zip(*np.unique(decided["reason"], return_counts=True), strict=True):
             self.reasons[int(code)] = self.reasons.get(int(code), 0) + int(times)
-        self.decided, self._last = decided.table(), carry(decided, now).table()
+        self.decided, self._last = decided.table(), STARTS.carry(decided, now).table()
 
     def _observe(self, moment: Moment, met: tuple[Met, Met], default: Met) -> Table:
         draw, count = self._draw, self._paths.count

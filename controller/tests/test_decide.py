@@ -61,7 +61,9 @@ def decide(home: Home, *arguments: object) -> list[dict[str, Any]]:
 
 
 def stored(home: Home) -> list[dict[str, Any]]:
-    return home.query("select * from initcwnd_decisions final order by round, src_pop, dst_pop, ip_version")
+    return home.query(
+        "select *, destination as dst_pop from path_decisions final order by round, src_pop, destination, ip_version"
+    )
 
 
 @together
@@ -430,10 +432,10 @@ def test_a_ceiling_outlives_the_value_a_gap_of_days_and_the_store(home: Home) ->
     for moment in rounds:
         last = decisions.previous(store, moment, policy)
         found = decide_initcwnd(moment, policy, pair_observations(store, moment), last)
-        decisions.write_round(store, moment, found, policy.version)
+        decisions.WINDOWS.write_round(store, moment, found, policy.version)
     store.close()
     assert [(row["initcwnd"], row["reason"], row["ceiling_initcwnd"]) for row in stored(home)] == [
-        (80, "learnt", None),
+        (80, "learnt", 0),
         (10, "loss_guard", 10),
         (10, "loss_guard_hold", 10),
     ]

@@ -22,7 +22,7 @@ from springtide.laws.base import Contribution
 from springtide.laws.congestion import interface as congestion
 from springtide.laws.entry import Part
 from springtide.laws.initcwnd import interface as initcwnd
-from springtide.laws.initcwnd.rows import write_round
+from springtide.laws.initcwnd.rows import WINDOWS
 from springtide.policy import Policy
 from springtide.publication import journal
 from springtide.publication.waves import read_publication
@@ -91,7 +91,7 @@ def test_the_how_to_switches_edges_on(home: Home) -> None:
     page = (Path(__file__).parents[2] / "docs/how-to/start-at-the-rate.md").read_text()
     one, every = re.findall(r"```yaml\n(.*?)```", page, re.S)
     store = home.open()
-    write_round(store, NOW, decided_table(DECISIONS), DECISIONS[0].policy_version)
+    WINDOWS.write_round(store, NOW, decided_table(DECISIONS), DECISIONS[0].policy_version)
     store.close()
     for policy, paced in ((one, {"ams-1"}), (every, set(THE_FLEET.edges()))):
         home.policy.write_text(policy)
@@ -107,7 +107,7 @@ def test_the_how_to_switches_edges_on(home: Home) -> None:
 
 def test_from_the_policy_to_bundles(home: Home) -> None:
     store = home.open()
-    write_round(store, NOW, decided_table(DECISIONS), DECISIONS[0].policy_version)
+    WINDOWS.write_round(store, NOW, decided_table(DECISIONS), DECISIONS[0].policy_version)
     store.close()
     home.policy.write_text(
         "enforce: {lift_round_trips: 4, excluded: [fd00:1::/32, 10.9.0.0/16], record_permille: 7}\n"

@@ -226,8 +226,9 @@ def audit(store: Store, *events: dict[str, Any]) -> None:
 def decision(moment: int, initcwnd: int, dst: str = "fra", **more: Any) -> Row:
     return {
         "round": moment,
+        "part": "initcwnd",
         "src_pop": "ams",
-        "dst_pop": dst,
+        "destination": dst,
         "ip_version": 4,
         "action": "set",
         "initcwnd": initcwnd,
@@ -267,7 +268,7 @@ BOTH = ["ams-1", "ams-2"]
 
 
 def test_a_connection_began_with_what_held_on_its_edge_then(store: Store) -> None:
-    store.insert("initcwnd_decisions", [decision(A, 40), decision(B, 80)])
+    store.insert("path_decisions", [decision(A, 40), decision(B, 80)])
     # Unreadable records count for nothing, and do not affect the others.
     torn = {"at": T0 - 750, "publication": "A", "verdict": "published", "edges": BOTH}
     for n, (event, details) in enumerate([("publish", "{torn"), ("wave", "[1]"), ("withdraw", '{"withdrawn": 5}')]):
@@ -300,7 +301,7 @@ def test_a_connection_began_with_what_held_on_its_edge_then(store: Store) -> Non
 
 def test_what_a_bundle_did_not_have_was_not_in_force(store: Store) -> None:
     store.insert(
-        "initcwnd_decisions",
+        "path_decisions",
         [
             decision(A, 40, expires_at=ROUND + 800),
             decision(B, 80, "nyc"),
@@ -331,6 +332,6 @@ def test_what_a_bundle_did_not_have_was_not_in_force(store: Store) -> None:
     assert started(store) == {"ams-1": [10] * 10, "ams-2": [60] * 10}
     # A bundle that has expired holds nothing.
     store.execute("truncate table audit")
-    store.insert("initcwnd_decisions", [decision(A + 1, 40)])
+    store.insert("path_decisions", [decision(A + 1, 40)])
     audit(store, publish("C", A + 1, T0 - 800, expires_at=show(T0 + 10)), wave("C", T0 - 700, BOTH))
     assert started(store)["ams-1"] == [40] * 5 + [10] * 5

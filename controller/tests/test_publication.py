@@ -28,7 +28,7 @@ from springtide.errors import InputError, SpringtideError
 from springtide.jobs import audit
 from springtide.jobs import publish as jobs
 from springtide.laws.entry import Part
-from springtide.laws.initcwnd.rows import write_round
+from springtide.laws.initcwnd import rows as decisions
 from springtide.laws.start.policy import StartPolicy
 from springtide.policy import BundlePolicy, Policy
 from springtide.publication import folder as publication
@@ -328,7 +328,7 @@ def decide(home: Home, moment: int, values: dict[tuple[str, str], int]) -> None:
     rows = [decision(src, dst, 4, value, moment, moment) for (src, dst), value in values.items()]
     store = home.open()
     try:
-        write_round(store, moment, decided_table(rows), "0123456789ab")
+        decisions.WINDOWS.write_round(store, moment, decided_table(rows), "0123456789ab")
     finally:
         store.close()
 

@@ -30,7 +30,7 @@ from springtide.laws.congestion.prefixes import halves
 from springtide.laws.holdout import held_out_edges
 from springtide.laws.initcwnd.decision import Decision, Reason
 from springtide.laws.initcwnd.edges import EdgeDecision
-from springtide.laws.initcwnd.rows import write_round
+from springtide.laws.initcwnd.rows import WINDOWS
 from springtide.policy import Policy, load_policy
 from springtide.publication.folder import PublishFolder
 
@@ -46,7 +46,7 @@ pytestmark = pytest.mark.usefixtures("clock")
 
 def decided(home: Home, decisions: list[Decision]) -> Home:
     store = home.open()
-    write_round(store, NOW, decided_table(decisions), decisions[0].policy_version)
+    WINDOWS.write_round(store, NOW, decided_table(decisions), decisions[0].policy_version)
     store.close()
     return home
 
@@ -106,7 +106,7 @@ def test_an_old_round_is_not_published(home: Home) -> None:
     store = home.open()
     old = NOW - 3600
     earlier = Decision(**{**vars(DECISIONS[0]), "round": old, "last_evidence": old, "expires_at": NOW})
-    write_round(store, old, decided_table([earlier]), earlier.policy_version)
+    WINDOWS.write_round(store, old, decided_table([earlier]), earlier.policy_version)
     store.close()
     lines = home.refused("bundle", "--out", home.path / "out")
     assert len(lines) == 4

@@ -122,12 +122,12 @@ def test_answers_are_of_no_round_in_the_future(lived: Home) -> None:
     names = ("windows-now", "window-changes", "windows-before-after", "lost-goodput", "edges-compared", "first-flights")
     before = {name: lived.json("sql", name) for name in names}
     store = lived.open()
-    for table in ("rollups", "initcwnd_decisions"):
+    for table in ("rollups", "path_decisions"):
         later = "* replace (toDateTime('2100-01-01 00:00:00', 'UTC') as round)"
         store.execute(f"insert into {table} select {later} from {table} final order by round desc limit 5")
     assert {name: lived.json("sql", name) for name in names} == before
     # The file's other tests have none.
-    for table in ("rollups", "initcwnd_decisions"):
+    for table in ("rollups", "path_decisions"):
         store.execute(f"delete from {table} where round = '2100-01-01 00:00:00'")
     assert all("max(rollups.round)" not in question.sql for question in questions())
 

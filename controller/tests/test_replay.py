@@ -73,7 +73,7 @@ def decided(shared: Home) -> Home:
         windows = decide_initcwnd(
             moment, policy, pair_observations(opened, moment), decisions.previous(opened, moment, policy)
         )
-        decisions.write_round(opened, moment, windows, policy.version)
+        decisions.WINDOWS.write_round(opened, moment, windows, policy.version)
         last = congestion_rows.last_round(opened, moment)
         evidence = congestion_rows.evidence(opened, moment, policy, last)
         chosen = decide_congestion(moment, policy, evidence, congestion_rows.previous(opened, last))
@@ -99,7 +99,7 @@ def test_the_same_policy_decides_the_same_wherever_it_begins(decided: Home) -> N
 
 
 def test_what_loss_has_taught_is_replayed_too(decided: Home) -> None:
-    [row] = decided.query("select countIf(reason like 'loss_guard%') as n from initcwnd_decisions final")
+    [row] = decided.query("select countIf(reason like 'loss_guard%') as n from path_decisions final")
     assert row["n"] > 0
 
 

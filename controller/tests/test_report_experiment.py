@@ -16,6 +16,7 @@ from springtide.policy import load_policy
 
 from testkit.decided import decision
 from testkit.home import ROUND, Home
+from testkit.pairs import row
 
 pytestmark = pytest.mark.usefixtures("clock")
 
@@ -121,7 +122,7 @@ def test_a_switchback_is_reported_with_its_method_interval_and_assumption(
             )
         if moment % 3600 == 0:
             made += decided
-    home.open().insert("initcwnd_decisions", map(vars, made))
+    home.open().insert("path_decisions", map(row, made))
     rolled_up(home, "rollup_outcomes", rows)
     home.policy.write_text(f"experiment: {{kind: switchback, seed: '{seed}'}}\n")
     html = tmp_path / "report.html"
@@ -226,7 +227,7 @@ def test_what_disable_tests_took_away_is_reported(home: Home, tmp_path: Path) ->
             rows.append({**base, **sizes, "busy_p50_us": busy, "bytes_retransmitted": 10_000 if was_off else 20_000})
         made += decided
     opened = home.open()
-    opened.insert("initcwnd_decisions", map(vars, made))
+    opened.insert("path_decisions", map(row, made))
     opened.insert("rollup_outcomes", [{"generation": 1, **row} for row in rows])
     opened.insert(
         "rollups", [{"round": at, "generation": 1, "interval_s": INTERVAL, "waited_s": 9999} for at in moments]

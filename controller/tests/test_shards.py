@@ -106,7 +106,7 @@ def test_the_tables_are_the_same_byte_for_byte(single: Home, shards: Home) -> No
     states = {row["table"]: row["names"] for row in sketches}
     names = [table.replace("rollup_", "round_") for table in TABLES]
     queries = {}
-    for name in [*names, "round_late", "pair_hours", "prefix_hours", "initcwnd_decisions"]:
+    for name in [*names, "round_late", "pair_hours", "prefix_hours", "path_decisions"]:
         as_text = ", ".join(f"hex({state}) as {state}" for state in states.get(name, []))
         queries[name] = f"select * {f'replace ({as_text})' if as_text else ''} from {name}"
     one, two = (

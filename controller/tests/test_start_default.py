@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 from springtide.fleet import Fleet
 from springtide.frame import Frame
-from springtide.laws.start import bundle, rows
+from springtide.laws.start import bundle
+from springtide.laws.start.rows import STARTS
 
 from testkit.start_law import ROUND, STEP, Loop, Reason, group, policy, proved, reason, row, trains, well
 
@@ -180,7 +181,7 @@ def test_edges_know_what_the_default_loses_where_it_makes_them_brake() -> None:
             decided = loop.round(proved(5e6, **well(**default, lossy_1=lossy // 10, segments_1=2100, resent_1=10)))
         assert decided["window"][0] > 0
         moment = loop.now - STEP + later_s
-        [row] = list(rows.rows(Frame.of(decided)))
+        [row] = list(STARTS.rows(Frame.of(decided)))
         row["expires_at"] += later_s
         [entry] = bundle.entries(FLEET, loop.policy, moment, [row], {}, moment)[0]["ams-1"]
         known: int | None = entry.default_resent
@@ -238,7 +239,7 @@ def test_no_edge_is_given_a_part_that_is_slower_than_the_default(part: float, is
     on_trial, in_use = [loop.round(proved(2.5e6, **well())) for _ in range(3)][1:]
     assert (on_trial["trial_window"][0] > 0, in_use["window"][0] > 0) == (True, True)
     for decided in (on_trial, in_use):
-        [row] = list(rows.rows(Frame.of(decided)))
+        [row] = list(STARTS.rows(Frame.of(decided)))
         for timed_at in (row["default_timed_at"], None):
             parts = {("ams", "p", 4): {"ams-1": part}}
             given, _ = bundle.entries(FLEET, loop.policy, ROUND, [row | {"default_timed_at": timed_at}], parts, ROUND)
@@ -251,7 +252,7 @@ class Kept(dict[str, Any]):
 
 def test_no_more_rows_are_in_memory_than_one_pops() -> None:
     loop = Loop(policy().model_copy(update={"enforce": policy().enforce.model_copy(update={"by": "bpf"})}))
-    [row] = list(rows.rows(Frame.of([loop.round(proved(2.5e6, **well())) for _ in range(3)][-1])))
+    [row] = list(STARTS.rows(Frame.of([loop.round(proved(2.5e6, **well())) for _ in range(3)][-1])))
     pops = [f"p{n}" for n in range(20)]
     edges = {pop: {f"{pop}-1": {"address": f"10.{n}.0.1"}} for n, pop in enumerate(pops)}
     listed = {pop: {"prefixes": [f"10.{n}.0.0/24"], "edges": edges[pop]} for n, pop in enumerate(pops)}
@@ -285,7 +286,7 @@ def test_forty_edges_of_a_pop_start_at_a_rate_on_50_mbit() -> None:
     loop = Loop(paced)
     in_use = [loop.round(proved(6.25e6 / 2, **well())) for _ in range(3)][-1]
     assert in_use["window"][0] > 0
-    [row] = list(rows.rows(Frame.of(in_use)))
+    [row] = list(STARTS.rows(Frame.of(in_use)))
     names = [f"ams-{n}" for n in range(40)]
     edges = {name: {"address": f"10.77.1.{n + 1}"} for n, name in enumerate(names)}
     pops = {"ams": {"prefixes": ["10.77.1.0/24"], "edges": edges}, "p": {"prefixes": ["10.77.2.0/24"], "edges": {}}}

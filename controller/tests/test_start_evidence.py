@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 from springtide.frame import Frame
-from springtide.laws.start import rows
 from springtide.laws.start.evidence import bounded_parts, edge_parts, observe
 from springtide.laws.start.groups import PLACE, places
 from springtide.laws.start.interface import START
 from springtide.laws.start.law import DECIDED, PREVIOUS
+from springtide.laws.start.rows import STARTS
 from springtide.laws.start.units import placed
 from springtide.observe.asn import Origin, publish_origins
 from springtide.policy import MAX_HISTORY_S, EnforcePolicy, Policy, StartPolicy
@@ -88,20 +88,20 @@ def test_destinations_of_any_length_are_remembered(store: Store, longest: str) -
     decided["ip_version"][:], decided["window"][:] = 4, 20
     for at, name in enumerate(names):
         decided["src_pop"][at], decided["destination"][at] = b"ams", name.encode()
-    rows.write_round(store, ROUND, decided, "0" * 12)
-    last = rows.remembered(store, ROUND + INTERVAL)
+    STARTS.write_round(store, ROUND, decided, "0" * 12)
+    last = STARTS.remembered(store, ROUND + INTERVAL)
     assert [name.decode() for name in last["destination"].tolist()] == names
     assert last["destination"].itemsize < 64 or len(longest) == 63
     # The round after that knows them as they are, also read in another width.
-    units, (before, now) = placed(last, rows.read_round(store, ROUND))
+    units, (before, now) = placed(last, STARTS.read_round(store, ROUND))
     assert units is last
     assert before.tolist() == now.tolist() == list(range(len(names)))
     # And as they were read they are written.
-    again = rows.read_round(store, ROUND)
+    again = STARTS.read_round(store, ROUND)
     narrow = Frame(DECIDED, {**again.columns, "destination": last["destination"]})
-    assert not rows.write_round(store, ROUND, narrow, "0" * 12)
-    assert rows.write_round(store, ROUND + INTERVAL, narrow, "0" * 12)
-    assert [name.decode() for name in rows.read_round(store, ROUND + INTERVAL)["destination"].tolist()] == names
+    assert not STARTS.write_round(store, ROUND, narrow, "0" * 12)
+    assert STARTS.write_round(store, ROUND + INTERVAL, narrow, "0" * 12)
+    assert [name.decode() for name in STARTS.read_round(store, ROUND + INTERVAL)["destination"].tolist()] == names
 
 
 def test_a_round_decided_again_is_remembered_as_it_was_decided_last(store: Store) -> None:
@@ -111,9 +111,9 @@ def test_a_round_decided_again_is_remembered_as_it_was_decided_last(store: Store
     for windows in ([10, 20, 30], [10, 25, 30]):
         decided = Frame.of(table)
         decided["window"][:] = windows
-        assert rows.write_round(store, ROUND, decided, "0" * 12)
-        assert rows.remembered(store, ROUND + INTERVAL)["window"].tolist() == windows
-        assert not rows.write_round(store, ROUND, decided, "0" * 12)
+        assert STARTS.write_round(store, ROUND, decided, "0" * 12)
+        assert STARTS.remembered(store, ROUND + INTERVAL)["window"].tolist() == windows
+        assert not STARTS.write_round(store, ROUND, decided, "0" * 12)
 
 
 def test_what_a_round_does_not_show_has_the_place_that_it_had(store: Store) -> None:
@@ -276,14 +276,14 @@ def test_a_round_is_given_what_lasts_of_the_last_one_and_nothing_else(store: Sto
     older = decided.copy()
     older["src_pop"], older["window"] = b"fra", 99
     for moment, table in ((ROUND - 600, older), (ROUND - 300, decided), (ROUND, older)):
-        assert rows.write_round(store, moment, Frame.of(table), "0123456789ab")
+        assert STARTS.write_round(store, moment, Frame.of(table), "0123456789ab")
 
-    found = rows.previous(store, ROUND)
-    assert rows.last_round(store, ROUND) == ROUND - 300
+    found = STARTS.lasting(STARTS.remembered(store, ROUND))
+    assert STARTS.last_round(store, ROUND) == ROUND - 300
     assert found["destination"].tolist() == [f"pop{number:02}".encode() for number in range(1, len(decided))]
     assert set(found["src_pop"].tolist()) == {b"ams"}
     assert set(found["round"].tolist()) == {ROUND - 300}
     for name in set(PREVIOUS.names or ()) - {"round"}:
         np.testing.assert_array_equal(found[name], decided[name][1:], err_msg=name)
-    assert len(rows.previous(store, ROUND - 600)) == 0
-    assert len(rows.previous(store, ROUND + MAX_HISTORY_S + 1)) == 0
+    assert len(STARTS.remembered(store, ROUND - 600)) == 0
+    assert len(STARTS.remembered(store, ROUND + MAX_HISTORY_S + 1)) == 0

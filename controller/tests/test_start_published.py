@@ -15,13 +15,13 @@ from springtide.laws.congestion import prefixes
 from springtide.laws.congestion import rows as congestion_rows
 from springtide.laws.congestion.law import ACTION, Action
 from springtide.laws.congestion.law import DECIDED as CONGESTION
-from springtide.laws.initcwnd.rows import write_round
+from springtide.laws.initcwnd.rows import WINDOWS
 from springtide.laws.standing import Standing
-from springtide.laws.start import rows
 from springtide.laws.start.decision import REASONS
 from springtide.laws.start.decision import Action as Start
 from springtide.laws.start.explain import labelled
 from springtide.laws.start.law import DECIDED
+from springtide.laws.start.rows import STARTS
 from springtide.laws.vocabulary import codes
 from springtide.policy import Policy
 
@@ -76,8 +76,8 @@ def published(home: Home, values: dict[str, Any], found: Frame | None = None) ->
     """The bundle of an edge in ams, as `springtide publish` makes it of what is in the store."""
     home.policy.write_text("enforce: {by: bpf}\n")
     store = home.open()
-    write_round(store, ROUND, decided_table(DECISIONS), Policy().version)
-    rows.write_round(store, ROUND, decided(**values) if found is None else found, Policy().version)
+    WINDOWS.write_round(store, ROUND, decided_table(DECISIONS), Policy().version)
+    STARTS.write_round(store, ROUND, decided(**values) if found is None else found, Policy().version)
     congestion_rows.write_round(store, ROUND, on_bbr(), Policy().version)
     store.close()
     home.run("publish", "--round", instants.show(ROUND))
@@ -96,7 +96,7 @@ def test_status_shows_no_starts_of_the_future(home: Home) -> None:
     before = seen()
     assert before.startswith(f"ok: {len(UNITS)} of {len(UNITS)} ")
     store = home.open()
-    rows.write_round(store, ROUND + 86_400, decided(**IN_USE), Policy().version)
+    STARTS.write_round(store, ROUND + 86_400, decided(**IN_USE), Policy().version)
     store.close()
     assert seen() == before
 
@@ -115,7 +115,7 @@ def test_every_unit_and_part_is_published(home: Home, values: dict[str, Any]) ->
 def test_a_share_that_starts_with_the_default_beside_what_is_in_use_is_published(home: Home) -> None:
     values = IN_USE | {"trial_permille": 200}
     assert [one["trial"] for one in published(home, values)["entries"]] == [{"permille": 200}] * len(UNITS)
-    [row, *_] = rows.rows(decided(**values))
+    [row, *_] = STARTS.rows(decided(**values))
     lines = dict(labelled({"round": ROUND, **row}, Policy(), Standing(ROUND, [], {})))
     assert lines["on trial"] == "the kernel's default for 20 % of the connections, to see what that loses now"
 
@@ -123,7 +123,7 @@ def test_a_share_that_starts_with_the_default_beside_what_is_in_use_is_published
 @pytest.mark.parametrize(("harmful", "where"), [(0.0, ""), (5e6, "near 40 Mbit/s ")])
 def test_a_hold_without_a_ceiling_names_no_rate(harmful: float, where: str) -> None:
     found = decided(reason=REASONS.index(Reason.TRIAL_SLOWER), harmful_rate=harmful, hold_until=ROUND + 900)
-    row = {"round": ROUND, **next(rows.rows(found))}
+    row = {"round": ROUND, **next(STARTS.rows(found))}
     lines = dict(labelled(row, Policy(), Standing(ROUND, [], {})))
     assert lines["would change"] == f"a fall at once; {where}nothing is tried before {instants.show(ROUND + 900)}"
 
@@ -160,8 +160,8 @@ def test_what_no_bundle_may_name_is_left_out_and_named_and_nothing_else(home: Ho
     word = "until: '2030-01-01T00:00:00Z', reason: incident"
     home.policy.write_text(f"enforce: {{by: bpf}}\nstart_overrides: [{{src: ams, to: lon, initcwnd: 20, {word}}}]\n")
     store = home.open()
-    write_round(store, ROUND, decided_table(DECISIONS), Policy().version)
-    rows.write_round(store, ROUND, Frame.of(np.sort(found, order=["destination", "ip_version"])), Policy().version)
+    WINDOWS.write_round(store, ROUND, decided_table(DECISIONS), Policy().version)
+    STARTS.write_round(store, ROUND, Frame.of(np.sort(found, order=["destination", "ip_version"])), Policy().version)
     store.close()
     notes = home.run("publish", "--round", instants.show(ROUND)).stderr.splitlines()
     assert [line for line in notes if line.startswith("left out: ")] == [
@@ -200,8 +200,8 @@ def test_what_gains_least_is_left_out_of_a_full_bundle_and_named(home: Home) -> 
     found["action"], found["last_evidence"], found["expires_at"] = codes(Start)[Start.SET], ROUND, ROUND + 3600
     found.sort(order=["src_pop", "destination", "ip_version"])
     store = home.open()
-    write_round(store, ROUND, decided_table(DECISIONS), Policy().version)
-    rows.write_round(store, ROUND, Frame.of(found), Policy().version)
+    WINDOWS.write_round(store, ROUND, decided_table(DECISIONS), Policy().version)
+    STARTS.write_round(store, ROUND, Frame.of(found), Policy().version)
     congestion_rows.write_round(store, ROUND, on_bbr(), Policy().version)
     store.close()
     result = home.run("publish", "--round", instants.show(ROUND))

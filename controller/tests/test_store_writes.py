@@ -143,12 +143,12 @@ def full(disk: Path) -> Iterator[None]:
         path.unlink()
 
 
-DECIDED = {"round": 1_767_322_800, "src_pop": "ams", "dst_pop": "fra"}
+DECIDED = {"round": 1_767_322_800, "src_pop": "ams", "destination": "fra"}
 WRITERS: dict[str, Callable[[Store], None]] = {
     "http_requests": lambda store: store.insert("http_requests", days(1)),
     "ingest_ledger": lambda store: store.insert("ingest_ledger", [{"digest": "d" * 32, "outcome": "loaded"}]),
     "audit": lambda store: store.insert("audit", [{"at": 1_767_322_800, "event": "publish"}]),
-    "initcwnd_decisions": lambda store: store.insert("initcwnd_decisions", [DECIDED]),
+    "path_decisions": lambda store: store.insert("path_decisions", [DECIDED]),
     "rollups": lambda store: store.insert_columns(
         "rollups", {"round": np.array([1_767_322_800], "u4"), "generation": np.array([1], "u8")}
     ),

@@ -85,12 +85,13 @@ class Traffic:
         store = home.open()
         decided = at // INTERVAL * INTERVAL
         store.insert(
-            "initcwnd_decisions",
+            "path_decisions",
             [
                 {
                     "round": decided,
+                    "part": "initcwnd",
                     "src_pop": pop,
-                    "dst_pop": "fra",
+                    "destination": "fra",
                     "ip_version": 4,
                     "action": "set",
                     "initcwnd": window,

@@ -86,7 +86,7 @@ def test_a_round_is_decided_without_a_host_whose_clock_is_an_hour_off(
             assert answer["incomplete"] == {"ams": "1 of 2 hosts sent samples"}
             assert {row["reason"] for row in answer["decisions"]} == {"held_incomplete_input"}
             assert f'springtide_input_incomplete{{law="{law}",pop="ams"}} 1' in gauges.read_text().splitlines()
-    [window] = home.query(f"select initcwnd from initcwnd_decisions final where toUnixTimestamp(round) = {ROUND}")
+    [window] = home.query(f"select initcwnd from path_decisions final where toUnixTimestamp(round) = {ROUND}")
     assert window == {"initcwnd": 40}
 
 

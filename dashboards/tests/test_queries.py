@@ -185,7 +185,7 @@ def test_what_would_be_gained_is_what_slow_start_would_save(store: Store) -> Non
     [sql] = [target["rawSql"] for title, target in clickhouse_targets(document) if title == "Would gain"]
     shown = {(row["time"], row["series"]): row["saved_ms"] for row in store.query(expanded(sql, {}, VIEW))}
     unit = ("round", "src_pop", "dst_pop", "ip_version")
-    decided = store.query("select * from initcwnd_decisions final where initcwnd is not null")
+    decided = store.query("select *, destination as dst_pop from path_decisions final where initcwnd > 0")
     windows = {tuple(row[name] for name in unit): row["initcwnd"] for row in decided}
     assert windows
     sums: dict[tuple[str, str], list[float]] = {}

@@ -81,7 +81,7 @@ class AirflowSite(Home):
         return None
 
     def decided(self) -> list[int]:
-        rows = self.query("select distinct toUnixTimestamp(round) as r from initcwnd_decisions order by r")
+        rows = self.query("select distinct toUnixTimestamp(round) as r from path_decisions order by r")
         return [int(row["r"]) for row in rows]
 
     def publishing(self) -> dict[str, str | None]:
@@ -235,7 +235,7 @@ def test_the_other_jobs_run_and_a_failed_one_reports_what_to_do(site: AirflowSit
     until("a pause between two steps of a round", lambda: site.api.paused_between_steps("springtide_round"))
     rounds = site.decided()
     span = {"from": instants.show(rounds[1]), "to": instants.show(rounds[2])}
-    query = f"select * from initcwnd_decisions where toUnixTimestamp(round) <= {rounds[-1]} order by all"
+    query = f"select * from path_decisions where toUnixTimestamp(round) <= {rounds[-1]} order by all"
     before, publications = site.query(query), site.farm.folder.rounds()
     names = ("drift", "report", "maintenance")
     site.api.unpause(*(f"springtide_{name}" for name in (*names, "backfill")))

@@ -7,16 +7,19 @@
 with steps as (
     select
         src_pop,
-        dst_pop,
+        destination as dst_pop,
         ip_version,
         initcwnd,
         lagInFrame(initcwnd, 1, initcwnd) over (
-            partition by src_pop, dst_pop, ip_version
+            partition by src_pop, destination, ip_version
             order by round asc rows between unbounded preceding and current row
         ) as previous
-    from initcwnd_decisions final
+    from path_decisions final
     where
-        round > (select maxIf(rollups.round, rollups.round <= now()) from rollups final) - interval {hours:UInt32} hour
+        part = 'initcwnd'
+        and round > (
+            select maxIf(rollups.round, rollups.round <= now()) from rollups final
+        ) - interval {hours:UInt32} hour
         and round <= now()
         and action = 'set'
 )

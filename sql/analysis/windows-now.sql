@@ -12,14 +12,15 @@ select
     round(pairs.cwnd_mean, 1) as cwnd_mean,
     pairs.cwnd_p10 as cwnd_p10,
     pairs.cwnd_p90 as cwnd_p90,
-    decided.initcwnd as initcwnd,
+    nullIf(decided.initcwnd, 0) as initcwnd,
     decided.reason as reason
 from pairs
-left join initcwnd_decisions as decided final
+left join path_decisions as decided final
     on
-        pairs.round = decided.round
+        decided.part = 'initcwnd'
+        and pairs.round = decided.round
         and pairs.src_pop = decided.src_pop
-        and pairs.dst_pop = decided.dst_pop
+        and pairs.dst_pop = decided.destination
         and pairs.ip_version = decided.ip_version
 where
     pairs.round = (select maxIf(rollups.round, rollups.round <= now()) from rollups final)

@@ -1,77 +1,203 @@
--- The initial congestion window of each ordered pair of PoPs and IP version, round by round, with its inputs. A row is
--- a pure function of the history before its round and of the policy: it has no wall-clock time of its own.
-create table if not exists initcwnd_decisions$on_cluster (
+-- What was decided for each path, round by round, with the inputs. A path is an ordered pair of PoPs, or a PoP and a
+-- client prefix, and an IP version. Each part of its decision has a row of its own, in which the other parts' columns
+-- are empty. A row is a pure function of the history before its round and of the policy: it has no wall-clock time of
+-- its own. Of numbers 0 is none, null is unknown. Rates are bytes per second, windows segments.
+--
+-- A round's rows are written once and read back once, by the next round. LZ4 takes half of the time of ZSTD for three
+-- tenths more on disk. Parts of less than a gigabyte before compression have one file for all columns. What is
+-- measured of a million paths, and learnt from it, is known to a few per cent: Float32 is enough, and the law's
+-- counters stop at the highest number that they hold. What is given to connections, and what is compared with it
+-- exactly, is Float64.
+create table if not exists path_decisions$on_cluster (
     round DateTime('UTC') codec (Delta, ZSTD(1)),
+    -- By the law's name. start: how fast and how wide connections start on edges that pace. initcwnd: with which window
+    -- they start on edges that only have routes.
+    part LowCardinality(String),
     src_pop LowCardinality(String),
-    dst_pop LowCardinality(String),
+    -- The other PoP's name, or a client prefix as text: 203.0.113.0/24, 2001:db8:1200::/56.
+    destination String codec (LZ4),
     ip_version UInt8,
 
-    -- set: new connections start with `initcwnd`. withdraw: a value expired in this round. none: nothing is decided
-    -- yet.
-    action Enum8('none' = 0, 'set' = 1, 'withdraw' = 2),
-    -- Segments; null unless the action is set.
-    initcwnd Nullable(UInt32),
+    -- none: nothing is decided yet. try: only a share of the connections is given values. set: all are. withdraw:
+    -- values expired in this round.
+    action Enum8('none' = 0, 'try' = 1, 'set' = 2, 'withdraw' = 3),
     -- The rule that made the decision what it is.
     reason LowCardinality(String),
+    -- Rounds with sufficient evidence: of the last ones, as the part counts them.
+    measured_rounds UInt32 codec (T64, LZ4),
+    -- Flap damping after this round.
+    penalty Float64 codec (LZ4),
+    suppressed Bool,
+    -- The round that last had sufficient evidence, and when the values expire without new evidence.
+    last_evidence Nullable(DateTime('UTC')),
+    expires_at Nullable(DateTime('UTC')),
+    -- For how many rounds the trial has lasted; of the part initcwnd, for how many rounds the window has been in use.
+    trial_rounds UInt32 codec (T64, LZ4),
+    policy_version LowCardinality(String),
 
+    -- The part start. In use: segments, the highest rate for a single connection, and for all together that start at
+    -- once.
+    window UInt32 codec (T64, LZ4),
+    connection_rate Float64 codec (LZ4),
+    path_rate Float64 codec (LZ4),
+    -- The same on trial, and for how many of a thousand connections.
+    trial_window UInt32 codec (T64, LZ4),
+    trial_connection_rate Float64 codec (LZ4),
+    trial_path_rate Float64 codec (LZ4),
+    trial_permille UInt16 codec (T64, LZ4),
+    -- Whether what is in use, or on trial, is the group's estimate.
+    borrowed Bool,
+    trial_borrowed Bool,
+    -- Whether the trial is a step beyond what was reached.
+    trial_step Bool,
+
+    -- First flights of more than ten segments with the kernel's default, and those of them that lost something; both
+    -- decay.
+    default_flights Float32 codec (LZ4),
+    default_lossy Float32 codec (LZ4),
+    -- Segments that such a flight retransmits, where it retransmits any.
+    default_resent Float32 codec (LZ4),
+    -- When such flights were last seen; null is unknown.
+    default_at Nullable(DateTime('UTC')),
+    -- The time that 50 and 100 kB took of first flights with the kernel's default, beside a trial, and when that was
+    -- last seen. No values are given with which they would take longer.
+    default_t50_us Float32 codec (LZ4),
+    default_t100_us Float32 codec (LZ4),
+    default_timed_at Nullable(DateTime('UTC')) codec (LZ4),
+    -- First flights with the values in use, since they are in use.
+    used_flights UInt32 codec (T64, LZ4),
+    used_lossy UInt32 codec (T64, LZ4),
+    used_segments UInt32 codec (T64, LZ4),
+    used_resent UInt32 codec (T64, LZ4),
+    -- First flights with the values on trial, since they are on trial.
+    trial_flights UInt32 codec (T64, LZ4),
+    trial_lossy UInt32 codec (T64, LZ4),
+    trial_segments UInt32 codec (T64, LZ4),
+    trial_resent UInt32 codec (T64, LZ4),
+    -- The trial's time of 100 (or 50) kB over that of the others, log2, times its weight; and the sum of the weights.
+    trial_log2_time Float32 codec (LZ4),
+    trial_times Float32 codec (LZ4),
+
+    -- What is known of a single connection's share of the path: log2 of bytes per second, and the number of
+    -- connections, which decays.
+    share_log2 Nullable(Float32) codec (LZ4),
+    share_weight Nullable(Float32) codec (LZ4),
+    -- What is known of the rate of all together, log2.
+    path_log2 Nullable(Float32) codec (LZ4),
+    -- What is known from trains: log2 of bytes per second, the number of trains, and when there last were some.
+    train_log2 Nullable(Float32) codec (LZ4),
+    train_weight Float32 codec (LZ4),
+    train_at Nullable(DateTime('UTC')) codec (LZ4),
+    -- Whether trains agree so well that nothing beyond them is worth a try.
+    train_sharp Bool,
+    -- The lowest connection rate that did harm or was tried in vain. Nothing near it is tried until hold_until.
+    harmful_rate Float64 codec (LZ4),
+    hold_until Nullable(DateTime('UTC')),
+    -- How long that hold was.
+    hold_s UInt32 codec (T64, LZ4),
+    -- The connection rate that the evidence asked for when harmful_rate did harm.
+    harmful_share Float64 codec (LZ4),
+    -- When the path last carried clearly less of first flights than trains show.
+    shared_at Nullable(DateTime('UTC')) codec (LZ4),
+    -- Whether what is in use is what harm left of an earlier value.
+    was_cut Bool,
+    -- The lowest round trip when what is in use was proved.
+    learnt_rtt_us Nullable(Float32) codec (LZ4),
+    -- Whether an operator's override decided.
+    overridden Bool,
+
+    -- In use before this round.
+    previous_window UInt32 codec (T64, LZ4),
+    previous_connection_rate Float64 codec (LZ4),
+    -- What the evidence asks for, before any trial of it.
+    proved_share Nullable(Float32) codec (LZ4),
+    proved_path Nullable(Float32) codec (LZ4),
+    -- The group, how many units it has, and their low quantile.
+    group LowCardinality(String),
+    group_units UInt32 codec (T64, LZ4),
+    group_rate Nullable(Float32) codec (LZ4),
+
+    -- What the round showed, as in round_paths. Arm 0 is the entry, 1 the trial.
+    connections UInt32 codec (T64, LZ4),
+    min_rtt_us Nullable(Float32) codec (LZ4),
+    mss Nullable(Float32) codec (LZ4),
+    share_rate Nullable(Float32) codec (LZ4),
+    share_connections UInt32 codec (T64, LZ4),
+    reached_rate Nullable(Float32) codec (LZ4),
+    reached_connections UInt32 codec (T64, LZ4),
+    at_once Nullable(Float32) codec (LZ4),
+    receiver_window Nullable(Float32) codec (LZ4),
+    trains UInt32 codec (T64, LZ4),
+    train_low_rate Nullable(Float32) codec (LZ4),
+    train_rate Nullable(Float32) codec (LZ4),
+    flights_0 UInt32 codec (T64, LZ4),
+    lossy_0 UInt32 codec (T64, LZ4),
+    resent_0 UInt32 codec (T64, LZ4),
+    segments_0 UInt32 codec (T64, LZ4),
+    flights_1 UInt32 codec (T64, LZ4),
+    lossy_1 UInt32 codec (T64, LZ4),
+    resent_1 UInt32 codec (T64, LZ4),
+    segments_1 UInt32 codec (T64, LZ4),
+    t50_0_us Nullable(Float32) codec (LZ4),
+    t100_0_us Nullable(Float32) codec (LZ4),
+    -- Which part of the rate that a single connection was given the path carried: 1 is all of it.
+    carried_0 Nullable(Float32) codec (LZ4),
+    -- Which part of the rate that all who start at once were given the path carried.
+    path_carried_0 Nullable(Float32) codec (LZ4),
+    t50_1_us Nullable(Float32) codec (LZ4),
+    t100_1_us Nullable(Float32) codec (LZ4),
+    carried_1 Nullable(Float32) codec (LZ4),
+    path_carried_1 Nullable(Float32) codec (LZ4),
+    braked UInt32 codec (T64, LZ4),
+    seen_path_rate Nullable(Float32) codec (LZ4),
+
+    -- The part initcwnd. Null is unknown of measurements; 0 of the default's window, and of what there is none of.
+    initcwnd UInt32 codec (T64, LZ4),
     -- Live connections that were seen, and those of them that had a window of data acknowledged within the round.
-    connections_seen UInt64 codec (ZSTD(1)),
-    connections_earned UInt64 codec (ZSTD(1)),
+    connections_seen UInt64 codec (T64, LZ4),
+    connections_earned UInt64 codec (T64, LZ4),
     -- Over the earned windows, segments.
-    observed_cwnd Nullable(Float64) codec (ZSTD(1)),
-    min_cwnd Nullable(UInt32) codec (ZSTD(1)),
-    max_cwnd Nullable(UInt32) codec (ZSTD(1)),
+    observed_cwnd Nullable(Float64) codec (LZ4),
+    min_cwnd UInt32 codec (T64, LZ4),
+    max_cwnd UInt32 codec (T64, LZ4),
     -- Bytes retransmitted per byte sent within the round, over the connections seen.
-    retransmit_ratio Nullable(Float64) codec (ZSTD(1)),
-
-    -- Connections that closed within the round after at most two windows were sent.
-    young_connections UInt64 codec (ZSTD(1)),
-    -- Young connections that lost some of their first flight, and those in which a retransmission timer ran out.
-    young_lossy_connections UInt64 default 0 codec (ZSTD(1)),
-    young_timeout_connections UInt64 default 0 codec (ZSTD(1)),
+    retransmit_ratio Nullable(Float64) codec (LZ4),
+    -- Connections that closed within the round after at most two windows were sent: all of them, those that lost some
+    -- of their first flight, and those in which a retransmission timer ran out.
+    young_connections UInt64 codec (T64, LZ4),
+    young_lossy_connections UInt64 codec (T64, LZ4),
+    young_timeout_connections UInt64 codec (T64, LZ4),
     -- The median peer's advertised window, segments.
-    receiver_cwnd Nullable(Float64) codec (ZSTD(1)),
-
-    -- The window in use before this round, segments; null is the kernel's default.
-    previous_initcwnd Nullable(UInt32) codec (ZSTD(1)),
+    receiver_cwnd Nullable(Float64) codec (LZ4),
+    -- The window in use before this round, segments; 0 is the kernel's default.
+    previous_initcwnd UInt32 codec (T64, LZ4),
     -- The last decision's value and this one's, smoothed and within the policy's bounds, before rounding.
-    previous_cwnd Nullable(Float64) codec (ZSTD(1)),
-    smoothed_cwnd Nullable(Float64) codec (ZSTD(1)),
+    previous_cwnd Nullable(Float64) codec (LZ4),
+    smoothed_cwnd Nullable(Float64) codec (LZ4),
     -- After the careful profile, the receiver's window and the loss guard, before hysteresis and damping.
-    target_cwnd Nullable(Float64) codec (ZSTD(1)),
-
-    -- Rounds with sufficient evidence within the policy's window, this one included.
-    measured_rounds UInt32 codec (ZSTD(1)),
+    target_cwnd Nullable(Float64) codec (LZ4),
     -- Until when the loss guard lets the window not rise.
     guard_until Nullable(DateTime('UTC')),
     -- How long the guard holds after harm. It doubles where a step beyond a ceiling did harm again.
-    guard_hold_s UInt32 default 0 codec (ZSTD(1)),
-    -- The most that this round allowed, segments; null where no harm was ever seen.
-    ceiling_initcwnd Nullable(UInt32) codec (ZSTD(1)),
+    guard_hold_s UInt32 codec (T64, LZ4),
+    -- The most that this round allowed, segments; 0 where no harm was ever seen.
+    ceiling_initcwnd UInt32 codec (T64, LZ4),
     -- The window that was last judged clean; below a ceiling, the largest such window. Segments.
-    clean_initcwnd Nullable(UInt32) codec (ZSTD(1)),
+    clean_initcwnd UInt32 codec (T64, LZ4),
     -- The window that last did harm, segments.
-    harmful_initcwnd Nullable(UInt32) codec (ZSTD(1)),
+    harmful_initcwnd UInt32 codec (T64, LZ4),
     -- Young connections that last started with the kernel's default, and how many of them were lossy.
-    default_connections UInt32 default 0 codec (ZSTD(1)),
-    default_lossy UInt32 default 0 codec (ZSTD(1)),
-    -- For how many rounds the window has been in use.
-    trial_rounds UInt32 default 0 codec (ZSTD(1)),
-    -- Young connections since then that do not yet suffice for a judgement, and how many of them were lossy.
-    trial_connections UInt32 default 0 codec (ZSTD(1)),
-    trial_lossy UInt32 default 0 codec (ZSTD(1)),
-    -- Flap damping after this round.
-    penalty Float64 codec (ZSTD(1)),
-    suppressed Bool,
-
-    -- The round that last had sufficient evidence, and when the value expires without new evidence.
-    last_evidence Nullable(DateTime('UTC')),
-    expires_at Nullable(DateTime('UTC')),
-    policy_version LowCardinality(String)
+    default_young UInt32 codec (T64, LZ4),
+    default_young_lossy UInt32 codec (T64, LZ4),
+    -- Young connections since the window is in use that do not yet suffice for a judgement, and how many of them were
+    -- lossy.
+    trial_young UInt32 codec (T64, LZ4),
+    trial_young_lossy UInt32 codec (T64, LZ4)
 )
 engine = ${replicated}ReplacingMergeTree$replica
-partition by toYYYYMM(round)
-order by (round, src_pop, dst_pop, ip_version);
+partition by toYYYYMMDD(round)
+order by (round, part, src_pop, destination, ip_version)
+settings min_bytes_for_wide_part = 1073741824;
 
 -- Operators' overrides for single edges, round by round. These edges are given them in place of their pair's decision.
 create table if not exists initcwnd_edge_decisions$on_cluster (
@@ -152,155 +278,6 @@ create table if not exists congestion_decisions$on_cluster (
 engine = ${replicated}ReplacingMergeTree$replica
 partition by toYYYYMMDD(round)
 order by (round, pop, client_prefix);
-
--- How connections of each unit start, round by round, with the inputs. A unit is an ordered pair of PoPs, or a PoP and
--- a client prefix, and an IP version. A row is a pure function of the history before its round and of the policy. Rates
--- are bytes per second; 0 is none, null is unknown.
---
--- A round's rows are written once and read back once, by the next round. LZ4 takes half of the time of ZSTD for three
--- tenths more on disk. Parts of less than a gigabyte before compression have one file for all columns. What is
--- measured, and learnt from it, is known to a few per cent: Float32 is enough, and the law's counters stop at the
--- highest number that they hold. What is given to connections, and what is compared with it exactly, is Float64.
-create table if not exists start_decisions$on_cluster (
-    round DateTime('UTC') codec (Delta, ZSTD(1)),
-    src_pop LowCardinality(String),
-    -- The other PoP's name, or a client prefix as text: 203.0.113.0/24, 2001:db8:1200::/56.
-    destination String codec (LZ4),
-    ip_version UInt8,
-
-    -- try: only a share of the connections is given values. set: all are. withdraw: values expired in this round.
-    action Enum8('none' = 0, 'try' = 1, 'set' = 2, 'withdraw' = 3),
-    -- The rule that made the decision what it is.
-    reason LowCardinality(String),
-
-    -- In use: segments, the highest rate for a single connection, and for all together that start at once.
-    window UInt32 codec (T64, LZ4),
-    connection_rate Float64 codec (LZ4),
-    path_rate Float64 codec (LZ4),
-    -- The same on trial, and for how many of a thousand connections.
-    trial_window UInt32 codec (T64, LZ4),
-    trial_connection_rate Float64 codec (LZ4),
-    trial_path_rate Float64 codec (LZ4),
-    trial_permille UInt16 codec (T64, LZ4),
-    -- Whether what is in use, or on trial, is the group's estimate.
-    borrowed Bool,
-    trial_borrowed Bool,
-    -- Whether the trial is a step beyond what was reached.
-    trial_step Bool,
-
-    -- First flights of more than ten segments with the kernel's default, and those of them that lost something; both
-    -- decay.
-    default_flights Float32 codec (LZ4),
-    default_lossy Float32 codec (LZ4),
-    -- Segments that such a flight retransmits, where it retransmits any.
-    default_resent Float32 default 0 codec (LZ4),
-    -- When such flights were last seen; null is unknown.
-    default_at Nullable(DateTime('UTC')),
-    -- The time that 50 and 100 kB took of first flights with the kernel's default, beside a trial, and when that was
-    -- last seen. No values are given with which they would take longer.
-    default_t50_us Float32 default 0 codec (LZ4),
-    default_t100_us Float32 default 0 codec (LZ4),
-    default_timed_at Nullable(DateTime('UTC')) codec (LZ4),
-    -- First flights with the values in use, since they are in use.
-    used_flights UInt32 codec (T64, LZ4),
-    used_lossy UInt32 codec (T64, LZ4),
-    used_segments UInt32 codec (T64, LZ4),
-    used_resent UInt32 codec (T64, LZ4),
-    -- First flights with the values on trial, since they are on trial.
-    trial_rounds UInt32 codec (T64, LZ4),
-    trial_flights UInt32 codec (T64, LZ4),
-    trial_lossy UInt32 codec (T64, LZ4),
-    trial_segments UInt32 codec (T64, LZ4),
-    trial_resent UInt32 codec (T64, LZ4),
-    -- The trial's time of 100 (or 50) kB over that of the others, log2, times its weight; and the sum of the weights.
-    trial_log2_time Float32 codec (LZ4),
-    trial_times Float32 codec (LZ4),
-
-    -- What is known of a single connection's share of the path: log2 of bytes per second, and the number of
-    -- connections, which decays.
-    share_log2 Nullable(Float32) codec (LZ4),
-    share_weight Nullable(Float32) codec (LZ4),
-    -- What is known of the rate of all together, log2.
-    path_log2 Nullable(Float32) codec (LZ4),
-    -- What is known from trains: log2 of bytes per second, the number of trains, and when there last were some.
-    train_log2 Nullable(Float32) codec (LZ4),
-    train_weight Float32 default 0 codec (LZ4),
-    train_at Nullable(DateTime('UTC')) codec (LZ4),
-    -- Whether trains agree so well that nothing beyond them is worth a try.
-    train_sharp Bool default false,
-    -- The lowest connection rate that did harm or was tried in vain. Nothing near it is tried until hold_until.
-    harmful_rate Float64 codec (LZ4),
-    hold_until Nullable(DateTime('UTC')),
-    -- How long that hold was.
-    hold_s UInt32 codec (T64, LZ4),
-    -- The connection rate that the evidence asked for when harmful_rate did harm.
-    harmful_share Float64 default 0 codec (LZ4),
-    -- When the path last carried clearly less of first flights than trains show.
-    shared_at Nullable(DateTime('UTC')) codec (LZ4),
-    -- Whether what is in use is what harm left of an earlier value.
-    was_cut Bool default false,
-    -- The lowest round trip when what is in use was proved.
-    learnt_rtt_us Nullable(Float32) codec (LZ4),
-    measured_rounds UInt8 codec (LZ4),
-    -- Flap damping after this round.
-    penalty Float64 codec (LZ4),
-    suppressed Bool,
-    -- Whether an operator's override decided.
-    overridden Bool,
-    last_evidence Nullable(DateTime('UTC')),
-
-    -- In use before this round.
-    previous_window UInt32 codec (T64, LZ4),
-    previous_connection_rate Float64 codec (LZ4),
-    -- What the evidence asks for, before any trial of it.
-    proved_share Nullable(Float32) codec (LZ4),
-    proved_path Nullable(Float32) codec (LZ4),
-    -- The group, how many units it has, and their low quantile.
-    group LowCardinality(String),
-    group_units UInt32 codec (T64, LZ4),
-    group_rate Nullable(Float32) codec (LZ4),
-
-    -- From here on what the round showed, as in round_paths. Arm 0 is the entry, 1 the trial.
-    connections UInt32 codec (T64, LZ4),
-    min_rtt_us Nullable(Float32) codec (LZ4),
-    mss Nullable(Float32) codec (LZ4),
-    share_rate Nullable(Float32) codec (LZ4),
-    share_connections UInt32 codec (T64, LZ4),
-    reached_rate Nullable(Float32) codec (LZ4),
-    reached_connections UInt32 codec (T64, LZ4),
-    at_once Nullable(Float32) codec (LZ4),
-    receiver_window Nullable(Float32) codec (LZ4),
-    trains UInt32 default 0 codec (T64, LZ4),
-    train_low_rate Nullable(Float32) codec (LZ4),
-    train_rate Nullable(Float32) codec (LZ4),
-    flights_0 UInt32 codec (T64, LZ4),
-    lossy_0 UInt32 codec (T64, LZ4),
-    resent_0 UInt32 codec (T64, LZ4),
-    segments_0 UInt32 codec (T64, LZ4),
-    flights_1 UInt32 codec (T64, LZ4),
-    lossy_1 UInt32 codec (T64, LZ4),
-    resent_1 UInt32 codec (T64, LZ4),
-    segments_1 UInt32 codec (T64, LZ4),
-    t50_0_us Nullable(Float32) codec (LZ4),
-    t100_0_us Nullable(Float32) codec (LZ4),
-    -- Which part of the rate that a single connection was given the path carried: 1 is all of it.
-    carried_0 Nullable(Float32) codec (LZ4),
-    -- Which part of the rate that all who start at once were given the path carried.
-    path_carried_0 Nullable(Float32) codec (LZ4),
-    t50_1_us Nullable(Float32) codec (LZ4),
-    t100_1_us Nullable(Float32) codec (LZ4),
-    carried_1 Nullable(Float32) codec (LZ4),
-    path_carried_1 Nullable(Float32) codec (LZ4),
-    braked UInt32 codec (T64, LZ4),
-    seen_path_rate Nullable(Float32) codec (LZ4),
-
-    expires_at Nullable(DateTime('UTC')),
-    policy_version LowCardinality(String)
-)
-engine = ${replicated}ReplacingMergeTree$replica
-partition by toYYYYMMDD(round)
-order by (round, src_pop, destination, ip_version)
-settings min_bytes_for_wide_part = 1073741824;
 
 -- Who changed what in the fleet, when and why: one row an event. The same event may be sent again.
 create table if not exists audit$on_cluster (

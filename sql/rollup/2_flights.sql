@@ -89,23 +89,25 @@ placed as (
 -- An edge keeps a bundle for two days at most.
 rounds as (
     select
-        toUnixTimestamp(start_decisions.round) as decided_s,
+        toUnixTimestamp(path_decisions.round) as decided_s,
         1 as every
-    from start_decisions
+    from path_decisions
     where
-        start_decisions.round < fromUnixTimestamp({round_s:UInt32})
-        and start_decisions.round >= fromUnixTimestamp({round_s:UInt32}) - interval 2 day
-    group by start_decisions.round
+        path_decisions.part = 'start'
+        and path_decisions.round < fromUnixTimestamp({round_s:UInt32})
+        and path_decisions.round >= fromUnixTimestamp({round_s:UInt32}) - interval 2 day
+    group by path_decisions.round
 ),
 
 -- The newest of them, which is one place of the table.
 last as (
-    select start_decisions.round as newest
-    from start_decisions
+    select path_decisions.round as newest
+    from path_decisions
     where
-        start_decisions.round < fromUnixTimestamp({round_s:UInt32})
-        and start_decisions.round >= fromUnixTimestamp({round_s:UInt32}) - interval 2 day
-    order by start_decisions.round desc
+        path_decisions.part = 'start'
+        and path_decisions.round < fromUnixTimestamp({round_s:UInt32})
+        and path_decisions.round >= fromUnixTimestamp({round_s:UInt32}) - interval 2 day
+    order by path_decisions.round desc
     limit 1
 ),
 
@@ -126,9 +128,10 @@ decisions as (
         said.ip_version as said_version,
         tuple(said.window, said.connection_rate, said.path_rate, said.window > 0) as entry,
         tuple(said.trial_window, said.trial_connection_rate, said.trial_path_rate, said.trial_permille > 0) as trial
-    from start_decisions as said final
+    from path_decisions as said final
     where
-        said.round in (
+        said.part = 'start'
+        and said.round in (
             select fromUnixTimestamp(dated.decided_s) from dated
             union distinct
             select last.newest from last

@@ -224,13 +224,14 @@ decisions as (
         windows.round as decided_round,
         bundles.expires as bundle_expires,
         windows.src_pop as decided_src,
-        windows.dst_pop as decided_dst,
+        windows.destination as decided_dst,
         windows.ip_version as decided_version,
         windows.initcwnd as decided_cwnd
-    from initcwnd_decisions as windows final
+    from path_decisions as windows final
     inner join bundles on windows.round = bundles.decided
     where
-        windows.round in (select starts.decided from starts)
+        windows.part = 'initcwnd'
+        and windows.round in (select starts.decided from starts)
         and windows.action = 'set'
         and (windows.reason = 'override' or windows.expires_at >= bundles.expires)
 ),

@@ -5,11 +5,11 @@
 -- half_prefixes: half of them; crowded: the PoPs with more prefixes than places, and width: no destination has more
 -- bytes (crowded.sql). The quantiles that the policy has by default are columns: no sketch is read for them.
 with last as (
-    select start_decisions.round as decided
-    from start_decisions
-    where start_decisions.round < fromUnixTimestamp({round_s:UInt32})
+    select path_decisions.round as decided
+    from path_decisions
+    where path_decisions.part = 'start' and path_decisions.round < fromUnixTimestamp({round_s:UInt32})
     -- Reads one place of the table, where a maximum reads all of its history.
-    order by start_decisions.round desc
+    order by path_decisions.round desc
     limit 1
 ),
 
@@ -19,9 +19,10 @@ in_use as (
         decisions.src_pop as used_pop,
         decisions.destination as used_destination,
         decisions.ip_version as used_version
-    from start_decisions as decisions final
+    from path_decisions as decisions final
     where
-        decisions.round = (select last.decided from last)
+        decisions.part = 'start'
+        and decisions.round = (select last.decided from last)
         and decisions.round < fromUnixTimestamp({round_s:UInt32})
         and has({crowded:Array(String)}, decisions.src_pop)
         and (decisions.window > 0 or decisions.trial_permille > 0)

@@ -4,13 +4,10 @@ use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use springtide_core::gain::Path;
-use springtide_core::step::columns::{Column, ColumnMut, Columns};
+use springtide_core::step::columns::{Column, ColumnMut, Columns, Form};
+use springtide_core::step::initcwnd::{Initcwnd, Windows};
 use springtide_core::step::start::{self, Rule, Seen, Start, Starts};
-use springtide_core::step::window::{Initcwnd, Windows};
 use springtide_core::step::{self, Left, Part};
-
-/// A column's name, and what its numbers are, as numpy names it.
-type Form = (&'static str, &'static str);
 
 /// Columns of a round, as the controller's laws have them.
 #[derive(FromPyObject)]
@@ -68,7 +65,7 @@ enum Numbers {
 }
 
 impl Numbers {
-    fn of(array: &Bound<'_, PyAny>, (name, form): Form) -> PyResult<Self> {
+    fn of(array: &Bound<'_, PyAny>, (name, form, _): Form) -> PyResult<Self> {
         let found = match form {
             "u1" => Held::of(array).map(Self::U8),
             "u2" => Held::of(array).map(Self::U16),
@@ -170,7 +167,7 @@ macro_rules! of_part {
                 type $part = Starts;
                 Ok($of)
             }
-            "window" => {
+            "initcwnd" => {
                 type $part = Windows;
                 Ok($of)
             }
@@ -332,7 +329,8 @@ pub fn window_changes(
     ))
 }
 
-/// Columns that a part of decisions reads and writes, by table, each with what its numbers are.
+/// Columns that a part of decisions reads and writes, by table, each with what its numbers are, and the type of
+/// its field.
 #[pyfunction]
 pub fn columns(part: &str, table: &str) -> PyResult<Vec<Form>> {
     of_part!(part, P => match table {

@@ -269,8 +269,8 @@ class Law(Protocol):
     def latest(self, store: Store, until_unix_s: int) -> int | None:
         """The newest round up to `until` that has decisions."""
         [row] = store.query(
-            f"select toUnixTimestamp(max(round)) as newest from {self.name}_decisions "
-            "where round <= fromUnixTimestamp({until:UInt32})",
+            f"select toUnixTimestamp(max(round)) as newest from {of(self.name)} "
+            "and round <= fromUnixTimestamp({until:UInt32})",
             {"until": until_unix_s},
         )
         return int(row["newest"]) or None
@@ -378,6 +378,13 @@ def frozen(store: Store, policy: Policy, round_unix_s: int, pops: set[str]) -> t
     return found, lacking(found, policy.completeness, pops)
 
 
+def of(law: str, how: str = "") -> str:
+    """A law's rows in SQL, for a condition to follow by `and`."""
+    if law == "congestion":
+        return f"congestion_decisions {how} where true"
+    return f"path_decisions {how} where part = '{law}'"
+
+
 def newest_of(
     store: Store, law: str, acts: str, until_unix_s: int, left_out: str = "false", ttl_s: int = 0
 ) -> Newest | None:
@@ -385,14 +392,14 @@ def newest_of(
     [row] = store.query(
         f"""
         select
-            toUnixTimestamp(max({law}_decisions.round)) as at,
+            toUnixTimestamp(max(decided.round)) as at,
             count() as row_count,
             countIf({acts}) as acting,
             countIf(reason = 'held_incomplete_input') as held,
             countIf(({left_out}) and {{ttl_s:UInt32}} >= 0) as left_out
-        from {law}_decisions final
-        where round = (
-            select max({law}_decisions.round) from {law}_decisions where round <= fromUnixTimestamp({{until:UInt32}})
+        from {of(law, "as decided final")}
+        and round = (
+            select max(newest.round) from {of(law, "as newest")} and newest.round <= fromUnixTimestamp({{until:UInt32}})
         )
         """,
         {"ttl_s": ttl_s, "until": until_unix_s},

@@ -15,13 +15,13 @@ from springtide.frame import Frame
 from springtide.policy import Policy
 
 Forms = list[tuple[str, str]]
-# Part of a path's decision.
-Part = Literal["start", "window"]
+# Part of a path's decision, by its law's name.
+Part = Literal["initcwnd", "start"]
 
 
 def forms(part: Part, table: Literal["seen", "state", "decided", "override"]) -> Forms:
     """The columns of a table of springtide-core, each with what its numbers are."""
-    return [(name, f"<{form}") for name, form in _core.columns(part, table)]
+    return [(name, f"<{form}") for name, form, _ in _core.columns(part, table)]
 
 
 @dataclass(frozen=True)

@@ -7,20 +7,21 @@ from numpy.typing import NDArray
 
 from springtide.store import Store
 
-PAIR_KEY = [("src_pop", "S64"), ("dst_pop", "S64"), ("ip_version", "u1")]
+# `destination` is the other PoP.
+PAIR_KEY = [("src_pop", "S64"), ("destination", "S64"), ("ip_version", "u1")]
 
 # Connections from one PoP to another within a round; windows in segments, over those that earned theirs, each as far as
 # a round trip proved it. Young connections closed within the round after at most two of the windows that they began
 # with; `lossy` are those of them that lost anything, `timeout` those that waited for a retransmission timeout;
-# `receiver_cwnd` is the median window that their receivers advertised. Unknown is -1, or NaN of doubles.
+# `receiver_cwnd` is the median window that their receivers advertised. Unknown is 0, or NaN of doubles.
 OBSERVED = np.dtype(
     [
         *PAIR_KEY,
         ("connections_seen", "<u8"),
         ("connections_earned", "<u8"),
         ("mean_cwnd", "<f8"),
-        ("min_cwnd", "<i8"),
-        ("max_cwnd", "<i8"),
+        ("min_cwnd", "<u4"),
+        ("max_cwnd", "<u4"),
         ("retransmit_ratio", "<f8"),
         ("cwnd_p10", "<f8"),
         ("cwnd_p25", "<f8"),
@@ -42,14 +43,14 @@ def pair_observations(store: Store, round_unix_s: int) -> NDArray[np.void]:
         """
         select
             toFixedString(src_pop, 64) as src_pop,
-            toFixedString(dst_pop, 64) as dst_pop,
+            toFixedString(dst_pop, 64) as destination,
             ip_version,
             connections_seen,
             connections_earned,
             -- Of integers, so that it is the same double whatever the order of what was summed.
             if(cwnd_weight > 0, cwnd_sum / cwnd_weight, nan) as mean_cwnd,
-            toInt64(coalesce(min_cwnd, -1)) as min_cwnd,
-            toInt64(coalesce(max_cwnd, -1)) as max_cwnd,
+            toUInt32(coalesce(min_cwnd, 0)) as min_cwnd,
+            toUInt32(coalesce(max_cwnd, 0)) as max_cwnd,
             if(bytes_sent > 0, bytes_retransmitted / bytes_sent, nan) as retransmit_ratio,
             toFloat64(coalesce(cwnd_p10, nan)) as cwnd_p10,
             toFloat64(coalesce(cwnd_p25, nan)) as cwnd_p25,

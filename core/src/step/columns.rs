@@ -117,6 +117,11 @@ impl ColumnMut<'_> {
     }
 }
 
+/// Seconds since the epoch; 0 is none.
+pub type Instant = i64;
+/// How long something lasts.
+pub type Seconds = i64;
+
 /// A field of a row, made of a column's number.
 pub trait Cell: Sized {
     /// Makes it of the number.
@@ -135,7 +140,7 @@ impl Cell for f64 {
     }
 }
 
-/// Instants: seconds since the epoch, 0 is none.
+/// Instants, and how long something lasts.
 impl Cell for i64 {
     #[expect(
         clippy::cast_possible_truncation,
@@ -161,11 +166,15 @@ impl Cell for bool {
     }
 }
 
+/// A column's name, what its numbers are (`u1`, `u2`, `u4`, `f4` or `f8`, as numpy names them), and the type of its field:
+/// `f64`, `bool`, [`Instant`] or [`Seconds`].
+pub type Form = (&'static str, &'static str, &'static str);
+
 /// A row of columns. Rows are read and written by blocks, column by column: as many columns as there are would be too many
 /// places in memory at once.
 pub trait Columns: Sized + Clone {
-    /// Name of each column, and what its numbers are: `u1`, `u2`, `u4`, `f4` or `f8`, as numpy names them.
-    const COLUMNS: &'static [(&'static str, &'static str)];
+    /// Each column's form.
+    const COLUMNS: &'static [Form];
 
     /// Reads these rows of the columns, in the order of [`Self::COLUMNS`], into a block; row -1 stays as it is there.
     fn read(columns: &[Column<'_>], rows: &[i64], block: &mut [Self]);
@@ -207,7 +216,8 @@ macro_rules! columns {
         pub struct $name { $($(#[$doc])* pub $field: $cell,)* }
 
         impl $crate::step::columns::Columns for $name {
-            const COLUMNS: &'static [(&'static str, &'static str)] = &[$((stringify!($field), $form)),*];
+            const COLUMNS: &'static [$crate::step::columns::Form] =
+                &[$((stringify!($field), $form, stringify!($cell))),*];
 
             fn read(columns: &[$crate::step::columns::Column<'_>], rows: &[i64], block: &mut [Self]) {
                 let mut columns = columns.iter();

@@ -3,7 +3,7 @@
 //! A path is a source PoP, a destination (a PoP, or a client prefix) and an IP version. Its decision has parts:
 //!
 //! - [`start`]: the rate and window with which edges that pace start connections;
-//! - [`window`]: the window for edges that only have routes.
+//! - [`initcwnd`]: the window for edges that only have routes.
 //!
 //! Each part is a pure function of what the rounds before left of the path, what this round showed, and the policy. A part
 //! names the columns that it reads and writes ([`Part`]); [`Paths`] are a round's rows.
@@ -11,9 +11,9 @@
 mod chance;
 pub mod columns;
 mod damping;
+pub mod initcwnd;
 mod round;
 pub mod start;
-pub mod window;
 mod words;
 
 pub use self::damping::Damping;

@@ -1,13 +1,13 @@
 //! A round: the steps of all paths, over columns.
 
-use super::columns::{Column, ColumnMut, Columns, columns};
+use super::columns::{Column, ColumnMut, Columns, Instant, columns};
 
 columns! {
     /// Round of the decision that left a state.
     #[derive(Clone, Debug)]
     pub struct Left {
         /// The round; 0 is none.
-        round: i64 as "u4",
+        round: Instant as "u4",
     }
 }
 

@@ -16,7 +16,7 @@ class Action(StrEnum):
     WITHDRAW = "withdraw"
 
 
-ACTIONS = tuple(Action(name) for name in _core.actions("window"))
+ACTIONS = tuple(Action(name) for name in _core.actions("initcwnd"))
 
 
 class Reason(StrEnum):
@@ -44,14 +44,14 @@ class Reason(StrEnum):
     DISABLE_TEST = "disable_test"
 
 
-# By number, and of each what decides on it: core/src/step/window/mod.rs.
-REASONS = tuple(Reason(name) for name, _ in _core.reasons("window"))
-RULES = {Reason(name): rule for name, rule in _core.reasons("window")}
+# By number, and of each what decides on it: core/src/step/initcwnd/mod.rs.
+REASONS = tuple(Reason(name) for name, _ in _core.reasons("initcwnd"))
+RULES = {Reason(name): rule for name, rule in _core.reasons("initcwnd")}
 
 
 @dataclass(frozen=True)
 class Decision:
-    """One row of initcwnd_decisions; instants in seconds since the epoch, windows in segments."""
+    """One row of path_decisions; instants in seconds since the epoch, windows in segments."""
 
     round: int
     src_pop: str
@@ -80,11 +80,11 @@ class Decision:
     ceiling_initcwnd: int | None
     clean_initcwnd: int | None
     harmful_initcwnd: int | None
-    default_connections: int
-    default_lossy: int
+    default_young: int
+    default_young_lossy: int
     trial_rounds: int
-    trial_connections: int
-    trial_lossy: int
+    trial_young: int
+    trial_young_lossy: int
     penalty: float
     suppressed: bool
     last_evidence: int | None

@@ -26,11 +26,11 @@ from round_outcomes
 where has(moments, toUnixTimestamp(round))
     and dst_pop != '' and host not in {{held:Array(String)}}
     and (test_s, src_pop, dst_pop, ip_version) in (
-        select test_s, src_pop, dst_pop, ip_version
-        from initcwnd_decisions final
-        where has(moments, toUnixTimestamp(round))
-        group by test_s, src_pop, dst_pop, ip_version
-        having countIf(is_off = 0 and initcwnd is not null) > 0 and countIf(reason = 'disable_test') > 0
+        select test_s, src_pop, destination, ip_version
+        from path_decisions final
+        where part = 'initcwnd' and has(moments, toUnixTimestamp(round))
+        group by test_s, src_pop, destination, ip_version
+        having countIf(is_off = 0 and initcwnd > 0) > 0 and countIf(reason = 'disable_test') > 0
     )
 group by test_s, is_off, {", ".join(CELL)}
 order by test_s, is_off, {", ".join(CELL)}

@@ -187,7 +187,7 @@ def _change(d: Decision, policy: Policy) -> str:
         Reason.RECEIVER_LIMITED: "larger receive buffers at the peers (tcp_rmem[1] at least twice the wanted window)",
         Reason.LOSS_GUARD: f"{judged} that lose nothing, then steps of a factor {law.loss_step:g}; "
         f"those beyond the ceiling not before {_show(d.guard_until)}",
-        Reason.LOSS_GUARD_HOLD: f"{judged} that lose nothing ({d.trial_connections} so far)"
+        Reason.LOSS_GUARD_HOLD: f"{judged} that lose nothing ({d.trial_young} so far)"
         + (f", from {_show(d.guard_until)} on" if (d.guard_until or 0) > d.round else ""),
         Reason.LOSS_GUARD_STEP: f"{judged} that lose nothing: the next step; harm: back to {d.clean_initcwnd} at once",
         Reason.HELD_DAMPING: f"a fall at once; a rise when the penalty is below {policy.damping.reuse_below:g}",

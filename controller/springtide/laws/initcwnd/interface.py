@@ -11,6 +11,7 @@ from types import MappingProxyType
 from springtide import instants
 from springtide.errors import InputError, Problem
 from springtide.fleet import Fleet
+from springtide.frame import Frame
 from springtide.laws.base import (
     HISTORY_ROUNDS,
     BenefitLine,
@@ -34,7 +35,7 @@ from springtide.laws.base import (
 )
 from springtide.laws.columns import Table
 from springtide.laws.holdout import held_out_edges
-from springtide.laws.initcwnd import benefit, bundle, disabled, edges, pairs, rows, switched, treated
+from springtide.laws.initcwnd import benefit, bundle, disabled, edges, rows, switched, treated
 from springtide.laws.initcwnd.decision import Decision, Reason
 from springtide.laws.initcwnd.explain import (
     HISTORY_COLUMNS,
@@ -45,8 +46,10 @@ from springtide.laws.initcwnd.explain import (
     left_out,
     without_decision,
 )
-from springtide.laws.initcwnd.law import carry, decide, lasting
+from springtide.laws.initcwnd.law import PREVIOUS, decide
+from springtide.laws.initcwnd.rows import WINDOWS
 from springtide.laws.standing import standing
+from springtide.laws.start.units import keys
 from springtide.metrics import Metric
 from springtide.observe.pairs import pair_observations
 from springtide.policy import Policy
@@ -63,8 +66,8 @@ class Initcwnd(Law):
     those from before round.lateness_s, is rolled up first, as by `springtide rollup --round`.
     """
     units = "pairs"
-    acts = "initcwnd is not null"
-    changes = "coalesce(initcwnd, 0) != coalesce(previous_initcwnd, 0)"
+    acts = "initcwnd > 0"
+    changes = "initcwnd != previous_initcwnd"
     damped = True
     metrics: Mapping[str, Metric] = MappingProxyType(
         {"springtide_initcwnd_windows": Metric("Pairs with a window of their own.")}
@@ -74,29 +77,26 @@ class Initcwnd(Law):
     benefit_title = "Initial windows between PoPs"
     benefit_note = "Time with data outstanding; negative is faster."
 
-    def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Table, Table]:
+    def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Table, Frame]:
         return pair_observations(store, round_unix_s), rows.previous(store, round_unix_s, policy)
 
-    def pops(self, seen: Table, before: Table) -> set[str]:
+    def pops(self, seen: Table, before: Frame) -> set[str]:
         return pops_of(before["src_pop"].tolist())
 
-    def decide(self, now: int, policy: Policy, seen: Table, before: Table, frozen: Collection[str]) -> Table:
+    def decide(self, now: int, policy: Policy, seen: Table, before: Frame, frozen: Collection[str]) -> Frame:
         return decide(now, policy, seen, before, frozen)
 
-    def read(self, store: Store, round_unix_s: int) -> Table:
-        return rows.read_table(store, round_unix_s)
+    def read(self, store: Store, round_unix_s: int) -> Frame:
+        return WINDOWS.read_round(store, round_unix_s)
 
-    def write(self, store: Store, policy: Policy, round_unix_s: int, decided: Table) -> bool:
-        written = rows.write_round(store, round_unix_s, decided, policy.version)
+    def write(self, store: Store, policy: Policy, round_unix_s: int, decided: Frame) -> bool:
+        written = WINDOWS.write_round(store, round_unix_s, decided, policy.version)
         edges.write_round(store, round_unix_s, edges.edge_decisions(policy, round_unix_s), policy.version)
         return written
 
-    def acting(self, decided: Table) -> Values:
+    def acting(self, decided: Frame) -> Values:
         chosen = decided[decided["initcwnd"] > 0]
-        return dict(zip(pairs.keys(chosen).tolist(), chosen["initcwnd"].tolist(), strict=True))
-
-    def latest(self, store: Store, until_unix_s: int) -> int | None:
-        return rows.latest_decided(store, until_unix_s)
+        return dict(zip(keys(chosen).tolist(), chosen["initcwnd"].tolist(), strict=True))
 
     def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View:
         decided = rows.as_decisions(outcome.decided, outcome.round, policy.version)
@@ -140,10 +140,10 @@ class Initcwnd(Law):
         for at, moment in enumerate(moments):
             seen = pair_observations(store, moment)
             decided = decide(moment, policy, seen, last, frozen(store, policy, moment, self.pops(seen, last))[1])
-            memory.remember(moment, pairs.keys(decided[decided["last_evidence"] == moment]))
+            memory.remember(moment, keys(decided[decided["last_evidence"] == moment]))
             following = moments[at + 1] if at + 1 < len(moments) else moment
-            left = lasting(decided)
-            last = carry(left, moment, memory.count(left, following - window_s))
+            left = WINDOWS.carry(decided, moment)
+            last = Frame(PREVIOUS, {**left.columns, "measured_rounds": memory.count(left, following - window_s)})
             recorded = self.read(store, moment)
             theirs = self.acting(recorded) if len(recorded) else None
             changed, recorded_changed = _changed(decided), _changed(recorded) if len(recorded) else None
@@ -307,5 +307,5 @@ def _of_edge(one: edges.EdgeDecision) -> dict[str, object]:
     return asdict(one) | {"until": instants.show(one.until)}
 
 
-def _changed(decided: Table) -> int:
+def _changed(decided: Frame) -> int:
     return int((decided["initcwnd"] != decided["previous_initcwnd"]).sum())

@@ -1,29 +1,28 @@
 """The initial congestion window of an ordered pair of PoPs (Riptide III-B): a round of the step that springtide-core
-makes (core/src/step/window). Here rows become columns for it, and what it decides becomes rows."""
+makes (core/src/step/initcwnd). Here rows become columns for it, and what it decides becomes rows."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from springtide.frame import Frame
-from springtide.laws.columns import Table, located, taken_at, union
+from springtide.laws.columns import Table, taken_at
 from springtide.laws.initcwnd.decision import Reason
 from springtide.laws.initcwnd.edges import edge_decisions
-from springtide.laws.initcwnd.pairs import keys, named
+from springtide.laws.start.units import UNIT_KEY, placed
 from springtide.laws.step import Rows, as_json, forms, step
 from springtide.laws.switchback import turn
-from springtide.observe.pairs import OBSERVED, PAIR_KEY
+from springtide.observe.pairs import OBSERVED
 from springtide.policy import Policy
 
-# What a step leaves for the next round, and what else it decides: core/src/step/window/rows.rs.
-STATE, _OTHERS = forms("window", "state"), forms("window", "decided")
+# What a step leaves for the next round, and what else it decides: core/src/step/initcwnd/rows.rs.
+STATE, _OTHERS = forms("initcwnd", "state"), forms("initcwnd", "decided")
 # What the decisions before this round left of a pair that has history or a window in use; `round` is their own. Of
 # `measured_rounds` those of the last `duty_window_rounds`, this one excluded.
-PREVIOUS = np.dtype([*PAIR_KEY, *STATE, ("round", "<u4")])
+PREVIOUS = np.dtype([*UNIT_KEY, *STATE, ("round", "<u4")])
 # Columns that a decision repeats.
 _KEPT = (
     "connections_seen",
@@ -36,19 +35,19 @@ _KEPT = (
     "young_timeout_connections",
     "receiver_cwnd",
 )
-# The rows of initcwnd_decisions without what a round has in common.
-DECIDED = np.dtype([*PAIR_KEY, *_OTHERS, *STATE, *((name, OBSERVED[name]) for name in _KEPT)])
-_OVERRIDE = np.dtype([*PAIR_KEY, *forms("window", "override")])
+# The rows of path_decisions without what a round has in common.
+DECIDED = np.dtype([*UNIT_KEY, *_OTHERS, *STATE, *((name, OBSERVED[name]) for name in _KEPT)])
+_OVERRIDE = np.dtype([*UNIT_KEY, *forms("initcwnd", "override")])
 # Counts as wide as they come.
-_SEEN = np.dtype([(name, OBSERVED[name] if name in _KEPT else form) for name, form in forms("window", "seen")])
+_SEEN = np.dtype([(name, OBSERVED[name] if name in _KEPT else form) for name, form in forms("initcwnd", "seen")])
 _TURNS = {Reason.SWITCHBACK: 1, Reason.DISABLE_TEST: 2}
 UNSEEN = np.zeros((), OBSERVED)
 for _name in OBSERVED.names or ():
-    if OBSERVED[_name].kind in "fi":
-        UNSEEN[_name] = np.nan if OBSERVED[_name].kind == "f" else -1
+    if OBSERVED[_name].kind == "f":
+        UNSEEN[_name] = np.nan
 
 
-def decide(now: int, policy: Policy, observations: Table, last: Table, frozen: Collection[str] = ()) -> Table:
+def decide(now: int, policy: Policy, observed: Table | Frame, last: Frame, frozen: Collection[str] = ()) -> Frame:
     """The round's DECIDED rows of OBSERVED and PREVIOUS rows in any order: every pair that was seen in the round, has
     history, or is overridden, if only for an edge, sorted by pair.
 
@@ -56,72 +55,56 @@ def decide(now: int, policy: Policy, observations: Table, last: Table, frozen: C
     stands, as long as it would without evidence.
     """
     overrides = _overrides(policy, now)
-    of_edges = np.array(sorted({one.pair for one in edge_decisions(policy, now)}), PAIR_KEY)
-    seen_keys, last_keys, override_keys = keys(observations), keys(last), keys(overrides)
-    wanted = union(seen_keys, last_keys, override_keys, keys(of_edges))
-    pairs = named(wanted)
-    observed = Frame.of(observations)
+    of_edges = Frame.of(np.array(sorted({one.pair for one in edge_decisions(policy, now)}), UNIT_KEY))
+    seen = Frame.of(observed)
+    pairs, (at_seen, at_last, at_override, _) = placed(seen, last, overrides, of_edges)
     window = {"mean": "mean_cwnd", "max": "max_cwnd", "traffic": "traffic_cwnd"}.get(
         policy.initcwnd.combiner, f"cwnd_{policy.initcwnd.combiner}"
     )
-    shown = taken_at(observed, {*_KEPT, "mean_cwnd", window}, located(seen_keys, wanted), UNSEEN)
-    seen = Frame(_SEEN, {**shown, "window": shown[window].astype(np.float64), "turn": _turns(policy, now, pairs)})
-    kept = {name: shown[name] for name in _KEPT} | {name: pairs[name] for name, _ in PAIR_KEY}
-    decided = Frame(DECIDED, {**Frame.empty(len(wanted), DECIDED).columns, **kept})
+    shown = taken_at(seen, {*_KEPT, "mean_cwnd", window}, at_seen, UNSEEN)
+    evidence = Frame(_SEEN, {**shown, "window": shown[window].astype(np.float64), "turn": _turns(policy, now, pairs)})
+    kept = {name: shown[name] for name in _KEPT} | {name: pairs.columns[name] for name, _ in UNIT_KEY}
+    decided = Frame(DECIDED, {**Frame.empty(len(pairs), DECIDED).columns, **kept})
     tables = (
-        Rows(seen, np.arange(len(wanted))),
-        Rows(Frame.of(last), located(last_keys, wanted)),
-        Rows(Frame.of(overrides), located(override_keys, wanted)),
+        Rows(evidence, np.arange(len(pairs))),
+        Rows(last, at_last),
+        Rows(overrides, at_override),
     )
     is_frozen = np.isin(pairs["src_pop"], np.array(sorted(frozen), "S64"))
-    step("window", now, as_json(policy, ("initcwnd", "damping")), tables, is_frozen, decided)
-    return decided.table()
+    step("initcwnd", now, as_json(policy, ("initcwnd", "damping")), tables, is_frozen, decided)
+    return decided
 
 
-def lasting(decided: Table) -> Table:
-    """Those of a round's decisions that leave anything for the next one."""
-    left: Table = decided[
+def lasts(decided: Frame) -> NDArray[np.bool_]:
+    """Which decisions leave anything for the next round."""
+    found: NDArray[np.bool_] = (
         np.isfinite(decided["smoothed_cwnd"]) | (decided["initcwnd"] > 0) | (decided["harmful_initcwnd"] > 0)
-    ]
-    return left
+    )
+    return found
 
 
 # What time ends, beside what the loss guard remembers.
 _LEARNT = {"smoothed_cwnd", "last_evidence", "initcwnd", "penalty", "suppressed", "measured_rounds"}
 
 
-def only_guard(last: Table) -> Table:
+def only_guard(last: Frame) -> Frame:
     """Of PREVIOUS rows what no time ends: the ceilings of pairs, for which no window is in use any more."""
-    left = np.zeros(len(last), PREVIOUS)
-    left["smoothed_cwnd"] = np.nan
-    for name in PREVIOUS.names or ():
-        if name not in _LEARNT:
-            left[name] = last[name]
-    return left[left["harmful_initcwnd"] > 0]
+    kept = last[last["harmful_initcwnd"] > 0]
+    ended = {name: np.zeros(len(kept), PREVIOUS[name]) for name in _LEARNT}
+    return Frame(PREVIOUS, {**kept.columns, **ended, "smoothed_cwnd": np.full(len(kept), np.nan)})
 
 
-def carry(decided: Table, now: int, measured_rounds: NDArray[np.integer[Any]]) -> Table:
-    """What `lasting` decisions of the round `now` leave for the next one; `measured_rounds` of each as in PREVIOUS."""
-    left = np.zeros(len(decided), PREVIOUS)
-    for name in PREVIOUS.names or ():
-        if name in (DECIDED.names or ()):
-            left[name] = decided[name]
-    left["round"] = now
-    left["measured_rounds"] = measured_rounds
-    return left
-
-
-def _turns(policy: Policy, now: int, pairs: Table) -> NDArray[np.uint8]:
+def _turns(policy: Policy, now: int, pairs: Frame) -> NDArray[np.uint8]:
     """Of each pair why an experiment has it off in this round; 0: it has not."""
     found = np.zeros(len(pairs), np.uint8)
     if policy.experiment.switches:
-        for row, (src, dst, _) in enumerate(pairs.tolist()):
+        for row, (src, dst, *_) in enumerate(pairs.tolist()):
             why = turn(policy.experiment, policy.round.interval_s, src.decode(), dst.decode(), now).why
             found[row] = _TURNS[Reason(why)] if why else 0
     return found
 
 
-def _overrides(policy: Policy, now: int) -> Table:
+def _overrides(policy: Policy, now: int) -> Frame:
     """The pairs that an override in force names, and its value, 0 for the default; the first in the file counts."""
     found: dict[tuple[bytes, bytes, int], int] = {}
     for override in policy.overrides:
@@ -129,4 +112,4 @@ def _overrides(policy: Policy, now: int) -> Table:
             if override.edges is None and override.covers(ip_version, now):
                 pair = override.src.encode(), override.dst.encode(), ip_version
                 found.setdefault(pair, override.initcwnd or 0)
-    return np.array([(*pair, value) for pair, value in found.items()], _OVERRIDE)
+    return Frame.of(np.array([(*pair, value) for pair, value in found.items()], _OVERRIDE))

@@ -1,34 +1,20 @@
-"""Ordered pairs of PoPs in columns, and the rounds in which they had sufficient evidence."""
+"""The rounds in which pairs of PoPs had sufficient evidence."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
-from springtide.laws.columns import Bits, Keys, Table, align, union
-from springtide.observe.pairs import PAIR_KEY
-
-_KEY = np.dtype(PAIR_KEY)
-
-
-def keys(table: Table) -> Keys:
-    """One sortable key a row: by source, destination, IP version."""
-    packed = np.zeros(len(table), _KEY)
-    for name in _KEY.names or ():
-        packed[name] = table[name]
-    return packed.view(f"S{_KEY.itemsize}").reshape(len(table))
-
-
-def named(wanted: Keys) -> Table:
-    """The columns of such keys."""
-    return wanted.view(_KEY).reshape(len(wanted))
+from springtide.frame import Frame
+from springtide.laws.columns import Bits, Keys, align, union
+from springtide.laws.start.units import UNIT_KEY, keys
 
 
 class DutyMemory:
     """Which of the last rounds had sufficient evidence of each pair, for who plays rounds without a store."""
 
     def __init__(self) -> None:
-        self._known: Keys = np.zeros(0, f"S{_KEY.itemsize}")
+        self._known: Keys = keys(np.zeros(0, UNIT_KEY))
         self._rounds: dict[int, Bits] = {}
 
     def remember(self, moment: int, measured: Keys) -> None:
@@ -42,7 +28,7 @@ class DutyMemory:
         flags = self._rounds.setdefault(moment, np.zeros(len(known), bool))
         flags[np.searchsorted(known, measured)] = True
 
-    def count(self, wanted: Table, since: int) -> NDArray[np.uint32]:
+    def count(self, wanted: Frame, since: int) -> NDArray[np.uint32]:
         """Of each of these pairs, the rounds from `since` on; those before are forgotten."""
         self._rounds = {moment: flags for moment, flags in self._rounds.items() if moment >= since}
         counts = np.zeros(len(self._known), [("rounds", "u4")])

@@ -17,11 +17,11 @@ METHOD = "switchback"
 # Whether decisions of the cell's period say so.
 _DECIDED = f"""
 (intDiv(toUnixTimestamp(round), {{period_s:UInt32}}) * {{period_s:UInt32}}, src_pop, dst_pop, ip_version) in (
-    select intDiv(toUnixTimestamp(round), {{period_s:UInt32}}) * {{period_s:UInt32}}, src_pop, dst_pop, ip_version
-    from initcwnd_decisions final
-    where {SPAN} and $what
+    select intDiv(toUnixTimestamp(round), {{period_s:UInt32}}) * {{period_s:UInt32}}, src_pop, destination, ip_version
+    from path_decisions final
+    where part = 'initcwnd' and {SPAN} and $what
 )"""
-_GIVEN, _OFF = (_DECIDED.replace("$what", what) for what in ("initcwnd is not null", "reason = 'switchback'"))
+_GIVEN, _OFF = (_DECIDED.replace("$what", what) for what in ("initcwnd > 0", "reason = 'switchback'"))
 # Of pairs that had a window in the block, or would have had it. By rounds of one period: their turns are the same.
 _OUTCOMES = f"""
 select
@@ -31,9 +31,9 @@ from round_outcomes
 where round in (select fromUnixTimestamp(arrayJoin({{rounds:Array(UInt32)}})))
     and dst_pop != '' and host not in {{held:Array(String)}}
     and (intDiv(toUnixTimestamp(round), {{block_s:UInt32}}), src_pop, dst_pop, ip_version) in (
-        select intDiv(toUnixTimestamp(round), {{block_s:UInt32}}), src_pop, dst_pop, ip_version
-        from initcwnd_decisions final
-        where {SPAN} and (initcwnd is not null or reason = 'switchback')
+        select intDiv(toUnixTimestamp(round), {{block_s:UInt32}}), src_pop, destination, ip_version
+        from path_decisions final
+        where part = 'initcwnd' and {SPAN} and (initcwnd > 0 or reason = 'switchback')
     )
 group by period_s, {", ".join(CELL)}
 order by period_s, {", ".join(CELL)}

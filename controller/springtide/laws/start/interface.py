@@ -36,12 +36,13 @@ from springtide.laws.base import (
 from springtide.laws.columns import Bits, begins, taken_at
 from springtide.laws.congestion.explain import client_prefix
 from springtide.laws.standing import standing
-from springtide.laws.start import bundle, rows, shares
+from springtide.laws.start import bundle, shares
 from springtide.laws.start.evidence import OBSERVED, SHOWN, edge_parts, observe
 from springtide.laws.start.explain import became, labelled, without_decision
 from springtide.laws.start.groups import PLACE, places, regions
 from springtide.laws.start.groups import named as group_names
-from springtide.laws.start.law import UNSEEN, carry, decide
+from springtide.laws.start.law import PREVIOUS, UNSEEN, decide
+from springtide.laws.start.rows import STARTS, history
 from springtide.laws.start.units import UNIT_KEY, keys, placed
 from springtide.metrics import Metric
 from springtide.policy import Policy
@@ -80,9 +81,9 @@ class Start(Law):
 
     def observe(self, store: Store, policy: Policy, round_unix_s: int) -> tuple[Frame, Frame]:
         if not policy.paces(round_unix_s):
-            return Frame.empty(0, OBSERVED), rows.previous(store, 0)
+            return Frame.empty(0, OBSERVED), Frame.empty(0, PREVIOUS)
         seen, last = _seen(store, policy, round_unix_s)
-        return seen, rows.lasting(last)
+        return seen, STARTS.lasting(last)
 
     def pops(self, seen: Frame, before: Frame) -> set[str]:
         return pops_of(*(_runs(table.columns["src_pop"]).tolist() for table in (seen, before)))
@@ -93,27 +94,27 @@ class Start(Law):
         return decide(now, policy, seen, before, seen, frozen)
 
     def read(self, store: Store, round_unix_s: int) -> Frame:
-        return rows.read_round(store, round_unix_s)
+        return STARTS.read_round(store, round_unix_s)
 
     def write(self, store: Store, policy: Policy, round_unix_s: int, decided: Frame) -> bool:
-        return rows.write_round(store, round_unix_s, decided, policy.version)
+        return STARTS.write_round(store, round_unix_s, decided, policy.version)
 
     def acting(self, decided: Frame) -> Values:
         chosen = decided[decided["window"] > 0]
         return dict(zip(keys(chosen).tolist(), chosen["connection_rate"].astype(np.int64).tolist(), strict=True))
 
     def latest(self, store: Store, until_unix_s: int) -> int | None:
-        return rows.last_round(store, until_unix_s + 1) or None
+        return STARTS.last_round(store, until_unix_s + 1) or None
 
     def view(self, outcome: Outcome, fleet: Fleet, policy: Policy) -> View:
-        listed = list(rows.rows(outcome.decided))
+        listed = list(STARTS.rows(outcome.decided))
         counts = Counter((row["src_pop"], row["action"], row["reason"]) for row in listed)
         states = {
             "set": sum(row["window"] > 0 for row in listed),
             "trial": sum(bool(row["trial_window"]) for row in listed),
         }
         return View(
-            decisions=[rows.as_dict({"round": outcome.round, **row}) for row in listed],
+            decisions=[STARTS.as_dict({"round": outcome.round, **row}) for row in listed],
             columns=["from", "action", "reason", "pairs and prefixes"],
             rows=[(*key, count) for key, count in sorted(counts.items())],
             summary=f"{states['set']} start at a rate of their own, {states['trial']} have values on trial",
@@ -121,7 +122,7 @@ class Start(Law):
         )
 
     def replay(self, store: Store, policy: Policy, moments: Sequence[int]) -> Iterator[Replayed]:
-        last = rows.previous(store, moments[0])
+        last = STARTS.lasting(STARTS.remembered(store, moments[0]))
         for moment in moments:
             recorded = self.read(store, moment)
             if not policy.paces(moment) and not len(recorded):
@@ -131,7 +132,7 @@ class Start(Law):
             if policy.paces(moment):
                 seen, _ = _seen(store, policy, moment)
             decided = self.decide(moment, policy, seen, last, frozen(store, policy, moment, self.pops(seen, last))[1])
-            last = carry(decided, moment)
+            last = STARTS.carry(decided, moment)
             theirs = self.acting(recorded) if len(recorded) else None
             changed, recorded_changed = _changed(decided), _changed(recorded) if len(recorded) else None
             yield replayed(self.name, moment, self.acting(decided), changed, theirs, recorded_changed)
@@ -149,8 +150,8 @@ class Start(Law):
         moment = asked_unix_s or self.latest(store, newest) or newest
         if not policy.paces(moment):
             return None
-        decided = rows.of_unit(rows.read_round(store, moment), src_pop, [unit])
-        found = [{"round": moment, **row} for row in rows.rows(decided)]
+        decided = STARTS.read(store, moment - 1, moment, (src_pop, unit))
+        found = list(STARTS.rows(decided))
         was_decided = self.latest(store, moment) == moment
         now = standing(store, list(fleet.pops[src_pop].edges), policy, instants.now())
         parts = bundle.parts(edge_parts(store, moment, moment - _PARTS_ROUNDS * interval_s, decided))
@@ -160,21 +161,21 @@ class Start(Law):
         lines = [labelled(row, policy, now, of_pop) for row, of_pop in zip(found, own, strict=True)]
         nothing = without_decision(instants.show(moment), was_decided)
         nothing[1:1] = became(policy, src_pop, now)
-        history = rows.history(store, src_pop, unit, moment - HISTORY_ROUNDS * interval_s, moment)
+        past = history(store, src_pop, unit, moment - HISTORY_ROUNDS * interval_s, moment)
         return Explained(
             title=f"starts from {src_pop} to {unit}, round {instants.show(moment)}",
             sections=[(f"IPv{row['ip_version']}", one) for row, one in zip(found, lines, strict=True)]
             or [("", nothing)],
-            history=([name.replace("_", " ") for name in history[0]], [tuple(row.values()) for row in history])
-            if history
+            history=([name.replace("_", " ") for name in past[0]], [tuple(row.values()) for row in past])
+            if past
             else ((), ()),
             machine={
                 "round": instants.show(moment),
                 "src_pop": src_pop,
                 "destination": unit,
                 "explanations": list(map(dict, lines)) or [dict(nothing)],
-                "decisions": [rows.as_dict(row) | {"round": instants.show(moment)} for row in found],
-                "history": history,
+                "decisions": [STARTS.as_dict(row) | {"round": instants.show(moment)} for row in found],
+                "history": past,
             },
         )
 
@@ -197,19 +198,19 @@ class Start(Law):
         if not policy.paces(round_unix_s):
             return Contribution()
         # A round without this law keeps what the last one decided, for as long as a bundle may live.
-        newest = rows.last_round(store, round_unix_s + 1)
+        newest = STARTS.last_round(store, round_unix_s + 1)
         old = newest <= round_unix_s - policy.bundle.ttl_s
-        decided = rows.read_round(store, 0 if old else newest)
+        decided = STARTS.read_round(store, 0 if old else newest)
         since = round_unix_s - _PARTS_ROUNDS * policy.round.interval_s
         parts = bundle.parts(edge_parts(store, round_unix_s, since, decided))
-        listed = rows.rows(bundle.by_gain(decided))
+        listed = STARTS.rows(bundle.by_gain(decided))
         entries, left_out = bundle.entries(fleet, policy, round_unix_s, listed, parts, expires_unix_s)
         return Contribution(entries, "bpf", left_out)
 
     def treated(self, store: Store, newest_round_unix_s: int, interval_s: int) -> Treated:
         """By the records of first flights, which name the round that they started by: what starts with values of its
         own since the newest round, and has records of it in any of the last rounds: few connect in every one."""
-        newest = rows.last_round(store, newest_round_unix_s + 1)
+        newest = STARTS.last_round(store, newest_round_unix_s + 1)
         if not newest:
             return Treated()
         [counts] = store.query(
@@ -220,8 +221,8 @@ class Start(Law):
                     max(round) as newest,
                     argMax(previous_window, round) as window,
                     sumIf(flights_0, previous_window > 0) as flights
-                from start_decisions final
-                where round > fromUnixTimestamp({newest:UInt32} - {span_s:UInt32})
+                from path_decisions final
+                where part = 'start' and round > fromUnixTimestamp({newest:UInt32} - {span_s:UInt32})
                     and round <= fromUnixTimestamp({newest:UInt32})
                 group by src_pop, destination, ip_version
             )
@@ -252,7 +253,7 @@ def _seen(store: Store, policy: Policy, round_unix_s: int) -> tuple[Frame, Frame
     PREVIOUS rows: what is not listed could borrow from its group."""
     shown = observe(store, round_unix_s, policy.start)
     # Some that were there are not now.
-    last = rows.remembered(store, round_unix_s, len(shown) * 5 // 4)
+    last = STARTS.remembered(store, round_unix_s, len(shown) * 5 // 4)
     units, (at_shown, at_last) = placed(shown, last)
     unit_columns = {name: units.columns[name] for name, _ in UNIT_KEY}
     place_names, missing = [name for name, _ in PLACE], at_shown < 0

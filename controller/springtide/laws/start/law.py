@@ -25,7 +25,7 @@ PREVIOUS = np.dtype([*UNIT_KEY, *STATE, ("round", "<u4")])
 # What a round shows, and decisions keep no row of: sums of it are in their state.
 _NOT_KEPT = {"rtt_p50_us", "path_rate", "path_buckets", "default_flights", "default_lossy"}
 _KEPT = [name for name, _ in SEEN if name not in _NOT_KEPT]
-# The rows of start_decisions without what a round has in common. `group`: whose estimates the unit may borrow.
+# The rows of path_decisions without what a round has in common. `group`: whose estimates the unit may borrow.
 DECIDED = np.dtype(
     [
         *UNIT_KEY,
@@ -78,12 +78,6 @@ def decide(
     law = as_json(policy, ("start", "damping", "enforce"), without=list(without))
     step("start", now, law, tables, is_frozen, decided, _numbers(group))
     return decided
-
-
-def carry(decided: Frame, now: int) -> Frame:
-    """What a round's decisions leave for the next one, as PREVIOUS rows."""
-    lasting = decided[lasting_rows(decided)]
-    return Frame(PREVIOUS, {**lasting.columns, "round": np.full(len(lasting), now)})
 
 
 def lasting_rows(decided: Frame) -> Bits:

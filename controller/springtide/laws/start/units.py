@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from springtide.frame import Coded, Frame, listed
 from springtide.laws.columns import Keys, Table, begins, located, union
+from springtide.observe.pairs import PAIR_KEY
 from springtide.pieces import fill
 
 # `destination` is the other PoP's name, or a client prefix as text, like 203.0.113.0/24.
-UNIT_KEY = [("src_pop", "S64"), ("destination", "S64"), ("ip_version", "u1")]
+UNIT_KEY = PAIR_KEY
 _KEY = np.dtype(UNIT_KEY)
 
 

@@ -8,7 +8,7 @@ use super::reason::{Action, Reason};
 use super::state::State;
 use super::values::Values;
 use super::{At, Case, Read, judge, step};
-use crate::step::columns::{ColumnMut, columns};
+use crate::step::columns::{ColumnMut, Instant, columns};
 use crate::step::round::{BLOCK, Part, Paths, Row};
 
 columns! {
@@ -72,7 +72,7 @@ columns! {
         /// Low quantile of what they prove.
         group_rate: f64 as "f4",
         /// Instant at which the values expire.
-        expires_at: i64 as "u4",
+        expires_at: Instant as "u4",
     }
 }
 

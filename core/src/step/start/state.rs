@@ -2,7 +2,7 @@
 
 use super::losses::Flights;
 use super::values::Values;
-use crate::step::columns::columns;
+use crate::step::columns::{Instant, Seconds, columns};
 
 columns! {
     /// What is in use on a path, what is on trial, and what earlier rounds showed. Instants in seconds since the epoch.
@@ -37,13 +37,13 @@ columns! {
         /// Segments that one of these sends again.
         default_resent: f64 as "f4",
         /// When flights with the default were last seen.
-        default_at: i64 as "u4",
+        default_at: Instant as "u4",
         /// Time that 50 kB took with the default, microseconds.
         default_t50_us: f64 as "f4",
         /// Time that 100 kB took with the default, microseconds.
         default_t100_us: f64 as "f4",
         /// When these times were last seen.
-        default_timed_at: i64 as "u4",
+        default_timed_at: Instant as "u4",
         /// First flights with the values in use, since they are.
         used_flights: f64 as "u4",
         /// Those of them that lost anything.
@@ -77,25 +77,25 @@ columns! {
         /// Trains that showed it, decayed.
         train_weight: f64 as "f4",
         /// When the last ones were.
-        train_at: i64 as "u4",
+        train_at: Instant as "u4",
         /// Says whether they were sharp.
         train_sharp: bool as "u1",
         /// Connection rate that did harm or was tried in vain: the ceiling.
         harmful_rate: f64 as "f8",
         /// Until when nothing near it is tried.
-        hold_until: i64 as "u4",
+        hold_until: Instant as "u4",
         /// How long that hold is, seconds.
-        hold_s: i64 as "u4",
+        hold_s: Seconds as "u4",
         /// Connection rate that the evidence asked for when it did harm.
         harmful_share: f64 as "f8",
         /// When flights were last carried less than trains show that the path carries.
-        shared_at: i64 as "u4",
+        shared_at: Instant as "u4",
         /// Says whether what is in use is what harm left of it.
         was_cut: bool as "u1",
         /// Lowest round trip when what is in use was proved, microseconds.
         learnt_rtt_us: f64 as "f4",
         /// Rounds with evidence.
-        measured_rounds: f64 as "u1",
+        measured_rounds: f64 as "u4",
         /// Flap damping's penalty.
         penalty: f64 as "f8",
         /// Says whether rises are held back for it.
@@ -103,7 +103,7 @@ columns! {
         /// Says whether an operator gave the values.
         overridden: bool as "u1",
         /// When the last evidence was.
-        last_evidence: i64 as "u4",
+        last_evidence: Instant as "u4",
     }
 }
 

@@ -1,6 +1,6 @@
 //! Rows of pairs: what a round showed, what their decisions leave, and what these show.
 
-use crate::step::columns::columns;
+use crate::step::columns::{Instant, Seconds, columns};
 
 columns! {
     /// What a round showed of a pair. Unknown windows are NaN.
@@ -30,27 +30,27 @@ columns! {
         /// The bounded value before rounding and before the limits; NaN is none.
         smoothed_cwnd: f64 as "f8",
         /// Round that last had sufficient evidence.
-        last_evidence: i64 as "u4",
+        last_evidence: Instant as "u4",
         /// What new connections start with.
         initcwnd: f64 as "u4",
         /// Until when the ceiling is not tried.
-        guard_until: i64 as "u4",
+        guard_until: Instant as "u4",
         /// How long that hold is, seconds.
-        guard_hold_s: i64 as "u4",
+        guard_hold_s: Seconds as "u4",
         /// The window judged clean last or, below a ceiling, the largest one.
         clean_initcwnd: f64 as "u4",
         /// The window last judged harmful; while it is 0 there is no ceiling.
         harmful_initcwnd: f64 as "u4",
         /// Young connections that last judged the kernel's default.
-        default_connections: f64 as "u4",
+        default_young: f64 as "u4",
         /// Those of them that lost anything.
-        default_lossy: f64 as "u4",
+        default_young_lossy: f64 as "u4",
         /// Rounds that the window has been in use.
         trial_rounds: f64 as "u4",
         /// Young connections since then that are not yet judged.
-        trial_connections: f64 as "u4",
+        trial_young: f64 as "u4",
         /// Those of them that lost anything.
-        trial_lossy: f64 as "u4",
+        trial_young_lossy: f64 as "u4",
         /// Flap damping's penalty.
         penalty: f64 as "f8",
         /// Says whether rises are held back for it.
@@ -88,6 +88,6 @@ columns! {
         /// What the loss guard allows at most; 0 where it bounds nothing.
         ceiling_initcwnd: f64 as "u4",
         /// Instant at which the value expires.
-        expires_at: i64 as "u4",
+        expires_at: Instant as "u4",
     }
 }

@@ -217,8 +217,8 @@ impl<'a> Case<'a> {
             // Another window is another trial.
             (
                 after.trial_rounds,
-                after.trial_connections,
-                after.trial_lossy,
+                after.trial_young,
+                after.trial_young_lossy,
             ) = (0.0, 0.0, 0.0);
         }
         after.initcwnd = found.window;

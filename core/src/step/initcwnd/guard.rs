@@ -59,15 +59,15 @@ pub(super) fn judge(case: &Case, after: &mut State) -> Judged {
     let has_served = rounds >= law.loss_step_rounds;
     let is_enough = young.count > 0.0 && trial.count >= law.loss_min_connections && has_served;
 
-    let (default, default_lossy) = (before.default_connections, before.default_lossy);
+    let (default, default_young_lossy) = (before.default_young, before.default_young_lossy);
     let bounds = [law.loss_bound, law.loss_default_bound];
-    let most = allowed_share(started, lower_bound(default_lossy, default), bounds);
+    let most = allowed_share(started, lower_bound(default_young_lossy, default), bounds);
     let harm = young.is_harm(most) || (young.lossy > 0.0 && trial.is_harm(most));
-    let most = allowed_share(started, default_lossy / default.max(1.0), bounds);
+    let most = allowed_share(started, default_young_lossy / default.max(1.0), bounds);
     let clean = is_enough && !harm && trial.lossy <= most * trial.count && started >= law.cmin;
 
     if is_enough && started <= KERNEL_DEFAULT {
-        (after.default_connections, after.default_lossy) = (trial.count, trial.lossy);
+        (after.default_young, after.default_young_lossy) = (trial.count, trial.lossy);
     }
     let is_little = trial.count < MOST_TRIALS * law.loss_min_connections;
     let kept = if !harm && !clean && has_served && is_little {
@@ -76,7 +76,7 @@ pub(super) fn judge(case: &Case, after: &mut State) -> Judged {
         Young::NONE
     };
     after.trial_rounds = rounds;
-    (after.trial_connections, after.trial_lossy) = (kept.count, kept.lossy);
+    (after.trial_young, after.trial_young_lossy) = (kept.count, kept.lossy);
     if harm {
         remember_harm(case, started, after);
     } else if clean {
@@ -105,8 +105,8 @@ fn counted(case: &Case) -> (Young, Young) {
         Young { count, lossy }
     };
     let trial = Young {
-        count: young.count + before.trial_connections,
-        lossy: young.lossy + before.trial_lossy,
+        count: young.count + before.trial_young,
+        lossy: young.lossy + before.trial_young_lossy,
     };
     (young, trial)
 }
