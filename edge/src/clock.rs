@@ -1,4 +1,4 @@
-//! What time it is, by two clocks.
+//! What time it is, by the wall clock and by those that count from the boot.
 
 use std::io;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -58,6 +58,33 @@ impl Clock {
         self.wall >= expires_at as f64
             || (self.boot_id == boot_id && self.boottime >= boottime_expires)
     }
+}
+
+/// The wall clock's second, and what CLOCK_BOOTTIME was when it began, in nanoseconds.
+pub(crate) fn second() -> (i64, u64) {
+    let elapsed = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    (
+        i64::try_from(elapsed.as_secs()).unwrap_or(i64::MAX),
+        boot_ns().saturating_sub(u64::from(elapsed.subsec_nanos())),
+    )
+}
+
+/// CLOCK_BOOTTIME in nanoseconds: it goes on while the host sleeps.
+pub(crate) fn boot_ns() -> u64 {
+    nanoseconds(ClockId::Boottime)
+}
+
+/// CLOCK_MONOTONIC in nanoseconds: it stands still while the host sleeps.
+pub(crate) fn monotonic_ns() -> u64 {
+    nanoseconds(ClockId::Monotonic)
+}
+
+fn nanoseconds(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
+        + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -3,11 +3,8 @@
 use std::collections::HashSet;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use libbpf_rs::query::LinkTypeInfo;
 use libbpf_rs::{Link, MapCore, MapFlags, Object};
-use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 use zerocopy::{FromBytes, IntoBytes};
@@ -20,6 +17,7 @@ use super::probe::preconditions;
 use super::program;
 use super::withdraw::settle_leftovers;
 use crate::bundle::Bundle;
+use crate::clock;
 use springtide_core::layout::{About, Prefix, SLOTS};
 
 const REPAIR: &str = "the last bundle stays; apply it again, or withdraw";
@@ -66,7 +64,7 @@ pub fn apply(bundle: &Bundle, places: &Places) -> Result<Applied> {
     encode(
         bundle,
         Moment {
-            now: now(),
+            now: clock::second().0,
             boot_ns: 0,
             generation: 0,
             slot: 0,
@@ -79,7 +77,7 @@ pub fn apply(bundle: &Bundle, places: &Places) -> Result<Applied> {
         ..before
     };
     // Read together: between the two a bundle would live longer by what loading took.
-    let (now, boot_ns) = clocks();
+    let (now, boot_ns) = clock::second();
     let moment = Moment {
         now,
         boot_ns,
@@ -112,8 +110,8 @@ fn ensure_program(places: &Places) -> Result<Loaded> {
     }
     let about = pins::about(&set)?;
     let link = pins::link(&set)?;
-    let attached = link.as_ref().is_some_and(|link| is_on(link, places));
-    if attached && about.object == program::object_hash() && is_ours(link.as_ref(), &about) {
+    let attached = link.as_ref().is_some_and(|link| pins::is_on(link, places));
+    if attached && about.object == program::object_hash() && pins::is_ours(link.as_ref(), &about) {
         return Ok(Loaded::Kept);
     }
     let object = program::load(Some(&set))?;
@@ -171,20 +169,6 @@ fn update(mut link: Link, object: &Object, set: &Path) -> Result<()> {
                 REPAIR,
             )
         })
-}
-
-/// Whether the link is on the cgroup that is meant: a cgroup that was removed and made again is another one.
-pub(super) fn is_on(link: &Link, places: &Places) -> bool {
-    let (Ok(info), Ok(wanted)) = (link.info(), places.cgroup_id()) else {
-        return false;
-    };
-    matches!(info.info, LinkTypeInfo::Cgroup(found) if found.cgroup_id == wanted)
-}
-
-/// Whether the link carries a program that this module put there.
-pub(super) fn is_ours(link: Option<&Link>, about: &About) -> bool {
-    link.and_then(|link| link.info().ok())
-        .is_some_and(|info| about.programs.contains(&info.prog_id))
 }
 
 fn swap(
@@ -281,27 +265,4 @@ fn remove_leftovers(places: &Places) -> Result<()> {
         .iter()
         .try_for_each(|path| pins::remove(path))?;
     pins::remove(&places.set().join("link-new"))
-}
-
-/// Seconds since the epoch.
-pub(super) fn now() -> i64 {
-    clocks().0
-}
-
-/// The wall clock's second, and what CLOCK_BOOTTIME was when it began, in nanoseconds.
-fn clocks() -> (i64, u64) {
-    let elapsed = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
-    (
-        i64::try_from(elapsed.as_secs()).unwrap_or(i64::MAX),
-        boot_ns().saturating_sub(u64::from(elapsed.subsec_nanos())),
-    )
-}
-
-/// CLOCK_BOOTTIME in nanoseconds: it goes on while the host sleeps.
-pub(super) fn boot_ns() -> u64 {
-    let time = clock_gettime(ClockId::Boottime);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
-        + u64::try_from(time.tv_nsec).unwrap_or(0)
 }

@@ -30,6 +30,7 @@ mod program;
 mod put_back;
 mod records;
 mod status;
+mod totals;
 mod withdraw;
 
 pub use apply::{Applied, Loaded, apply, name_of, name_of_digest};
@@ -39,6 +40,7 @@ pub use pins::{Places, stands};
 pub use probe::{probe, tells_types};
 pub use records::{Reader, Record};
 pub use status::{
-    ArmStatus, Condition, Drift, EntryStatus, Status, Totals, condition, is_taken_away, status,
+    ArmStatus, Condition, Drift, EntryStatus, Status, condition, is_taken_away, status,
 };
+pub use totals::Totals;
 pub use withdraw::{Withdrawn, withdraw};

@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use libbpf_rs::query::{ProgInfoIter, ProgInfoQueryOptions};
+use libbpf_rs::query::{LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{Link, MapCore, MapFlags, MapHandle, Object};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -131,6 +131,20 @@ pub(super) fn link(set: &Path) -> Result<Option<Link>> {
     Link::open(&path)
         .map(Some)
         .map_err(|error| failed("cannot open the pinned link", &path, plain(&error), REPAIR))
+}
+
+/// Whether the link is on the cgroup that is meant: a cgroup that was removed and made again is another one.
+pub(super) fn is_on(link: &Link, places: &Places) -> bool {
+    let (Ok(info), Ok(wanted)) = (link.info(), places.cgroup_id()) else {
+        return false;
+    };
+    matches!(info.info, LinkTypeInfo::Cgroup(found) if found.cgroup_id == wanted)
+}
+
+/// Whether the link carries a program that this module put there.
+pub(super) fn is_ours(link: Option<&Link>, about: &About) -> bool {
+    link.and_then(|link| link.info().ok())
+        .is_some_and(|info| about.programs.contains(&info.prog_id))
 }
 
 /// The map `about`.

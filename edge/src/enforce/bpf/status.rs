@@ -8,12 +8,13 @@ use libbpf_rs::{MapCore, MapFlags};
 use serde::{Serialize, Serializer};
 use zerocopy::FromBytes;
 
-use super::apply::{boot_ns, is_on, is_ours, now};
 use super::error::{Result, failed, plain};
 use super::others::others;
 use super::pins::{self, Places};
 use super::prefixes::net_of;
-use springtide_core::layout::{PERIOD_NS, PERIODS, Prefix, Settings, State, TOTALS, Total};
+use super::totals::{self, Totals};
+use crate::clock;
+use springtide_core::layout::{PERIOD_NS, PERIODS, Prefix, Settings, State};
 
 /// Something is not as it was left.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,82 +51,6 @@ impl fmt::Display for Drift {
 impl Serialize for Drift {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         serializer.collect_str(self)
-    }
-}
-
-/// Counters of the whole program since it was loaded, summed over the CPUs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Totals {
-    /// Connections with our window or rate.
-    pub started: u64,
-    /// Matched, and left at the kernel's default by the trial or the brake.
-    pub untreated: u64,
-    /// To excluded destinations.
-    pub excluded: u64,
-    /// Of this host's ports and addresses that are left alone.
-    pub opted_out: u64,
-    /// Matched a bundle that is past its time.
-    pub expired: u64,
-    /// Left alone because their SYN was sent again.
-    pub late: u64,
-    /// The kernel refused the window.
-    pub refused_window: u64,
-    /// The kernel refused the rate.
-    pub refused_rate: u64,
-    /// The kernel refused the congestion control.
-    pub refused_algorithm: u64,
-    /// The application has set a rate of its own, which stays.
-    pub own_rate: u64,
-    /// No memory for a socket's storage: left alone.
-    pub no_memory: u64,
-    /// No room for a prefix's state: left alone.
-    pub no_state: u64,
-    /// Sent more than the kernel's first window because of us.
-    pub exposed: u64,
-    /// Of them, those that lost in their first flights.
-    pub lost: u64,
-    /// Got another congestion control.
-    pub switched: u64,
-    /// Steps of brakes.
-    pub braked: u64,
-    /// Brakes that were taken back, as the kernel's default lost as much.
-    pub excused: u64,
-    /// First-flight records written.
-    pub records: u64,
-    /// First-flight records that found no room.
-    pub records_lost: u64,
-    /// Rates that were set on connections as caps.
-    pub caps: u64,
-    /// Of them, those that were lifted, or whose connection closed.
-    pub caps_ended: u64,
-}
-
-impl Totals {
-    fn of(sums: [u64; TOTALS]) -> Self {
-        let of = |which: Total| sums[which as usize];
-        Self {
-            started: of(Total::Started),
-            untreated: of(Total::Untreated),
-            excluded: of(Total::Excluded),
-            opted_out: 0,
-            expired: of(Total::Expired),
-            late: of(Total::Late),
-            refused_window: of(Total::RefusedWindow),
-            refused_rate: of(Total::RefusedRate),
-            refused_algorithm: of(Total::RefusedAlgorithm),
-            own_rate: of(Total::OwnRate),
-            no_memory: of(Total::NoMemory),
-            no_state: of(Total::NoState),
-            exposed: of(Total::Exposed),
-            lost: of(Total::Lost),
-            switched: of(Total::Switched),
-            braked: of(Total::Braked),
-            excused: of(Total::Excused),
-            records: of(Total::Records),
-            records_lost: of(Total::RecordsLost),
-            caps: of(Total::Caps),
-            caps_ended: of(Total::CapsEnded),
-        }
     }
 }
 
@@ -220,10 +145,10 @@ pub fn status(places: &Places) -> Result<Status> {
     if condition.loaded {
         let missing = pins::missing(&set);
         if !missing.contains(&"totals") {
-            found.totals = totals(&set)?;
+            found.totals = totals::read(&set)?;
         }
         if !missing.contains(&"opted_out") {
-            found.totals.opted_out = sum(&set, "opted_out", 0)?;
+            found.totals.opted_out = totals::opted_out(&set)?;
         }
         if !missing.contains(&"states") {
             let states = states(&set)?;
@@ -288,12 +213,12 @@ fn about(set: &Path, places: &Places, found: &mut Condition) -> Result<()> {
     found.entries = about.entries;
     found.excluded = about.excluded;
     found.others = others(places, &about).unwrap_or_default();
-    found.expired =
-        about.generation > 0 && expired(set, about.slot).unwrap_or(now() >= about.expires_at);
+    found.expired = about.generation > 0
+        && expired(set, about.slot).unwrap_or(clock::second().0 >= about.expires_at);
     match pins::link(set)? {
         None => found.drift.push(Drift::LinkGone),
-        Some(link) if !is_on(&link, places) => found.drift.push(Drift::Detached),
-        Some(link) if !is_ours(Some(&link), &about) => found.drift.push(Drift::OtherProgram),
+        Some(link) if !pins::is_on(&link, places) => found.drift.push(Drift::Detached),
+        Some(link) if !pins::is_ours(Some(&link), &about) => found.drift.push(Drift::OtherProgram),
         Some(_) => found.attached = true,
     }
     if about.pending != about.slot
@@ -312,27 +237,7 @@ fn expired(set: &Path, slot: u32) -> Option<bool> {
         .ok()?
         .lookup(&slot.to_ne_bytes(), MapFlags::ANY)
         .ok()??;
-    Some(boot_ns() >= Settings::read_from_bytes(&bytes).ok()?.deadline_ns)
-}
-
-pub(super) fn totals(set: &Path) -> Result<Totals> {
-    let mut sums = [0; TOTALS];
-    for (key, found) in (0u32..).zip(&mut sums) {
-        *found = sum(set, "totals", key)?;
-    }
-    Ok(Totals::of(sums))
-}
-
-/// Of all CPUs.
-fn sum(set: &Path, name: &str, key: u32) -> Result<u64> {
-    let parts = pins::map(set, name)?
-        .lookup_percpu(&key.to_ne_bytes(), MapFlags::ANY)
-        .map_err(|error| failed("cannot read", &set.join(name), plain(&error), "ask again"))?;
-    let numbers = parts
-        .iter()
-        .flatten()
-        .filter_map(|part| u64::read_from_bytes(part).ok());
-    Ok(numbers.sum())
+    Some(clock::boot_ns() >= Settings::read_from_bytes(&bytes).ok()?.deadline_ns)
 }
 
 fn states(set: &Path) -> Result<Vec<(Prefix, State)>> {
@@ -357,7 +262,7 @@ fn states(set: &Path) -> Result<Vec<(Prefix, State)>> {
 
 /// Connections of the periods that count now, by the program's own clock.
 fn live(state: &State) -> u32 {
-    let period = u32::try_from(monotonic_ns() / PERIOD_NS)
+    let period = u32::try_from(clock::monotonic_ns() / PERIOD_NS)
         .unwrap_or(u32::MAX)
         .saturating_add(1 + PERIODS as u32);
     state
@@ -366,12 +271,6 @@ fn live(state: &State) -> u32 {
         .filter(|one| period.wrapping_sub(one.period) < PERIODS as u32)
         .map(|one| one.live)
         .sum()
-}
-
-fn monotonic_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    u64::try_from(time.tv_sec).unwrap_or(0) * 1_000_000_000
-        + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
 /// `round`: of the bundle in force; another round's brake begins anew at the next connection.

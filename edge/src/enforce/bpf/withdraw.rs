@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::error::{Result, failed, is_missing, plain};
 use super::pins::{self, LINK, Places};
 use super::put_back::put_back;
-use super::status::totals;
+use super::totals;
 use crate::bundle::Live;
 use springtide_core::layout::ALGORITHM_NAME;
 
@@ -125,7 +125,7 @@ fn left(set: &Path, by_iterator: u64) -> Option<u64> {
     if !pins::is_of_this_layout(set) {
         return None;
     }
-    let found = totals(set).ok()?;
+    let found = totals::read(set).ok()?;
     Some(found.caps.saturating_sub(found.caps_ended + by_iterator))
 }
 
