@@ -36,7 +36,7 @@ enum Task {
         restore: bool,
     },
     /// Says whether this host can.
-    Probe,
+    Support,
     /// Prints first-flight records, one JSON a line.
     Records {
         #[arg(long, default_value_t = 1.0)]
@@ -80,8 +80,8 @@ fn run(options: &Options) -> Result<String, Box<dyn Error>> {
                 serde_json::to_string(&bpf::withdraw(&places, live)?)?
             )
         }
-        Task::Probe => {
-            bpf::probe(&places)?;
+        Task::Support => {
+            bpf::supported(&places)?;
             "this host can run the program\n".to_owned()
         }
         Task::Records { seconds } => {

@@ -494,7 +494,7 @@ def test_a_killed_step_is_repaired_and_no_connection_fails(made: Program) -> Non
 )
 def test_why_a_host_cannot_is_one_line(made: Program, prefix: list[str], places: dict[str, Path], message: str) -> None:
     where = {"cgroup": made.cgroup, "pins": made.pins} | places
-    command = [*prefix, str(made.binary), "--cgroup", str(where["cgroup"]), "--pins", str(where["pins"]), "probe"]
+    command = [*prefix, str(made.binary), "--cgroup", str(where["cgroup"]), "--pins", str(where["pins"]), "support"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 1
     assert message in done.stderr
@@ -504,5 +504,5 @@ def test_why_a_host_cannot_is_one_line(made: Program, prefix: list[str], places:
 def test_three_capabilities_suffice(made: Program) -> None:
     kept = "-all,+bpf,+perfmon,+net_admin"
     command = ["setpriv", "--bounding-set", kept, "--inh-caps", kept, str(made.binary), "--cgroup", str(made.cgroup)]
-    done = subprocess.run([*command, "--pins", str(made.pins), "probe"], capture_output=True, text=True, check=False)
+    done = subprocess.run([*command, "--pins", str(made.pins), "support"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")

@@ -75,7 +75,7 @@ pub fn check(places: &Places, unfit: Option<String>) -> Checked {
         };
         each().err().map(|error| error.to_string())
     });
-    let program = bpf::probe(&places.program).err();
+    let program = bpf::supported(&places.program).err();
     Checked {
         command: "check",
         kernel: rustix::system::uname()

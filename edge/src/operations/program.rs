@@ -31,7 +31,7 @@ impl Program {
         if self.condition().is_ok_and(|found| found.attached) {
             return None;
         }
-        bpf::probe(&self.places)
+        bpf::supported(&self.places)
             .err()
             .map(|error| error.to_string())
     }

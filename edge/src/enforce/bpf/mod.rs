@@ -25,11 +25,11 @@ mod error;
 mod others;
 mod pins;
 mod prefixes;
-mod probe;
 mod program;
 mod put_back;
 mod records;
 mod status;
+mod support;
 mod totals;
 mod withdraw;
 
@@ -37,10 +37,10 @@ pub use apply::{Applied, Loaded, apply, name_of, name_of_digest};
 pub use error::{Error, Result};
 pub use others::note_others;
 pub use pins::{Places, stands};
-pub use probe::{probe, tells_types};
 pub use records::{Reader, Record};
 pub use status::{
     ArmStatus, Condition, Drift, EntryStatus, Status, condition, is_taken_away, status,
 };
+pub use support::{supported, tells_types};
 pub use totals::Totals;
 pub use withdraw::{Withdrawn, withdraw};

@@ -18,7 +18,7 @@ const BTF: &str = "/sys/kernel/btf/vmlinux";
 ///
 /// # Errors
 /// [`Error::Unsupported`] with one line: what is missing, and what to do.
-pub fn probe(places: &Places) -> Result<()> {
+pub fn supported(places: &Places) -> Result<()> {
     preconditions(places)?;
     program::load(None).map(drop)
 }
