@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::Places;
 use super::report::Report;
+use super::run::Places;
 use super::survey::fit;
 use crate::enforce::bpf;
 use crate::error::{Result, code};

@@ -2,8 +2,8 @@
 
 use std::io;
 
-use super::Run;
 use super::repair::restore;
+use super::run::Run;
 use super::withdraw::take_back;
 use crate::bundle::{self, Bundle};
 use crate::clock::Clock;

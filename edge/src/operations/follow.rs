@@ -4,16 +4,14 @@ use super::apply::enforced_by;
 use super::commit::commit;
 use super::repair::{load_state, repair};
 use super::report::{Counts, Followed, refused_list};
+use super::run::{Places, Run, Uninterrupted, read_clock};
 use super::survey::{by_routes, name_unreached, stale, survey};
 use super::withdraw::{Known, known_without_lock, lock_for_a_while, overdue, take_back};
-use super::{Places, Run, Uninterrupted, read_clock};
-use crate::bundle::{self, Bundle};
+use crate::bundle::Bundle;
 use crate::error::{Error, Result};
-use crate::files::read_regular;
 use crate::kernel::Change;
 use crate::plan::Plan;
-use crate::state::{Claim, EnforcedBy, State, Store};
-use crate::text::reason;
+use crate::state::{EnforcedBy, State, Store};
 
 /// Makes table 201 what the last good bundle means by the routing of this moment; withdraws it once it has expired.
 ///
@@ -79,7 +77,7 @@ fn follow_with_lock(run: &Run<'_>, mut notes: Vec<String>) -> Result<Followed> {
         } else {
             Vec::new()
         };
-        let copied = last_good(run.store, &state.claim).and_then(|bundle| {
+        let copied = run.store.last_good(&state.claim).and_then(|bundle| {
             let by = judged_anew(run, &bundle.0, &state, &mut notes);
             // The routing may change again between reading it and copying it: a second look, then no third.
             copy_again(run, &bundle, by, &state, &mut notes).or_else(|error| match error {
@@ -141,28 +139,4 @@ fn copy_again(
     let steps = commit(run, (bundle, raw), by, &plan, &before, Some(state), notes)?;
     name_unreached(run, &mut plan, notes);
     Ok((steps, plan))
-}
-
-/// The bundle that is applied, from the state directory, which only root can write.
-///
-/// Its times were judged when it came; how long it still holds is for [`Claim::expired`] to say.
-///
-/// # Errors
-///
-/// [`Error::Damaged`].
-pub(super) fn last_good(store: &Store, claim: &Claim) -> Result<(Bundle, Vec<u8>)> {
-    let path = store
-        .directory
-        .join(bundle::file_name(&claim.bundle_digest));
-    let shown = path.display().to_string();
-    let (_, raw) = read_regular(&path, bundle::MAX_BYTES)
-        .map_err(|error| Error::Damaged(format!("{shown}: {}", reason(&error))))?;
-    let bundle = bundle::parse(&raw, &shown, &claim.edge, claim.created_at)
-        .map_err(|error| Error::Damaged(error.to_string()))?;
-    if bundle.digest != claim.bundle_digest {
-        return Err(Error::Damaged(format!(
-            "{shown}: is not the bundle that was applied"
-        )));
-    }
-    Ok((bundle, raw))
 }

@@ -1,7 +1,7 @@
 //! What there is, as numbers for Prometheus: for node_exporter's textfile collector.
 
 use super::program::Program;
-use super::{Places, read_clock};
+use super::run::{Places, read_clock};
 use crate::clock::Clock;
 use crate::enforce::bpf;
 use crate::error::Result;

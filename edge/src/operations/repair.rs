@@ -1,7 +1,6 @@
 //! What a killed run left.
 
-use super::Run;
-use super::follow::last_good;
+use super::run::Run;
 use crate::bundle::Live;
 use crate::error::Result;
 use crate::kernel::Snapshot;
@@ -110,7 +109,7 @@ fn restore_program(run: &Run<'_>, state: Option<&State>) -> Result<()> {
     let was = state
         .filter(|state| state.enforced_by == EnforcedBy::Bpf && state.claim.withdrawn.is_none());
     if let Some(state) = was {
-        let (bundle, _) = last_good(run.store, &state.claim)?;
+        let (bundle, _) = run.store.last_good(&state.claim)?;
         if !run.program.holds(&bundle) {
             run.program.apply(&bundle)?;
         }

@@ -1,10 +1,9 @@
 //! What is applied, and how the kernel differs from it.
 
-use super::follow::last_good;
 use super::report::{Drift, Status, StatusClaim, refused_list};
+use super::run::{Places, Run, read_clock};
 use super::survey::{by_routes, survey};
 use super::withdraw::TAKEN_AWAY;
-use super::{Places, Run, read_clock};
 use crate::clock::Clock;
 use crate::enforce::bpf;
 use crate::error::{Error, Result};
@@ -100,7 +99,8 @@ fn judge(run: &Run<'_>, state: &mut State, notes: &mut Vec<String>) -> Result<Sn
         }
         return Ok(Snapshot::default());
     }
-    let planned = last_good(store, &state.claim)
+    let planned = store
+        .last_good(&state.claim)
         .and_then(|(bundle, _)| survey(kernel, &by_routes(&bundle, state.enforced_by).0));
     match planned {
         Ok((plan, _)) => {
@@ -178,7 +178,7 @@ fn program_drift(
 ) -> Vec<Drift> {
     let bundle = state
         .filter(|state| state.enforced_by == EnforcedBy::Bpf && state.claim.withdrawn.is_none())
-        .and_then(|state| last_good(run.store, &state.claim).ok());
+        .and_then(|state| run.store.last_good(&state.claim).ok());
     let drift = |wanted: Option<&str>, found: Option<String>| Drift {
         prefix: "program".to_owned(),
         wanted: wanted.map(str::to_owned),

@@ -12,8 +12,8 @@ use crate::kernel::{
 use crate::plan::{Destination, HostTables, Plan, plan_routes};
 use crate::state::EnforcedBy;
 
-use super::Run;
 use super::report::NotEnforced;
+use super::run::Run;
 
 /// What of a bundle routes can carry, and how much they cannot.
 pub(super) fn by_routes(bundle: &Bundle, by: EnforcedBy) -> (Vec<Destination>, NotEnforced) {

@@ -1,11 +1,11 @@
 //! Everything of ours out of the kernel: by command, or because its time is over.
 
 use std::io;
+use std::time::Duration;
 
-use super::follow::last_good;
 use super::repair::{load_state, repair};
 use super::report::{TakenBack, WithdrawalPreview, shown};
-use super::{CLOCK_TOLERANCE_S, Cleared, Places, Run, SHORT_WAIT, Uninterrupted, read_clock};
+use super::run::{Cleared, Places, Run, Uninterrupted, read_clock};
 use crate::bundle::Live;
 use crate::clock::Clock;
 use crate::error::{Error, Result};
@@ -13,6 +13,11 @@ use crate::instant;
 use crate::kernel::Family;
 use crate::state::{Claim, EnforcedBy, Intent, Lock, SCHEMA_VERSION, State, Store};
 use crate::text::reason;
+
+/// For taking back, which then goes on without the lock.
+const SHORT_WAIT: Duration = Duration::from_secs(2);
+/// An edge whose clock is further off must not judge expiry.
+const CLOCK_TOLERANCE_S: f64 = 300.0;
 
 /// Every route and rule of ours out of the kernel. Works without state, disk or lock.
 ///
@@ -120,7 +125,7 @@ pub(super) fn take_back(
 /// As the bundle in force says; where that cannot be known, they are left alone.
 fn what_becomes_of_open_connections(store: &Store) -> Live {
     let state = store.state().ok().flatten();
-    let bundle = state.and_then(|state| last_good(store, &state.claim).ok());
+    let bundle = state.and_then(|state| store.last_good(&state.claim).ok());
     bundle.map_or(Live::Leave, |(bundle, _)| bundle.enforce.live)
 }
 

@@ -1,5 +1,6 @@
 //! The state directory: what is applied, what is being changed, and the last good bundle.
 
+mod last_good;
 mod records;
 mod store;
 
