@@ -1,2 +1,4 @@
-//! How a bundle reaches the kernel.
+//! How a bundle reaches the kernel: two ways, with the same names for what both do.
+
 pub mod bpf;
+pub mod routes;

@@ -1,9 +1,10 @@
-//! Routes as the kernel dumps them, and the messages that add, replace and delete ours (linux/rtnetlink.h).
+//! Routes as the kernel dumps them, and the messages that add, replace and delete some (linux/rtnetlink.h).
 
 use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+use super::family::Family;
 use super::netlink::{
     Malformed, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, attributes, i32_at, message,
     number, push_attribute, u32_at,
@@ -22,10 +23,6 @@ const RTN_UNICAST: u8 = 1;
 const RTNH_F_DEAD: u32 = 1;
 const RTA_CACHEINFO: u16 = 12;
 
-/// The table that is ours.
-pub(crate) const TABLE: u8 = 201;
-/// The routing protocol number that is ours.
-pub(crate) const PROTO: u8 = 201;
 pub(crate) const MAIN: u8 = 254;
 pub(crate) const LOCAL: u8 = 255;
 
@@ -33,60 +30,6 @@ pub(crate) const LOCAL: u8 = 255;
 pub(crate) const RTMSG: usize = 12;
 /// rta_expires in struct rta_cacheinfo, ticks of a hundredth of a second.
 const EXPIRES_AT: usize = 8;
-
-/// An IP version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Family {
-    /// IPv4.
-    V4,
-    /// IPv6.
-    V6,
-}
-
-impl Family {
-    /// Both.
-    pub const BOTH: [Self; 2] = [Self::V4, Self::V6];
-
-    /// That of a destination.
-    pub fn of(prefix: &IpNet) -> Self {
-        if prefix.addr().is_ipv4() {
-            Self::V4
-        } else {
-            Self::V6
-        }
-    }
-
-    /// 4 or 6.
-    pub const fn version(self) -> u8 {
-        match self {
-            Self::V4 => 4,
-            Self::V6 => 6,
-        }
-    }
-
-    /// AF_INET or AF_INET6.
-    pub(crate) const fn number(self) -> u8 {
-        match self {
-            Self::V4 => 2,
-            Self::V6 => 10,
-        }
-    }
-
-    fn unspecified(self) -> IpAddr {
-        match self {
-            Self::V4 => std::net::Ipv4Addr::UNSPECIFIED.into(),
-            Self::V6 => std::net::Ipv6Addr::UNSPECIFIED.into(),
-        }
-    }
-
-    /// The priority of our routes; IPv6 has no zero (linux/ipv6_route.h, IP6_RT_PRIO_USER).
-    const fn metric(self) -> u32 {
-        match self {
-            Self::V4 => 0,
-            Self::V6 => 1024,
-        }
-    }
-}
 
 /// linux/rtnetlink.h, rtm_type.
 const KINDS: [&str; 12] = [
@@ -165,81 +108,6 @@ impl KernelRoute {
             obstacle: normal.obstacle,
         }))
     }
-
-    /// Whether this program would have written it.
-    pub(crate) fn is_ours(&self) -> bool {
-        let values = self.way.values();
-        self.proto == PROTO
-            && self.kind == "unicast"
-            && self.prefix.prefix_len() > 0
-            && self.metric == Family::of(&self.prefix).metric()
-            && !self.narrow
-            && self.obstacle.is_none()
-            && (values.initcwnd.is_some() || values.congestion.is_some())
-    }
-}
-
-/// What becomes of a route of ours, or of our rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// A destination that had no route.
-    Add(IpNet, Way),
-    /// Another way for one that had.
-    Replace(IpNet, Way),
-    /// The destination's route goes.
-    Remove(IpNet),
-    /// Our rule comes.
-    AddRule,
-    /// Our rule goes.
-    RemoveRule,
-}
-
-impl Change {
-    /// As iproute2 names it.
-    pub(crate) const fn verb(&self) -> &'static str {
-        match self {
-            Self::Add(..) => "route add",
-            Self::Replace(..) => "route replace",
-            Self::Remove(..) => "route del",
-            Self::AddRule => "rule add",
-            Self::RemoveRule => "rule del",
-        }
-    }
-
-    /// None is the rule.
-    pub(crate) const fn prefix(&self) -> Option<&IpNet> {
-        match self {
-            Self::Add(prefix, _) | Self::Replace(prefix, _) | Self::Remove(prefix) => Some(prefix),
-            Self::AddRule | Self::RemoveRule => None,
-        }
-    }
-
-    /// The message that does it.
-    pub(crate) fn message(&self, family: Family, sequence: u32) -> Vec<u8> {
-        match self {
-            Self::Add(prefix, way) => new_route(
-                family,
-                prefix,
-                way,
-                NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL,
-                sequence,
-            ),
-            Self::Replace(prefix, way) => new_route(
-                family,
-                prefix,
-                way,
-                NLM_F_REQUEST | NLM_F_CREATE | NLM_F_REPLACE,
-                sequence,
-            ),
-            Self::Remove(prefix) => {
-                let mut body = rtmsg(family, prefix.prefix_len(), RT_SCOPE_NOWHERE, 0, 0);
-                push_key(&mut body, family, prefix);
-                message(RTM_DELROUTE, NLM_F_REQUEST, sequence, &body)
-            }
-            Self::AddRule => super::rule::add(family, sequence),
-            Self::RemoveRule => super::rule::remove(family, sequence),
-        }
-    }
 }
 
 /// Asks which route a TCP connection to an address takes, from a source where one is given.
@@ -279,15 +147,38 @@ pub(crate) fn answer(body: &[u8]) -> (u32, Option<&[u8]>) {
     (table, source)
 }
 
-fn new_route(family: Family, prefix: &IpNet, way: &Way, flags: u16, sequence: u32) -> Vec<u8> {
-    let mut body = rtmsg(
-        family,
-        prefix.prefix_len(),
-        way.scope(),
-        RTN_UNICAST,
-        way.flags(),
-    );
-    push_key(&mut body, family, prefix);
+/// What the kernel finds a route by, and whose it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Key<'a> {
+    pub(crate) prefix: &'a IpNet,
+    pub(crate) table: u8,
+    pub(crate) proto: u8,
+    /// 0 is not sent.
+    pub(crate) metric: u32,
+}
+
+/// A route that is new there.
+pub(crate) fn addition(key: Key<'_>, way: &Way, sequence: u32) -> Vec<u8> {
+    let flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL;
+    new_route(key, way, flags, sequence)
+}
+
+/// A route in place of the one that is there.
+pub(crate) fn replacement(key: Key<'_>, way: &Way, sequence: u32) -> Vec<u8> {
+    let flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_REPLACE;
+    new_route(key, way, flags, sequence)
+}
+
+/// A route that goes.
+pub(crate) fn removal(key: Key<'_>, sequence: u32) -> Vec<u8> {
+    let mut body = rtmsg(key, RT_SCOPE_NOWHERE, 0, 0);
+    push_key(&mut body, key);
+    message(RTM_DELROUTE, NLM_F_REQUEST, sequence, &body)
+}
+
+fn new_route(key: Key<'_>, way: &Way, flags: u16, sequence: u32) -> Vec<u8> {
+    let mut body = rtmsg(key, way.scope(), RTN_UNICAST, way.flags());
+    push_key(&mut body, key);
     body.extend_from_slice(way.attributes());
     message(RTM_NEWROUTE, flags, sequence, &body)
 }
@@ -295,29 +186,29 @@ fn new_route(family: Family, prefix: &IpNet, way: &Way, flags: u16, sequence: u3
 /// Of one hop and a window, IPv6; what is longer grows.
 const USUAL_BODY: usize = 96;
 
-fn rtmsg(family: Family, length: u8, scope: u8, kind: u8, flags: u8) -> Vec<u8> {
+fn rtmsg(key: Key<'_>, scope: u8, kind: u8, flags: u8) -> Vec<u8> {
+    let (family, length) = (Family::of(key.prefix).number(), key.prefix.prefix_len());
     let mut body = Vec::with_capacity(USUAL_BODY);
-    body.extend_from_slice(&[family.number(), length, 0, 0, TABLE, PROTO, scope, kind]);
+    body.extend_from_slice(&[family, length, 0, 0, key.table, key.proto, scope, kind]);
     body.extend_from_slice(&u32::from(flags).to_ne_bytes());
     body
 }
 
-/// What the kernel finds a route of ours by.
-fn push_key(body: &mut Vec<u8>, family: Family, prefix: &IpNet) {
-    match prefix.addr() {
+fn push_key(body: &mut Vec<u8>, key: Key<'_>) {
+    match key.prefix.addr() {
         IpAddr::V4(address) => push_attribute(body, RTA_DST, &address.octets()),
         IpAddr::V6(address) => push_attribute(body, RTA_DST, &address.octets()),
     }
-    if family.metric() != 0 {
-        push_attribute(body, RTA_PRIORITY, &family.metric().to_ne_bytes());
+    if key.metric != 0 {
+        push_attribute(body, RTA_PRIORITY, &key.metric.to_ne_bytes());
     }
 }
 
-/// Whether a dumped route carries our marks: also one that this program would never have written.
-pub(crate) fn carries_our_marks(body: &[u8]) -> bool {
-    body.len() >= RTMSG
-        && (body[4], body[5]) == (TABLE, PROTO)
-        && u32_at(body, 8).is_some_and(|flags| flags & RTM_F_CLONED == 0)
+/// Table and protocol of a dumped route; None for one that the kernel made for itself.
+pub(crate) fn origin(body: &[u8]) -> Option<(u8, u8)> {
+    let (header, _) = body.split_first_chunk::<RTMSG>()?;
+    let cloned = u32_at(header, 8)? & RTM_F_CLONED != 0;
+    (!cloned).then_some((header[4], header[5]))
 }
 
 /// Deletes a dumped route, by what the kernel finds it by and nothing else: what it carries can contradict itself, as a

@@ -10,12 +10,15 @@ use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::sockopt::{Timeout, set_socket_recv_buffer_size_force, set_socket_timeout};
 use rustix::net::{RecvFlags, SendFlags, recvfrom, sendto};
 
+use super::family::Family;
 use super::netlink::{
     HEADER, Message, NLM_F_ACK, NLM_F_ACK_TLVS, NLM_F_CAPPED, NLM_F_DUMP, NLM_F_DUMP_INTR,
     NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NLMSGERR_ATTR_MSG, attributes, i32_at, message,
     messages, number, u16_at,
 };
-use super::route::{Family, RTMSG};
+use super::route::RTMSG;
+use crate::error::Error;
+use crate::text::reason;
 
 /// No answer after this long: something is wrong with the kernel.
 const TIMEOUT: Duration = Duration::from_secs(120);
@@ -184,9 +187,18 @@ impl Rtnetlink {
     }
 }
 
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        Self::failed(format!(
+            "netlink: {}; run `status`, then again",
+            reason(&error)
+        ))
+    }
+}
+
 /// The kernel's own words where it has some, else the error's name.
 fn refusal(error: i32, found: &Message<'_>) -> String {
-    let name = crate::text::reason(&io::Error::from_raw_os_error(error));
+    let name = reason(&io::Error::from_raw_os_error(error));
     let worded = NLM_F_CAPPED | NLM_F_ACK_TLVS;
     if found.flags & worded != worded {
         return name;

@@ -1,9 +1,10 @@
-//! Policy rules: ours, and those that it must not stand before (linux/fib_rules.h).
+//! Policy rules as the kernel dumps them, and the messages that add and delete one (linux/fib_rules.h).
 
+use super::family::Family;
 use super::netlink::{
     NLM_F_CREATE, NLM_F_EXCL, NLM_F_REQUEST, attributes, message, number, push_attribute, u32_at,
 };
-use super::route::{Family, MAIN, PROTO, RTMSG, TABLE};
+use super::route::RTMSG;
 use super::way::address;
 
 const RTM_NEWRULE: u16 = 32;
@@ -16,11 +17,6 @@ const FRA_PRIORITY: u16 = 6;
 const FRA_SUPPRESS_PREFIXLEN: u16 = 14;
 const FRA_TABLE: u16 = 15;
 const FRA_PROTOCOL: u16 = 21;
-/// The preference of ours.
-pub(crate) const PREFERENCE: u32 = 1000;
-/// Ours as `ip rule` takes it.
-pub(crate) const OURS: &str = "pref 1000 lookup 201 protocol 201";
-
 const FRA_FWMASK: u16 = 16;
 /// linux/fib_rules.h, FRA_*: the selectors that a reader knows by name, and whether their value is a text.
 const SELECTORS: [(u16, &str, bool); 11] = [
@@ -57,11 +53,14 @@ fn selector(kind: u16, value: &[u8]) -> String {
 pub struct Rule {
     /// FRA_PRIORITY.
     pub(crate) preference: u32,
-    table: u32,
-    protocol: u8,
+    /// FRA_TABLE.
+    pub(crate) table: u32,
+    /// FRA_PROTOCOL.
+    pub(crate) protocol: u8,
     /// Chooses by nothing: every packet looks its table up.
-    plain: bool,
-    shown: String,
+    pub(crate) plain: bool,
+    /// As `ip rule` shows it.
+    pub(crate) shown: String,
 }
 
 impl Rule {
@@ -108,61 +107,44 @@ impl Rule {
         rule.shown = format!("pref {} from {source} {}", rule.preference, words.join(" "));
         Some(rule)
     }
-
-    /// Whether it is the one that this program writes.
-    pub(crate) fn is_ours(&self) -> bool {
-        self.plain
-            && (self.preference, self.table, self.protocol) == (PREFERENCE, TABLE.into(), PROTO)
-    }
-
-    /// Whether it carries our marks, whatever else it says.
-    pub(crate) fn carries_our_marks(&self) -> bool {
-        (self.preference, self.table, self.protocol) == (PREFERENCE, TABLE.into(), PROTO)
-    }
 }
 
-/// Why our rule must not stand among these, or None.
-///
-/// Ours is asked before every rule behind it, so up to the lookup of main there must be none that chooses by anything
-/// else: a source, a mark or a VRF would be bypassed.
-pub(crate) fn problem(rules: &[Rule], family: Family) -> Option<String> {
-    let mut rules: Vec<&Rule> = rules
-        .iter()
-        .filter(|rule| rule.preference >= PREFERENCE && !rule.is_ours())
-        .collect();
-    rules.sort_by_key(|rule| rule.preference);
-    let version = family.version();
-    let Some(first) = rules.first() else {
-        return Some(format!(
-            "`ip -{version} rule`: none after {PREFERENCE} looks up main; leave this edge out"
-        ));
-    };
-    let place = format!("`ip -{version} rule`: `{}`", first.shown);
-    if first.preference == PREFERENCE {
-        return Some(format!(
-            "{place} stands where Springtide's rule belongs; give it another preference"
-        ));
-    }
-    if first.plain && first.table == u32::from(MAIN) {
-        return None;
-    }
-    Some(format!(
-        "{place} would be bypassed by Springtide's rule; leave this edge out, or enforce by bpf"
-    ))
+/// What the kernel finds a rule by, and whose it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RuleKey {
+    pub(crate) preference: u32,
+    pub(crate) table: u8,
+    pub(crate) protocol: u8,
 }
 
-pub(crate) fn add(family: Family, sequence: u32) -> Vec<u8> {
+/// A rule for all packets that is new there.
+pub(crate) fn add(key: RuleKey, family: Family, sequence: u32) -> Vec<u8> {
     let flags = NLM_F_REQUEST | NLM_F_CREATE | NLM_F_EXCL;
-    message(RTM_NEWRULE, flags, sequence, &body(family, FR_ACT_TO_TBL))
+    let body = body(key, family, FR_ACT_TO_TBL);
+    message(RTM_NEWRULE, flags, sequence, &body)
 }
 
-pub(crate) fn remove(family: Family, sequence: u32) -> Vec<u8> {
-    message(RTM_DELRULE, NLM_F_REQUEST, sequence, &body(family, 0))
+/// A rule that goes.
+pub(crate) fn remove(key: RuleKey, family: Family, sequence: u32) -> Vec<u8> {
+    message(RTM_DELRULE, NLM_F_REQUEST, sequence, &body(key, family, 0))
 }
 
-fn body(family: Family, action: u8) -> Vec<u8> {
-    let mut body = vec![family.number(), 0, 0, 0, TABLE, 0, 0, action, 0, 0, 0, 0];
-    push_attribute(&mut body, FRA_PRIORITY, &PREFERENCE.to_ne_bytes());
-    push_attribute(&mut body, FRA_PROTOCOL, &[PROTO]);
+fn body(key: RuleKey, family: Family, action: u8) -> Vec<u8> {
+    let mut body = vec![
+        family.number(),
+        0,
+        0,
+        0,
+        key.table,
+        0,
+        0,
+        action,
+        0,
+        0,
+        0,
+        0,
+    ];
+    push_attribute(&mut body, FRA_PRIORITY, &key.preference.to_ne_bytes());
+    push_attribute(&mut body, FRA_PROTOCOL, &[key.protocol]);
     body
 }

@@ -1,19 +1,16 @@
 //! A bundle into the kernel, and what it would do there.
 
-use std::collections::BTreeSet;
-
+use super::chosen::{Chosen, name_unreached};
 use super::commit::commit;
 use super::repair::{load_state, repair};
-use super::report::{Applied, Counts, NotEnforced, Preview, Verified, refused_list, shown};
+use super::report::{Applied, Counts, Preview, Verified, refused_list, shown};
 use super::run::{Places, Run, Source, Uninterrupted, read_clock};
-use super::survey::{by_routes, name_unreached, survey};
-use crate::bundle::{self, Bundle, Otherwise, Way};
+use crate::bundle::{self, Bundle};
 use crate::clock::Clock;
+use crate::enforce::routes::{Change, Plan, Snapshot, difference, survey};
 use crate::error::{Error, Result, code};
 use crate::files::read_regular;
 use crate::instant;
-use crate::kernel::{Change, Snapshot, congestion_problem};
-use crate::plan::{Destination, Plan, difference};
 use crate::signature;
 use crate::state::{EnforcedBy, State, Store, written};
 use crate::text::reason;
@@ -87,7 +84,7 @@ pub fn apply(source: &Source<'_>, places: &Places) -> Result<Applied> {
     let chosen = Chosen::of(&run, &bundle);
     let shown = source.bundle.display().to_string();
     let fit = check_newer(&bundle, state.as_ref(), &shown)
-        .and_then(|()| survey(&run.kernel, &chosen.destinations));
+        .and_then(|()| survey(&run.routing, &chosen.destinations));
     let (mut plan, before) = fit.map_err(|error| with_notes(error, &notes))?;
     let whole = (&bundle, &raw[..]);
     let state = state.as_ref();
@@ -101,52 +98,6 @@ pub fn apply(source: &Source<'_>, places: &Places) -> Result<Applied> {
     Ok(report(
         "apply", &bundle, &plan, &steps, changed, chosen, notes,
     ))
-}
-
-/// What enforces a bundle on this host, and why it is not what the bundle asks for first.
-pub(super) fn enforced_by(run: &Run<'_>, bundle: &Bundle) -> (EnforcedBy, Option<String>) {
-    if bundle.enforce.by == Way::Routes {
-        return (EnforcedBy::Routes, None);
-    }
-    let Some(problem) = run.program.problem() else {
-        return (EnforcedBy::Bpf, None);
-    };
-    let (by, instead) = match bundle.enforce.otherwise {
-        Otherwise::Routes => (EnforcedBy::Routes, "routes"),
-        Otherwise::Default => (EnforcedBy::Nothing, "the kernel's default"),
-    };
-    (by, Some(format!("not by bpf but {instead}: {problem}")))
-}
-
-/// What enforces a bundle on this host, and what that leaves.
-struct Chosen {
-    by: EnforcedBy,
-    destinations: Vec<Destination>,
-    not_enforced: NotEnforced,
-    /// Why it is not what the bundle asks for first, or what of it stays undone.
-    notes: Vec<String>,
-}
-
-impl Chosen {
-    fn of(run: &Run<'_>, bundle: &Bundle) -> Self {
-        let (by, why) = enforced_by(run, bundle);
-        let mut notes = Vec::from_iter(why);
-        if by == EnforcedBy::Bpf {
-            let names = bundle
-                .entries
-                .iter()
-                .filter_map(|entry| entry.congestion.as_ref());
-            let names: BTreeSet<&str> = names.map(|choice| choice.algorithm.as_str()).collect();
-            notes.extend(names.into_iter().filter_map(congestion_problem));
-        }
-        let (destinations, not_enforced) = by_routes(bundle, by);
-        Self {
-            by,
-            destinations,
-            not_enforced,
-            notes,
-        }
-    }
 }
 
 /// A refusal after a repair says what was repaired.
@@ -259,7 +210,7 @@ pub fn preview(source: &Source<'_>, places: &Places) -> Result<Preview> {
     )?;
     let run = Run::new(&store, &|| Ok(()), places, clock);
     let chosen = Chosen::of(&run, &bundle);
-    let (plan, before) = survey(&run.kernel, &chosen.destinations)?;
+    let (plan, before) = survey(&run.routing, &chosen.destinations)?;
     let recorded = state.is_some_and(|state| {
         state.claim.bundle_digest == bundle.digest
             && state.claim.withdrawn.is_none()

@@ -7,10 +7,9 @@ use serde::Serialize;
 
 use super::report::Report;
 use super::run::Places;
-use super::survey::fit;
-use crate::enforce::bpf;
-use crate::error::{Result, code};
-use crate::kernel::{Kernel, congestion_problem};
+use crate::enforce::{bpf, routes};
+use crate::error::code;
+use crate::kernel::congestion_problem;
 
 const AVAILABLE: &str = "/proc/sys/net/ipv4/tcp_available_congestion_control";
 const LOCKDOWN: &str = "/sys/kernel/security/lockdown";
@@ -65,16 +64,7 @@ impl Support {
 pub fn check(places: &Places, unfit: Option<String>) -> Checked {
     // Asked before the list is read: the kernel loads its module.
     let bbr = Support::unless(congestion_problem("bbr"));
-    let kernel = Kernel::new(&|| Ok(()));
-    let routes = unfit.or_else(|| {
-        let each = || -> Result<()> {
-            kernel
-                .families
-                .iter()
-                .try_for_each(|family| fit(&kernel, *family).map(drop))
-        };
-        each().err().map(|error| error.to_string())
-    });
+    let routes = unfit.or_else(|| routes::supported().err().map(|error| error.to_string()));
     let program = bpf::supported(&places.program).err();
     Checked {
         command: "check",

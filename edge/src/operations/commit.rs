@@ -7,9 +7,8 @@ use super::run::Run;
 use super::withdraw::take_back;
 use crate::bundle::{self, Bundle};
 use crate::clock::Clock;
+use crate::enforce::routes::{Change, Plan, Snapshot};
 use crate::error::{Error, Result};
-use crate::kernel::{Change, Snapshot};
-use crate::plan::Plan;
 use crate::state::{Before, Claim, EnforcedBy, Intent, SCHEMA_VERSION, State, Store, written};
 use crate::text::{hex, reason};
 
@@ -92,7 +91,7 @@ fn change(
     if new_state.enforced_by == EnforcedBy::Bpf {
         notes.extend(run.program.apply(bundle)?);
     }
-    let steps = run.kernel.change(before, wanted)?;
+    let steps = run.routing.change(before, wanted)?;
     if new_state.enforced_by != EnforcedBy::Bpf && run.program.stands() {
         notes.extend(run.program.withdraw(bundle.enforce.live)?.1);
     }

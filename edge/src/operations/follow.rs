@@ -1,16 +1,14 @@
 //! The copies follow the host's own routing.
 
-use super::apply::enforced_by;
+use super::chosen::{by_routes, enforced_by, name_unreached};
 use super::commit::commit;
 use super::repair::{load_state, repair};
 use super::report::{Counts, Followed, refused_list};
 use super::run::{Places, Run, Uninterrupted, read_clock};
-use super::survey::{by_routes, name_unreached, stale, survey};
 use super::withdraw::{Known, known_without_lock, lock_for_a_while, overdue, take_back};
 use crate::bundle::Bundle;
+use crate::enforce::routes::{Change, Plan, stale, survey};
 use crate::error::{Error, Result};
-use crate::kernel::Change;
-use crate::plan::Plan;
 use crate::state::{EnforcedBy, State, Store};
 
 /// Makes table 201 what the last good bundle means by the routing of this moment; withdraws it once it has expired.
@@ -44,7 +42,7 @@ pub fn follow(places: &Places) -> Result<Followed> {
                 // Whoever holds it may stand still permanently, and the copies with it.
                 let wrong = match error {
                     Error::Refused { .. } => run.marked()?,
-                    _ => stale(&run.kernel)?,
+                    _ => stale(&run.routing)?,
                 };
                 return if wrong {
                     taken(&format!("could not follow: {error}"), notes, false)
@@ -135,7 +133,7 @@ fn copy_again(
     state: &State,
     notes: &mut Vec<String>,
 ) -> Result<Copied> {
-    let (mut plan, before) = survey(&run.kernel, &by_routes(bundle, by).0)?;
+    let (mut plan, before) = survey(&run.routing, &by_routes(bundle, by).0)?;
     let steps = commit(run, (bundle, raw), by, &plan, &before, Some(state), notes)?;
     name_unreached(run, &mut plan, notes);
     Ok((steps, plan))

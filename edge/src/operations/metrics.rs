@@ -1,11 +1,10 @@
 //! What there is, as numbers for Prometheus: for node_exporter's textfile collector.
 
-use super::program::Program;
 use super::run::{Places, read_clock};
 use crate::clock::Clock;
-use crate::enforce::bpf;
+use crate::enforce::bpf::{self, Program};
+use crate::enforce::routes::{Routing, Snapshot};
 use crate::error::Result;
-use crate::kernel::{Kernel, Snapshot};
 use crate::state::{EnforcedBy, State, Store, written};
 
 /// Name after `springtide_edge_`, type, and help text of every metric, in the order of the file.
@@ -243,7 +242,7 @@ pub fn measure(places: &Places, succeeded: bool) -> Result<Metrics> {
     let clock = read_clock()?;
     let store = Store::new(&places.state, &places.run);
     let check = || Ok(());
-    let actual = Kernel::new(&check).snapshot()?;
+    let actual = Routing::new(&check).snapshot()?;
     let program = Program::new(places.program.clone());
     let program = program.stands().then(|| program.status()).transpose()?;
     let state = store.state();

@@ -12,15 +12,14 @@
 
 mod apply;
 mod check;
+mod chosen;
 mod commit;
 mod follow;
 mod metrics;
-mod program;
 mod repair;
 mod report;
 mod run;
 mod status;
-mod survey;
 mod watch;
 mod withdraw;
 
@@ -29,8 +28,8 @@ pub use check::{Checked, check, mounted};
 pub use follow::follow;
 pub use metrics::{METRICS, Metrics, measure};
 pub use report::{
-    Applied, Drift, Followed, NotEnforced, Preview, RefusedDestination, Report, Status, TakenBack,
-    Verified, WithdrawalPreview, lines, value,
+    Applied, Drift, Followed, Preview, RefusedDestination, Report, Status, TakenBack, Verified,
+    WithdrawalPreview, lines, value,
 };
 pub use run::{Places, Source};
 pub use status::status;

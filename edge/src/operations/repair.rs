@@ -2,8 +2,8 @@
 
 use super::run::Run;
 use crate::bundle::Live;
+use crate::enforce::routes::Snapshot;
 use crate::error::Result;
-use crate::kernel::Snapshot;
 use crate::state::{EnforcedBy, Intent, State, Store};
 use crate::text::reason;
 
@@ -87,9 +87,9 @@ pub(super) fn repair(run: &Run<'_>, notes: &mut Vec<String>) -> Result<()> {
 /// When not even withdrawing works.
 pub(super) fn restore(run: &Run<'_>, before: &Snapshot, state: Option<&State>) -> Result<String> {
     let back = run
-        .kernel
+        .routing
         .snapshot()
-        .and_then(|now| run.kernel.change(&now, before))
+        .and_then(|now| run.routing.change(&now, before))
         .and_then(|_| restore_program(run, state));
     match back {
         Ok(()) => Ok(format!(

@@ -6,11 +6,10 @@ use ipnet::IpNet;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::program::program_lines;
-use crate::bundle::Entry;
 use crate::enforce::bpf;
+use crate::enforce::routes::{Change, NotEnforced, Routes};
 use crate::error::code;
-use crate::kernel::Change;
+use crate::kernel::{Family, Way, show};
 use crate::state::{EnforcedBy, Withdrawn};
 
 /// A destination that is not served.
@@ -60,70 +59,6 @@ impl Counts {
             "{} added, {} replaced, {} removed",
             self.added, self.replaced, self.removed
         )
-    }
-}
-
-/// Values of a bundle that this edge's way of enforcing cannot bring to a packet: how many entries.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct NotEnforced {
-    /// All that it has, where it asks for the program, which this host cannot run, and for nothing in its place.
-    pub program: usize,
-    /// All that it has, since it overlaps destinations that are excluded.
-    pub excluded: usize,
-    /// A congestion control that acts from some bytes on.
-    pub congestion: usize,
-    /// What no route has, by the names of fields.
-    #[serde(flatten)]
-    pub values: BTreeMap<&'static str, usize>,
-}
-
-impl NotEnforced {
-    /// What routes have, and what means nothing without what they have not.
-    const OTHERS: [&str; 5] = [
-        "congestion",
-        "connection_rate",
-        "default_resent",
-        "initcwnd",
-        "prefix",
-    ];
-
-    pub(super) fn nothing() -> Self {
-        let names = Entry::NAMES.iter();
-        Self {
-            program: 0,
-            excluded: 0,
-            congestion: 0,
-            values: names
-                .filter(|name| !Self::OTHERS.contains(name))
-                .map(|name| (*name, 0))
-                .collect(),
-        }
-    }
-
-    /// Counts what an entry has and no route.
-    pub(super) fn count(&mut self, entry: &Entry) {
-        for name in entry.given() {
-            if let Some(count) = self.values.get_mut(name) {
-                *count += 1;
-            }
-        }
-    }
-
-    fn line(&self) -> Option<String> {
-        let named = [
-            ("bpf, which this host cannot run", self.program),
-            ("overlaps excluded destinations", self.excluded),
-            ("congestion control from some bytes on", self.congestion),
-        ];
-        let named = named.map(|(what, count)| (what.to_owned(), count));
-        let values = self.values.iter();
-        let there: Vec<String> = named
-            .into_iter()
-            .chain(values.map(|(name, count)| (name.replace('_', " "), *count)))
-            .filter(|(_, count)| *count > 0)
-            .map(|(what, count)| format!("{what}: {count} entries"))
-            .collect();
-        (!there.is_empty()).then(|| format!("not enforceable by routes: {}", there.join(", ")))
     }
 }
 
@@ -476,6 +411,41 @@ impl Report for Status {
     }
 }
 
+/// What `status` says of it.
+fn program_lines(program: &bpf::Status) -> Vec<String> {
+    let bpf::Status {
+        condition,
+        totals,
+        prefixes_known,
+        prefixes_limit,
+        ..
+    } = program;
+    let mut lines = vec![format!(
+        "program: {} entries, {} connections started with our values",
+        condition.entries, totals.started
+    )];
+    if totals.opted_out > 0 {
+        lines.push(format!(
+            "program: {} connections of tenants that opted out were left at the kernel's default",
+            totals.opted_out
+        ));
+    }
+    if !condition.others.is_empty() {
+        let ids: Vec<String> = condition.others.iter().map(ToString::to_string).collect();
+        let ids = ids.join(", ");
+        lines.push(format!(
+            "program: other sockops programs see the same connections (ids {ids}; `bpftool prog show id ID` names them)"
+        ));
+    }
+    if totals.no_state > 0 {
+        lines.push(format!(
+            "program: {} connections were left alone, because {prefixes_known} prefixes are known of {prefixes_limit} that can be",
+            totals.no_state
+        ));
+    }
+    lines
+}
+
 impl Report for Verified {
     fn lines(&self) -> Vec<String> {
         let signed = if self.signed {
@@ -497,12 +467,7 @@ impl Report for Verified {
 }
 
 /// Destination -> way, as people read it.
-pub(super) fn shown(routes: &crate::kernel::Routes) -> BTreeMap<String, String> {
-    let one = |(prefix, way): (&IpNet, &crate::kernel::Way)| {
-        (
-            prefix.to_string(),
-            crate::kernel::show(way, crate::kernel::Family::of(prefix)),
-        )
-    };
+pub(super) fn shown(routes: &Routes) -> BTreeMap<String, String> {
+    let one = |(prefix, way): (&IpNet, &Way)| (prefix.to_string(), show(way, Family::of(prefix)));
     routes.iter().map(one).collect()
 }

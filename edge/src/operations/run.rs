@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
 
-use super::program::Program;
 use crate::bundle::Live;
 use crate::clock::Clock;
+use crate::enforce::bpf::Program;
+use crate::enforce::routes::{Check, Routing};
 use crate::error::{Error, Result};
-use crate::kernel::{Check, Kernel};
 use crate::state::Store;
 use crate::text::reason;
 
@@ -29,7 +29,7 @@ pub struct Places {
 /// What every step of a run needs.
 pub(super) struct Run<'a> {
     pub(super) store: &'a Store,
-    pub(super) kernel: Kernel<'a>,
+    pub(super) routing: Routing<'a>,
     pub(super) program: Program,
     pub(super) clock: Clock,
 }
@@ -48,7 +48,7 @@ impl<'a> Run<'a> {
         let program = Program::new(places.program.clone());
         Self {
             store,
-            kernel: Kernel::new(check),
+            routing: Routing::new(check),
             program,
             clock,
         }
@@ -56,7 +56,7 @@ impl<'a> Run<'a> {
 
     /// Everything of ours out of the kernel: the routes first, and each even where the other fails.
     pub(super) fn clear(&self, live: Live) -> Result<Cleared> {
-        let routes = self.kernel.withdraw();
+        let routes = self.routing.withdraw();
         let program = self.program.withdraw(live);
         let (routes, rules) = routes?;
         let (program, warnings) = program?;
@@ -70,7 +70,7 @@ impl<'a> Run<'a> {
 
     /// Whether anything in the kernel carries our marks.
     pub(super) fn marked(&self) -> Result<bool> {
-        Ok(self.program.stands() || !self.kernel.marked()?.is_empty())
+        Ok(self.program.stands() || !self.routing.marked()?.is_empty())
     }
 }
 

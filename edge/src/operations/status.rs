@@ -1,15 +1,15 @@
 //! What is applied, and how the kernel differs from it.
 
+use super::chosen::by_routes;
 use super::report::{Drift, Status, StatusClaim, refused_list};
 use super::run::{Places, Run, read_clock};
-use super::survey::{by_routes, survey};
 use super::withdraw::TAKEN_AWAY;
 use crate::clock::Clock;
 use crate::enforce::bpf;
+use crate::enforce::routes::{RULE, Snapshot, difference, survey};
 use crate::error::{Error, Result};
 use crate::instant;
-use crate::kernel::{Family, OUR_RULE, Snapshot, show};
-use crate::plan::difference;
+use crate::kernel::{Family, show};
 use crate::state::{Before, EnforcedBy, State, Store};
 
 /// What is applied, and how the kernel differs from what that means by the host's routing of this moment.
@@ -25,7 +25,7 @@ pub fn status(places: &Places) -> Result<Status> {
     let mut notes = Vec::new();
     let _lock = store.lock(places.lock_wait)?;
     let run = Run::new(&store, &|| Ok(()), places, clock);
-    let actual = run.kernel.snapshot()?;
+    let actual = run.routing.snapshot()?;
     let mut state = store.state().unwrap_or_else(|damage| {
         notes.push(format!("{damage}; `expire` or `withdraw` clears it"));
         None
@@ -45,7 +45,7 @@ pub fn status(places: &Places) -> Result<Status> {
     let mut drift = drift(&actual, &wanted);
     // Where something plainer is wrong, that is what to mend first.
     if drift.is_empty() {
-        let unreached = run.kernel.unreached(&actual.routes)?;
+        let unreached = run.routing.unreached(&actual.routes)?;
         drift.extend(unreached.into_iter().map(|(prefix, why)| {
             Drift {
                 prefix: prefix.to_string(),
@@ -79,7 +79,7 @@ pub fn status(places: &Places) -> Result<Status> {
 fn judge(run: &Run<'_>, state: &mut State, notes: &mut Vec<String>) -> Result<Snapshot> {
     let Run {
         store,
-        kernel,
+        routing,
         clock,
         ..
     } = run;
@@ -101,7 +101,7 @@ fn judge(run: &Run<'_>, state: &mut State, notes: &mut Vec<String>) -> Result<Sn
     }
     let planned = store
         .last_good(&state.claim)
-        .and_then(|(bundle, _)| survey(kernel, &by_routes(&bundle, state.enforced_by).0));
+        .and_then(|(bundle, _)| survey(routing, &by_routes(&bundle, state.enforced_by).0));
     match planned {
         Ok((plan, _)) => {
             state.refused = plan
@@ -122,7 +122,7 @@ fn judge(run: &Run<'_>, state: &mut State, notes: &mut Vec<String>) -> Result<Sn
             .snapshot();
             // What cannot be read cannot be compared: then only the rules are.
             let routes = recorded.map_or_else(
-                || kernel.snapshot().map(|found| found.routes),
+                || routing.snapshot().map(|found| found.routes),
                 |found| Ok(found.routes),
             );
             Ok(Snapshot {
@@ -158,7 +158,7 @@ fn drift(actual: &Snapshot, wanted: &Snapshot) -> Vec<Drift> {
             wanted.rules.contains(&family),
         );
         if is != should {
-            let rule = || OUR_RULE.to_owned();
+            let rule = || RULE.to_owned();
             let prefix = format!("IPv{} rule", family.version());
             drift.push(Drift {
                 prefix,

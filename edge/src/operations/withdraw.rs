@@ -48,7 +48,7 @@ pub fn preview_withdrawal(places: &Places, forget_round: bool) -> Result<Withdra
         .then(|| store.lock(places.lock_wait))
         .transpose()?;
     let run = Run::new(&store, &|| Ok(()), places, read_clock()?);
-    let before = run.kernel.snapshot()?;
+    let before = run.routing.snapshot()?;
     let stands = |state: State| state.claim.withdrawn.is_none() || forget_round;
     let recorded = store.state().ok().flatten().is_some_and(stands);
     Ok(WithdrawalPreview {
@@ -238,7 +238,7 @@ pub(super) fn overdue(run: &Run<'_>, known: Option<&Known>) -> Result<Option<Str
     if known.program && run.program.is_taken_away() {
         return Ok(Some(format!("the program {TAKEN_AWAY}")));
     }
-    let there = run.kernel.marked()?;
+    let there = run.routing.marked()?;
     let gone = known
         .families
         .iter()

@@ -6,8 +6,9 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::clock::Clock;
+use crate::enforce::routes::{Routes, Snapshot};
 use crate::instant;
-use crate::kernel::{Family, Routes, Snapshot, Way};
+use crate::kernel::{Family, Way};
 
 /// The schema of state and intent.
 pub const SCHEMA_VERSION: u32 = 1;

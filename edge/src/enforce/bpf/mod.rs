@@ -22,6 +22,7 @@
 mod apply;
 mod encode;
 mod error;
+mod handle;
 mod others;
 mod pins;
 mod prefixes;
@@ -35,6 +36,7 @@ mod withdraw;
 
 pub use apply::{Applied, Loaded, apply, name_of, name_of_digest};
 pub use error::{Error, Result};
+pub(crate) use handle::Program;
 pub use others::note_others;
 pub use pins::{Places, stands};
 pub use records::{Reader, Record};

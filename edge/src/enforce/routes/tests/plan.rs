@@ -6,8 +6,11 @@ use ipnet::{IpNet, Ipv4Net};
 use proptest::collection::{btree_map, btree_set, vec};
 use proptest::prelude::*;
 
-use super::{Destination, HostTables, Index, Plan, batch, difference, find_next_hop, plan_routes};
-use crate::kernel::{Change, Family, KernelRoute, Routes, Snapshot, Values, Way};
+use super::super::index::Index;
+use super::super::ours::{Routes, Snapshot};
+use super::super::plan::{Destination, HostTables, Plan, find_next_hop, plan_routes};
+use super::super::steps::{Change, batch, difference};
+use crate::kernel::{Family, KernelRoute, Values, Way};
 
 fn way(number: u8) -> Way {
     // Scope, flags, padding, and one attribute that says which way it is: RTA_OIF.

@@ -1,15 +1,12 @@
-//! Which next hop, which steps, whose rule: decides, and does no I/O.
-
-mod index;
-#[cfg(test)]
-mod tests;
+//! Which next hop a destination has, or why none. Pure.
 
 use std::collections::{BTreeMap, HashMap};
 
 use ipnet::IpNet;
 
-use crate::kernel::{Change, Family, KernelRoute, Routes, Snapshot, Values, Way};
-pub use index::Index;
+use super::index::{self, Index};
+use super::ours::Routes;
+use crate::kernel::{Family, KernelRoute, Values, Way};
 
 /// One destination, and what its connections shall start with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -111,7 +108,10 @@ fn choose(routes: &[KernelRoute]) -> Result<Option<&KernelRoute>, String> {
 }
 
 /// Copies the next hop of every destination. A family that is missing in `host` is one that the host has not.
-pub fn plan_routes(destinations: &[Destination], host: &BTreeMap<Family, HostTables>) -> Plan {
+pub(super) fn plan_routes(
+    destinations: &[Destination],
+    host: &BTreeMap<Family, HostTables>,
+) -> Plan {
     let lasts = host
         .values()
         .filter_map(|tables| tables.main.lasts())
@@ -171,61 +171,4 @@ fn marks(tables: &HostTables) -> Vec<u128> {
     marks.sort_unstable();
     marks.dedup();
     marks
-}
-
-/// The steps that turn `actual` into `wanted`, each destination once, removals first.
-pub fn difference(actual: &Routes, wanted: &Routes) -> Vec<Change> {
-    let gone = actual
-        .keys()
-        .filter(|prefix| !wanted.contains_key(prefix))
-        .map(|prefix| Change::Remove(*prefix));
-    let new = wanted
-        .iter()
-        .filter_map(|(prefix, way)| match actual.get(prefix) {
-            None => Some(Change::Add(*prefix, way.clone())),
-            Some(there) if there != way => Some(Change::Replace(*prefix, way.clone())),
-            Some(_) => None,
-        });
-    gone.chain(new).collect()
-}
-
-/// What to write for one address family, in order: our rule is gone before the last route, and comes after the first one.
-///
-/// `steps` is the difference of the two snapshots' routes.
-pub fn batch(
-    actual: &Snapshot,
-    wanted: &Snapshot,
-    steps: &[Change],
-    family: Family,
-) -> Vec<Change> {
-    let mut changes = Vec::new();
-    let (had, has) = (
-        actual.rules.contains(&family),
-        wanted.rules.contains(&family),
-    );
-    if had && !has {
-        changes.push(Change::RemoveRule);
-    }
-    let ours = |step: &&Change| {
-        step.prefix()
-            .is_some_and(|prefix| Family::of(prefix) == family)
-    };
-    let begin = changes.len();
-    changes.extend(steps.iter().filter(ours).cloned());
-    changes[begin..].sort_by_cached_key(place);
-    if has && !had {
-        changes.push(Change::AddRule);
-    }
-    changes
-}
-
-/// Removals first; of IPv4 those next to each other come far apart, as if the address were read from its end: the kernel's
-/// trie doubles and halves its nodes as it fills, and does so least where it fills evenly (net/ipv4/fib_trie.c, `resize`;
-/// 0.6 of the time for 10,000 neighbours, removing them 0.45). IPv6 has another tree.
-fn place(step: &Change) -> (bool, u32) {
-    let spread = match step.prefix() {
-        Some(IpNet::V4(net)) => net.network().to_bits().reverse_bits(),
-        _ => 0,
-    };
-    (!matches!(step, Change::Remove(_)), spread)
 }
