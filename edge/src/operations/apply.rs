@@ -1,68 +1,83 @@
 //! A bundle into the kernel, and what it would do there.
 
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
 use super::chosen::{Chosen, name_unreached};
 use super::commit::commit;
 use super::repair::{load_state, repair};
-use super::report::{Applied, Counts, Preview, Verified, refused_list, shown};
+use super::report::{Counts, RefusedDestination, Report, partial, refused_list, rest, shown};
 use super::run::{Places, Run, Source, Uninterrupted, read_clock};
-use crate::bundle::{self, Bundle};
-use crate::clock::Clock;
-use crate::enforce::routes::{Change, Plan, Snapshot, difference, survey};
+use super::verify::read;
+use crate::bundle::Bundle;
+use crate::enforce::routes::{Change, NotEnforced, Plan, Snapshot, difference, survey};
 use crate::error::{Error, Result, code};
-use crate::files::read_regular;
 use crate::instant;
-use crate::signature;
 use crate::state::{EnforcedBy, State, Store, written};
-use crate::text::reason;
 
 const UNSIGNED_NOTE: &str =
     "UNSIGNED: whoever could write this bundle set these values; no signature was checked";
 
-/// The bundle, whose signature counts, and its bytes.
-fn read(source: &Source<'_>, clock: &Clock) -> Result<(Bundle, Vec<u8>)> {
-    let shown = source.bundle.display().to_string();
-    let (_, raw) = read_regular(source.bundle, bundle::MAX_BYTES).map_err(|error| {
-        let regular = error.kind() != std::io::ErrorKind::InvalidInput;
-        let fix = if regular {
-            "name a bundle that this user can read"
-        } else {
-            "name a bundle"
-        };
-        Error::refused(format!("{shown}: file: {}; {fix}", reason(&error)))
-    })?;
-    if let Some(signers) = source.allowed_signers {
-        signature::verify(source.bundle, &raw, signers, clock.now())?;
-    }
-    let bundle = bundle::parse(&raw, &shown, source.edge, clock.now())?;
-    Ok((bundle, raw))
+/// Of `apply`, and of its preview.
+#[derive(Clone, Debug, Serialize)]
+pub struct Applied {
+    command: &'static str,
+    changed: bool,
+    edge: String,
+    round: String,
+    digest: String,
+    expires_at: String,
+    enforced_by: EnforcedBy,
+    routes: usize,
+    #[serde(flatten)]
+    counts: Counts,
+    refused: Vec<RefusedDestination>,
+    not_enforced: NotEnforced,
+    notes: Vec<String>,
 }
 
-/// Looks at a bundle as `apply` does, without the kernel. `at`: as if that were the time, seconds since the epoch.
-///
-/// # Errors
-///
-/// [`Error::Refused`].
-pub fn verify(source: &Source<'_>, at: Option<f64>) -> Result<Verified> {
-    let mut clock = read_clock()?;
-    clock.wall = at.unwrap_or(clock.wall);
-    let (bundle, _) = read(source, &clock)?;
-    let count =
-        |has: fn(&bundle::Entry) -> bool| bundle.entries.iter().filter(|entry| has(entry)).count();
-    Ok(Verified {
-        command: "verify",
-        round: instant::show(bundle.round),
-        created_at: instant::show(bundle.created_at),
-        expires_at: instant::show(bundle.expires_at),
-        signed: source.allowed_signers.is_some(),
-        entries: bundle.entries.len(),
-        windows: count(|entry| entry.initcwnd.is_some()),
-        start_rates: count(|entry| entry.start_rate.is_some()),
-        congestion_controls: count(|entry| entry.congestion.is_some()),
-        edge: bundle.edge,
-        pop: bundle.pop,
-        policy_version: bundle.policy_version,
-        digest: bundle.digest,
-    })
+/// Of `apply --dry-run`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Preview {
+    #[serde(flatten)]
+    report: Applied,
+    before: BTreeMap<String, String>,
+    after: BTreeMap<String, String>,
+}
+
+impl Report for Applied {
+    fn exit_code(&self) -> u8 {
+        partial(&self.refused)
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let verb = match (self.command, self.changed) {
+            ("preview", true) => "would be applied",
+            (_, true) => "applied",
+            (_, false) => "unchanged",
+        };
+        let mut lines = vec![
+            format!(
+                "{verb}: {}, round {}, until {}",
+                self.edge, self.round, self.expires_at
+            ),
+            format!("routes: {} ({})", self.routes, self.counts.line()),
+        ];
+        lines.extend(self.not_enforced.line());
+        lines.extend(rest(&self.refused, &self.notes));
+        lines
+    }
+}
+
+impl Report for Preview {
+    fn exit_code(&self) -> u8 {
+        self.report.exit_code()
+    }
+
+    fn lines(&self) -> Vec<String> {
+        self.report.lines()
+    }
 }
 
 /// Makes the kernel start connections as the bundle says.

@@ -1,15 +1,101 @@
 //! The copies follow the host's own routing.
 
+use serde::Serialize;
+
 use super::chosen::{by_routes, enforced_by, name_unreached};
 use super::commit::commit;
 use super::repair::{load_state, repair};
-use super::report::{Counts, Followed, refused_list};
+use super::report::{Counts, RefusedDestination, Report, partial, refused_list, rest};
 use super::run::{Places, Run, Uninterrupted, read_clock};
-use super::withdraw::{Known, known_without_lock, lock_for_a_while, overdue, take_back};
+use super::withdraw::{Known, TakenBack, known_without_lock, lock_for_a_while, overdue, take_back};
 use crate::bundle::Bundle;
 use crate::enforce::routes::{Change, Plan, stale, survey};
 use crate::error::{Error, Result};
 use crate::state::{EnforcedBy, State, Store};
+
+/// Of `follow`.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum Followed {
+    /// Its time was over, or the copies could not follow.
+    TakenBack(TakenBack),
+    /// It still holds.
+    Copied {
+        #[serde(rename = "command")]
+        #[doc(hidden)]
+        command: &'static str,
+        #[doc(hidden)]
+        changed: bool,
+        #[serde(flatten)]
+        #[doc(hidden)]
+        counts: Counts,
+        #[doc(hidden)]
+        reason: Option<String>,
+        /// Seconds until a route of the host's runs out.
+        next_look_s: Option<f64>,
+        #[doc(hidden)]
+        refused: Vec<RefusedDestination>,
+        #[doc(hidden)]
+        notes: Vec<String>,
+    },
+}
+
+impl Followed {
+    /// Whether anything is different now.
+    pub fn changed(&self) -> bool {
+        match self {
+            Self::TakenBack(report) => report.changed,
+            Self::Copied { changed, .. } => *changed,
+        }
+    }
+
+    /// Destinations that are not served.
+    pub(super) fn refused(&self) -> &[RefusedDestination] {
+        match self {
+            Self::TakenBack(_) => &[],
+            Self::Copied { refused, .. } => refused,
+        }
+    }
+
+    /// Seconds until a route of the host's runs out.
+    pub fn next_look_s(&self) -> Option<f64> {
+        match self {
+            Self::TakenBack(_) => None,
+            Self::Copied { next_look_s, .. } => *next_look_s,
+        }
+    }
+}
+
+impl Report for Followed {
+    fn exit_code(&self) -> u8 {
+        match self {
+            Self::TakenBack(report) => report.exit_code(),
+            Self::Copied { refused, .. } => partial(refused),
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        match self {
+            Self::TakenBack(report) => report.lines(),
+            Self::Copied {
+                changed,
+                counts,
+                refused,
+                notes,
+                ..
+            } => {
+                let done = if *changed {
+                    counts.line()
+                } else {
+                    "unchanged".to_owned()
+                };
+                let mut lines = vec![format!("follow: {done}")];
+                lines.extend(rest(refused, notes));
+                lines
+            }
+        }
+    }
+}
 
 /// Makes table 201 what the last good bundle means by the routing of this moment; withdraws it once it has expired.
 ///

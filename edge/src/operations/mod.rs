@@ -20,18 +20,17 @@ mod repair;
 mod report;
 mod run;
 mod status;
+mod verify;
 mod watch;
 mod withdraw;
 
-pub use apply::{apply, preview, verify};
+pub use apply::{Applied, Preview, apply, preview};
 pub use check::{Checked, check, mounted};
-pub use follow::follow;
+pub use follow::{Followed, follow};
 pub use metrics::{METRICS, Metrics, measure};
-pub use report::{
-    Applied, Drift, Followed, Preview, RefusedDestination, Report, Status, TakenBack, Verified,
-    WithdrawalPreview, lines, value,
-};
+pub use report::{Counts, RefusedDestination, Report, lines, value};
 pub use run::{Places, Source};
-pub use status::status;
+pub use status::{Drift, Status, status};
+pub use verify::{Verified, verify};
 pub use watch::{WATCH_INTERVAL_S, watch};
-pub use withdraw::{expire, preview_withdrawal, withdraw};
+pub use withdraw::{TakenBack, WithdrawalPreview, expire, preview_withdrawal, withdraw};

@@ -1,16 +1,150 @@
 //! What is applied, and how the kernel differs from it.
 
+use serde::Serialize;
+
 use super::chosen::by_routes;
-use super::report::{Drift, Status, StatusClaim, refused_list};
+use super::report::{RefusedDestination, Report, refused_list, rest};
 use super::run::{Places, Run, read_clock};
 use super::withdraw::TAKEN_AWAY;
 use crate::clock::Clock;
 use crate::enforce::bpf;
 use crate::enforce::routes::{RULE, Snapshot, difference, survey};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, code};
 use crate::instant;
 use crate::kernel::{Family, show};
-use crate::state::{Before, EnforcedBy, State, Store};
+use crate::state::{Before, EnforcedBy, State, Store, Withdrawn};
+
+/// How the kernel differs from what is wanted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Drift {
+    prefix: String,
+    wanted: Option<String>,
+    found: Option<String>,
+}
+
+/// Of `status`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    command: &'static str,
+    applied: bool,
+    #[serde(flatten)]
+    claim: Option<StatusClaim>,
+    routes: usize,
+    /// The eBPF program, where anything of it is there.
+    program: Option<bpf::Status>,
+    drift: Vec<Drift>,
+    notes: Vec<String>,
+    in_sync: bool,
+}
+
+/// What is applied, or was.
+#[derive(Clone, Debug, Serialize)]
+struct StatusClaim {
+    edge: String,
+    pop: String,
+    round: String,
+    policy_version: String,
+    digest: String,
+    applied_at: String,
+    expires_at: String,
+    expired: bool,
+    withdrawn: Option<Withdrawn>,
+    enforced_by: EnforcedBy,
+    refused: Vec<RefusedDestination>,
+}
+
+impl Report for Status {
+    fn exit_code(&self) -> u8 {
+        if self.in_sync {
+            code::DONE
+        } else {
+            code::PARTIAL
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        match &self.claim {
+            Some(claim) if self.applied => {
+                let until = if claim.expired { "EXPIRED" } else { "until" };
+                lines.push(format!(
+                    "applied: {}, round {}, {until} {}",
+                    claim.edge, claim.round, claim.expires_at
+                ));
+            }
+            Some(StatusClaim {
+                withdrawn: Some(withdrawn),
+                ..
+            }) => {
+                lines.push(format!(
+                    "withdrawn at {}: {}",
+                    withdrawn.at, withdrawn.reason
+                ));
+            }
+            _ => lines.push("nothing applied".to_owned()),
+        }
+        let sync = if self.in_sync {
+            "in sync"
+        } else {
+            "NOT in sync"
+        };
+        lines.push(format!("routes: {} in the kernel, {sync}", self.routes));
+        lines.extend(self.program.iter().flat_map(program_lines));
+        let shown = |text: &Option<String>| text.clone().unwrap_or_else(|| "nothing".to_owned());
+        let drift = |one: &Drift| {
+            format!(
+                "drift: {}: wanted {}, found {}",
+                one.prefix,
+                shown(&one.wanted),
+                shown(&one.found)
+            )
+        };
+        lines.extend(self.drift.iter().map(drift));
+        lines.extend(rest(
+            self.claim
+                .as_ref()
+                .map(|claim| &claim.refused[..])
+                .unwrap_or_default(),
+            &self.notes,
+        ));
+        lines
+    }
+}
+
+/// What `status` says of it.
+fn program_lines(program: &bpf::Status) -> Vec<String> {
+    let bpf::Status {
+        condition,
+        totals,
+        prefixes_known,
+        prefixes_limit,
+        ..
+    } = program;
+    let mut lines = vec![format!(
+        "program: {} entries, {} connections started with our values",
+        condition.entries, totals.started
+    )];
+    if totals.opted_out > 0 {
+        lines.push(format!(
+            "program: {} connections of tenants that opted out were left at the kernel's default",
+            totals.opted_out
+        ));
+    }
+    if !condition.others.is_empty() {
+        let ids: Vec<String> = condition.others.iter().map(ToString::to_string).collect();
+        let ids = ids.join(", ");
+        lines.push(format!(
+            "program: other sockops programs see the same connections (ids {ids}; `bpftool prog show id ID` names them)"
+        ));
+    }
+    if totals.no_state > 0 {
+        lines.push(format!(
+            "program: {} connections were left alone, because {prefixes_known} prefixes are known of {prefixes_limit} that can be",
+            totals.no_state
+        ));
+    }
+    lines
+}
 
 /// What is applied, and how the kernel differs from what that means by the host's routing of this moment.
 ///

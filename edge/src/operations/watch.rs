@@ -8,8 +8,8 @@ use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{RecvFlags, recv};
 
-use super::follow::follow;
-use super::report::{Followed, lines};
+use super::follow::{Followed, follow};
+use super::report::lines;
 use super::run::Places;
 use crate::error::{Error, Result};
 use crate::text::one_line;

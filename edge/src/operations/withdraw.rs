@@ -1,10 +1,13 @@
 //! Everything of ours out of the kernel: by command, or because its time is over.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::repair::{load_state, repair};
-use super::report::{TakenBack, WithdrawalPreview, shown};
+use super::report::{Report, rest, shown};
 use super::run::{Cleared, Places, Run, Uninterrupted, read_clock};
 use crate::bundle::Live;
 use crate::clock::Clock;
@@ -13,6 +16,55 @@ use crate::instant;
 use crate::kernel::Family;
 use crate::state::{Claim, EnforcedBy, Intent, Lock, SCHEMA_VERSION, State, Store};
 use crate::text::reason;
+
+/// Of `withdraw`, and of `expire` and `follow` where they took back.
+#[derive(Clone, Debug, Serialize)]
+pub struct TakenBack {
+    command: &'static str,
+    pub(super) changed: bool,
+    removed: usize,
+    /// Whether the eBPF program was there.
+    program: bool,
+    reason: Option<String>,
+    notes: Vec<String>,
+}
+
+/// Of `withdraw --dry-run`.
+#[derive(Clone, Debug, Serialize)]
+pub struct WithdrawalPreview {
+    command: &'static str,
+    changed: bool,
+    removed: usize,
+    before: BTreeMap<String, String>,
+}
+
+impl Report for TakenBack {
+    fn lines(&self) -> Vec<String> {
+        let why = self
+            .reason
+            .as_ref()
+            .map(|reason| format!(" ({reason})"))
+            .unwrap_or_default();
+        let program = if self.program { " and the program" } else { "" };
+        let mut lines = vec![format!(
+            "{}: {} routes{program} removed{why}",
+            self.command, self.removed
+        )];
+        lines.extend(rest(&[], &self.notes));
+        lines
+    }
+}
+
+impl Report for WithdrawalPreview {
+    fn lines(&self) -> Vec<String> {
+        let verb = if self.changed {
+            "would be withdrawn"
+        } else {
+            "unchanged"
+        };
+        vec![format!("{verb}: {} routes", self.removed)]
+    }
+}
 
 /// For taking back, which then goes on without the lock.
 const SHORT_WAIT: Duration = Duration::from_secs(2);
