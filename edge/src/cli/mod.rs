@@ -1,0 +1,280 @@
+//! The command line.
+
+mod options;
+
+use std::convert::Infallible;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use serde_json::json;
+
+use crate::bundle::is_name;
+use crate::enforce::bpf;
+use crate::error::{Error, Result, code};
+use crate::files::read_regular;
+use crate::notify::Notify;
+use crate::operations::{self, Followed, Places, Report, Source};
+use crate::probe;
+use crate::text::{one_line, printable, reason};
+use crate::textfile::TextFile;
+use options::{Any, Command, Common, Measured, Options, PROGRAM, Signed};
+
+const EDGE_FILE: &str = "/etc/springtide/edge";
+const MAX_EDGE_FILE_BYTES: usize = 4096;
+/// linux/capability.h
+const CAP_NET_ADMIN: u32 = 12;
+/// A disk that takes longer to write a small file hangs.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What a run answered: for standard output, and the exit code.
+struct Answer {
+    text: String,
+    code: u8,
+}
+
+fn answer(report: &impl Report, json: bool) -> Answer {
+    let text = if json {
+        operations::value(report).to_string()
+    } else {
+        operations::lines(report)
+    };
+    Answer {
+        text,
+        code: report.exit_code(),
+    }
+}
+
+/// Runs the command of this process's arguments.
+pub fn main() -> ExitCode {
+    let (name, json, ended) = match Options::parse().command {
+        Any::Enforce(command) => (command.name(), command.common().json, run(command)),
+        Any::Probe(options) => ("probe", false, probe::run(&options, edge_name).map(said)),
+    };
+    match ended {
+        Ok(answer) => {
+            put(&answer.text);
+            answer.code.into()
+        }
+        Err(error) => {
+            complain(&error.to_string());
+            if json {
+                let mut failure = json!({"command": name, "error": error.to_string(), "exit_code": error.exit_code()});
+                if matches!(error, Error::Unrecorded(_)) {
+                    failure["holds"] = true.into();
+                }
+                put(&failure.to_string());
+            }
+            error.exit_code().into()
+        }
+    }
+}
+
+const fn said(text: String) -> Answer {
+    let code = code::DONE;
+    Answer { text, code }
+}
+
+fn run(command: Command) -> Result<Answer> {
+    if !matches!(command, Command::Verify { .. } | Command::Check { .. }) {
+        require_net_admin()?;
+    }
+    if let Command::Apply { signed, .. } | Command::Verify { signed, .. } = &command
+        && signed.unsigned
+    {
+        complain(&format!(
+            "{PROGRAM}: WARNING: --unsigned: no signature is checked"
+        ));
+    }
+    let common = command.common();
+    let (json, places) = (
+        common.json,
+        Places {
+            state: common.state_dir.clone(),
+            run: common.run_dir.clone(),
+            lock_wait: Duration::from_secs_f64(common.lock_wait),
+            program: bpf::Places {
+                cgroup: common.cgroup.clone(),
+                pins: common.pins.clone(),
+            },
+        },
+    );
+    match &command {
+        Command::Check { .. } => {
+            let report = operations::check(&places, lacks_net_admin());
+            Ok(answer(&report, json))
+        }
+        Command::Apply {
+            common,
+            signed,
+            dry_run,
+        } => apply(common, signed, *dry_run, &places),
+        Command::Verify { common, signed, at } => {
+            let edge = edge_name(common.edge.as_deref())?;
+            Ok(answer(
+                &operations::verify(&source(signed, &edge), *at)?,
+                json,
+            ))
+        }
+        Command::Status { .. } => Ok(answer(&operations::status(&places)?, json)),
+        Command::Withdraw {
+            forget_round,
+            reason,
+            dry_run,
+            ..
+        } => withdraw(json, *forget_round, reason, *dry_run, &places),
+        Command::Expire { .. } => Ok(answer(&operations::expire(&places)?, json)),
+        Command::Follow { measured, .. } => follow(json, measured, &places),
+        Command::Run {
+            interval, measured, ..
+        } => watch(json, *interval, measured, &places, &notify()?),
+        Command::Watch {
+            interval, measured, ..
+        } => watch(json, *interval, measured, &places, &Notify::default()),
+    }
+}
+
+fn apply(common: &Common, signed: &Signed, dry_run: bool, places: &Places) -> Result<Answer> {
+    let edge = edge_name(common.edge.as_deref())?;
+    let source = source(signed, &edge);
+    if dry_run {
+        return Ok(answer(&operations::preview(&source, places)?, common.json));
+    }
+    Ok(answer(&operations::apply(&source, places)?, common.json))
+}
+
+fn withdraw(
+    json: bool,
+    forget_round: bool,
+    reason: &str,
+    dry_run: bool,
+    places: &Places,
+) -> Result<Answer> {
+    if dry_run {
+        let report = operations::preview_withdrawal(places, forget_round)?;
+        return Ok(answer(&report, json));
+    }
+    let report = operations::withdraw(places, &one_line(reason), forget_round)?;
+    Ok(answer(&report, json))
+}
+
+fn notify() -> Result<Notify> {
+    Notify::from_environment().map_err(|error| {
+        Error::refused(format!(
+            "NOTIFY_SOCKET: {}; let systemd set it",
+            reason(&error)
+        ))
+    })
+}
+
+fn follow(json: bool, measured: &Measured, places: &Places) -> Result<Answer> {
+    let file = measured.file();
+    let done = operations::follow(places);
+    if let Some(file) = file {
+        measure(&file, places, done.is_ok());
+        file.finish(PATIENCE);
+    }
+    Ok(answer(&done?, json))
+}
+
+impl Measured {
+    fn file(&self) -> Option<TextFile> {
+        let grumble = |text: &str| complain(&format!("{PROGRAM}: {text}"));
+        let file = |path: &PathBuf| TextFile::new(path.clone(), grumble);
+        self.metrics.as_ref().map(file)
+    }
+}
+
+fn measure(file: &TextFile, places: &Places, succeeded: bool) {
+    match operations::measure(places, succeeded) {
+        Ok(found) => file.put(move |missed| found.text(missed)),
+        Err(error) => complain(&format!("{PROGRAM}: metrics: {error}")),
+    }
+}
+
+fn watch(
+    json: bool,
+    interval: u64,
+    measured: &Measured,
+    places: &Places,
+    notify: &Notify,
+) -> Result<Answer> {
+    let file = measured.file();
+    let mut report = |found: &Followed| put(&answer(found, json).text);
+    let mut grumble = |text: &str| complain(&format!("{PROGRAM}: {text}"));
+    let mut passed = |text: &str, succeeded: bool| {
+        notify.alive(text);
+        if let Some(file) = &file {
+            measure(file, places, succeeded);
+        }
+    };
+    let interval = Duration::from_secs(interval);
+    let interval = notify
+        .at_least_every
+        .map_or(interval, |longest| longest.min(interval));
+    let ended: Infallible =
+        operations::watch(places, interval, &mut report, &mut grumble, &mut passed)?;
+    match ended {}
+}
+
+fn source<'a>(signed: &'a Signed, edge: &'a str) -> Source<'a> {
+    let allowed_signers = (!signed.unsigned).then_some(signed.allowed_signers.as_path());
+    Source {
+        bundle: &signed.bundle,
+        allowed_signers,
+        edge,
+    }
+}
+
+fn edge_name(given: Option<&str>) -> Result<String> {
+    let (name, place) = match given {
+        Some(name) => (name.to_owned(), "--edge"),
+        None => {
+            let content =
+                read_regular(EDGE_FILE.as_ref(), MAX_EDGE_FILE_BYTES).map_err(|error| {
+                    let fix = "write this edge's name there, or use --edge";
+                    Error::refused(format!("{EDGE_FILE}: edge: {}; {fix}", reason(&error)))
+                })?;
+            (
+                String::from_utf8_lossy(&content.1).trim().to_owned(),
+                EDGE_FILE,
+            )
+        }
+    };
+    if is_name(&name) {
+        return Ok(name);
+    }
+    let shown = printable(&format!("'{name}'"));
+    Err(Error::refused(format!(
+        "{place}: edge: {shown} is not a name of an edge; use the one in fleet.yaml"
+    )))
+}
+
+fn require_net_admin() -> Result<()> {
+    lacks_net_admin().map_or(Ok(()), |why| {
+        Err(Error::refused(format!("{PROGRAM}: {why}")))
+    })
+}
+
+/// Why this process may change nothing, or None.
+fn lacks_net_admin() -> Option<String> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let bits = effective
+        .and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok())
+        .unwrap_or(0);
+    let why = "changing what connections start with takes CAP_NET_ADMIN; run it as root";
+    (bits >> CAP_NET_ADMIN & 1 == 0).then(|| why.to_owned())
+}
+
+/// A line for whoever still reads. A terminal or pipe that is gone keeps nothing from being done.
+fn put(text: &str) {
+    let mut out = std::io::stdout();
+    let _ = writeln!(out, "{text}").and_then(|()| out.flush());
+}
+
+fn complain(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
