@@ -1,4 +1,6 @@
 //! What there is, as numbers for Prometheus: for node_exporter's textfile collector.
+//!
+//! Long: a third of it is the list of metrics, a sentence each.
 
 use super::run::{Places, read_clock};
 use crate::clock::Clock;

@@ -1,6 +1,6 @@
 //! The bundle that is applied.
 
-use super::records::Claim;
+use super::documents::Claim;
 use super::store::Store;
 use crate::bundle::{self, Bundle};
 use crate::error::{Error, Result};

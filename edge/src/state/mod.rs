@@ -1,8 +1,9 @@
 //! The state directory: what is applied, what is being changed, and the last good bundle.
 
+mod documents;
 mod last_good;
-mod records;
 mod store;
+mod whole;
 
-pub use records::{Before, Claim, EnforcedBy, Intent, SCHEMA_VERSION, State, Withdrawn, written};
+pub use documents::{Before, Claim, EnforcedBy, Intent, SCHEMA_VERSION, State, Withdrawn, written};
 pub use store::{Lock, Store};

@@ -1,12 +1,11 @@
-//! Files that are there whole or not at all.
+//! The directory's files, its lock, and the mark beside it.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::fs::{self, DirBuilder, File, Metadata, OpenOptions, Permissions};
-use std::io::{self, Write};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -17,7 +16,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use sha2::{Digest, Sha256};
 
-use super::records::{Claim, Intent, SCHEMA_VERSION, State, Withdrawn};
+use super::documents::{Claim, Intent, SCHEMA_VERSION, State, Withdrawn};
+use super::whole::{Identity, found, replace};
 use crate::error::{Error, Result};
 use crate::files::read_regular;
 use crate::text::{hex, reason};
@@ -27,19 +27,6 @@ const MAX_STATE_BYTES: usize = 256 * 1024 * 1024;
 const MAX_MARK_BYTES: usize = 64 * 1024;
 const STATE: &str = "state.json";
 const INTENT: &str = "intent.json";
-
-/// Of a file: device, inode, time of change in seconds and ns, size.
-type Identity = (u64, u64, i64, i64, u64);
-
-fn identity(found: &Metadata) -> Identity {
-    (
-        found.dev(),
-        found.ino(),
-        found.mtime(),
-        found.mtime_nsec(),
-        found.size(),
-    )
-}
 
 /// The lock of a state directory, until it is dropped.
 pub struct Lock(#[expect(dead_code, reason = "the lock goes with its descriptor")] File);
@@ -365,38 +352,4 @@ impl Store {
         let (mark, words) = self.marked();
         words.filter(|_| mark.is_some() && mark != claim.withdrawal_seen)
     }
-}
-
-fn found(path: &Path) -> Option<Identity> {
-    fs::metadata(path).ok().as_ref().map(identity)
-}
-
-/// Leaves what was there before when it fails.
-fn replace(path: &Path, content: &[u8], sync: bool) -> io::Result<Identity> {
-    let mut name = OsString::from(".");
-    name.push(path.file_name().unwrap_or_default());
-    name.push(".new");
-    let temporary = path.with_file_name(name);
-    let write = || {
-        // A run that stands still may have it open, and would write into ours.
-        match fs::remove_file(&temporary) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(&temporary)?;
-        file.write_all(content)?;
-        if sync {
-            file.sync_all()?;
-        }
-        let written = identity(&file.metadata()?);
-        fs::rename(&temporary, path)?;
-        Ok(written)
-    };
-    write().inspect_err(|_| {
-        let _ = fs::remove_file(&temporary);
-    })
 }
