@@ -1,9 +1,18 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* An entry whose connections lose steps back, and asks there what the kernel's default loses. */
+/*
+ * An entry whose connections lose steps back, and asks there what the kernel's default loses. It must act within dozens of
+ * connections, also while no user space runs, so what follows from counts is decided here:
+ *
+ *   loses     too many lose, by the bundle's number of connections and share of losses; one address alone brakes nobody else
+ *   is_worse  they lose more than the default was seen to lose, if that is known
+ *   excuse    the default loses as much: a brake is taken back
+ *   most_of_  how much one flight may claim
+ *
+ * The bundle's two numbers, the half life and what the default is known to lose come with the settings and the entry.
+ */
 #pragma once
 
-#include "address.h"
-#include "maps.h"
+#include "losses.h"
 
 /* The kernel's own first window (RFC 6928), segments: more than that is sent only because of us. */
 #define KERNEL_WINDOW 10
@@ -14,19 +23,6 @@
 /* So long, in seconds, flights that are beside the default may keep the brake in doubt. */
 #define GRACE_S 10
 
-static __always_inline struct tally *tally_of(struct brake *brake, __u32 step)
-{
-	return element(brake->tallies, step, 3, sizeof(struct tally));
-}
-
-static __always_inline void begin_anew(struct brake *brake, __u64 now)
-{
-	brake->since_ns = now;
-	brake->exposed = 0;
-	brake->lost = 0;
-	__builtin_memset(brake->suspects, 0, sizeof(brake->suspects));
-}
-
 static __always_inline void enter_step(struct brake *brake, __u32 step, __u64 now)
 {
 	brake->step = step;
@@ -35,85 +31,22 @@ static __always_inline void enter_step(struct brake *brake, __u32 step, __u64 no
 	begin_anew(brake, now);
 }
 
-/* Counts of 1/256 halve once per half life. (Another processor's clock reading may be a little later than this one's.) */
-static __always_inline void decay(struct brake *brake, __u64 now, __u64 half_life_ns)
+/* As many as the brake needs, as they are counted. */
+static __always_inline __u64 needed(__u32 connections)
 {
-	for (int turn = 0; turn < 16; turn++) {
-		if ((__s64)(now - brake->since_ns) < (__s64)half_life_ns)
-			return;
-		brake->since_ns += half_life_ns;
-		brake->exposed /= 2;
-		brake->lost /= 2;
-		for (int index = 0; index < SUSPECTS; index++) {
-			brake->suspects[index].exposed /= 2;
-			brake->suspects[index].lost /= 2;
-			brake->suspects[index].by_default.flights /= 2;
-			brake->suspects[index].by_default.resent /= 2;
-		}
-		for (int step = 0; step < STEPS; step++) {
-			brake->tallies[step].flights /= 2;
-			brake->tallies[step].resent /= 2;
-		}
-	}
-	begin_anew(brake, now);
-	__builtin_memset(brake->tallies, 0, sizeof(brake->tallies));
+	return (__u64)connections * ONE;
 }
 
-/* The other end, as the brake tells ends apart. */
-static __always_inline __u32 end_of(struct bpf_sock_ops *ctx)
+/* Half as many. */
+static __always_inline int enough(struct tally *tally, __u32 connections)
 {
-	__u32 address[4];
-	__u64 bits;
-
-	remote_of(ctx, address);
-	bits = ctx->family == AF_INET ? address[3] : (__u64)address[0] << 32 | address[1];
-	bits *= 0x9e3779b97f4a7c15ULL;
-	return bits >> 32;
-}
-
-/* Where an address is counted: its place, or the one of those that were seen least, in turns. */
-static __always_inline void suspect(struct brake *brake, __u32 address, int exposed, int lost)
-{
-	__u32 place = brake->turn % SUSPECTS, known = 0;
-	struct suspect *one;
-
-	for (int index = 0; index < SUSPECTS; index++) {
-		one = &brake->suspects[index];
-		if (one->address == address && one->exposed + one->lost) {
-			place = index;
-			known = 1;
-		} else if (!known && one->exposed < brake->suspects[place % SUSPECTS].exposed) {
-			place = index;
-		}
-	}
-	one = &brake->suspects[place % SUSPECTS];
-	if (!known) {
-		brake->turn += 1;
-		one->address = address;
-		one->exposed = 0;
-		one->lost = 0;
-		__builtin_memset(&one->by_default, 0, sizeof(one->by_default));
-	}
-	one->exposed += exposed;
-	one->lost += lost;
-}
-
-/* The address that lost most; nobody's is where none of those that are known did. */
-static __always_inline struct suspect most_lost(struct brake *brake)
-{
-	struct suspect found = {};
-
-	for (int index = 0; index < SUSPECTS; index++) {
-		if (brake->suspects[index].lost > found.lost)
-			found = brake->suspects[index];
-	}
-	return found;
+	return tally->flights * 2 >= needed(connections);
 }
 
 /* Whether those beside the address that lost most are half as many as the brake needs. */
 static __always_inline int has_others(struct brake *brake, __u32 connections)
 {
-	return ((__u64)brake->exposed - most_lost(brake).exposed) * 2 >= (__u64)connections * 256;
+	return ((__u64)brake->exposed - most_lost(brake).exposed) * 2 >= needed(connections);
 }
 
 /*
@@ -125,23 +58,11 @@ static __always_inline int loses(struct brake *brake, __u32 connections, __u32 p
 {
 	struct suspect one = {};
 
-	if (brake->exposed < (__u64)connections * 256)
+	if (brake->exposed < needed(connections))
 		return 0;
 	if (has_others(brake, connections))
 		one = most_lost(brake);
 	return ((__u64)brake->lost - one.lost) * 1000 > (__u64)permille * (brake->exposed - one.exposed);
-}
-
-/* Half as many as the brake needs. */
-static __always_inline int enough(struct tally *tally, __u32 connections)
-{
-	return tally->flights * 2 >= (__u64)connections * 256;
-}
-
-/* Segments sent again per flight, in 1/256. A flight adds 4096 at most: neither this nor small multiples overflow. */
-static __always_inline __u64 mean_of(struct tally *tally)
-{
-	return tally->flights ? tally->resent * 256 / tally->flights : 0;
 }
 
 /*
@@ -173,7 +94,7 @@ static __always_inline int excuse(struct brake *brake, __u32 connections, int ot
 	struct tally asked = of_default(brake, others);
 	__u64 theirs = mean_of(&asked);
 
-	if (brake->excused || brake->tallies[BY_DEFAULT].flights < (__u64)connections * 256 || !enough(&asked, connections))
+	if (brake->excused || brake->tallies[BY_DEFAULT].flights < needed(connections) || !enough(&asked, connections))
 		return 0;
 	for (int step = 0; step < BY_DEFAULT; step++) {
 		struct tally *ours = &brake->tallies[step];
@@ -253,6 +174,12 @@ static __always_inline int is_present(struct brake *brake, struct start *start)
 	return brake->step == start->step && (__s64)(start->at_ns - brake->changed_ns) >= 0;
 }
 
+/* Whether the bundle brakes. */
+static __always_inline int may_brake(struct start *start)
+{
+	return start->brake_connections && start->half_life_ns;
+}
+
 /*
  * Counts a connection that sent more than the kernel's first window, or that lost of it; the bound's step follows. What the
  * kernel's default does is not counted as ours.
@@ -272,13 +199,13 @@ static __always_inline void judge(struct bpf_sock_ops *ctx, struct start *start,
 		add(state->lost[arm], 1);
 		count(TOTAL_LOST);
 	}
-	if (!start->brake_connections || !start->half_life_ns)
+	if (!may_brake(start))
 		return;
 	bpf_spin_lock(&state->lock);
 	if (state->round == start->round && is_present(brake, start)) {
 		decay(brake, now, start->half_life_ns);
-		exposed = exposed ? 256 : 0;
-		lost = lost ? 256 : 0;
+		exposed = exposed ? ONE : 0;
+		lost = lost ? ONE : 0;
 		brake->exposed += exposed;
 		brake->lost += lost;
 		suspect(brake, address, exposed, lost);
@@ -294,7 +221,7 @@ static __always_inline void judge(struct bpf_sock_ops *ctx, struct start *start,
  */
 static __always_inline __u64 most_of_ours(struct brake *brake)
 {
-	return brake->default_mean ? brake->default_mean * 4 + 256 : MOST_RESENT * 256;
+	return brake->default_mean ? brake->default_mean * 4 + ONE : MOST_RESENT * ONE;
 }
 
 /* The most that a flight of the default may claim, in 1/256: nobody takes a brake back by a few that lose hugely. */
@@ -302,34 +229,21 @@ static __always_inline __u64 most_of_default(struct brake *brake, __u32 connecti
 {
 	for (int step = 0; step < BY_DEFAULT; step++) {
 		if (enough(&brake->tallies[step], connections))
-			return mean_of(&brake->tallies[step]) * 2 + 256;
+			return mean_of(&brake->tallies[step]) * 2 + ONE;
 	}
-	return 256;
-}
-
-/* Addresses that are not known any more were seen least. */
-static __always_inline void said_by(struct brake *brake, __u32 address, __u64 claim)
-{
-	for (int index = 0; index < SUSPECTS; index++) {
-		struct suspect *one = &brake->suspects[index];
-
-		if (one->address == address && one->exposed) {
-			one->by_default.flights += 256;
-			one->by_default.resent += claim;
-		}
-	}
+	return ONE;
 }
 
 /* The first flights of a connection are over; what it lost counts for the step that it started with. */
 static __always_inline void tell(struct bpf_sock_ops *ctx, struct start *start, struct state *state, __u64 now, __u32 resent)
 {
 	struct brake *brake = &state->brakes[start->arm & 1];
-	__u64 claim = (__u64)(resent < MOST_RESENT ? resent : MOST_RESENT) * 256, most;
+	__u64 claim = (__u64)(resent < MOST_RESENT ? resent : MOST_RESENT) * ONE, most;
 	__u32 step = start->step, address = end_of(ctx);
 	enum verdict verdict = STAYS;
 	struct tally *ours;
 
-	if (step >= STEPS || !start->brake_connections || !start->half_life_ns)
+	if (step >= STEPS || !may_brake(start))
 		return;
 	bpf_spin_lock(&state->lock);
 	/* Those of a step that was left and came back would be taken for what it does now. */
@@ -341,7 +255,7 @@ static __always_inline void tell(struct bpf_sock_ops *ctx, struct start *start, 
 		if (step == BY_DEFAULT)
 			said_by(brake, address, claim);
 		ours = tally_of(brake, step);
-		ours->flights += 256;
+		ours->flights += ONE;
 		ours->resent += claim;
 		verdict = weigh(brake, start->brake_connections, start->brake_permille, now);
 	}
@@ -389,7 +303,7 @@ static __always_inline __u32 step_of(struct state *state, __u32 arm, __s64 round
 			enter_step(brake, 0, now);
 			brake->excused = 0;
 			brake->crowded = 0;
-			brake->default_mean = default_resent * 16;
+			brake->default_mean = default_resent * (ONE / 16);
 			__builtin_memset(brake->tallies, 0, sizeof(brake->tallies));
 		}
 	}
