@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* What a closed connection leaves of its first flights. */
+/* What a connection notes of its first flights, and leaves as it closes. */
 #pragma once
 
 #include "address.h"
@@ -10,6 +10,31 @@ static __always_inline __u32 since(struct start *start, __u64 now)
 	__u64 us = (now - start->at_ns) / 1000;
 
 	return us == 0 ? 1 : us < ~0U ? us : ~0U;
+}
+
+/* When so many bytes were acknowledged, of which the last look saw fewer. */
+static __always_inline __u32 moment(struct start *start, __u64 acked, __u32 us, __u32 bytes)
+{
+	/* Before the first acknowledgement was a round trip without any. */
+	if (!start->seen_us)
+		return us;
+	return start->seen_us + (__u64)(us - start->seen_us) * (bytes - start->seen_bytes) / (acked - start->seen_bytes);
+}
+
+static __always_inline void note_times(struct start *start, __u64 acked, __u32 us)
+{
+	if (start->acked_100k_us || acked <= start->seen_bytes)
+		return;
+	if (!start->first_us)
+		start->first_us = us;
+	if (!start->acked_10k_us && acked >= 10000)
+		start->acked_10k_us = moment(start, acked, us, 10000);
+	if (!start->acked_50k_us && acked >= 50000)
+		start->acked_50k_us = moment(start, acked, us, 50000);
+	if (acked >= 100000)
+		start->acked_100k_us = moment(start, acked, us, 100000);
+	start->seen_us = us;
+	start->seen_bytes = acked;
 }
 
 static __always_inline void leave_record(struct bpf_sock_ops *ctx, struct bpf_sock *sk, struct start *start, __u64 now)
