@@ -1,8 +1,8 @@
 //! Start values per destination, by routes of our own.
 //!
 //! Table 201 holds a copy of the host's own route to each destination, with the values; one rule has it looked up first.
-//! `encode` says what of a bundle routes can carry, `survey` what that means by the host's routing of this moment (by `plan`,
-//! which is pure), `apply` writes the steps to it, `status` reads what stands, and `withdraw` removes everything.
+//! `survey` reads what a bundle's destinations mean by the host's routing of this moment, by `plan`, which is pure; `steps`
+//! leads there from what stands, and `ours` knows again what is ours.
 
 mod apply;
 mod encode;
