@@ -16,6 +16,8 @@ pub enum Column<'a> {
     F32(&'a [f32]),
     /// Doubles.
     F64(&'a [f64]),
+    /// Masks of 64 flags: a number is the double of the same bits.
+    U64(&'a [u64]),
 }
 
 impl Column<'_> {
@@ -28,6 +30,7 @@ impl Column<'_> {
             Self::U32(cells) => cells.len(),
             Self::F32(cells) => cells.len(),
             Self::F64(cells) => cells.len(),
+            Self::U64(cells) => cells.len(),
         }
     }
 
@@ -40,20 +43,21 @@ impl Column<'_> {
     /// Hands each of these rows' number over with its place among them; row -1 has none.
     fn each(&self, rows: &[i64], mut take: impl FnMut(usize, f64)) {
         macro_rules! each {
-            ($cells:ident) => {
+            ($cells:ident, $number:expr) => {
                 for (place, &row) in rows.iter().enumerate() {
                     if let Ok(row) = usize::try_from(row) {
-                        take(place, $cells[row].into());
+                        take(place, $number($cells[row]));
                     }
                 }
             };
         }
         match self {
-            Self::U8(cells) => each!(cells),
-            Self::U16(cells) => each!(cells),
-            Self::U32(cells) => each!(cells),
-            Self::F32(cells) => each!(cells),
-            Self::F64(cells) => each!(cells),
+            Self::U8(cells) => each!(cells, f64::from),
+            Self::U16(cells) => each!(cells, f64::from),
+            Self::U32(cells) => each!(cells, f64::from),
+            Self::F32(cells) => each!(cells, f64::from),
+            Self::F64(cells) => each!(cells, f64::from),
+            Self::U64(cells) => each!(cells, f64::from_bits),
         }
     }
 }
@@ -166,8 +170,19 @@ impl Cell for bool {
     }
 }
 
-/// A column's name, what its numbers are (`u1`, `u2`, `u4`, `f4` or `f8`, as numpy names them), and the type of its field:
-/// `f64`, `bool`, [`Instant`] or [`Seconds`].
+/// Masks, which no double counts: the bits of the number are theirs.
+impl Cell for u64 {
+    fn of(number: f64) -> Self {
+        number.to_bits()
+    }
+
+    fn number(&self) -> f64 {
+        f64::from_bits(*self)
+    }
+}
+
+/// A column's name, what its numbers are (`u1`, `u2`, `u4`, `f4` or `f8`, as numpy names them, or `u8` of a mask, which is
+/// only read), and the type of its field: `f64`, `bool`, `u64`, [`Instant`] or [`Seconds`].
 pub type Form = (&'static str, &'static str, &'static str);
 
 /// A row of columns. Rows are read and written by blocks, column by column: as many columns as there are would be too many
@@ -247,3 +262,27 @@ macro_rules! columns {
     };
 }
 pub(super) use columns;
+
+#[cfg(test)]
+mod tests {
+    use super::{Column, Columns};
+
+    columns! {
+        /// A mask.
+        #[derive(Clone)]
+        pub struct Mask {
+            /// Its flags.
+            flags: u64 as "u8",
+        }
+    }
+
+    #[test]
+    fn every_bit_of_a_mask_arrives() {
+        // As doubles these are subnormal, NaN that signals, and NaN that does not.
+        let given = [1, 0x7FF0_0000_0000_0001, u64::MAX];
+        let mut block = vec![Mask::unknown(); 4];
+        Mask::read(&[Column::U64(&given)], &[2, 1, 0, -1], &mut block);
+        let found: Vec<u64> = block.iter().map(|row| row.flags).collect();
+        assert_eq!(found, [given[2], given[1], given[0], 0]);
+    }
+}
