@@ -4,6 +4,7 @@ use pyo3::buffer::{Element, PyBuffer};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use springtide_core::gain::Path;
+use springtide_core::step::algorithm::Algorithms;
 use springtide_core::step::columns::{Column, ColumnMut, Columns, Form};
 use springtide_core::step::initcwnd::{Initcwnd, Windows};
 use springtide_core::step::start::{self, Rule, Seen, Start, Starts};
@@ -62,6 +63,7 @@ enum Numbers {
     U32(Held<u32>),
     F32(Held<f32>),
     F64(Held<f64>),
+    U64(Held<u64>),
 }
 
 impl Numbers {
@@ -71,6 +73,7 @@ impl Numbers {
             "u2" => Held::of(array).map(Self::U16),
             "u4" => Held::of(array).map(Self::U32),
             "f4" => Held::of(array).map(Self::F32),
+            "u8" => Held::of(array).map(Self::U64),
             _ => Held::of(array).map(Self::F64),
         };
         found.map_err(|error| {
@@ -99,6 +102,7 @@ impl Numbers {
             Self::U32(held) => Column::U32(held.cells()),
             Self::F32(held) => Column::F32(held.cells()),
             Self::F64(held) => Column::F64(held.cells()),
+            Self::U64(held) => Column::U64(held.cells()),
         }
     }
 
@@ -109,6 +113,7 @@ impl Numbers {
             Self::U32(held) => ColumnMut::U32(held.cells_mut()?),
             Self::F32(held) => ColumnMut::F32(held.cells_mut()?),
             Self::F64(held) => ColumnMut::F64(held.cells_mut()?),
+            Self::U64(_) => return Err(PyTypeError::new_err("masks are only read")),
         })
     }
 }
@@ -169,6 +174,10 @@ macro_rules! of_part {
             }
             "initcwnd" => {
                 type $part = Windows;
+                Ok($of)
+            }
+            "algorithm" => {
+                type $part = Algorithms;
                 Ok($of)
             }
             name => Err(PyValueError::new_err(format!(

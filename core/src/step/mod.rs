@@ -3,11 +3,13 @@
 //! A path is a source PoP, a destination (a PoP, or a client prefix) and an IP version. Its decision has parts:
 //!
 //! - [`start`]: the rate and window with which edges that pace start connections;
-//! - [`initcwnd`]: the window for edges that only have routes.
+//! - [`initcwnd`]: the window for edges that only have routes;
+//! - [`algorithm`]: BBR or the kernel's default for a client prefix.
 //!
 //! Each part is a pure function of what the rounds before left of the path, what this round showed, and the policy. A part
 //! names the columns that it reads and writes ([`Part`]); [`Paths`] are a round's rows.
 
+pub mod algorithm;
 mod chance;
 pub mod columns;
 mod damping;
